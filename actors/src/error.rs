@@ -1,0 +1,102 @@
+//! Failure classes and what people are told: classified once, where the code is known.
+
+use std::time::Duration;
+
+use crate::ports::{cluster::ClusterError, iso_source::IsoError, vcenter_error::VcError};
+
+/// What a failure means for the next try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Try again with exponential backoff and jitter.
+    Transient,
+    /// The server said when to come back.
+    Throttled(Duration),
+    /// Somebody else wrote first: look again at once, bounded.
+    Conflict,
+    /// Only a changed input helps: condition, slow probe.
+    Blocked,
+    /// A broken invariant or an undecodable reply: slow probe, `InternalError`.
+    Defect,
+}
+
+/// Which side a trouble is on; decides the condition that shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// vCenter, its credentials, or the names in `spec.vsphere`.
+    Vsphere,
+    /// The discovery ISO's source.
+    Iso,
+    /// The management cluster.
+    Kubernetes,
+    /// Upstream controllers or the objects they own.
+    Upstream,
+}
+
+/// A failure as a person is told of it: which side, why in a word, what in a sentence, and when it is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Trouble {
+    /// Side.
+    pub side: Side,
+    /// CamelCase reason.
+    pub reason: String,
+    /// Sentence, without secrets; names field and value where a field is wrong.
+    pub message: String,
+    /// For the next try.
+    pub class: Class,
+}
+
+impl Trouble {
+    /// A trouble that only a changed input ends.
+    pub fn blocked(side: Side, reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            side,
+            reason: reason.into(),
+            message: message.into(),
+            class: Class::Blocked,
+        }
+    }
+
+    /// A trouble that passes.
+    pub fn transient(side: Side, reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            side,
+            reason: reason.into(),
+            message: message.into(),
+            class: Class::Transient,
+        }
+    }
+}
+
+impl From<VcError> for Trouble {
+    fn from(e: VcError) -> Self {
+        Self {
+            side: Side::Vsphere,
+            reason: e.reason(),
+            message: e.to_string(),
+            class: e.class(),
+        }
+    }
+}
+
+impl From<ClusterError> for Trouble {
+    fn from(e: ClusterError) -> Self {
+        Self {
+            side: Side::Kubernetes,
+            reason: e.reason().to_owned(),
+            message: e.to_string(),
+            class: e.class(),
+        }
+    }
+}
+
+impl From<IsoError> for Trouble {
+    fn from(e: IsoError) -> Self {
+        Self {
+            side: Side::Iso,
+            reason: e.reason.to_owned(),
+            message: e.message,
+            class: e.class,
+        }
+    }
+}

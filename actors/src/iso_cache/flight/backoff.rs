@@ -1,0 +1,140 @@
+//! Failures of the flight table's sources: how long each holds, and when to say that it is over.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::entry::Source;
+use crate::{
+    error::{Class, Side, Trouble},
+    retry,
+};
+
+#[derive(Debug)]
+struct Backoff {
+    failures: u32,
+    until: Duration,
+    trouble: Trouble,
+    announced: bool,
+}
+
+/// Backoffs by source.
+#[derive(Debug, Default)]
+pub(super) struct Backoffs(BTreeMap<Source, Backoff>);
+
+impl Backoffs {
+    /// May this source not be tried yet?
+    pub(super) fn holds(&self, source: &Source, now: Duration) -> bool {
+        self.0.get(source).is_some_and(|b| b.until > now)
+    }
+
+    /// It may be tried again, if its last failure was the ISO source's.
+    pub(super) fn release(&mut self, source: &Source) {
+        if let Some(backoff) = self.0.get_mut(source)
+            && backoff.trouble.side == Side::Iso
+        {
+            (backoff.until, backoff.announced) = (Duration::ZERO, true);
+        }
+    }
+
+    /// Its last failure, until it succeeds.
+    pub(super) fn trouble(&self, source: &Source) -> Option<&Trouble> {
+        self.0.get(source).map(|b| &b.trouble)
+    }
+
+    /// One more failure in a row.
+    pub(super) fn failed(&mut self, source: Source, trouble: Trouble, now: Duration) {
+        let failures = self
+            .0
+            .get(&source)
+            .map_or(1, |b| b.failures.saturating_add(1));
+        let until = now + delay(&trouble, failures, &source);
+        self.0.insert(
+            source,
+            Backoff {
+                failures,
+                until,
+                trouble,
+                announced: false,
+            },
+        );
+    }
+
+    /// It worked; `true` when it had failed before.
+    pub(super) fn succeeded(&mut self, source: &Source) -> bool {
+        self.0.remove(source).is_some()
+    }
+
+    /// Sources whose backoff is over by now; each is named once per backoff.
+    pub(super) fn due(&mut self, now: Duration) -> Vec<Source> {
+        let mut due = Vec::new();
+        for (source, backoff) in &mut self.0 {
+            if !backoff.announced && backoff.until <= now {
+                backoff.announced = true;
+                due.push(source.clone());
+            }
+        }
+        due
+    }
+
+    /// When [`Self::due`] has something to say next.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        self.0
+            .values()
+            .filter(|b| !b.announced)
+            .map(|b| b.until)
+            .min()
+    }
+
+    /// Most failures in a row.
+    pub(super) fn most_failures(&self) -> u32 {
+        self.0
+            .values()
+            .map(|b| b.failures)
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// Drops what is over and nobody wants.
+    pub(super) fn forget(&mut self, now: Duration, wanted: impl Fn(&Source) -> bool) {
+        self.0.retain(|source, b| b.until > now || wanted(source));
+    }
+}
+
+/// A failure holds that long at least: its pools are woken by it, and have to ask before the next try hides it.
+pub(super) const HEARD: Duration = Duration::from_secs(2);
+
+/// How long a failure holds. A refused login is already rationed by the session, and a changed Secret must be heard of
+/// soon, so its hint does not stretch our own waiting.
+pub(super) fn delay(trouble: &Trouble, failures: u32, source: &Source) -> Duration {
+    match (trouble.side, trouble.class) {
+        (Side::Vsphere, Class::Throttled(after)) => after.min(retry::SLOW_PROBE),
+        (_, class) => {
+            retry::delay(class, failures, &format!("{}/{}", source.0, source.1)).max(HEARD)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::names::DatastorePath;
+
+    #[test]
+    fn a_rationed_login_does_not_hold_back_a_changed_secret() {
+        let source = (
+            DatastorePath::new("ds", "d").expect("path"),
+            "key".to_owned(),
+        );
+        let hint = |side| Trouble {
+            side,
+            reason: "R".to_owned(),
+            message: "m".to_owned(),
+            class: Class::Throttled(Duration::from_secs(600)),
+        };
+        assert_eq!(delay(&hint(Side::Vsphere), 1, &source), retry::SLOW_PROBE);
+        assert_eq!(
+            delay(&hint(Side::Iso), 1, &source),
+            Duration::from_secs(600),
+            "the image server's word counts"
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! One content of the flight table: who wants it, and how far it is.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use crate::{
+    iso_cache::{
+        msg::{IsoFile, IsoState, IsoWant},
+        retention::PruneLog,
+    },
+    model::names::{DatastorePath, ObjectKey},
+    ports::iso_source::IsoUrl,
+};
+
+/// Too early to tell a speed before that.
+const RATE_AFTER: Duration = Duration::from_millis(500);
+
+/// What makes two wants the same transfer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Content {
+    pub(super) directory: DatastorePath,
+    source_key: String,
+    force_token: Option<String>,
+}
+
+/// What failures are counted by.
+pub(super) type Source = (DatastorePath, String);
+
+impl Content {
+    pub(super) fn of(want: &IsoWant) -> Self {
+        Self {
+            directory: want.directory.clone(),
+            source_key: want.source_key.clone(),
+            force_token: want.force_token.clone(),
+        }
+    }
+
+    /// Would this want be served by it, were it not for the directory?
+    pub(super) fn is_same_content(&self, want: &IsoWant) -> bool {
+        self.source_key == want.source_key && self.force_token == want.force_token
+    }
+
+    pub(super) fn source(&self) -> Source {
+        (self.directory.clone(), self.source_key.clone())
+    }
+}
+
+/// How far a content is.
+#[derive(Debug, Default)]
+pub(super) enum Phase {
+    /// Nothing known, or failed and backing off.
+    #[default]
+    Idle,
+    /// A recorded file is being looked for.
+    Checking,
+    /// Waits for the one lane of mutating flights.
+    Queued,
+    /// On its way; `began`: when the first byte came; `woken`: when its pools last heard of progress.
+    Flying {
+        done: u64,
+        total: Option<u64>,
+        began: Option<Duration>,
+        seen: Duration,
+        woken: Option<Duration>,
+    },
+    /// There. Looked at again after `check_at`; `checking` while that is under way; `compared` with the source then.
+    Ready {
+        file: IsoFile,
+        reused: bool,
+        checking: bool,
+        check_at: Duration,
+        check_failures: u32,
+        compared: Duration,
+    },
+}
+
+/// One pool's interest.
+#[derive(Debug)]
+pub(super) struct Interest {
+    /// What it asked for last.
+    pub(super) want: IsoWant,
+    /// When it asked last.
+    pub(super) asked: Duration,
+    /// Its retention.
+    pub(super) prune: PruneLog,
+}
+
+/// A content that somebody wants, or that still flies.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    pub(super) wants: BTreeMap<ObjectKey, Interest>,
+    pub(super) phase: Phase,
+    /// Pool whose Secret and URL the last failed flight used: the next one is another's turn.
+    pub(super) last_failed: Option<ObjectKey>,
+    /// URL of the last failed transfer.
+    pub(super) failed_url: Option<IsoUrl>,
+}
+
+impl Entry {
+    pub(super) fn asked(&mut self, want: IsoWant, now: Duration) {
+        match self.wants.get_mut(&want.pool) {
+            Some(interest) => (interest.want, interest.asked) = (want, now),
+            None => {
+                let interest = Interest {
+                    asked: now,
+                    prune: PruneLog::default(),
+                    want,
+                };
+                self.wants.insert(interest.want.pool.clone(), interest);
+            }
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.phase, Phase::Ready { .. })
+    }
+
+    pub(super) fn is_queued(&self) -> bool {
+        matches!(self.phase, Phase::Queued)
+    }
+
+    /// Nobody wants it, and nothing will report on it.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.wants.is_empty() && !matches!(self.phase, Phase::Flying { .. } | Phase::Checking)
+    }
+
+    pub(super) fn pools(&self) -> BTreeSet<ObjectKey> {
+        self.wants.keys().cloned().collect()
+    }
+
+    /// The want that the next flight uses: in turn after the pool of the last failure, so that one pool's bad Secret
+    /// does not keep the others from trying theirs.
+    pub(super) fn next_want(&self) -> Option<&IsoWant> {
+        let after = |last: &ObjectKey| self.wants.iter().find(|(key, _)| *key > last);
+        let next = self
+            .last_failed
+            .as_ref()
+            .and_then(after)
+            .or_else(|| self.wants.iter().next());
+        next.map(|(_, interest)| &interest.want)
+    }
+
+    /// What that pool is told; `None` while nothing is known or it failed.
+    pub(super) fn answer(&mut self, pool: &ObjectKey) -> Option<IsoState> {
+        match &self.phase {
+            Phase::Idle => None,
+            Phase::Checking | Phase::Queued => Some(IsoState::Fetching {
+                done: 0,
+                total: None,
+                rate: None,
+            }),
+            Phase::Flying {
+                done,
+                total,
+                began,
+                seen,
+                ..
+            } => Some(IsoState::Fetching {
+                done: *done,
+                total: *total,
+                rate: began.and_then(|began| rate(*done, seen.saturating_sub(began))),
+            }),
+            Phase::Ready { file, reused, .. } => {
+                let news = self
+                    .wants
+                    .get_mut(pool)
+                    .map(|interest| interest.prune.take_news());
+                let (pruned, prune_failures) = news.unwrap_or_default();
+                Some(IsoState::Ready {
+                    file: file.clone(),
+                    reused: *reused,
+                    pruned,
+                    prune_failures,
+                })
+            }
+        }
+    }
+
+    /// Reason and sentence while it is not there; `None` when it is, or when nothing but a failure is known.
+    pub(super) fn waiting_on(&self) -> Option<(&'static str, String)> {
+        match &self.phase {
+            Phase::Idle | Phase::Ready { .. } => None,
+            Phase::Checking => Some(("ISOChecking", "looking for the recorded file".to_owned())),
+            Phase::Queued => Some((
+                "ISOQueued",
+                "another flight to this datastore runs".to_owned(),
+            )),
+            Phase::Flying {
+                done,
+                total: Some(total),
+                ..
+            } => Some(("ISOFetching", format!("{done} of {total} bytes are there"))),
+            Phase::Flying { total: None, .. } => {
+                Some(("ISOFetching", "waiting for the source".to_owned()))
+            }
+        }
+    }
+}
+
+/// Bytes per second.
+fn rate(bytes: u64, time: Duration) -> Option<u64> {
+    let milliseconds = u64::try_from(time.as_millis()).ok()?;
+    (time >= RATE_AFTER).then(|| bytes.saturating_mul(1000) / milliseconds.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speed_is_told_once_there_is_one() {
+        for (bytes, milliseconds, wanted) in [
+            (1_000_000, 100, None),
+            (1_000_000, 500, Some(2_000_000)),
+            (0, 5000, Some(0)),
+            (u64::MAX, 60_000, Some(u64::MAX / 60_000)),
+        ] {
+            assert_eq!(rate(bytes, Duration::from_millis(milliseconds)), wanted);
+        }
+    }
+}

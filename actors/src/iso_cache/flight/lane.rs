@@ -1,0 +1,131 @@
+//! What starts: looks beside the mailbox, and one mutating flight at a time.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{Content, FlightTable, Look, Phase, Running, SETTLE, Start, Task, Work};
+use crate::{
+    iso_cache::msg::{IsoFile, IsoWant},
+    model::names::{DatastorePath, ObjectKey},
+};
+
+impl FlightTable {
+    /// Starts looking for `file`, for the pool whose turn it is; `source`: at what the source has, too.
+    pub(super) fn check(
+        &mut self,
+        content: &Content,
+        file: IsoFile,
+        source: bool,
+    ) -> Option<Start> {
+        let id = self.id();
+        let entry = self.entries.get_mut(content)?;
+        let want = entry.next_want()?.clone();
+        match &mut entry.phase {
+            Phase::Ready { checking, .. } => *checking = true,
+            phase => *phase = Phase::Checking,
+        }
+        let look = Look {
+            content: content.clone(),
+            pool: want.pool.clone(),
+            source,
+        };
+        self.checks.insert(id, look);
+        Some(Start {
+            id,
+            want,
+            task: Task::Check(file, source),
+        })
+    }
+
+    pub(super) fn enqueue(&mut self, content: &Content) {
+        if let Some(entry) = self.entries.get_mut(content) {
+            entry.phase = Phase::Queued;
+            self.queue.push_back(Work::Transfer(content.clone()));
+        }
+    }
+
+    pub(super) fn offer_prune(&mut self, content: &Content, pool: &ObjectKey, now: Duration) {
+        let Some(entry) = self.entries.get_mut(content).filter(|e| e.is_ready()) else {
+            return;
+        };
+        if self
+            .first_ask
+            .is_some_and(|at| now.saturating_sub(at) >= SETTLE)
+            && let Some(interest) = entry.wants.get_mut(pool)
+            && interest.prune.due(&interest.want.prunable, now)
+        {
+            interest.prune.queued = true;
+            self.queue
+                .push_back(Work::Prune(content.clone(), pool.clone()));
+        }
+    }
+
+    /// Starts the next mutating flight if none runs.
+    pub(super) fn launch(&mut self, now: Duration) -> Option<Start> {
+        while self.running.is_none() {
+            let work = self.queue.pop_front()?;
+            let id = self.id();
+            let started = match &work {
+                Work::Transfer(content) => self
+                    .launch_transfer(content)
+                    .map(|want| (want, Task::Transfer)),
+                Work::Prune(content, pool) => self.launch_prune(content, pool, now),
+            };
+            if let Some((want, task)) = started {
+                self.running = Some(Running {
+                    id,
+                    work,
+                    pool: want.pool.clone(),
+                });
+                return Some(Start { id, want, task });
+            }
+        }
+        None
+    }
+
+    fn launch_transfer(&mut self, content: &Content) -> Option<IsoWant> {
+        let entry = self.entries.get_mut(content).filter(|e| e.is_queued())?;
+        let want = entry.next_want()?.clone();
+        entry.phase = Phase::Flying {
+            done: 0,
+            total: None,
+            began: None,
+            seen: Duration::ZERO,
+            woken: None,
+        };
+        Some(want)
+    }
+
+    fn launch_prune(
+        &mut self,
+        content: &Content,
+        pool: &ObjectKey,
+        now: Duration,
+    ) -> Option<(IsoWant, Task)> {
+        let used = self.paths_in_use();
+        let entry = self.entries.get_mut(content)?;
+        let ready = entry.is_ready();
+        let interest = entry.wants.get_mut(pool)?;
+        interest.prune.queued = false;
+        if !ready {
+            return None;
+        }
+        let paths = interest.prune.begin(&interest.want.prunable, &used, now);
+        (!paths.is_empty()).then(|| (interest.want.clone(), Task::Prune(paths)))
+    }
+
+    /// Paths that some pool relies on, with its name: what was found or uploaded, and what statuses say.
+    fn paths_in_use(&self) -> BTreeMap<DatastorePath, ObjectKey> {
+        let mut used = BTreeMap::new();
+        for entry in self.entries.values() {
+            for (pool, interest) in &entry.wants {
+                if let Phase::Ready { file, .. } = &entry.phase {
+                    used.insert(file.path.clone(), pool.clone());
+                }
+                if let Some(known) = &interest.want.known {
+                    used.insert(known.path.clone(), pool.clone());
+                }
+            }
+        }
+        used
+    }
+}

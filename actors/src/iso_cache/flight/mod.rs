@@ -1,0 +1,331 @@
+//! The single-flight table: which want starts work, which joins work under way, which waits, and what each is told.
+//!
+//! Flow: `ask` -> answer at once, plus work to start -> `news` of that work -> whom to wake, plus work to start.
+//!
+//! Guarantees
+//! - Equal content (directory, source key, force token) is fetched by one transfer, however many pools ask; pools whose
+//!   directories are default ones are served from one directory.
+//! - At most one transfer or prune runs at a time; checks (one read) run beside it, so that a pool whose file is there
+//!   never waits for somebody else's upload.
+//! - After a failure nothing runs for that (directory, source key) before its backoff is over; then the pools are woken.
+//! - Each pool that was told "on its way" is woken when that changes.
+//!
+//! Assumptions: a pool wants one ISO at a time, and asks at least once per resync while it wants it. `now` is monotonic.
+//! Caveat: everything here is a cache. Losing it costs one read per pool, or one transfer where nobody recorded a file.
+
+mod backoff;
+mod entry;
+mod lane;
+#[cfg(test)]
+mod model;
+mod outcome;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use self::{
+    backoff::Backoffs,
+    entry::{Content, Entry, Interest, Phase, Source},
+};
+use super::msg::{FlightNews, IsoFile, IsoState, IsoWant};
+use crate::{
+    model::names::{DatastorePath, ObjectKey},
+    retry,
+};
+
+/// A file that was seen complete is looked at again when asked for after that long.
+pub(super) const RECHECK: Duration = Duration::from_secs(600);
+/// Least time between two wakes of a pool for progress.
+pub(super) const PROGRESS_WAKE: Duration = Duration::from_secs(1);
+/// A pool that did not ask for that long (many resyncs) no longer wants it.
+pub(super) const FORGET: Duration = Duration::from_secs(600);
+/// Nothing is pruned before every pool had the time to ask and to say what it relies on.
+pub(super) const SETTLE: Duration = retry::RESYNC;
+
+/// Work for a flight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Is this file there, with this size? And, if asked for, does the source still have these bytes?
+    Check(IsoFile, bool),
+    /// Fetch and publish.
+    Transfer,
+    /// Remove these unless a VM has them mounted.
+    Prune(Vec<DatastorePath>),
+}
+
+impl Task {
+    /// Name for traces.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Check(..) => "check",
+            Self::Transfer => "transfer",
+            Self::Prune(_) => "prune",
+        }
+    }
+}
+
+/// A flight to start, on behalf of the pool in `want`.
+#[derive(Clone, Debug)]
+pub(super) struct Start {
+    pub(super) id: u64,
+    pub(super) want: IsoWant,
+    pub(super) task: Task,
+}
+
+/// What follows from a piece of news.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    pub(super) wake: BTreeSet<ObjectKey>,
+    pub(super) start: Vec<Start>,
+}
+
+/// A mutating flight: one at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Work {
+    Transfer(Content),
+    Prune(Content, ObjectKey),
+}
+
+#[derive(Debug)]
+struct Running {
+    id: u64,
+    work: Work,
+    pool: ObjectKey,
+}
+
+/// A look at a file that is under way.
+#[derive(Debug)]
+struct Look {
+    content: Content,
+    pool: ObjectKey,
+    /// The source is asked too.
+    source: bool,
+}
+
+/// The table. Pure: `now` comes in, work and wakes come out.
+#[derive(Debug, Default)]
+pub(super) struct FlightTable {
+    entries: BTreeMap<Content, Entry>,
+    backoffs: Backoffs,
+    queue: VecDeque<Work>,
+    running: Option<Running>,
+    checks: BTreeMap<u64, Look>,
+    last_id: u64,
+    first_ask: Option<Duration>,
+}
+
+impl FlightTable {
+    /// A pool asks. Answers at once; the work to start, if any, is the second value.
+    pub(super) fn ask(&mut self, mut want: IsoWant, now: Duration) -> (IsoState, Vec<Start>) {
+        want.directory = self.home(&want);
+        let (content, pool) = (Content::of(&want), want.pool.clone());
+        self.first_ask.get_or_insert(now);
+        self.forget(&content, &pool, now);
+        let (known, every) = (want.known.clone(), want.check_every);
+        let entry = self.entries.entry(content.clone()).or_default();
+        // Another URL is another chance: whatever failed may have been the old one.
+        if entry
+            .failed_url
+            .as_ref()
+            .is_some_and(|url| *url != want.source)
+        {
+            entry.failed_url = None;
+            self.backoffs.release(&content.source());
+        }
+        entry.asked(want, now);
+        let mut start = Vec::new();
+        match &entry.phase {
+            Phase::Idle if self.backoffs.holds(&content.source(), now) => {}
+            Phase::Idle => match known {
+                Some(file) => start.extend(self.check(&content, file, every.is_some())),
+                None => self.enqueue(&content),
+            },
+            Phase::Ready {
+                file,
+                checking: false,
+                check_at,
+                compared,
+                ..
+            } => {
+                let compare = every.is_some_and(|every| now.saturating_sub(*compared) >= every);
+                if compare || *check_at <= now {
+                    let file = file.clone();
+                    start.extend(self.check(&content, file, compare));
+                }
+            }
+            _ => {}
+        }
+        self.offer_prune(&content, &pool, now);
+        start.extend(self.launch(now));
+        (self.answer(&content, &pool), start)
+    }
+
+    /// A flight reports. News of flights that the table does not know is ignored.
+    pub(super) fn news(&mut self, id: u64, news: FlightNews, now: Duration) -> Turn {
+        let mut turn = Turn::default();
+        if let FlightNews::Progress(done, total) = news {
+            turn.wake = self.progress(id, done, total, now);
+            return turn;
+        }
+        let mut asked_source = true;
+        let (content, pool, prune) = match self.running.take_if(|r| r.id == id) {
+            Some(Running {
+                work: Work::Transfer(content),
+                pool,
+                ..
+            }) => (content, pool, false),
+            Some(Running {
+                work: Work::Prune(content, _),
+                pool,
+                ..
+            }) => (content, pool, true),
+            None => match self.checks.remove(&id) {
+                Some(look) => {
+                    asked_source = look.source;
+                    (look.content, look.pool, false)
+                }
+                None => return turn,
+            },
+        };
+        turn.wake = if prune {
+            self.prune_ended(&content, &pool, news, now)
+        } else {
+            match news {
+                FlightNews::Arrived(file, reused) => {
+                    self.arrived(&content, file, reused, asked_source, now)
+                }
+                FlightNews::Missing | FlightNews::Outdated => self.missing(&content, now),
+                FlightNews::Failed(trouble) => self.failed(&content, pool, trouble, now),
+                FlightNews::Progress(..) | FlightNews::Pruned(..) => BTreeSet::new(),
+            }
+        };
+        if self
+            .entries
+            .get(&content)
+            .is_some_and(|e| e.wants.is_empty())
+        {
+            self.entries.remove(&content);
+        }
+        turn.start.extend(self.launch(now));
+        turn
+    }
+
+    /// Pools whose backoff is over by now; each is named once per backoff.
+    pub(super) fn due(&mut self, now: Duration) -> BTreeSet<ObjectKey> {
+        self.backoffs
+            .due(now)
+            .iter()
+            .flat_map(|source| self.pools_without(source))
+            .collect()
+    }
+
+    /// When [`Self::due`] has something to say next.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        self.backoffs.next_due()
+    }
+
+    /// Is any work under way?
+    pub(super) fn is_flying(&self) -> bool {
+        self.running.is_some() || !self.checks.is_empty()
+    }
+
+    /// Are bytes on their way?
+    pub(super) fn is_transferring(&self) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|r| matches!(r.work, Work::Transfer(_)))
+    }
+
+    /// Why things are not there yet: reason and sentence; and the highest number of failures in a row.
+    pub(super) fn waiting_on(&self) -> (Vec<(String, String)>, u32) {
+        let say = |(content, entry): (&Content, &Entry)| {
+            let (reason, text) =
+                match (entry.waiting_on(), self.backoffs.trouble(&content.source())) {
+                    (Some((reason, text)), _) => (reason.to_owned(), text),
+                    (None, Some(trouble)) if !entry.is_ready() => {
+                        (trouble.reason.clone(), trouble.message.clone())
+                    }
+                    _ => return None,
+                };
+            Some((reason, format!("{}: {text}", content.directory)))
+        };
+        (
+            self.entries.iter().filter_map(say).collect(),
+            self.backoffs.most_failures(),
+        )
+    }
+
+    /// The directory in which this want is served: where its known file lies, else where another pool has or fetches
+    /// the same content, else its own. A directory that somebody chose is never left.
+    fn home(&self, want: &IsoWant) -> DatastorePath {
+        if !want.shareable {
+            return want.directory.clone();
+        }
+        let known = want.known.as_ref().and_then(|file| file.path.parent());
+        let rank = |entry: &Entry| match entry.phase {
+            Phase::Ready { .. } => 3,
+            Phase::Flying { .. } => 2,
+            Phase::Checking | Phase::Queued => 1,
+            Phase::Idle => 0,
+        };
+        let shared = self.entries.iter().filter(|(content, entry)| {
+            content.is_same_content(want) && entry.wants.values().any(|i| i.want.shareable)
+        });
+        known
+            .or_else(|| {
+                let best = shared.max_by_key(|(content, entry)| {
+                    (rank(entry), content.directory == want.directory)
+                });
+                best.map(|(content, _)| content.directory.clone())
+            })
+            .unwrap_or_else(|| want.directory.clone())
+    }
+
+    fn answer(&mut self, content: &Content, pool: &ObjectKey) -> IsoState {
+        let answer = self
+            .entries
+            .get_mut(content)
+            .and_then(|entry| entry.answer(pool));
+        answer.unwrap_or_else(|| match self.backoffs.trouble(&content.source()) {
+            Some(trouble) => IsoState::Failed(trouble.clone()),
+            None => IsoState::Fetching {
+                done: 0,
+                total: None,
+                rate: None,
+            },
+        })
+    }
+
+    fn id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Drops what nobody wants any more: a pool's earlier want, pools that stopped asking, and what only they wanted.
+    fn forget(&mut self, asked: &Content, pool: &ObjectKey, now: Duration) {
+        for (content, entry) in &mut self.entries {
+            let wanted =
+                |key: &ObjectKey, i: &Interest| now.saturating_sub(i.asked) < FORGET && key != pool;
+            entry
+                .wants
+                .retain(|key, i| (content == asked && key == pool) || wanted(key, i));
+        }
+        self.entries.retain(|_, e| !e.is_forgotten());
+        let entries = &self.entries;
+        // A look at what was forgotten says nothing about what is asked for anew.
+        self.checks
+            .retain(|_, look| entries.contains_key(&look.content));
+        self.backoffs
+            .forget(now, |source| entries.keys().any(|c| c.source() == *source));
+    }
+
+    /// Pools that want something of this source and do not have it.
+    fn pools_without(&self, source: &Source) -> BTreeSet<ObjectKey> {
+        let without = self
+            .entries
+            .iter()
+            .filter(|(c, e)| c.source() == *source && !e.is_ready());
+        without.flat_map(|(_, e)| e.pools()).collect()
+    }
+}

@@ -1,0 +1,455 @@
+//! The table against a small model of what it promises, under random asks, ends of flights and passing time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use proptest::prelude::*;
+
+use super::{Content, FORGET, FlightTable, PROGRESS_WAKE, RECHECK, Start, Task};
+use crate::{
+    error::{Side, Trouble},
+    iso_cache::{
+        msg::{FlightNews, IsoFile, IsoState, IsoWant},
+        testing::bench::{path, pool, want},
+    },
+    model::names::{DatastorePath, ObjectKey},
+    retry,
+};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Ask {
+        pool: u8,
+        content: usize,
+        known: bool,
+        prunable: bool,
+    },
+    Progress(usize),
+    Arrive(usize),
+    Fail(usize, bool),
+    Miss(usize),
+    Pass(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let which = any::<prop::sample::Index>().prop_map(|i| i.index(64));
+    prop_oneof![
+        6 => (0..4_u8, 0..5_usize, prop::bool::weighted(0.2), any::<bool>())
+            .prop_map(|(pool, content, known, prunable)| Op::Ask { pool, content, known, prunable }),
+        1 => which.clone().prop_map(Op::Progress),
+        3 => which.clone().prop_map(Op::Arrive),
+        2 => (which.clone(), any::<bool>()).prop_map(|(w, blocked)| Op::Fail(w, blocked)),
+        1 => which.prop_map(Op::Miss),
+        3 => prop_oneof![0..3_u64, 20..50_u64, 550..700_u64].prop_map(Op::Pass),
+    ]
+}
+
+/// Five contents: three of one source, one of another directory, one of another key.
+fn wanted(name: u8, content: usize) -> IsoWant {
+    let mut want = want(&name.to_string());
+    match content {
+        1 => want.force_token = Some("1".to_owned()),
+        2 => want.force_token = Some("2".to_owned()),
+        3 => want.directory = DatastorePath::new("ds1", "other").expect("path"),
+        4 => want.source_key = "another".to_owned(),
+        _ => {}
+    }
+    want
+}
+
+fn file(content: usize) -> IsoFile {
+    let (sha256, uploaded_at) = (format!("{content:064x}"), jiff::Timestamp::UNIX_EPOCH);
+    IsoFile {
+        path: path(&format!("{sha256}.iso")),
+        sha256,
+        size: 1,
+        uploaded_at,
+        validators: Default::default(),
+        volatile: false,
+    }
+}
+
+/// Contents 0, 1 and 2 are one source.
+fn source(content: usize) -> usize {
+    if content <= 2 { 0 } else { content }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Fetching,
+    Ready,
+    Failed,
+}
+
+/// What is known of a content, in the plainest terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    Nothing,
+    Wanted,
+    Flying,
+    There { looked: Duration, looking: bool },
+}
+
+struct Run {
+    table: FlightTable,
+    now: Duration,
+    flights: BTreeMap<u64, Start>,
+    known: [Known; 5],
+    /// Failures in a row of a source, and until when it may not be tried.
+    held: BTreeMap<usize, (u32, Duration)>,
+    interest: BTreeMap<u8, (usize, Duration)>,
+    /// Pools that were told that it is not there, and were not woken since.
+    asleep: BTreeSet<ObjectKey>,
+    told: BTreeMap<u64, Duration>,
+    /// Looks at what was forgotten since: their news must change nothing.
+    stale: Vec<u64>,
+}
+
+fn mutates(start: &Start) -> bool {
+    !matches!(start.task, Task::Check(..))
+}
+
+impl Run {
+    fn new() -> Self {
+        Self {
+            table: FlightTable::default(),
+            now: Duration::from_secs(1),
+            flights: BTreeMap::new(),
+            known: [Known::Nothing; 5],
+            held: BTreeMap::new(),
+            interest: BTreeMap::new(),
+            asleep: BTreeSet::new(),
+            told: BTreeMap::new(),
+            stale: Vec::new(),
+        }
+    }
+
+    fn content(start: &Start) -> usize {
+        (0..5)
+            .find(|c| Content::of(&wanted(0, *c)) == Content::of(&start.want))
+            .expect("one of the five")
+    }
+
+    fn is_held(&self, content: usize) -> bool {
+        self.held
+            .get(&source(content))
+            .is_some_and(|(_, until)| *until > self.now)
+    }
+
+    fn pools(&self, content: usize) -> BTreeSet<ObjectKey> {
+        self.interest
+            .iter()
+            .filter(|(_, (c, _))| *c == content)
+            .map(|(p, _)| pool(&p.to_string()))
+            .collect()
+    }
+
+    fn started(&mut self, starts: Vec<Start>) {
+        for start in starts {
+            let content = Self::content(&start);
+            assert!(
+                self.pools(content).contains(&start.want.pool),
+                "runs for a pool that wants it"
+            );
+            assert!(
+                !(mutates(&start) && self.flights.values().any(mutates)),
+                "two mutating flights at a time"
+            );
+            let (held, known) = (self.is_held(content), &mut self.known[content]);
+            match (&start.task, known) {
+                (Task::Prune(paths), Known::There { .. }) => {
+                    assert!(
+                        !paths.contains(&file(content).path),
+                        "prunes what it announced"
+                    );
+                }
+                (Task::Check(..), Known::There { looked, looking }) => {
+                    assert!(!*looking && self.now >= *looked, "looks too often");
+                    *looking = true;
+                }
+                (Task::Check(..) | Task::Transfer, known) => {
+                    assert_eq!(*known, Known::Wanted, "nobody waits for content {content}");
+                    *known = Known::Flying;
+                    assert!(!held, "a try during the backoff");
+                }
+                (Task::Prune(_), known) => panic!("prune while {known:?}"),
+            }
+            assert!(
+                self.flights.insert(start.id, start).is_none(),
+                "flight ids are unique"
+            );
+        }
+        // A free lane is never left idle while somebody waits for it.
+        let lane_is_free = !self.flights.values().any(mutates);
+        assert!(
+            !(lane_is_free && self.known.contains(&Known::Wanted)),
+            "{:?} and nothing flies",
+            self.known
+        );
+    }
+
+    /// What nobody wants any more is forgotten.
+    fn forget(&mut self, name: u8) {
+        let now = self.now;
+        self.interest
+            .retain(|p, (_, at)| *p == name || now - *at < FORGET);
+        for c in 0..5 {
+            if self.pools(c).is_empty() && self.known[c] != Known::Flying {
+                self.known[c] = Known::Nothing;
+                let looks = self
+                    .flights
+                    .extract_if(.., |_, s| !mutates(s) && Self::content(s) == c);
+                self.stale.extend(looks.map(|(id, _)| id));
+            }
+        }
+        let alive: BTreeSet<usize> = (0..5)
+            .filter(|c| !self.pools(*c).is_empty() || self.known[*c] == Known::Flying)
+            .map(source)
+            .collect();
+        self.held
+            .retain(|source, (_, until)| *until > now || alive.contains(source));
+    }
+
+    fn ask(&mut self, name: u8, content: usize, known: bool, prunable: bool) -> Kind {
+        // A pool that comes with another want has left the one before; so has one that was away for long, unless it
+        // asks for the same again.
+        let same = self.interest.get(&name).is_some_and(|(c, _)| *c == content);
+        if !same {
+            self.interest.remove(&name);
+        }
+        self.forget(name);
+        self.interest.insert(name, (content, self.now));
+        let expected = match self.known[content] {
+            Known::There { .. } => Kind::Ready,
+            Known::Nothing if self.is_held(content) => Kind::Failed,
+            Known::Nothing => {
+                self.known[content] = Known::Wanted;
+                Kind::Fetching
+            }
+            Known::Wanted | Known::Flying => Kind::Fetching,
+        };
+        let known = known.then(|| file(content));
+        let prunable = if prunable {
+            [7, 8, content].map(|c| file(c).path).to_vec()
+        } else {
+            Vec::new()
+        };
+        let (answer, starts) = self.table.ask(
+            IsoWant {
+                known,
+                prunable,
+                ..wanted(name, content)
+            },
+            self.now,
+        );
+        self.started(starts);
+        let kind = match answer {
+            IsoState::Fetching { .. } => Kind::Fetching,
+            IsoState::Ready { file: there, .. } => {
+                assert_eq!(there, file(content));
+                Kind::Ready
+            }
+            IsoState::Failed(_) => Kind::Failed,
+        };
+        assert_eq!(kind, expected, "content {content}: {:?}", self.known);
+        let pool = pool(&name.to_string());
+        if kind == Kind::Ready {
+            self.asleep.remove(&pool)
+        } else {
+            self.asleep.insert(pool)
+        };
+        kind
+    }
+
+    fn nth(&self, n: usize) -> Option<(u64, usize, Task)> {
+        let start = self.flights.values().nth(n % self.flights.len().max(1))?;
+        Some((start.id, Self::content(start), start.task.clone()))
+    }
+
+    /// A flight ends with this news; checks who is woken, and lets the table start the next.
+    fn end(&mut self, id: u64, news: FlightNews, must_wake: &BTreeSet<ObjectKey>) {
+        let ended = self.flights.remove(&id);
+        if let Some(content) = ended.map(|start| Self::content(&start))
+            && self.pools(content).is_empty()
+        {
+            self.known[content] = Known::Nothing;
+        }
+        let turn = self.table.news(id, news, self.now);
+        assert!(
+            must_wake.is_subset(&turn.wake),
+            "{must_wake:?} wait, woken are {:?}",
+            turn.wake
+        );
+        self.asleep.retain(|p| !turn.wake.contains(p));
+        self.started(turn.start);
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Ask {
+                pool,
+                content,
+                known,
+                prunable,
+            } => {
+                self.ask(pool, content, known, prunable);
+            }
+            Op::Pass(seconds) => self.pass(Duration::from_secs(seconds)),
+            Op::Progress(n) => {
+                let Some((id, content, Task::Transfer)) = self.nth(n) else {
+                    return;
+                };
+                let turn = self
+                    .table
+                    .news(id, FlightNews::Progress(1, Some(2)), self.now);
+                assert!(turn.start.is_empty() && turn.wake.is_subset(&self.pools(content)));
+                self.asleep.retain(|p| !turn.wake.contains(p));
+                if !turn.wake.is_empty()
+                    && let Some(before) = self.told.insert(id, self.now)
+                {
+                    assert!(self.now - before >= PROGRESS_WAKE, "woken too often");
+                }
+            }
+            Op::Arrive(n) => {
+                let Some((id, content, task)) = self.nth(n) else {
+                    return;
+                };
+                if let Task::Prune(paths) = task {
+                    return self.end(id, FlightNews::Pruned(paths, Vec::new()), &BTreeSet::new());
+                }
+                let waited = self.known[content] == Known::Flying;
+                let wake = if waited {
+                    self.pools(content)
+                } else {
+                    BTreeSet::new()
+                };
+                self.held.remove(&source(content));
+                self.known[content] = Known::There {
+                    looked: self.now + RECHECK,
+                    looking: false,
+                };
+                self.end(id, FlightNews::Arrived(file(content), false), &wake);
+            }
+            Op::Miss(n) => {
+                while let Some(id) = self.stale.pop() {
+                    let turn = self.table.news(id, FlightNews::Missing, self.now);
+                    assert!(
+                        turn.wake.is_empty() && turn.start.is_empty(),
+                        "heeds news of the forgotten"
+                    );
+                }
+                let Some((id, content, Task::Check(..))) = self.nth(n) else {
+                    return;
+                };
+                let was_there = matches!(self.known[content], Known::There { .. });
+                let wake = if was_there {
+                    self.pools(content)
+                } else {
+                    BTreeSet::new()
+                };
+                self.known[content] = if self.is_held(content) {
+                    Known::Nothing
+                } else {
+                    Known::Wanted
+                };
+                self.end(id, FlightNews::Missing, &wake);
+            }
+            Op::Fail(n, blocked) => {
+                let Some((id, content, task)) = self.nth(n) else {
+                    return;
+                };
+                let trouble = if blocked {
+                    Trouble::blocked(Side::Iso, "Told", "as told")
+                } else {
+                    Trouble::transient(Side::Iso, "Told", "as told")
+                };
+                match task {
+                    Task::Prune(_) => self.end(id, FlightNews::Failed(trouble), &BTreeSet::new()),
+                    _ => self.fail(id, content, trouble),
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, id: u64, content: usize, trouble: Trouble) {
+        if let Known::There { .. } = self.known[content] {
+            // Looked for in vain is not gone; but the next look comes earlier, after a backoff.
+            let looked =
+                self.now + retry::delay(trouble.class, 1, "").min(Duration::from_millis(500));
+            self.known[content] = Known::There {
+                looked,
+                looking: false,
+            };
+            return self.end(id, FlightNews::Failed(trouble), &BTreeSet::new());
+        }
+        self.known[content] = Known::Nothing;
+        let mut wake = BTreeSet::new();
+        for c in (0..5).filter(|c| source(*c) == source(content)) {
+            if self.known[c] == Known::Wanted {
+                self.known[c] = Known::Nothing;
+            }
+            if !matches!(self.known[c], Known::There { .. }) {
+                wake.extend(self.pools(c));
+            }
+        }
+        let want = wanted(0, content);
+        let failures = self.held.get(&source(content)).map_or(1, |(n, _)| n + 1);
+        let delay = retry::delay(
+            trouble.class,
+            failures,
+            &format!("{}/{}", want.directory, want.source_key),
+        )
+        .max(super::backoff::HEARD);
+        self.held
+            .insert(source(content), (failures, self.now + delay));
+        self.end(id, FlightNews::Failed(trouble), &wake);
+    }
+
+    /// Time passes, and the alarm rings when the table asked for it.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(due) = self.table.next_due().filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            let woken = self.table.due(self.now);
+            self.asleep.retain(|p| !woken.contains(p));
+        }
+        self.now = end;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Every answer is the model's, every flight is one that the model allows, whoever waits is woken, and once the
+    /// world is well everybody who asks again gets the file.
+    #[test]
+    fn the_table_keeps_its_promises(ops in prop::collection::vec(op(), 1..60)) {
+        let mut run = Run::new();
+        for op in &ops {
+            run.apply(op);
+        }
+        // All flights end well, time passes: nobody is left asleep.
+        for _ in 0..20 {
+            while !run.flights.is_empty() {
+                run.apply(&Op::Arrive(0));
+            }
+            run.pass(Duration::from_secs(60));
+        }
+        let waiting: BTreeSet<_> = run.interest.keys().map(|p| pool(&p.to_string())).collect();
+        let never: Vec<_> = run.asleep.intersection(&waiting).collect();
+        prop_assert!(never.is_empty(), "never woken: {:?}", never);
+        // And whoever asks gets it.
+        for (name, (content, _)) in run.interest.clone() {
+            let mut kind = run.ask(name, content, false, false);
+            while kind != Kind::Ready {
+                prop_assert!(!run.flights.is_empty(), "nothing flies, nothing is there");
+                while !run.flights.is_empty() {
+                    run.apply(&Op::Arrive(0));
+                }
+                kind = run.ask(name, content, false, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What a flight's news changes, and whom it wakes.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{Content, FlightTable, PROGRESS_WAKE, Phase, RECHECK, Running, Work, backoff::delay};
+use crate::{
+    error::Trouble,
+    iso_cache::msg::{FlightNews, IsoFile},
+    model::names::ObjectKey,
+};
+
+impl FlightTable {
+    pub(super) fn progress(
+        &mut self,
+        id: u64,
+        bytes: u64,
+        of: Option<u64>,
+        now: Duration,
+    ) -> BTreeSet<ObjectKey> {
+        let Some(Running {
+            work: Work::Transfer(content),
+            ..
+        }) = self.running.as_ref().filter(|r| r.id == id)
+        else {
+            return BTreeSet::new();
+        };
+        let Some(entry) = self.entries.get_mut(content) else {
+            return BTreeSet::new();
+        };
+        if let Phase::Flying {
+            done,
+            total,
+            began,
+            seen,
+            woken,
+        } = &mut entry.phase
+        {
+            (*done, *total, *seen) = (bytes, of, now);
+            began.get_or_insert(now);
+            if woken.is_none_or(|at| now.saturating_sub(at) >= PROGRESS_WAKE) {
+                *woken = Some(now);
+                return entry.pools();
+            }
+        }
+        BTreeSet::new()
+    }
+
+    pub(super) fn arrived(
+        &mut self,
+        content: &Content,
+        file: IsoFile,
+        found: bool,
+        asked_source: bool,
+        now: Duration,
+    ) -> BTreeSet<ObjectKey> {
+        let mut wake = BTreeSet::new();
+        if self.backoffs.succeeded(&content.source()) {
+            // Others of this source may have been told the failure, and no backoff will wake them any more.
+            wake = self.pools_without(&content.source());
+        }
+        let Some(entry) = self.entries.get_mut(content) else {
+            return wake;
+        };
+        (entry.last_failed, entry.failed_url) = (None, None);
+        // What was uploaded and is seen again stays "uploaded"; nobody needs to be woken for it.
+        let (reused, before) = match &entry.phase {
+            Phase::Ready {
+                reused, compared, ..
+            } => (*reused, *compared),
+            _ => {
+                wake.extend(entry.pools());
+                (found, now)
+            }
+        };
+        entry.phase = Phase::Ready {
+            file,
+            reused,
+            checking: false,
+            check_at: now + RECHECK,
+            check_failures: 0,
+            compared: if asked_source { now } else { before },
+        };
+        wake
+    }
+
+    pub(super) fn missing(&mut self, content: &Content, now: Duration) -> BTreeSet<ObjectKey> {
+        let held = self.backoffs.holds(&content.source(), now);
+        let Some(entry) = self.entries.get_mut(content) else {
+            return BTreeSet::new();
+        };
+        let wake = if held || entry.is_ready() {
+            entry.pools()
+        } else {
+            BTreeSet::new()
+        };
+        if held {
+            entry.phase = Phase::Idle;
+        } else {
+            self.enqueue(content);
+        }
+        wake
+    }
+
+    pub(super) fn failed(
+        &mut self,
+        content: &Content,
+        pool: ObjectKey,
+        trouble: Trouble,
+        now: Duration,
+    ) -> BTreeSet<ObjectKey> {
+        let source = content.source();
+        if let Some(entry) = self.entries.get_mut(content) {
+            entry.failed_url = entry.wants.get(&pool).map(|i| i.want.source.clone());
+            entry.last_failed = Some(pool);
+            // A look that failed is no proof that the file is gone: the answer stays, the look is repeated.
+            if let Phase::Ready {
+                checking,
+                check_at,
+                check_failures,
+                ..
+            } = &mut entry.phase
+            {
+                *checking = false;
+                *check_failures = check_failures.saturating_add(1);
+                *check_at = now + delay(&trouble, *check_failures, &source);
+                return BTreeSet::new();
+            }
+            entry.phase = Phase::Idle;
+        }
+        // What waits in the queue for the same source is not tried either.
+        for (other, entry) in &mut self.entries {
+            if entry.is_queued() && other.source() == source {
+                entry.phase = Phase::Idle;
+            }
+        }
+        let wake = self.pools_without(&source);
+        self.backoffs.failed(source, trouble, now);
+        wake
+    }
+
+    pub(super) fn prune_ended(
+        &mut self,
+        content: &Content,
+        pool: &ObjectKey,
+        news: FlightNews,
+        now: Duration,
+    ) -> BTreeSet<ObjectKey> {
+        let interest = self
+            .entries
+            .get_mut(content)
+            .and_then(|e| e.wants.get_mut(pool));
+        let Some(interest) = interest else {
+            return BTreeSet::new();
+        };
+        let told = match news {
+            FlightNews::Pruned(gone, kept) => interest.prune.ended(gone, kept, now),
+            FlightNews::Failed(trouble) => interest.prune.failed(&trouble.message, now),
+            _ => false,
+        };
+        if told {
+            BTreeSet::from([pool.clone()])
+        } else {
+            BTreeSet::new()
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! What is known of a transfer while its bytes pass: how many, their digest, whether they are an ISO 9660 image, and
+//! when anything last moved.
+//!
+//! Guarantees
+//! - Nothing is kept but the chunk at hand (and, at the end, the last chunk until the source says that it is done).
+//! - The stream ends with an error unless exactly the declared length of an ISO 9660 image passed; the reason is kept
+//!   here as a [`Trouble`], because an uploader may report it in its own words.
+//! - Texts of the source's transport errors are not repeated: they may hold the URL, which is a credential.
+//!
+//! Fact: an ISO 9660 image has its first volume descriptor in sector 16 (2048 bytes each): one type byte, then `CD001`
+//! (ECMA-119, 8.1).
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::Stream;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use crate::{
+    error::{Side, Trouble},
+    ports::{iso_source::IsoError, vcenter::ByteStream},
+};
+
+/// A flight in which nothing moves for that long is given up.
+pub(super) const STALL: Duration = Duration::from_secs(60);
+/// Least time between two reports of progress.
+pub(super) const REPORT: Duration = Duration::from_millis(250);
+
+const MAGIC: &[u8; 5] = b"CD001";
+const MAGIC_AT: u64 = 16 * 2048 + 1;
+/// The shortest image whose magic can be seen.
+pub(super) const SHORTEST: u64 = MAGIC_AT + MAGIC.len() as u64;
+
+/// Tells bytes so far and in total.
+pub(super) type Tell = Box<dyn Fn(u64, u64) + Send + Sync>;
+
+/// The shared notes of one transfer.
+pub(super) struct Meter {
+    tell: Tell,
+    notes: Mutex<Notes>,
+}
+
+struct Notes {
+    moved: Instant,
+    reported: Option<Instant>,
+    waits_for_source: bool,
+    length: u64,
+    done: u64,
+    hash: Sha256,
+    window: [u8; 5],
+    verdict: Option<Result<String, Trouble>>,
+}
+
+impl Meter {
+    pub(super) fn new(tell: Tell) -> Arc<Self> {
+        let notes = Notes {
+            moved: Instant::now(),
+            reported: None,
+            waits_for_source: false,
+            length: 0,
+            done: 0,
+            hash: Sha256::new(),
+            window: [0; 5],
+            verdict: None,
+        };
+        Arc::new(Self {
+            tell,
+            notes: Mutex::new(notes),
+        })
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        // A panic while noting leaves at worst a wrong count, which the size checks catch.
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something moved: the stall deadline starts anew.
+    pub(super) fn moved(&self) {
+        self.notes().moved = Instant::now();
+    }
+
+    /// SHA-256 of the whole image, or why there is none; `None` while bytes are still to come.
+    pub(super) fn verdict(&self) -> Option<Result<String, Trouble>> {
+        self.notes().verdict.clone()
+    }
+
+    /// Bytes that passed.
+    pub(super) fn done(&self) -> u64 {
+        self.notes().done
+    }
+
+    /// Returns once nothing moved for [`STALL`], with the trouble that it is.
+    pub(super) async fn stalled(&self) -> Trouble {
+        loop {
+            let deadline = self.notes().moved + STALL;
+            if Instant::now() < deadline {
+                tokio::time::sleep_until(deadline).await;
+                continue;
+            }
+            let notes = self.notes();
+            let (seconds, done, length) = (STALL.as_secs(), notes.done, notes.length);
+            return if notes.waits_for_source {
+                Trouble::transient(
+                    Side::Iso,
+                    "ISODownloadStalled",
+                    format!(
+                        "the ISO's source sent nothing for {seconds} s after {done} of {length} bytes"
+                    ),
+                )
+            } else {
+                Trouble::transient(
+                    Side::Vsphere,
+                    "ISOUploadStalled",
+                    format!(
+                        "vCenter took nothing of the ISO for {seconds} s after {done} of {length} bytes"
+                    ),
+                )
+            };
+        }
+    }
+
+    /// The body with the meter on it. `length` is what the source declared.
+    pub(super) fn watch(self: &Arc<Self>, body: ByteStream, length: u64) -> ByteStream {
+        {
+            let mut notes = self.notes();
+            notes.length = length;
+            notes.moved = Instant::now();
+            notes.reported = Some(notes.moved);
+        }
+        (self.tell)(0, length);
+        Box::pin(Metered {
+            body,
+            meter: self.clone(),
+            last: None,
+            over: false,
+        })
+    }
+
+    fn pass(&self, chunk: &Bytes) -> Result<bool, Trouble> {
+        let mut notes = self.notes();
+        notes.take(chunk)?;
+        let (now, done, length) = (Instant::now(), notes.done, notes.length);
+        notes.moved = now;
+        let report = notes.reported.is_none_or(|at| now - at >= REPORT);
+        if report {
+            notes.reported = Some(now);
+        }
+        drop(notes);
+        if report {
+            (self.tell)(done, length);
+        }
+        Ok(done == length)
+    }
+
+    fn end(&self) -> Result<(), Trouble> {
+        let mut notes = self.notes();
+        if notes.done != notes.length {
+            return Err(wrong_length(format!(
+                "the ISO's source declared {} bytes and ended after {}",
+                notes.length, notes.done
+            )));
+        }
+        let digest = std::mem::take(&mut notes.hash).finalize();
+        notes.verdict = Some(Ok(hex::encode(digest)));
+        Ok(())
+    }
+
+    fn fail(&self, trouble: Trouble) -> io::Error {
+        let text = trouble.message.clone();
+        self.notes().verdict = Some(Err(trouble));
+        io::Error::other(text)
+    }
+}
+
+impl Notes {
+    fn take(&mut self, chunk: &Bytes) -> Result<(), Trouble> {
+        let from = self.done;
+        let to = from + chunk.len() as u64;
+        if to > self.length {
+            return Err(wrong_length(format!(
+                "the ISO's source declared {} bytes and sent more",
+                self.length
+            )));
+        }
+        let (first, last) = (from.max(MAGIC_AT), to.min(SHORTEST));
+        for at in first..last {
+            // Both differences are below the chunk's and the window's length.
+            self.window[(at - MAGIC_AT) as usize] = chunk[(at - from) as usize];
+        }
+        if from < SHORTEST && to >= SHORTEST && &self.window != MAGIC {
+            return Err(not_an_iso(
+                "the bytes are not an ISO 9660 image (no `CD001` at offset 32769)",
+            ));
+        }
+        self.hash.update(chunk);
+        self.done = to;
+        Ok(())
+    }
+}
+
+/// The source's bytes are no ISO image.
+pub(super) fn not_an_iso(what: &str) -> Trouble {
+    Trouble::blocked(
+        Side::Iso,
+        "ISOWrongMagic",
+        format!("{what}; check what the InfraEnv's ISO URL serves"),
+    )
+}
+
+fn wrong_length(what: String) -> Trouble {
+    Trouble::transient(Side::Iso, "ISOLengthMismatch", what)
+}
+
+struct Metered {
+    body: ByteStream,
+    meter: Arc<Meter>,
+    /// The chunk that completes the length: passed on only when the source has nothing more to say.
+    last: Option<Bytes>,
+    over: bool,
+}
+
+impl Stream for Metered {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.over {
+            return Poll::Ready(None);
+        }
+        loop {
+            this.meter.notes().waits_for_source = true;
+            let next = ready!(this.body.as_mut().poll_next(cx));
+            this.meter.notes().waits_for_source = false;
+            let failed = match next {
+                Some(Ok(chunk)) if chunk.is_empty() => continue,
+                Some(Ok(chunk)) => match this.meter.pass(&chunk) {
+                    Ok(true) => {
+                        this.last = Some(chunk);
+                        continue;
+                    }
+                    Ok(false) => return Poll::Ready(Some(Ok(chunk))),
+                    Err(trouble) => trouble,
+                },
+                Some(Err(e)) => broken(&e, this.meter.done()),
+                None => match this.meter.end() {
+                    Ok(()) => {
+                        this.over = true;
+                        return Poll::Ready(this.last.take().map(Ok));
+                    }
+                    Err(trouble) => trouble,
+                },
+            };
+            this.over = true;
+            this.last = None;
+            return Poll::Ready(Some(Err(this.meter.fail(failed))));
+        }
+    }
+}
+
+fn broken(e: &io::Error, done: u64) -> Trouble {
+    match e
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<IsoError>())
+    {
+        Some(known) => known.clone().into(),
+        None => Trouble::transient(
+            Side::Iso,
+            "ISODownloadFailed",
+            format!(
+                "the ISO's source broke off after {done} bytes ({:?})",
+                e.kind()
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt, stream};
+
+    use super::*;
+
+    const CHUNK: usize = 1000;
+
+    /// Passes `chunks` chunks of an image, one each `pace`; returns what was told.
+    async fn told(chunks: u64, pace: Duration) -> Vec<(u64, u64)> {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let to = told.clone();
+        let meter = Meter::new(Box::new(move |done, total| {
+            to.lock().expect("lock").push((done, total))
+        }));
+        let body = stream::iter(0..chunks).then(move |i| async move {
+            tokio::time::sleep(pace).await;
+            let mut chunk = vec![0; CHUNK];
+            if i == 32 {
+                chunk[769..774].copy_from_slice(MAGIC);
+            }
+            Ok(Bytes::from(chunk))
+        });
+        let passed = meter
+            .watch(body.boxed(), chunks * CHUNK as u64)
+            .map(|c| c.expect("sound").len());
+        let passed = passed.fold(0, |sum, n| async move { sum + n }).await;
+        assert_eq!(passed as u64, chunks * CHUNK as u64);
+        assert!(matches!(meter.verdict(), Some(Ok(digest)) if digest.len() == 64));
+        told.lock().expect("lock").clone()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_is_told_four_times_a_second_at_most() {
+        let told = told(1000, Duration::from_millis(10)).await;
+        assert!(
+            (30..=41).contains(&told.len()),
+            "{} reports in 10 s",
+            told.len()
+        );
+        assert_eq!(told[0], (0, 1_000_000));
+        assert!(told.is_sorted());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fast_source_is_told_of_once() {
+        assert_eq!(told(1000, Duration::ZERO).await.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_typed_failure_of_the_source_keeps_its_reason() {
+        let known = IsoError {
+            reason: "ISOTooSlow",
+            message: "too slow".to_owned(),
+            class: crate::error::Class::Transient,
+        };
+        let meter = Meter::new(Box::new(|_, _| {}));
+        let body = stream::iter([Err(io::Error::other(known.clone()))]).boxed();
+        let passed: Vec<_> = meter.watch(body, SHORTEST).collect().await;
+        assert!(matches!(passed.as_slice(), [Err(_)]));
+        assert_eq!(meter.verdict(), Some(Err(known.into())));
+    }
+}

@@ -1,0 +1,337 @@
+//! The ISO cache: one actor per (vCenter, datastore) serialises uploads.
+//!
+//! Flow: a pool asks ([`ensure`]) -> the pure table (`flight`) answers at once and says what to start -> a flight runs
+//! beside the mailbox and reports -> the pools that wait are woken and ask again.
+//!
+//! Guarantees
+//! - A handler never awaits anything outside; an ask is answered while an upload runs.
+//! - One transfer per content and at most one transfer at a time; a pool whose file is there waits for nobody's upload.
+//! - The actor's end, however it comes, aborts its flights.
+//! - No message holds the source's URL.
+//!
+//! Assumptions: pools ask again when woken and at each resync, with a fresh URL; the pool's status records the file.
+//! Caveat: two caches of one datastore (two vCenters, two operators) do not know of each other. They cannot harm each
+//! other: partial names are unique, final names are digests, and a move does not overwrite.
+
+mod flight;
+mod meter;
+pub mod msg;
+mod partial;
+mod retention;
+mod transfer;
+mod upkeep;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use ractor::{Actor, ActorProcessingErr, ActorRef, rpc::CallResult};
+use tokio::task::{AbortHandle, JoinSet};
+use tracing::Instrument;
+
+use self::{
+    flight::{FlightTable, Start, Task},
+    msg::{FlightNews, IsoKey, IsoMsg, IsoState, IsoWant},
+    partial::Origin,
+    upkeep::Found,
+};
+use crate::{
+    actor::shell::Description,
+    error::{Class, Side, Trouble},
+    model::names::ObjectKey,
+    ports::{
+        clock::Clock,
+        instruments::Instruments,
+        iso_source::IsoSource,
+        sessions::{Sessions, Waker},
+    },
+};
+
+/// How long an answer of the cache may take. It does nothing but look at its table.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Least time between two lines in the log about a transfer's progress.
+const LOG: Duration = Duration::from_secs(10);
+
+/// What an ISO cache needs.
+pub struct IsoCacheArgs {
+    /// Which cache it is.
+    pub key: IsoKey,
+    /// Identity of the management cluster, by which partial files are told from those of others.
+    pub cluster_id: String,
+    /// vCenter sessions by Secret.
+    pub sessions: Arc<dyn Sessions>,
+    /// Where ISOs come from.
+    pub source: Arc<dyn IsoSource>,
+    /// Wakes the pools that wait.
+    pub waker: Arc<dyn Waker>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Counters.
+    pub instruments: Arc<dyn Instruments>,
+}
+
+/// What a flight needs.
+#[derive(Clone)]
+struct Ports {
+    key: IsoKey,
+    origin: Origin,
+    sessions: Arc<dyn Sessions>,
+    source: Arc<dyn IsoSource>,
+    clock: Arc<dyn Clock>,
+    instruments: Arc<dyn Instruments>,
+}
+
+/// The actor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IsoCache;
+
+/// Its state: a cache, all of it.
+pub struct IsoCacheState {
+    ports: Ports,
+    waker: Arc<dyn Waker>,
+    table: FlightTable,
+    /// Dropped with the state: that aborts what flies.
+    flights: JoinSet<()>,
+    alarm: Option<(Duration, AbortHandle)>,
+    /// When progress was last logged.
+    logged: Option<Duration>,
+    about: Description,
+}
+
+/// Asks a cache for an ISO: how far it is, at once. The pool is woken when that changes.
+///
+/// # Errors
+/// `ISOCacheUnavailable` when the actor is gone or does not answer within 10 s; it is being restarted, so ask again.
+pub async fn ensure(actor: &ActorRef<IsoMsg>, want: IsoWant) -> Result<IsoState, Trouble> {
+    let unavailable = |why: &str| {
+        let message = format!("the ISO cache {why}; it is asked again");
+        Trouble::transient(Side::Iso, "ISOCacheUnavailable", message)
+    };
+    match actor
+        .call(|reply| IsoMsg::Ensure(Box::new(want), reply), Some(ANSWER))
+        .await
+    {
+        Ok(CallResult::Success(state)) => Ok(state),
+        Ok(CallResult::Timeout) => Err(unavailable("did not answer within 10 s")),
+        Ok(CallResult::SenderError) => Err(unavailable("ended before it answered")),
+        Err(_) => Err(unavailable("is not running")),
+    }
+}
+
+impl IsoCacheState {
+    fn ask(&mut self, myself: &ActorRef<IsoMsg>, mut want: IsoWant) -> IsoState {
+        self.about.wakes += 1;
+        self.about.last_wake = want.pool.to_string();
+        if want.directory.datastore != self.ports.key.datastore {
+            let (directory, datastore) = (&want.directory, &self.ports.key.datastore);
+            return IsoState::Failed(Trouble {
+                side: Side::Iso,
+                reason: "InternalError".to_owned(),
+                message: format!("{directory} was asked of the cache of datastore {datastore}"),
+                class: Class::Defect,
+            });
+        }
+        // A record of another datastore (the pool's spec changed) says nothing about this one.
+        want.known = want
+            .known
+            .filter(|file| file.path.datastore == self.ports.key.datastore);
+        let (answer, start) = self.table.ask(want, self.ports.clock.monotonic());
+        self.settle(myself, BTreeSet::new(), start);
+        answer
+    }
+
+    /// Wakes, starts, and sets the alarm for the next end of a backoff.
+    fn settle(&mut self, myself: &ActorRef<IsoMsg>, wake: BTreeSet<ObjectKey>, start: Vec<Start>) {
+        for pool in wake {
+            self.waker.wake_pool(&pool, "iso");
+        }
+        while self.flights.try_join_next().is_some() {}
+        for start in start {
+            self.about.passes += 1;
+            self.launch(myself, start);
+        }
+        let due = self.table.next_due();
+        if self.alarm.as_ref().map(|(at, _)| *at) != due {
+            if let Some((_, alarm)) = self.alarm.take() {
+                alarm.abort();
+            }
+            if let Some(at) = due {
+                let (to, after) = (
+                    myself.clone(),
+                    at.saturating_sub(self.ports.clock.monotonic()),
+                );
+                let alarm = self.flights.spawn(async move {
+                    tokio::time::sleep(after).await;
+                    let _ = to.send_message(IsoMsg::Due);
+                });
+                self.alarm = Some((at, alarm));
+            }
+        }
+    }
+
+    /// Progress for the log and for whoever measures.
+    fn report(&mut self, news: &FlightNews) {
+        let cache = self.ports.key.to_string();
+        let FlightNews::Progress(done, Some(total)) = *news else {
+            if !self.table.is_transferring() {
+                self.ports.instruments.iso_transfer(&cache, None);
+            }
+            return;
+        };
+        self.ports
+            .instruments
+            .iso_transfer(&cache, Some((done, total)));
+        let now = self.ports.clock.monotonic();
+        if self.logged.is_none_or(|at| now.saturating_sub(at) >= LOG) {
+            self.logged = Some(now);
+            tracing::info!(cache, done, total, "ISO transfer");
+        }
+    }
+
+    fn launch(&mut self, myself: &ActorRef<IsoMsg>, start: Start) {
+        let (ports, to, id) = (self.ports.clone(), myself.clone(), start.id);
+        let span = tracing::info_span!(
+            parent: None,
+            "iso.flight",
+            cache = %ports.key,
+            pool = %start.want.pool,
+            task = start.task.name(),
+        );
+        let flight = async move {
+            let news = AssertUnwindSafe(fly(&ports, &to, start))
+                .catch_unwind()
+                .await
+                .unwrap_or_else(|_| {
+                    FlightNews::Failed(Trouble {
+                        side: Side::Iso,
+                        reason: "InternalError".to_owned(),
+                        message: "a flight of the ISO cache panicked".to_owned(),
+                        class: Class::Defect,
+                    })
+                });
+            if let FlightNews::Failed(trouble) = &news {
+                tracing::warn!(reason = trouble.reason, error = %trouble, "ISO flight failed");
+            }
+            let _ = to.send_message(IsoMsg::Flight(id, news));
+        };
+        self.flights.spawn(flight.instrument(span));
+    }
+}
+
+async fn fly(ports: &Ports, to: &ActorRef<IsoMsg>, start: Start) -> FlightNews {
+    let Start { id, want, task } = start;
+    let news = match task {
+        Task::Check(file, compare) => {
+            let compare = compare.then_some(&file.validators);
+            upkeep::check(ports, &want, &file, compare)
+                .await
+                .map(|found| match found {
+                    Found::Whole => FlightNews::Arrived(file, true),
+                    Found::NotThere => FlightNews::Missing,
+                    Found::Outdated => FlightNews::Outdated,
+                })
+        }
+        Task::Transfer => {
+            let to = to.clone();
+            let tell = move |done, total| {
+                let _ =
+                    to.send_message(IsoMsg::Flight(id, FlightNews::Progress(done, Some(total))));
+            };
+            transfer::transfer(ports, id, &want, Box::new(tell)).await.map(|(file, reused)| {
+                tracing::info!(file = %file.path, size = file.size, reused, "ISO is on the datastore");
+                FlightNews::Arrived(file, reused)
+            })
+        }
+        Task::Prune(paths) => upkeep::prune(ports, &want, &paths)
+            .await
+            .map(|(gone, kept)| FlightNews::Pruned(gone, kept)),
+    };
+    news.unwrap_or_else(FlightNews::Failed)
+}
+
+impl Actor for IsoCache {
+    type Msg = IsoMsg;
+    type State = IsoCacheState;
+    type Arguments = IsoCacheArgs;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<IsoMsg>,
+        args: IsoCacheArgs,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        let IsoCacheArgs {
+            key,
+            cluster_id,
+            sessions,
+            source,
+            waker,
+            clock,
+            instruments,
+        } = args;
+        let origin = Origin::new(&cluster_id, &key, clock.wall());
+        let about = Description {
+            kind: "iso-cache".to_owned(),
+            key: key.to_string(),
+            ..Description::default()
+        };
+        Ok(IsoCacheState {
+            ports: Ports {
+                key,
+                origin,
+                sessions,
+                source,
+                clock,
+                instruments,
+            },
+            waker,
+            table: FlightTable::default(),
+            flights: JoinSet::new(),
+            alarm: None,
+            logged: None,
+            about,
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<IsoMsg>,
+        message: IsoMsg,
+        state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            IsoMsg::Ensure(want, reply) => {
+                let answer = state.ask(&myself, *want);
+                let _ = reply.send(answer);
+            }
+            IsoMsg::Flight(id, news) => {
+                let turn = state
+                    .table
+                    .news(id, news.clone(), state.ports.clock.monotonic());
+                state.report(&news);
+                state.settle(&myself, turn.wake, turn.start);
+            }
+            IsoMsg::Due => {
+                state.alarm = None;
+                let wake = state.table.due(state.ports.clock.monotonic());
+                state.settle(&myself, wake, Vec::new());
+            }
+            IsoMsg::Describe(reply) => {
+                let (waiting_on, failures) = state.table.waiting_on();
+                let running = state.table.is_flying();
+                let _ = reply.send(Description {
+                    waiting_on,
+                    failures,
+                    running,
+                    ..state.about.clone()
+                });
+            }
+            IsoMsg::Panic => return Err("killed by the debug endpoint".into()),
+        }
+        Ok(())
+    }
+}

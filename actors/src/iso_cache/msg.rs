@@ -1,0 +1,143 @@
+//! Messages of the ISO cache.
+
+use std::{fmt, time::Duration};
+
+use jiff::Timestamp;
+use ractor::RpcReplyPort;
+
+use crate::{
+    error::Trouble,
+    model::names::{DatastorePath, ObjectKey},
+    ports::iso_source::{IsoRequest, IsoUrl, Validators},
+};
+
+/// Which cache: uploads to one datastore of one vCenter are serialised by one actor.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IsoKey {
+    /// Server name of the vCenter.
+    pub server: String,
+    /// Datacenter.
+    pub datacenter: String,
+    /// Datastore.
+    pub datastore: String,
+}
+
+impl fmt::Display for IsoKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.server, self.datacenter, self.datastore)
+    }
+}
+
+/// An ISO that lies complete on the datastore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IsoFile {
+    /// SHA-256 of its bytes, lower-case hex.
+    pub sha256: String,
+    /// Where, `<prefix>/<sha256>.iso`.
+    pub path: DatastorePath,
+    /// Size in bytes.
+    pub size: u64,
+    /// When it was uploaded; for a reused file, when it was found.
+    pub uploaded_at: Timestamp,
+    /// What its source said of the bytes.
+    pub validators: Validators,
+    /// The source was seen to say something else right after: what it says does not tell whether it has other bytes.
+    pub volatile: bool,
+}
+
+/// What a pool wants there.
+#[derive(Clone, Debug)]
+pub struct IsoWant {
+    /// The pool that asks.
+    pub pool: ObjectKey,
+    /// Its credentials Secret.
+    pub secret: ObjectKey,
+    /// Directory on the datastore (`spec.iso.pathPrefix` or its default).
+    pub directory: DatastorePath,
+    /// The directory is the default one: a file of the same content in another pool's default directory will do.
+    pub shareable: bool,
+    /// Where the bytes come from.
+    pub source: IsoUrl,
+    /// Certificates that the source's may be signed by, beside those that are trusted anyway.
+    pub ca_pem: Option<String>,
+    /// What identifies the source without its token; equal keys mean equal content.
+    pub source_key: String,
+    /// Value of the force-refresh annotation; a new value is one more transfer.
+    pub force_token: Option<String>,
+    /// How often the source is asked whether it has other bytes under this source key; `None` where its answer tells
+    /// nothing (the assisted service's image server, volatile sources).
+    pub check_every: Option<Duration>,
+    /// What a pool's status says lies there for this very source key and force token, if anything.
+    pub known: Option<IsoFile>,
+    /// Older files of this pool that retention allows to go, oldest first; never the wanted one.
+    pub prunable: Vec<DatastorePath>,
+}
+
+impl IsoWant {
+    /// The request for the bytes.
+    #[must_use]
+    pub fn request(&self) -> IsoRequest {
+        IsoRequest {
+            url: self.source.clone(),
+            ca_pem: self.ca_pem.clone(),
+        }
+    }
+}
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IsoState {
+    /// On its way.
+    Fetching {
+        /// Bytes so far.
+        done: u64,
+        /// Bytes in total; `None` before the source answered.
+        total: Option<u64>,
+        /// Bytes per second so far; `None` while it is too early to tell.
+        rate: Option<u64>,
+    },
+    /// There, complete. `reused`: no transfer was needed.
+    Ready {
+        /// The file.
+        file: IsoFile,
+        /// Found rather than uploaded.
+        reused: bool,
+        /// Files that retention removed since the last answer.
+        pruned: Vec<DatastorePath>,
+        /// Files that could not be removed, and why.
+        prune_failures: Vec<(DatastorePath, String)>,
+    },
+    /// Failed; tried again after a backoff.
+    Failed(Trouble),
+}
+
+/// Messages of the ISO cache actor.
+pub enum IsoMsg {
+    /// Make it so; answers at once with how far it is. The pool is woken when that changes.
+    Ensure(Box<IsoWant>, RpcReplyPort<IsoState>),
+    /// A flight made progress or ended (internal).
+    Flight(u64, FlightNews),
+    /// A backoff may be over (internal); carries no data.
+    Due,
+    /// Describe yourself.
+    Describe(RpcReplyPort<crate::actor::shell::Description>),
+    /// Die in a handler (debug endpoint only).
+    Panic,
+}
+
+/// What a flight tells its actor.
+#[derive(Clone, Debug)]
+pub enum FlightNews {
+    /// Bytes so far and in total.
+    Progress(u64, Option<u64>),
+    /// A check found that the file is not there, or not whole: it must be transferred.
+    Missing,
+    /// A check found that the source has other bytes by now: they must be transferred.
+    Outdated,
+    /// The file lies there, complete; `true` when it was found rather than uploaded.
+    Arrived(IsoFile, bool),
+    /// It did not work.
+    Failed(Trouble),
+    /// Retention ran: files removed, files kept and why.
+    Pruned(Vec<DatastorePath>, Vec<(DatastorePath, String)>),
+}

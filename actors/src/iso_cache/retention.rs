@@ -1,0 +1,122 @@
+//! Which files of a pool's retention list are tried, and what the pool is told of it.
+//!
+//! Guarantees: only files that carry the cache's own kind of name (`<sha256>.iso`) are tried, none that a pool relies
+//! on; each at most once per [`AGAIN`]; a reason that did not change is told once, so that an ISO that stays mounted for
+//! months is no stream of events.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use crate::model::names::{DatastorePath, ObjectKey};
+
+/// Least time between two tries of the same file.
+pub(super) const AGAIN: Duration = Duration::from_secs(600);
+
+/// Files removed, and files kept with the reason.
+pub(super) type PruneNews = (Vec<DatastorePath>, Vec<(DatastorePath, String)>);
+
+/// One pool's retention.
+#[derive(Debug, Default)]
+pub(super) struct PruneLog {
+    /// A prune waits for the lane.
+    pub(super) queued: bool,
+    trying: Vec<DatastorePath>,
+    tried: BTreeMap<DatastorePath, (Duration, Option<String>)>,
+    news: PruneNews,
+}
+
+impl PruneLog {
+    /// Is there a file to try, and no try under way?
+    pub(super) fn due(&mut self, prunable: &[DatastorePath], now: Duration) -> bool {
+        let listed: BTreeSet<_> = prunable.iter().collect();
+        self.tried.retain(|path, _| listed.contains(path));
+        !self.queued && prunable.iter().any(|p| self.is_due(p, now))
+    }
+
+    fn is_due(&self, path: &DatastorePath, now: Duration) -> bool {
+        self.tried
+            .get(path)
+            .is_none_or(|(at, _)| now.saturating_sub(*at) >= AGAIN)
+    }
+
+    /// The files to try now; those that must stay are noted with the reason.
+    pub(super) fn begin(
+        &mut self,
+        prunable: &[DatastorePath],
+        used: &BTreeMap<DatastorePath, ObjectKey>,
+        now: Duration,
+    ) -> Vec<DatastorePath> {
+        let mut tries = Vec::new();
+        for path in prunable {
+            if !self.is_due(path, now) {
+                continue;
+            }
+            if let Some(pool) = used.get(path) {
+                self.kept(path.clone(), format!("pool {pool} uses it"), now);
+            } else if !is_ours(path) {
+                self.kept(
+                    path.clone(),
+                    "its name is not `<sha256>.iso`, so it is not ours to remove".to_owned(),
+                    now,
+                );
+            } else {
+                let reason = self.tried.remove(path).and_then(|(_, reason)| reason);
+                self.tried.insert(path.clone(), (now, reason));
+                tries.push(path.clone());
+            }
+        }
+        self.trying.clone_from(&tries);
+        tries
+    }
+
+    /// Takes in a result; `true` when the pool has something to hear.
+    pub(super) fn ended(
+        &mut self,
+        gone: Vec<DatastorePath>,
+        kept: Vec<(DatastorePath, String)>,
+        now: Duration,
+    ) -> bool {
+        self.trying.clear();
+        for path in gone {
+            self.tried.insert(path.clone(), (now, None));
+            self.news.0.push(path);
+        }
+        for (path, reason) in kept {
+            self.kept(path, reason, now);
+        }
+        self.has_news()
+    }
+
+    /// The whole try failed.
+    pub(super) fn failed(&mut self, reason: &str, now: Duration) -> bool {
+        for path in std::mem::take(&mut self.trying) {
+            self.kept(path, reason.to_owned(), now);
+        }
+        self.has_news()
+    }
+
+    fn kept(&mut self, path: DatastorePath, reason: String, now: Duration) {
+        let before = self.tried.insert(path.clone(), (now, Some(reason.clone())));
+        if before.and_then(|(_, r)| r).as_ref() != Some(&reason) {
+            self.news.1.push((path, reason));
+        }
+    }
+
+    fn has_news(&self) -> bool {
+        !self.news.0.is_empty() || !self.news.1.is_empty()
+    }
+
+    /// What the pool has not been told yet.
+    pub(super) fn take_news(&mut self) -> PruneNews {
+        std::mem::take(&mut self.news)
+    }
+}
+
+/// Does the name look like one that the cache gives (`<sha256>.iso`)?
+pub(super) fn is_ours(path: &DatastorePath) -> bool {
+    path.file_name().strip_suffix(".iso").is_some_and(|stem| {
+        stem.len() == 64 && stem.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}

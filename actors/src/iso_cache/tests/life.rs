@@ -1,0 +1,137 @@
+//! The actor's own life: answers while it works, reports at a bounded rate, takes its flights with it.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use ractor::rpc::CallResult;
+
+use crate::{
+    error::Class,
+    iso_cache::{
+        ensure,
+        msg::{IsoMsg, IsoState, IsoWant},
+        testing::{
+            bench::{Bench, TOKEN, pool, want},
+            image::{CHUNK, SourceFault},
+        },
+    },
+    model::names::DatastorePath,
+};
+
+#[tokio::test(start_paused = true)]
+async fn killed_mid_flight_it_takes_the_transfer_with_it() {
+    let mut bench = Bench::new().await;
+    bench.image.fail(SourceFault::Stall(3 * CHUNK));
+    bench.ask(&want("a")).await;
+    while bench.image.bodies.load(Ordering::SeqCst) == 0 {
+        bench.woken(&pool("a")).await;
+    }
+    bench.kill().await;
+    // Aborted tasks are dropped by the runtime at their next turn.
+    bench
+        .until("the download ends with its actor", |b| {
+            b.image.bodies.load(Ordering::SeqCst) == 0
+        })
+        .await;
+    assert_eq!(bench.image.alive.now(), 0);
+    let trouble = ensure(&bench.actor, want("a"))
+        .await
+        .expect_err("nobody is there");
+    assert_eq!(
+        (trouble.reason.as_str(), trouble.class),
+        ("ISOCacheUnavailable", Class::Transient)
+    );
+    bench.restart().await;
+    assert!(!bench.arrived(&want("a")).await.1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_handler_ends_the_actor_and_its_flight() {
+    let mut bench = Bench::new().await;
+    bench.image.fail(SourceFault::Stall(CHUNK));
+    bench.ask(&want("a")).await;
+    bench.woken(&pool("a")).await;
+    bench.actor.send_message(IsoMsg::Panic).expect("sent");
+    bench
+        .until("the download ends with its actor", |b| {
+            b.image.bodies.load(Ordering::SeqCst) == 0
+        })
+        .await;
+    assert!(ensure(&bench.actor, want("a")).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_is_told_but_not_all_the_time() {
+    let mut bench = Bench::new().await;
+    bench.image.length.store(256 * CHUNK, Ordering::SeqCst);
+    *bench.image.pace.lock().expect("lock") = Duration::from_millis(20);
+    let begin = tokio::time::Instant::now();
+    bench.ask(&want("a")).await;
+    let (mut wakes, mut last, mut seen) = (Vec::new(), 0, 0);
+    loop {
+        wakes.push(bench.woken(&pool("a")).await);
+        match bench.ask(&want("a")).await {
+            IsoState::Fetching { done, total, .. } => {
+                assert!(
+                    done >= last && total == Some(256 * CHUNK),
+                    "{done} after {last} of {total:?}"
+                );
+                seen += u32::from(done > last);
+                last = done;
+            }
+            IsoState::Ready { .. } => break,
+            IsoState::Failed(t) => panic!("{t}"),
+        }
+    }
+    let took = begin.elapsed();
+    assert!(seen >= 3, "{seen} steps in {took:?}");
+    assert!(
+        wakes.len() as u64 <= took.as_secs() + 2,
+        "{} wakes in {took:?}",
+        wakes.len()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_describes_itself_while_it_works_without_the_url() {
+    let mut bench = Bench::new().await;
+    bench.image.fail(SourceFault::Stall(CHUNK));
+    bench.ask(&want("a")).await;
+    bench.woken(&pool("a")).await;
+    let describe = async |bench: &Bench| match bench.actor.call(IsoMsg::Describe, None).await {
+        Ok(CallResult::Success(about)) => about,
+        _ => panic!("no description"),
+    };
+    let about = describe(&bench).await;
+    assert_eq!(
+        (about.kind.as_str(), about.key.as_str(), about.running),
+        ("iso-cache", "vc/dc1/ds1", true)
+    );
+    assert_eq!(about.waiting_on[0].0, "ISOFetching");
+    assert!(!format!("{about:?}").contains(TOKEN));
+    assert!(matches!(
+        bench.settled(&want("a")).await,
+        IsoState::Failed(_)
+    ));
+    let about = describe(&bench).await;
+    assert_eq!(
+        (about.failures, about.waiting_on[0].0.as_str()),
+        (1, "ISODownloadStalled")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_of_another_datastore_is_refused() {
+    let bench = Bench::new().await;
+    let wrong = IsoWant {
+        directory: DatastorePath::new("ds2", "isos").expect("path"),
+        ..want("a")
+    };
+    let IsoState::Failed(trouble) = bench.ask(&wrong).await else {
+        panic!("accepted")
+    };
+    assert_eq!(
+        (trouble.reason.as_str(), trouble.class),
+        ("InternalError", Class::Defect)
+    );
+    assert_eq!(bench.opened(), 0);
+}

@@ -1,0 +1,6 @@
+//! The actor as a whole, on in-memory ports and virtual time.
+
+mod faults;
+mod life;
+mod sharing;
+mod upkeep;

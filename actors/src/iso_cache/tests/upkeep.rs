@@ -1,0 +1,364 @@
+//! Looking again, pruning, and what a crash leaves behind.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use crate::{
+    iso_cache::{
+        flight::SETTLE,
+        msg::{IsoState, IsoWant},
+        retention::PruneNews,
+        testing::{
+            bench::{Bench, path, pool, want},
+            image::{CHUNK, SourceFault},
+            store::{StoreFault, Stored},
+        },
+    },
+    model::names::DatastorePath,
+    ports::iso_source::Validators,
+};
+
+fn old(n: u8) -> DatastorePath {
+    path(&format!("{:064x}.iso", n))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_is_looked_at_again_every_ten_minutes_and_not_more() {
+    let mut bench = Bench::new().await;
+    bench.arrived(&want("a")).await;
+    let stats = bench.store.count("stat");
+    for _ in 0..59 {
+        tokio::time::advance(Duration::from_secs(10)).await;
+        bench.arrived(&want("a")).await;
+    }
+    assert_eq!(bench.store.count("stat"), stats, "trusted for ten minutes");
+    for _ in 0..60 {
+        tokio::time::advance(Duration::from_secs(10)).await;
+        bench.arrived(&want("a")).await;
+    }
+    // The look runs beside the mailbox; its end is seen in what the store was asked.
+    bench
+        .until("a second look", |b| b.store.count("stat") > stats)
+        .await;
+    assert_eq!(bench.store.count("stat"), stats + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_vanished_is_noticed_and_fetched_again() {
+    let mut bench = Bench::new().await;
+    bench.arrived(&want("a")).await;
+    bench.store.with(|c| c.files.clear());
+    assert!(
+        matches!(bench.ask(&want("a")).await, IsoState::Ready { .. }),
+        "within ten minutes it is trusted"
+    );
+    while bench.wakes.try_recv().is_ok() {}
+    tokio::time::advance(Duration::from_secs(601)).await;
+    bench.ask(&want("a")).await;
+    bench.woken(&pool("a")).await;
+    bench.arrived(&want("a")).await;
+    assert_eq!(bench.opened(), 2);
+    assert_eq!(bench.store.files(), [bench.final_path().to_string()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_is_no_proof_of_absence() {
+    let mut bench = Bench::new().await;
+    bench.arrived(&want("a")).await;
+    bench.store.with(|c| c.unreachable = true);
+    for _ in 0..20 {
+        tokio::time::advance(Duration::from_secs(301)).await;
+        assert!(matches!(
+            bench.ask(&want("a")).await,
+            IsoState::Ready { .. }
+        ));
+    }
+    bench.store.with(|c| c.unreachable = false);
+    assert_eq!(bench.opened(), 1);
+}
+
+/// Makes the file ready, and lets the time pass in which other pools may say what they rely on.
+async fn settle(bench: &mut Bench) {
+    bench.arrived(&want("a")).await;
+    tokio::time::advance(SETTLE).await;
+}
+
+/// Asks until retention has something to say.
+async fn pruned(bench: &mut Bench, want: &IsoWant) -> PruneNews {
+    loop {
+        match bench.ask(want).await {
+            IsoState::Ready {
+                pruned,
+                prune_failures,
+                ..
+            } if !pruned.is_empty() || !prune_failures.is_empty() => {
+                return (pruned, prune_failures);
+            }
+            _ => bench.woken(&want.pool).await,
+        };
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retention_removes_what_nobody_needs_and_says_why_the_rest_stays() {
+    let mut bench = Bench::new().await;
+    let foreign = path("rescue.iso");
+    for file in [&old(1), &old(2), &old(3), &foreign] {
+        bench
+            .store
+            .with(|c| c.files.insert(file.to_string(), Stored::of_size(1)));
+    }
+    // Mounted, in another spelling of the same path.
+    bench.store.with(|c| {
+        c.mounted = vec![
+            format!("[ds1] /isos/{}", old(2).file_name()),
+            "garbage".to_owned(),
+        ]
+    });
+    // Another pool's status names one of them.
+    let (file, _) = bench.arrived(&want("a")).await;
+    bench
+        .arrived(&IsoWant {
+            known: Some(crate::iso_cache::msg::IsoFile {
+                path: old(3),
+                ..file
+            }),
+            ..want("b")
+        })
+        .await;
+    let wants = IsoWant {
+        prunable: vec![old(1)],
+        ..want("a")
+    };
+    tokio::time::advance(SETTLE - Duration::from_secs(1)).await;
+    assert!(matches!(bench.ask(&wants).await, IsoState::Ready { .. }));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    bench.ask(&want("a")).await;
+    assert_eq!(
+        bench.store.count("mounted_isos"),
+        0,
+        "not so soon, and only when there is something to prune"
+    );
+
+    let wants = IsoWant {
+        prunable: vec![old(1), old(2), old(3), foreign.clone()],
+        ..want("a")
+    };
+    let (mut gone, mut kept) = pruned(&mut bench, &wants).await;
+    while gone.len() + kept.len() < 4 {
+        let (more_gone, more_kept) = pruned(&mut bench, &wants).await;
+        gone.extend(more_gone);
+        kept.extend(more_kept);
+    }
+    kept.sort();
+    assert_eq!(gone, [old(1)]);
+    let reasons: Vec<_> = kept
+        .iter()
+        .map(|(p, why)| (p.clone(), why.as_str()))
+        .collect();
+    assert_eq!(
+        reasons,
+        [
+            (old(2), "VM vm-0 has it in its CD-ROM drive"),
+            (old(3), "pool ns/b uses it"),
+            (
+                foreign.clone(),
+                "its name is not `<sha256>.iso`, so it is not ours to remove"
+            ),
+        ]
+    );
+    let mut left = [bench.final_path(), old(2), old(3), foreign].map(|p| p.to_string());
+    left.sort();
+    assert_eq!(bench.store.files(), left);
+    assert_eq!(bench.counted("prune", true), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stays_is_tried_again_but_told_once() {
+    let mut bench = Bench::new().await;
+    bench
+        .store
+        .with(|c| c.files.insert(old(1).to_string(), Stored::of_size(1)));
+    bench.store.with(|c| c.mounted = vec![old(1).to_string()]);
+    settle(&mut bench).await;
+    let wants = IsoWant {
+        prunable: vec![old(1)],
+        ..want("a")
+    };
+    assert_eq!(pruned(&mut bench, &wants).await.1.len(), 1);
+    for _ in 0..30 {
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let IsoState::Ready {
+            pruned,
+            prune_failures,
+            ..
+        } = bench.ask(&wants).await
+        else {
+            panic!("not ready")
+        };
+        assert_eq!(
+            (pruned.len(), prune_failures.len()),
+            (0, 0),
+            "the same reason is no news"
+        );
+    }
+    let asked = bench.store.count("mounted_isos");
+    assert!(
+        (3..=4).contains(&asked),
+        "every ten minutes in half an hour: {asked}"
+    );
+    bench.store.with(|c| c.mounted.clear());
+    tokio::time::advance(Duration::from_secs(601)).await;
+    assert_eq!(pruned(&mut bench, &wants).await, (vec![old(1)], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_pruned_while_it_is_unknown_what_is_mounted() {
+    let mut bench = Bench::new().await;
+    bench
+        .store
+        .with(|c| c.files.insert(old(1).to_string(), Stored::of_size(1)));
+    settle(&mut bench).await;
+    bench.store.with(|c| c.unreachable = true);
+    let (gone, kept) = pruned(
+        &mut bench,
+        &IsoWant {
+            prunable: vec![old(1)],
+            ..want("a")
+        },
+    )
+    .await;
+    assert_eq!((gone.len(), kept.len()), (0, 1));
+    assert!(bench.store.files().contains(&old(1).to_string()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_deletion_is_returned_and_not_fatal() {
+    let mut bench = Bench::new().await;
+    bench
+        .store
+        .with(|c| c.files.insert(old(1).to_string(), Stored::of_size(1)));
+    bench.store.fail(StoreFault::DeleteRefused);
+    settle(&mut bench).await;
+    let wants = IsoWant {
+        prunable: vec![old(1)],
+        ..want("a")
+    };
+    let (gone, kept) = pruned(&mut bench, &wants).await;
+    assert!(
+        gone.is_empty() && kept[0].1.contains("DeleteDatastoreFile_Task"),
+        "{kept:?}"
+    );
+    assert!(matches!(bench.ask(&wants).await, IsoState::Ready { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_crash_leaves_goes_with_the_next_look_and_nothing_else_does() {
+    for recorded in [false, true] {
+        let mut bench = Bench::new().await;
+        let (file, _) = bench.arrived(&want("a")).await;
+        bench.image.fail(SourceFault::Stall(3 * CHUNK));
+        let forced = IsoWant {
+            force_token: Some("again".to_owned()),
+            ..want("a")
+        };
+        bench.ask(&forced).await;
+        bench
+            .until("a part of it is there", |b| b.store.files().len() == 2)
+            .await;
+        bench.kill().await;
+        let left: Vec<_> = bench.store.files();
+        let [partial] = left
+            .iter()
+            .filter(|f| f.contains(".partial-"))
+            .collect::<Vec<_>>()[..]
+        else {
+            panic!("{left:?}")
+        };
+        let (source, rest) = partial.rsplit_once(".partial-").expect("its form");
+        let others = [
+            format!("{source}.partial-mine"),
+            format!("{source}.partial-00000000-{}", &rest[9..]),
+            path("rescue.iso").to_string(),
+        ];
+        for other in &others {
+            bench
+                .store
+                .with(|c| c.files.insert(other.clone(), Stored::of_size(1)));
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        bench.restart().await;
+        // Found by a look at the recorded file, or by the next transfer.
+        let again = IsoWant {
+            known: recorded.then(|| file.clone()),
+            ..want("a")
+        };
+        assert!(bench.arrived(&again).await.1, "the same bytes are there");
+        bench
+            .until("the abandoned file is deleted", |b| {
+                !b.store.files().contains(partial)
+            })
+            .await;
+        let mut rest = others.to_vec();
+        rest.push(file.path.to_string());
+        rest.sort();
+        assert_eq!(bench.store.files(), rest);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_has_other_bytes_is_fetched_again_at_its_interval() {
+    let mut bench = Bench::new().await;
+    let tagged = |tag: &str| Validators {
+        etag: Some(format!("\"{tag}\"")),
+        last_modified: None,
+    };
+    let compared = IsoWant {
+        check_every: Some(Duration::from_secs(30)),
+        ..want("a")
+    };
+    *bench.image.validators.lock().expect("lock") = tagged("1");
+    let (first, _) = bench.arrived(&compared).await;
+    assert_eq!(first.validators, tagged("1"));
+    let asked = |b: &Bench| b.image.questions.load(Ordering::SeqCst);
+    let before = asked(&bench);
+    tokio::time::advance(Duration::from_secs(29)).await;
+    bench.arrived(&compared).await;
+    assert_eq!(asked(&bench), before, "not before its time");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    bench.ask(&compared).await;
+    bench.until("a question", |b| asked(b) > before).await;
+    assert_eq!(bench.opened(), 1, "the same tag: no download");
+    // Other bytes.
+    bench.image.version.store(2, Ordering::SeqCst);
+    *bench.image.validators.lock().expect("lock") = tagged("2");
+    while bench.wakes.try_recv().is_ok() {}
+    tokio::time::advance(Duration::from_secs(30)).await;
+    bench.ask(&compared).await;
+    bench.woken(&pool("a")).await;
+    let (second, reused) = bench.arrived(&compared).await;
+    assert_ne!(first.sha256, second.sha256);
+    assert!(!reused && !second.volatile);
+    assert_eq!(bench.opened(), 2);
+    // After a restart the record is compared.
+    bench.kill().await;
+    bench.restart().await;
+    bench.image.version.store(3, Ordering::SeqCst);
+    *bench.image.validators.lock().expect("lock") = tagged("3");
+    let recorded = IsoWant {
+        known: Some(second),
+        ..compared
+    };
+    bench.arrived(&recorded).await;
+    assert_eq!(bench.opened(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_word_does_not_hold_is_said_to_be_volatile() {
+    let mut bench = Bench::new().await;
+    bench.image.validators_move.store(true, Ordering::SeqCst);
+    let compared = IsoWant {
+        check_every: Some(Duration::from_secs(30)),
+        ..want("a")
+    };
+    assert!(bench.arrived(&compared).await.0.volatile);
+}

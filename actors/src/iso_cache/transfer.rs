@@ -1,0 +1,295 @@
+//! One transfer: source -> SHA-256 and checks -> a partial file on the datastore -> its final name.
+//!
+//! Guarantees
+//! - A file under its final name `<directory>/<sha256>.iso` is complete: it got there by a move, after its size on the
+//!   datastore was seen to be right. Nothing is ever overwritten under a final name.
+//! - Whatever fails, the partial file is deleted (best effort); partial names are unique to a flight, so that what a
+//!   crash leaves behind is in nobody's way, and the next flight removes it ([`super::partial`]).
+//! - A lost reply is settled by looking at both names (reliability.md R4).
+//! - Nothing moves for [`super::meter::STALL`]: the flight ends.
+//!
+//! Assumptions: the adapter bounds each call in time. Dropping the future drops the upload and the download.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use super::{
+    Ports,
+    meter::{Meter, SHORTEST, Tell, not_an_iso},
+    msg::{IsoFile, IsoWant},
+};
+use crate::{
+    effect::{Effect, EffectKind},
+    error::{Class, Side, Trouble},
+    model::names::{DatastorePath, MoRef, ObjectKey},
+    ports::{
+        iso_source::{Freshness, IsoDownload, IsoUrl, Validators},
+        vcenter::{Fault, VCenter, VcError},
+    },
+};
+
+/// How long the deletion of a partial file may take before the failure is reported without it.
+const DISCARD: Duration = Duration::from_secs(30);
+
+/// Fetches the ISO and publishes it. The flag says that a file of this content was there already.
+pub(super) async fn transfer(
+    ports: &Ports,
+    id: u64,
+    want: &IsoWant,
+    tell: Tell,
+) -> Result<(IsoFile, bool), Trouble> {
+    let result = fetch(ports, id, want, Meter::new(tell)).await;
+    ports.instruments.iso_operation("upload", result.is_ok());
+    result.map_err(|trouble| scrubbed(trouble, &want.source))
+}
+
+async fn fetch(
+    ports: &Ports,
+    id: u64,
+    want: &IsoWant,
+    meter: Arc<Meter>,
+) -> Result<(IsoFile, bool), Trouble> {
+    let site = bounded(&meter, Site::reach(ports, want, &meter)).await?;
+    let download = bounded(&meter, site.open(ports, want, &meter)).await?;
+    let partial = want
+        .directory
+        .join(&ports.origin.name(&want.source_key, id))
+        .map_err(bad_path)?;
+    let delivered = bounded(
+        &meter,
+        site.deliver(ports, want, &partial, download, &meter),
+    )
+    .await;
+    if !matches!(delivered, Ok((_, false))) {
+        site.discard(&partial).await;
+    }
+    delivered
+}
+
+/// Runs `work` until it ends or nothing moves any more.
+async fn bounded<T>(
+    meter: &Meter,
+    work: impl Future<Output = Result<T, Trouble>>,
+) -> Result<T, Trouble> {
+    meter.moved();
+    tokio::select! {
+        biased;
+        result = work => result,
+        trouble = meter.stalled() => Err(trouble),
+    }
+}
+
+/// One vCenter with the datacenter that holds the datastore, on behalf of one pool.
+pub(super) struct Site {
+    pub(super) vc: Arc<dyn VCenter>,
+    pub(super) datacenter: MoRef,
+    pool: ObjectKey,
+}
+
+impl Site {
+    /// Logs in (or joins the session) and finds the datacenter.
+    pub(super) async fn find(ports: &Ports, want: &IsoWant) -> Result<Self, Trouble> {
+        let vc = ports.sessions.session(&want.secret).await?;
+        let datacenter = vc.datacenter(&ports.key.datacenter).await?;
+        Ok(Self {
+            vc,
+            datacenter,
+            pool: want.pool.clone(),
+        })
+    }
+
+    async fn reach(ports: &Ports, want: &IsoWant, meter: &Meter) -> Result<Self, Trouble> {
+        let site = Self::find(ports, want).await?;
+        meter.moved();
+        site.vc
+            .make_directory(
+                &site.effect(EffectKind::MakeDirectory),
+                &site.datacenter,
+                &want.directory,
+            )
+            .await?;
+        meter.moved();
+        site.sweep(ports, want, true).await;
+        Ok(site)
+    }
+
+    pub(super) fn effect(&self, kind: EffectKind) -> Effect {
+        Effect::new(kind, &self.pool)
+    }
+
+    async fn open(
+        &self,
+        ports: &Ports,
+        want: &IsoWant,
+        meter: &Meter,
+    ) -> Result<IsoDownload, Trouble> {
+        let download = ports.source.open(&want.request()).await?;
+        meter.moved();
+        if download.length < SHORTEST {
+            let what = format!(
+                "the ISO's source declares {} bytes, too few for an ISO 9660 image",
+                download.length
+            );
+            return Err(not_an_iso(&what));
+        }
+        Ok(download)
+    }
+
+    async fn deliver(
+        &self,
+        ports: &Ports,
+        want: &IsoWant,
+        partial: &DatastorePath,
+        download: IsoDownload,
+        meter: &Arc<Meter>,
+    ) -> Result<(IsoFile, bool), Trouble> {
+        let (size, validators) = (download.length, download.validators);
+        let body = meter.watch(download.body, size);
+        let upload = self.effect(EffectKind::Upload);
+        let sent = self
+            .vc
+            .upload(&upload, &self.datacenter, partial, size, body)
+            .await;
+        meter.moved();
+        // What the meter saw comes first: an uploader that was fed an error may report it in its own words, or not.
+        let sha256 = match (meter.verdict(), sent) {
+            (Some(Err(trouble)), _) => return Err(trouble),
+            (_, Err(e)) => return Err(e.into()),
+            (None, Ok(())) => {
+                return Err(incomplete(format!(
+                    "the upload of {partial} ended after {} of {size} bytes",
+                    meter.done()
+                )));
+            }
+            (Some(Ok(sha256)), Ok(())) => sha256,
+        };
+        match self.vc.stat(&self.datacenter, partial).await? {
+            Some(there) if there == size => {}
+            Some(there) => {
+                return Err(incomplete(format!(
+                    "{partial} has {there} bytes after an upload of {size}"
+                )));
+            }
+            None => {
+                return Err(incomplete(format!(
+                    "{partial} is not there after its upload"
+                )));
+            }
+        }
+        meter.moved();
+        let path = want
+            .directory
+            .join(&format!("{sha256}.iso"))
+            .map_err(bad_path)?;
+        let reused = self.publish(partial, &path, size, meter).await?;
+        meter.moved();
+        Ok((
+            IsoFile {
+                sha256,
+                path,
+                size,
+                uploaded_at: ports.clock.wall(),
+                volatile: is_volatile(ports, want, &validators).await,
+                validators,
+            },
+            reused,
+        ))
+    }
+
+    /// Moves the partial file to its final name; `true` when that was taken by an equal file.
+    async fn publish(
+        &self,
+        partial: &DatastorePath,
+        path: &DatastorePath,
+        size: u64,
+        meter: &Meter,
+    ) -> Result<bool, Trouble> {
+        let publish = self.effect(EffectKind::Publish);
+        let error = match self
+            .vc
+            .move_file(&publish, &self.datacenter, partial, path)
+            .await
+        {
+            Ok(()) => return Ok(false),
+            Err(e) if outcome_is_to_be_seen(&e) => e,
+            Err(e) => return Err(e.into()),
+        };
+        meter.moved();
+        let there = self.vc.stat(&self.datacenter, path).await?;
+        meter.moved();
+        match there {
+            // The move is atomic: when the partial file is gone, it is the one that lies there.
+            Some(there) if there == size => {
+                Ok(self.vc.stat(&self.datacenter, partial).await?.is_some())
+            }
+            Some(there) => Err(Trouble::blocked(
+                Side::Iso,
+                "ISOFileConflict",
+                format!(
+                    "{path} is there with {there} bytes, but an ISO with this digest has {size}; it is not overwritten: \
+                     delete or rename that file"
+                ),
+            )),
+            None => Err(error.into()),
+        }
+    }
+
+    async fn discard(&self, partial: &DatastorePath) {
+        let effect = self.effect(EffectKind::DeleteFile);
+        match tokio::time::timeout(
+            DISCARD,
+            self.vc.delete_file(&effect, &self.datacenter, partial),
+        )
+        .await
+        {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => {
+                tracing::warn!(file = %partial, error = %e, "partial ISO file not deleted")
+            }
+            Err(_) => tracing::warn!(file = %partial, "partial ISO file not deleted: no answer"),
+        }
+    }
+}
+
+/// May the move have happened although it failed? `FileNotFound` too: a move whose reply was lost and that was repeated
+/// does not find its source any more.
+fn outcome_is_to_be_seen(e: &VcError) -> bool {
+    e.outcome_unknown()
+        || matches!(
+            e.fault(),
+            Some(Fault::AlreadyExists(_) | Fault::FileNotFound(_))
+        )
+}
+
+/// Does the source take back at once what it said of the bytes? Then its word is no sign of a change, and what is there
+/// stays until InfraEnv, URL or `createdTime` change.
+async fn is_volatile(ports: &Ports, want: &IsoWant, said: &Validators) -> bool {
+    if want.check_every.is_none() || said.is_empty() {
+        return false;
+    }
+    let again = ports.source.freshness(&want.request(), said).await;
+    matches!(again, Ok(Freshness::Changed))
+}
+
+fn incomplete(what: String) -> Trouble {
+    Trouble::transient(Side::Iso, "ISOUploadIncomplete", what)
+}
+
+pub(super) fn bad_path(e: crate::model::names::BadDatastorePath) -> Trouble {
+    Trouble {
+        side: Side::Iso,
+        reason: "InvalidPath".to_owned(),
+        message: e.to_string(),
+        class: Class::Defect,
+    }
+}
+
+/// The URL is a credential: should an adapter have put it into a message, it is replaced here.
+fn scrubbed(mut trouble: Trouble, url: &IsoUrl) -> Trouble {
+    let (full, path) = (url.expose().as_str(), url.expose().path());
+    for secret in [full, path] {
+        if secret.len() > 1 && trouble.message.contains(secret) {
+            trouble.message = trouble.message.replace(secret, "<ISO URL>");
+        }
+    }
+    trouble
+}

@@ -1,0 +1,143 @@
+//! Looking after what lies on the datastore: is the recorded file still whole, what may go, what did a crash leave.
+//!
+//! Guarantees: only two kinds of file are ever deleted here: what a pool's retention lists and no VM mounts, and partial
+//! files that are proven to have no writer ([`super::partial`]). Anything else is not ours.
+
+use std::{collections::BTreeMap, future::Future, time::Duration};
+
+use jiff::Timestamp;
+
+use super::{
+    Ports,
+    msg::{IsoFile, IsoWant},
+    retention::PruneNews,
+    transfer::Site,
+};
+use crate::{
+    effect::EffectKind,
+    error::{Side, Trouble},
+    model::names::DatastorePath,
+    ports::iso_source::{Freshness, Validators},
+};
+
+/// Bound of one step; the adapter's own bounds are shorter.
+const STEP: Duration = Duration::from_secs(60);
+
+/// What a look at a recorded file found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It lies there with its size.
+    Whole,
+    /// It does not.
+    NotThere,
+    /// It does, and its source has other bytes by now.
+    Outdated,
+}
+
+/// Looks at `file`, and asks its source too if there is something to compare with.
+pub(super) async fn check(
+    ports: &Ports,
+    want: &IsoWant,
+    file: &IsoFile,
+    compare: Option<&Validators>,
+) -> Result<Found, Trouble> {
+    let site = step("login", Site::find(ports, want)).await?;
+    let size = step("stat", async {
+        Ok(site.vc.stat(&site.datacenter, &file.path).await?)
+    })
+    .await?;
+    if size != Some(file.size) {
+        return Ok(Found::NotThere);
+    }
+    site.sweep(ports, want, false).await;
+    if let Some(had) = compare.filter(|had| !had.is_empty()) {
+        let answer = ports.source.freshness(&want.request(), had).await;
+        ports.instruments.iso_operation("compare", answer.is_ok());
+        match answer {
+            Ok(Freshness::Changed) => return Ok(Found::Outdated),
+            Ok(Freshness::Same | Freshness::Unknown) => {}
+            // The file is whole: a server that does not answer is no reason to do without it.
+            Err(e) => tracing::warn!(error = %e, "the ISO's source could not be asked for changes"),
+        }
+    }
+    ports.instruments.iso_operation("reuse", true);
+    Ok(Found::Whole)
+}
+
+impl Site {
+    /// Deletes partial files that dead flights left behind; that it fails is no reason to do without the ISO.
+    pub(super) async fn sweep(&self, ports: &Ports, want: &IsoWant, alone: bool) {
+        if let Err(trouble) = step("sweep", self.try_sweep(ports, want, alone)).await {
+            tracing::debug!(directory = %want.directory, error = %trouble, "abandoned partial files not looked for");
+        }
+    }
+
+    async fn try_sweep(&self, ports: &Ports, want: &IsoWant, alone: bool) -> Result<(), Trouble> {
+        let now = ports.clock.wall();
+        let files = self.vc.list(&self.datacenter, &want.directory).await?;
+        for file in files.unwrap_or_default() {
+            let changed = file
+                .modified
+                .as_deref()
+                .and_then(|m| m.parse::<Timestamp>().ok());
+            let ours = file.path.parent().as_ref() == Some(&want.directory);
+            if !ours
+                || !ports
+                    .origin
+                    .is_dead(file.path.file_name(), alone, changed, now)
+            {
+                continue;
+            }
+            let effect = self.effect(EffectKind::DeleteFile);
+            self.vc
+                .delete_file(&effect, &self.datacenter, &file.path)
+                .await?;
+            tracing::info!(file = %file.path, "abandoned partial ISO file deleted");
+        }
+        Ok(())
+    }
+}
+
+/// Deletes the files that no VM has mounted; says of each of the others why it stays.
+pub(super) async fn prune(
+    ports: &Ports,
+    want: &IsoWant,
+    paths: &[DatastorePath],
+) -> Result<PruneNews, Trouble> {
+    let site = step("login", Site::find(ports, want)).await?;
+    let mounted = step("mounted ISOs", async { Ok(site.vc.mounted_isos().await?) }).await?;
+    // Compared as paths: vCenter shows what was written, and `[ds] /a` is `[ds] a`.
+    let mounted: BTreeMap<DatastorePath, &str> = mounted
+        .iter()
+        .filter_map(|m| Some((DatastorePath::parse(&m.iso).ok()?, m.vm.as_str())))
+        .collect();
+    let (mut gone, mut kept) = (Vec::new(), Vec::new());
+    for path in paths {
+        if let Some(vm) = mounted.get(path) {
+            kept.push((path.clone(), format!("VM {vm} has it in its CD-ROM drive")));
+            continue;
+        }
+        let effect = site.effect(EffectKind::DeleteFile);
+        let deleted = step("deletion", async {
+            Ok(site.vc.delete_file(&effect, &site.datacenter, path).await?)
+        })
+        .await;
+        ports.instruments.iso_operation("prune", deleted.is_ok());
+        match deleted {
+            Ok(()) => gone.push(path.clone()),
+            Err(trouble) => kept.push((path.clone(), trouble.message)),
+        }
+    }
+    Ok((gone, kept))
+}
+
+async fn step<T>(what: &str, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    tokio::time::timeout(STEP, work).await.unwrap_or_else(|_| {
+        let message = format!("{what}: vCenter did not answer within {} s", STEP.as_secs());
+        Err(Trouble::transient(
+            Side::Vsphere,
+            "VCenterNoAnswer",
+            message,
+        ))
+    })
+}

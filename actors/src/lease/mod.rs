@@ -1,0 +1,229 @@
+//! Who may act: one leader among several processes, decided from one Lease object. Pure; `src/lease.rs` asks again and
+//! again and carries out what it says.
+//!
+//! Flow: read or written -> [`Election::shown`] / [`Election::written`] / [`Election::failed`] -> [`Election::next`].
+//!
+//! Guarantees (reliability.md R11)
+//! - No clock but the caller's own monotonic one: another holder's lease is over when the object has not changed for as
+//!   long as it promises, as seen from here. What it says about the wall clock is for people.
+//! - A leader's time runs from the moment *before* its successful write was sent, so it is over here before it can be
+//!   over for anybody else.
+//! - Each write carries the resourceVersion that it was decided from: of two takers one wins.
+//! - [`Next::Lost`] is final. Whoever lost ends its process and starts anew as a stranger.
+//!
+//! Assumptions: monotonic clocks run at about the same rate; nobody deletes the Lease while its holder lives (its rules
+//! do not allow that to the operator).
+
+mod fence;
+mod timing;
+#[cfg(test)]
+mod world;
+
+use std::time::Duration;
+
+pub use self::{
+    fence::{Leadership, Need},
+    timing::{BadTiming, Timing},
+};
+
+/// What a Lease says, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// resourceVersion.
+    pub version: String,
+    /// Who holds it; `None` after a release.
+    pub holder: Option<String>,
+    /// How long after its last change others leave it alone.
+    pub duration: Duration,
+}
+
+/// What to do now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing, for so long.
+    Wait(Duration),
+    /// Read the Lease.
+    Read,
+    /// Create it with ourselves as its holder.
+    Create,
+    /// Replace the object of this resourceVersion by one with ourselves as its holder.
+    Replace {
+        /// resourceVersion it must still have.
+        version: String,
+        /// The holder changes: a transition.
+        taken: bool,
+    },
+    /// Leadership is over, for good.
+    Lost(Lost),
+}
+
+/// Why leadership ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// No write was acknowledged for the renew deadline.
+    #[error(
+        "the lease could not be renewed for {} s (is the API server reachable?)",
+        .0.as_secs()
+    )]
+    NotRenewed(Duration),
+    /// Somebody else holds it.
+    #[error("{0} holds the lease now")]
+    Taken(String),
+    /// The object is gone, or names nobody.
+    #[error("the lease was taken away: somebody deleted or emptied it")]
+    Removed,
+}
+
+#[derive(Clone, Debug)]
+enum Shown {
+    /// Not read yet, or not since a write failed.
+    Nothing,
+    Absent,
+    There(Record),
+}
+
+/// One candidate's view of the Lease.
+#[derive(Clone, Debug)]
+pub struct Election {
+    me: String,
+    timing: Timing,
+    shown: Shown,
+    /// When the last answer was taken in.
+    read_at: Duration,
+    /// The foreign holder's content, and when it was first seen.
+    foreign: Option<(Record, Duration)>,
+    /// When the write that made or kept us leader was sent.
+    renewed_at: Option<Duration>,
+    /// No call before that: the last one failed.
+    rest_until: Duration,
+}
+
+impl Election {
+    /// Candidate `me`; the name must be nobody else's.
+    #[must_use]
+    pub fn new(me: String, timing: Timing) -> Self {
+        Self {
+            me,
+            timing,
+            shown: Shown::Nothing,
+            read_at: Duration::ZERO,
+            foreign: None,
+            renewed_at: None,
+            rest_until: Duration::ZERO,
+        }
+    }
+
+    /// The Lease was read, and the answer came at `now`; `None` where there is none.
+    pub fn shown(&mut self, now: Duration, lease: Option<Record>) {
+        self.read_at = now;
+        self.shown = match lease {
+            None => Shown::Absent,
+            Some(record) => {
+                let foreign = record.holder.as_ref().is_some_and(|h| *h != self.me);
+                match &self.foreign {
+                    _ if !foreign => self.foreign = None,
+                    Some((known, _)) if *known == record => {}
+                    _ => self.foreign = Some((record.clone(), now)),
+                }
+                Shown::There(record)
+            }
+        };
+    }
+
+    /// A write with ourselves as holder, sent at `sent`, was acknowledged with this resourceVersion.
+    pub fn written(&mut self, sent: Duration, version: String) {
+        self.foreign = None;
+        self.read_at = sent;
+        self.renewed_at = Some(sent);
+        self.shown = Shown::There(Record {
+            version,
+            holder: Some(self.me.clone()),
+            duration: self.timing.duration(),
+        });
+    }
+
+    /// A call failed at `now`, or its end is unknown: nothing is known of the object any more.
+    pub fn failed(&mut self, now: Duration) {
+        self.shown = Shown::Nothing;
+        self.rest_until = now + self.timing.retry_period();
+    }
+
+    /// Until when we lead; `None` while we do not.
+    #[must_use]
+    pub fn leads_until(&self) -> Option<Duration> {
+        self.renewed_at.map(|at| at + self.timing.duration())
+    }
+
+    /// The resourceVersion to release, while we hold the Lease as far as is known.
+    #[must_use]
+    pub fn to_release(&self) -> Option<&str> {
+        match &self.shown {
+            Shown::There(r) if self.renewed_at.is_some() => Some(&r.version),
+            _ => None,
+        }
+    }
+
+    /// What to do at `now`.
+    #[must_use]
+    pub fn next(&self, now: Duration) -> Next {
+        match self.renewed_at {
+            Some(renewed) => self.as_leader(now, renewed),
+            None => self.as_candidate(now),
+        }
+    }
+
+    fn as_leader(&self, now: Duration, renewed: Duration) -> Next {
+        let deadline = renewed + self.timing.renew_deadline();
+        if now >= deadline {
+            return Next::Lost(Lost::NotRenewed(self.timing.renew_deadline()));
+        }
+        let record = match &self.shown {
+            Shown::Nothing if now < self.rest_until => {
+                return Next::Wait((self.rest_until.min(deadline)).saturating_sub(now));
+            }
+            Shown::Nothing => return Next::Read,
+            Shown::Absent => return Next::Lost(Lost::Removed),
+            Shown::There(record) => record,
+        };
+        match &record.holder {
+            Some(holder) if *holder == self.me => {}
+            Some(holder) => return Next::Lost(Lost::Taken(holder.clone())),
+            None => return Next::Lost(Lost::Removed),
+        }
+        let due = renewed + self.timing.renew_every();
+        if now < due {
+            return Next::Wait(due - now);
+        }
+        Next::Replace {
+            version: record.version.clone(),
+            taken: false,
+        }
+    }
+
+    fn as_candidate(&self, now: Duration) -> Next {
+        if now < self.rest_until {
+            return Next::Wait(self.rest_until - now);
+        }
+        let expires = self
+            .foreign
+            .as_ref()
+            .map(|(record, since)| *since + record.duration);
+        let over = expires.is_none_or(|at| now >= at);
+        let again = self.read_at + self.timing.retry_period();
+        match &self.shown {
+            Shown::Nothing => Next::Read,
+            // A look that is old is no ground to take anything.
+            _ if now >= again => Next::Read,
+            // Deleted while a holder that was seen may still act: its time is waited out.
+            Shown::Absent if over => Next::Create,
+            Shown::There(record) if over => Next::Replace {
+                version: record.version.clone(),
+                taken: record.holder.as_ref() != Some(&self.me),
+            },
+            _ => Next::Wait(again - now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! The three times of a lease, and how they hang together.
+
+use std::time::Duration;
+
+/// Times that fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    duration: Duration,
+    renew_deadline: Duration,
+    retry_period: Duration,
+}
+
+/// Times that do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTiming {
+    /// See the text.
+    #[error(
+        "the lease duration must be at least 2 s longer than the renew deadline: that is all the time a call has"
+    )]
+    Duration,
+    /// See the text.
+    #[error("the renew deadline must be at least three times the retry period")]
+    RenewDeadline,
+    /// See the text.
+    #[error("the retry period must be at least 100 ms")]
+    RetryPeriod,
+    /// The API server counts whole seconds.
+    #[error("the lease duration must be whole seconds")]
+    WholeSeconds,
+}
+
+impl Timing {
+    /// Checks and takes the times: how long others leave a lease alone, after how long without an acknowledged renewal
+    /// its holder gives up, and how often a candidate looks.
+    ///
+    /// # Errors
+    /// [`BadTiming`] says which relation does not hold.
+    pub fn new(
+        duration: Duration,
+        renew_deadline: Duration,
+        retry_period: Duration,
+    ) -> Result<Self, BadTiming> {
+        if retry_period < Duration::from_millis(100) {
+            return Err(BadTiming::RetryPeriod);
+        }
+        if renew_deadline < retry_period.saturating_mul(3) {
+            return Err(BadTiming::RenewDeadline);
+        }
+        if duration.subsec_nanos() != 0 {
+            return Err(BadTiming::WholeSeconds);
+        }
+        if duration < renew_deadline + Duration::from_secs(2) {
+            return Err(BadTiming::Duration);
+        }
+        Ok(Self {
+            duration,
+            renew_deadline,
+            retry_period,
+        })
+    }
+
+    /// How long after its last change others leave the lease alone.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        self.duration
+    }
+
+    /// After how long without an acknowledged renewal the holder gives up.
+    #[must_use]
+    pub fn renew_deadline(&self) -> Duration {
+        self.renew_deadline
+    }
+
+    /// How often a candidate looks, and how long anybody rests after a failed call.
+    #[must_use]
+    pub fn retry_period(&self) -> Duration {
+        self.retry_period
+    }
+
+    /// How often the holder renews.
+    #[must_use]
+    pub fn renew_every(&self) -> Duration {
+        self.renew_deadline / 5
+    }
+
+    /// Longest mutating call. One that is admitted at the last moment, just before the holder gives up, has ended when
+    /// somebody else may begin.
+    #[must_use]
+    pub fn call_bound(&self) -> Duration {
+        self.duration - self.renew_deadline
+    }
+
+    /// Bound of one call for the Lease itself: several fit into the renew deadline.
+    #[must_use]
+    pub fn lease_call_bound(&self) -> Duration {
+        self.renew_deadline / 3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_do_not_fit_together_are_refused() {
+        let s = Duration::from_secs;
+        let ms = Duration::from_millis;
+        let timing = Timing::new(s(45), s(15), ms(1500)).expect("the defaults");
+        assert_eq!(timing.call_bound(), s(30));
+        assert_eq!(timing.renew_every(), s(3));
+        for (given, wrong) in [
+            ((s(16), s(15), s(1)), BadTiming::Duration),
+            ((s(10), s(15), s(1)), BadTiming::Duration),
+            ((s(45), s(15), s(6)), BadTiming::RenewDeadline),
+            ((s(45), s(15), ms(0)), BadTiming::RetryPeriod),
+            ((ms(45_500), s(15), s(1)), BadTiming::WholeSeconds),
+        ] {
+            assert_eq!(Timing::new(given.0, given.1, given.2), Err(wrong));
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Decisions and actors of agent-forge.
+//!
+//! This crate decides; it never talks to a cluster or a vCenter itself. It knows ports (traits, [`ports`]) that
+//! `src/` implements over kube and reqwest, and that tests implement in memory. Time, randomness and the
+//! environment enter as values.
+//!
+//! Reading order: [`model`] (what things are), [`pool`] and [`vm`] (the pure decisions and the actors that carry
+//! them out), [`iso_cache`], [`vcenter`], [`supervisor`].
+
+pub mod actor;
+pub mod context;
+pub mod effect;
+pub mod error;
+pub mod iso_cache;
+pub mod lease;
+pub mod model;
+pub mod orphans;
+pub mod placement;
+pub mod pool;
+pub mod ports;
+pub mod retry;
+pub mod supervisor;
+pub mod vcenter;
+pub mod vm;
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,204 @@
+//! A VsphereAgent read once: whom it is for, which VM it records, which Agent runs there.
+
+use std::sync::Arc;
+
+use agent_forge_crds::{
+    agent::{Failure, VmStatus, VsphereAgent},
+    external::agent::Agent,
+    names::{
+        ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
+        CREATED_FOR_ADOPTED, CREATED_FOR_LABEL, FORCE_DELETE_ANNOTATION, MACHINE_NAME_ANNOTATION,
+        MACHINE_UID_ANNOTATION, VM_NAME_ANNOTATION,
+    },
+};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::ResourceExt;
+
+use super::{
+    identity::{self, AgentMatch, BiosUuid, MacAddress, VmIdentity},
+    names::ObjectKey,
+    trace::TraceId,
+};
+
+/// A name with the uid that was recorded for it, if any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Name.
+    pub name: String,
+    /// uid; `None` on records of the predecessor.
+    pub uid: Option<String>,
+}
+
+impl Recorded {
+    /// Whether this record means the object of that name and uid.
+    #[must_use]
+    pub fn is(&self, name: &str, uid: &str) -> bool {
+        match &self.uid {
+            Some(recorded) => recorded == uid,
+            None => self.name == name,
+        }
+    }
+}
+
+/// A VsphereAgent read once.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// The object.
+    pub object: Arc<VsphereAgent>,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// uid.
+    pub uid: String,
+    /// Name of its VM.
+    pub vm_name: String,
+    /// The AgentMachine it is for.
+    pub agent_machine: Option<Recorded>,
+    /// The Machine behind that AgentMachine.
+    pub machine: Option<Recorded>,
+    /// Namespace in which AgentMachine and Machine were when they were recorded.
+    pub control_plane: Option<String>,
+    /// Recorded VM identity.
+    pub identity: Option<VmIdentity>,
+    /// Where an Agent of its VM was last seen.
+    pub agent: Option<ObjectKey>,
+    /// The recorded identity does not come from this object's uid: the record was taken over from the predecessor, or
+    /// the object was restored from a backup under a new uid.
+    pub reborn: bool,
+    /// It was made for a VM that existed before, and no person has asked for that to be taken over: it is never touched.
+    pub adopted: bool,
+    /// It has a deletionTimestamp.
+    pub deleting: bool,
+    /// It carries our finalizer.
+    pub has_finalizer: bool,
+    /// A person has allowed its deletion although its Agent is bound.
+    pub forced: bool,
+    /// Its VM was given up before its Agent registered: whatever registers from it now is never prepared.
+    pub given_up: bool,
+}
+
+/// Whether the recorded VM is the one that was given up.
+#[must_use]
+pub fn is_given_up(vm: &VmStatus, failure: Option<&Failure>) -> bool {
+    vm.bios_uuid.is_some()
+        && vm.attempt.is_some()
+        && failure.is_some_and(|f| f.attempt == vm.attempt)
+}
+
+impl Child {
+    /// Trace of the machine that it is for.
+    #[must_use]
+    pub fn trace(&self) -> TraceId {
+        let machine = self.agent_machine.as_ref().and_then(|r| r.uid.as_deref());
+        TraceId::of_machine(machine.unwrap_or(&self.uid))
+    }
+
+    /// Reads the object.
+    #[must_use]
+    pub fn read(object: Arc<VsphereAgent>) -> Self {
+        let vm = object.status.as_ref().and_then(|s| s.vm.as_ref());
+        let annotation = |k: &str| {
+            object
+                .annotations()
+                .get(k)
+                .filter(|v| !v.is_empty())
+                .cloned()
+        };
+        let machine_ref = vm.and_then(|v| v.machine_ref.as_ref());
+        let agent_machine = object
+            .labels()
+            .get(AGENT_MACHINE_LABEL)
+            .cloned()
+            .map(|name| Recorded {
+                name,
+                uid: annotation(AGENT_MACHINE_UID_ANNOTATION),
+            });
+        let machine = annotation(MACHINE_NAME_ANNOTATION)
+            .map(|name| Recorded {
+                name,
+                uid: annotation(MACHINE_UID_ANNOTATION),
+            })
+            .or_else(|| {
+                // Beside our own annotations it is only a copy, which lags behind a new assignment.
+                let r =
+                    machine_ref.filter(|_| annotation(AGENT_MACHINE_UID_ANNOTATION).is_none())?;
+                Some(Recorded {
+                    name: r.name.clone()?,
+                    uid: r.uid.clone().filter(|u| !u.is_empty()),
+                })
+            })
+            // AgentMachine and Machine share their name (upstream-contract.md §2); all that old records say.
+            .or_else(|| {
+                agent_machine.as_ref().map(|am| Recorded {
+                    name: am.name.clone(),
+                    uid: None,
+                })
+            });
+        let identity = vm
+            .and_then(|v| v.bios_uuid.as_deref())
+            .and_then(BiosUuid::parse)
+            .map(|bios_uuid| VmIdentity {
+                bios_uuid,
+                macs: vm
+                    .map(|v| {
+                        v.mac_addresses
+                            .iter()
+                            .filter_map(|m| MacAddress::parse(m))
+                            .collect()
+                    })
+                    .unwrap_or_default(),
+            });
+        let namespace_of = |r: Option<&ObjectReference>| r.and_then(|r| r.namespace.clone());
+        let control_plane = namespace_of(vm.and_then(|v| v.agent_machine_ref.as_ref()))
+            .or_else(|| namespace_of(machine_ref))
+            .filter(|n| !n.is_empty());
+        let agent = vm.and_then(|v| v.agent_ref.as_ref()).and_then(|r| {
+            Some(ObjectKey::new(
+                r.namespace.clone().filter(|n| !n.is_empty())?,
+                r.name.clone().filter(|n| !n.is_empty())?,
+            ))
+        });
+        let cluster_id = object.status.as_ref().and_then(|s| s.cluster_id.as_deref());
+        let reborn = identity.as_ref().is_some_and(|recorded| {
+            let attempt = vm
+                .and_then(|v| v.attempt)
+                .and_then(|a| u32::try_from(a).ok());
+            let uid = object.uid().unwrap_or_default();
+            let derived =
+                attempt.map(|a| BiosUuid::derive(cluster_id.unwrap_or_default(), &uid, a));
+            derived != Some(recorded.bios_uuid)
+        });
+        let failure = object.status.as_ref().and_then(|s| s.last_failure.as_ref());
+        Self {
+            key: ObjectKey::of(object.as_ref()),
+            uid: object.uid().unwrap_or_default(),
+            vm_name: annotation(VM_NAME_ANNOTATION)
+                .or_else(|| vm.map(|v| v.name.clone()).filter(|n| !n.is_empty()))
+                .unwrap_or_else(|| object.name_any()),
+            agent_machine,
+            machine,
+            control_plane,
+            identity,
+            agent,
+            reborn,
+            adopted: object
+                .labels()
+                .get(CREATED_FOR_LABEL)
+                .is_some_and(|v| v == CREATED_FOR_ADOPTED)
+                && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true"),
+            deleting: object.metadata.deletion_timestamp.is_some(),
+            has_finalizer: object.finalizers().iter().any(|f| f == AGENT_FINALIZER),
+            forced: annotation(FORCE_DELETE_ANNOTATION).is_some_and(|v| v == "true"),
+            given_up: vm.is_some_and(|vm| is_given_up(vm, failure)),
+            object,
+        }
+    }
+
+    /// The Agent that runs on its VM, by THE rule.
+    #[must_use]
+    pub fn agent_among<'a>(&self, agents: &'a [Arc<Agent>]) -> Option<&'a Arc<Agent>> {
+        let identity = self.identity.as_ref()?;
+        agents
+            .iter()
+            .find(|a| identity::agent_runs_on(a, identity) == AgentMatch::Same)
+    }
+}

@@ -1,0 +1,100 @@
+//! Virtual hardware: the spellings that `spec.vsphere` allows, mapped to what vSphere knows.
+
+/// Controller of the system disk (`spec.vsphere.scsiType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskController {
+    /// `ParaVirtualSCSIController`
+    ParaVirtual,
+    /// `VirtualLsiLogicController`
+    LsiLogic,
+    /// `VirtualLsiLogicSASController`
+    LsiLogicSas,
+    /// `VirtualBusLogicController`
+    BusLogic,
+    /// `VirtualNVMEController`
+    Nvme,
+    /// `VirtualAHCIController`, shared with the CD-ROM
+    Sata,
+}
+
+impl DiskController {
+    /// Accepted spellings, for error messages.
+    pub const ACCEPTED: &str = "pvscsi, scsi, lsilogic, lsilogic-sas, buslogic, nvme, sata";
+
+    /// Parses the field's value (case is ignored); `None` for a controller that does not exist.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text.to_ascii_lowercase().as_str() {
+            "pvscsi" | "paravirtual" => Self::ParaVirtual,
+            "scsi" | "lsilogic" => Self::LsiLogic,
+            "lsilogic-sas" | "lsilogicsas" => Self::LsiLogicSas,
+            "buslogic" => Self::BusLogic,
+            "nvme" => Self::Nvme,
+            "sata" | "ahci" => Self::Sata,
+            _ => return None,
+        })
+    }
+}
+
+/// Network adapter (`spec.vsphere.networkAdapterType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkAdapter {
+    /// `VirtualVmxnet3`
+    Vmxnet3,
+    /// `VirtualVmxnet2`
+    Vmxnet2,
+    /// `VirtualE1000`
+    E1000,
+    /// `VirtualE1000e`
+    E1000e,
+    /// `VirtualPCNet32`
+    PcNet32,
+}
+
+impl NetworkAdapter {
+    /// Accepted spellings, for error messages.
+    pub const ACCEPTED: &str = "vmxnet3, vmxnet2, e1000, e1000e, pcnet32";
+
+    /// Parses the field's value (case is ignored); `None` for an adapter that does not exist.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text.to_ascii_lowercase().as_str() {
+            "vmxnet3" => Self::Vmxnet3,
+            "vmxnet2" => Self::Vmxnet2,
+            "e1000" => Self::E1000,
+            "e1000e" => Self::E1000e,
+            "pcnet32" | "flexible" => Self::PcNet32,
+            _ => return None,
+        })
+    }
+}
+
+/// Firmware (`spec.vsphere.firmware`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Firmware {
+    /// UEFI.
+    Efi,
+    /// Legacy BIOS.
+    Bios,
+}
+
+/// Everything that shapes the VM's hardware, parsed from the pool's spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hardware {
+    /// vSphere guest OS identifier, passed as it is (`rhel9_64Guest`).
+    pub guest_id: String,
+    /// Firmware.
+    pub firmware: Firmware,
+    /// Number of virtual CPUs.
+    pub num_cpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// System disk in GiB.
+    pub disk_gib: u64,
+    /// Disk is eagerly zeroed thick instead of thin.
+    pub eagerly_scrub: bool,
+    /// Controller of the system disk.
+    pub disk_controller: DiskController,
+    /// Network adapter.
+    pub network_adapter: NetworkAdapter,
+}

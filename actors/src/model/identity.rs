@@ -1,0 +1,218 @@
+//! Identity of machines: BIOS uuids, MAC addresses, and THE rule that says whether an Agent runs on a VM of ours.
+//!
+//! Facts (upstream-contract.md §3.6): the Agent's name is the guest's SMBIOS product uuid, whose first three groups
+//! may be byte-swapped against vSphere's `config.uuid`; `systemVendor.serialNumber` (`VMware-42 3e ...`) is in
+//! vSphere's order. Interfaces include bridges, in no stable order.
+
+use std::fmt;
+
+use agent_forge_crds::external::agent::Agent;
+use kube::ResourceExt;
+use uuid::Uuid;
+
+/// BIOS uuid in vSphere's byte order (`config.uuid`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BiosUuid(Uuid);
+
+/// Name space of the version 5 uuids that agent-forge gives its VMs.
+const NAMESPACE: Uuid = Uuid::from_u128(0x6f0d_5b34_1c5e_4f0a_9e0b_7d1e_a9c4_2f17);
+
+impl BiosUuid {
+    /// The uuid that the VM of one VsphereAgent gets on its n-th attempt: UUIDv5 over (cluster id, uid, attempt), so
+    /// that a repeated create is recognised whoever repeats it (reliability.md R1).
+    #[must_use]
+    pub fn derive(cluster_id: &str, uid: &str, attempt: u32) -> Self {
+        Self(Uuid::new_v5(
+            &NAMESPACE,
+            format!("{cluster_id}/{uid}/{attempt}").as_bytes(),
+        ))
+    }
+
+    /// Parses the usual hyphenated (or bare 32 digit) notation.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Uuid::parse_str(text.trim()).ok().map(Self)
+    }
+
+    /// Parses a VMware serial number: `VMware-` followed by 32 hex digits with blanks and hyphens. Anything else is
+    /// not a VMware identity (predecessor fault 2: any 32 characters were taken for one).
+    #[must_use]
+    pub fn from_vmware_serial(serial: &str) -> Option<Self> {
+        let rest = serial.trim().strip_prefix("VMware-")?;
+        let digits: String = rest.chars().filter(|c| *c != ' ' && *c != '-').collect();
+        if digits.len() != 32 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        Uuid::parse_str(&digits).ok().map(Self)
+    }
+
+    /// The same uuid as a guest with newer virtual hardware sees it: first three groups byte-swapped.
+    #[must_use]
+    pub fn swapped(self) -> Self {
+        Self(Uuid::from_bytes(self.0.to_bytes_le()))
+    }
+
+    /// Equal in either byte order.
+    #[must_use]
+    pub fn same_machine(self, other: Self) -> bool {
+        self == other || self.swapped() == other
+    }
+}
+
+impl fmt::Display for BiosUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+/// MAC address, normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MacAddress([u8; 6]);
+
+impl MacAddress {
+    /// Parses six hex pairs separated by `:` or `-`, in any case.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut out = [0_u8; 6];
+        let mut parts = text.trim().split([':', '-']);
+        for byte in &mut out {
+            let part = parts.next()?;
+            if part.len() != 2 {
+                return None;
+            }
+            *byte = u8::from_str_radix(part, 16).ok()?;
+        }
+        parts.next().is_none().then_some(Self(out))
+    }
+
+    /// The predecessor's notation in `status.vm.macAddress`: hyphens.
+    #[must_use]
+    pub fn hyphenated(&self) -> String {
+        self.to_string().replace(':', "-")
+    }
+}
+
+impl fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// What is known of one VM of ours, for the comparison with Agents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmIdentity {
+    /// BIOS uuid, vSphere order.
+    pub bios_uuid: BiosUuid,
+    /// MACs of its virtual NICs as vCenter reported them. Empty: nothing can match yet.
+    pub macs: Vec<MacAddress>,
+}
+
+/// Answer of the matching rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentMatch {
+    /// The Agent runs on that VM.
+    Same,
+    /// uuid says yes, but no MAC of the VM is among the Agent's interfaces: not to be trusted.
+    MacDiffers,
+    /// uuid says yes and the inventory has not come yet (or the VM's MACs are not known yet): wait.
+    NotYet,
+    /// Another machine.
+    Other,
+}
+
+/// THE rule: the uuid from the VMware serial, or with an empty serial the Agent's name in either byte order, *and* at
+/// least one equal MAC of a VM that we created.
+#[must_use]
+pub fn agent_runs_on(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
+    let inventory = agent.status.as_ref().and_then(|s| s.inventory.as_ref());
+    let vendor = inventory.and_then(|i| i.system_vendor.as_ref());
+    let serial = vendor
+        .and_then(|v| v.serial_number.as_deref())
+        .map(str::trim)
+        .unwrap_or_default();
+    let by_name =
+        || BiosUuid::parse(&agent.name_any()).is_some_and(|u| u.same_machine(vm.bios_uuid));
+    let same_uuid = if serial.is_empty() {
+        by_name()
+    } else {
+        let is_vmware = vendor
+            .and_then(|v| v.manufacturer.as_deref())
+            .is_some_and(|m| m.starts_with("VMware"));
+        is_vmware
+            && BiosUuid::from_vmware_serial(serial).is_some_and(|u| u.same_machine(vm.bios_uuid))
+    };
+    if !same_uuid {
+        return AgentMatch::Other;
+    }
+    let seen: Vec<MacAddress> = inventory
+        .map(|i| {
+            i.interfaces
+                .iter()
+                .filter_map(|n| n.mac_address.as_deref().and_then(MacAddress::parse))
+                .collect()
+        })
+        .unwrap_or_default();
+    if seen.is_empty() || vm.macs.is_empty() {
+        return AgentMatch::NotYet;
+    }
+    if vm.macs.iter().any(|m| seen.contains(m)) {
+        AgentMatch::Same
+    } else {
+        AgentMatch::MacDiffers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vmware_serial_and_product_uuid_of_one_machine_agree() {
+        // Test vector: upstream-contract.md §3.6.
+        let config = BiosUuid::parse("423e36c8-723d-2b24-8590-0eb1d9180aa2").expect("uuid");
+        let serial =
+            BiosUuid::from_vmware_serial("VMware-42 3e 36 c8 72 3d 2b 24-85 90 0e b1 d9 18 0a a2");
+        assert_eq!(serial, Some(config));
+        let product = BiosUuid::parse("C8363E42-3D72-242B-8590-0EB1D9180AA2").expect("uuid");
+        assert!(config.same_machine(product) && product.same_machine(config));
+        assert_eq!(config.swapped().swapped(), config);
+    }
+
+    #[test]
+    fn only_vmware_serials_are_identities() {
+        for bad in [
+            "",
+            "VMware-",
+            "423e36c8723d2b2485900eb1d9180aa2",
+            "VMware-42 3e",
+            "VMware-zz 3e 36 c8 72 3d 2b 24-85 90 0e b1 d9 18 0a a2",
+        ] {
+            assert_eq!(BiosUuid::from_vmware_serial(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn macs_normalise() {
+        let a = MacAddress::parse("00-50-56-AA-bb-01").expect("mac");
+        assert_eq!(a.to_string(), "00:50:56:aa:bb:01");
+        assert_eq!(a.hyphenated(), "00-50-56-aa-bb-01");
+        for bad in [
+            "",
+            "00:50:56",
+            "00:50:56:aa:bb:0g",
+            "00:50:56:aa:bb:01:02",
+            "0050:56:aa:bb:01:2",
+        ] {
+            assert_eq!(MacAddress::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_attempt_has_its_own_uuid() {
+        let one = BiosUuid::derive("c", "u", 1);
+        assert_eq!(one, BiosUuid::derive("c", "u", 1));
+        assert_ne!(one, BiosUuid::derive("c", "u", 2));
+        assert_ne!(one, BiosUuid::derive("d", "u", 1));
+    }
+}

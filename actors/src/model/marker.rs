@@ -1,0 +1,84 @@
+//! The ownership marker: born with the VM in its `extraConfig`, it says whose VM this is (reliability.md R2, R3).
+
+use std::fmt;
+
+/// `extraConfig` key of the marker. Not below `guestinfo.`, which the guest's root could rewrite.
+pub const MARKER_KEY: &str = "agent-forge.owner";
+
+/// Whose VM this is. A VM without an equal marker is never touched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// Identity of the management cluster.
+    pub cluster_id: String,
+    /// Namespace of the VsphereAgent.
+    pub namespace: String,
+    /// Name of the VsphereAgent.
+    pub name: String,
+    /// uid of the VsphereAgent.
+    pub uid: String,
+    /// Which attempt of that VsphereAgent.
+    pub attempt: u32,
+}
+
+impl Marker {
+    /// Reads the text form back; `None` for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('/');
+        if parts.next()? != "v1" {
+            return None;
+        }
+        let mut next = || parts.next().filter(|s| !s.is_empty()).map(str::to_owned);
+        let marker = Self {
+            cluster_id: next()?,
+            namespace: next()?,
+            name: next()?,
+            uid: next()?,
+            attempt: next()?.parse().ok()?,
+        };
+        parts.next().is_none().then_some(marker)
+    }
+
+    /// Same VsphereAgent of the same cluster, whatever the attempt.
+    #[must_use]
+    pub fn same_owner(&self, other: &Self) -> bool {
+        self.cluster_id == other.cluster_id && self.uid == other.uid
+    }
+}
+
+impl fmt::Display for Marker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "v1/{}/{}/{}/{}/{}",
+            self.cluster_id, self.namespace, self.name, self.uid, self.attempt
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_round_trip_and_nothing_else_parses() {
+        let m = Marker {
+            cluster_id: "c".into(),
+            namespace: "ns".into(),
+            name: "vm-a".into(),
+            uid: "u".into(),
+            attempt: 3,
+        };
+        assert_eq!(Marker::parse(&m.to_string()), Some(m));
+        for bad in [
+            "",
+            "v1/c/ns/n/u",
+            "v1/c/ns/n/u/x",
+            "v2/c/ns/n/u/1",
+            "v1/c/ns/n//1",
+            "v1/c/ns/n/u/1/z",
+        ] {
+            assert_eq!(Marker::parse(bad), None, "{bad}");
+        }
+    }
+}

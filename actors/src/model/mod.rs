@@ -1,0 +1,13 @@
+//! What the things are that agent-forge speaks about: names, identities, hardware, times. Parsed once at the edge, no
+//! strings further in.
+
+pub mod child;
+pub mod credentials;
+pub mod hardware;
+pub mod identity;
+pub mod marker;
+pub mod names;
+pub mod selector;
+pub mod standing;
+pub mod trace;
+pub mod upstream;

@@ -1,0 +1,79 @@
+//! How the Machine behind a VsphereAgent stands: the one answer that the pool and the VM decide from. Pure.
+//!
+//! Facts: reliability.md R7a. A Machine counts as gone when neither its uid nor, where no uid is recorded or the record
+//! is older than the object that carries it (a restored hub has new uids), its name is there, and no AgentMachine of the
+//! recorded name. AgentMachine and Machine share their name, and the deletion of either ends the other
+//! (upstream-contract.md §6.5, §8.2 J, K).
+
+use std::sync::Arc;
+
+use agent_forge_crds::external::agent_machine::AgentMachine;
+use kube::ResourceExt;
+
+use super::child::Child;
+use crate::ports::cluster::MachineFacts;
+
+/// How the recorded Machine and AgentMachine stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// None was ever recorded.
+    Nobody,
+    /// They exist, and neither is being deleted.
+    Alive,
+    /// One of them is being deleted.
+    Leaving,
+    /// Both are gone.
+    Gone,
+    /// It cannot be told, and this is why.
+    Unknown(String),
+}
+
+/// Reads the standing of `child` from what the control plane namespace `namespace` holds.
+#[must_use]
+pub fn standing(
+    child: &Child,
+    namespace: &str,
+    machines: &[MachineFacts],
+    agent_machines: &[Arc<AgentMachine>],
+) -> Standing {
+    let (machine, agent_machine) = match (&child.machine, &child.agent_machine) {
+        (None, None) => return Standing::Nobody,
+        (machine, agent_machine) => (machine.as_ref(), agent_machine.as_ref()),
+    };
+    if let Some(recorded) = child.control_plane.as_deref().filter(|n| *n != namespace) {
+        return Standing::Unknown(format!(
+            "its Machine is recorded in namespace {recorded}, spec.controlPlaneNamespace of the pool says {namespace}"
+        ));
+    }
+    let m = machines
+        .iter()
+        .find(|m| machine.is_some_and(|r| r.is(&m.key.name, &m.uid)));
+    let am = agent_machines.iter().find(|am| {
+        agent_machine.is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
+    });
+    if m.is_some_and(|m| m.deleting) || am.is_some_and(|am| am.is_deleting()) {
+        return Standing::Leaving;
+    }
+    if m.is_some() || am.is_some() {
+        return Standing::Alive;
+    }
+    let namesake = |kind: &str, name: &str| {
+        Standing::Unknown(format!(
+            "{kind} {namespace}/{name} exists with another uid than the recorded one"
+        ))
+    };
+    if let Some(r) = agent_machine
+        && agent_machines.iter().any(|am| am.name_any() == r.name)
+    {
+        return namesake("AgentMachine", &r.name);
+    }
+    match machine {
+        Some(r) if child.reborn && machines.iter().any(|m| m.key.name == r.name) => {
+            namesake("Machine", &r.name)
+        }
+        _ => Standing::Gone,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+use super::*;
+use crate::testing::{self as t, World, with};
+
+fn of(world: &World) -> Standing {
+    let s = world.snapshot();
+    standing(
+        &s.children[0],
+        t::CONTROL_PLANE,
+        &s.machines,
+        &s.agent_machines,
+    )
+}
+
+#[test]
+fn machine_and_agent_machine_together_tell() {
+    type Change = fn(&mut World);
+    let all: [(&str, Change, Standing); 8] = [
+        ("both there", |_| {}, Standing::Alive),
+        (
+            "the Machine is being deleted",
+            |w| w.machines[0].deleting = true,
+            Standing::Leaving,
+        ),
+        (
+            "the AgentMachine is being deleted first (trap K)",
+            |w| t::delete(&mut w.agent_machines[0]),
+            Standing::Leaving,
+        ),
+        (
+            "the AgentMachine is gone, its Machine not yet (trap K)",
+            |w| w.agent_machines.clear(),
+            Standing::Alive,
+        ),
+        (
+            "the Machine is not in view, its AgentMachine is",
+            |w| w.machines.clear(),
+            Standing::Alive,
+        ),
+        (
+            "both gone (fault 3: also while nobody looked)",
+            |w| {
+                w.machines.clear();
+                w.agent_machines.clear();
+            },
+            Standing::Gone,
+        ),
+        (
+            "another Machine has the name (trap Q)",
+            |w| {
+                w.agent_machines.clear();
+                w.machines[0].uid = "other".to_owned();
+            },
+            Standing::Gone,
+        ),
+        (
+            "nobody was recorded",
+            |w| {
+                w.children[0].metadata.labels = None;
+                w.children[0].metadata.annotations = None;
+            },
+            Standing::Nobody,
+        ),
+    ];
+    for (what, change, expected) in all {
+        assert_eq!(
+            of(&with(World::discovered("a"), change)),
+            expected,
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn what_only_looks_like_gone_is_unknown() {
+    // An AgentMachine of that name with another uid.
+    let renewed = with(World::discovered("a"), |w| {
+        w.machines.clear();
+        w.agent_machines[0].metadata.uid = Some("other".to_owned());
+    });
+    assert!(matches!(of(&renewed), Standing::Unknown(why) if why.contains("AgentMachine")));
+    // A hub restored under new uids: the record's identity does not come from the object's uid.
+    let restored = with(World::discovered("a"), |w| {
+        w.agent_machines.clear();
+        w.machines[0].uid = "new".to_owned();
+        w.children[0].metadata.uid = Some("new".to_owned());
+    });
+    assert!(matches!(of(&restored), Standing::Unknown(why) if why.contains("Machine demo-demo/a")));
+    // The pool was pointed at another control plane.
+    let s = World::discovered("a").snapshot();
+    let moved = with(World::discovered("a"), |w| {
+        let vm = w.children[0].status.as_mut().and_then(|s| s.vm.as_mut());
+        vm.expect("vm").machine_ref = Some(k8s_openapi::api::core::v1::ObjectReference {
+            namespace: Some(t::CONTROL_PLANE.to_owned()),
+            ..Default::default()
+        });
+    })
+    .snapshot();
+    assert_eq!(
+        standing(&s.children[0], "elsewhere", &[], &[]),
+        Standing::Gone
+    );
+    assert!(matches!(
+        standing(&moved.children[0], "elsewhere", &[], &[]),
+        Standing::Unknown(why) if why.contains("controlPlaneNamespace")
+    ));
+}
+
+#[test]
+fn a_record_of_the_predecessor_goes_by_name() {
+    let old = |w: &mut World| {
+        let c = &mut w.children[0];
+        c.metadata.annotations = None;
+        let vm = c.status.as_mut().and_then(|s| s.vm.as_mut()).expect("vm");
+        (vm.attempt, vm.moref) = (None, None);
+    };
+    assert_eq!(of(&with(World::discovered("a"), old)), Standing::Alive);
+    let gone = with(with(World::discovered("a"), old), |w| {
+        w.machines.clear();
+        w.agent_machines.clear();
+    });
+    assert_eq!(of(&gone), Standing::Gone);
+    let leaving = with(with(World::discovered("a"), old), |w| {
+        w.agent_machines.clear();
+        w.machines[0].deleting = true;
+    });
+    assert_eq!(of(&leaving), Standing::Leaving);
+}

@@ -1,0 +1,89 @@
+//! Composite facts of the upstream contract: what AgentMachine and Agent together tell (upstream-contract.md §0-§4).
+//! Single wire facts are methods of the types in `agent_forge_crds::external`.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::ports::cluster::MachineFacts;
+
+/// What an AgentMachine's conditions say about waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitingSign {
+    /// `AgentReserved=False/NoSuitableAgents`, or the legacy `Ready=False/NoSuitableAgents` (§0.1).
+    NoSuitableAgents,
+    /// No condition at all: generations of provider and CRD may not fit (§0.13), or it is brand new.
+    NoConditions,
+    /// Anything else.
+    Other,
+}
+
+/// Reads the waiting sign.
+#[must_use]
+pub fn waiting_sign(am: &AgentMachine) -> WaitingSign {
+    if am.conditions().is_empty() {
+        WaitingSign::NoConditions
+    } else if am.is_waiting() || am.is_waiting_legacy() {
+        WaitingSign::NoSuitableAgents
+    } else {
+        WaitingSign::Other
+    }
+}
+
+/// Age by the creation timestamp; zero when unknown or in the future.
+#[must_use]
+pub fn age(am: &AgentMachine, now: Timestamp) -> Duration {
+    am.creation_timestamp()
+        .and_then(|t| Duration::try_from(now.duration_since(t.0)).ok())
+        .unwrap_or_default()
+}
+
+/// Whether the Agent's claim label names this AgentMachine. A claim without the namespace annotation counts for any
+/// AgentMachine of that name.
+#[must_use]
+pub fn claims(agent: &Agent, am: &AgentMachine) -> bool {
+    agent.claimed_by() == Some(am.name_any().as_str())
+        && agent
+            .claimed_by_namespace()
+            .is_none_or(|ns| am.namespace().as_deref() == Some(ns))
+}
+
+/// An AgentMachine that lives, and whose Machine does, has this Agent in its `status.agentRef`: the Agent serves it even
+/// where the claim label was lost, the provider puts that back (upstream-contract.md §1.5, §1.6).
+#[must_use]
+pub fn is_reserved(
+    agent: &Agent,
+    agent_machines: &[Arc<AgentMachine>],
+    machines: &[MachineFacts],
+) -> bool {
+    agent_machines.iter().any(|am| {
+        let names_it = am.agent_ref().is_some_and(|r| {
+            r.name == agent.name_any() && Some(&r.namespace) == agent.namespace().as_ref()
+        });
+        let owner = am.owner_machine();
+        let machine_lives = || {
+            let mut owned = machines
+                .iter()
+                .filter(|m| owner.is_some_and(|o| o.uid == m.uid));
+            owned.any(|m| !m.deleting)
+        };
+        names_it && !am.is_deleting() && machine_lives()
+    })
+}
+
+/// The provider could claim it now (§1.5).
+#[must_use]
+pub fn claimable(agent: &Agent) -> bool {
+    agent.is_valid_for_claim() && agent.claimed_by().is_none() && !agent.is_deleting()
+}
+
+/// States in which the deletion hook waits for a live guest (§1.6, §4): with a dead VM they never end.
+#[must_use]
+pub fn waits_for_guest(state: &str) -> bool {
+    matches!(
+        state,
+        "unbinding" | "reclaiming" | "reclaiming-rebooting" | "binding" | "cancelled"
+    )
+}

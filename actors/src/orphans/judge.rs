@@ -1,0 +1,172 @@
+//! Marked VMs against VsphereAgents: which VM has no record, which record's VM is not there. Pure.
+//!
+//! Facts: reliability.md R12. A marker says cluster, VsphereAgent (uid) and attempt. Another cluster's mark is none of
+//! our business, whatever it says (two hubs may share a vCenter).
+
+use std::collections::BTreeSet;
+
+use agent_forge_crds::{
+    agent::{VmStatus, VsphereAgent},
+    pool::{CleanupPolicy, VsphereAgentPool},
+};
+use kube::ResourceExt;
+
+use crate::{
+    model::names::MoRef,
+    ports::vcenter::{MarkedVm, PowerState},
+};
+
+/// Why a marked VM is nobody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// No VsphereAgent has the marker's uid.
+    NoRecord,
+    /// Its VsphereAgent is at a later attempt: a create that landed late.
+    Superseded,
+    /// Its VsphereAgent is at an earlier attempt: the record is older than the VM (a hub restored from a backup).
+    Ahead,
+    /// Its VsphereAgent's VM is another one: somebody cloned it.
+    Copy,
+}
+
+impl Why {
+    /// In words.
+    #[must_use]
+    pub const fn explain(self) -> &'static str {
+        match self {
+            Self::NoRecord => "no VsphereAgent has the uid in its mark",
+            Self::Superseded => "its VsphereAgent has gone on to a later attempt",
+            Self::Ahead => {
+                "its VsphereAgent's record is older than the VM; was the hub restored from a backup?"
+            }
+            Self::Copy => "it is a copy of the VM of its VsphereAgent",
+        }
+    }
+}
+
+/// A marked VM that is nobody's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphan {
+    /// The VM.
+    pub vm: MarkedVm,
+    /// Why it is nobody's.
+    pub why: Why,
+}
+
+impl Orphan {
+    /// It was never switched on: the boot order is set before that (reliability.md R2).
+    #[must_use]
+    pub fn never_ran(&self) -> bool {
+        never_ran(&self.vm)
+    }
+}
+
+/// As [`Orphan::never_ran`].
+#[must_use]
+pub fn never_ran(vm: &MarkedVm) -> bool {
+    vm.power == PowerState::Off && !vm.has_boot_order
+}
+
+fn recorded(child: &VsphereAgent) -> Option<&VmStatus> {
+    child.status.as_ref()?.vm.as_ref()
+}
+
+/// The VMs that are nobody's.
+#[must_use]
+pub fn orphans<'a>(
+    vms: &[MarkedVm],
+    children: impl IntoIterator<Item = &'a VsphereAgent> + Clone,
+    cluster_id: &str,
+) -> Vec<Orphan> {
+    let is_there = |moref: &str| vms.iter().any(|vm| vm.moref.id == moref);
+    let mut found = Vec::new();
+    for vm in vms.iter().filter(|vm| vm.marker.cluster_id == cluster_id) {
+        let mut all = children.clone().into_iter();
+        let child = all.find(|c| c.uid().as_deref() == Some(&vm.marker.uid));
+        let why = match child {
+            None => Why::NoRecord,
+            Some(child) => {
+                let record = recorded(child);
+                let attempt = record
+                    .and_then(|r| r.attempt)
+                    .and_then(|a| u32::try_from(a).ok())
+                    .unwrap_or(0);
+                let moref = record.and_then(|r| r.moref.as_deref());
+                match attempt.cmp(&vm.marker.attempt) {
+                    std::cmp::Ordering::Greater => Why::Superseded,
+                    std::cmp::Ordering::Less => Why::Ahead,
+                    std::cmp::Ordering::Equal => match moref {
+                        Some(other) if other != vm.moref.id && is_there(other) => Why::Copy,
+                        _ => continue,
+                    },
+                }
+            }
+        };
+        found.push(Orphan {
+            vm: vm.clone(),
+            why,
+        });
+    }
+    found
+}
+
+/// References of recorded VMs that the list does not show, or not switched on. `children`: as they were before the list
+/// was asked for.
+#[must_use]
+pub fn doubted<'a>(
+    server: &str,
+    vms: &[MarkedVm],
+    children: impl IntoIterator<Item = &'a VsphereAgent>,
+) -> BTreeSet<String> {
+    let runs = |moref: &str| {
+        let mut all = vms.iter();
+        all.any(|vm| vm.moref.id == moref && vm.power == PowerState::On)
+    };
+    children
+        .into_iter()
+        .filter_map(recorded)
+        // One of the predecessor's that is not taken over yet carries no mark.
+        .filter(|vm| vm.attempt.is_some() && vm.server.as_deref() == Some(server))
+        .filter(|vm| vm.power_state.as_deref() == Some(PowerState::On.as_str()))
+        .filter_map(|vm| vm.moref.clone())
+        .filter(|moref| !runs(moref))
+        .collect()
+}
+
+/// Whether an orphan may be destroyed without asking anybody: it was nobody's in the scan before as well, never ran, and
+/// every pool that could have wanted it has the policy to clean up. Live proof comes on top.
+#[must_use]
+pub fn may_go<'a>(
+    orphan: &Orphan,
+    known: &BTreeSet<MoRef>,
+    pools: impl IntoIterator<Item = &'a VsphereAgentPool>,
+) -> bool {
+    let mut home = pools
+        .into_iter()
+        .filter(|p| p.namespace().as_deref() == Some(&orphan.vm.marker.namespace))
+        .map(|p| p.spec.cleanup_policy() == CleanupPolicy::Delete)
+        .peekable();
+    matches!(orphan.why, Why::NoRecord | Why::Superseded)
+        && orphan.never_ran()
+        && known.contains(&orphan.vm.moref)
+        && home.peek().is_some()
+        && home.all(|cleans_up| cleans_up)
+}
+
+/// Live proof: the VsphereAgent of that name, as the API server has it now, is not this VM's.
+#[must_use]
+pub fn is_nobodys(orphan: &Orphan, live: Option<&VsphereAgent>) -> bool {
+    let Some(live) = live.filter(|c| c.uid().as_deref() == Some(&orphan.vm.marker.uid)) else {
+        return orphan.why == Why::NoRecord;
+    };
+    let record = recorded(live);
+    let later = record
+        .and_then(|r| r.attempt)
+        .and_then(|a| u32::try_from(a).ok())
+        .is_some_and(|a| a > orphan.vm.marker.attempt);
+    let its_own = record.and_then(|r| r.moref.as_deref()) == Some(&orphan.vm.moref.id);
+    orphan.why == Why::Superseded && later && !its_own
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! The orphan scan: marked VMs minus VsphereAgents, and VsphereAgents whose VM is not there (reliability.md R12).
+//!
+//! Flow of a pass: every [`INTERVAL`], per vCenter -> list of marked VMs, page by page -> pure [`judge`] -> what is
+//! nobody's is counted and said, once per VM, with the command that resolves it; recorded VMs that are gone or off are
+//! handed to their VM actors as doubts, which look for themselves.
+//!
+//! Guarantees: nothing is destroyed but what never ran, was nobody's in two scans, and is proven nobody's by a live read
+//! and a fresh look at the VM. A vCenter that does not answer changes nothing of what was known of it.
+
+pub mod judge;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use agent_forge_crds::conditions::event;
+use futures::future::BoxFuture;
+use tokio::sync::watch;
+
+use self::judge::Orphan;
+use crate::{
+    actor::shell::{Verdict, Worker},
+    context::Context,
+    effect::{Effect, EffectKind},
+    error::Trouble,
+    model::names::{MoRef, ObjectKey},
+    ports::{
+        cluster::{Notice, Regarding},
+        vcenter::VCenter,
+    },
+    vm::hardware,
+};
+
+/// How often each vCenter is scanned.
+pub const INTERVAL: Duration = Duration::from_secs(600);
+/// The first scan waits that long: a start has better things to do.
+pub const FIRST: Duration = Duration::from_secs(60);
+
+/// References of recorded VMs that the last scan did not show, or not switched on, by vCenter.
+pub type Doubts = BTreeMap<String, BTreeSet<String>>;
+
+/// What the scan remembers: a cache.
+#[derive(Default)]
+pub struct Memory {
+    /// When (monotonic) the next scan is due.
+    due: Option<Duration>,
+    /// VMs that were nobody's in the last scan, by vCenter.
+    known: BTreeMap<String, BTreeSet<MoRef>>,
+    /// VMs that were said to be nobody's.
+    said: BTreeSet<(String, MoRef)>,
+}
+
+/// Worker of the scan.
+pub struct OrphanScan {
+    /// Ports.
+    pub context: Context,
+    /// Where doubts are published.
+    pub doubts: Arc<watch::Sender<Doubts>>,
+}
+
+impl Worker for OrphanScan {
+    type Memory = Memory;
+
+    fn kind(&self) -> &'static str {
+        "orphans"
+    }
+
+    fn key(&self) -> String {
+        String::new()
+    }
+
+    fn debounce(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn pass(&self, memory: Memory) -> BoxFuture<'static, (Memory, Verdict)> {
+        Box::pin(run(self.context.clone(), self.doubts.clone(), memory))
+    }
+}
+
+async fn run(
+    context: Context,
+    doubts: Arc<watch::Sender<Doubts>>,
+    mut memory: Memory,
+) -> (Memory, Verdict) {
+    let now = context.clock.monotonic();
+    let due = *memory.due.get_or_insert(now + FIRST);
+    let mut verdict = Verdict::default();
+    if now < due || !context.view.ready() {
+        verdict.again = Some(due.saturating_sub(now).max(Duration::from_secs(1)));
+        return (memory, verdict);
+    }
+    memory.due = Some(now + INTERVAL);
+    for session in sessions(&context, &mut verdict).await {
+        if let Err(trouble) = scan(&context, &session, &doubts, &mut memory).await {
+            tracing::warn!(server = session.server(), reason = %trouble.reason, "orphan scan: {trouble}");
+            verdict.waiting_on.push((trouble.reason, trouble.message));
+        }
+    }
+    verdict.again = Some(INTERVAL);
+    (memory, verdict)
+}
+
+/// One session per vCenter that pools or records name.
+async fn sessions(context: &Context, verdict: &mut Verdict) -> Vec<Arc<dyn VCenter>> {
+    let allowed = &context.settings.secret_namespaces;
+    let of_pools = context.view.pools().into_iter();
+    let of_pools = of_pools.filter_map(|pool| hardware::secret(&pool, allowed).ok());
+    let of_children = context.view.all_children().into_iter().filter_map(|child| {
+        let key = ObjectKey::of(child.as_ref());
+        let reference = child
+            .status
+            .as_ref()?
+            .vm
+            .as_ref()?
+            .credentials_ref
+            .as_ref()?;
+        hardware::secret_at(reference, &key.namespace, allowed).ok()
+    });
+    let secrets: BTreeSet<ObjectKey> = of_pools.chain(of_children).collect();
+    let mut found: BTreeMap<String, Arc<dyn VCenter>> = BTreeMap::new();
+    for secret in secrets {
+        match context.sessions.session(&secret).await {
+            Ok(session) => {
+                found.entry(session.server().to_owned()).or_insert(session);
+            }
+            Err(trouble) => verdict.waiting_on.push((trouble.reason, trouble.message)),
+        }
+    }
+    found.into_values().collect()
+}
+
+async fn scan(
+    context: &Context,
+    session: &Arc<dyn VCenter>,
+    doubts: &watch::Sender<Doubts>,
+    memory: &mut Memory,
+) -> Result<(), Trouble> {
+    let server = session.server().to_owned();
+    let before = context.view.all_children();
+    let vms = session.marked_vms().await?;
+    // A VM that was made meanwhile has its record by now: intent comes before effect.
+    let children = context.view.all_children();
+    let doubted = judge::doubted(&server, &vms, before.iter().map(AsRef::as_ref));
+    doubts.send_if_modified(|all| all.insert(server.clone(), doubted.clone()) != Some(doubted));
+    let cluster_id = context.view.cluster_id();
+    let mut orphans = judge::orphans(&vms, children.iter().map(AsRef::as_ref), &cluster_id);
+    let known = memory.known.remove(&server).unwrap_or_default();
+    let pools = context.view.pools();
+    let mut left = Vec::new();
+    for orphan in orphans.drain(..) {
+        let may_go = judge::may_go(&orphan, &known, pools.iter().map(AsRef::as_ref));
+        if may_go && remove(context, session, &orphan).await? {
+            continue;
+        }
+        // The first time it may be one whose record the view does not show yet.
+        if known.contains(&orphan.vm.moref) {
+            say(context, &server, &orphan, memory);
+        }
+        left.push(orphan);
+    }
+    context.instruments.orphans(&server, left.len());
+    let morefs: BTreeSet<MoRef> = left.into_iter().map(|o| o.vm.moref).collect();
+    memory
+        .said
+        .retain(|(at, moref)| *at != server || morefs.contains(moref));
+    memory.known.insert(server, morefs);
+    Ok(())
+}
+
+/// Live proof, a fresh look, and the end of a VM that never ran.
+async fn remove(
+    context: &Context,
+    session: &Arc<dyn VCenter>,
+    orphan: &Orphan,
+) -> Result<bool, Trouble> {
+    let marker = &orphan.vm.marker;
+    let key = ObjectKey::new(&marker.namespace, &marker.name);
+    let live = context.cluster.live_child(&key).await?;
+    if !judge::is_nobodys(orphan, live.as_ref()) {
+        return Ok(false);
+    }
+    let Some(shown) = session.observe(&orphan.vm.moref).await? else {
+        return Ok(true);
+    };
+    let unchanged = shown.marker.as_ref() == Some(marker)
+        && shown.power == orphan.vm.power
+        && shown.boot_order.is_empty();
+    if !unchanged {
+        return Ok(false);
+    }
+    let slots = session.slots();
+    let Ok(_slot) = slots.acquire().await else {
+        return Ok(false);
+    };
+    let effect = Effect::new(EffectKind::Destroy, &key);
+    let task = session.destroy(&effect, &shown.moref).await?;
+    let ended = session.wait(&task).await;
+    context
+        .instruments
+        .vm_operation("destroy_orphan", ended.is_ok());
+    ended?;
+    let note = format!(
+        "VM {} ({}) was destroyed: {}, and it never ran",
+        orphan.vm.name,
+        orphan.vm.moref.id,
+        orphan.why.explain()
+    );
+    tracing::warn!(server = session.server(), "{note}");
+    notify(context, orphan, false, event::ORPHAN_VM_DESTROYED, note);
+    Ok(true)
+}
+
+fn say(context: &Context, server: &str, orphan: &Orphan, memory: &mut Memory) {
+    let id = (server.to_owned(), orphan.vm.moref.clone());
+    if !memory.said.insert(id) {
+        return;
+    }
+    let vm = &orphan.vm;
+    let note = format!(
+        "VM {} ({}, {}) on {server} carries our mark ({}), and {}; it is left alone. If nothing needs it: switch it off, \
+         then govc object.destroy {}:{}",
+        vm.name,
+        vm.moref.id,
+        vm.power.as_str(),
+        vm.marker,
+        orphan.why.explain(),
+        vm.moref.kind,
+        vm.moref.id
+    );
+    tracing::warn!("{note}");
+    notify(context, orphan, true, event::ORPHAN_VM, note);
+}
+
+fn notify(context: &Context, orphan: &Orphan, warning: bool, reason: &'static str, note: String) {
+    let marker = &orphan.vm.marker;
+    context.cluster.notify(Notice {
+        regarding: Regarding {
+            api_version: agent_forge_crds::names::API_VERSION.to_owned(),
+            kind: "VsphereAgent".to_owned(),
+            key: ObjectKey::new(&marker.namespace, &marker.name),
+            uid: marker.uid.clone(),
+        },
+        warning,
+        reason,
+        action: "ScanForOrphans",
+        note,
+    });
+}

@@ -1,0 +1,154 @@
+//! Whole scans against a cluster and a vCenter in memory.
+
+use agent_forge_crds::conditions::event;
+use kube::ResourceExt;
+
+use super::*;
+use crate::{
+    model::marker::Marker,
+    ports::vcenter::{PowerState, VmObservation},
+    testing::{child, marker, running, shown, with},
+    vm::bench::Bench,
+};
+
+/// A VM of another VsphereAgent that nobody knows, made and never switched on.
+fn lost(id: &str) -> VmObservation {
+    with(shown(&child("a"), PowerState::Off), |v| {
+        v.moref = MoRef::new("VirtualMachine", id);
+        v.marker = Some(Marker {
+            uid: "nobodys".to_owned(),
+            ..marker(&child("a"), 1)
+        });
+        v.boot_order.clear();
+    })
+}
+
+struct Scans {
+    bench: Bench,
+    memory: Memory,
+}
+
+impl Scans {
+    async fn of(vms: Vec<VmObservation>) -> Self {
+        let bench = Bench::new();
+        bench.site.with(|i| i.vms = vms);
+        let mut scans = Self {
+            bench,
+            memory: Memory::default(),
+        };
+        let verdict = scans.pass().await;
+        assert_eq!(verdict.again, Some(FIRST), "not at once");
+        scans
+    }
+
+    async fn pass(&mut self) -> Verdict {
+        let memory = std::mem::take(&mut self.memory);
+        let context = self.bench.context.clone();
+        let (memory, verdict) = run(context, self.bench.doubts.clone(), memory).await;
+        self.memory = memory;
+        verdict
+    }
+
+    /// The next scan.
+    async fn next(&mut self) -> Verdict {
+        self.bench.turn(INTERVAL);
+        self.pass().await
+    }
+
+    fn destroyed(&self) -> usize {
+        self.bench.times(EffectKind::Destroy)
+    }
+
+    fn said(&self, reason: &str) -> Vec<String> {
+        let notes = |o: &mut crate::vm::bench::hub::Objects| {
+            let fits = o.notices.iter().filter(|n| n.reason == reason);
+            fits.map(|n| n.note.clone()).collect()
+        };
+        self.bench.hub.with(notes)
+    }
+}
+
+#[tokio::test]
+async fn what_never_ran_goes_at_the_second_look() {
+    let mut scans = Scans::of(vec![lost("vm-7")]).await;
+    scans.next().await;
+    assert_eq!(scans.destroyed(), 0, "it may be in the making");
+    // Between two scans nothing is asked.
+    let due = scans.pass().await.again;
+    assert_eq!(due, Some(INTERVAL));
+    scans.next().await;
+    assert_eq!(scans.destroyed(), 1);
+    assert!(scans.bench.site.with(|i| i.vms.is_empty()));
+    assert_eq!(scans.said(event::ORPHAN_VM_DESTROYED).len(), 1);
+    assert!(scans.said(event::ORPHAN_VM).is_empty());
+}
+
+#[tokio::test]
+async fn what_ran_is_said_once_and_left_alone() {
+    let on = with(lost("vm-7"), |v| v.power = PowerState::On);
+    let mut scans = Scans::of(vec![on]).await;
+    for _ in 0..5 {
+        scans.next().await;
+    }
+    assert_eq!(scans.destroyed(), 0);
+    let said = scans.said(event::ORPHAN_VM);
+    assert_eq!(said.len(), 1);
+    let names_it = said[0].contains("vm-7") && said[0].contains("no VsphereAgent has the uid");
+    assert!(names_it && said[0].contains("govc object.destroy VirtualMachine:vm-7"));
+}
+
+#[tokio::test]
+async fn the_api_server_and_a_fresh_look_have_the_last_word() {
+    // The view does not show the VsphereAgent any more (or yet); the API server has it.
+    let mut scans = Scans::of(vec![lost("vm-7")]).await;
+    scans.next().await;
+    let its_own = with(child("a"), |c| c.metadata.uid = Some("nobodys".to_owned()));
+    scans.bench.hub.with(|o| o.unseen_child = Some(its_own));
+    scans.next().await;
+    assert_eq!(scans.destroyed(), 0);
+    // It has been given a boot order since the list was read.
+    let mut scans = Scans::of(vec![lost("vm-7")]).await;
+    scans.next().await;
+    scans.bench.site.with(|i| i.list_is_old = true);
+    scans.bench.site.with(|i| i.vms[0].power = PowerState::On);
+    scans.next().await;
+    assert_eq!(scans.destroyed(), 0);
+}
+
+#[tokio::test]
+async fn a_vcenter_that_does_not_answer_changes_nothing() {
+    let mut scans = Scans::of(vec![lost("vm-7")]).await;
+    scans.next().await;
+    scans.bench.site.with(|i| i.scan_fails = true);
+    let verdict = scans.next().await;
+    assert_eq!(verdict.waiting_on[0].0, "VCenterUnreachable");
+    assert_eq!(verdict.again, Some(INTERVAL));
+    scans.bench.site.with(|i| i.scan_fails = false);
+    scans.next().await;
+    assert_eq!(scans.destroyed(), 1);
+}
+
+#[tokio::test]
+async fn a_recorded_vm_that_is_gone_is_looked_for_by_its_actor() {
+    let mut bench = Bench::new();
+    bench.until(Bench::is_on).await;
+    let at = bench.vm().moref.expect("recorded");
+    let mut scans = Scans {
+        bench,
+        memory: Memory::default(),
+    };
+    scans.pass().await;
+    scans.next().await;
+    assert!(scans.bench.doubts.borrow()["vc.example"].is_empty());
+    let reads = scans.bench.site.with(|i| i.reads);
+    scans.bench.turn(INTERVAL);
+    scans.bench.pass().await;
+    assert_eq!(scans.bench.site.with(|i| i.reads), reads, "nobody doubts");
+    scans.bench.site.with(|i| i.vms.clear());
+    scans.next().await;
+    assert!(scans.bench.doubts.borrow()["vc.example"].contains(&at));
+    // Its Agent never came, so that it is made anew, after proof; one that serves is only said.
+    scans.bench.until(|b| b.vm().attempt == Some(2)).await;
+    assert_eq!(running(&scans.bench.child()).attempt, Some(1));
+    assert_eq!(scans.bench.child().name_any(), "a");
+}

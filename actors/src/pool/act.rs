@@ -1,0 +1,398 @@
+//! Carrying a plan out, action by action. Chooses nothing; before anything is released, live reads prove what the plan
+//! saw in its cache.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    agent::{VsphereAgent, VsphereAgentSpec},
+    conditions::reason,
+    external::agent_machine::AgentMachine,
+    names::{
+        AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, API_VERSION,
+        CREATED_FOR_AGENT_MACHINE, CREATED_FOR_LABEL, MACHINE_NAME_ANNOTATION,
+        MACHINE_UID_ANNOTATION, POOL_FINALIZER, POOL_LABEL, VM_NAME_ANNOTATION,
+    },
+    pool::{ObjectNameRef, VsphereAgentPool},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::ResourceExt;
+use tracing::Instrument as _;
+
+use super::{
+    Memory, pass,
+    plan::{self, Action, ReleaseWhy, Waiting},
+    snapshot::Snapshot,
+    traced,
+};
+use crate::{
+    context::Context,
+    effect::{Effect, EffectKind},
+    error::{Class, Side, Trouble},
+    model::{
+        child::Child,
+        names::ObjectKey,
+        standing::{Standing, standing},
+    },
+    ports::cluster::{ClusterErrorKind, MachineFacts, MetadataPatch, Precondition},
+};
+
+/// What a live read held back is looked at again after that.
+const HELD: Duration = Duration::from_secs(5);
+
+/// How it went.
+pub struct Acted {
+    /// VsphereAgents created.
+    pub created: usize,
+    /// VsphereAgents that serve another AgentMachine now.
+    pub reassigned: usize,
+    /// VsphereAgents released.
+    pub released: usize,
+    /// The pool object is released: its status is not written any more.
+    pub gone: bool,
+    /// Look again after that.
+    pub again: Option<Duration>,
+    /// What a live read held back.
+    pub held: Vec<Waiting>,
+    /// The first trouble; actions after it were tried all the same.
+    pub result: Result<(), Trouble>,
+}
+
+/// Carries all actions out in order. One that fails does not hold the others back: they are for different machines.
+pub async fn perform_all(
+    context: &Context,
+    s: &Snapshot,
+    actions: &[Action],
+    memory: &mut Memory,
+) -> Acted {
+    let mut acted = Acted {
+        created: 0,
+        reassigned: 0,
+        released: 0,
+        gone: false,
+        again: None,
+        held: Vec::new(),
+        result: Ok(()),
+    };
+    let mut failed_pins: Vec<String> = Vec::new();
+    for action in actions {
+        if let Action::CreateChild { agent_machine, .. } = action
+            && failed_pins.contains(&agent_machine.name_any())
+        {
+            continue;
+        }
+        // Whoever could not be pinned might take this Agent: it is prepared when that is settled.
+        if matches!(action, Action::Prepare(_)) && !failed_pins.is_empty() {
+            continue;
+        }
+        let work = traced::span(context, s, action);
+        match perform(context, s, action, memory).instrument(work).await {
+            Ok(Did::It) => {
+                acted.created += usize::from(matches!(action, Action::CreateChild { .. }));
+                acted.reassigned += usize::from(matches!(action, Action::Reassign { .. }));
+                acted.released += usize::from(matches!(action, Action::Release { .. }));
+            }
+            Ok(Did::Gone) => acted.gone = true,
+            Ok(Did::Held(why)) => {
+                acted.again = Some(HELD);
+                acted.held.extend(why);
+            }
+            Err(trouble) => {
+                if let Action::Pin { agent_machine, .. } = action {
+                    failed_pins.push(agent_machine.name_any());
+                }
+                let worse = acted
+                    .result
+                    .as_ref()
+                    .err()
+                    .is_none_or(|t| t.class == Class::Conflict);
+                if worse {
+                    acted.result = Err(trouble);
+                }
+            }
+        }
+    }
+    acted
+}
+
+enum Did {
+    It,
+    Gone,
+    /// Not now; with the words for it where the plan has none.
+    Held(Option<Waiting>),
+}
+
+async fn perform(
+    context: &Context,
+    s: &Snapshot,
+    action: &Action,
+    memory: &mut Memory,
+) -> Result<Did, Trouble> {
+    let cluster = context.cluster.as_ref();
+    let effect = |kind| Effect::new(kind, &s.key);
+    let at = || Precondition::of(s.pool.as_ref());
+    match action {
+        Action::AddFinalizer => {
+            let mut finalizers = s.pool.finalizers().to_vec();
+            finalizers.push(POOL_FINALIZER.to_owned());
+            let patch = MetadataPatch {
+                finalizers: Some(finalizers),
+                ..MetadataPatch::default()
+            };
+            cluster
+                .patch_pool(&effect(EffectKind::AddFinalizer), &at(), &patch)
+                .await?;
+            // The patch moved the resourceVersion: the status is written in the next pass.
+            Ok(Did::Gone)
+        }
+        Action::Close => {
+            let mut status = s.pool.status.clone().unwrap_or_default();
+            status.closed = Some(true);
+            pass::write(context, EffectKind::PoolStatus, &s.pool, status, memory).await?;
+            Ok(Did::It)
+        }
+        Action::Pin { agent_machine, pin } => {
+            let at = Precondition::of(agent_machine.as_ref());
+            cluster
+                .pin(
+                    &effect(EffectKind::PinSelector),
+                    &at,
+                    AGENT_MACHINE_LABEL,
+                    pin,
+                )
+                .await?;
+            Ok(Did::It)
+        }
+        Action::CreateChild {
+            agent_machine,
+            machine,
+            name,
+        } => {
+            create(context, s, agent_machine, machine, name).await?;
+            Ok(Did::It)
+        }
+        Action::Reassign {
+            child,
+            agent_machine,
+            machine,
+        } => {
+            let patch = reassignment(agent_machine, machine.as_ref());
+            let at = Precondition::of(child.object.as_ref());
+            cluster
+                .patch_child(
+                    &Effect::new(EffectKind::ReassignChild, &child.key),
+                    &at,
+                    &patch,
+                )
+                .await?;
+            Ok(Did::It)
+        }
+        Action::Prepare(patch) => {
+            cluster
+                .patch_agent(&effect(EffectKind::PrepareAgent), patch)
+                .await?;
+            Ok(Did::It)
+        }
+        Action::Fence(patch) => {
+            cluster
+                .patch_agent(&effect(EffectKind::FenceAgent), patch)
+                .await?;
+            Ok(Did::It)
+        }
+        Action::Release { child, why } => match prove_released(context, s, child, *why).await? {
+            None => {
+                let at = Precondition::of(child.object.as_ref());
+                cluster
+                    .delete_child(&Effect::new(EffectKind::DeleteChild, &child.key), &at)
+                    .await?;
+                Ok(Did::It)
+            }
+            Some(held) => {
+                tracing::info!(child = %child.key, reason = held.reason, "not released: {}", held.message);
+                Ok(Did::Held(Some(held)))
+            }
+        },
+        Action::RemoveFinalizer => {
+            let left = cluster.live_children(&s.key).await?;
+            if !left.is_empty() {
+                return Ok(Did::Held(None));
+            }
+            let finalizers = s
+                .pool
+                .finalizers()
+                .iter()
+                .filter(|f| *f != POOL_FINALIZER)
+                .cloned()
+                .collect();
+            let patch = MetadataPatch {
+                finalizers: Some(finalizers),
+                ..MetadataPatch::default()
+            };
+            cluster
+                .patch_pool(&effect(EffectKind::RemovePoolFinalizer), &at(), &patch)
+                .await?;
+            context.instruments.drop_pool(&s.key);
+            Ok(Did::Gone)
+        }
+    }
+}
+
+/// What makes a VsphereAgent one for another AgentMachine. A Machine that is not known takes the old one's record away.
+#[must_use]
+pub fn reassignment(am: &AgentMachine, machine: Option<&MachineFacts>) -> MetadataPatch {
+    let known = annotations(am, machine);
+    let keys = [
+        AGENT_MACHINE_UID_ANNOTATION,
+        MACHINE_NAME_ANNOTATION,
+        MACHINE_UID_ANNOTATION,
+    ];
+    MetadataPatch {
+        labels: BTreeMap::from([(AGENT_MACHINE_LABEL.to_owned(), Some(am.name_any()))]),
+        annotations: keys
+            .into_iter()
+            .map(|k| (k.to_owned(), known.get(k).cloned()))
+            .collect(),
+        finalizers: None,
+    }
+}
+
+fn annotations(am: &AgentMachine, machine: Option<&MachineFacts>) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::from([(
+        AGENT_MACHINE_UID_ANNOTATION.to_owned(),
+        am.uid().unwrap_or_default(),
+    )]);
+    if let Some(m) = machine {
+        all.insert(MACHINE_NAME_ANNOTATION.to_owned(), m.key.name.clone());
+        all.insert(MACHINE_UID_ANNOTATION.to_owned(), m.uid.clone());
+    }
+    all
+}
+
+/// The VsphereAgent for an AgentMachine, finalizer and all: one write.
+#[must_use]
+pub fn child_object(
+    pool: &VsphereAgentPool,
+    am: &AgentMachine,
+    machine: &MachineFacts,
+    name: &str,
+) -> VsphereAgent {
+    let mut annotations = annotations(am, Some(machine));
+    annotations.insert(VM_NAME_ANNOTATION.to_owned(), name.to_owned());
+    let mut child = VsphereAgent::new(
+        name,
+        VsphereAgentSpec {
+            pool_ref: ObjectNameRef {
+                name: pool.name_any(),
+            },
+        },
+    );
+    child.metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: pool.namespace(),
+        labels: Some(BTreeMap::from([
+            (POOL_LABEL.to_owned(), pool.name_any()),
+            (
+                CREATED_FOR_LABEL.to_owned(),
+                CREATED_FOR_AGENT_MACHINE.to_owned(),
+            ),
+            (AGENT_MACHINE_LABEL.to_owned(), am.name_any()),
+        ])),
+        annotations: Some(annotations),
+        finalizers: Some(vec![AGENT_FINALIZER.to_owned()]),
+        owner_references: Some(vec![OwnerReference {
+            api_version: API_VERSION.to_owned(),
+            kind: "VsphereAgentPool".to_owned(),
+            name: pool.name_any(),
+            uid: pool.uid().unwrap_or_default(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }]),
+        ..ObjectMeta::default()
+    };
+    child
+}
+
+async fn create(
+    context: &Context,
+    s: &Snapshot,
+    am: &Arc<AgentMachine>,
+    machine: &MachineFacts,
+    name: &str,
+) -> Result<(), Trouble> {
+    let child = child_object(&s.pool, am, machine, name);
+    let key = ObjectKey::new(s.key.namespace.clone(), name);
+    let effect = Effect::new(EffectKind::CreateChild, &key);
+    match context.cluster.create_child(&effect, &child).await {
+        Ok(_) => Ok(()),
+        // Made before, and the view lags: fine if it is for this AgentMachine (upstream-contract.md §8.1 no. 8).
+        Err(e) if e.kind == ClusterErrorKind::AlreadyExists => {
+            let there = context.cluster.live_child(&key).await?;
+            let mine = there.map(|c| Child::read(Arc::new(c))).is_some_and(|c| {
+                c.object.spec.pool_ref.name == s.pool.name_any()
+                    && c.agent_machine
+                        .is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
+            });
+            if mine {
+                return Ok(());
+            }
+            Err(Trouble::blocked(
+                Side::Kubernetes,
+                "NameConflict",
+                format!(
+                    "VsphereAgent {key} exists for something else; it is left alone until it is gone"
+                ),
+            ))
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Live proof that a VsphereAgent may go (reliability.md R7, R7a); `Some` says what holds it.
+async fn prove_released(
+    context: &Context,
+    s: &Snapshot,
+    child: &Child,
+    why: ReleaseWhy,
+) -> Result<Option<Waiting>, Trouble> {
+    let cluster = context.cluster.as_ref();
+    let held = |reason, message: String| {
+        Ok(Some(Waiting {
+            subject: child.key.name.clone(),
+            reason,
+            message,
+        }))
+    };
+    let namespace = &s.pool.spec.control_plane_namespace;
+    let agent_machine = match &child.agent_machine {
+        Some(r) => {
+            let key = ObjectKey::new(namespace, &r.name);
+            cluster.live_agent_machine(&key).await?
+        }
+        None => None,
+    };
+    if why == ReleaseWhy::MachineGone {
+        let machines = cluster.live_machines(namespace).await?;
+        let all: Vec<_> = agent_machine.iter().cloned().map(Arc::new).collect();
+        match standing(child, namespace, &machines, &all) {
+            Standing::Gone => {}
+            Standing::Unknown(why) => return held(reason::MACHINE_STATE_UNKNOWN, why),
+            other => {
+                let message =
+                    format!("the API server shows its Machine ({other:?}); looking again");
+                return held(reason::MACHINE_STATE_UNKNOWN, message);
+            }
+        }
+    }
+    for key in plan::agents_to_ask(s, child) {
+        let Some(agent) = cluster.live_agent(&key).await? else {
+            continue;
+        };
+        let reserved = agent_machine.as_ref().is_some_and(|am| {
+            let named = am.agent_ref().is_some_and(|r| r.name == key.name);
+            named && !am.is_deleting() && why != ReleaseWhy::MachineGone
+        });
+        if agent.is_claimed_or_bound() || reserved {
+            return held(reason::AGENT_BOUND, format!("Agent {key} is bound"));
+        }
+    }
+    Ok(None)
+}

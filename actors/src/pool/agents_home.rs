@@ -1,0 +1,65 @@
+//! Where a pool's InfraEnv is, and with it its Agents: they live in the InfraEnv's namespace, which need not be the
+//! pool's (upstream-contract.md §6.1, §8.2 L).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use agent_forge_crds::{
+    external::{agent::Agent, infra_env::InfraEnv},
+    pool::VsphereAgentPool,
+};
+use kube::ResourceExt;
+
+use crate::{
+    model::{child::Child, names::ObjectKey},
+    ports::cluster::View,
+};
+
+/// Namespaces in which the InfraEnv may be, in order of preference: the one that the spec names; else the pool's own,
+/// then the control plane's.
+#[must_use]
+pub fn candidates(pool: &VsphereAgentPool) -> Vec<ObjectKey> {
+    let name = &pool.spec.infra_env_ref.name;
+    match pool
+        .spec
+        .infra_env_ref
+        .namespace
+        .as_deref()
+        .filter(|n| !n.is_empty())
+    {
+        Some(namespace) => vec![ObjectKey::new(namespace, name)],
+        None => vec![
+            ObjectKey::new(pool.namespace().unwrap_or_default(), name),
+            ObjectKey::new(&pool.spec.control_plane_namespace, name),
+        ],
+    }
+}
+
+/// All Agents that may run on VMs of the pool: those of every namespace in which the InfraEnv may be (it may have gone,
+/// or moved, while its Agents serve), and of those where Agents of its VsphereAgents were seen before. In key order.
+#[must_use]
+pub fn agents<'a>(
+    view: &dyn View,
+    pool: Option<&VsphereAgentPool>,
+    children: impl IntoIterator<Item = &'a Child>,
+) -> Vec<Arc<Agent>> {
+    let recorded = children.into_iter().filter_map(|c| c.agent.as_ref());
+    let namespaces: BTreeSet<String> = pool
+        .map(candidates)
+        .unwrap_or_default()
+        .into_iter()
+        .chain(recorded.cloned())
+        .map(|key| key.namespace)
+        .collect();
+    namespaces.iter().flat_map(|n| view.agents(n)).collect()
+}
+
+/// The InfraEnv, and where it is or would be looked for first.
+#[must_use]
+pub fn find(view: &dyn View, pool: &VsphereAgentPool) -> (ObjectKey, Option<Arc<InfraEnv>>) {
+    let candidates = candidates(pool);
+    let first = candidates[0].clone();
+    candidates
+        .into_iter()
+        .find_map(|key| view.infra_env(&key).map(|found| (key, Some(found))))
+        .unwrap_or((first, None))
+}

@@ -1,0 +1,317 @@
+//! Demand: which AgentMachines of this pool wait for a host that nobody has.
+//!
+//! Pure. Each AgentMachine of the pool's NodePool gets exactly one [`Claim`]; "not now" always has its reason.
+//! Facts: upstream-contract.md §0.1, §0.2, §0.13, §0.14, §1.3-1.5, §8.2 A, K.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    external::{agent::Agent, agent_machine::AgentMachine},
+    names::AGENT_MACHINE_LABEL,
+    pool::VsphereAgentPool,
+};
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::{
+    model::{
+        names::ObjectKey,
+        selector,
+        upstream::{self, WaitingSign},
+    },
+    ports::cluster::MachineFacts,
+};
+
+/// How long an AgentMachine must have been seen waiting before a VM is made for it: free Agents that fit are claimed
+/// by the provider within tens of milliseconds (upstream-contract.md §8.3).
+pub const DEBOUNCE: Duration = Duration::from_millis(500);
+/// How long the provider may leave a fitting free Agent unclaimed before a VM is made all the same.
+pub const FREE_AGENT_GRACE: Duration = Duration::from_secs(60);
+/// How long an AgentMachine may lack conditions or the provider's finalizer before that is said and acted on.
+pub const PROVIDER_GRACE: Duration = Duration::from_secs(60);
+
+/// What is known of one AgentMachine's need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Needs a host now.
+    Host,
+    /// Needs a host, but the provider writes no conditions: only one VM until one such AgentMachine is served.
+    HostUnconfirmed,
+    /// Its request is already answered by a VsphereAgent of ours.
+    InFlight,
+    /// Has, or is just getting, an Agent.
+    Served,
+    /// Does not ask (deleting, paused, no owner Machine, another state).
+    Quiet(Why),
+    /// Would ask, but not now.
+    NotNow {
+        /// Why.
+        why: Why,
+        /// When to look again, if time alone changes the answer.
+        again: Option<Duration>,
+    },
+}
+
+/// Why an AgentMachine gets no VM now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It or its Machine is being deleted.
+    Deleting,
+    /// CAPI's paused annotation.
+    Paused,
+    /// No owner Machine yet (`NoSuitableAgents` is written before any search then).
+    MachinePending,
+    /// It does not report `NoSuitableAgents`.
+    NotWaiting,
+    /// Seen waiting only just now.
+    Debouncing,
+    /// A free Agent fits: the provider's to bind.
+    FreeAgentFits(String),
+    /// No conditions yet.
+    ConditionsMissing,
+    /// The provider's finalizer is missing.
+    ProviderNotAccepting,
+    /// Another pool claims it as well.
+    PoolConflict(ObjectKey),
+    /// Its selector cannot be met.
+    SelectorUnsatisfiable(String),
+}
+
+/// One AgentMachine and its need.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The AgentMachine.
+    pub agent_machine: Arc<AgentMachine>,
+    /// Its owner Machine, where it is there.
+    pub machine: Option<MachineFacts>,
+    /// What it needs.
+    pub need: Need,
+    /// What its conditions say, without regard to anything else.
+    pub sign: WaitingSign,
+}
+
+impl Claim {
+    /// uid of the AgentMachine.
+    #[must_use]
+    pub fn uid(&self) -> String {
+        self.agent_machine.uid().unwrap_or_default()
+    }
+
+    /// Name of the AgentMachine.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.agent_machine.name_any()
+    }
+
+    /// It exists for good: neither it nor its Machine is being deleted.
+    #[must_use]
+    pub fn alive(&self) -> bool {
+        !matches!(&self.need, Need::Quiet(Why::Deleting | Why::MachinePending))
+    }
+}
+
+/// Facts that the classification needs.
+pub struct Facts<'a> {
+    /// The pool.
+    pub pool: &'a VsphereAgentPool,
+    /// Other pools of the same control plane namespace that are not being deleted.
+    pub other_pools: &'a [Arc<VsphereAgentPool>],
+    /// AgentMachines of the control plane namespace.
+    pub agent_machines: &'a [Arc<AgentMachine>],
+    /// Machines of the control plane namespace.
+    pub machines: &'a [MachineFacts],
+    /// Agents that may run on the pool's VMs.
+    pub agents: &'a [Arc<Agent>],
+    /// The InfraEnv's namespace: the provider chooses among its Agents.
+    pub agent_namespace: &'a str,
+    /// uids of AgentMachines that a VsphereAgent of ours is for.
+    pub in_flight: &'a dyn Fn(&AgentMachine) -> bool,
+    /// Since when (monotonic) each AgentMachine was seen waiting, by uid.
+    pub waiting_since: &'a BTreeMap<String, Duration>,
+    /// Monotonic now.
+    pub now: Duration,
+    /// Wall clock, for ages.
+    pub wall: Timestamp,
+}
+
+/// Does this pool serve this AgentMachine? By HyperShift's NodePool annotation (`namespace/name`; the control plane
+/// namespace belongs to one HostedCluster, so the name decides); without the annotation, by its selector, every label
+/// of which the pool must offer on its Agents.
+#[must_use]
+pub fn belongs(pool: &VsphereAgentPool, agent_machine: &AgentMachine) -> bool {
+    if agent_machine.namespace().as_deref() != Some(pool.spec.control_plane_namespace.as_str()) {
+        return false;
+    }
+    if let Some((_, name)) = agent_machine.node_pool() {
+        return name == pool.spec.node_pool_ref.name;
+    }
+    let exact = agent_machine
+        .spec
+        .agent_label_selector
+        .as_ref()
+        .and_then(|s| s.match_labels.as_ref());
+    let mut asked = exact
+        .into_iter()
+        .flatten()
+        .filter(|(k, _)| *k != AGENT_MACHINE_LABEL && !selector::is_service_label(k))
+        .peekable();
+    let offered = super::prepare::base_labels(pool);
+    asked.peek().is_some() && asked.all(|(k, v)| offered.get(k) == Some(v))
+}
+
+/// Classifies every AgentMachine of the pool, in name order.
+#[must_use]
+pub fn classify(facts: &Facts<'_>) -> Vec<Claim> {
+    facts
+        .agent_machines
+        .iter()
+        .filter(|am| belongs(facts.pool, am))
+        .map(|am| {
+            let machine = am.owner_machine().and_then(|owner| {
+                facts.machines.iter().find(|m| {
+                    m.key.name == owner.name && (owner.uid.is_empty() || m.uid == owner.uid)
+                })
+            });
+            let sign = upstream::waiting_sign(am);
+            let need = need(facts, am, machine, sign);
+            Claim {
+                agent_machine: am.clone(),
+                machine: machine.cloned(),
+                need,
+                sign,
+            }
+        })
+        .collect()
+}
+
+fn need(
+    facts: &Facts<'_>,
+    am: &AgentMachine,
+    machine: Option<&MachineFacts>,
+    sign: WaitingSign,
+) -> Need {
+    if am.is_deleting() || machine.is_some_and(|m| m.deleting) {
+        return Need::Quiet(Why::Deleting);
+    }
+    let Some(_) = machine else {
+        return Need::Quiet(Why::MachinePending);
+    };
+    let claimed = facts.agents.iter().any(|a| upstream::claims(a, am));
+    if am.agent_ref().is_some() || claimed {
+        return Need::Served;
+    }
+    if am.is_paused() {
+        return Need::Quiet(Why::Paused);
+    }
+    let other = facts.other_pools.iter().find(|p| belongs(p, am));
+    if let Some(other) = other {
+        return Need::NotNow {
+            why: Why::PoolConflict(ObjectKey::of(other.as_ref())),
+            again: None,
+        };
+    }
+    if (facts.in_flight)(am) {
+        return Need::InFlight;
+    }
+    let age = upstream::age(am, facts.wall);
+    let later = |why, bound: Duration| Need::NotNow {
+        why,
+        again: Some(bound.saturating_sub(age)),
+    };
+    match sign {
+        WaitingSign::Other => return Need::Quiet(Why::NotWaiting),
+        WaitingSign::NoConditions if age < PROVIDER_GRACE => {
+            return later(Why::ConditionsMissing, PROVIDER_GRACE);
+        }
+        WaitingSign::NoConditions | WaitingSign::NoSuitableAgents => {}
+    }
+    if !am.has_provider_finalizer() {
+        let again = (age < PROVIDER_GRACE).then(|| PROVIDER_GRACE.saturating_sub(age));
+        return Need::NotNow {
+            why: Why::ProviderNotAccepting,
+            again,
+        };
+    }
+    if let Err(why) = selector::satisfiable(
+        am.spec.agent_label_selector.as_ref(),
+        &super::prepare::base_labels(facts.pool),
+    ) {
+        return Need::NotNow {
+            why: Why::SelectorUnsatisfiable(why.to_string()),
+            again: None,
+        };
+    }
+    let waited = facts
+        .waiting_since
+        .get(&am.uid().unwrap_or_default())
+        .map_or(Duration::ZERO, |since| facts.now.saturating_sub(*since));
+    if waited < DEBOUNCE {
+        return Need::NotNow {
+            why: Why::Debouncing,
+            again: Some(DEBOUNCE.saturating_sub(waited)),
+        };
+    }
+    if waited < FREE_AGENT_GRACE
+        && let Some(free) = facts
+            .agents
+            .iter()
+            .filter(|a| a.namespace().as_deref() == Some(facts.agent_namespace))
+            .find(|a| is_free_for(a, am))
+    {
+        let again = Some(FREE_AGENT_GRACE.saturating_sub(waited));
+        return Need::NotNow {
+            why: Why::FreeAgentFits(free.name_any()),
+            again,
+        };
+    }
+    if sign == WaitingSign::NoConditions {
+        Need::HostUnconfirmed
+    } else {
+        Need::Host
+    }
+}
+
+/// The provider could bind this Agent to that AgentMachine, and it is not promised to another one by our pin.
+#[must_use]
+pub fn is_free_for(agent: &Agent, am: &AgentMachine) -> bool {
+    let promised = agent
+        .labels()
+        .get(AGENT_MACHINE_LABEL)
+        .is_some_and(|pin| super::prepare::pinned(am) != Some(pin));
+    !promised
+        && upstream::claimable(agent)
+        && selector::matches(am.spec.agent_label_selector.as_ref(), agent.labels())
+}
+
+/// Reason and sentence for a [`Why`].
+#[must_use]
+pub fn explain(why: &Why) -> (&'static str, String) {
+    match why {
+        Why::Deleting => ("Deleting", "it is being deleted".to_owned()),
+        Why::Paused => ("Paused", "paused by cluster.x-k8s.io/paused".to_owned()),
+        Why::MachinePending => ("MachinePending", "its owner Machine is not there yet".to_owned()),
+        Why::NotWaiting => ("NotWaiting", "it does not report NoSuitableAgents".to_owned()),
+        Why::Debouncing => ("Debouncing", "seen waiting only just now".to_owned()),
+        Why::FreeAgentFits(agent) => {
+            ("FreeAgentFits", format!("free Agent {agent} fits; the provider is given time to bind it"))
+        }
+        Why::ConditionsMissing => (
+            "ConditionsMissing",
+            "it has no conditions and no agentRef; agent provider and AgentMachine CRD may be of different generations"
+                .to_owned(),
+        ),
+        Why::ProviderNotAccepting => (
+            "ProviderNotAccepting",
+            "the agent provider has not put its finalizer on it: it does not accept the owner Machine (check that the \
+             provider's release fits the CAPI API version), so no VM is made"
+                .to_owned(),
+        ),
+        Why::PoolConflict(other) => {
+            ("PoolConflict", format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
+        }
+        Why::SelectorUnsatisfiable(why) => ("SelectorUnsatisfiable", why.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! Custody of credentials: the Secrets that a pool's VsphereAgents need stay as long as those do (reliability.md R13).
+//!
+//! Each pool holds them by a finalizer of its own, named after its uid, so that pools which share a Secret need not agree
+//! on who is the last. What is held stands in `status.heldSecrets` *before* the finalizer is put on and until it is proven
+//! off; so nothing is held that nobody knows of, whenever the process dies. VM actors write nothing to vCenter for the
+//! first time before the Secret is confirmed as held.
+//!
+//! Assumption: the pool carries our finalizer, which stays until this list is empty.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    agent::VsphereAgent,
+    names::{CREDENTIALS_FINALIZER_PREFIX, POOL_FINALIZER},
+    pool::{HeldSecret, VsphereAgentPool},
+};
+use kube::ResourceExt;
+
+use super::{Memory, pass, plan::Action, snapshot::Snapshot};
+use crate::{
+    context::Context,
+    effect::{Effect, EffectKind},
+    error::Trouble,
+    model::names::ObjectKey,
+    vm::hardware,
+};
+
+/// What was confirmed is looked at again after that: a person may have taken the finalizer off.
+const RECHECK: Duration = Duration::from_secs(300);
+
+/// Name of the pool's finalizer on Secrets.
+#[must_use]
+pub fn finalizer(pool: &VsphereAgentPool) -> String {
+    format!(
+        "{CREDENTIALS_FINALIZER_PREFIX}{}",
+        pool.uid().unwrap_or_default()
+    )
+}
+
+/// The Secrets on record.
+#[must_use]
+pub fn on_record(pool: &VsphereAgentPool) -> &[HeldSecret] {
+    pool.status
+        .as_ref()
+        .map(|s| s.held_secrets.as_slice())
+        .unwrap_or_default()
+}
+
+/// Whether that Secret is confirmed as held for the pool.
+#[must_use]
+pub fn holds(pool: &VsphereAgentPool, secret: &ObjectKey) -> bool {
+    on_record(pool).iter().any(|h| h.held && key(h) == *secret)
+}
+
+fn key(held: &HeldSecret) -> ObjectKey {
+    ObjectKey::new(&held.namespace, &held.name)
+}
+
+/// The Secret that a VsphereAgent's record names.
+fn recorded(child: &VsphereAgent, allowed: &[String]) -> Option<ObjectKey> {
+    let vm = child.status.as_ref()?.vm.as_ref()?;
+    let own = child.namespace().unwrap_or_default();
+    hardware::secret_at(vm.credentials_ref.as_ref()?, &own, allowed).ok()
+}
+
+/// The Secrets that the pool's VsphereAgents need: what each one has on record, and, while there are any or one is about
+/// to be made, what the spec names.
+#[must_use]
+pub fn needed<'a>(
+    pool: &VsphereAgentPool,
+    children: impl Iterator<Item = &'a VsphereAgent>,
+    creating: bool,
+    allowed: &[String],
+) -> BTreeSet<ObjectKey> {
+    let mut any = creating;
+    let mut all = BTreeSet::new();
+    for child in children {
+        any = true;
+        all.extend(recorded(child, allowed));
+    }
+    if any {
+        all.extend(hardware::secret(pool, allowed).ok());
+    }
+    all
+}
+
+/// Holds what is needed and lets go of what is not; the record in `s.pool` is as new as what was done.
+///
+/// # Errors
+/// The first trouble; the other Secrets were seen to all the same.
+pub async fn tend(
+    context: &Context,
+    s: &mut Snapshot,
+    actions: &[Action],
+    memory: &mut Memory,
+) -> Result<(), Trouble> {
+    if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) {
+        return Ok(());
+    }
+    let allowed = &context.settings.secret_namespaces;
+    let creating = actions
+        .iter()
+        .any(|a| matches!(a, Action::CreateChild { .. }));
+    let children = s.children.iter().map(|c| c.object.as_ref());
+    let needed = needed(&s.pool, children, creating, allowed);
+    let known: BTreeSet<ObjectKey> = on_record(&s.pool).iter().map(key).collect();
+    if needed.is_empty() && known.is_empty() {
+        return Ok(());
+    }
+    let mut entries = on_record(&s.pool).to_vec();
+    entries.extend(needed.difference(&known).map(|k| HeldSecret {
+        name: k.name.clone(),
+        namespace: k.namespace.clone(),
+        held: false,
+    }));
+    record(context, s, entries.clone(), memory).await?;
+
+    let due = memory
+        .custody_checked
+        .is_none_or(|at| s.now.saturating_sub(at) >= RECHECK);
+    let mut trouble = None;
+    let mut kept = Vec::new();
+    for mut entry in entries {
+        let secret = key(&entry);
+        if needed.contains(&secret) {
+            if due || !entry.held {
+                match hold(context, s, &secret).await {
+                    Ok(held) => entry.held = held,
+                    Err(t) => trouble = trouble.or(Some(t)),
+                }
+            }
+            kept.push(entry);
+            continue;
+        }
+        match let_go(context, s, &secret).await {
+            Ok(true) => {}
+            Ok(false) => kept.push(entry),
+            Err(t) => {
+                trouble = trouble.or(Some(t));
+                kept.push(entry);
+            }
+        }
+    }
+    record(context, s, kept, memory).await?;
+    match trouble {
+        Some(trouble) => Err(trouble),
+        None => {
+            if due {
+                memory.custody_checked = Some(s.now);
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn hold(context: &Context, s: &Snapshot, secret: &ObjectKey) -> Result<bool, Trouble> {
+    let effect = Effect::new(EffectKind::HoldSecret, &s.key);
+    let held = context
+        .cluster
+        .hold_secret(&effect, secret, &finalizer(&s.pool))
+        .await?;
+    Ok(held)
+}
+
+/// Lets go of a Secret, unless a live look shows somebody who needs it.
+async fn let_go(context: &Context, s: &Snapshot, secret: &ObjectKey) -> Result<bool, Trouble> {
+    let living = context.cluster.live_children(&s.key).await?;
+    let allowed = &context.settings.secret_namespaces;
+    if needed(&s.pool, living.iter(), false, allowed).contains(secret) {
+        return Ok(false);
+    }
+    let effect = Effect::new(EffectKind::ReleaseSecret, &s.key);
+    context
+        .cluster
+        .release_secret(&effect, secret, &finalizer(&s.pool))
+        .await?;
+    Ok(true)
+}
+
+async fn record(
+    context: &Context,
+    s: &mut Snapshot,
+    entries: Vec<HeldSecret>,
+    memory: &mut Memory,
+) -> Result<(), Trouble> {
+    if on_record(&s.pool) == entries {
+        return Ok(());
+    }
+    let mut status = s.pool.status.clone().unwrap_or_default();
+    status.held_secrets = entries;
+    pass::write(context, EffectKind::PoolStatus, &s.pool, status, memory).await?;
+    let pool: &Arc<VsphereAgentPool> = &s.pool;
+    s.pool = pass::newest(memory, pool);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_forge_crds::pool::CredentialsSecretRef;
+
+    use super::*;
+    use crate::testing::{self, child, child_with_vm};
+
+    fn names(keys: BTreeSet<ObjectKey>) -> Vec<String> {
+        keys.into_iter().map(|k| k.to_string()).collect()
+    }
+
+    fn recorded_with(name: &str, secret: &str, namespace: &str) -> VsphereAgent {
+        let mut child = child_with_vm(name);
+        let vm = child.status.as_mut().and_then(|s| s.vm.as_mut());
+        vm.expect("a VM").credentials_ref = Some(CredentialsSecretRef {
+            name: secret.to_owned(),
+            namespace: Some(namespace.to_owned()),
+        });
+        child
+    }
+
+    #[test]
+    fn what_the_spec_names_is_needed_while_anybody_is_there() {
+        let pool = testing::pool("w");
+        let own = format!(
+            "{}/{}",
+            testing::NAMESPACE,
+            pool.spec.vsphere.credentials_secret_ref.name
+        );
+        let none = needed(&pool, std::iter::empty(), false, &[]);
+        assert!(none.is_empty());
+        assert_eq!(
+            names(needed(&pool, std::iter::empty(), true, &[])),
+            std::slice::from_ref(&own)
+        );
+        let fresh = child("a");
+        assert_eq!(
+            names(needed(&pool, [&fresh].into_iter(), false, &[])),
+            [own]
+        );
+    }
+
+    #[test]
+    fn what_a_record_names_is_needed_too_where_it_may_be_read() {
+        let pool = testing::pool("w");
+        let old = recorded_with("a", "before", testing::NAMESPACE);
+        let far = recorded_with("b", "shared", "elsewhere");
+        let children = [&old, &far];
+        let all = names(needed(&pool, children.into_iter(), false, &[]));
+        assert!(
+            all.contains(&format!("{}/before", testing::NAMESPACE)),
+            "{all:?}"
+        );
+        assert_eq!(all.len(), 2, "{all:?}");
+        let allowed = ["elsewhere".to_owned()];
+        let all = names(needed(&pool, children.into_iter(), false, &allowed));
+        assert!(all.contains(&"elsewhere/shared".to_owned()), "{all:?}");
+        assert_eq!(all.len(), 3, "{all:?}");
+    }
+
+    #[test]
+    fn only_a_confirmed_hold_counts() {
+        let mut pool = testing::pool("w");
+        let secret = ObjectKey::new("ns", "s");
+        let mut entry = HeldSecret {
+            name: "s".to_owned(),
+            namespace: "ns".to_owned(),
+            held: false,
+        };
+        let with = |pool: &mut VsphereAgentPool, entry: &HeldSecret| {
+            pool.status.get_or_insert_default().held_secrets = vec![entry.clone()];
+        };
+        assert!(!holds(&pool, &secret));
+        with(&mut pool, &entry);
+        assert!(!holds(&pool, &secret));
+        entry.held = true;
+        with(&mut pool, &entry);
+        assert!(holds(&pool, &secret));
+        assert!(!holds(&pool, &ObjectKey::new("other", "s")));
+        // A qualified name that the API server accepts: at most 63 characters after the slash.
+        let name = finalizer(&pool);
+        assert!(
+            name.split('/').nth(1).is_some_and(|n| n.len() <= 63),
+            "{name}"
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! The pool's side of the discovery ISO: what it wants ([`want`]), what other pools' statuses say of it ([`kept`]), and
+//! what its own status says of what it got ([`record`]). Pure.
+
+pub mod kept;
+mod record;
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    duration,
+    external::infra_env::InfraEnv,
+    names::FORCE_ISO_REFRESH_ANNOTATION,
+    pool::{DEFAULT_CHECK_INTERVAL, VsphereAgentPool},
+};
+use async_trait::async_trait;
+use kube::ResourceExt;
+use sha2::{Digest, Sha256};
+
+pub use self::record::status;
+use crate::{
+    error::{Side, Trouble},
+    iso_cache::msg::{IsoKey, IsoState, IsoWant},
+    model::names::{DatastorePath, ObjectKey},
+    ports::iso_source::IsoUrl,
+};
+
+/// Asks the ISO cache of a datastore.
+#[async_trait]
+pub trait IsoCaches: Send + Sync {
+    /// How far the wanted ISO is; starts what is missing.
+    ///
+    /// # Errors
+    /// The cache is being restarted.
+    async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, Trouble>;
+}
+
+/// Why no ISO can be wanted yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoSource {
+    /// The InfraEnv does not exist.
+    InfraEnvNotFound,
+    /// It has no URL yet.
+    UrlPending,
+    /// A field cannot be used.
+    Invalid(Trouble),
+}
+
+/// Directory on the ISO datastore: `spec.iso.pathPrefix`, else `agent-forge/<namespace>/<pool>` (predecessor.md §1).
+///
+/// # Errors
+/// A [`Trouble`] that names the field.
+pub fn directory(pool: &VsphereAgentPool) -> Result<DatastorePath, Trouble> {
+    let prefix = chosen_prefix(pool);
+    let own = format!(
+        "agent-forge/{}/{}",
+        pool.namespace().unwrap_or_default(),
+        pool.name_any()
+    );
+    DatastorePath::new(&pool.spec.vsphere.iso_datastore, prefix.unwrap_or(&own)).map_err(|e| {
+        Trouble::blocked(
+            Side::Iso,
+            "InvalidSpec",
+            format!("spec.iso.pathPrefix or spec.vsphere.isoDatastore: {e}"),
+        )
+    })
+}
+
+fn chosen_prefix(pool: &VsphereAgentPool) -> Option<&str> {
+    let iso = pool.spec.iso.as_ref()?;
+    iso.path_prefix.as_deref().filter(|p| !p.is_empty())
+}
+
+/// The pool's directory is the default one, so that a file in another pool's default directory serves it as well.
+#[must_use]
+pub fn shares(pool: &VsphereAgentPool) -> bool {
+    chosen_prefix(pool).is_none()
+}
+
+/// How often the source is asked for changes: `spec.iso.checkInterval`, 10 minutes unless that can be used.
+#[must_use]
+pub fn check_interval(pool: &VsphereAgentPool) -> Duration {
+    let text = pool
+        .spec
+        .iso
+        .as_ref()
+        .and_then(|i| i.check_interval.as_deref());
+    let usable = |text: &str| duration::parse(text).ok().filter(|d| !d.is_zero());
+    text.and_then(usable)
+        .or_else(|| usable(DEFAULT_CHECK_INTERVAL))
+        .unwrap_or(Duration::from_secs(600))
+}
+
+/// Which cache serves the pool.
+#[must_use]
+pub fn cache_key(pool: &VsphereAgentPool, server: &str) -> IsoKey {
+    IsoKey {
+        server: server.to_owned(),
+        datacenter: pool.spec.vsphere.datacenter().to_owned(),
+        datastore: pool.spec.vsphere.iso_datastore.clone(),
+    }
+}
+
+/// What identifies the source without its token: InfraEnv, URL without token, `createdTime` (upstream-contract.md §5:
+/// the bytes and `Last-Modified` may differ on every download).
+#[must_use]
+pub fn source_key(infra_env: &InfraEnv, url: &IsoUrl) -> String {
+    let created = infra_env
+        .created_time()
+        .map(|t| t.0.to_string())
+        .unwrap_or_default();
+    let parts = [
+        infra_env.uid().unwrap_or_default(),
+        infra_env.name_any(),
+        url.redacted(),
+        created,
+    ];
+    hex::encode(Sha256::digest(parts.join("\n").as_bytes()))
+}
+
+/// What the pool wants on its ISO datastore; `others` are the other pools. What retention lets go is not asked here.
+///
+/// # Errors
+/// [`NoSource`].
+pub fn want(
+    pool: &VsphereAgentPool,
+    others: &[Arc<VsphereAgentPool>],
+    infra_env: Option<&InfraEnv>,
+    secret: &ObjectKey,
+) -> Result<IsoWant, NoSource> {
+    let infra_env = infra_env.ok_or(NoSource::InfraEnvNotFound)?;
+    let url = infra_env.iso_download_url().ok_or(NoSource::UrlPending)?;
+    let source = IsoUrl::parse(url.expose()).map_err(|e| {
+        let message = format!(
+            "status.isoDownloadURL of InfraEnv {}: {e}",
+            infra_env.name_any()
+        );
+        NoSource::Invalid(Trouble::blocked(Side::Iso, "InvalidISOURL", message))
+    })?;
+    let directory = directory(pool).map_err(NoSource::Invalid)?;
+    let source_key = source_key(infra_env, &source);
+    let force_token = pool
+        .annotations()
+        .get(FORCE_ISO_REFRESH_ANNOTATION)
+        .filter(|v| !v.is_empty())
+        .cloned();
+    let status = pool.status.as_ref().and_then(|s| s.iso.as_ref());
+    let same_source = status.filter(|i| i.source_key.as_deref() == Some(source_key.as_str()));
+    // Each value of the annotation counts once; taking it off asks for nothing.
+    let done = |of: Option<&String>| force_token.is_none() || of == force_token.as_ref();
+    let current = same_source.filter(|i| done(i.force_refresh_token.as_ref()));
+    let volatile = same_source.is_some_and(|i| i.volatile == Some(true));
+    Ok(IsoWant {
+        pool: ObjectKey::of(pool),
+        secret: secret.clone(),
+        known: current
+            .and_then(record::known_file)
+            .or_else(|| kept::elsewhere(pool, others, &source_key, force_token.as_ref())),
+        prunable: Vec::new(),
+        shareable: shares(pool),
+        check_every: (!source.is_assisted() && !volatile).then(|| check_interval(pool)),
+        directory,
+        source,
+        ca_pem: None,
+        source_key,
+        force_token,
+    })
+}

@@ -1,0 +1,109 @@
+//! Which ISO files pools rely on, by their statuses: what one may take over from another, and what retention lets go. Pure.
+//!
+//! Guarantee: nothing is let go that a status (this pool's or another's) still retains, nor before every VM actor had the
+//! time to see that there is a newer one.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use agent_forge_crds::pool::{DEFAULT_RETAIN_VERSIONS, IsoStatus, VsphereAgentPool};
+use jiff::Timestamp;
+
+use super::{directory, record::known_file, shares};
+use crate::{iso_cache::msg::IsoFile, model::names::DatastorePath};
+
+/// A version that was replaced so short a time ago may still be on its way into a VM's drive.
+pub const SUPERSEDED: Duration = Duration::from_secs(20);
+
+fn iso(pool: &VsphereAgentPool) -> Option<&IsoStatus> {
+    pool.status.as_ref()?.iso.as_ref()
+}
+
+fn retain(pool: &VsphereAgentPool) -> usize {
+    let spec = pool.spec.iso.as_ref();
+    let versions = spec.map_or(DEFAULT_RETAIN_VERSIONS, |i| i.retain_versions());
+    usize::try_from(versions).unwrap_or(1).max(1)
+}
+
+/// Datastore of the files in the status: where the current one lies, else where the spec wants it.
+fn datastore(pool: &VsphereAgentPool) -> String {
+    let stored = iso(pool).and_then(|i| i.stored_path.as_deref());
+    stored
+        .and_then(|text| DatastorePath::parse(text).ok())
+        .map_or_else(|| pool.spec.vsphere.iso_datastore.clone(), |p| p.datastore)
+}
+
+/// What the pool's status retains: the current version and the newest of its history.
+#[must_use]
+pub fn retained(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
+    let Some(status) = iso(pool) else {
+        return BTreeSet::new();
+    };
+    let datastore = datastore(pool);
+    let newest = status.history.iter().take(retain(pool)).map(|h| &h.path);
+    let mut paths: BTreeSet<DatastorePath> = status
+        .path
+        .iter()
+        .chain(newest)
+        .filter_map(|path| DatastorePath::new(&datastore, path).ok())
+        .collect();
+    let stored = status.stored_path.as_deref();
+    paths.extend(stored.and_then(|text| DatastorePath::parse(text).ok()));
+    paths
+}
+
+/// Files that retention lets go: history beyond `retainVersions`, oldest first; none that any pool retains. Pools of other
+/// vCenters count too: a datastore of that name may be the same one.
+#[must_use]
+pub fn prunable(
+    pool: &VsphereAgentPool,
+    others: &[Arc<VsphereAgentPool>],
+    now: Timestamp,
+) -> Vec<DatastorePath> {
+    let Some(status) = iso(pool) else {
+        return Vec::new();
+    };
+    let settled = status
+        .checked_at
+        .as_ref()
+        .is_some_and(|at| now > at.0 && now.duration_since(at.0).unsigned_abs() >= SUPERSEDED);
+    let datastore = datastore(pool);
+    if !settled || datastore != pool.spec.vsphere.iso_datastore {
+        return Vec::new();
+    }
+    let mut kept = retained(pool);
+    kept.extend(others.iter().flat_map(|other| retained(other)));
+    status
+        .history
+        .iter()
+        .skip(retain(pool))
+        .rev()
+        .filter_map(|h| DatastorePath::new(&datastore, &h.path).ok())
+        .filter(|path| !kept.contains(path))
+        .collect()
+}
+
+/// The file that another pool's status names for this very source, on the same datastore, in a directory that this pool
+/// may be served from. It is looked for before it is relied upon.
+pub(super) fn elsewhere(
+    pool: &VsphereAgentPool,
+    others: &[Arc<VsphereAgentPool>],
+    source_key: &str,
+    force_token: Option<&String>,
+) -> Option<IsoFile> {
+    let own = directory(pool).ok();
+    let usable = |other: &&Arc<VsphereAgentPool>| {
+        other.spec.vsphere.datacenter() == pool.spec.vsphere.datacenter()
+            && (shares(pool) && shares(other) || own.is_some() && directory(other).ok() == own)
+    };
+    let known = others.iter().filter(usable).filter_map(|other| {
+        let status = iso(other)?;
+        let fits = status.source_key.as_deref() == Some(source_key)
+            && (force_token.is_none() || status.force_refresh_token.as_ref() == force_token);
+        known_file(status)
+            .filter(|file| fits && file.path.datastore == pool.spec.vsphere.iso_datastore)
+    });
+    known.max_by_key(|file| (file.uploaded_at, file.path.clone()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+use agent_forge_crds::{
+    Time,
+    pool::{IsoHistoryEntry, IsoSpec, VsphereAgentPoolStatus},
+};
+
+use super::*;
+use crate::testing::{at, pool};
+
+/// A pool whose history names these files below `directory`, newest first; the first is the current one.
+fn with_history(name: &str, directory: &str, versions: &[&str]) -> VsphereAgentPool {
+    let mut pool = pool(name);
+    let path = |v: &str| format!("{directory}/{v}.iso");
+    let entry = |v: &&str| IsoHistoryEntry {
+        sha256: (*v).to_owned(),
+        path: path(v),
+        ..IsoHistoryEntry::default()
+    };
+    let current = versions.first().copied();
+    pool.status = Some(VsphereAgentPoolStatus {
+        iso: Some(IsoStatus {
+            sha256: current.map(str::to_owned),
+            path: current.map(path),
+            stored_path: current.map(|v| format!("[isos] {}", path(v))),
+            size_bytes: Some(7),
+            uploaded_at: Some(Time(at(0))),
+            checked_at: Some(Time(at(0))),
+            source_key: Some("key".to_owned()),
+            history: versions.iter().map(entry).collect(),
+            ..IsoStatus::default()
+        }),
+        ..VsphereAgentPoolStatus::default()
+    });
+    pool
+}
+
+fn retaining(mut pool: VsphereAgentPool, versions: i32) -> VsphereAgentPool {
+    pool.spec.iso = Some(IsoSpec {
+        retain_versions: Some(versions),
+        ..IsoSpec::default()
+    });
+    pool
+}
+
+fn names(paths: &[DatastorePath]) -> Vec<&str> {
+    paths.iter().map(DatastorePath::file_name).collect()
+}
+
+#[test]
+fn retention_table() {
+    let all = ["e", "d", "c", "b", "a"];
+    let mine = || with_history("w", "p", &all);
+    let other = |versions: &[&str]| vec![Arc::new(with_history("x", "p", versions))];
+    for (what, pool, others, wanted) in [
+        (
+            "the default keeps two",
+            mine(),
+            vec![],
+            &["a.iso", "b.iso", "c.iso"][..],
+        ),
+        (
+            "one",
+            retaining(mine(), 1),
+            vec![],
+            &["a.iso", "b.iso", "c.iso", "d.iso"],
+        ),
+        ("more than there are", retaining(mine(), 9), vec![], &[]),
+        (
+            "never none",
+            retaining(mine(), 0),
+            vec![],
+            &["a.iso", "b.iso", "c.iso", "d.iso"],
+        ),
+        (
+            "another's current one",
+            mine(),
+            other(&["a"]),
+            &["b.iso", "c.iso"],
+        ),
+        (
+            "what another retains",
+            mine(),
+            other(&["f", "b", "a"]),
+            &["a.iso", "c.iso"],
+        ),
+        (
+            "what another lets go as well is held by neither",
+            mine(),
+            other(&["f", "g", "b", "a"]),
+            &["a.iso", "b.iso", "c.iso"],
+        ),
+        (
+            "the same names in another directory",
+            mine(),
+            vec![Arc::new(with_history("x", "q", &["a"]))],
+            &["a.iso", "b.iso", "c.iso"],
+        ),
+    ] {
+        assert_eq!(names(&prunable(&pool, &others, at(20))), wanted, "{what}");
+    }
+}
+
+#[test]
+fn nothing_goes_right_after_a_change_nor_from_another_datastore() {
+    let pool = with_history("w", "p", &["d", "c", "b", "a"]);
+    assert_eq!(prunable(&pool, &[], at(19)), []);
+    assert_eq!(prunable(&pool, &[], at(-60)), [], "a clock went back");
+    assert_eq!(prunable(&pool, &[], at(20)).len(), 2);
+    let mut moved = pool;
+    moved.spec.vsphere.iso_datastore = "other".to_owned();
+    assert_eq!(prunable(&moved, &[], at(20)), []);
+    assert_eq!(
+        retained(&moved)
+            .iter()
+            .map(|p| p.datastore.as_str())
+            .collect::<BTreeSet<_>>(),
+        BTreeSet::from(["isos"]),
+        "its files are where they were"
+    );
+}
+
+#[test]
+fn what_another_pool_has_is_taken_over_only_where_it_serves() {
+    let other = with_history("x", "agent-forge/demo/x", &["a"]);
+    let path = |found: Option<IsoFile>| found.map(|f| f.path.to_string());
+    let there = Some("[isos] agent-forge/demo/x/a.iso".to_owned());
+    let find = |pool: &VsphereAgentPool, other: &VsphereAgentPool, key: &str| {
+        path(elsewhere(pool, &[Arc::new(other.clone())], key, None))
+    };
+    let mine = pool("w");
+    assert_eq!(find(&mine, &other, "key"), there);
+    assert_eq!(find(&mine, &other, "another source"), None);
+    let chosen = |mut pool: VsphereAgentPool, prefix: &str| {
+        pool.spec.iso = Some(IsoSpec {
+            path_prefix: Some(prefix.to_owned()),
+            ..IsoSpec::default()
+        });
+        pool
+    };
+    assert_eq!(find(&chosen(mine.clone(), "here"), &other, "key"), None);
+    assert_eq!(find(&mine, &chosen(other.clone(), "here"), "key"), None);
+    let (a, b) = (chosen(mine.clone(), "both"), chosen(other.clone(), "both"));
+    assert_eq!(find(&a, &b, "key"), there, "one directory that both chose");
+    let mut far = mine;
+    far.spec.vsphere.iso_datastore = "elsewhere".to_owned();
+    assert_eq!(find(&far, &other, "key"), None);
+}

@@ -1,0 +1,133 @@
+//! What a pool's status says of its ISO. Pure.
+
+use agent_forge_crds::{
+    Time,
+    pool::{IsoHistoryEntry, IsoStatus},
+};
+use jiff::Timestamp;
+
+use crate::{
+    iso_cache::msg::{IsoFile, IsoState, IsoWant},
+    model::names::DatastorePath,
+    ports::iso_source::Validators,
+};
+
+/// The file that a status names, if it says all of it.
+pub(super) fn known_file(iso: &IsoStatus) -> Option<IsoFile> {
+    Some(IsoFile {
+        sha256: iso.sha256.clone()?,
+        path: DatastorePath::parse(iso.stored_path.as_deref()?).ok()?,
+        size: u64::try_from(iso.size_bytes?).ok()?,
+        uploaded_at: iso.uploaded_at.as_ref()?.0,
+        validators: Validators {
+            etag: iso.source_etag.clone(),
+            last_modified: iso.source_last_modified.clone(),
+        },
+        volatile: iso.volatile == Some(true),
+    })
+}
+
+/// `status.iso` after the cache's answer.
+#[must_use]
+pub fn status(
+    record: Option<&IsoStatus>,
+    want: &IsoWant,
+    state: &IsoState,
+    now: Timestamp,
+) -> Option<IsoStatus> {
+    match state {
+        IsoState::Fetching { done, total, rate } => {
+            let mut iso = record.cloned().unwrap_or_default();
+            let left = total.map(|t| t.saturating_sub(*done));
+            let eta = match (left, rate) {
+                (Some(left), Some(rate)) if *rate > 0 => Some(left.div_ceil(*rate)),
+                _ => None,
+            };
+            iso.downloaded_bytes = signed(Some(*done));
+            iso.total_bytes = signed(*total);
+            iso.bytes_per_second = signed(*rate);
+            iso.eta_seconds = signed(eta);
+            Some(iso)
+        }
+        IsoState::Failed(_) => record.cloned().map(|mut iso| {
+            (iso.downloaded_bytes, iso.total_bytes) = (None, None);
+            (iso.bytes_per_second, iso.eta_seconds) = (None, None);
+            iso
+        }),
+        IsoState::Ready { file, pruned, .. } => {
+            let same = record.filter(|i| {
+                i.sha256.as_deref() == Some(file.sha256.as_str())
+                    && i.source_key.as_deref() == Some(want.source_key.as_str())
+                    && (want.force_token.is_none() || i.force_refresh_token == want.force_token)
+            });
+            // Another datastore than before: what lies on the old one is not looked after from here.
+            let elsewhere = |i: &IsoStatus| {
+                let stored = i.stored_path.as_deref().map(DatastorePath::parse);
+                matches!(stored, Some(Ok(p)) if p.datastore != file.path.datastore)
+            };
+            let mut history = record
+                .filter(|i| !elsewhere(i))
+                .map(|i| i.history.clone())
+                .unwrap_or_default();
+            history.retain(|h| !pruned.iter().any(|p| p.path == h.path) || h.sha256 == file.sha256);
+            let size = i64::try_from(file.size).ok();
+            let uploaded_at = Some(whole(file.uploaded_at));
+            if let Some(at) = history.iter().position(|h| h.sha256 == file.sha256) {
+                let entry = history.remove(at);
+                history.insert(0, entry);
+            } else {
+                history.insert(
+                    0,
+                    IsoHistoryEntry {
+                        sha256: file.sha256.clone(),
+                        path: file.path.path.clone(),
+                        size_bytes: size,
+                        uploaded_at: uploaded_at.clone(),
+                    },
+                );
+            }
+            let compares = !want.source.is_assisted();
+            Some(IsoStatus {
+                url: Some(want.source.redacted()),
+                sha256: Some(file.sha256.clone()),
+                path: Some(file.path.path.clone()),
+                stored_path: Some(file.path.to_string()),
+                size_bytes: size,
+                // Moves only with the content: a status that changes on every look would be a write on every look.
+                checked_at: same
+                    .and_then(|i| i.checked_at.clone())
+                    .or_else(|| Some(whole(now))),
+                uploaded_at: same.and_then(|i| i.uploaded_at.clone()).or(uploaded_at),
+                force_refresh_token: want
+                    .force_token
+                    .clone()
+                    .or_else(|| record.and_then(|i| i.force_refresh_token.clone())),
+                source_key: Some(want.source_key.clone()),
+                volatile: is_volatile(record, want, file).then_some(true),
+                source_etag: file.validators.etag.clone().filter(|_| compares),
+                source_last_modified: file.validators.last_modified.clone().filter(|_| compares),
+                history,
+                ..IsoStatus::default()
+            })
+        }
+    }
+}
+
+/// Other bytes for the same InfraEnv, URL and `createdTime` are the evidence; a server that is not the assisted
+/// service's may change them, and the cache finds out whether its word on that can be relied upon.
+fn is_volatile(record: Option<&IsoStatus>, want: &IsoWant, file: &IsoFile) -> bool {
+    let same_source = record.filter(|i| i.source_key.as_deref() == Some(want.source_key.as_str()));
+    file.volatile
+        || same_source.is_some_and(|i| {
+            let differs = i.sha256.as_deref() != Some(file.sha256.as_str());
+            i.volatile == Some(true) || differs && want.source.is_assisted()
+        })
+}
+
+fn signed(number: Option<u64>) -> Option<i64> {
+    number.and_then(|n| i64::try_from(n).ok())
+}
+
+fn whole(t: Timestamp) -> Time {
+    Time(Timestamp::from_second(t.as_second()).unwrap_or(t))
+}

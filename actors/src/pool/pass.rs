@@ -1,0 +1,472 @@
+//! One pass of a pool actor: gather, decide, act, publish.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    conditions::{self, POOL_CONDITIONS, event, find_condition},
+    pool::{VsphereAgentPool, VsphereAgentPoolStatus},
+};
+use kube::ResourceExt;
+
+use super::{
+    Memory, act, custody,
+    iso::{self, IsoCaches, NoSource, kept},
+    plan::{self, Plan},
+    snapshot::{self, Snapshot},
+    status::{self, Surroundings},
+    waits,
+};
+use crate::{
+    actor::{shell::Verdict, written::Written},
+    context::Context,
+    effect::{Effect, EffectKind},
+    error::{Class, Side, Trouble},
+    iso_cache::msg::{IsoState, IsoWant},
+    model::{
+        names::{DatastorePath, ObjectKey},
+        upstream::{self, WaitingSign},
+    },
+    ports::cluster::{Notice, Precondition, Regarding},
+    retry,
+    vm::hardware,
+};
+
+/// Counts and rows alone wait that long for company; a changed condition is written at once.
+const QUIET_WRITES: Duration = Duration::from_secs(2);
+/// And longer in a large pool, whose status is large and changes all the time while it grows: per VsphereAgent.
+const QUIET_PER_CHILD: Duration = Duration::from_millis(100);
+/// How far an ISO is may be written that often.
+const PROGRESS_WRITES: Duration = Duration::from_secs(5);
+/// While an ISO is on its way, or vCenter is in trouble, the pass looks again after that.
+const PROGRESS: Duration = Duration::from_secs(2);
+/// A pass waits that long for a login; the login itself goes on.
+const SESSION_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Runs one pass.
+pub async fn run(
+    context: Context,
+    isos: Arc<dyn IsoCaches>,
+    key: ObjectKey,
+    mut memory: Memory,
+) -> (Memory, Verdict) {
+    let Some(mut s) = snapshot::gather(
+        context.view.as_ref(),
+        context.clock.as_ref(),
+        &key,
+        &memory.waiting_since,
+        &memory.spare_since,
+    ) else {
+        // The supervisor stops the actor.
+        return (memory, Verdict::default());
+    };
+    s.pool = newest(&mut memory, &s.pool);
+    note_waiting(&mut memory, &mut s);
+    let plan = plan::plan(&s);
+    note_spare(&mut memory, &plan, s.now);
+    let custody = custody::tend(&context, &mut s, &plan.actions, &mut memory).await;
+    // First what only the cluster is needed for: a vCenter that does not answer must not hold back a fence.
+    let mut acted = act::perform_all(&context, &s, &plan.actions, &mut memory).await;
+    acted.result = acted.result.and(custody);
+    let mut around = surroundings(&context, isos.as_ref(), &s).await;
+    announce_iso(&context, &s, &around, &mut memory);
+    if let Err(trouble) = &acted.result {
+        // A lost race is worth neither a warning nor a condition: it is looked at again at once.
+        if trouble.class == Class::Conflict {
+            tracing::debug!(pool = %key, reason = %trouble.reason, "{trouble}");
+        } else {
+            tracing::warn!(pool = %key, reason = %trouble.reason, "{trouble}");
+        }
+        around.failed = Some(trouble.clone()).filter(|t| t.class != Class::Conflict);
+    }
+    around.held.clone_from(&acted.held);
+    memory.vsphere_failures = match &around.vsphere {
+        Some(_) => memory.vsphere_failures.saturating_add(1),
+        None => 0,
+    };
+    announce_plan(&context, &s, &acted, &mut memory);
+    let say_again = announce_waits(&context, &s, &plan, &mut memory);
+    context.instruments.pool(&key, &status::gauges(&s, &plan));
+    let mut verdict = verdict(&key, &plan, &around, &acted, memory.vsphere_failures);
+    verdict.again = [verdict.again, say_again].into_iter().flatten().min();
+    if !acted.gone {
+        publish(&context, &s, &plan, &around, &mut memory, &mut verdict).await;
+    }
+    (memory, verdict)
+}
+
+pub(super) fn newest(memory: &mut Memory, shown: &Arc<VsphereAgentPool>) -> Arc<VsphereAgentPool> {
+    let Some(written) = memory
+        .written
+        .as_ref()
+        .filter(|w| w.newer_than(shown.as_ref()))
+    else {
+        memory.written = None;
+        return shown.clone();
+    };
+    let mut pool = shown.as_ref().clone();
+    pool.status = Some(written.status.clone());
+    pool.metadata.resource_version = Some(written.resource_version.clone());
+    Arc::new(pool)
+}
+
+/// Starts and stops the debounce clocks of AgentMachines.
+fn note_waiting(memory: &mut Memory, s: &mut Snapshot) {
+    let waits = |am: &&Arc<agent_forge_crds::external::agent_machine::AgentMachine>| {
+        upstream::waiting_sign(am) != WaitingSign::Other
+            && am.agent_ref().is_none()
+            && am.has_provider_finalizer()
+    };
+    let uids: Vec<String> = s
+        .agent_machines
+        .iter()
+        .filter(waits)
+        .filter_map(|am| am.uid())
+        .collect();
+    memory.waiting_since.retain(|uid, _| uids.contains(uid));
+    for uid in uids {
+        memory.waiting_since.entry(uid).or_insert(s.now);
+    }
+    s.waiting_since.clone_from(&memory.waiting_since);
+}
+
+/// Starts and stops the clocks of VMs that are on offer.
+fn note_spare(memory: &mut Memory, plan: &Plan, now: Duration) {
+    memory.spare_since.retain(|uid, _| plan.spare.contains(uid));
+    for uid in &plan.spare {
+        memory.spare_since.entry(uid.clone()).or_insert(now);
+    }
+}
+
+async fn surroundings(context: &Context, isos: &dyn IsoCaches, s: &Snapshot) -> Surroundings {
+    let mut around = Surroundings::default();
+    let deleting = s.pool.metadata.deletion_timestamp.is_some();
+    let found = hardware::hardware(&s.pool)
+        .and_then(|_| hardware::secret(&s.pool, &context.settings.secret_namespaces));
+    let secret = match found {
+        Ok(secret) => secret,
+        Err(trouble) => {
+            around.vsphere = Some(trouble);
+            return around;
+        }
+    };
+    let others: Vec<Arc<VsphereAgentPool>> = context
+        .view
+        .pools()
+        .into_iter()
+        .filter(|p| ObjectKey::of(p.as_ref()) != s.key)
+        .collect();
+    let env = s.infra_env.as_deref();
+    let want = match iso::want(&s.pool, &others, env, &secret) {
+        Ok(want) => Some(IsoWant {
+            prunable: prunable(context, s, &others),
+            ..want
+        }),
+        Err(no) => {
+            around.no_source = Some(no);
+            None
+        }
+    };
+    let asked = tokio::time::timeout(SESSION_PATIENCE, context.sessions.session(&secret)).await;
+    let session = match asked.unwrap_or_else(|_| Err(no_answer_yet(s))) {
+        Ok(session) => session,
+        Err(trouble) => {
+            around.vsphere = Some(trouble);
+            return around;
+        }
+    };
+    around.insecure = session.insecure();
+    if let (Some(want), false) = (want, deleting) {
+        let state = match isos
+            .ensure(iso::cache_key(&s.pool, session.server()), want.clone())
+            .await
+        {
+            Ok(state) => state,
+            Err(trouble) => IsoState::Failed(trouble),
+        };
+        let record = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
+        around.iso_status = iso::status(record, &want, &state, s.wall);
+        around.iso = Some(state);
+    }
+    around
+}
+
+/// What retention lets go. It goes by the pool as the view shows it, which is what VM actors take their ISO from; and
+/// nothing goes while a VM of ours may be about to get an ISO into its drive that vCenter does not show there yet.
+fn prunable(
+    context: &Context,
+    s: &Snapshot,
+    others: &[Arc<VsphereAgentPool>],
+) -> Vec<DatastorePath> {
+    let making = context.view.all_children().iter().any(|c| {
+        let vm = c.status.as_ref().and_then(|st| st.vm.as_ref());
+        vm.is_some_and(|vm| vm.bios_uuid.is_some() && vm.moref.is_none())
+    });
+    match context.view.pool(&s.key) {
+        Some(shown) if !making => kept::prunable(&shown, others, s.wall),
+        _ => Vec::new(),
+    }
+}
+
+/// The login goes on; what was known to be wrong before stays said meanwhile.
+fn no_answer_yet(s: &Snapshot) -> Trouble {
+    let conditions = s.pool.status.as_ref().map(|st| st.conditions.as_slice());
+    let known = find_condition(conditions.unwrap_or_default(), conditions::VSPHERE_READY)
+        .filter(|c| c.status == "False");
+    match known {
+        Some(c) => Trouble::transient(Side::Vsphere, c.reason.clone(), c.message.clone()),
+        None => Trouble::transient(
+            Side::Vsphere,
+            "VCenterNoAnswer",
+            "vCenter has not answered the login yet",
+        ),
+    }
+}
+
+fn pool_regarding(s: &Snapshot) -> Regarding {
+    Regarding {
+        api_version: agent_forge_crds::names::API_VERSION.to_owned(),
+        kind: "VsphereAgentPool".to_owned(),
+        key: s.key.clone(),
+        uid: s.pool.uid().unwrap_or_default(),
+    }
+}
+
+fn announce_iso(context: &Context, s: &Snapshot, around: &Surroundings, memory: &mut Memory) {
+    let notify = |warning, reason, action, note| {
+        context.cluster.notify(Notice {
+            regarding: pool_regarding(s),
+            warning,
+            reason,
+            action,
+            note,
+        });
+    };
+    match &around.iso {
+        Some(IsoState::Ready {
+            file,
+            reused,
+            prune_failures,
+            ..
+        }) => {
+            let recorded = s
+                .pool
+                .status
+                .as_ref()
+                .and_then(|st| st.iso.as_ref())
+                .and_then(|i| i.stored_path.clone());
+            let place = file.path.to_string();
+            if memory.announced_iso.as_ref() != Some(&place) && recorded.as_ref() != Some(&place) {
+                let reason = if *reused {
+                    event::ISO_REUSED
+                } else {
+                    event::ISO_UPLOADED
+                };
+                notify(
+                    false,
+                    reason,
+                    "EnsureISO",
+                    format!("{place} ({} bytes)", file.size),
+                );
+            }
+            memory.announced_iso = Some(place);
+            for (path, why) in prune_failures {
+                notify(
+                    true,
+                    event::ISO_PRUNE_FAILED,
+                    "PruneISO",
+                    format!("{path}: {why}"),
+                );
+            }
+        }
+        _ => {
+            let missing = matches!(around.no_source, Some(NoSource::InfraEnvNotFound));
+            let said = memory.announced_failure.as_deref() == Some(event::INFRA_ENV_UNAVAILABLE);
+            if missing && !said {
+                let note = format!("InfraEnv {} does not exist", s.infra_env_key);
+                notify(true, event::INFRA_ENV_UNAVAILABLE, "EnsureISO", note);
+                memory.announced_failure = Some(event::INFRA_ENV_UNAVAILABLE.to_owned());
+            }
+        }
+    }
+}
+
+fn announce_plan(context: &Context, s: &Snapshot, acted: &act::Acted, memory: &mut Memory) {
+    let act::Acted {
+        created,
+        reassigned,
+        released,
+        ..
+    } = *acted;
+    if created + reassigned + released > 0 {
+        context.cluster.notify(Notice {
+            regarding: pool_regarding(s),
+            warning: false,
+            reason: event::PLAN_APPLIED,
+            action: "ApplyPlan",
+            note: format!(
+                "VsphereAgents: {created} created, {reassigned} reassigned, {released} released"
+            ),
+        });
+    }
+    match &acted.result {
+        Err(t) if t.class != Class::Conflict => {
+            if memory.announced_failure.as_ref() != Some(&t.reason) {
+                memory.announced_failure = Some(t.reason.clone());
+                context.cluster.notify(Notice {
+                    regarding: pool_regarding(s),
+                    warning: true,
+                    reason: event::APPLY_PLAN_FAILED,
+                    action: "ApplyPlan",
+                    note: t.message.clone(),
+                });
+            }
+        }
+        Err(_) => {}
+        Ok(()) if around_is_quiet(memory) => {}
+        Ok(()) => memory.announced_failure = None,
+    }
+}
+
+/// Tells AgentMachines why they wait; when there is more to tell.
+fn announce_waits(
+    context: &Context,
+    s: &Snapshot,
+    plan: &Plan,
+    memory: &mut Memory,
+) -> Option<Duration> {
+    let (notices, next) = memory.said.due(&waits::waits(s, plan), s.now);
+    for notice in notices {
+        context.cluster.notify(notice);
+    }
+    next
+}
+
+fn around_is_quiet(memory: &Memory) -> bool {
+    memory.announced_failure.as_deref() == Some(event::INFRA_ENV_UNAVAILABLE)
+}
+
+fn verdict(
+    key: &ObjectKey,
+    plan: &Plan,
+    around: &Surroundings,
+    acted: &act::Acted,
+    vsphere_failures: u32,
+) -> Verdict {
+    let busy = matches!(
+        around.iso,
+        Some(IsoState::Fetching { .. } | IsoState::Failed(_))
+    );
+    let probe = |t: &Trouble| retry::delay(t.class, vsphere_failures, &key.to_string());
+    // What is wrong with vCenter, or what only a changed input mends, must not put off the next pass: it may be for
+    // another machine. Only what the next pass can mend counts as its failure.
+    let vsphere = around.vsphere.as_ref().map(probe);
+    let acting = acted.result.as_ref().err().map(|t| t.class);
+    let blocked = acting.filter(|c| matches!(c, Class::Blocked | Class::Defect));
+    let blocked_probe = blocked.map(|c| retry::delay(c, 1, &key.to_string()));
+    let again = [
+        plan.again,
+        acted.again,
+        busy.then_some(PROGRESS),
+        vsphere,
+        blocked_probe,
+    ]
+    .into_iter()
+    .flatten()
+    .min();
+    let troubles: Vec<&Trouble> = [around.vsphere.as_ref(), around.failed.as_ref()]
+        .into_iter()
+        .flatten()
+        .collect();
+    let mut waiting_on: Vec<(String, String)> = troubles
+        .iter()
+        .map(|t| (t.reason.clone(), t.message.clone()))
+        .collect();
+    waiting_on.extend(
+        plan.waiting
+            .iter()
+            .map(|w| (w.reason.to_owned(), format!("{}: {}", w.subject, w.message))),
+    );
+    Verdict {
+        again,
+        failure: acting.filter(|_| blocked.is_none()),
+        waiting_on,
+    }
+}
+
+/// Whether the difference is worth a write at once: conditions, the ISO, closing; not counts and rows.
+fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
+    let condition = |s: &VsphereAgentPoolStatus, t: &str| {
+        find_condition(&s.conditions, t).map(|c| (c.status.clone(), c.reason.clone()))
+    };
+    // The cache tells once what it has removed: a status that waits would forget it.
+    let stored = |s: &VsphereAgentPoolStatus| {
+        let iso = s.iso.as_ref();
+        iso.map(|i| (i.stored_path.clone(), i.history.clone()))
+    };
+    stored(old) != stored(new)
+        || old.observed_generation != new.observed_generation
+        || POOL_CONDITIONS
+            .iter()
+            .any(|t| condition(old, t) != condition(new, t))
+}
+
+async fn publish(
+    context: &Context,
+    s: &Snapshot,
+    plan: &Plan,
+    around: &Surroundings,
+    memory: &mut Memory,
+    verdict: &mut Verdict,
+) {
+    // What was written while acting (`closed`) is part of the record.
+    let pool = newest(memory, &s.pool);
+    let old = pool.status.clone().unwrap_or_default();
+    let new = status::render(&old, s, plan, around);
+    let view = status::view(s, plan, &new);
+    context.instruments.pool_view(&s.key, &view);
+    if old == new {
+        memory.batch.clear();
+        return;
+    }
+    let window = QUIET_PER_CHILD
+        .saturating_mul(u32::try_from(s.children.len()).unwrap_or(u32::MAX))
+        .clamp(QUIET_WRITES, QUIET_WRITES * 5);
+    let window = if old.iso == new.iso {
+        window
+    } else {
+        window.max(PROGRESS_WRITES)
+    };
+    if !urgent(&old, &new)
+        && let Some(left) = memory.batch.hold(s.now, window)
+    {
+        verdict.again = Some(verdict.again.map_or(left, |a| a.min(left)));
+        return;
+    }
+    let kind = if old.iso == new.iso {
+        EffectKind::PoolStatus
+    } else {
+        EffectKind::IsoStatus
+    };
+    if let Err(e) = write(context, kind, &pool, new, memory).await {
+        verdict.failure = verdict.failure.or(Some(e.class));
+    }
+}
+
+/// Writes the pool's status with its precondition.
+///
+/// # Errors
+/// The [`Trouble`] of the write.
+pub async fn write(
+    context: &Context,
+    kind: EffectKind,
+    pool: &Arc<VsphereAgentPool>,
+    status: VsphereAgentPoolStatus,
+    memory: &mut Memory,
+) -> Result<(), Trouble> {
+    let effect = Effect::new(kind, ObjectKey::of(pool.as_ref()));
+    let at = Precondition::of(pool.as_ref());
+    let version = context.cluster.pool_status(&effect, &at, &status).await?;
+    memory.written = Some(Written::new(pool.as_ref(), version, status));
+    memory.batch.clear();
+    Ok(())
+}

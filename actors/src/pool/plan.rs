@@ -1,0 +1,234 @@
+//! The pool's decision: from one [`Snapshot`] to one [`Plan`]. Pure; the same facts give the same plan.
+//!
+//! Guarantees
+//! - At most one VsphereAgent per AgentMachine: one in flight, or one being deleted, holds back the next.
+//! - An Agent is prepared only when THE rule says that it runs on a VM of ours and its AgentMachine waits.
+//! - An Agent whose Machine is being deleted is fenced before anything else is decided about its VM.
+//! - A VsphereAgent is released only when fenced and unbound; whoever carries the release out proves the Machine's
+//!   absence by live reads first (reliability.md R7, R7a).
+
+mod demand;
+#[cfg(test)]
+mod promises;
+#[cfg(test)]
+mod properties;
+mod tend;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    external::{agent::Agent, agent_machine::AgentMachine},
+    names::POOL_FINALIZER,
+};
+use kube::ResourceExt;
+
+use super::{
+    claims::{self, Claim},
+    custody,
+    snapshot::Snapshot,
+};
+use crate::{
+    model::{
+        child::{Child, Recorded},
+        identity::{AgentMatch, agent_runs_on},
+        names::ObjectKey,
+        upstream,
+    },
+    ports::cluster::{AgentPatch, MachineFacts},
+};
+
+/// One thing to do. Specific: whoever carries it out has nothing left to choose.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Put our finalizer on the pool.
+    AddFinalizer,
+    /// Write `status.closed`: no new children from here on.
+    Close,
+    /// Pin the AgentMachine to the host that will be made for it.
+    Pin {
+        /// AgentMachine.
+        agent_machine: Arc<AgentMachine>,
+        /// Pin value.
+        pin: String,
+    },
+    /// Create the VsphereAgent for a waiting AgentMachine.
+    CreateChild {
+        /// AgentMachine.
+        agent_machine: Arc<AgentMachine>,
+        /// Its Machine.
+        machine: MachineFacts,
+        /// Name of the VsphereAgent.
+        name: String,
+    },
+    /// Record that a VsphereAgent is for another AgentMachine now.
+    Reassign {
+        /// VsphereAgent.
+        child: Child,
+        /// AgentMachine.
+        agent_machine: Arc<AgentMachine>,
+        /// Its Machine, where known.
+        machine: Option<MachineFacts>,
+    },
+    /// Prepare an Agent.
+    Prepare(AgentPatch),
+    /// Fence an Agent.
+    Fence(AgentPatch),
+    /// Delete a VsphereAgent, after live proof.
+    Release {
+        /// VsphereAgent.
+        child: Child,
+        /// Why it may go.
+        why: ReleaseWhy,
+    },
+    /// Take our finalizer off the pool, after a live list of its children came back empty.
+    RemoveFinalizer,
+}
+
+/// Why a VsphereAgent may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseWhy {
+    /// Its Machine and AgentMachine are gone.
+    MachineGone,
+    /// Nobody waits and nobody asked for it, or its AgentMachine is served by another host.
+    Surplus,
+    /// The pool is being deleted and its Agent is unbound.
+    PoolDeleting,
+}
+
+/// Something that is not done now, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// AgentMachine, VsphereAgent or other subject.
+    pub subject: String,
+    /// CamelCase reason.
+    pub reason: &'static str,
+    /// Sentence.
+    pub message: String,
+}
+
+/// What to do, what not, and when to look again.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Every AgentMachine of the pool with its need.
+    pub claims: Vec<Claim>,
+    /// To be carried out in this order.
+    pub actions: Vec<Action>,
+    /// Why nothing happens for these.
+    pub waiting: Vec<Waiting>,
+    /// When time alone changes the answer.
+    pub again: Option<Duration>,
+    /// uids of the VsphereAgents whose VMs are offered to the next AgentMachine that waits.
+    pub spare: BTreeSet<String>,
+}
+
+impl Plan {
+    fn wait(
+        &mut self,
+        subject: impl Into<String>,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
+        self.waiting.push(Waiting {
+            subject: subject.into(),
+            reason,
+            message: message.into(),
+        });
+    }
+
+    fn look_again(&mut self, after: Duration) {
+        self.again = Some(self.again.map_or(after, |a| a.min(after)));
+    }
+}
+
+/// Decides.
+#[must_use]
+pub fn plan(s: &Snapshot) -> Plan {
+    let mut plan = Plan::default();
+    let deleting = s.pool.metadata.deletion_timestamp.is_some();
+    let has_finalizer = s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER);
+    plan.claims = claims::classify(&claims::Facts {
+        pool: &s.pool,
+        other_pools: &s.other_pools,
+        agent_machines: &s.agent_machines,
+        machines: &s.machines,
+        agents: &s.agents,
+        agent_namespace: &s.infra_env_key.namespace,
+        in_flight: &|am| s.children.iter().any(|c| is_for(c, am)),
+        waiting_since: &s.waiting_since,
+        now: s.now,
+        wall: s.wall,
+    });
+    if deleting {
+        if !has_finalizer {
+            return plan;
+        }
+        if s.pool.status.as_ref().and_then(|st| st.closed) != Some(true) {
+            plan.actions.push(Action::Close);
+        } else if s.children.is_empty() && custody::on_record(&s.pool).is_empty() {
+            plan.actions.push(Action::RemoveFinalizer);
+        }
+    } else if !has_finalizer {
+        plan.actions.push(Action::AddFinalizer);
+    }
+    let reassigned = if deleting {
+        BTreeSet::new()
+    } else {
+        demand::answer(s, &mut plan)
+    };
+    for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
+        tend::tend(s, child, deleting, &mut plan);
+    }
+    plan
+}
+
+/// The child was made for this AgentMachine.
+fn is_for(child: &Child, am: &AgentMachine) -> bool {
+    child
+        .agent_machine
+        .as_ref()
+        .is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
+}
+
+/// Agents that may run on the child's VM, by uuid alone: enough to hold back, never enough to act.
+fn possible_agents<'a>(s: &'a Snapshot, child: &'a Child) -> impl Iterator<Item = &'a Arc<Agent>> {
+    s.agents.iter().filter(move |a| {
+        child
+            .identity
+            .as_ref()
+            .is_some_and(|vm| agent_runs_on(a, vm) != AgentMatch::Other)
+    })
+}
+
+/// Agents that have to be asked live before the child's VM may go: whoever may run there, and whoever was last seen
+/// there, in whatever namespace.
+#[must_use]
+pub fn agents_to_ask(s: &Snapshot, child: &Child) -> BTreeSet<ObjectKey> {
+    possible_agents(s, child)
+        .map(|a| ObjectKey::of(a.as_ref()))
+        .chain(child.agent.clone())
+        .collect()
+}
+
+/// An Agent that runs on the child's VM, or may, and serves somebody.
+fn serving_agent<'a>(s: &'a Snapshot, child: &'a Child) -> Option<&'a Arc<Agent>> {
+    possible_agents(s, child).find(|a| {
+        a.is_claimed_or_bound() || upstream::is_reserved(a, &s.agent_machines, &s.machines)
+    })
+}
+
+fn find_claim<'a>(claims: &'a [Claim], record: Option<&Recorded>) -> Option<&'a Claim> {
+    let record = record?;
+    claims.iter().find(|c| record.is(&c.name(), &c.uid()))
+}
+
+/// The AgentMachine's Agent is, or may be, the one on this child's VM.
+fn served_by_child(s: &Snapshot, claim: &Claim, child: &Child) -> bool {
+    let reference = claim.agent_machine.agent_ref().map(|r| r.name.clone());
+    let by_label = |a: &Arc<Agent>| upstream::claims(a, &claim.agent_machine);
+    // An Agent that is not in our view cannot be told apart: it may be the child's.
+    let known = s
+        .agents
+        .iter()
+        .any(|a| Some(a.name_any()) == reference || by_label(a));
+    !known || possible_agents(s, child).any(|a| Some(a.name_any()) == reference || by_label(a))
+}

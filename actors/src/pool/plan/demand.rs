@@ -1,0 +1,210 @@
+//! Who waits gets a host: a VM in the making that nobody needs any more, or a new one.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use agent_forge_crds::{
+    conditions::{Phase, reason},
+    external::agent_machine::AgentMachine,
+};
+use kube::ResourceExt;
+
+use super::{Action, Plan, find_claim, is_for, possible_agents, served_by_child};
+use crate::{
+    model::{
+        child::Child,
+        names::ObjectKey,
+        standing::Standing,
+        upstream::{self, WaitingSign},
+    },
+    pool::{
+        claims::{self, Claim, Need, Why},
+        prepare,
+        snapshot::Snapshot,
+    },
+};
+
+/// Name of the VsphereAgent (and its VM) for an AgentMachine: the AgentMachine's own, unless another VsphereAgent
+/// holds it for somebody else.
+fn child_name(s: &Snapshot, am: &AgentMachine) -> String {
+    let name = am.name_any();
+    if s.children
+        .iter()
+        .any(|c| c.key.name == name && !is_for(c, am))
+    {
+        let uid: String = am
+            .uid()
+            .unwrap_or_default()
+            .chars()
+            .filter(|c| *c != '-')
+            .take(8)
+            .collect();
+        return format!("{name}-{uid}");
+    }
+    name
+}
+
+pub(super) fn answer(s: &Snapshot, plan: &mut Plan) -> BTreeSet<ObjectKey> {
+    let mut reassigned = BTreeSet::new();
+    let claims = plan.claims.clone();
+    // The Agent tells whom its VM serves: where the provider bound it to another AgentMachine, the record follows.
+    for child in s.children.iter().filter(|c| !c.deleting) {
+        let Some(agent) = child.agent_among(&s.agents) else {
+            continue;
+        };
+        let Some(served) = claims
+            .iter()
+            .find(|c| upstream::claims(agent, &c.agent_machine))
+        else {
+            continue;
+        };
+        // Another VsphereAgent that was made for that AgentMachine is surplus then, or serves somebody else.
+        if !is_for(child, &served.agent_machine) {
+            reassigned.insert(child.key.clone());
+            plan.actions.push(Action::Reassign {
+                child: child.clone(),
+                agent_machine: served.agent_machine.clone(),
+                machine: served.machine.clone(),
+            });
+        }
+    }
+    let mut spare: Vec<&Child> = s
+        .children
+        .iter()
+        .filter(|c| !reassigned.contains(&c.key) && is_spare(s, &claims, c))
+        .collect();
+    plan.spare = spare.iter().map(|c| c.uid.clone()).collect();
+    spare.reverse();
+    let unconfirmed = |c: &&Claim| c.sign == WaitingSign::NoConditions;
+    let confirmed = claims
+        .iter()
+        .filter(unconfirmed)
+        .any(|c| c.agent_machine.agent_ref().is_some());
+    let mut trial_running = claims
+        .iter()
+        .filter(unconfirmed)
+        .any(|c| matches!(c.need, Need::InFlight | Need::Served));
+    for claim in &claims {
+        if pins_early(s, claim) {
+            pin_if_needed(s, &claim.agent_machine, plan);
+        }
+        match &claim.need {
+            Need::Host => {}
+            Need::HostUnconfirmed if confirmed || !trial_running => trial_running = true,
+            Need::HostUnconfirmed => {
+                plan.wait(
+                    claim.name(),
+                    "ConditionsMissing",
+                    "the provider writes no conditions; one VM is tried until one such AgentMachine gets an Agent",
+                );
+                continue;
+            }
+            Need::NotNow { why, again } => {
+                if let Some(after) = again {
+                    plan.look_again(*after);
+                }
+                let (reason, message) = claims::explain(why);
+                plan.wait(claim.name(), reason, message);
+                continue;
+            }
+            Need::Quiet(Why::MachinePending) => {
+                plan.wait(
+                    claim.name(),
+                    "MachinePending",
+                    "its owner Machine is not there yet",
+                );
+                continue;
+            }
+            Need::Quiet(_) | Need::InFlight | Need::Served => continue,
+        }
+        let Some(machine) = claim.machine.clone() else {
+            continue;
+        };
+        let am = &claim.agent_machine;
+        pin_if_needed(s, am, plan);
+        if let Some(child) = spare.pop() {
+            reassigned.insert(child.key.clone());
+            plan.actions.push(Action::Reassign {
+                child: child.clone(),
+                agent_machine: am.clone(),
+                machine: Some(machine),
+            });
+            continue;
+        }
+        let name = child_name(s, am);
+        plan.actions.push(Action::CreateChild {
+            agent_machine: am.clone(),
+            machine,
+            name,
+        });
+    }
+    reassigned
+}
+
+/// It waits, or is about to, no VM is made for it yet, and no free Agent is there for the provider to bind. Unpinned it
+/// would take the first Agent of ours that becomes valid, whoever that is meant for (upstream-contract.md §0.4, §0.15).
+fn pins_early(s: &Snapshot, claim: &Claim) -> bool {
+    let am = claim.agent_machine.as_ref();
+    let about_to_ask = matches!(
+        claim.need,
+        Need::HostUnconfirmed
+            | Need::Quiet(Why::MachinePending)
+            | Need::NotNow {
+                why: Why::Debouncing | Why::ConditionsMissing | Why::ProviderNotAccepting,
+                ..
+            }
+    );
+    about_to_ask
+        && !s.other_pools.iter().any(|p| claims::belongs(p, am))
+        && !s.home_agents().any(|a| claims::is_free_for(a, am))
+}
+
+pub(super) fn pin_if_needed(s: &Snapshot, am: &Arc<AgentMachine>, plan: &mut Plan) {
+    let planned = plan
+        .actions
+        .iter()
+        .any(|a| matches!(a, Action::Pin { agent_machine, .. } if agent_machine.uid() == am.uid()));
+    if prepare::pinned(am).is_none() && !planned {
+        let pin = prepare::pin_value(am, s.ambiguous_names.contains(&am.name_any()));
+        plan.actions.push(Action::Pin {
+            agent_machine: am.clone(),
+            pin,
+        });
+    }
+}
+
+/// A VM in the making that nobody waits for any more and whose Agent nobody has approved: it can serve another.
+fn is_spare(s: &Snapshot, claims: &[Claim], child: &Child) -> bool {
+    if child.deleting || child.adopted || !is_sound(child) {
+        return false;
+    }
+    let untouched = possible_agents(s, child).all(|a| !a.spec.approved && !a.is_claimed_or_bound());
+    let wanted = match s.standing(child) {
+        Standing::Leaving | Standing::Gone => false,
+        Standing::Alive => find_claim(claims, child.agent_machine.as_ref())
+            .is_none_or(|c| c.need != Need::Served || served_by_child(s, c, child)),
+        Standing::Nobody | Standing::Unknown(_) => true,
+    };
+    untouched && !wanted
+}
+
+/// Nothing keeps its VM from serving: one that is in the way of somebody's name, or that nobody can find, helps nobody.
+fn is_sound(child: &Child) -> bool {
+    let status = child.object.status.as_ref();
+    let orphaned = status
+        .and_then(|s| s.vm.as_ref()?.phase.as_ref())
+        .is_some_and(|p| *p == Phase::Orphaned);
+    let in_trouble = status
+        .and_then(|s| s.waiting_on.first())
+        .is_some_and(|w| LASTING.contains(&w.reason.as_str()));
+    !orphaned && !in_trouble
+}
+
+/// Reasons of a VsphereAgent that do not pass by themselves.
+const LASTING: [&str; 6] = [
+    reason::NAME_CONFLICT,
+    reason::OWNERSHIP_UNPROVEN,
+    reason::AMBIGUOUS_VM,
+    reason::CLUSTER_ID_CHANGED,
+    reason::RECORD_UNREADABLE,
+    "VMMissing",
+];

@@ -1,0 +1,229 @@
+//! Tests of what is promised to whom: early pins, VMs on offer, hostnames, and pools that go.
+
+use std::time::Duration;
+
+use agent_forge_crds::{
+    agent::{Failure, VsphereAgentStatus},
+    external::agent_machine::AgentMachine,
+    names::AGENT_MACHINE_LABEL,
+    pool::CleanupPolicy,
+};
+use kube::ResourceExt;
+
+use super::{Action, Plan, ReleaseWhy, plan, tend::OFFER};
+use crate::testing::{
+    World, agent_machine, agent_on, delete, foreign_agent, machine, pool, reserve, selector,
+};
+
+fn pins(plan: &Plan) -> Vec<String> {
+    let pinned = |a: &Action| match a {
+        Action::Pin { agent_machine, .. } => Some(agent_machine.name_any()),
+        _ => None,
+    };
+    plan.actions.iter().filter_map(pinned).collect()
+}
+
+fn released(plan: &Plan) -> Vec<ReleaseWhy> {
+    let why = |a: &Action| match a {
+        Action::Release { why, .. } => Some(*why),
+        _ => None,
+    };
+    plan.actions.iter().filter_map(why).collect()
+}
+
+fn reason(plan: &Plan, subject: &str) -> Option<&'static str> {
+    let row = plan.waiting.iter().find(|w| w.subject == subject);
+    row.map(|w| w.reason)
+}
+
+fn pin(am: &mut AgentMachine) {
+    let selector = am.spec.agent_label_selector.get_or_insert_default();
+    let name = am.metadata.name.clone().unwrap_or_default();
+    let exact = selector.match_labels.get_or_insert_default();
+    exact.insert(AGENT_MACHINE_LABEL.to_owned(), name);
+}
+
+/// No condition, as by a provider that does not fit its CRD.
+fn silence(am: &mut AgentMachine) {
+    am.status = None;
+}
+
+#[test]
+fn the_late_agent_of_a_vm_that_was_given_up_is_never_prepared() {
+    let mut world = World::discovered("a");
+    pin(&mut world.agent_machines[0]);
+    let prepares = |world: &World| {
+        let plan = plan(&world.snapshot());
+        plan.actions.iter().any(|a| matches!(a, Action::Prepare(_)))
+    };
+    assert!(prepares(&world));
+    status_of(&mut world).last_failure = Some(Failure {
+        attempt: Some(1),
+        ..Failure::default()
+    });
+    assert!(!prepares(&world));
+    // The one before it is another VM.
+    status_of(&mut world).last_failure = Some(Failure::default());
+    assert!(prepares(&world));
+}
+
+fn status_of(world: &mut World) -> &mut VsphereAgentStatus {
+    world.children[0].status.as_mut().expect("recorded")
+}
+
+#[test]
+fn who_waits_is_pinned_at_first_sight_unless_a_free_agent_fits() {
+    let mut world = World::waiting(&["a"]);
+    world.waited = Duration::ZERO;
+    assert_eq!(pins(&plan(&world.snapshot())), ["a"], "debouncing");
+    world.agent_machines[0].metadata.finalizers = None;
+    assert_eq!(pins(&plan(&world.snapshot())), ["a"], "not accepted yet");
+    world.machines.clear();
+    assert_eq!(pins(&plan(&world.snapshot())), ["a"], "no Machine yet");
+
+    let mut free = foreign_agent("metal");
+    free.spec.approved = true;
+    free.labels_mut()
+        .insert("customer".to_owned(), "example".to_owned());
+    world.agents = vec![free];
+    assert!(pins(&plan(&world.snapshot())).is_empty(), "a free one fits");
+    // The same Agent, promised to somebody else, is not free for this one.
+    world.agents[0]
+        .labels_mut()
+        .insert(AGENT_MACHINE_LABEL.to_owned(), "b".to_owned());
+    assert_eq!(pins(&plan(&world.snapshot())), ["a"]);
+
+    world.agents.clear();
+    world.other_pools = vec![{
+        let mut other = pool("other");
+        other.spec.node_pool_ref = world.pool.spec.node_pool_ref.clone();
+        other
+    }];
+    assert!(pins(&plan(&world.snapshot())).is_empty(), "contested");
+}
+
+#[test]
+fn a_trial_ends_with_an_agent_ref_and_the_others_are_pinned_meanwhile() {
+    let mut world = World::discovered("a");
+    world.agent_machines.push(agent_machine("b"));
+    world.machines.push(machine("b"));
+    for am in &mut world.agent_machines {
+        silence(am);
+    }
+    pin(&mut world.agent_machines[0]);
+    let creates = |p: &Plan| {
+        let made = |a: &&Action| matches!(a, Action::CreateChild { .. });
+        p.actions.iter().filter(made).count()
+    };
+    let on_trial = plan(&world.snapshot());
+    assert_eq!(
+        (creates(&on_trial), pins(&on_trial)),
+        (0, vec!["b".to_owned()])
+    );
+    assert_eq!(reason(&on_trial, "b"), Some("ConditionsMissing"));
+
+    let am = world.agent_machines[0].clone();
+    crate::testing::claim(&mut world.agents[0], &am);
+    assert_eq!(
+        creates(&plan(&world.snapshot())),
+        0,
+        "a claim is no agentRef"
+    );
+    let agent = world.agents[0].clone();
+    reserve(&mut world.agent_machines[0], &agent);
+    silence_conditions(&mut world.agent_machines[0]);
+    assert_eq!(creates(&plan(&world.snapshot())), 1);
+}
+
+fn silence_conditions(am: &mut AgentMachine) {
+    if let Some(status) = &mut am.status {
+        status.conditions.clear();
+    }
+}
+
+#[test]
+fn a_vm_in_the_making_is_kept_a_moment_then_released() {
+    let mut world = World::discovered("a");
+    world.agent_machines.clear();
+    world.machines.clear();
+    world.waited = OFFER / 2;
+    let offered = plan(&world.snapshot());
+    assert_eq!(reason(&offered, "a"), Some("Offered"));
+    assert!(released(&offered).is_empty());
+    assert!(offered.again.is_some_and(|again| again <= OFFER / 2));
+    world.waited = OFFER;
+    assert_eq!(
+        released(&plan(&world.snapshot())),
+        [ReleaseWhy::MachineGone]
+    );
+
+    // An approved Agent is nobody's any more: somebody may have bound it already.
+    world.waited = Duration::ZERO;
+    world.agents[0].spec.approved = true;
+    assert!(reason(&plan(&world.snapshot()), "a") != Some("Offered"));
+}
+
+#[test]
+fn a_name_that_another_agent_has_gets_a_suffix() {
+    let mut world = World::discovered("a");
+    pin(&mut world.agent_machines[0]);
+    let hostname = |p: &Plan| {
+        p.actions.iter().find_map(|a| match a {
+            Action::Prepare(patch) => patch.hostname.clone(),
+            _ => None,
+        })
+    };
+    assert_eq!(hostname(&plan(&world.snapshot())).as_deref(), Some("a"));
+    let mut other = agent_on(&crate::testing::child_with_vm("b"));
+    other.spec.hostname = Some("a".to_owned());
+    world.agents.push(other);
+    let named = hostname(&plan(&world.snapshot()));
+    assert!(named.is_some_and(|name| name.starts_with("a-")));
+}
+
+#[test]
+fn a_deleted_pool_keeps_what_a_machine_may_still_use() {
+    let mut world = World::discovered("a");
+    delete(&mut world.pool);
+    let status = world.pool.status.get_or_insert_default();
+    status.closed = Some(true);
+    assert_eq!(
+        released(&plan(&world.snapshot())),
+        [ReleaseWhy::PoolDeleting],
+        "one that only waits"
+    );
+    world.machines[0].deleting = true;
+    let going = plan(&world.snapshot());
+    assert!(released(&going).is_empty());
+    assert_eq!(reason(&going, "a"), Some("MachineRemains"));
+
+    // Retain keeps VMs, not the records of a pool that goes.
+    world.machines.clear();
+    world.agent_machines.clear();
+    world.waited = OFFER;
+    world.pool.spec.cleanup_policy = Some(CleanupPolicy::Retain);
+    assert_eq!(
+        released(&plan(&world.snapshot())),
+        [ReleaseWhy::MachineGone]
+    );
+}
+
+#[test]
+fn a_freed_agent_is_out_of_the_reach_of_other_hosted_clusters_too() {
+    let mut world = World::discovered("a");
+    world.agents[0]
+        .labels_mut()
+        .insert("zone".to_owned(), "north".to_owned());
+    let mut chooser = agent_machine("x");
+    chooser.metadata.namespace = Some("clusters-other".to_owned());
+    chooser.spec.agent_label_selector = Some(selector(&[("zone", "north")], &[]));
+    world.elsewhere = vec![chooser];
+    world.machines[0].deleting = true;
+    let plan = plan(&world.snapshot());
+    let fenced = plan.actions.iter().find_map(|a| match a {
+        Action::Fence(patch) => Some(patch),
+        _ => None,
+    });
+    let patch = fenced.expect("the Agent of a leaving Machine is fenced");
+    assert_eq!(patch.labels.get("zone"), Some(&None));
+}

@@ -1,0 +1,172 @@
+//! What becomes of each VsphereAgent: its Agent prepared or fenced, itself kept or released.
+
+use std::time::Duration;
+
+use agent_forge_crds::{external::agent::Agent, pool::CleanupPolicy};
+use kube::ResourceExt;
+
+use super::{Action, Plan, ReleaseWhy, demand, find_claim, served_by_child, serving_agent};
+use crate::{
+    model::{child::Child, standing::Standing},
+    pool::{
+        claims::{Claim, Need},
+        prepare,
+        snapshot::Snapshot,
+    },
+};
+
+/// How long a VM whose AgentMachine vanished before its Agent was approved is kept for another one: Cluster API makes
+/// the replacement of a Machine 1-2 s after that is gone (upstream-contract.md §8.3), and it has to be owned, accepted
+/// and seen waiting before it counts.
+pub const OFFER: Duration = Duration::from_secs(10);
+
+pub(super) fn tend(s: &Snapshot, child: &Child, pool_deleting: bool, plan: &mut Plan) {
+    let claim = find_claim(&plan.claims, child.agent_machine.as_ref()).cloned();
+    let standing = s.standing(child);
+    if let Standing::Unknown(why) = &standing {
+        let message = format!("{why}; nothing is fenced or released until that is settled");
+        plan.wait(child.key.name.clone(), "MachineStateUnknown", message);
+        return;
+    }
+    let going = matches!(standing, Standing::Leaving | Standing::Gone);
+    let agent = child.agent_among(&s.agents).filter(|a| !a.is_deleting());
+    let surplus = claim
+        .as_ref()
+        .is_some_and(|c| c.need == Need::Served && !served_by_child(s, c, child))
+        || standing == Standing::Nobody && !child.adopted;
+    let bound = serving_agent(s, child);
+    let leaving = going || bound.is_none() && (child.deleting || surplus || pool_deleting);
+    if let Some(agent) = agent {
+        if leaving {
+            let own = prepare::base_labels(&s.pool);
+            if let Some(patch) = prepare::fence(&own, &s.choosers, agent) {
+                plan.actions.push(Action::Fence(patch));
+                return;
+            }
+        } else if bound.is_none() {
+            prepare_agent(s, child, claim.as_ref(), agent, plan);
+        }
+    }
+    if child.deleting {
+        return;
+    }
+    let gone = standing == Standing::Gone;
+    let why = if gone && !child.adopted {
+        ReleaseWhy::MachineGone
+    } else if pool_deleting {
+        ReleaseWhy::PoolDeleting
+    } else if surplus {
+        ReleaseWhy::Surplus
+    } else {
+        return;
+    };
+    let someone_waits = plan
+        .claims
+        .iter()
+        .any(|c| matches!(c.need, Need::Host | Need::HostUnconfirmed | Need::InFlight));
+    if let Some(agent) = bound {
+        let message = format!(
+            "Agent {} is bound; it goes when its Machine is gone",
+            agent.name_any()
+        );
+        plan.wait(child.key.name.clone(), "AgentBound", message);
+    } else if pool_deleting
+        && (standing == Standing::Leaving || is_served(s, child, claim.as_ref()))
+    {
+        // One that only waits for an Agent loses nothing but a VM in the making.
+        plan.wait(
+            child.key.name.clone(),
+            "MachineRemains",
+            "its Machine is not gone yet; it goes when its Machine is gone",
+        );
+    } else if s.pool.spec.cleanup_policy() == CleanupPolicy::Retain && !pool_deleting {
+        // A deleted pool lets its records go; the VMs stay (`vm::step`).
+        plan.wait(
+            child.key.name.clone(),
+            "Retained",
+            "cleanupPolicy Retain keeps VM and Agent; the Agent is fenced",
+        );
+    } else if let Some(left) = offer_left(s, child, plan).filter(|_| why == ReleaseWhy::MachineGone)
+    {
+        plan.look_again(left);
+        plan.wait(
+            child.key.name.clone(),
+            "Offered",
+            "its AgentMachine went before its Agent was approved; the VM is kept a moment for the next one that waits",
+        );
+    } else if why == ReleaseWhy::Surplus && someone_waits {
+        plan.wait(
+            child.key.name.clone(),
+            "SurplusKept",
+            "kept while an AgentMachine of this pool waits",
+        );
+    } else {
+        plan.actions.push(Action::Release {
+            child: child.clone(),
+            why,
+        });
+    }
+}
+
+/// What is left of the time in which a VM in the making is kept for the next AgentMachine; `None` when it is over, or
+/// the VM is none that could serve another.
+fn offer_left(s: &Snapshot, child: &Child, plan: &Plan) -> Option<Duration> {
+    if !plan.spare.contains(&child.uid) {
+        return None;
+    }
+    let since = s.spare_since.get(&child.uid).unwrap_or(&s.now);
+    let left = OFFER.saturating_sub(s.now.saturating_sub(*since));
+    (!left.is_zero()).then_some(left)
+}
+
+/// Its AgentMachine has its Agent from this VM.
+fn is_served(s: &Snapshot, child: &Child, claim: Option<&Claim>) -> bool {
+    claim.is_some_and(|c| c.need == Need::Served && served_by_child(s, c, child))
+}
+
+fn prepare_agent(
+    s: &Snapshot,
+    child: &Child,
+    claim: Option<&Claim>,
+    agent: &Agent,
+    plan: &mut Plan,
+) {
+    // A late Agent of a VM that was given up: the VM actor fences it, and the VM goes.
+    if child.given_up {
+        return;
+    }
+    let Some(claim) = claim.filter(|c| c.need == Need::InFlight) else {
+        return;
+    };
+    let am = &claim.agent_machine;
+    // The pin must stand in the AgentMachine before its Agent can be chosen (upstream-contract.md §0.4).
+    let Some(pin) = prepare::pinned(am) else {
+        demand::pin_if_needed(s, am, plan);
+        return;
+    };
+    // Two Nodes of one name never join: where another Agent was bound under this one, the name gets a suffix.
+    let name = am.name_any();
+    let taken = s.agents.iter().any(|a| {
+        a.uid() != agent.uid() && a.spec.hostname.as_ref() == Some(&name) && !a.is_deleting()
+    });
+    let hostname = if taken {
+        prepare::pin_value(am, true)
+    } else {
+        name
+    };
+    match prepare::prepare_as(&s.pool, am, pin, &hostname, agent) {
+        Ok(Some(patch)) => plan.actions.push(Action::Prepare(patch)),
+        Ok(None) if prepare::awaits_approval(&s.pool, agent) => {
+            plan.wait(
+                child.key.name.clone(),
+                "ApprovalRequired",
+                format!(
+                    "spec.agent.approve is false: approve Agent {} to let it join",
+                    agent.name_any()
+                ),
+            );
+        }
+        Ok(None) => {}
+        Err(why) => plan.wait(claim.name(), "SelectorUnsatisfiable", why.to_string()),
+    }
+}

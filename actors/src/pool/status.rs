@@ -1,0 +1,207 @@
+//! What a pool's status says, from snapshot, plan and the state of its surroundings. Pure.
+
+mod gauges;
+mod verdicts;
+
+pub use self::gauges::{gauges, view};
+use self::verdicts::{overall, verdicts};
+
+use agent_forge_crds::{
+    WaitingOn,
+    conditions::{self, ConditionStatus, ConditionUpdate, Phase, action, reason, set_condition},
+    pool::{
+        IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction,
+        VsphereAgentPoolStatus,
+    },
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use super::{
+    iso::NoSource,
+    plan::{Action, Plan, ReleaseWhy, Waiting},
+    snapshot::Snapshot,
+};
+use crate::{error::Trouble, iso_cache::msg::IsoState};
+
+/// What is known of the surroundings.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// vCenter or its credentials: what is wrong.
+    pub vsphere: Option<Trouble>,
+    /// The certificate goes unchecked.
+    pub insecure: bool,
+    /// Why no ISO is wanted.
+    pub no_source: Option<NoSource>,
+    /// How far the ISO is.
+    pub iso: Option<IsoState>,
+    /// `status.iso` as it should be.
+    pub iso_status: Option<IsoStatus>,
+    /// What failed while acting.
+    pub failed: Option<Trouble>,
+    /// What a live read held back while acting.
+    pub held: Vec<Waiting>,
+}
+
+fn planned(s: &Snapshot, plan: &Plan) -> Vec<PlannedAction> {
+    let row = |type_: &str, name: Option<String>, reason: String| PlannedAction {
+        type_: type_.to_owned(),
+        name,
+        reason,
+    };
+    let mut rows: Vec<PlannedAction> = plan
+        .actions
+        .iter()
+        .filter_map(|a| match a {
+            Action::CreateChild { name, .. } => Some(row(
+                action::DEMAND_DEFICIT,
+                Some(name.clone()),
+                "AgentMachine waits for an Agent".to_owned(),
+            )),
+            Action::Reassign {
+                child,
+                agent_machine,
+                ..
+            } => Some(row(
+                action::DEMAND_DEFICIT,
+                Some(child.key.name.clone()),
+                format!(
+                    "its VM serves AgentMachine {} now",
+                    agent_machine.name_any()
+                ),
+            )),
+            Action::Prepare(p) => Some(row(
+                action::PATCH_AGENT,
+                Some(p.key.name.clone()),
+                "prepare it for its AgentMachine".to_owned(),
+            )),
+            Action::Fence(p) => Some(row(
+                action::PATCH_AGENT,
+                Some(p.key.name.clone()),
+                "take it out of every selection".to_owned(),
+            )),
+            Action::Release { child, why } => Some(row(
+                action::DELETE_VM,
+                Some(child.key.name.clone()),
+                release_words(*why).to_owned(),
+            )),
+            Action::Pin { .. } | Action::AddFinalizer | Action::Close | Action::RemoveFinalizer => {
+                None
+            }
+        })
+        .collect();
+    rows.extend(plan.actions.iter().filter_map(|a| match a {
+        Action::Release { child, why } => {
+            let agent = child.agent_among(&s.agents)?.name_any();
+            let reason = format!("{}; after its VM", release_words(*why));
+            Some(row(action::DELETE_AGENT, Some(agent), reason))
+        }
+        _ => None,
+    }));
+    rows.truncate(MAX_WAITING_ROWS);
+    if rows.is_empty() {
+        rows.push(row(action::NOOP, None, "nothing is to do".to_owned()));
+    }
+    rows
+}
+
+fn release_words(why: ReleaseWhy) -> &'static str {
+    match why {
+        ReleaseWhy::MachineGone => "its Machine is gone",
+        ReleaseWhy::Surplus => "no AgentMachine needs it",
+        ReleaseWhy::PoolDeleting => "the pool is being deleted",
+    }
+}
+
+/// The status as it should read now.
+#[must_use]
+pub fn render(
+    record: &VsphereAgentPoolStatus,
+    s: &Snapshot,
+    plan: &Plan,
+    around: &Surroundings,
+) -> VsphereAgentPoolStatus {
+    let mut status = record.clone();
+    let g = gauges(s, plan);
+    let int = |n: i64| Some(i32::try_from(n).unwrap_or(i32::MAX));
+    status.observed_generation = s.pool.metadata.generation;
+    status.desired_replicas = int(g.desired);
+    status.agent_machines = int(g.agent_machines);
+    status.waiting_agent_machines = int(g.waiting_agent_machines);
+    status.unready_agent_machines = int(g.unready_agent_machines);
+    status.agent_machines_without_agent = int(g.without_agent);
+    status.matching_agents = int(g.matching_agents);
+    status.bound_agents = int(g.bound_agents);
+    status.available_agents = int(g.available_agents);
+    let vm_of = |c: &crate::model::child::Child| {
+        c.object
+            .status
+            .as_ref()
+            .and_then(|st| st.vm.as_ref())
+            .map(|vm| vm.to_owned_vm())
+            .unwrap_or_else(|| OwnedVm {
+                name: c.vm_name.clone(),
+                phase: Some(Phase::Provisioning),
+                ..OwnedVm::default()
+            })
+    };
+    status.owned_vms = s
+        .children
+        .iter()
+        .take(MAX_OWNED_VM_ROWS)
+        .map(vm_of)
+        .collect();
+    status.planned_actions = planned(s, plan);
+    if around.iso_status.is_some() {
+        status.iso.clone_from(&around.iso_status);
+    }
+    let mut waiting: Vec<WaitingOn> = plan
+        .waiting
+        .iter()
+        .chain(&around.held)
+        .map(|w| WaitingOn {
+            since: None,
+            subject: w.subject.clone(),
+            reason: w.reason.to_owned(),
+            message: w.message.clone(),
+        })
+        .collect();
+    waiting.extend(
+        s.children
+            .iter()
+            .filter_map(|c| c.object.status.as_ref()?.waiting_on.first().cloned())
+            .map(|mut w| {
+                w.message = first_line(&w.message);
+                w
+            }),
+    );
+    waiting.truncate(MAX_WAITING_ROWS);
+    status.waiting_on = waiting;
+    let now = Time(s.wall);
+    for (type_, holds, reason, message) in verdicts(s, plan, around, &g) {
+        let update = ConditionUpdate {
+            type_,
+            status: ConditionStatus::from(holds),
+            reason: &reason,
+            message: &message,
+            observed_generation: s.pool.metadata.generation,
+        };
+        set_condition(&mut status.conditions, &update, &now);
+    }
+    let ready = overall(&status, s, around);
+    let update = ConditionUpdate {
+        type_: conditions::READY,
+        status: ConditionStatus::from(ready.is_none()),
+        reason: ready.as_ref().map_or(reason::RECONCILED, |r| &r.0),
+        message: ready
+            .as_ref()
+            .map_or("every AgentMachine is served or being served", |r| &r.1),
+        observed_generation: s.pool.metadata.generation,
+    };
+    set_condition(&mut status.conditions, &update, &now);
+    status
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}

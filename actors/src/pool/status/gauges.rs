@@ -1,0 +1,115 @@
+//! The counts, for status and metrics.
+
+use agent_forge_crds::pool::VsphereAgentPoolStatus;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use crate::{
+    model::{selector, upstream::WaitingSign},
+    pool::{
+        claims::{Claim, Need},
+        plan::Plan,
+        snapshot::Snapshot,
+    },
+    ports::instruments::{PoolGauges, PoolView},
+};
+
+/// The counts, for status and metrics.
+#[must_use]
+pub fn gauges(s: &Snapshot, plan: &Plan) -> PoolGauges {
+    let live: Vec<&Claim> = plan
+        .claims
+        .iter()
+        .filter(|c| !c.agent_machine.is_deleting())
+        .collect();
+    let count = |f: &dyn Fn(&Claim) -> bool| {
+        i64::try_from(live.iter().filter(|c| f(c)).count()).unwrap_or(i64::MAX)
+    };
+    let base = &s.pool.spec.agent.labels;
+    let all = selector::Labels::clone(base);
+    let matching: Vec<_> = s
+        .agents
+        .iter()
+        .filter(|a| !a.is_deleting() && all.iter().all(|(k, v)| a.labels().get(k) == Some(v)))
+        .collect();
+    let bound = matching.iter().filter(|a| a.is_claimed_or_bound()).count();
+    let pending = s
+        .children
+        .iter()
+        .filter(|c| !c.deleting && c.agent_among(&s.agents).is_none())
+        .count();
+    let size = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    let template = &s.pool.spec.template;
+    PoolGauges {
+        desired: count(&|_| true),
+        agent_machines: count(&|_| true),
+        waiting_agent_machines: count(&|c| {
+            c.sign == WaitingSign::NoSuitableAgents && !matches!(c.need, Need::Served)
+        }),
+        unready_agent_machines: count(&|c| !is_ready(c)),
+        without_agent: count(&|c| !is_ready(c) && c.agent_machine.agent_ref().is_none()),
+        matching_agents: size(matching.len()),
+        bound_agents: size(bound),
+        available_agents: size(matching.len() - bound),
+        pending_owned_vms: size(pending),
+        demand_deficit: count(&|c| matches!(c.need, Need::Host | Need::HostUnconfirmed)),
+        vm_cpu_cores: i64::from(template.num_cpus()),
+        vm_memory_bytes: i64::from(template.memory_mib()) << 20,
+        vm_disk_bytes: i64::from(template.disk_gib()) << 30,
+    }
+}
+
+/// What is said of the pool beside its counts, for metrics; `status` as it reads now.
+#[must_use]
+pub fn view(s: &Snapshot, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolView {
+    let age = |since: Option<&Time>| age(since, s.wall);
+    let oldest = |wanted: &dyn Fn(&Claim) -> bool| {
+        let live = plan
+            .claims
+            .iter()
+            .filter(|c| !c.agent_machine.is_deleting());
+        live.filter(|c| wanted(c))
+            .map(|c| age(c.agent_machine.metadata.creation_timestamp.as_ref()))
+            .fold(0.0, f64::max)
+    };
+    let mut view = PoolView {
+        oldest_waiting: oldest(&|c| {
+            !matches!(c.need, Need::Served | Need::Quiet(_))
+                && c.agent_machine.agent_ref().is_none()
+        }),
+        oldest_unready: oldest(&|c| !matches!(c.need, Need::Quiet(_)) && !is_ready(c)),
+        ..PoolView::default()
+    };
+    for child in &s.children {
+        let meta = &child.object.metadata;
+        let deleting = meta.deletion_timestamp.as_ref();
+        if deleting.is_some() {
+            view.oldest_deleting = view.oldest_deleting.max(age(deleting));
+        }
+        let said = child.object.status.as_ref();
+        let phase = said.and_then(|st| st.vm.as_ref()?.phase.as_ref());
+        let phase = phase.map_or_else(|| "Provisioning".to_owned(), ToString::to_string);
+        *view.phases.entry(phase).or_default() += 1;
+        if let Some(row) = said.and_then(|st| st.waiting_on.first()) {
+            *view.waiting_on.entry(row.reason.clone()).or_default() += 1;
+        }
+    }
+    for row in &plan.waiting {
+        *view.waiting_on.entry(row.reason.to_owned()).or_default() += 1;
+    }
+    let conditions = status.conditions.iter();
+    view.conditions = conditions
+        .map(|c| [c.type_.clone(), c.status.clone(), c.reason.clone()])
+        .collect();
+    view
+}
+
+fn age(since: Option<&Time>, now: Timestamp) -> f64 {
+    since.map_or(0.0, |t| now.duration_since(t.0).as_secs_f64().max(0.0))
+}
+
+fn is_ready(c: &Claim) -> bool {
+    let condition = c.agent_machine.ready_condition();
+    c.agent_machine.is_ready() || condition.is_some_and(|r| r.is_true())
+}

@@ -1,0 +1,328 @@
+//! The pool's conditions.
+
+use agent_forge_crds::{
+    conditions::{self, find_condition, is_true, reason},
+    pool::VsphereAgentPoolStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::Surroundings;
+use crate::{
+    error::Side,
+    iso_cache::msg::IsoState,
+    model::upstream::WaitingSign,
+    pool::{
+        claims::{self, Need, Why},
+        iso::NoSource,
+        plan::Plan,
+        snapshot::Snapshot,
+    },
+    ports::instruments::PoolGauges,
+};
+
+type Row = (&'static str, bool, String, String);
+
+/// Nothing can be stored before vCenter answers.
+const WAITING_FOR_VSPHERE: &str = "WaitingForVsphere";
+
+pub(super) fn verdicts(
+    s: &Snapshot,
+    plan: &Plan,
+    around: &Surroundings,
+    g: &PoolGauges,
+) -> Vec<Row> {
+    let mut rows = vec![
+        demand(plan, g),
+        infra_env(s, around),
+        capacity(g, plan),
+        vsphere(s, around),
+    ];
+    // A pool that is being deleted asks for no ISO any more; what was true of it stays said.
+    if s.pool.metadata.deletion_timestamp.is_none() {
+        let before = s.pool.status.as_ref();
+        let before = before.and_then(|st| find_condition(&st.conditions, conditions::ISO_READY));
+        rows.push(iso(around, before));
+    }
+    rows
+}
+
+fn demand(plan: &Plan, g: &PoolGauges) -> Row {
+    let trouble = plan.claims.iter().find_map(|c| match &c.need {
+        Need::NotNow {
+            why: why @ (Why::PoolConflict(_) | Why::SelectorUnsatisfiable(_)),
+            ..
+        } => Some((c, why)),
+        Need::NotNow {
+            why: why @ Why::ProviderNotAccepting,
+            again: None,
+        } => Some((c, why)),
+        _ => None,
+    });
+    if let Some((claim, why)) = trouble {
+        let (reason, message) = claims::explain(why);
+        let message = format!("AgentMachine {}: {message}", claim.name());
+        return (
+            conditions::AGENT_MACHINE_DEMAND_FOUND,
+            false,
+            reason.to_owned(),
+            message,
+        );
+    }
+    if let Some(claim) = plan.claims.iter().find(|c| {
+        c.sign == WaitingSign::NoConditions
+            && matches!(c.need, Need::HostUnconfirmed | Need::InFlight)
+    }) {
+        let (_, message) = claims::explain(&Why::ConditionsMissing);
+        let message = format!("AgentMachine {}: {message}", claim.name());
+        return (
+            conditions::AGENT_MACHINE_DEMAND_FOUND,
+            false,
+            reason::CONDITIONS_MISSING.to_owned(),
+            message,
+        );
+    }
+    let message = format!(
+        "agentMachines={} waitingForAgents={} unready={} withoutAgent={}",
+        g.agent_machines, g.waiting_agent_machines, g.unready_agent_machines, g.without_agent
+    );
+    (
+        conditions::AGENT_MACHINE_DEMAND_FOUND,
+        true,
+        reason::OBSERVED.to_owned(),
+        message,
+    )
+}
+
+fn infra_env(s: &Snapshot, around: &Surroundings) -> Row {
+    let key = &s.infra_env_key;
+    let no = |reason: &str, message: String| {
+        (
+            conditions::INFRA_ENV_AVAILABLE,
+            false,
+            reason.to_owned(),
+            message,
+        )
+    };
+    match &around.no_source {
+        Some(NoSource::InfraEnvNotFound) => no(
+            reason::INFRA_ENV_NOT_FOUND,
+            format!(
+                "InfraEnv {key} does not exist; check spec.infraEnvRef (name, and namespace where it is not the pool's)"
+            ),
+        ),
+        Some(NoSource::UrlPending) => no(
+            reason::ISO_URL_PENDING,
+            format!("InfraEnv {key} has no status.isoDownloadURL yet"),
+        ),
+        Some(NoSource::Invalid(t)) if t.reason == "InvalidISOURL" => {
+            no(&t.reason, t.message.clone())
+        }
+        _ => (
+            conditions::INFRA_ENV_AVAILABLE,
+            true,
+            reason::AVAILABLE.to_owned(),
+            format!("InfraEnv {key} offers a discovery ISO"),
+        ),
+    }
+}
+
+fn capacity(g: &PoolGauges, plan: &Plan) -> Row {
+    let waiting = plan
+        .claims
+        .iter()
+        .filter(|c| {
+            matches!(
+                c.need,
+                Need::Host | Need::HostUnconfirmed | Need::InFlight | Need::NotNow { .. }
+            )
+        })
+        .count();
+    let message = format!(
+        "agentMachines={} waiting={waiting} matchingAgents={} boundAgents={} availableAgents={} pendingOwnedVMs={}",
+        g.agent_machines,
+        g.matching_agents,
+        g.bound_agents,
+        g.available_agents,
+        g.pending_owned_vms
+    );
+    let word = if waiting == 0 {
+        reason::SATISFIED
+    } else {
+        reason::DEMAND_DEFICIT
+    };
+    (
+        conditions::CAPACITY_SATISFIED,
+        waiting == 0,
+        word.to_owned(),
+        message,
+    )
+}
+
+fn vsphere(s: &Snapshot, around: &Surroundings) -> Row {
+    if let Some(t) = &around.vsphere {
+        return (
+            conditions::VSPHERE_READY,
+            false,
+            t.reason.clone(),
+            t.message.clone(),
+        );
+    }
+    // Where the ISO cannot be stored for a reason of vCenter's, that is a trouble with vCenter too.
+    if let Some(IsoState::Failed(t)) = &around.iso
+        && t.side == Side::Vsphere
+    {
+        let datastore = &s.pool.spec.vsphere.iso_datastore;
+        return (
+            conditions::VSPHERE_READY,
+            false,
+            t.reason.clone(),
+            format!(
+                "storing the ISO on spec.vsphere.isoDatastore {datastore:?}: {}",
+                t.message
+            ),
+        );
+    }
+    let child = s.children.iter().find_map(|c| {
+        let w = c
+            .object
+            .status
+            .as_ref()?
+            .waiting_on
+            .iter()
+            .find(|w| w.subject == "vSphere")?;
+        Some((w.reason.clone(), format!("{}: {}", c.key.name, w.message)))
+    });
+    match child {
+        Some((reason, message)) => (conditions::VSPHERE_READY, false, reason, message),
+        None => {
+            let words = if around.insecure {
+                "vCenter answers; WARNING: its certificate is not checked (insecure: \"true\" in the Secret)"
+            } else {
+                "vCenter answers and everything named in spec.vsphere was found so far"
+            };
+            (
+                conditions::VSPHERE_READY,
+                true,
+                reason::READY.to_owned(),
+                words.to_owned(),
+            )
+        }
+    }
+}
+
+/// `before`: what the condition says so far. A try follows the one that failed after half a second and may fail after
+/// minutes only: the reason of the last failure stands until one succeeds, or nobody would ever read it.
+fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
+    let under_way = [
+        reason::ISO_UPLOADING,
+        reason::ISO_URL_PENDING,
+        WAITING_FOR_VSPHERE,
+    ];
+    let failed = before.filter(|c| c.status == "False" && !under_way.contains(&c.reason.as_str()));
+    let row = |holds, reason: &str, message: String| {
+        (conditions::ISO_READY, holds, reason.to_owned(), message)
+    };
+    match (&around.iso, &around.no_source) {
+        (Some(IsoState::Ready { file, .. }), _) => {
+            let volatile = around.iso_status.as_ref().and_then(|i| i.volatile) == Some(true);
+            let note = if volatile {
+                "; its source sends other bytes at every download, so it stays until the InfraEnv's URL or createdTime changes"
+            } else {
+                ""
+            };
+            let message = format!("{} lies complete ({} bytes){note}", file.path, file.size);
+            row(true, reason::ISO_READY, message)
+        }
+        (Some(IsoState::Fetching { .. }), _) if let Some(last) = failed => {
+            row(false, &last.reason, last.message.clone())
+        }
+        (Some(IsoState::Fetching { .. }), _) => row(
+            false,
+            reason::ISO_UPLOADING,
+            "the discovery ISO is on its way to the datastore".to_owned(),
+        ),
+        (Some(IsoState::Failed(t)), _) => row(false, &t.reason, t.message.clone()),
+        (None, Some(NoSource::Invalid(t))) => row(false, &t.reason, t.message.clone()),
+        (None, Some(_)) => row(
+            false,
+            reason::ISO_URL_PENDING,
+            "there is no ISO URL to fetch from yet".to_owned(),
+        ),
+        (None, None) => row(
+            false,
+            WAITING_FOR_VSPHERE,
+            "the ISO waits for vCenter; see VsphereReady".to_owned(),
+        ),
+    }
+}
+
+/// What keeps the pool from being ready: its own end, what failed, or the first condition that does not hold. Capacity
+/// is none of them: machines in the making are its work.
+pub(super) fn overall(
+    status: &VsphereAgentPoolStatus,
+    s: &Snapshot,
+    around: &Surroundings,
+) -> Option<(String, String)> {
+    if s.pool.metadata.deletion_timestamp.is_some() {
+        let left = s.children.len();
+        return Some((
+            reason::CHILDREN_REMAIN.to_owned(),
+            format!(
+                "the pool is being deleted; VsphereAgents left: {left} (status.waitingOn says what holds them)"
+            ),
+        ));
+    }
+    if let Some(t) = &around.failed {
+        return Some((t.reason.clone(), t.message.clone()));
+    }
+    conditions::POOL_CONDITIONS
+        .iter()
+        .filter(|t| **t != conditions::READY && **t != conditions::CAPACITY_SATISFIED)
+        .filter(|t| !is_true(&status.conditions, t))
+        .find_map(|t| find_condition(&status.conditions, t))
+        .map(|c| (c.reason.clone(), c.message.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_forge_crds::conditions::{ConditionStatus, ConditionUpdate, set_condition};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+    use crate::error::Trouble;
+
+    fn said(row: &Row) -> Condition {
+        let mut list = Vec::new();
+        let update = ConditionUpdate {
+            type_: row.0,
+            status: ConditionStatus::from(row.1),
+            reason: &row.2,
+            message: &row.3,
+            observed_generation: None,
+        };
+        set_condition(&mut list, &update, &Time(jiff::Timestamp::UNIX_EPOCH));
+        list.remove(0)
+    }
+
+    #[test]
+    fn why_the_iso_failed_is_said_until_it_is_there() {
+        let around = |iso: IsoState| Surroundings {
+            iso: Some(iso),
+            ..Surroundings::default()
+        };
+        let fetching = around(IsoState::Fetching {
+            done: 7,
+            total: Some(9),
+            rate: None,
+        });
+        let first = iso(&fetching, None);
+        assert_eq!(first.2, reason::ISO_UPLOADING);
+        let again = iso(&fetching, Some(&said(&first)));
+        assert_eq!(again.2, reason::ISO_UPLOADING);
+        let trouble = Trouble::transient(Side::Iso, "ISODownloadStalled", "nothing came");
+        let failed = iso(&around(IsoState::Failed(trouble)), Some(&said(&again)));
+        assert_eq!(failed.2, "ISODownloadStalled");
+        let retried = iso(&fetching, Some(&said(&failed)));
+        assert_eq!(retried, failed, "the next try hides nothing");
+    }
+}

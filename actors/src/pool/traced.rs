@@ -1,0 +1,58 @@
+//! What a pool does for one machine, as a span of that machine's trace.
+
+use agent_forge_crds::agent::Milestone;
+use kube::ResourceExt;
+use tracing::Span;
+
+use super::{plan::Action, snapshot::Snapshot};
+use crate::{
+    context::Context, model::child::Child, model::trace::TraceId, ports::tracer::Under,
+    vm::timeline,
+};
+
+fn under(child: &Child) -> Under {
+    let status = child.object.status.as_ref();
+    let timeline: &[Milestone] = status.map_or(&[], |s| &s.timeline);
+    timeline::under(child.trace(), timeline)
+}
+
+/// The machine that an action is for, and where in its trace the action belongs; `None` where it is the pool's own.
+fn whose(s: &Snapshot, action: &Action) -> Option<(&'static str, Under)> {
+    let demand = |am: &agent_forge_crds::external::agent_machine::AgentMachine| {
+        let trace = TraceId::of_machine(&am.uid().unwrap_or_default());
+        timeline::under(trace, &[])
+    };
+    let on_agent = |uid: &str| {
+        let runs = |c: &&Child| {
+            let agent = c.agent_among(&s.agents);
+            agent.is_some_and(|a| a.uid().as_deref() == Some(uid))
+        };
+        s.children.iter().find(runs).map(under)
+    };
+    match action {
+        Action::Pin { agent_machine, .. } => Some(("machine.pin", demand(agent_machine))),
+        Action::CreateChild { agent_machine, .. } => {
+            Some(("machine.accept", demand(agent_machine)))
+        }
+        Action::Reassign { agent_machine, .. } => Some(("machine.reassign", demand(agent_machine))),
+        Action::Prepare(patch) => Some(("agent.label", on_agent(&patch.uid)?)),
+        Action::Fence(patch) => Some(("agent.fence", on_agent(&patch.uid)?)),
+        Action::Release { child, .. } => Some(("machine.release", under(child))),
+        Action::AddFinalizer | Action::Close | Action::RemoveFinalizer => None,
+    }
+}
+
+/// The span that `action` is carried out in; the pass's own where it is for no machine.
+pub fn span(context: &Context, s: &Snapshot, action: &Action) -> Span {
+    let Some((name, under)) = whose(s, action) else {
+        return Span::current();
+    };
+    let span = tracing::info_span!(
+        "pool.action",
+        otel.name = name,
+        object = %s.key,
+        trace_id = %under.trace,
+    );
+    context.tracer.place(&span, under);
+    span
+}

@@ -1,0 +1,201 @@
+//! What is said on an AgentMachine that waits, as an Event: why it waits. Pure, but for its own memory.
+//!
+//! Guarantees: nothing is said of a wait that is shorter than [`QUIET`], so a scale-up that goes well says nothing; a
+//! reason is said once, and again only after [`AGAIN`]; at most [`AT_ONCE`] in one pass.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use agent_forge_crds::external::agent_machine::AgentMachine;
+use kube::{Resource as _, ResourceExt};
+
+use super::{claims::Need, plan::Plan, snapshot::Snapshot};
+use crate::{
+    model::{names::ObjectKey, trace::TraceId},
+    ports::cluster::{Notice, Regarding},
+};
+
+/// Waits that end before that are the usual course of things.
+pub const QUIET: Duration = Duration::from_secs(30);
+/// A wait that goes on for the same reason is said again after that.
+pub const AGAIN: Duration = Duration::from_secs(900);
+/// Most Events of one pass; the rest follow in the next ones.
+pub const AT_ONCE: usize = 10;
+
+/// An AgentMachine that waits, and why.
+#[derive(Clone, Debug)]
+pub struct Wait {
+    /// Which.
+    pub agent_machine: Arc<AgentMachine>,
+    /// CamelCase.
+    pub reason: String,
+    /// Sentence.
+    pub message: String,
+}
+
+/// What was said, by uid of the AgentMachine.
+#[derive(Clone, Debug, Default)]
+pub struct Said(BTreeMap<String, Entry>);
+
+#[derive(Clone, Debug)]
+struct Entry {
+    reason: String,
+    since: Duration,
+    said: Option<Duration>,
+}
+
+/// Who waits: for want of a decision of the pool, or of progress of its VM.
+#[must_use]
+pub fn waits(s: &Snapshot, plan: &Plan) -> Vec<Wait> {
+    let live = plan.claims.iter().filter(|c| {
+        let served = matches!(c.need, Need::Served | Need::Quiet(_));
+        !c.agent_machine.is_deleting() && !served
+    });
+    live.filter_map(|claim| {
+        let child = s.children.iter().find(|c| {
+            let record = c.agent_machine.as_ref();
+            record.is_some_and(|r| r.is(&claim.name(), &claim.uid()))
+        });
+        let names = [Some(claim.name()), child.map(|c| c.key.name.clone())];
+        let planned = plan
+            .waiting
+            .iter()
+            .find(|w| names.iter().flatten().any(|n| *n == w.subject))
+            .map(|w| (w.reason.to_owned(), w.message.clone()));
+        let of_vm = || {
+            let row = child?.object.status.as_ref()?.waiting_on.first()?;
+            Some((row.reason.clone(), row.message.clone()))
+        };
+        let (reason, message) = planned.or_else(of_vm)?;
+        Some(Wait {
+            agent_machine: claim.agent_machine.clone(),
+            reason,
+            message,
+        })
+    })
+    .collect()
+}
+
+impl Said {
+    /// The Events that are due at monotonic time `now`, and when the next one may be.
+    pub fn due(&mut self, waits: &[Wait], now: Duration) -> (Vec<Notice>, Option<Duration>) {
+        let uid = |w: &Wait| w.agent_machine.uid().unwrap_or_default();
+        self.0
+            .retain(|known, _| waits.iter().any(|w| uid(w) == *known));
+        let (mut notices, mut next) = (Vec::new(), None::<Duration>);
+        for wait in waits {
+            let fresh = Entry {
+                reason: wait.reason.clone(),
+                since: now,
+                said: None,
+            };
+            let entry = self.0.entry(uid(wait)).or_insert_with(|| fresh.clone());
+            if entry.reason != wait.reason {
+                // What was said stays in mind: reasons that take turns are no storm.
+                *entry = Entry {
+                    said: entry.said,
+                    ..fresh
+                };
+            }
+            let at = entry.said.map_or(entry.since + QUIET, |said| {
+                let changed = entry.since > said;
+                said + if changed { QUIET * 4 } else { AGAIN }
+            });
+            if at <= now && notices.len() < AT_ONCE {
+                entry.said = Some(now);
+                notices.push(notice(wait));
+            } else {
+                let left = at.saturating_sub(now).max(Duration::from_secs(1));
+                next = Some(next.map_or(left, |n| n.min(left)));
+            }
+        }
+        (notices, next)
+    }
+}
+
+fn notice(wait: &Wait) -> Notice {
+    let am = wait.agent_machine.as_ref();
+    let uid = am.uid().unwrap_or_default();
+    let trace = TraceId::of_machine(&uid);
+    Notice {
+        regarding: Regarding {
+            api_version: AgentMachine::api_version(&()).into_owned(),
+            kind: AgentMachine::kind(&()).into_owned(),
+            key: ObjectKey::of(am),
+            uid,
+        },
+        warning: true,
+        reason: "WaitingForHost",
+        action: "ProvideHost",
+        note: format!("{}: {} (trace {trace})", wait.reason, wait.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::agent_machine;
+
+    fn wait(name: &str, reason: &str) -> Wait {
+        Wait {
+            agent_machine: Arc::new(agent_machine(name)),
+            reason: reason.to_owned(),
+            message: "a sentence".to_owned(),
+        }
+    }
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_short_wait_is_not_worth_a_word_and_a_long_one_one() {
+        let mut said = Said::default();
+        let waits = [wait("a", "IsoNotReady")];
+        assert_eq!(said.due(&waits, s(0)), (vec![], Some(QUIET)));
+        let (told, _) = said.due(&waits, s(30));
+        let [notice] = &told[..] else {
+            panic!("{told:?}")
+        };
+        let trace = TraceId::of_machine("am-a").to_string();
+        assert!(notice.note.starts_with("IsoNotReady: ") && notice.note.contains(&trace));
+        assert_eq!(notice.regarding.kind, "AgentMachine");
+        for later in [31, 60, 929] {
+            assert_eq!(said.due(&waits, s(later)).0, vec![], "after {later} s");
+        }
+        assert_eq!(said.due(&waits, s(930)).0.len(), 1);
+        // Served, and waiting once more: another wait.
+        said.due(&[], s(940));
+        assert_eq!(said.due(&waits, s(941)).0, vec![]);
+    }
+
+    #[test]
+    fn reasons_that_take_turns_are_no_storm() {
+        let mut said = Said::default();
+        let mut told = 0;
+        for second in 0..600 {
+            let reason = if second % 2 == 0 {
+                "VCenterNoAnswer"
+            } else {
+                "IsoNotReady"
+            };
+            told += said.due(&[wait("a", reason)], s(second)).0.len();
+        }
+        assert!(told <= 5, "{told} Events in ten minutes");
+    }
+
+    #[test]
+    fn many_that_wait_are_told_little_by_little() {
+        let mut said = Said::default();
+        let waits: Vec<Wait> = (0..100)
+            .map(|n| wait(&format!("m{n}"), "NoPermission"))
+            .collect();
+        said.due(&waits, s(0));
+        let mut told = 0;
+        for second in 30..40 {
+            let now = said.due(&waits, s(second)).0.len();
+            assert!(now <= AT_ONCE, "{now} at once");
+            told += now;
+        }
+        assert_eq!(told, 100, "each once");
+    }
+}

@@ -1,0 +1,300 @@
+//! The management cluster, as the actors need it: cached reads ([`View`]), live reads and writes ([`Cluster`]).
+//!
+//! A [`View`] is stale by contract: it may wake and plan, it never proves absence. Whatever destroys or releases asks
+//! [`Cluster`] first. Every write carries its precondition (uid, resourceVersion) and its [`Effect`].
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use agent_forge_crds::{
+    agent::{VsphereAgent, VsphereAgentStatus},
+    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+    pool::{VsphereAgentPool, VsphereAgentPoolStatus},
+};
+use async_trait::async_trait;
+use secrecy::SecretString;
+
+use crate::{
+    effect::{Effect, Held},
+    error::Class,
+    model::names::ObjectKey,
+};
+
+/// What we know of a CAPI Machine: its metadata. Spec and status differ by API version and are not needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineFacts {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// uid.
+    pub uid: String,
+    /// It has a deletionTimestamp.
+    pub deleting: bool,
+    /// apiVersion it was read with, e.g. `cluster.x-k8s.io/v1beta2`.
+    pub api_version: String,
+}
+
+/// Cached reads. Cheap, synchronous, stale.
+pub trait View: Send + Sync {
+    /// All watches have delivered their first list, and this process is the one to act: before that, nothing may be
+    /// decided.
+    fn ready(&self) -> bool;
+    /// Identity of the management cluster that goes into markers and uuids.
+    fn cluster_id(&self) -> String;
+    /// All pools.
+    fn pools(&self) -> Vec<Arc<VsphereAgentPool>>;
+    /// One pool.
+    fn pool(&self, key: &ObjectKey) -> Option<Arc<VsphereAgentPool>>;
+    /// VsphereAgents whose `spec.poolRef` names the pool, in name order.
+    fn children(&self, pool: &ObjectKey) -> Vec<Arc<VsphereAgent>>;
+    /// One VsphereAgent.
+    fn child(&self, key: &ObjectKey) -> Option<Arc<VsphereAgent>>;
+    /// All VsphereAgents.
+    fn all_children(&self) -> Vec<Arc<VsphereAgent>>;
+    /// AgentMachines of a namespace, in name order.
+    fn agent_machines(&self, namespace: &str) -> Vec<Arc<AgentMachine>>;
+    /// AgentMachines of all namespaces: hosted clusters may choose from the same Agents.
+    fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>>;
+    /// Machines of a namespace, in name order.
+    fn machines(&self, namespace: &str) -> Vec<MachineFacts>;
+    /// Agents of a namespace, in name order.
+    fn agents(&self, namespace: &str) -> Vec<Arc<Agent>>;
+    /// One InfraEnv.
+    fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>>;
+}
+
+/// What kind of failure a Kubernetes call had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterErrorKind {
+    /// 404.
+    NotFound,
+    /// 409 AlreadyExists.
+    AlreadyExists,
+    /// 409 Conflict: precondition failed, somebody wrote first.
+    Conflict,
+    /// 403: a rule is missing in our role.
+    Forbidden,
+    /// 400, 422: the server does not accept the object.
+    Invalid,
+    /// No answer, or a server error: the effect may have happened.
+    Unavailable,
+    /// The reply does not decode.
+    Undecodable,
+    /// The effect gate said no.
+    Held(Held),
+}
+
+/// A failed Kubernetes call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{operation} {subject}: {message}")]
+pub struct ClusterError {
+    /// What kind of failure.
+    pub kind: ClusterErrorKind,
+    /// Verb.
+    pub operation: &'static str,
+    /// Object.
+    pub subject: String,
+    /// One sentence for people.
+    pub message: String,
+}
+
+impl ClusterError {
+    /// CamelCase reason for conditions.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self.kind {
+            ClusterErrorKind::NotFound => "NotFound",
+            ClusterErrorKind::AlreadyExists => "AlreadyExists",
+            ClusterErrorKind::Conflict => "Conflict",
+            ClusterErrorKind::Forbidden => "Forbidden",
+            ClusterErrorKind::Invalid => "Invalid",
+            ClusterErrorKind::Unavailable => "APIServerUnavailable",
+            ClusterErrorKind::Undecodable => "InternalError",
+            ClusterErrorKind::Held(_) => "EffectHeld",
+        }
+    }
+
+    /// What the failure means for the next try.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self.kind {
+            ClusterErrorKind::NotFound
+            | ClusterErrorKind::AlreadyExists
+            | ClusterErrorKind::Conflict => Class::Conflict,
+            ClusterErrorKind::Forbidden | ClusterErrorKind::Invalid => Class::Blocked,
+            ClusterErrorKind::Unavailable | ClusterErrorKind::Held(_) => Class::Transient,
+            ClusterErrorKind::Undecodable => Class::Defect,
+        }
+    }
+}
+
+/// Result of a Kubernetes call.
+pub type ClusterResult<T> = Result<T, ClusterError>;
+
+/// A merge patch for one Agent, with the resourceVersion it was computed from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentPatch {
+    /// Which Agent.
+    pub key: ObjectKey,
+    /// Precondition: its uid.
+    pub uid: String,
+    /// Precondition: its resourceVersion.
+    pub resource_version: String,
+    /// Labels to set (`Some`) or take off (`None`).
+    pub labels: BTreeMap<String, Option<String>>,
+    /// `spec.approved`.
+    pub approved: Option<bool>,
+    /// `spec.hostname`.
+    pub hostname: Option<String>,
+    /// `spec.role`.
+    pub role: Option<String>,
+}
+
+/// Identity of an object for a delete or patch: nothing else may be hit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Precondition {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// uid.
+    pub uid: String,
+    /// resourceVersion.
+    pub resource_version: String,
+}
+
+impl Precondition {
+    /// The object as it was read.
+    pub fn of<K: kube::ResourceExt>(object: &K) -> Self {
+        Self {
+            key: ObjectKey::of(object),
+            uid: object.uid().unwrap_or_default(),
+            resource_version: object.resource_version().unwrap_or_default(),
+        }
+    }
+}
+
+/// Labels, annotations and finalizers to set (`Some`) or remove (`None`) on one of our own objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetadataPatch {
+    /// Labels.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// The whole new list of finalizers.
+    pub finalizers: Option<Vec<String>>,
+}
+
+/// An Event about an object of ours or about the AgentMachine that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// About what.
+    pub regarding: Regarding,
+    /// `Warning` instead of `Normal`.
+    pub warning: bool,
+    /// CamelCase reason.
+    pub reason: &'static str,
+    /// What was done.
+    pub action: &'static str,
+    /// One sentence, without secrets.
+    pub note: String,
+}
+
+/// What an Event is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Regarding {
+    /// apiVersion.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// uid.
+    pub uid: String,
+}
+
+/// Live reads and writes.
+#[async_trait]
+pub trait Cluster: Send + Sync {
+    /// Reads one VsphereAgent from the API server; `None` from a typed 404 only.
+    async fn live_child(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgent>>;
+    /// Lists a pool's VsphereAgents from the API server.
+    async fn live_children(&self, pool: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>>;
+    /// Reads one Agent; `None` from a typed 404 only.
+    async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>>;
+    /// Lists the Agents of a namespace from the API server, page by page.
+    async fn live_agents(&self, namespace: &str) -> ClusterResult<Vec<Agent>>;
+    /// Reads one AgentMachine; `None` from a typed 404 only.
+    async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>>;
+    /// Lists the Machines of a namespace in a version that discovery serves. An unserved kind is an error, never an
+    /// empty list (reliability.md R7a).
+    async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>>;
+    /// Reads a Secret's data; `None` from a typed 404 only. Keys whose value is not UTF-8 are left out.
+    async fn secret(
+        &self,
+        key: &ObjectKey,
+    ) -> ClusterResult<Option<BTreeMap<String, SecretString>>>;
+
+    /// Puts a finalizer on a Secret, where it is not there yet; `false` where there is no such Secret, or it is being
+    /// deleted without it.
+    async fn hold_secret(
+        &self,
+        effect: &Effect,
+        key: &ObjectKey,
+        finalizer: &str,
+    ) -> ClusterResult<bool>;
+    /// Takes a finalizer off a Secret; fine where either is gone.
+    async fn release_secret(
+        &self,
+        effect: &Effect,
+        key: &ObjectKey,
+        finalizer: &str,
+    ) -> ClusterResult<()>;
+
+    /// Creates a VsphereAgent.
+    async fn create_child(
+        &self,
+        effect: &Effect,
+        child: &VsphereAgent,
+    ) -> ClusterResult<VsphereAgent>;
+    /// Patches the metadata of a VsphereAgent.
+    async fn patch_child(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        patch: &MetadataPatch,
+    ) -> ClusterResult<()>;
+    /// Deletes a VsphereAgent.
+    async fn delete_child(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()>;
+    /// Replaces the status of a VsphereAgent; returns the new resourceVersion.
+    async fn child_status(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        status: &VsphereAgentStatus,
+    ) -> ClusterResult<String>;
+    /// Patches the metadata of a pool.
+    async fn patch_pool(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        patch: &MetadataPatch,
+    ) -> ClusterResult<()>;
+    /// Replaces the status of a pool; returns the new resourceVersion.
+    async fn pool_status(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        status: &VsphereAgentPoolStatus,
+    ) -> ClusterResult<String>;
+    /// Adds one label to `spec.agentLabelSelector.matchLabels` of an AgentMachine.
+    async fn pin(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        label: &str,
+        value: &str,
+    ) -> ClusterResult<()>;
+    /// Patches an Agent.
+    async fn patch_agent(&self, effect: &Effect, patch: &AgentPatch) -> ClusterResult<()>;
+    /// Deletes an Agent.
+    async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()>;
+    /// Records an Event; failures are logged, never returned: an Event is not worth a retry.
+    fn notify(&self, notice: Notice);
+}

@@ -1,0 +1,212 @@
+//! Where the discovery ISO comes from: the Assisted Installer's image service.
+
+use async_trait::async_trait;
+
+use super::vcenter::ByteStream;
+use crate::{effect::Held, error::Class};
+
+/// URL of an ISO. It carries a bearer token, so it never prints whole.
+#[derive(Clone, PartialEq, Eq)]
+pub struct IsoUrl(url::Url);
+
+/// Why a text is not a usable ISO URL; says nothing of its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an absolute http or https URL")]
+pub struct BadIsoUrl;
+
+impl IsoUrl {
+    /// Parses an absolute http(s) URL.
+    ///
+    /// # Errors
+    /// [`BadIsoUrl`].
+    pub fn parse(text: &str) -> Result<Self, BadIsoUrl> {
+        let url = url::Url::parse(text.trim()).map_err(|_| BadIsoUrl)?;
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+            return Err(BadIsoUrl);
+        }
+        Ok(Self(url))
+    }
+
+    /// The whole URL, for the one request that needs it.
+    #[must_use]
+    pub fn expose(&self) -> &url::Url {
+        &self.0
+    }
+
+    /// An image of the assisted service: `byapikey`, `byid` or `bytoken` stands in its path. Its server sends no ETag and
+    /// a `Last-Modified` that moves without a change, so only InfraEnv, URL and `createdTime` tell (upstream-contract.md §5).
+    #[must_use]
+    pub fn is_assisted(&self) -> bool {
+        self.0
+            .path_segments()
+            .into_iter()
+            .flatten()
+            .any(|s| matches!(s, "byapikey" | "byid" | "bytoken"))
+    }
+
+    /// The URL without its token: the path segment after `byapikey` or `bytoken`, the query, the fragment and any
+    /// userinfo are replaced (upstream-contract.md §5). Fit for status, logs and identity.
+    #[must_use]
+    pub fn redacted(&self) -> String {
+        let mut url = self.0.clone();
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        url.set_query(None);
+        url.set_fragment(None);
+        let mut hide = false;
+        let segments: Vec<String> = self
+            .0
+            .path_segments()
+            .into_iter()
+            .flatten()
+            .map(|s| {
+                let shown = if hide { "REDACTED" } else { s };
+                hide = matches!(s, "byapikey" | "bytoken");
+                shown.to_owned()
+            })
+            .collect();
+        url.set_path(&segments.join("/"));
+        url.to_string()
+    }
+}
+
+impl std::fmt::Debug for IsoUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.redacted())
+    }
+}
+
+impl std::fmt::Display for IsoUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.redacted())
+    }
+}
+
+/// What to fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IsoRequest {
+    /// Where it is.
+    pub url: IsoUrl,
+    /// PEM certificates that its server's may be signed by, beside those that are trusted anyway.
+    pub ca_pem: Option<String>,
+}
+
+/// What a server says of its bytes, so that a change shows without a download (RFC 9110, 8.8).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validators {
+    /// `ETag`, as sent.
+    pub etag: Option<String>,
+    /// `Last-Modified`, as sent.
+    pub last_modified: Option<String>,
+}
+
+impl Validators {
+    /// The ETag if equal ones promise equal bytes: it is not a weak one (`W/"..."`).
+    #[must_use]
+    pub fn strong_etag(&self) -> Option<&str> {
+        self.etag.as_deref().filter(|tag| tag.starts_with('"'))
+    }
+
+    /// Nothing to compare by.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.etag.is_none() && self.last_modified.is_none()
+    }
+}
+
+/// Whether bytes that were fetched before are still what the server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// They are.
+    Same,
+    /// It says that it has others.
+    Changed,
+    /// It says nothing that tells.
+    Unknown,
+}
+
+/// An opened download.
+pub struct IsoDownload {
+    /// Declared length in bytes.
+    pub length: u64,
+    /// What the server said of these bytes.
+    pub validators: Validators,
+    /// The bytes; the adapter enforces stall and overall deadlines and fails the stream.
+    pub body: ByteStream,
+}
+
+/// Why the ISO could not be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct IsoError {
+    /// CamelCase reason for conditions.
+    pub reason: &'static str,
+    /// One sentence for people, without the URL's token.
+    pub message: String,
+    /// What it means for the next try.
+    pub class: Class,
+}
+
+impl From<Held> for IsoError {
+    fn from(held: Held) -> Self {
+        Self {
+            reason: "EffectHeld",
+            message: held.to_string(),
+            class: Class::Transient,
+        }
+    }
+}
+
+/// Downloads ISOs.
+#[async_trait]
+pub trait IsoSource: Send + Sync {
+    /// Opens a download from the start.
+    ///
+    /// # Errors
+    /// [`IsoError`]: address not allowed, unreachable, HTTP status, no length, too large.
+    async fn open(&self, request: &IsoRequest) -> Result<IsoDownload, IsoError>;
+
+    /// Asks, without a download, whether the server still has the bytes that it said this of.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    async fn freshness(
+        &self,
+        request: &IsoRequest,
+        had: &Validators,
+    ) -> Result<Freshness, IsoError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_never_print() {
+        for (url, shown) in [
+            (
+                "https://img/byapikey/SECRET/4.19/x86_64/full.iso",
+                "https://img/byapikey/REDACTED/4.19/x86_64/full.iso",
+            ),
+            (
+                "https://img/bytoken/SECRET/4.19/x86_64/full.iso?t=SECRET",
+                "https://img/bytoken/REDACTED/4.19/x86_64/full.iso",
+            ),
+            (
+                "http://u:SECRET@img:8080/byid/1/x.iso#SECRET",
+                "http://img:8080/byid/1/x.iso",
+            ),
+        ] {
+            let parsed = IsoUrl::parse(url).expect(url);
+            assert_eq!(parsed.redacted(), shown);
+            assert!(!format!("{parsed} {parsed:?}").contains("SECRET"));
+        }
+        assert!(IsoUrl::parse("file:///etc/passwd").is_err());
+        for (url, assisted) in [
+            ("https://img/byid/1/4.19/x86_64/full.iso", true),
+            ("https://img/images/byapikey.iso", false),
+        ] {
+            assert_eq!(IsoUrl::parse(url).expect(url).is_assisted(), assisted);
+        }
+    }
+}

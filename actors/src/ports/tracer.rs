@@ -1,0 +1,58 @@
+//! Where spans of known identity go, and how work is put under them. Live spans are `tracing`'s; this port adds what
+//! that cannot say: ids, times that were recorded, a parent that another process may have made.
+
+use jiff::Timestamp;
+use tracing::Span;
+
+use crate::model::trace::{SpanId, TraceId};
+
+/// A phase of a machine that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhaseSpan {
+    /// The machine's trace.
+    pub trace: TraceId,
+    /// Its own id.
+    pub id: SpanId,
+    /// The span above; `None` for the first phase, which is the trace's root.
+    pub parent: Option<SpanId>,
+    /// `<noun>.<verb>`.
+    pub name: &'static str,
+    /// First moment.
+    pub start: Timestamp,
+    /// Last moment.
+    pub end: Timestamp,
+    /// Whom it is about, and what came of it.
+    pub attributes: Vec<(&'static str, String)>,
+    /// It ended without what it was for.
+    pub abandoned: bool,
+}
+
+/// A place in a machine's trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Under {
+    /// The machine's trace.
+    pub trace: TraceId,
+    /// The span above.
+    pub span: SpanId,
+}
+
+/// Takes spans.
+pub trait Tracer: Send + Sync {
+    /// A phase is over. Repeats are told apart by id and dropped: at most one per process leaves.
+    fn phase(&self, span: PhaseSpan);
+    /// Puts `work`, which has not been entered yet, under a span of a machine's trace, and links it to the span that it
+    /// was made in.
+    fn place(&self, work: &Span, under: Under);
+    /// Nothing more comes of that machine.
+    fn forget(&self, trace: TraceId);
+}
+
+/// Traces nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTracer;
+
+impl Tracer for NoTracer {
+    fn phase(&self, _: PhaseSpan) {}
+    fn place(&self, _: &Span, _: Under) {}
+    fn forget(&self, _: TraceId) {}
+}

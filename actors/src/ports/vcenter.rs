@@ -1,0 +1,385 @@
+//! One vCenter, as the actors need it: named intents, not wire calls.
+//!
+//! Assumptions: every call is bounded in time by the adapter; a lost session is renewed and the call replayed once
+//! inside the adapter; each mutating call passes the effect gate with the [`Effect`] it is given. Nothing here
+//! retries: the callers decide.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use secrecy::SecretString;
+use tokio::sync::Semaphore;
+
+pub use super::vcenter_error::{Fault, VcError, VcErrorKind};
+use crate::{
+    effect::Effect,
+    model::{
+        hardware::Hardware,
+        identity::{BiosUuid, MacAddress},
+        marker::Marker,
+        names::{DatastorePath, MoRef},
+    },
+};
+
+/// Result of a vCenter call.
+pub type VcResult<T> = Result<T, VcError>;
+
+/// How to log in: the content of a credentials Secret, parsed and checked.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// Base URL without path, e.g. `https://vcenter.example:443`.
+    pub server: url::Url,
+    /// User name.
+    pub username: String,
+    /// Password.
+    pub password: SecretString,
+    /// How the server's certificate is checked.
+    pub trust: Trust,
+}
+
+/// How the server's certificate is checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Against the system's roots.
+    System,
+    /// Against these PEM certificates only.
+    CaBundle(String),
+    /// The leaf's SHA-256 digest must be this (32 bytes).
+    Thumbprint([u8; 32]),
+    /// Not at all (`insecure: "true"`), or plain http under the lab's flag.
+    Insecure,
+}
+
+/// Logs in. Sessions are shared: equal credentials give the same session.
+#[async_trait]
+pub trait Connector: Send + Sync {
+    /// Opens (or joins) the session of these credentials.
+    ///
+    /// # Errors
+    /// `InvalidLogin`, `Untrusted`, `Unreachable`, `NoAnswer`, ...; see [`VcErrorKind`].
+    async fn connect(&self, credentials: &Credentials) -> VcResult<Arc<dyn VCenter>>;
+}
+
+/// Where a VM shall live, by the names in the pool's spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceRequest {
+    /// `spec.vsphere.datacenter`.
+    pub datacenter: String,
+    /// Folder path below the datacenter's `vm` folder; created when missing.
+    pub folder: String,
+    /// `spec.vsphere.resourcePool`, `cluster/Resources` (relative to the datacenter's `host` folder), or an
+    /// inventory path.
+    pub resource_pool: String,
+    /// `spec.vsphere.datastoreCluster`: a StoragePod, else a Datastore.
+    pub datastore_cluster: String,
+    /// `spec.vsphere.isoDatastore`: must be mounted where the VM runs.
+    pub iso_datastore: String,
+    /// `spec.vsphere.network`.
+    pub network: String,
+    /// Space that the VM will need on its datastore, in bytes (disk and swap file).
+    pub bytes: u64,
+    /// Space promised to creations in flight, per datastore id, to be subtracted from what is free.
+    pub reserved: BTreeMap<String, u64>,
+    /// Hardware, for recommendations.
+    pub hardware: Hardware,
+}
+
+/// Where a VM lives: resolved once per attempt, recorded before the first write, never recomputed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Datacenter.
+    pub datacenter: MoRef,
+    /// VM folder.
+    pub folder: MoRef,
+    /// Resource pool.
+    pub resource_pool: MoRef,
+    /// Chosen datastore: name and reference.
+    pub datastore: (String, MoRef),
+    /// Host that sees network and both datastores; only where the cluster has no DRS.
+    pub host: Option<(String, MoRef)>,
+    /// Network name as in the spec; resolved to a backing at create time.
+    pub network: String,
+}
+
+/// Everything one CreateVM_Task carries.
+#[derive(Clone, Debug)]
+pub struct CreateVm {
+    /// Inventory name.
+    pub name: String,
+    /// BIOS uuid.
+    pub uuid: BiosUuid,
+    /// Ownership marker, born with the VM.
+    pub marker: Marker,
+    /// Hardware.
+    pub hardware: Hardware,
+    /// Place.
+    pub place: Place,
+    /// Explicit configuration file, `[ds] <name>-<uid8>-<attempt>/<name>.vmx`, so that a repeat collides visibly.
+    pub vm_path: DatastorePath,
+    /// Discovery ISO.
+    pub iso: DatastorePath,
+    /// Note for people in the vSphere client.
+    pub annotation: String,
+}
+
+/// Power state of a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerState {
+    /// `poweredOn`
+    On,
+    /// `poweredOff`
+    Off,
+    /// `suspended`
+    Suspended,
+}
+
+impl PowerState {
+    /// As on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::On => "poweredOn",
+            Self::Off => "poweredOff",
+            Self::Suspended => "suspended",
+        }
+    }
+}
+
+/// A device in the boot order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BootDevice {
+    /// Disk with this device key.
+    Disk(i32),
+    /// Any CD-ROM.
+    Cdrom,
+    /// Anything else.
+    Other(String),
+}
+
+/// A CD-ROM drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cdrom {
+    /// Device key.
+    pub key: i32,
+    /// ISO behind it, as `[datastore] path`.
+    pub iso: Option<String>,
+    /// Connected now.
+    pub connected: bool,
+    /// Connected at power-on.
+    pub start_connected: bool,
+}
+
+/// A VM as vCenter shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmObservation {
+    /// Reference in this vCenter.
+    pub moref: MoRef,
+    /// Inventory name.
+    pub name: String,
+    /// BIOS uuid; absent on broken or inaccessible VMs.
+    pub bios_uuid: Option<BiosUuid>,
+    /// vCenter's own unique id of this VM (a clone has another one).
+    pub instance_uuid: Option<String>,
+    /// Folder it is in.
+    pub folder: Option<MoRef>,
+    /// Ownership marker, if any.
+    pub marker: Option<Marker>,
+    /// Power state.
+    pub power: PowerState,
+    /// `connected`, `disconnected`, `inaccessible`, ... as on the wire.
+    pub connection_state: String,
+    /// MACs of its virtual NICs.
+    pub macs: Vec<MacAddress>,
+    /// Device keys of its disks, in order.
+    pub disk_keys: Vec<i32>,
+    /// CD-ROM drives.
+    pub cdroms: Vec<Cdrom>,
+    /// Boot order; empty when none is set.
+    pub boot_order: Vec<BootDevice>,
+    /// Configuration file.
+    pub vm_path: String,
+    /// VMware Tools' running status, as evidence (`guestToolsRunning`).
+    pub tools: Option<String>,
+    /// Guest address that VMware Tools reports, as evidence.
+    pub guest_address: Option<String>,
+    /// Host name that VMware Tools reports, as evidence.
+    pub guest_host: Option<String>,
+}
+
+/// A VM that carries an ownership marker, in as few properties as a scan of all of them needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkedVm {
+    /// Reference in this vCenter.
+    pub moref: MoRef,
+    /// Inventory name.
+    pub name: String,
+    /// Whose it is.
+    pub marker: Marker,
+    /// Power state.
+    pub power: PowerState,
+    /// A boot order is set, as before the first power-on.
+    pub has_boot_order: bool,
+}
+
+/// A task that vCenter accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TaskRef(pub String);
+
+/// How a task ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskEnd {
+    /// With success; the result where it is a reference (the created VM).
+    Success(Option<MoRef>),
+    /// vCenter does not know the task any more: look at the object itself.
+    Vanished,
+}
+
+/// A file on a datastore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// Where.
+    pub path: DatastorePath,
+    /// Size in bytes.
+    pub size: u64,
+    /// Last change, RFC 3339, where reported.
+    pub modified: Option<String>,
+}
+
+/// An ISO in a VM's CD-ROM drive.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MountedIso {
+    /// Which, as `[datastore] path`.
+    pub iso: String,
+    /// Name of the VM.
+    pub vm: String,
+}
+
+/// Bytes on their way to a datastore.
+pub type ByteStream = BoxStream<'static, std::io::Result<Bytes>>;
+
+/// One vCenter session.
+#[async_trait]
+pub trait VCenter: Send + Sync {
+    /// Server name for people and metrics, without credentials.
+    fn server(&self) -> &str;
+
+    /// Whether the certificate goes unchecked (a Warning condition says so).
+    fn insecure(&self) -> bool;
+
+    /// vCenter has refused to renew this session's login: the session is of no use any more, and it does not try again.
+    fn login_refused(&self) -> bool;
+
+    /// Bounds tasks in flight on this vCenter (`--max-concurrent-vcenter-tasks`); shared by all sessions to it.
+    fn slots(&self) -> Arc<Semaphore>;
+
+    /// Resolves names to a place. Creates the folder when it is missing, as `effect`
+    /// ([`crate::effect::EffectKind::CreateFolder`]).
+    async fn place(&self, effect: &Effect, request: &PlaceRequest) -> VcResult<Place>;
+
+    /// All VMs in the datacenter with that BIOS uuid that the user can see: clones too.
+    async fn find_by_uuid(
+        &self,
+        datacenter: &MoRef,
+        uuid: BiosUuid,
+    ) -> VcResult<Vec<VmObservation>>;
+
+    /// The VM behind a reference; `None` from the typed fault `ManagedObjectNotFound` only.
+    async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>>;
+
+    /// All VMs of this vCenter that carry an ownership marker, any cluster's, as far as the user can see.
+    async fn marked_vms(&self) -> VcResult<Vec<MarkedVm>>;
+
+    /// Reads a name-like property of the folder: `true` when the folder itself is visible, so that an empty lookup can
+    /// mean "absent" (reliability.md R5).
+    async fn folder_visible(&self, folder: &MoRef) -> VcResult<bool>;
+
+    /// Starts the creation.
+    async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef>;
+
+    /// Sets the boot order to the given disks, then CD-ROM.
+    async fn set_boot_order(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        disk_keys: &[i32],
+    ) -> VcResult<TaskRef>;
+
+    /// Stamps the ownership marker on a VM that the predecessor created (after proof).
+    async fn stamp_marker(&self, effect: &Effect, vm: &MoRef, marker: &Marker)
+    -> VcResult<TaskRef>;
+
+    /// Powers on.
+    async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
+
+    /// Powers off, hard.
+    async fn power_off(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
+
+    /// Destroys the VM and its files.
+    async fn destroy(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
+
+    /// Waits for the end of a task. A failed task is the error, with its fault.
+    async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd>;
+
+    /// Takes ISOs out of the VM's CD-ROM drives, connected or not, and waits; a guest that has locked its tray is
+    /// overruled. No ISO in any drive is success, and no request.
+    async fn eject_isos(&self, effect: &Effect, vm: &MoRef) -> VcResult<()>;
+
+    /// Attaches tags (ids as in `spec.vsphere.vmTags`); already attached is success.
+    async fn attach_tags(&self, effect: &Effect, vm: &MoRef, tag_ids: &[String]) -> VcResult<()>;
+
+    /// Reference of a datacenter by name or path.
+    async fn datacenter(&self, name: &str) -> VcResult<MoRef>;
+
+    /// Size of a file; `None` when it or its directory does not exist.
+    async fn stat(&self, datacenter: &MoRef, path: &DatastorePath) -> VcResult<Option<u64>>;
+
+    /// Files in a directory; `None` when the directory does not exist.
+    async fn list(
+        &self,
+        datacenter: &MoRef,
+        directory: &DatastorePath,
+    ) -> VcResult<Option<Vec<FileInfo>>>;
+
+    /// Creates a directory with its parents; already there is success.
+    async fn make_directory(
+        &self,
+        effect: &Effect,
+        datacenter: &MoRef,
+        path: &DatastorePath,
+    ) -> VcResult<()>;
+
+    /// Uploads exactly `length` bytes, overwriting.
+    async fn upload(
+        &self,
+        effect: &Effect,
+        datacenter: &MoRef,
+        path: &DatastorePath,
+        length: u64,
+        body: ByteStream,
+    ) -> VcResult<()>;
+
+    /// Moves a file without overwriting (`AlreadyExists` when the destination is there), and waits.
+    async fn move_file(
+        &self,
+        effect: &Effect,
+        datacenter: &MoRef,
+        from: &DatastorePath,
+        to: &DatastorePath,
+    ) -> VcResult<()>;
+
+    /// Deletes a file and waits; already gone is success.
+    async fn delete_file(
+        &self,
+        effect: &Effect,
+        datacenter: &MoRef,
+        path: &DatastorePath,
+    ) -> VcResult<()>;
+
+    /// ISOs that any VM in this vCenter has in a CD-ROM drive, connected or not.
+    async fn mounted_isos(&self) -> VcResult<Vec<MountedIso>>;
+
+    /// Ends the session; later calls fail.
+    async fn logout(&self, effect: &Effect);
+}

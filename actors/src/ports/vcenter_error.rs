@@ -1,0 +1,203 @@
+//! What a vCenter call can end with. Matched on the fault's type name, never on text (vsphere-rest.md §3).
+
+use crate::{effect::Held, error::Class, model::names::MoRef};
+
+/// A typed vSphere fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The session is gone.
+    NotAuthenticated,
+    /// User or password is wrong.
+    InvalidLogin,
+    /// The user lacks a privilege.
+    NoPermission {
+        /// On this object.
+        object: Option<MoRef>,
+        /// E.g. `VirtualMachine.Inventory.Create`.
+        privilege: String,
+    },
+    /// The reference names nothing.
+    ManagedObjectNotFound(Option<MoRef>),
+    /// The name is taken in this folder, by `holder`.
+    DuplicateName {
+        /// Name in question.
+        name: String,
+        /// Who has it.
+        holder: Option<MoRef>,
+    },
+    /// The file (or a loaded configuration file) is there already.
+    AlreadyExists(String),
+    /// No such file or directory.
+    FileNotFound(String),
+    /// The file is in use.
+    FileLocked(String),
+    /// Datastore full.
+    NoDiskSpace(String),
+    /// CPU, memory or storage cannot be had now.
+    InsufficientResources(String),
+    /// The VM is in another power state than the call needs.
+    InvalidPowerState {
+        /// State that the VM is in, as on the wire (`poweredOn`).
+        existing: String,
+    },
+    /// Another task is working on the object.
+    TaskInProgress,
+    /// Somebody else changed the object first (`changeVersion`).
+    ConcurrentAccess,
+    /// Cancelled by a user.
+    RequestCanceled,
+    /// An argument that vSphere does not accept.
+    InvalidArgument {
+        /// Property named by the fault.
+        property: String,
+    },
+    /// Anything else: type name and message.
+    Other {
+        /// `_typeName` of the fault.
+        type_name: String,
+        /// The server's message, for people.
+        message: String,
+    },
+}
+
+impl Fault {
+    /// Short CamelCase name, as condition reason.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::NotAuthenticated => "NotAuthenticated",
+            Self::InvalidLogin => "InvalidLogin",
+            Self::NoPermission { .. } => "NoPermission",
+            Self::ManagedObjectNotFound(_) => "ManagedObjectNotFound",
+            Self::DuplicateName { .. } => "DuplicateName",
+            Self::AlreadyExists(_) => "AlreadyExists",
+            Self::FileNotFound(_) => "FileNotFound",
+            Self::FileLocked(_) => "FileLocked",
+            Self::NoDiskSpace(_) => "NoDiskSpace",
+            Self::InsufficientResources(_) => "InsufficientResources",
+            Self::InvalidPowerState { .. } => "InvalidPowerState",
+            Self::TaskInProgress => "TaskInProgress",
+            Self::ConcurrentAccess => "ConcurrentAccess",
+            Self::RequestCanceled => "RequestCanceled",
+            Self::InvalidArgument { .. } => "InvalidArgument",
+            Self::Other { type_name, .. } => type_name,
+        }
+    }
+}
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VcErrorKind {
+    /// vCenter answered with a fault (of the call or of its task).
+    Fault(Fault),
+    /// A name in the spec resolves to nothing (or is not visible to the user).
+    Unresolved {
+        /// Field of `spec.vsphere`, e.g. `network`.
+        field: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// Nothing was sent: no connection.
+    Unreachable,
+    /// Sent, but no complete answer: the effect may or may not have happened.
+    NoAnswer,
+    /// The server's certificate is not trusted; no credential byte was sent.
+    Untrusted,
+    /// An HTTP status without a fault (gateway in front of vCenter).
+    Status(u16),
+    /// The reply does not decode.
+    Undecodable,
+    /// The same credential bytes were refused lately; not tried again before that long.
+    LoginBackoff(std::time::Duration),
+    /// The effect gate said no.
+    Held(Held),
+}
+
+/// A failed vCenter call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{operation} of {subject}: {message}")]
+pub struct VcError {
+    /// What kind of failure.
+    pub kind: VcErrorKind,
+    /// WSDL method or operation (`CreateVM_Task`).
+    pub operation: &'static str,
+    /// What it was about: object, path, server.
+    pub subject: String,
+    /// One sentence for people, without secrets.
+    pub message: String,
+}
+
+impl VcError {
+    /// The typed fault, if vCenter gave one.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        match &self.kind {
+            VcErrorKind::Fault(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    /// May the effect have happened although the call failed? (reliability.md R4)
+    #[must_use]
+    pub fn outcome_unknown(&self) -> bool {
+        match &self.kind {
+            VcErrorKind::NoAnswer | VcErrorKind::Status(_) | VcErrorKind::Undecodable => true,
+            VcErrorKind::Fault(Fault::Other { type_name, .. }) => {
+                matches!(
+                    type_name.as_str(),
+                    "SystemError" | "RuntimeFault" | "HostCommunication"
+                )
+            }
+            _ => false,
+        }
+    }
+
+    /// CamelCase reason for conditions.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match &self.kind {
+            VcErrorKind::Fault(f) => f.name().to_owned(),
+            VcErrorKind::Unresolved { .. } => "NotFound".to_owned(),
+            VcErrorKind::Unreachable => "VCenterUnreachable".to_owned(),
+            VcErrorKind::NoAnswer => "VCenterNoAnswer".to_owned(),
+            VcErrorKind::Untrusted => "UntrustedCertificate".to_owned(),
+            VcErrorKind::Status(_) => "VCenterUnavailable".to_owned(),
+            VcErrorKind::Undecodable => "InternalError".to_owned(),
+            VcErrorKind::LoginBackoff(_) => "InvalidLogin".to_owned(),
+            VcErrorKind::Held(_) => "EffectHeld".to_owned(),
+        }
+    }
+
+    /// What the failure means for the next try.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match &self.kind {
+            VcErrorKind::Unreachable
+            | VcErrorKind::NoAnswer
+            | VcErrorKind::Status(_)
+            | VcErrorKind::Held(_) => Class::Transient,
+            VcErrorKind::Unresolved { .. } | VcErrorKind::Untrusted => Class::Blocked,
+            VcErrorKind::LoginBackoff(after) => Class::Throttled(*after),
+            VcErrorKind::Undecodable => Class::Defect,
+            VcErrorKind::Fault(fault) => match fault {
+                Fault::NotAuthenticated
+                | Fault::RequestCanceled
+                | Fault::TaskInProgress
+                | Fault::FileLocked(_)
+                | Fault::InvalidPowerState { .. }
+                | Fault::ManagedObjectNotFound(_)
+                | Fault::FileNotFound(_)
+                | Fault::Other { .. } => Class::Transient,
+                Fault::ConcurrentAccess => Class::Conflict,
+                Fault::InvalidLogin
+                | Fault::NoPermission { .. }
+                | Fault::DuplicateName { .. }
+                | Fault::AlreadyExists(_)
+                | Fault::NoDiskSpace(_)
+                | Fault::InsufficientResources(_)
+                | Fault::InvalidArgument { .. } => Class::Blocked,
+            },
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! How actors reach each other through the supervisor: pools their ISO caches, ISO caches the pools to wake.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ractor::ActorRef;
+
+use super::{SupervisorMsg, routing::ActorKey};
+use crate::{
+    error::{Class, Side, Trouble},
+    iso_cache::{
+        self,
+        msg::{IsoKey, IsoState, IsoWant},
+    },
+    model::names::ObjectKey,
+    pool::iso::IsoCaches,
+    ports::sessions::Waker,
+};
+
+/// Wakes pools on behalf of ISO caches.
+pub(super) struct WakeThrough(pub(super) ActorRef<SupervisorMsg>);
+
+impl Waker for WakeThrough {
+    fn wake_pool(&self, pool: &ObjectKey, reason: &'static str) {
+        let _ = self
+            .0
+            .send_message(SupervisorMsg::Wake(ActorKey::Pool(pool.clone()), reason));
+    }
+}
+
+/// Finds the ISO cache of a datastore and asks it.
+pub(super) struct IsoDesk(pub(super) ActorRef<SupervisorMsg>);
+
+#[async_trait]
+impl IsoCaches for IsoDesk {
+    async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, Trouble> {
+        let found = self
+            .0
+            .call(
+                |reply| SupervisorMsg::IsoCache(key, reply),
+                Some(Duration::from_secs(5)),
+            )
+            .await;
+        match found {
+            Ok(ractor::rpc::CallResult::Success(actor)) => iso_cache::ensure(&actor, want).await,
+            _ => Err(Trouble {
+                side: Side::Iso,
+                reason: "ISOCacheRestarting".to_owned(),
+                message: "the ISO cache is being restarted; trying again".to_owned(),
+                class: Class::Transient,
+            }),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A live actor, whatever its kind.
+
+use std::{sync::Arc, time::Duration};
+
+use ractor::{ActorCell, ActorRef};
+
+use crate::{
+    actor::{
+        mailbox::Mailbox,
+        shell::{Description, ShellMsg},
+    },
+    iso_cache::msg::IsoMsg,
+    placement::PlacementMsg,
+    vcenter::SessionMsg,
+};
+
+/// A live actor.
+#[derive(Clone)]
+pub enum Handle {
+    /// Pool or VM.
+    Shell(ActorRef<ShellMsg>, Arc<Mailbox>),
+    /// ISO cache.
+    Iso(ActorRef<IsoMsg>),
+    /// Sessions.
+    Sessions(ActorRef<SessionMsg>),
+    /// Placement.
+    Placement(ActorRef<PlacementMsg>),
+}
+
+impl Handle {
+    /// The actor's cell.
+    #[must_use]
+    pub fn cell(&self) -> ActorCell {
+        match self {
+            Self::Shell(a, _) => a.get_cell(),
+            Self::Iso(a) => a.get_cell(),
+            Self::Sessions(a) => a.get_cell(),
+            Self::Placement(a) => a.get_cell(),
+        }
+    }
+
+    /// Tells it to look again; actors without passes ignore it.
+    pub fn wake(&self, reason: &'static str) {
+        if let Self::Shell(a, mailbox) = self {
+            let _ = a.send_message(ShellMsg::Wake(reason, Some(mailbox.send())));
+        }
+    }
+
+    /// Wakes on their way to it; 0 for actors without passes.
+    #[must_use]
+    pub fn mailbox(&self) -> usize {
+        match self {
+            Self::Shell(_, mailbox) => mailbox.depth(),
+            _ => 0,
+        }
+    }
+
+    /// Makes its next handler fail.
+    pub fn panic(&self) {
+        let _ = match self {
+            Self::Shell(a, _) => a.send_message(ShellMsg::Panic).is_ok(),
+            Self::Iso(a) => a.send_message(IsoMsg::Panic).is_ok(),
+            Self::Sessions(a) => a.send_message(SessionMsg::Panic).is_ok(),
+            Self::Placement(a) => a.send_message(PlacementMsg::Panic).is_ok(),
+        };
+    }
+
+    /// Asks it for its description.
+    pub async fn describe(&self) -> Option<Description> {
+        let within = Some(Duration::from_secs(2));
+        let answer = match self {
+            Self::Shell(a, _) => a.call(ShellMsg::Describe, within).await.ok(),
+            Self::Iso(a) => a.call(IsoMsg::Describe, within).await.ok(),
+            Self::Sessions(a) => a.call(SessionMsg::Describe, within).await.ok(),
+            Self::Placement(a) => a.call(PlacementMsg::Describe, within).await.ok(),
+        };
+        match answer {
+            Some(ractor::rpc::CallResult::Success(d)) => Some(d),
+            _ => None,
+        }
+    }
+}

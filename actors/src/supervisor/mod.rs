@@ -1,0 +1,292 @@
+//! The supervisor: finds or spawns the actor for a key, starts dead ones anew, stops those whose object is gone.
+//!
+//! The tree is flat: an actor's end kills its linked children in the middle of whatever they do, so nobody but the
+//! supervisor has any (house.md §3).
+//!
+//! Guarantees: one actor per key; a dead one is respawned only after it has stopped, within its own budget
+//! ([`restart`]); VM and pool actors are never given up. Assumption: the view was complete once before the first wake.
+
+mod desks;
+pub mod handle;
+pub mod restart;
+pub mod routing;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use serde::Serialize;
+use tokio::sync::watch;
+
+use self::{
+    handle::Handle,
+    restart::{Budget, Verdict},
+    routing::{ActorKey, Change, route},
+};
+use crate::{
+    actor::shell::Description,
+    context::{Context, Settings},
+    iso_cache::msg::{IsoKey, IsoMsg},
+    orphans::Doubts,
+    placement::{PlacementDesk, PlacementMsg},
+    pool::iso::IsoCaches,
+    ports::{
+        clock::Clock,
+        cluster::{Cluster, View},
+        instruments::Instruments,
+        iso_source::IsoSource,
+        tracer::Tracer,
+        vcenter::Connector,
+    },
+    retry,
+    vcenter::{SessionDesk, SessionMsg},
+};
+
+/// The adapters that the whole tree works with.
+#[derive(Clone)]
+pub struct Ports {
+    /// Cached reads.
+    pub view: Arc<dyn View>,
+    /// Live reads and writes.
+    pub cluster: Arc<dyn Cluster>,
+    /// Logs in to vCenters.
+    pub connector: Arc<dyn Connector>,
+    /// Downloads ISOs.
+    pub iso_source: Arc<dyn IsoSource>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Counters.
+    pub instruments: Arc<dyn Instruments>,
+    /// Machines' traces.
+    pub tracer: Arc<dyn Tracer>,
+    /// Settings that decisions depend on.
+    pub settings: Settings,
+    /// Plain http to vCenter is allowed (labs).
+    pub allow_http: bool,
+}
+
+/// Messages of the supervisor.
+pub enum SupervisorMsg {
+    /// A watch saw something.
+    Changed(Change),
+    /// Wake one actor.
+    Wake(ActorKey, &'static str),
+    /// Compare actors with objects.
+    Resync,
+    /// The backoff of a dead actor is over.
+    Respawn(ActorKey),
+    /// The ISO cache for that key.
+    IsoCache(IsoKey, RpcReplyPort<ActorRef<IsoMsg>>),
+    /// All actors with their state.
+    Describe(RpcReplyPort<Vec<Described>>),
+    /// Kill the actors whose name starts with the text (debug endpoint only).
+    Kill {
+        /// Start of the name, e.g. `vm/` or `pool/ns/name`; `*` for all.
+        which: String,
+        /// Let a handler fail instead of killing from outside.
+        panic: bool,
+        /// Names of those hit.
+        reply: RpcReplyPort<Vec<String>>,
+    },
+    /// Stop all actors, log out, answer.
+    Shutdown(RpcReplyPort<()>),
+}
+
+/// One actor in the tree's description.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Described {
+    /// `kind/key`.
+    pub name: String,
+    /// How often it was started anew.
+    pub restarts: u64,
+    /// Wakes on their way to it.
+    pub mailbox: usize,
+    /// Its own words; `null` when it did not answer.
+    pub state: Option<Description>,
+}
+
+/// State.
+pub struct SupervisorState {
+    ports: Ports,
+    context: Context,
+    isos: Arc<dyn IsoCaches>,
+    actors: BTreeMap<ActorKey, Handle>,
+    by_id: BTreeMap<u64, ActorKey>,
+    pending: BTreeSet<ActorKey>,
+    budgets: BTreeMap<ActorKey, Budget>,
+    restarts: BTreeMap<ActorKey, u64>,
+    sessions: watch::Sender<Option<ActorRef<SessionMsg>>>,
+    placement: watch::Sender<Option<ActorRef<PlacementMsg>>>,
+    doubts: Arc<watch::Sender<Doubts>>,
+    stopping: bool,
+}
+
+/// The supervisor.
+pub struct Supervisor;
+
+fn id(actor: ActorId) -> u64 {
+    actor.pid()
+}
+
+impl Actor for Supervisor {
+    type Msg = SupervisorMsg;
+    type State = SupervisorState;
+    type Arguments = Ports;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<SupervisorMsg>,
+        ports: Ports,
+    ) -> Result<SupervisorState, ActorProcessingErr> {
+        let (sessions, sessions_now) = watch::channel(None);
+        let (placement, placement_now) = watch::channel(None);
+        let (doubts, doubts_now) = watch::channel(Doubts::default());
+        let context = Context {
+            doubts: doubts_now,
+            view: ports.view.clone(),
+            cluster: ports.cluster.clone(),
+            sessions: Arc::new(SessionDesk(move || sessions_now.borrow().clone())),
+            placer: Arc::new(PlacementDesk(move || placement_now.borrow().clone())),
+            clock: ports.clock.clone(),
+            instruments: ports.instruments.clone(),
+            tracer: ports.tracer.clone(),
+            settings: ports.settings.clone(),
+        };
+        let isos = Arc::new(desks::IsoDesk(myself.clone()));
+        Ok(SupervisorState {
+            ports,
+            context,
+            isos,
+            actors: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            pending: BTreeSet::new(),
+            budgets: BTreeMap::new(),
+            restarts: BTreeMap::new(),
+            sessions,
+            placement,
+            doubts: Arc::new(doubts),
+            stopping: false,
+        })
+    }
+
+    async fn post_start(
+        &self,
+        myself: ActorRef<SupervisorMsg>,
+        state: &mut SupervisorState,
+    ) -> Result<(), ActorProcessingErr> {
+        for key in [ActorKey::Sessions, ActorKey::Placement, ActorKey::Orphans] {
+            state.ensure(&myself, &key).await?;
+        }
+        let _ = myself.send_message(SupervisorMsg::Resync);
+        myself.send_interval(retry::RESYNC, || SupervisorMsg::Resync);
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<SupervisorMsg>,
+        message: SupervisorMsg,
+        state: &mut SupervisorState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            SupervisorMsg::Changed(change) => {
+                let view = state.ports.view.clone();
+                if view.ready() && !state.stopping {
+                    for (key, reason) in route(&change, view.as_ref()) {
+                        state.wake(&myself, &key, reason).await?;
+                    }
+                }
+            }
+            SupervisorMsg::Wake(key, reason) => state.wake(&myself, &key, reason).await?,
+            SupervisorMsg::Resync => state.resync(&myself).await?,
+            SupervisorMsg::Respawn(key) => {
+                if !state.wanted(&key) {
+                    state.stop(&key);
+                } else if state.pending.remove(&key) {
+                    state.ports.instruments.restarted(key.kind());
+                    *state.restarts.entry(key.clone()).or_default() += 1;
+                    state.ensure(&myself, &key).await?;
+                }
+            }
+            SupervisorMsg::IsoCache(key, reply) => {
+                if let Some(Handle::Iso(actor)) =
+                    state.ensure(&myself, &ActorKey::IsoCache(key)).await?
+                {
+                    let _ = reply.send(actor);
+                }
+            }
+            SupervisorMsg::Describe(reply) => state.describe(reply),
+            SupervisorMsg::Kill {
+                which,
+                panic,
+                reply,
+            } => {
+                let hit: Vec<(&ActorKey, &Handle)> = state
+                    .actors
+                    .iter()
+                    .filter(|(k, _)| which == "*" || k.to_string().starts_with(&which))
+                    .collect();
+                for (_, handle) in &hit {
+                    if panic {
+                        handle.panic()
+                    } else {
+                        handle.cell().kill()
+                    }
+                }
+                let _ = reply.send(hit.into_iter().map(|(k, _)| k.to_string()).collect());
+            }
+            SupervisorMsg::Shutdown(reply) => state.shutdown(reply),
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<SupervisorMsg>,
+        event: SupervisionEvent,
+        state: &mut SupervisorState,
+    ) -> Result<(), ActorProcessingErr> {
+        let (cell, why) = match event {
+            SupervisionEvent::ActorTerminated(cell, _, reason) => {
+                (cell, reason.unwrap_or_else(|| "stopped".to_owned()))
+            }
+            SupervisionEvent::ActorFailed(cell, error) => (cell, error.to_string()),
+            _ => return Ok(()),
+        };
+        let Some(key) = state.by_id.remove(&id(cell.get_id())) else {
+            return Ok(());
+        };
+        state.actors.remove(&key);
+        state.publish(&key, None);
+        state.count(key.kind());
+        if state.stopping || !state.wanted(&key) {
+            state.forget(&key);
+            return Ok(());
+        }
+        let infrastructure = !matches!(key, ActorKey::Pool(_) | ActorKey::Vm(_));
+        let now = state.ports.clock.monotonic();
+        match state
+            .budgets
+            .entry(key.clone())
+            .or_default()
+            .died(now, infrastructure)
+        {
+            Verdict::RestartAfter(after) => {
+                tracing::warn!(actor = %key, %why, ?after, "actor ended; starting it anew");
+                state.pending.insert(key.clone());
+                myself.send_after(after, move || SupervisorMsg::Respawn(key));
+                Ok(())
+            }
+            Verdict::Escalate => Err(format!(
+                "{key} keeps dying ({why}); giving up so that the process is restarted"
+            )
+            .into()),
+        }
+    }
+}

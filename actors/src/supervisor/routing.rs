@@ -1,0 +1,178 @@
+//! From what changed to who looks again. Pure; a wake carries no data.
+
+use std::fmt;
+
+use agent_forge_crds::names::AGENT_MACHINE_LABEL;
+use kube::ResourceExt;
+
+use crate::{
+    iso_cache::msg::IsoKey,
+    model::{
+        child::Child,
+        identity::{AgentMatch, agent_runs_on},
+        names::ObjectKey,
+    },
+    pool::agents_home,
+    ports::cluster::View,
+};
+
+/// An actor.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ActorKey {
+    /// Session actor.
+    Sessions,
+    /// Placement actor.
+    Placement,
+    /// Orphan scan.
+    Orphans,
+    /// ISO cache of a datastore.
+    IsoCache(IsoKey),
+    /// Pool actor.
+    Pool(ObjectKey),
+    /// VM actor.
+    Vm(ObjectKey),
+}
+
+impl ActorKey {
+    /// Kind, for metrics and descriptions.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Sessions => "sessions",
+            Self::Placement => "placement",
+            Self::Orphans => "orphans",
+            Self::IsoCache(_) => "iso_cache",
+            Self::Pool(_) => "pool",
+            Self::Vm(_) => "vm",
+        }
+    }
+}
+
+impl fmt::Display for ActorKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sessions | Self::Placement | Self::Orphans => f.write_str(self.kind()),
+            Self::IsoCache(key) => write!(f, "iso_cache/{key}"),
+            Self::Pool(key) => write!(f, "pool/{key}"),
+            Self::Vm(key) => write!(f, "vm/{key}"),
+        }
+    }
+}
+
+/// What a watch saw. `deep` says whether more than counts and rows of the status changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A pool.
+    Pool {
+        /// Which.
+        key: ObjectKey,
+        /// Spec, metadata or `status.iso` changed: its VMs look again as well.
+        deep: bool,
+    },
+    /// A VsphereAgent of that pool.
+    Child {
+        /// Which.
+        key: ObjectKey,
+        /// `spec.poolRef`.
+        pool: ObjectKey,
+        /// Spec or metadata changed. The status is the VM actor's own writing: it knows it.
+        deep: bool,
+    },
+    /// An AgentMachine or a Machine.
+    Machine(ObjectKey),
+    /// An Agent.
+    Agent(ObjectKey),
+    /// An InfraEnv.
+    InfraEnv(ObjectKey),
+}
+
+/// Who looks again, and why.
+#[must_use]
+pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> {
+    let mut out = Vec::new();
+    match change {
+        Change::Pool { key, deep } => {
+            out.push((ActorKey::Pool(key.clone()), "pool"));
+            if *deep {
+                out.extend(
+                    view.children(key)
+                        .iter()
+                        .map(|c| (ActorKey::Vm(ObjectKey::of(c.as_ref())), "pool")),
+                );
+                // A pool that came, went or moved may end or begin a conflict with its neighbours.
+                out.extend(
+                    view.pools()
+                        .iter()
+                        .map(|p| ObjectKey::of(p.as_ref()))
+                        .filter(|k| k != key)
+                        .map(|k| (ActorKey::Pool(k), "neighbour")),
+                );
+            }
+        }
+        Change::Child { key, pool, deep } => {
+            if *deep {
+                out.push((ActorKey::Vm(key.clone()), "vsphereagent"));
+            }
+            out.push((ActorKey::Pool(pool.clone()), "vsphereagent"));
+        }
+        Change::Machine(key) => {
+            for pool in view
+                .pools()
+                .iter()
+                .filter(|p| p.spec.control_plane_namespace == key.namespace)
+            {
+                let pool_key = ObjectKey::of(pool.as_ref());
+                for child in view.children(&pool_key) {
+                    let named = child.labels().get(AGENT_MACHINE_LABEL) == Some(&key.name);
+                    let read = Child::read(child);
+                    if named || read.machine.as_ref().is_some_and(|m| m.name == key.name) {
+                        out.push((ActorKey::Vm(read.key), "machine"));
+                    }
+                }
+                out.push((ActorKey::Pool(pool_key), "machine"));
+            }
+        }
+        Change::Agent(key) => {
+            let agents = view.agents(&key.namespace);
+            let shown = agents.iter().find(|a| a.name_any() == key.name);
+            for pool in view.pools() {
+                if !agents_home::candidates(&pool)
+                    .iter()
+                    .any(|c| c.namespace == key.namespace)
+                {
+                    continue;
+                }
+                let pool_key = ObjectKey::of(pool.as_ref());
+                for child in view.children(&pool_key) {
+                    let recorded = child
+                        .status
+                        .as_ref()
+                        .and_then(|s| s.vm.as_ref()?.agent_ref.as_ref()?.name.as_ref())
+                        .map(|name| *name == key.name);
+                    let read = Child::read(child.clone());
+                    let may_run_there = match (shown, &read.identity) {
+                        (Some(agent), Some(vm)) => agent_runs_on(agent, vm) != AgentMatch::Other,
+                        (Some(_), None) => false,
+                        // Gone: where none is recorded, it may have been the one.
+                        (None, _) => recorded.is_none(),
+                    };
+                    if may_run_there || recorded == Some(true) {
+                        out.push((ActorKey::Vm(read.key), "agent"));
+                    }
+                }
+                out.push((ActorKey::Pool(pool_key), "agent"));
+            }
+        }
+        Change::InfraEnv(key) => {
+            let of =
+                |p: &agent_forge_crds::VsphereAgentPool| agents_home::candidates(p).contains(key);
+            out.extend(
+                view.pools()
+                    .iter()
+                    .filter(|p| of(p))
+                    .map(|p| (ActorKey::Pool(ObjectKey::of(p.as_ref())), "infraenv")),
+            );
+        }
+    }
+    out
+}

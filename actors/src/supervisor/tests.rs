@@ -1,0 +1,283 @@
+//! The supervisor on virtual time: who lives, who comes back, who stays away.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::{task::JoinHandle, time::Instant};
+
+use super::*;
+use crate::{
+    model::names::ObjectKey,
+    ports::{
+        instruments::PoolGauges,
+        iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, Validators},
+        tracer::NoTracer,
+        vcenter::{Credentials, VCenter, VcResult},
+    },
+    testing::{self, NAMESPACE, POOL, at},
+    vm::bench::hub::Hub,
+};
+
+/// Virtual time.
+struct Virtual(Instant);
+
+impl Clock for Virtual {
+    fn wall(&self) -> jiff::Timestamp {
+        at(i64::try_from(self.monotonic().as_secs()).expect("short"))
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// No vCenter ever answers, no ISO ever comes.
+struct Void;
+
+#[async_trait]
+impl Connector for Void {
+    async fn connect(&self, _: &Credentials) -> VcResult<Arc<dyn VCenter>> {
+        std::future::pending().await
+    }
+}
+
+#[async_trait]
+impl IsoSource for Void {
+    async fn open(&self, _: &IsoRequest) -> Result<IsoDownload, IsoError> {
+        std::future::pending().await
+    }
+    async fn freshness(&self, _: &IsoRequest, _: &Validators) -> Result<Freshness, IsoError> {
+        std::future::pending().await
+    }
+}
+
+/// What was said of pools, in order, and who was started anew.
+#[derive(Default)]
+struct Log(Mutex<Vec<String>>);
+
+impl Log {
+    fn note(&self, line: String) {
+        self.0.lock().expect("lock").push(line);
+    }
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().expect("lock").clone()
+    }
+}
+
+impl Instruments for Log {
+    fn pool(&self, pool: &ObjectKey, _: &PoolGauges) {
+        self.note(format!("gauges of {pool}"));
+    }
+    fn drop_pool(&self, pool: &ObjectKey) {
+        self.note(format!("{pool} dropped"));
+    }
+    fn vm_operation(&self, _: &'static str, _: bool) {}
+    fn iso_operation(&self, _: &'static str, _: bool) {}
+    fn actors(&self, _: &'static str, _: i64) {}
+    fn restarted(&self, kind: &'static str) {
+        self.note(format!("{kind} anew"));
+    }
+}
+
+struct Tree {
+    hub: Arc<Hub>,
+    log: Arc<Log>,
+    supervisor: ActorRef<SupervisorMsg>,
+    ended: JoinHandle<()>,
+}
+
+const VM: &str = "vm/demo/a";
+
+impl Tree {
+    async fn start() -> Self {
+        let hub = Arc::new(Hub::default());
+        hub.with(|o| {
+            let mut pool = testing::pool(POOL);
+            pool.spec.vsphere.credentials_secret_ref.name = "vcenter".to_owned();
+            o.pool = Some(pool);
+            let keys = [
+                ("server", "vc.example"),
+                ("username", "u"),
+                ("password", "p"),
+            ];
+            let text = |v: &str| secrecy::SecretString::from(v.to_owned());
+            o.secret = Some(keys.map(|(k, v)| (k.to_owned(), text(v))).into());
+            o.child = Some(testing::child("a"));
+            o.agent_machines = vec![testing::agent_machine("a")];
+            o.machines = vec![testing::machine("a")];
+        });
+        let log = Arc::new(Log::default());
+        let ports = Ports {
+            view: hub.clone(),
+            cluster: hub.clone(),
+            connector: Arc::new(Void),
+            iso_source: Arc::new(Void),
+            clock: Arc::new(Virtual(Instant::now())),
+            instruments: log.clone(),
+            tracer: Arc::new(NoTracer),
+            settings: Settings {
+                discovery_timeout: Duration::from_secs(1800),
+                secret_namespaces: vec![],
+            },
+            allow_http: false,
+        };
+        let (supervisor, ended) = Actor::spawn(None, Supervisor, ports).await.expect("up");
+        let tree = Self {
+            hub,
+            log,
+            supervisor,
+            ended,
+        };
+        tree.after(Duration::from_millis(10)).await;
+        tree
+    }
+
+    async fn after(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn all(&self) -> Vec<Described> {
+        let asked = self.supervisor.call(SupervisorMsg::Describe, None).await;
+        match asked.expect("alive") {
+            ractor::rpc::CallResult::Success(all) => all,
+            other => panic!(
+                "no answer: {}",
+                matches!(other, ractor::rpc::CallResult::Timeout)
+            ),
+        }
+    }
+
+    async fn names(&self) -> Vec<String> {
+        self.all().await.into_iter().map(|d| d.name).collect()
+    }
+
+    async fn kill(&self, which: &str, panic: bool) -> usize {
+        let ask = |reply| SupervisorMsg::Kill {
+            which: which.to_owned(),
+            panic,
+            reply,
+        };
+        match self.supervisor.call(ask, None).await {
+            Ok(ractor::rpc::CallResult::Success(hit)) => hit.len(),
+            _ => 0,
+        }
+    }
+
+    async fn restarts(&self, name: &str) -> u64 {
+        let all = self.all().await;
+        all.iter()
+            .find(|d| d.name == name)
+            .map_or(0, |d| d.restarts)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_get_their_actors_and_those_go_with_them() {
+    let tree = Tree::start().await;
+    let pool = "pool/demo/workers";
+    assert_eq!(
+        tree.names().await,
+        ["sessions", "placement", "orphans", pool, VM]
+    );
+    // Nobody tells that it went: the resync finds out.
+    tree.hub.with(|o| o.child = None);
+    tree.after(retry::RESYNC + Duration::from_secs(1)).await;
+    assert!(!tree.names().await.contains(&VM.to_owned()));
+    tree.hub.with(|o| o.child = Some(testing::child("b")));
+    let change = Change::Child {
+        key: ObjectKey::new(NAMESPACE, "b"),
+        pool: ObjectKey::new(NAMESPACE, POOL),
+        deep: true,
+    };
+    let _ = tree.supervisor.send_message(SupervisorMsg::Changed(change));
+    tree.after(Duration::from_millis(10)).await;
+    assert!(tree.names().await.contains(&"vm/demo/b".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_actor_comes_back_after_its_own_backoff_and_no_other_notices() {
+    let tree = Tree::start().await;
+    for (n, panic) in [(1, false), (2, true)] {
+        assert_eq!(tree.kill(VM, panic).await, 1);
+        let vm = ActorKey::Vm(ObjectKey::new(NAMESPACE, "a"));
+        let _ = tree
+            .supervisor
+            .send_message(SupervisorMsg::Wake(vm, "test"));
+        tree.after(Duration::from_millis(50)).await;
+        assert!(!tree.names().await.contains(&VM.to_owned()), "at once");
+        tree.after(Duration::from_millis(400)).await;
+        assert_eq!(tree.restarts(VM).await, n);
+    }
+    // However often: a VM is never given up, and never tried hot.
+    for _ in 0..100 {
+        tree.kill(VM, false).await;
+        tree.after(Duration::from_secs(6)).await;
+        assert!(tree.names().await.contains(&VM.to_owned()));
+    }
+    assert_eq!(tree.restarts("pool/demo/workers").await, 0);
+    assert!(!tree.ended.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_died_and_whose_object_went_stays_away() {
+    let tree = Tree::start().await;
+    tree.kill(VM, false).await;
+    tree.hub.with(|o| o.child = None);
+    tree.after(Duration::from_secs(10)).await;
+    assert!(!tree.names().await.contains(&VM.to_owned()));
+    assert!(!tree.log.lines().contains(&"vm anew".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_infrastructure_actor_that_keeps_dying_ends_the_tree() {
+    let tree = Tree::start().await;
+    for _ in 0..25 {
+        assert_eq!(tree.kill("sessions", false).await, 1);
+        tree.after(Duration::from_secs(2)).await;
+    }
+    assert!(!tree.ended.is_finished(), "25 within 50 s are borne");
+    tree.kill("sessions", false).await;
+    tree.after(Duration::from_secs(2)).await;
+    assert!(tree.ended.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pools_series_go_only_when_its_pass_is_over() {
+    let tree = Tree::start().await;
+    // Its pass waits for vCenter just now; it would set the gauges when that is over.
+    let running = tree
+        .all()
+        .await
+        .into_iter()
+        .find(|d| d.name == "pool/demo/workers");
+    assert!(running.and_then(|d| d.state).is_some_and(|s| s.running));
+    assert!(tree.log.lines().is_empty());
+    tree.hub.with(|o| {
+        o.pool = None;
+        o.child = None;
+    });
+    let change = Change::Pool {
+        key: ObjectKey::new(NAMESPACE, POOL),
+        deep: true,
+    };
+    let _ = tree.supervisor.send_message(SupervisorMsg::Changed(change));
+    tree.after(Duration::from_secs(120)).await;
+    let lines = tree.log.lines();
+    let dropped = format!("{NAMESPACE}/{POOL} dropped");
+    assert_eq!(lines.last(), Some(&dropped), "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_stops_all_and_starts_nobody() {
+    let tree = Tree::start().await;
+    let within = Some(Duration::from_secs(15));
+    let asked = tree.supervisor.call(SupervisorMsg::Shutdown, within).await;
+    assert!(matches!(asked, Ok(ractor::rpc::CallResult::Success(()))));
+    tree.after(Duration::from_secs(120)).await;
+    assert_eq!(tree.names().await, ["sessions"]);
+}

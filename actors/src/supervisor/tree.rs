@@ -1,0 +1,269 @@
+//! The supervisor's hands: spawning, stopping and describing the actors of its map.
+
+use std::{sync::Arc, time::Duration};
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+
+use super::{
+    Described, SupervisorMsg, SupervisorState, desks::WakeThrough, handle::Handle, id,
+    routing::ActorKey,
+};
+use crate::{
+    actor::{mailbox::Mailbox, shell::Shell},
+    iso_cache::{IsoCache, IsoCacheArgs},
+    model::names::ObjectKey,
+    orphans::OrphanScan,
+    placement::Placement,
+    pool::PoolWorker,
+    vcenter::{SessionArgs, SessionMsg, VCenterSessions},
+    vm::VmWorker,
+};
+
+impl SupervisorState {
+    /// Whether an actor should exist for that key.
+    pub(super) fn wanted(&self, key: &ActorKey) -> bool {
+        match key {
+            ActorKey::Sessions
+            | ActorKey::Placement
+            | ActorKey::Orphans
+            | ActorKey::IsoCache(_) => true,
+            ActorKey::Pool(k) => self.ports.view.pool(k).is_some(),
+            ActorKey::Vm(k) => self.ports.view.child(k).is_some(),
+        }
+    }
+
+    pub(super) async fn wake(
+        &mut self,
+        myself: &ActorRef<SupervisorMsg>,
+        key: &ActorKey,
+        reason: &'static str,
+    ) -> Result<(), ActorProcessingErr> {
+        if self.stopping {
+            return Ok(());
+        }
+        if !self.wanted(key) {
+            self.stop(key);
+            return Ok(());
+        }
+        if let Some(handle) = self.actors.get(key) {
+            handle.wake(reason);
+            return Ok(());
+        }
+        self.ensure(myself, key).await.map(|_| ())
+    }
+
+    pub(super) fn stop(&mut self, key: &ActorKey) {
+        self.pending.remove(key);
+        match self.actors.get(key) {
+            Some(handle) => handle.cell().stop(Some("its object is gone".to_owned())),
+            None => self.forget(key),
+        }
+    }
+
+    /// The actor is over and stays away. Its series go only now: a pass that still ran would have set them once more.
+    pub(super) fn forget(&mut self, key: &ActorKey) {
+        self.budgets.remove(key);
+        if let ActorKey::Pool(pool) = key {
+            self.ports.instruments.drop_pool(pool);
+        }
+    }
+
+    /// The actor for that key, spawned if it is not there; `None` while a dead one waits out its backoff.
+    pub(super) async fn ensure(
+        &mut self,
+        myself: &ActorRef<SupervisorMsg>,
+        key: &ActorKey,
+    ) -> Result<Option<Handle>, ActorProcessingErr> {
+        if let Some(handle) = self.actors.get(key) {
+            return Ok(Some(handle.clone()));
+        }
+        if self.pending.contains(key) || self.stopping {
+            return Ok(None);
+        }
+        let cell = myself.get_cell();
+        let handle = match key {
+            ActorKey::Sessions => {
+                let args = SessionArgs {
+                    cluster: self.ports.cluster.clone(),
+                    connector: self.ports.connector.clone(),
+                    clock: self.ports.clock.clone(),
+                    instruments: self.ports.instruments.clone(),
+                    allow_http: self.ports.allow_http,
+                };
+                Handle::Sessions(
+                    Actor::spawn_linked(None, VCenterSessions, args, cell)
+                        .await?
+                        .0,
+                )
+            }
+            ActorKey::Placement => Handle::Placement(
+                Actor::spawn_linked(None, Placement, self.ports.clock.clone(), cell)
+                    .await?
+                    .0,
+            ),
+            ActorKey::Orphans => {
+                let worker = OrphanScan {
+                    context: self.context.clone(),
+                    doubts: self.doubts.clone(),
+                };
+                Handle::Shell(
+                    Actor::spawn_linked(None, Shell::default(), worker, cell)
+                        .await?
+                        .0,
+                    Mailbox::new("orphans", self.ports.instruments.clone()),
+                )
+            }
+            ActorKey::IsoCache(key) => {
+                let args = IsoCacheArgs {
+                    key: key.clone(),
+                    cluster_id: self.ports.view.cluster_id(),
+                    sessions: self.context.sessions.clone(),
+                    source: self.ports.iso_source.clone(),
+                    waker: Arc::new(WakeThrough(myself.clone())),
+                    clock: self.ports.clock.clone(),
+                    instruments: self.ports.instruments.clone(),
+                };
+                Handle::Iso(Actor::spawn_linked(None, IsoCache, args, cell).await?.0)
+            }
+            ActorKey::Pool(key) => {
+                let worker = PoolWorker {
+                    context: self.context.clone(),
+                    isos: self.isos.clone(),
+                    key: key.clone(),
+                };
+                Handle::Shell(
+                    Actor::spawn_linked(None, Shell::default(), worker, cell)
+                        .await?
+                        .0,
+                    Mailbox::new("pool", self.ports.instruments.clone()),
+                )
+            }
+            ActorKey::Vm(key) => {
+                let worker = VmWorker {
+                    context: self.context.clone(),
+                    key: key.clone(),
+                };
+                Handle::Shell(
+                    Actor::spawn_linked(None, Shell::default(), worker, cell)
+                        .await?
+                        .0,
+                    Mailbox::new("vm", self.ports.instruments.clone()),
+                )
+            }
+        };
+        self.by_id.insert(id(handle.cell().get_id()), key.clone());
+        self.actors.insert(key.clone(), handle.clone());
+        self.publish(key, Some(&handle));
+        self.count(key.kind());
+        Ok(Some(handle))
+    }
+
+    /// Tells the desks which session and placement actor is alive.
+    pub(super) fn publish(&self, key: &ActorKey, handle: Option<&Handle>) {
+        match (key, handle) {
+            (ActorKey::Sessions, Some(Handle::Sessions(a))) => {
+                drop(self.sessions.send_replace(Some(a.clone())))
+            }
+            (ActorKey::Sessions, _) => drop(self.sessions.send_replace(None)),
+            (ActorKey::Placement, Some(Handle::Placement(a))) => {
+                drop(self.placement.send_replace(Some(a.clone())))
+            }
+            (ActorKey::Placement, _) => drop(self.placement.send_replace(None)),
+            _ => {}
+        }
+    }
+
+    pub(super) fn count(&self, kind: &'static str) {
+        let n = self.actors.keys().filter(|k| k.kind() == kind).count();
+        self.ports
+            .instruments
+            .actors(kind, i64::try_from(n).unwrap_or(i64::MAX));
+    }
+
+    pub(super) async fn resync(
+        &mut self,
+        myself: &ActorRef<SupervisorMsg>,
+    ) -> Result<(), ActorProcessingErr> {
+        let view = self.ports.view.clone();
+        if !view.ready() || self.stopping {
+            return Ok(());
+        }
+        let pools = view
+            .pools()
+            .into_iter()
+            .map(|p| ActorKey::Pool(ObjectKey::of(p.as_ref())));
+        let children = view
+            .all_children()
+            .into_iter()
+            .map(|c| ActorKey::Vm(ObjectKey::of(c.as_ref())));
+        for key in pools.chain(children) {
+            self.ensure(myself, &key).await?;
+        }
+        let gone: Vec<ActorKey> = self
+            .actors
+            .keys()
+            .filter(|k| !self.wanted(k))
+            .cloned()
+            .collect();
+        for key in gone {
+            self.stop(&key);
+        }
+        Ok(())
+    }
+
+    pub(super) fn describe(&self, reply: RpcReplyPort<Vec<Described>>) {
+        let actors: Vec<(ActorKey, Handle, u64)> = self
+            .actors
+            .iter()
+            .map(|(k, h)| {
+                (
+                    k.clone(),
+                    h.clone(),
+                    self.restarts.get(k).copied().unwrap_or_default(),
+                )
+            })
+            .collect();
+        tokio::spawn(async move {
+            let all = actors
+                .into_iter()
+                .map(|(key, handle, restarts)| async move {
+                    Described {
+                        name: key.to_string(),
+                        restarts,
+                        mailbox: handle.mailbox(),
+                        state: handle.describe().await,
+                    }
+                });
+            let _ = reply.send(futures::future::join_all(all).await);
+        });
+    }
+
+    pub(super) fn shutdown(&mut self, reply: RpcReplyPort<()>) {
+        self.stopping = true;
+        let sessions = match self.actors.get(&ActorKey::Sessions) {
+            Some(Handle::Sessions(a)) => Some(a.clone()),
+            _ => None,
+        };
+        let others: Vec<Handle> = self
+            .actors
+            .iter()
+            .filter(|(k, _)| **k != ActorKey::Sessions)
+            .map(|(_, h)| h.clone())
+            .collect();
+        tokio::spawn(async move {
+            let stops = others.iter().map(|h| async move {
+                let _ = h
+                    .cell()
+                    .stop_and_wait(None, Some(Duration::from_secs(5)))
+                    .await;
+            });
+            futures::future::join_all(stops).await;
+            if let Some(sessions) = sessions {
+                let _ = sessions
+                    .call(SessionMsg::LogOut, Some(Duration::from_secs(5)))
+                    .await;
+            }
+            let _ = reply.send(());
+        });
+    }
+}

@@ -1,0 +1,291 @@
+//! The session actor: hands out vCenter sessions by credentials Secret.
+//!
+//! Guarantees: one login at a time for the same bytes, in however many Secrets they stand (askers wait for it); equal credentials share one session; a
+//! pool never gets a session that its own Secret could not open; refused bytes rest ([`table::LOCKOUT`]); a Secret is
+//! read again at most every [`table::FRESH`], and only while somebody asks.
+//! Caveat: a crash forgets the refusals; the supervisor's backoff then bounds the tries.
+
+pub mod table;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::task::JoinSet;
+
+use self::table::{Answer, Digest, Resolved, Table};
+use crate::{
+    actor::shell::Description,
+    effect::{Effect, EffectKind},
+    error::{Class, Side, Trouble},
+    model::{credentials, names::ObjectKey},
+    ports::{
+        clock::Clock,
+        cluster::Cluster,
+        instruments::Instruments,
+        sessions::Sessions,
+        vcenter::{Connector, Credentials, Fault, VCenter, VcErrorKind, VcResult},
+    },
+};
+
+type Session = Arc<dyn VCenter>;
+type Reply = RpcReplyPort<Result<Session, Trouble>>;
+
+/// Messages of the session actor.
+pub enum SessionMsg {
+    /// The session of that Secret, please.
+    Get(ObjectKey, Reply),
+    /// That Secret was read (internal).
+    Read(ObjectKey, Box<Result<Credentials, Trouble>>),
+    /// The login with these credentials ended (internal).
+    LoggedIn(Box<Credentials>, VcResult<Session>),
+    /// Log out everywhere, then answer.
+    LogOut(RpcReplyPort<()>),
+    /// Describe yourself.
+    Describe(RpcReplyPort<Description>),
+    /// Die in a handler (debug endpoint only).
+    Panic,
+}
+
+/// What the session actor needs.
+#[derive(Clone)]
+pub struct SessionArgs {
+    /// Reads Secrets.
+    pub cluster: Arc<dyn Cluster>,
+    /// Logs in.
+    pub connector: Arc<dyn Connector>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Counts open sessions.
+    pub instruments: Arc<dyn Instruments>,
+    /// Plain http is allowed (`--vsphere-allow-http`, for labs).
+    pub allow_http: bool,
+}
+
+/// State.
+pub struct SessionState {
+    args: SessionArgs,
+    table: Table<Session>,
+    waiting: BTreeMap<ObjectKey, Vec<Reply>>,
+    /// Logins under way, and the Secrets that have these bytes.
+    logins: BTreeMap<Digest, Vec<ObjectKey>>,
+    resolutions: JoinSet<()>,
+    about: Description,
+}
+
+/// The session actor.
+pub struct VCenterSessions;
+
+impl Actor for VCenterSessions {
+    type Msg = SessionMsg;
+    type State = SessionState;
+    type Arguments = SessionArgs;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<SessionMsg>,
+        args: SessionArgs,
+    ) -> Result<SessionState, ActorProcessingErr> {
+        let about = Description {
+            kind: "sessions".to_owned(),
+            ..Description::default()
+        };
+        Ok(SessionState {
+            args,
+            table: Table::default(),
+            waiting: BTreeMap::new(),
+            logins: BTreeMap::new(),
+            resolutions: JoinSet::new(),
+            about,
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<SessionMsg>,
+        message: SessionMsg,
+        state: &mut SessionState,
+    ) -> Result<(), ActorProcessingErr> {
+        let now = state.args.clock.monotonic();
+        while state.resolutions.try_join_next().is_some() {}
+        let renewal = Trouble::blocked(
+            Side::Vsphere,
+            "InvalidCredentials",
+            "vCenter refused to renew the session with credentials that had worked; was the password changed? These \
+             bytes are tried again in 10 minutes, a changed Secret within 30 seconds",
+        );
+        state
+            .table
+            .drop_useless(|s| s.login_refused(), &renewal, now);
+        match message {
+            SessionMsg::Get(secret, reply) => match state.table.answer(&secret, now) {
+                Answer::Session(session) => answer(reply, Ok(session)),
+                Answer::Trouble(trouble) => answer(reply, Err(trouble)),
+                Answer::Resolve => {
+                    let waiting = state.waiting.entry(secret.clone()).or_default();
+                    waiting.push(reply);
+                    if waiting.len() == 1 {
+                        begin(state, myself, secret);
+                    }
+                }
+            },
+            SessionMsg::Read(secret, credentials) => match *credentials {
+                Ok(credentials) => log_in(state, myself, secret, credentials, now),
+                Err(trouble) => resolved(state, &secret, Resolved::Failed(trouble), now),
+            },
+            SessionMsg::LoggedIn(credentials, end) => {
+                let digest = credentials::digest(&credentials);
+                for secret in state.logins.remove(&digest).unwrap_or_default() {
+                    let end = ended(&credentials, digest, &secret, &end);
+                    resolved(state, &secret, end, now);
+                }
+            }
+            SessionMsg::LogOut(reply) => {
+                let sessions = state.table.sessions();
+                tokio::spawn(async move {
+                    for session in sessions {
+                        session
+                            .logout(&Effect::new(EffectKind::Logout, session.server()))
+                            .await;
+                    }
+                    let _ = reply.send(());
+                });
+            }
+            SessionMsg::Describe(reply) => {
+                let _ = reply.send(state.about.clone());
+            }
+            SessionMsg::Panic => return Err("killed by the debug endpoint".into()),
+        }
+        Ok(())
+    }
+}
+
+fn answer(reply: Reply, result: Result<Session, Trouble>) {
+    // Whoever asked may have been aborted meanwhile.
+    let _ = reply.send(result);
+}
+
+fn begin(state: &mut SessionState, myself: ActorRef<SessionMsg>, secret: ObjectKey) {
+    let args = state.args.clone();
+    state.resolutions.spawn(async move {
+        let read = read(&args, &secret).await;
+        let _ = myself.send_message(SessionMsg::Read(secret, Box::new(read)));
+    });
+}
+
+async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Credentials, Trouble> {
+    let data = args.cluster.secret(secret).await?.ok_or_else(|| {
+        Trouble::blocked(
+            Side::Vsphere,
+            "SecretNotFound",
+            format!(
+                "Secret {secret} does not exist; create it with keys server, username and password"
+            ),
+        )
+    })?;
+    credentials::parse(&data, args.allow_http).map_err(|e| {
+        let message = format!("Secret {secret}: {e}");
+        Trouble::blocked(Side::Vsphere, "InvalidCredentials", message)
+    })
+}
+
+/// The same bytes are one login, in however many Secrets they stand: two refusals would be two steps to a lockout.
+fn log_in(
+    state: &mut SessionState,
+    myself: ActorRef<SessionMsg>,
+    secret: ObjectKey,
+    credentials: Credentials,
+    now: Duration,
+) {
+    let digest = credentials::digest(&credentials);
+    if let Some(open) = state.table.open_session(&digest) {
+        return resolved(state, &secret, Resolved::Session(open, digest), now);
+    }
+    if let Some(trouble) = state.table.refused_lately(&digest, now) {
+        return resolved(state, &secret, Resolved::Refused(digest, trouble), now);
+    }
+    let sharing = state.logins.entry(digest).or_default();
+    sharing.push(secret);
+    if sharing.len() > 1 {
+        return;
+    }
+    let connector = state.args.connector.clone();
+    state.resolutions.spawn(async move {
+        let end = connector.connect(&credentials).await;
+        let _ = myself.send_message(SessionMsg::LoggedIn(Box::new(credentials), end));
+    });
+}
+
+/// What the end of a login means for one of the Secrets that have its bytes.
+fn ended(
+    credentials: &Credentials,
+    digest: Digest,
+    secret: &ObjectKey,
+    end: &VcResult<Session>,
+) -> Resolved<Session> {
+    match end {
+        Ok(session) => Resolved::Session(session.clone(), digest),
+        Err(e) if matches!(e.kind, VcErrorKind::Fault(Fault::InvalidLogin)) => {
+            let host = credentials.server.host_str().unwrap_or_default();
+            let message = format!(
+                "{host} refuses user {:?} with the password in Secret {secret}; these bytes are tried again in 10 \
+                 minutes, a changed Secret within 30 seconds",
+                credentials.username
+            );
+            Resolved::Refused(
+                digest,
+                Trouble::blocked(Side::Vsphere, "InvalidCredentials", message),
+            )
+        }
+        Err(e) => Resolved::Failed(e.clone().into()),
+    }
+}
+
+fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>, now: Duration) {
+    let result = match &end {
+        Resolved::Session(session, _) => Ok(session.clone()),
+        Resolved::Refused(_, trouble) | Resolved::Failed(trouble) => Err(trouble.clone()),
+    };
+    state.about.failures = result
+        .as_ref()
+        .err()
+        .map_or(0, |_| state.about.failures + 1);
+    state.about.passes += 1;
+    state.table.resolved(secret, end, now);
+    let open = state.table.sessions().len();
+    state.args.instruments.sessions(open);
+    for reply in state.waiting.remove(secret).into_iter().flatten() {
+        answer(reply, result.clone());
+    }
+}
+
+/// [`Sessions`] over the actor, whichever generation of it is alive.
+pub struct SessionDesk<F>(pub F);
+
+/// How long to wait for the session actor: a login is bounded by the adapter's call timeout.
+const ANSWER_WITHIN: Duration = Duration::from_secs(75);
+
+#[async_trait]
+impl<F> Sessions for SessionDesk<F>
+where
+    F: Fn() -> Option<ActorRef<SessionMsg>> + Send + Sync,
+{
+    async fn session(&self, secret: &ObjectKey) -> Result<Session, Trouble> {
+        let lost = |why: &str| Trouble {
+            side: Side::Vsphere,
+            reason: "SessionActorRestarting".to_owned(),
+            message: format!("the session actor {why}; trying again"),
+            class: Class::Transient,
+        };
+        let actor = (self.0)().ok_or_else(|| lost("is being restarted"))?;
+        let secret = secret.clone();
+        let asked = actor
+            .call(|reply| SessionMsg::Get(secret, reply), Some(ANSWER_WITHIN))
+            .await;
+        match asked {
+            Ok(ractor::rpc::CallResult::Success(result)) => result,
+            Ok(_) => Err(lost("did not answer")),
+            Err(_) => Err(lost("died")),
+        }
+    }
+}

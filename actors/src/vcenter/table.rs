@@ -1,0 +1,226 @@
+//! Which Secret has which session, and when it is tried again. Pure.
+//!
+//! Facts: the same refused credential bytes are tried at most every 10 minutes (a common lockout is 5 failures in
+//! 180 s), a changed Secret within 30 s (house.md §5).
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{error::Trouble, model::names::ObjectKey};
+
+/// A session is handed out this long before its Secret is read again.
+pub const FRESH: Duration = Duration::from_secs(20);
+/// The same refused credential bytes are not tried again before.
+pub const LOCKOUT: Duration = Duration::from_secs(600);
+/// First delay after a failure other than a refused login; doubles up to [`FRESH`].
+pub const FIRST_RETRY: Duration = Duration::from_secs(2);
+
+/// Digest of credentials.
+pub type Digest = [u8; 32];
+
+/// What is known of one Secret.
+#[derive(Clone, Debug)]
+enum Entry<S> {
+    Ready {
+        session: S,
+        digest: Digest,
+        at: Duration,
+    },
+    Failed {
+        trouble: Trouble,
+        at: Duration,
+        times: u32,
+    },
+}
+
+/// How a resolution (Secret read, login tried) ended.
+#[derive(Clone, Debug)]
+pub enum Resolved<S> {
+    /// A session.
+    Session(S, Digest),
+    /// vCenter refused these bytes.
+    Refused(Digest, Trouble),
+    /// Anything else.
+    Failed(Trouble),
+}
+
+/// Answer to "may I have the session of this Secret".
+#[derive(Clone, Debug)]
+pub enum Answer<S> {
+    /// Here it is.
+    Session(S),
+    /// Not now, and why.
+    Trouble(Trouble),
+    /// Read the Secret (and log in where its bytes are new), then ask again.
+    Resolve,
+}
+
+/// The table.
+#[derive(Clone, Debug)]
+pub struct Table<S> {
+    entries: BTreeMap<ObjectKey, Entry<S>>,
+    refused: BTreeMap<Digest, (Duration, Trouble)>,
+}
+
+impl<S> Default for Table<S> {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            refused: BTreeMap::new(),
+        }
+    }
+}
+
+impl<S: Clone> Table<S> {
+    /// What to do for that Secret now.
+    pub fn answer(&self, secret: &ObjectKey, now: Duration) -> Answer<S> {
+        match self.entries.get(secret) {
+            Some(Entry::Ready { session, at, .. }) if now.saturating_sub(*at) < FRESH => {
+                Answer::Session(session.clone())
+            }
+            Some(Entry::Failed { trouble, at, times })
+                if now.saturating_sub(*at) < pause(*times) =>
+            {
+                Answer::Trouble(trouble.clone())
+            }
+            _ => Answer::Resolve,
+        }
+    }
+
+    /// The session whose credentials have that digest, if one is open: no second login.
+    pub fn open_session(&self, digest: &Digest) -> Option<S> {
+        self.entries.values().find_map(|e| match e {
+            Entry::Ready {
+                session, digest: d, ..
+            } if d == digest => Some(session.clone()),
+            _ => None,
+        })
+    }
+
+    /// Whether these bytes were refused too lately to be tried again, and with what words.
+    pub fn refused_lately(&self, digest: &Digest, now: Duration) -> Option<Trouble> {
+        let (at, trouble) = self.refused.get(digest)?;
+        (now.saturating_sub(*at) < LOCKOUT).then(|| trouble.clone())
+    }
+
+    /// Takes in a resolution's end.
+    pub fn resolved(&mut self, secret: &ObjectKey, end: Resolved<S>, now: Duration) {
+        let times = match self.entries.get(secret) {
+            Some(Entry::Failed { times, .. }) => times.saturating_add(1),
+            _ => 1,
+        };
+        let entry = match end {
+            Resolved::Session(session, digest) => {
+                self.refused.remove(&digest);
+                Entry::Ready {
+                    session,
+                    digest,
+                    at: now,
+                }
+            }
+            Resolved::Refused(digest, trouble) => {
+                if self.refused_lately(&digest, now).is_none() {
+                    self.refused.insert(digest, (now, trouble.clone()));
+                }
+                Entry::Failed {
+                    trouble,
+                    at: now,
+                    times,
+                }
+            }
+            Resolved::Failed(trouble) => Entry::Failed {
+                trouble,
+                at: now,
+                times,
+            },
+        };
+        self.entries.insert(secret.clone(), entry);
+        self.refused
+            .retain(|_, (at, _)| now.saturating_sub(*at) < LOCKOUT);
+    }
+
+    /// Turns sessions that `useless` names into refusals of their bytes.
+    pub fn drop_useless(&mut self, useless: impl Fn(&S) -> bool, trouble: &Trouble, now: Duration) {
+        let dead: Vec<(ObjectKey, Digest)> = self
+            .entries
+            .iter()
+            .filter_map(|(key, e)| match e {
+                Entry::Ready {
+                    session, digest, ..
+                } if useless(session) => Some((key.clone(), *digest)),
+                _ => None,
+            })
+            .collect();
+        for (key, digest) in dead {
+            self.resolved(&key, Resolved::Refused(digest, trouble.clone()), now);
+        }
+    }
+
+    /// All open sessions, each once per Secret.
+    pub fn sessions(&self) -> Vec<S> {
+        self.entries
+            .values()
+            .filter_map(|e| match e {
+                Entry::Ready { session, .. } => Some(session.clone()),
+                Entry::Failed { .. } => None,
+            })
+            .collect()
+    }
+}
+
+fn pause(times: u32) -> Duration {
+    FIRST_RETRY
+        .saturating_mul(1 << times.saturating_sub(1).min(5))
+        .min(FRESH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Side;
+
+    fn s(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    fn trouble() -> Trouble {
+        Trouble::blocked(Side::Vsphere, "InvalidLogin", "no")
+    }
+
+    #[test]
+    fn a_session_is_shared_until_its_secret_is_due() {
+        let mut t = Table::default();
+        let key = ObjectKey::new("ns", "secret");
+        assert!(matches!(t.answer(&key, s(0)), Answer::Resolve));
+        t.resolved(&key, Resolved::Session(7, [1; 32]), s(0));
+        assert!(matches!(t.answer(&key, s(19)), Answer::Session(7)));
+        assert!(matches!(t.answer(&key, s(20)), Answer::Resolve));
+        assert_eq!(t.open_session(&[1; 32]), Some(7));
+        assert_eq!(t.open_session(&[2; 32]), None);
+    }
+
+    #[test]
+    fn refused_bytes_rest_ten_minutes_but_a_changed_secret_is_seen_within_thirty_seconds() {
+        let mut t: Table<u8> = Table::default();
+        let key = ObjectKey::new("ns", "secret");
+        t.resolved(&key, Resolved::Refused([1; 32], trouble()), s(0));
+        let mut now = 0;
+        let mut reads = 0;
+        while now < 599 {
+            now += 1;
+            if matches!(t.answer(&key, s(now)), Answer::Resolve) {
+                reads += 1;
+                assert!(
+                    t.refused_lately(&[1; 32], s(now)).is_some(),
+                    "no second login at {now}"
+                );
+                assert!(
+                    t.refused_lately(&[2; 32], s(now)).is_none(),
+                    "new bytes are tried at once"
+                );
+                t.resolved(&key, Resolved::Refused([1; 32], trouble()), s(now));
+            }
+        }
+        assert!(reads >= 599 / 30, "{reads} looks at the Secret");
+        assert!(t.refused_lately(&[1; 32], s(600)).is_none());
+    }
+}

@@ -1,0 +1,275 @@
+//! Carrying one step out: the effects of a VM pass. Chooses nothing; reports what came of it into [`Memory`].
+
+mod create;
+mod eject;
+mod find;
+mod give_up;
+mod intent;
+mod power;
+mod release;
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    agent::{VmStatus, VsphereAgent, VsphereAgentStatus},
+    pool::VsphereAgentPool,
+};
+
+use super::{
+    hardware,
+    memory::Memory,
+    pass::{known, write},
+    place,
+    scene::Scene,
+    seen::Expected,
+    status,
+    step::Step,
+    traced,
+};
+use crate::{
+    context::Context,
+    effect::{Effect, EffectKind},
+    error::{Class, Side, Trouble},
+    model::{identity::BiosUuid, marker::Marker, names::DatastorePath},
+    ports::{
+        cluster::Precondition,
+        vcenter::{Place, TaskRef, VCenter},
+    },
+};
+
+/// What follows a step.
+pub enum After {
+    /// Decide again, with this object.
+    Object(Arc<VsphereAgent>),
+    /// Decide again.
+    Same,
+    /// End the pass and look again after that long.
+    Pause(Duration),
+    /// The object is released: nothing more to do.
+    Gone,
+}
+
+type Done = Result<After, Trouble>;
+
+/// Longest wait for one task within one pass; a longer one is taken up again by its recorded id.
+const TASK_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where the pool's ISO lies.
+#[must_use]
+pub fn iso_path(pool: &VsphereAgentPool) -> Option<DatastorePath> {
+    let iso = pool.status.as_ref()?.iso.as_ref()?;
+    if let Some(stored) = iso.stored_path.as_deref() {
+        return DatastorePath::parse(stored).ok();
+    }
+    DatastorePath::new(&pool.spec.vsphere.iso_datastore, iso.path.as_deref()?).ok()
+}
+
+/// Carries `step` out.
+///
+/// # Errors
+/// The [`Trouble`] that stopped it; `memory` says what is unknown now.
+pub async fn perform(context: &Context, scene: &Scene, memory: &mut Memory, step: Step) -> Done {
+    let hand = Hand { context, scene };
+    match step {
+        Step::Hold { .. } | Step::Settled => Ok(After::Same),
+        Step::AddFinalizer => hand.add_finalizer().await,
+        Step::RecordIdentity => hand.record_identity(memory).await,
+        Step::FinishTask(task) => hand.finish_task(memory, &TaskRef(task)).await,
+        Step::Lookup => hand.lookup(memory).await,
+        Step::TakeOver => hand.take_over(memory).await,
+        Step::PlaceAgain => hand.place_again(memory).await,
+        Step::Create => hand.create(memory).await,
+        Step::NextAttempt => hand.next_attempt(memory).await,
+        Step::GiveUp => hand.give_up(memory).await,
+        Step::SetBootOrder(keys) => hand.set_boot_order(memory, &keys).await,
+        Step::PowerOn => hand.power(memory, EffectKind::PowerOn).await,
+        Step::RecordVm => hand.record_vm(memory).await,
+        Step::AttachTags => hand.attach_tags(memory).await,
+        Step::EjectIso => hand.eject(memory).await,
+        Step::FenceAgent => hand.fence().await,
+        Step::PowerOff => {
+            hand.prove_unbound().await?;
+            hand.power(memory, EffectKind::PowerOff).await
+        }
+        Step::Destroy => {
+            hand.prove_unbound().await?;
+            hand.power(memory, EffectKind::Destroy).await
+        }
+        Step::DeleteAgent => hand.delete_agent("its VM is proven absent").await,
+        Step::ReleaseHook => {
+            hand.delete_agent("the deletion of its Machine waits for it, and its VM is dead")
+                .await
+        }
+        Step::RemoveFinalizer => hand.remove_finalizer().await,
+    }
+}
+
+struct Hand<'a> {
+    context: &'a Context,
+    scene: &'a Scene,
+}
+
+impl Hand<'_> {
+    fn effect(&self, kind: EffectKind) -> Effect {
+        Effect::new(kind, &self.scene.child.key)
+    }
+
+    fn running(&self, kind: EffectKind) -> Running<'_> {
+        self.context.instruments.task_began(kind.name());
+        Running {
+            context: self.context,
+            task: kind.name(),
+            since: self.context.clock.monotonic(),
+        }
+    }
+
+    fn at(&self) -> Precondition {
+        Precondition::of(self.scene.child.object.as_ref())
+    }
+
+    fn vm(&self) -> VmStatus {
+        self.scene.vm().cloned().unwrap_or_default()
+    }
+
+    fn attempt(&self) -> u32 {
+        self.scene
+            .vm()
+            .and_then(|v| v.attempt)
+            .and_then(|a| u32::try_from(a).ok())
+            .unwrap_or(1)
+    }
+
+    fn marker(&self) -> Marker {
+        let child = &self.scene.child;
+        Marker {
+            cluster_id: self.context.view.cluster_id(),
+            namespace: child.key.namespace.clone(),
+            name: child.key.name.clone(),
+            uid: child.uid.clone(),
+            attempt: self.attempt(),
+        }
+    }
+
+    fn expected(&self) -> Expected {
+        let vm = self.vm();
+        Expected {
+            marker: self.marker(),
+            moref: vm.moref,
+            instance_uuid: vm.instance_uuid,
+        }
+    }
+
+    fn uuid(&self) -> Result<BiosUuid, Trouble> {
+        let identity = self.scene.child.identity.as_ref();
+        identity
+            .map(|i| i.bios_uuid)
+            .ok_or_else(|| defect("no BIOS uuid is recorded"))
+    }
+
+    fn place(&self) -> Result<Place, Trouble> {
+        place::read(&self.vm()).ok_or_else(|| defect("the recorded placement is incomplete"))
+    }
+
+    fn pool(&self) -> Result<&Arc<VsphereAgentPool>, Trouble> {
+        self.scene
+            .pool
+            .as_ref()
+            .ok_or_else(|| defect("the pool is gone"))
+    }
+
+    /// The session by the recorded credentials; where those do not work any more, by the pool's, if they lead to the same
+    /// vCenter. Nothing of the pool is needed as long as the record suffices (reliability.md R9).
+    async fn session(&self) -> Result<Arc<dyn VCenter>, Trouble> {
+        let vm = self.vm();
+        let settings = &self.context.settings;
+        let own = &self.scene.child.key.namespace;
+        let recorded = match &vm.credentials_ref {
+            Some(r) => Some(hardware::secret_at(r, own, &settings.secret_namespaces)?),
+            None => None,
+        };
+        let current = self
+            .scene
+            .pool
+            .as_ref()
+            .map(|pool| hardware::secret(pool, &settings.secret_namespaces));
+        let sessions = &self.context.sessions;
+        let session = match (recorded, current) {
+            (Some(recorded), Some(Ok(current))) if recorded != current => {
+                match sessions.session(&recorded).await {
+                    Err(t) if t.class == Class::Blocked => sessions.session(&current).await?,
+                    other => other?,
+                }
+            }
+            (Some(recorded), _) => sessions.session(&recorded).await?,
+            (None, Some(current)) => sessions.session(&current?).await?,
+            (None, None) => return Err(defect("neither the record nor a pool names credentials")),
+        };
+        match vm.server.as_deref() {
+            Some(server) if server != session.server() => Err(Trouble::blocked(
+                Side::Vsphere,
+                "ServerMismatch",
+                format!(
+                    "the VM was made on {server}, the credentials lead to {}",
+                    session.server()
+                ),
+            )),
+            _ => Ok(session),
+        }
+    }
+
+    async fn save(
+        &self,
+        kind: EffectKind,
+        vm: VmStatus,
+        memory: &mut Memory,
+    ) -> Result<Arc<VsphereAgent>, Trouble> {
+        let mut record = self.scene.record();
+        record.vm = Some(vm);
+        self.save_record(kind, record, memory).await
+    }
+
+    async fn save_record(
+        &self,
+        kind: EffectKind,
+        record: VsphereAgentStatus,
+        memory: &mut Memory,
+    ) -> Result<Arc<VsphereAgent>, Trouble> {
+        let mut after = self.scene.child.object.as_ref().clone();
+        after.status = Some(record.clone());
+        traced::note_recorded(self.context, self.scene, &after, memory);
+        let now = self.context.clock.wall();
+        let rendered = status::render(&record, &known(self.scene, None, memory, now));
+        Ok(write(
+            self.context,
+            &self.effect(kind),
+            &self.scene.child.object,
+            rendered,
+            memory,
+        )
+        .await?)
+    }
+}
+
+/// Counts a task as long as somebody waits for it, however that ends.
+struct Running<'a> {
+    context: &'a Context,
+    task: &'static str,
+    since: Duration,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let took = self.context.clock.monotonic().saturating_sub(self.since);
+        let instruments = &self.context.instruments;
+        instruments.task_ended(self.task, took.as_secs_f64());
+    }
+}
+
+fn defect(message: &str) -> Trouble {
+    Trouble {
+        side: Side::Kubernetes,
+        reason: "InternalError".to_owned(),
+        message: message.to_owned(),
+        class: Class::Defect,
+    }
+}

@@ -1,0 +1,225 @@
+//! The one create: its task, what its failure tells, the next attempt.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_crds::agent::VmStatus;
+
+use super::{After, Done, Hand, TASK_PATIENCE, defect, iso_path};
+use crate::{
+    effect::EffectKind,
+    error::{Class, Trouble},
+    model::names::DatastorePath,
+    ports::vcenter::{CreateVm, Fault, TaskEnd, TaskRef, VCenter, VcError},
+    vm::{
+        hardware,
+        memory::{Memory, Refused},
+        scene::Scene,
+        seen::{self, Met, Seen},
+        step::PROOF_PAUSE,
+    },
+};
+
+impl Hand<'_> {
+    pub(super) async fn create(&self, memory: &mut Memory) -> Done {
+        let pool = self.pool()?;
+        let now = self.context.clock.monotonic();
+        if let Some(refused) = &memory.create_refused
+            && refused.rests(pool.metadata.generation, now)
+        {
+            return Err(refused.trouble.clone());
+        }
+        let session = self.session().await?;
+        let child = &self.scene.child;
+        let vm = self.vm();
+        let path = vm
+            .vm_path
+            .as_deref()
+            .and_then(|p| DatastorePath::parse(p).ok());
+        let spec = CreateVm {
+            name: child.vm_name.clone(),
+            uuid: self.uuid()?,
+            marker: self.marker(),
+            hardware: hardware::hardware(pool)?,
+            place: self.place()?,
+            vm_path: path.ok_or_else(|| defect("no configuration file path is recorded"))?,
+            iso: iso_path(pool).ok_or_else(|| defect("the ISO went away"))?,
+            annotation: format!("agent-forge: VsphereAgent {}", child.key),
+        };
+        let slots = session.slots();
+        let _slot = slots.acquire().await.map_err(|_| defect("shutting down"))?;
+        let _running = self.running(EffectKind::CreateVm);
+        memory.unissued = false;
+        memory.create_refused = None;
+        memory.seen = Seen::NotAsked;
+        let task = match session
+            .create_vm(&self.effect(EffectKind::CreateVm), &spec)
+            .await
+        {
+            Ok(task) => task,
+            Err(e) => {
+                self.context.instruments.vm_operation("create", false);
+                return self.create_failed(memory, &session, e).await;
+            }
+        };
+        let mut recorded = vm;
+        recorded.task_id = Some(task.0.clone());
+        let saved = self.save(EffectKind::RecordTask, recorded, memory).await;
+        // Whether or not the id was recorded, the task runs: its end is awaited first.
+        let scene = match saved {
+            Ok(object) => Scene::gather(self.context, object),
+            Err(_) => Scene::gather(self.context, child.object.clone()),
+        };
+        Hand {
+            context: self.context,
+            scene: &scene,
+        }
+        .finish_task(memory, &task)
+        .await
+    }
+
+    pub(super) async fn finish_task(&self, memory: &mut Memory, task: &TaskRef) -> Done {
+        let session = self.session().await?;
+        let ended = match tokio::time::timeout(TASK_PATIENCE, session.wait(task)).await {
+            Ok(ended) => ended,
+            // Still running: its id is recorded, the next pass waits on.
+            Err(_) => return Ok(After::Pause(Duration::ZERO)),
+        };
+        let now = self.context.clock.monotonic();
+        match ended {
+            Ok(TaskEnd::Success(Some(moref))) => {
+                self.context.instruments.vm_operation("create", true);
+                match session.observe(&moref).await? {
+                    Some(shown) => {
+                        memory.seen = seen::judge(vec![shown], &self.expected(), &memory.seen, now)
+                    }
+                    None => memory.seen = Seen::NotAsked,
+                }
+                if memory.seen == Seen::NotAsked {
+                    return self.forget_task(memory).await;
+                }
+                Ok(After::Object(self.scene.child.object.clone()))
+            }
+            Ok(TaskEnd::Success(None) | TaskEnd::Vanished) => self.forget_task(memory).await,
+            Err(e) if !ended_the_task(&e) => Err(e.into()),
+            Err(e) => {
+                self.context.instruments.vm_operation("create", false);
+                self.forget_task(memory).await?;
+                self.create_failed(memory, &session, e).await
+            }
+        }
+    }
+
+    pub(super) async fn forget_task(&self, memory: &mut Memory) -> Done {
+        let mut vm = self.vm();
+        vm.task_id = None;
+        Ok(After::Object(
+            self.save(EffectKind::RecordTask, vm, memory).await?,
+        ))
+    }
+
+    /// A create that did not work: whose is the name, whose are the files, or what else is wrong.
+    pub(super) async fn create_failed(
+        &self,
+        memory: &mut Memory,
+        session: &Arc<dyn VCenter>,
+        e: VcError,
+    ) -> Done {
+        let now = self.context.clock.monotonic();
+        match e.fault() {
+            Some(Fault::DuplicateName { holder, .. }) => {
+                let shown = match holder {
+                    Some(moref) => session.observe(moref).await?,
+                    None => None,
+                };
+                memory.seen = match shown {
+                    Some(shown) => seen::judge_holder(shown, &self.expected(), now),
+                    None => Seen::Foreign {
+                        what: format!("another object named {}", self.scene.child.vm_name),
+                        met: Met::ByName,
+                        at: now,
+                    },
+                };
+                Ok(After::Same)
+            }
+            Some(Fault::AlreadyExists(_)) => {
+                let found = session
+                    .find_by_uuid(&self.place()?.datacenter, self.uuid()?)
+                    .await?;
+                memory.seen = seen::judge(found, &self.expected(), &Seen::NotAsked, now);
+                memory.proof_at = Some(now);
+                // Left by a create of this attempt that failed, or that still runs: time tells (`step`).
+                memory.path_taken = true;
+                Ok(match memory.seen {
+                    Seen::Absent { .. } => After::Pause(PROOF_PAUSE),
+                    _ => After::Same,
+                })
+            }
+            _ => {
+                let made_nothing = !e.outcome_unknown();
+                let trouble = Trouble::from(e);
+                memory.unissued = made_nothing;
+                if made_nothing && refuses_the_place(&trouble) {
+                    memory.create_refused = Some(Refused {
+                        at: now,
+                        generation: self.pool()?.metadata.generation,
+                        trouble: trouble.clone(),
+                        placed_again: None,
+                    });
+                }
+                Err(trouble)
+            }
+        }
+    }
+
+    /// Where would it be placed now? Only reads, but for a folder that is missing.
+    pub(super) async fn place_again(&self, memory: &mut Memory) -> Done {
+        let request = hardware::place_request(self.pool()?)?;
+        let session = self.session().await?;
+        let effect = self.effect(EffectKind::CreateFolder);
+        let placed = self.context.placer.place(session, effect, request).await?;
+        if let Some(refused) = &mut memory.create_refused {
+            refused.placed_again = Some(placed);
+        }
+        Ok(After::Same)
+    }
+
+    pub(super) async fn next_attempt(&self, memory: &mut Memory) -> Done {
+        let old = self.vm();
+        let vm = VmStatus {
+            name: old.name,
+            attempt: old.attempt,
+            machine_ref: old.machine_ref,
+            phase: old.phase,
+            last_transition_time: old.last_transition_time,
+            ..VmStatus::default()
+        };
+        let next = self.save(EffectKind::RecordIdentity, vm, memory).await?;
+        memory.forget_vm();
+        Ok(After::Object(next))
+    }
+}
+
+/// Whether the refusal may be one of the place: of what was asked for, or of what is there; not of the session, and not
+/// of the gate.
+fn refuses_the_place(trouble: &Trouble) -> bool {
+    matches!(trouble.class, Class::Blocked)
+        || trouble.class == Class::Transient && !PASSING.contains(&trouble.reason.as_str())
+}
+
+/// Refusals that say nothing of the place.
+const PASSING: [&str; 6] = [
+    "VCenterUnreachable",
+    "EffectHeld",
+    "NotAuthenticated",
+    "RequestCanceled",
+    "TaskInProgress",
+    "FileLocked",
+];
+
+/// Whether a failed wait means that the task itself is over: it is, unless the wait got no answer or no session.
+fn ended_the_task(e: &VcError) -> bool {
+    !matches!(
+        e.fault(),
+        None | Some(Fault::NotAuthenticated | Fault::InvalidLogin)
+    )
+}

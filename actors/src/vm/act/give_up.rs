@@ -1,0 +1,72 @@
+//! Giving a VM up whose Agent did not register in time: live proof first, then the record that cannot be taken back.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use agent_forge_crds::{conditions::event, external::agent::Agent};
+
+use super::{After, Done, Hand};
+use crate::{
+    effect::EffectKind,
+    error::Trouble,
+    model::identity::{AgentMatch, agent_runs_on},
+    pool::agents_home,
+    ports::cluster::Notice,
+    vm::{arrival, memory::Memory},
+};
+
+impl Hand<'_> {
+    /// Live: Agents that run on this VM, or may, wherever its pool's Agents are.
+    pub(super) async fn live_agents_of_vm(&self) -> Result<Vec<Arc<Agent>>, Trouble> {
+        let child = &self.scene.child;
+        let Some(identity) = &child.identity else {
+            return Ok(Vec::new());
+        };
+        let homes = self.scene.pool.as_deref().map(agents_home::candidates);
+        let namespaces: BTreeSet<String> = homes
+            .unwrap_or_default()
+            .into_iter()
+            .chain(child.agent.clone())
+            .map(|key| key.namespace)
+            .collect();
+        let mut found = Vec::new();
+        for namespace in namespaces {
+            let agents = self.context.cluster.live_agents(&namespace).await?;
+            let may_run_there = |a: &Agent| agent_runs_on(a, identity) != AgentMatch::Other;
+            found.extend(agents.into_iter().filter(may_run_there).map(Arc::new));
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn give_up(&self, memory: &mut Memory) -> Done {
+        let shown = self.shown(memory)?;
+        if !self.live_agents_of_vm().await?.is_empty() {
+            // It came after all; the watch will show it.
+            memory.agent_seen = true;
+            return Ok(After::Pause(Duration::from_secs(2)));
+        }
+        let mut record = self.scene.record();
+        let vm = self.vm();
+        let now = self.context.clock.wall();
+        let failure = arrival::failure(&vm, record.last_failure.as_ref(), &shown, now);
+        let note = format!(
+            "VM {} (attempt {}) is given up: no Agent registered in time ({}); it is replaced",
+            vm.name,
+            self.attempt(),
+            failure.class.as_deref().unwrap_or_default()
+        );
+        record.last_failure = Some(failure);
+        let next = self
+            .save_record(EffectKind::RecordObservation, record, memory)
+            .await?;
+        tracing::warn!(key = %self.scene.child.key, "{note}");
+        self.context.instruments.vm_operation("give_up", true);
+        self.context.cluster.notify(Notice {
+            regarding: self.regarding(),
+            warning: true,
+            reason: event::VM_GIVEN_UP,
+            action: "ReplaceVM",
+            note,
+        });
+        Ok(After::Object(next))
+    }
+}

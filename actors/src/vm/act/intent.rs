@@ -1,0 +1,70 @@
+//! Intent before effect: the finalizer, and identity and place, recorded before the first vCenter write (reliability.md R1).
+
+use agent_forge_crds::{names::AGENT_FINALIZER, pool::CredentialsSecretRef};
+use kube::ResourceExt;
+use std::time::Duration;
+
+use super::{After, Done, Hand, defect};
+use crate::{
+    effect::EffectKind,
+    model::{identity::BiosUuid, names::DatastorePath},
+    ports::cluster::MetadataPatch,
+    vm::{hardware, memory::Memory, place},
+};
+
+impl Hand<'_> {
+    pub(super) async fn add_finalizer(&self) -> Done {
+        let object = &self.scene.child.object;
+        let mut finalizers = object.finalizers().to_vec();
+        finalizers.push(AGENT_FINALIZER.to_owned());
+        let patch = MetadataPatch {
+            finalizers: Some(finalizers),
+            ..MetadataPatch::default()
+        };
+        self.context
+            .cluster
+            .patch_child(&self.effect(EffectKind::AddFinalizer), &self.at(), &patch)
+            .await?;
+        // The watch brings the object back with it.
+        Ok(After::Pause(Duration::from_secs(2)))
+    }
+
+    pub(super) async fn record_identity(&self, memory: &mut Memory) -> Done {
+        let pool = self.pool()?;
+        let request = hardware::place_request(pool)?;
+        let secret = hardware::secret(pool, &self.context.settings.secret_namespaces)?;
+        let session = self.context.sessions.session(&secret).await?;
+        let effect = self.effect(EffectKind::CreateFolder);
+        let placed = self
+            .context
+            .placer
+            .place(session.clone(), effect, request.clone())
+            .await?;
+        let child = &self.scene.child;
+        let mut vm = self.vm();
+        let attempt = vm.attempt.and_then(|a| u32::try_from(a).ok()).unwrap_or(0) + 1;
+        let cluster_id = self.context.view.cluster_id();
+        vm.bios_uuid = Some(BiosUuid::derive(&cluster_id, &child.uid, attempt).to_string());
+        vm.attempt = i32::try_from(attempt).ok();
+        let uid8: String = child.uid.chars().filter(|c| *c != '-').take(8).collect();
+        let file = format!("{name}-{uid8}-{attempt}/{name}.vmx", name = child.vm_name);
+        let path =
+            DatastorePath::new(&placed.datastore.0, &file).map_err(|e| defect(&e.to_string()))?;
+        vm.vm_path = Some(path.to_string());
+        vm.placement = Some(place::record(&placed, &request));
+        vm.server = Some(session.server().to_owned());
+        vm.credentials_ref = Some(CredentialsSecretRef {
+            name: secret.name,
+            namespace: Some(secret.namespace),
+        });
+        let mut record = self.scene.record();
+        record.cluster_id = Some(cluster_id);
+        record.vm = Some(vm);
+        let next = self
+            .save_record(EffectKind::RecordIdentity, record, memory)
+            .await?;
+        memory.forget_vm();
+        memory.unissued = true;
+        Ok(After::Object(next))
+    }
+}

@@ -1,0 +1,167 @@
+//! What is done to the VM that is proven ours: boot order, power, destruction, tags; and recording what vCenter shows.
+
+use agent_forge_crds::{agent::VmStatus, conditions::reason};
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{After, Done, Hand, defect};
+use crate::{
+    effect::EffectKind,
+    error::{Side, Trouble},
+    model::names::MoRef,
+    ports::vcenter::{BootDevice, Fault, PowerState, TaskEnd, VmObservation},
+    vm::{memory::Memory, seen::Seen},
+};
+
+impl Hand<'_> {
+    pub(super) fn shown(&self, memory: &Memory) -> Result<VmObservation, Trouble> {
+        match &memory.seen {
+            Seen::Ours(vm) => Ok(vm.as_ref().clone()),
+            _ => Err(defect("the VM is not proven ours")),
+        }
+    }
+
+    pub(super) async fn set_boot_order(&self, memory: &mut Memory, keys: &[i32]) -> Done {
+        let mut shown = self.shown(memory)?;
+        let session = self.session().await?;
+        let slots = session.slots();
+        let _slot = slots.acquire().await.map_err(|_| defect("shutting down"))?;
+        let _running = self.running(EffectKind::Reconfigure);
+        memory.seen = Seen::NotAsked;
+        let task = session
+            .set_boot_order(&self.effect(EffectKind::Reconfigure), &shown.moref, keys)
+            .await?;
+        session.wait(&task).await?;
+        shown.boot_order = keys
+            .iter()
+            .map(|k| BootDevice::Disk(*k))
+            .chain([BootDevice::Cdrom])
+            .collect();
+        memory.seen = Seen::Ours(Box::new(shown));
+        Ok(After::Same)
+    }
+
+    /// Power on, power off, destroy: one task each, on the VM that is proven ours.
+    pub(super) async fn power(&self, memory: &mut Memory, kind: EffectKind) -> Done {
+        let mut shown = self.shown(memory)?;
+        let session = self.session().await?;
+        let slots = session.slots();
+        let _slot = slots.acquire().await.map_err(|_| defect("shutting down"))?;
+        let _running = self.running(kind);
+        let effect = self.effect(kind);
+        // Until the task's end is known, so is nothing about the VM.
+        memory.seen = Seen::NotAsked;
+        let submitted = match kind {
+            EffectKind::PowerOn => session.power_on(&effect, &shown.moref).await,
+            EffectKind::PowerOff => session.power_off(&effect, &shown.moref).await,
+            _ => session.destroy(&effect, &shown.moref).await,
+        };
+        let ended = match submitted {
+            Ok(task) => session.wait(&task).await,
+            Err(e) => Err(e),
+        };
+        self.context
+            .instruments
+            .vm_operation(kind.name(), ended.is_ok());
+        match ended {
+            Ok(TaskEnd::Success(_)) => {}
+            Ok(TaskEnd::Vanished) => return Ok(After::Same),
+            Err(e) => match e.fault() {
+                Some(Fault::InvalidPowerState { .. }) => return Ok(After::Same),
+                Some(Fault::ManagedObjectNotFound(_)) if kind == EffectKind::Destroy => {}
+                _ => return Err(e.into()),
+            },
+        }
+        memory.seen = match kind {
+            EffectKind::Destroy => Seen::Absent { proofs: 1 },
+            EffectKind::PowerOn => {
+                memory.powered_on = true;
+                // Whatever is lost from here on, and however soon its Agent serves: this actor knows.
+                memory.untagged = true;
+                shown.power = PowerState::On;
+                Seen::Ours(Box::new(shown))
+            }
+            _ => {
+                shown.power = PowerState::Off;
+                Seen::Ours(Box::new(shown))
+            }
+        };
+        Ok(After::Same)
+    }
+
+    pub(super) fn observed(
+        &self,
+        mut vm: VmStatus,
+        shown: &VmObservation,
+        deadline: Option<Time>,
+    ) -> VmStatus {
+        vm.moref = Some(shown.moref.id.clone());
+        vm.instance_uuid.clone_from(&shown.instance_uuid);
+        vm.mac_addresses = shown.macs.iter().map(ToString::to_string).collect();
+        vm.mac_address = shown.macs.first().map(|m| m.hyphenated());
+        vm.task_id = None;
+        vm.attempt = vm.attempt.or(Some(1));
+        vm.power_state = Some(shown.power.as_str().to_owned());
+        if shown.power == PowerState::On && vm.discovery_deadline.is_none() {
+            vm.discovery_deadline = deadline;
+        }
+        vm
+    }
+
+    pub(super) async fn record_vm(&self, memory: &mut Memory) -> Done {
+        let mut shown = self.shown(memory)?;
+        if shown.macs.is_empty() {
+            // Some MACs are given at power-on only.
+            let again = self.session().await?.observe(&shown.moref).await?;
+            shown = again
+                .ok_or_else(|| Trouble::transient(Side::Vsphere, "VMMissing", "the VM vanished"))?;
+            if shown.macs.is_empty() {
+                let message = "the VM runs, and vCenter shows no MAC address of it yet; its Agent is recognised by that";
+                return Err(Trouble::transient(Side::Vsphere, "MACPending", message));
+            }
+        }
+        let timeout = self
+            .scene
+            .pool
+            .as_ref()
+            .and_then(|p| p.spec.agent.discovery_timeout.as_deref())
+            .and_then(|t| agent_forge_crds::duration::parse(t).ok())
+            .unwrap_or(self.context.settings.discovery_timeout);
+        let deadline = SignedDuration::try_from(timeout)
+            .ok()
+            .and_then(|t| self.context.clock.wall().checked_add(t).ok())
+            .and_then(|t| jiff::Timestamp::from_second(t.as_second()).ok())
+            .map(Time);
+        let vm = self.observed(self.vm(), &shown, deadline);
+        memory.seen = Seen::Ours(Box::new(shown));
+        Ok(After::Object(
+            self.save(EffectKind::RecordObservation, vm, memory).await?,
+        ))
+    }
+
+    pub(super) async fn attach_tags(&self, memory: &mut Memory) -> Done {
+        let pool = self.pool()?;
+        let moref = self
+            .vm()
+            .moref
+            .ok_or_else(|| defect("no reference is recorded"))?;
+        // The recorded reason is what a later life of this actor goes on: whatever keeps the tags away, it is this one.
+        let failed = |t: Trouble| Trouble {
+            side: Side::Vsphere,
+            reason: reason::TAGGING_FAILED.to_owned(),
+            message: format!("spec.vsphere.vmTags: {t}; the VM stays, tagging is tried again"),
+            class: t.class,
+        };
+        memory.untagged = true;
+        let session = self.session().await.map_err(failed)?;
+        let tags = pool.spec.vsphere.vm_tags();
+        let effect = self.effect(EffectKind::AttachTags);
+        session
+            .attach_tags(&effect, &MoRef::new("VirtualMachine", moref), tags)
+            .await
+            .map_err(|e| failed(e.into()))?;
+        memory.tagged = true;
+        memory.untagged = false;
+        Ok(After::Same)
+    }
+}

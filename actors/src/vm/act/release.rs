@@ -1,0 +1,156 @@
+//! Letting go: fence, live proof, the Agent's deletion, the finalizer.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use agent_forge_crds::{
+    external::{agent::Agent, agent_machine::AgentMachine},
+    names::AGENT_FINALIZER,
+};
+use kube::ResourceExt;
+
+use super::{After, Done, Hand};
+use crate::{
+    effect::EffectKind,
+    error::{Side, Trouble},
+    model::{names::ObjectKey, standing::Standing},
+    pool::prepare,
+    ports::cluster::{AgentPatch, MetadataPatch, Notice, Precondition, Regarding},
+};
+
+impl Hand<'_> {
+    /// Live: no Agent that may run on this VM, or was last seen there, serves anybody, and the one that does run there is
+    /// still fenced (reliability.md R7).
+    pub(super) async fn prove_unbound(&self) -> Result<(), Trouble> {
+        if self.scene.child.forced {
+            return Ok(());
+        }
+        let cluster = self.context.cluster.as_ref();
+        let held = |reason: &str, message| Trouble::transient(Side::Upstream, reason, message);
+        let agent_machine = self.living_agent_machine().await?;
+        let ours = self.scene.agent.as_ref().map(|a| ObjectKey::of(a.as_ref()));
+        // Of one that was given up an Agent may register at any moment: the view may not show it yet.
+        let late = if self.scene.child.given_up && !self.scene.child.deleting {
+            self.live_agents_of_vm().await?
+        } else {
+            Vec::new()
+        };
+        let possible = self.scene.possible.iter().chain(&late);
+        let keys: BTreeSet<ObjectKey> = possible
+            .map(|a| ObjectKey::of(a.as_ref()))
+            .chain(self.scene.child.agent.clone())
+            .collect();
+        for key in keys {
+            let Some(live) = cluster.live_agent(&key).await? else {
+                continue;
+            };
+            let reserved = agent_machine
+                .as_ref()
+                .and_then(|am| am.agent_ref())
+                .is_some_and(|r| r.name == key.name);
+            if live.is_claimed_or_bound() || reserved {
+                let message = format!("Agent {key} is bound; nothing is powered off or destroyed");
+                return Err(held("AgentBound", message));
+            }
+            let late = self.scene.child.given_up && live.spec.approved;
+            let may_be_claimed = late || ours.as_ref() == Some(&key);
+            if may_be_claimed && self.fencing(&live).is_some() {
+                let message = format!("Agent {key} can be claimed again; it is fenced first");
+                return Err(held("AgentNotFenced", message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Live: its AgentMachine, where neither that nor its Machine is on its way out.
+    async fn living_agent_machine(&self) -> Result<Option<AgentMachine>, Trouble> {
+        let (Some(pool), Some(record), Standing::Alive) = (
+            &self.scene.pool,
+            &self.scene.child.agent_machine,
+            &self.scene.standing,
+        ) else {
+            return Ok(None);
+        };
+        let key = ObjectKey::new(&pool.spec.control_plane_namespace, &record.name);
+        let live = self.context.cluster.live_agent_machine(&key).await?;
+        Ok(live.filter(|am| !am.is_deleting()))
+    }
+
+    /// What is missing on that Agent to be out of every selection; nothing where the pool is gone, and with it the
+    /// knowledge of the selections.
+    fn fencing(&self, agent: &Agent) -> Option<AgentPatch> {
+        let pool = self.scene.pool.as_ref()?;
+        let choosers = self.context.view.all_agent_machines();
+        prepare::fence(&prepare::base_labels(pool), &choosers, agent)
+    }
+
+    pub(super) async fn fence(&self) -> Done {
+        let Some(agent) = &self.scene.agent else {
+            return Ok(After::Same);
+        };
+        if let Some(patch) = self.fencing(agent) {
+            self.context
+                .cluster
+                .patch_agent(&self.effect(EffectKind::FenceAgent), &patch)
+                .await?;
+        }
+        // The watch brings the fenced Agent back.
+        Ok(After::Pause(Duration::from_secs(2)))
+    }
+
+    pub(super) async fn delete_agent(&self, why: &str) -> Done {
+        let Some(agent) = &self.scene.agent else {
+            return Ok(After::Same);
+        };
+        self.prove_unbound().await?;
+        let effect = self.effect(EffectKind::DeleteAgent);
+        self.context
+            .cluster
+            .delete_agent(&effect, &Precondition::of(agent.as_ref()))
+            .await?;
+        self.context.cluster.notify(Notice {
+            regarding: self.regarding(),
+            warning: false,
+            reason: "AgentDeleted",
+            action: "DeleteAgent",
+            note: format!(
+                "Agent {} deleted: {why} (trace {})",
+                agent.name_any(),
+                self.scene.child.trace()
+            ),
+        });
+        // The watch shows its deletionTimestamp, or its absence.
+        Ok(After::Pause(Duration::from_secs(2)))
+    }
+
+    pub(super) fn regarding(&self) -> Regarding {
+        Regarding {
+            api_version: agent_forge_crds::names::API_VERSION.to_owned(),
+            kind: "VsphereAgent".to_owned(),
+            key: self.scene.child.key.clone(),
+            uid: self.scene.child.uid.clone(),
+        }
+    }
+
+    pub(super) async fn remove_finalizer(&self) -> Done {
+        let object = &self.scene.child.object;
+        let finalizers = object
+            .finalizers()
+            .iter()
+            .filter(|f| *f != AGENT_FINALIZER)
+            .cloned()
+            .collect();
+        let patch = MetadataPatch {
+            finalizers: Some(finalizers),
+            ..MetadataPatch::default()
+        };
+        self.context
+            .cluster
+            .patch_child(
+                &self.effect(EffectKind::RemoveChildFinalizer),
+                &self.at(),
+                &patch,
+            )
+            .await?;
+        Ok(After::Gone)
+    }
+}

@@ -1,0 +1,151 @@
+//! Dead on arrival: a VM whose Agent does not register by its deadline is given up and replaced. Pure.
+//!
+//! Flow: deadline over -> a fresh look at the VM -> [`class`] and evidence recorded, which gives the VM up for good (its
+//! late Agent is never approved from then on) -> fenced, powered off, destroyed, proven absent -> a rest -> the next
+//! attempt, with another uuid.
+//!
+//! Guarantees: only a VM that never had an Agent is given up. One whose guest may be a node (the hub may have been
+//! restored from a backup that is older than the Agent) is given up only by a person, or by an actor that switched it on
+//! itself and has seen no Agent since. After [`REPLACEMENTS`] of them a person decides.
+
+use std::time::Duration;
+
+use agent_forge_crds::agent::{Failure, VmStatus};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::{
+    model::child::is_given_up,
+    ports::vcenter::{PowerState, VmObservation},
+};
+
+/// So many VMs in a row are replaced for one AgentMachine; then something is wrong that another VM does not mend.
+pub const REPLACEMENTS: i32 = 4;
+/// Rest after the first one that was given up; doubles up to [`LONGEST_REST`].
+pub const FIRST_REST: Duration = Duration::from_secs(60);
+/// Longest rest between two attempts.
+pub const LONGEST_REST: Duration = Duration::from_secs(1800);
+
+/// How a VM's arrival stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// There is time left, its Agent is known, or there is no VM yet.
+    Awaited,
+    /// Its Agent has not registered by the deadline.
+    Overdue {
+        /// So many were replaced before it that a person has to decide.
+        exhausted: bool,
+        /// A person has allowed its replacement.
+        allowed: bool,
+    },
+    /// It was given up: it goes, whatever its Agent does.
+    GivenUp,
+    /// The one before it was given up lately: the next one waits.
+    Resting(Duration),
+}
+
+/// Reads the arrival from the record. `agent_known`: an Agent that runs there, or may, is in sight. `allowed`: the
+/// attempt whose replacement a person allows.
+#[must_use]
+pub fn arrival(
+    vm: &VmStatus,
+    failure: Option<&Failure>,
+    agent_known: bool,
+    allowed: Option<i32>,
+    now: Timestamp,
+) -> Arrival {
+    if vm.bios_uuid.is_none() {
+        let of_this = failure.filter(|f| vm.attempt.is_some() && f.attempt == vm.attempt);
+        let rest = of_this.map_or(Duration::ZERO, |f| rest_of(f, now));
+        return if rest.is_zero() {
+            Arrival::Awaited
+        } else {
+            Arrival::Resting(rest)
+        };
+    }
+    if is_given_up(vm, failure) {
+        return Arrival::GivenUp;
+    }
+    let over = vm.discovery_deadline.as_ref().is_some_and(|d| d.0 <= now);
+    // One that had an Agent once may be a node, even where the Agent is gone.
+    if !over || agent_known || vm.agent_ref.is_some() {
+        return Arrival::Awaited;
+    }
+    Arrival::Overdue {
+        exhausted: failure.and_then(|f| f.count).unwrap_or(0) >= REPLACEMENTS,
+        allowed: allowed.is_some() && allowed == vm.attempt,
+    }
+}
+
+/// What is left of the rest after a VM was given up. A clock that was set back does not make it longer.
+fn rest_of(failure: &Failure, now: Timestamp) -> Duration {
+    let doublings = failure.count.unwrap_or(1).clamp(1, 16) - 1;
+    let rest = FIRST_REST.saturating_mul(1 << doublings).min(LONGEST_REST);
+    let since = failure.time.as_ref().map(|t| now.duration_since(t.0));
+    match since.and_then(|s| Duration::try_from(s).ok()) {
+        Some(gone_by) => rest.saturating_sub(gone_by),
+        None => rest,
+    }
+}
+
+/// Whether the guest may be an installed node. One that waits to be discovered has no name of its own: the Assisted
+/// Installer accepts no host called localhost, so that no node ever is.
+#[must_use]
+pub fn may_serve(shown: &VmObservation) -> bool {
+    let runs_tools = shown.tools.as_deref() == Some("guestToolsRunning");
+    let named = shown
+        .guest_host
+        .as_deref()
+        .is_none_or(|h| h != "localhost" && !h.starts_with("localhost."));
+    shown.power != PowerState::Off && runs_tools && shown.guest_address.is_some() && named
+}
+
+/// How far the VM came, in one word.
+#[must_use]
+pub fn class(shown: &VmObservation) -> &'static str {
+    match (shown.power, shown.tools.as_deref(), &shown.guest_address) {
+        (PowerState::Off | PowerState::Suspended, ..) => "NotRunning",
+        (_, Some("guestToolsRunning"), Some(_)) => "NotRegistered",
+        (_, Some("guestToolsRunning"), None) => "NoAddress",
+        _ => "NoGuest",
+    }
+}
+
+/// What to look at, by class.
+#[must_use]
+pub fn advice(class: &str) -> &'static str {
+    match class {
+        "NotRunning" => "it was switched off: see its events in vCenter",
+        "NotRegistered" => {
+            "its guest runs and has an address, but no Agent registered: check DNS, proxy and firewall from there to the assisted \
+             service, and the InfraEnv"
+        }
+        "NoAddress" => "its guest runs and has no address: check DHCP, VLAN and port group",
+        _ => "no guest came up: look at its console; does it boot the ISO?",
+    }
+}
+
+/// The record that gives the VM up.
+#[must_use]
+pub fn failure(
+    vm: &VmStatus,
+    before: Option<&Failure>,
+    shown: &VmObservation,
+    now: Timestamp,
+) -> Failure {
+    Failure {
+        attempt: vm.attempt,
+        count: Some(before.and_then(|f| f.count).unwrap_or(0).saturating_add(1)),
+        class: Some(class(shown).to_owned()),
+        time: Timestamp::from_second(now.as_second()).ok().map(Time),
+        bios_uuid: vm.bios_uuid.clone(),
+        moref: Some(shown.moref.id.clone()),
+        power_state: Some(shown.power.as_str().to_owned()),
+        tools_status: shown.tools.clone(),
+        guest_address: shown.guest_address.clone(),
+        guest_host_name: shown.guest_host.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

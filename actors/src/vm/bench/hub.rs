@@ -1,0 +1,256 @@
+//! A management cluster that holds one small world: what is written shows at once.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use agent_forge_crds::{
+    agent::{VsphereAgent, VsphereAgentStatus},
+    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+    pool::{VsphereAgentPool, VsphereAgentPoolStatus},
+};
+use async_trait::async_trait;
+use kube::ResourceExt;
+use secrecy::SecretString;
+
+use crate::{
+    effect::{Effect, EffectKind},
+    model::names::ObjectKey,
+    ports::cluster::{
+        AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult, MachineFacts,
+        MetadataPatch, Notice, Precondition, View,
+    },
+    testing::CLUSTER_ID,
+};
+
+/// What the cluster holds.
+#[derive(Default)]
+pub struct Objects {
+    pub pool: Option<VsphereAgentPool>,
+    pub child: Option<VsphereAgent>,
+    pub agents: Vec<Agent>,
+    /// Agents that the API server has and the view does not show yet.
+    pub unseen_agents: Vec<Agent>,
+    pub agent_machines: Vec<AgentMachine>,
+    pub machines: Vec<MachineFacts>,
+    /// A VsphereAgent that the API server has instead of the one in the view.
+    pub unseen_child: Option<VsphereAgent>,
+    /// What any credentials Secret holds.
+    pub secret: Option<BTreeMap<String, SecretString>>,
+    pub effects: Vec<EffectKind>,
+    pub notices: Vec<Notice>,
+    /// The next write of this kind fails so.
+    pub fails: BTreeMap<EffectKind, ClusterErrorKind>,
+    pub version: u64,
+}
+
+/// The cluster.
+#[derive(Default)]
+pub struct Hub(pub Mutex<Objects>);
+
+impl Hub {
+    pub fn with<T>(&self, f: impl FnOnce(&mut Objects) -> T) -> T {
+        f(&mut self.0.lock().expect("lock"))
+    }
+
+    fn write<T>(
+        &self,
+        effect: &Effect,
+        f: impl FnOnce(&mut Objects) -> ClusterResult<T>,
+    ) -> ClusterResult<T> {
+        self.with(|o| {
+            if let Some(kind) = o.fails.remove(&effect.kind) {
+                return Err(error(kind));
+            }
+            o.version += 1;
+            o.effects.push(effect.kind);
+            f(o)
+        })
+    }
+}
+
+fn error(kind: ClusterErrorKind) -> ClusterError {
+    ClusterError {
+        kind,
+        operation: "update",
+        subject: "it".to_owned(),
+        message: "as told".to_owned(),
+    }
+}
+
+fn child<'a>(o: &'a mut Objects, at: &Precondition) -> ClusterResult<&'a mut VsphereAgent> {
+    let version = o.version;
+    let child = o
+        .child
+        .as_mut()
+        .filter(|c| c.name_any() == at.key.name)
+        .ok_or_else(|| error(ClusterErrorKind::NotFound))?;
+    let same = child.uid().as_deref() == Some(&at.uid)
+        && child.resource_version().as_deref() == Some(&at.resource_version);
+    if !same {
+        return Err(error(ClusterErrorKind::Conflict));
+    }
+    child.metadata.resource_version = Some((version + 100).to_string());
+    Ok(child)
+}
+
+impl View for Hub {
+    fn ready(&self) -> bool {
+        true
+    }
+    fn cluster_id(&self) -> String {
+        CLUSTER_ID.to_owned()
+    }
+    fn pools(&self) -> Vec<Arc<VsphereAgentPool>> {
+        self.with(|o| o.pool.iter().cloned().map(Arc::new).collect())
+    }
+    fn pool(&self, key: &ObjectKey) -> Option<Arc<VsphereAgentPool>> {
+        let mut pools = self.pools().into_iter();
+        pools.find(|p| ObjectKey::of(p.as_ref()) == *key)
+    }
+    fn children(&self, _: &ObjectKey) -> Vec<Arc<VsphereAgent>> {
+        self.all_children()
+    }
+    fn child(&self, key: &ObjectKey) -> Option<Arc<VsphereAgent>> {
+        let mut children = self.all_children().into_iter();
+        children.find(|c| ObjectKey::of(c.as_ref()) == *key)
+    }
+    fn all_children(&self) -> Vec<Arc<VsphereAgent>> {
+        self.with(|o| o.child.iter().cloned().map(Arc::new).collect())
+    }
+    fn agent_machines(&self, _: &str) -> Vec<Arc<AgentMachine>> {
+        self.with(|o| o.agent_machines.iter().cloned().map(Arc::new).collect())
+    }
+    fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>> {
+        self.agent_machines("")
+    }
+    fn machines(&self, _: &str) -> Vec<MachineFacts> {
+        self.with(|o| o.machines.clone())
+    }
+    fn agents(&self, _: &str) -> Vec<Arc<Agent>> {
+        self.with(|o| o.agents.iter().cloned().map(Arc::new).collect())
+    }
+    fn infra_env(&self, _: &ObjectKey) -> Option<Arc<InfraEnv>> {
+        Some(Arc::new(crate::testing::infra_env()))
+    }
+}
+
+#[async_trait]
+impl Cluster for Hub {
+    async fn live_child(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgent>> {
+        let unseen = self.with(|o| o.unseen_child.clone());
+        Ok(unseen.or_else(|| self.child(key).map(|c| c.as_ref().clone())))
+    }
+    async fn live_children(&self, _: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>> {
+        Ok(self.with(|o| o.child.iter().cloned().collect()))
+    }
+    async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>> {
+        let agents = self.live_agents(&key.namespace).await?;
+        Ok(agents.into_iter().find(|a| a.name_any() == key.name))
+    }
+    async fn live_agents(&self, _: &str) -> ClusterResult<Vec<Agent>> {
+        Ok(self.with(|o| o.agents.iter().chain(&o.unseen_agents).cloned().collect()))
+    }
+    async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>> {
+        Ok(self.with(|o| {
+            let mut all = o.agent_machines.iter();
+            all.find(|am| am.name_any() == key.name).cloned()
+        }))
+    }
+    async fn live_machines(&self, _: &str) -> ClusterResult<Vec<MachineFacts>> {
+        Ok(self.with(|o| o.machines.clone()))
+    }
+    async fn secret(&self, _: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, SecretString>>> {
+        Ok(self.with(|o| o.secret.clone()))
+    }
+    async fn hold_secret(&self, effect: &Effect, _: &ObjectKey, _: &str) -> ClusterResult<bool> {
+        self.write(effect, |_| Ok(true))
+    }
+    async fn release_secret(&self, effect: &Effect, _: &ObjectKey, _: &str) -> ClusterResult<()> {
+        self.write(effect, |_| Ok(()))
+    }
+    async fn create_child(
+        &self,
+        effect: &Effect,
+        child: &VsphereAgent,
+    ) -> ClusterResult<VsphereAgent> {
+        self.write(effect, |_| Ok(child.clone()))
+    }
+    async fn patch_child(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        patch: &MetadataPatch,
+    ) -> ClusterResult<()> {
+        self.write(effect, |o| {
+            let child = child(o, at)?;
+            if let Some(finalizers) = &patch.finalizers {
+                child.metadata.finalizers = Some(finalizers.clone());
+                if finalizers.is_empty() && child.metadata.deletion_timestamp.is_some() {
+                    o.child = None;
+                }
+            }
+            Ok(())
+        })
+    }
+    async fn delete_child(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
+        self.write(effect, |o| child(o, at).map(crate::testing::delete))
+    }
+    async fn child_status(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        status: &VsphereAgentStatus,
+    ) -> ClusterResult<String> {
+        self.write(effect, |o| {
+            let child = child(o, at)?;
+            child.status = Some(status.clone());
+            Ok(child.resource_version().unwrap_or_default())
+        })
+    }
+    async fn patch_pool(
+        &self,
+        effect: &Effect,
+        _: &Precondition,
+        _: &MetadataPatch,
+    ) -> ClusterResult<()> {
+        self.write(effect, |_| Ok(()))
+    }
+    async fn pool_status(
+        &self,
+        effect: &Effect,
+        _: &Precondition,
+        _: &VsphereAgentPoolStatus,
+    ) -> ClusterResult<String> {
+        self.write(effect, |o| Ok(o.version.to_string()))
+    }
+    async fn pin(&self, effect: &Effect, _: &Precondition, _: &str, _: &str) -> ClusterResult<()> {
+        self.write(effect, |_| Ok(()))
+    }
+    async fn patch_agent(&self, effect: &Effect, patch: &AgentPatch) -> ClusterResult<()> {
+        self.write(effect, |o| {
+            let mut agents = o.agents.iter_mut();
+            let agent = agents
+                .find(|a| a.name_any() == patch.key.name)
+                .ok_or_else(|| error(ClusterErrorKind::NotFound))?;
+            for (label, value) in &patch.labels {
+                match value {
+                    Some(value) => agent.labels_mut().insert(label.clone(), value.clone()),
+                    None => agent.labels_mut().remove(label),
+                };
+            }
+            agent.spec.approved = patch.approved.unwrap_or(agent.spec.approved);
+            Ok(())
+        })
+    }
+    async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
+        self.write(effect, |o| {
+            o.agents.retain(|a| a.name_any() != at.key.name);
+            Ok(())
+        })
+    }
+    fn notify(&self, notice: Notice) {
+        self.with(|o| o.notices.push(notice));
+    }
+}

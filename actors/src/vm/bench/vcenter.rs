@@ -1,0 +1,326 @@
+//! A vCenter that holds VMs: tasks end at once, a create ends as it was told to.
+
+// The port's own error type; a fake returns it as the adapters do.
+#![allow(clippy::result_large_err)]
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+use crate::{
+    effect::{Effect, EffectKind},
+    error::{Class, Side, Trouble},
+    model::{
+        identity::{BiosUuid, MacAddress},
+        marker::Marker,
+        names::{DatastorePath, MoRef, ObjectKey},
+    },
+    placement::Placer,
+    ports::{
+        sessions::Sessions,
+        vcenter::{
+            BootDevice, ByteStream, CreateVm, Fault, FileInfo, MarkedVm, MountedIso, Place,
+            PlaceRequest, PowerState, TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult,
+            VmObservation,
+        },
+    },
+};
+
+/// What vCenter holds, and how it behaves.
+#[derive(Default)]
+pub struct Inventory {
+    pub vms: Vec<VmObservation>,
+    /// Ends of the creates to come; without any, they succeed.
+    pub creates: VecDeque<VcErrorKind>,
+    /// The create of that fault is done all the same, and nobody hears of it.
+    pub lost_but_done: bool,
+    /// Datastores that the next placements choose; the last one stays.
+    pub datastores: VecDeque<&'static str>,
+    pub tags_fail: bool,
+    pub scan_fails: bool,
+    /// A create of a name that is taken fails as vCenter's does.
+    pub names_are_unique: bool,
+    /// The list of marked VMs shows them as they were made.
+    pub list_is_old: bool,
+    pub folder_hidden: bool,
+    /// Secrets whose login is refused.
+    pub refused_secrets: Vec<ObjectKey>,
+    pub sessions_by: Vec<ObjectKey>,
+    pub effects: Vec<EffectKind>,
+    pub reads: usize,
+    pub born: usize,
+}
+
+/// The vCenter, and the way to it.
+#[derive(Clone, Default)]
+pub struct Site(pub Arc<Mutex<Inventory>>);
+
+pub fn fault(kind: VcErrorKind) -> VcError {
+    VcError {
+        kind,
+        operation: "CreateVM_Task",
+        subject: "it".to_owned(),
+        message: "as told".to_owned(),
+    }
+}
+
+impl Site {
+    pub fn with<T>(&self, f: impl FnOnce(&mut Inventory) -> T) -> T {
+        f(&mut self.0.lock().expect("lock"))
+    }
+
+    fn change(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        f: impl FnOnce(&mut VmObservation),
+    ) -> VcResult<TaskRef> {
+        self.with(|i| {
+            i.effects.push(effect.kind);
+            let found = i.vms.iter_mut().find(|v| v.moref == *vm);
+            f(found.ok_or_else(|| {
+                let gone = Fault::ManagedObjectNotFound(Some(vm.clone()));
+                fault(VcErrorKind::Fault(gone))
+            })?);
+            Ok(TaskRef("done".to_owned()))
+        })
+    }
+}
+
+#[async_trait]
+impl Sessions for Site {
+    async fn session(&self, secret: &ObjectKey) -> Result<Arc<dyn VCenter>, Trouble> {
+        self.with(|i| {
+            i.sessions_by.push(secret.clone());
+            if i.refused_secrets.contains(secret) {
+                return Err(Trouble {
+                    side: Side::Vsphere,
+                    reason: "InvalidCredentials".to_owned(),
+                    message: "as told".to_owned(),
+                    class: Class::Blocked,
+                });
+            }
+            Ok(())
+        })?;
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl Placer for Site {
+    async fn place(
+        &self,
+        _: Arc<dyn VCenter>,
+        _: Effect,
+        request: PlaceRequest,
+    ) -> Result<Place, Trouble> {
+        Ok(self.with(|i| {
+            let datastore = match i.datastores.len() {
+                0 => "ds1",
+                1 => i.datastores[0],
+                _ => i.datastores.pop_front().expect("not empty"),
+            };
+            Place {
+                datacenter: MoRef::new("Datacenter", "datacenter-1"),
+                folder: MoRef::new("Folder", "group-v1"),
+                resource_pool: MoRef::new("ResourcePool", "resgroup-1"),
+                datastore: (
+                    datastore.to_owned(),
+                    MoRef::new("Datastore", format!("id-{datastore}")),
+                ),
+                host: None,
+                network: request.network,
+            }
+        }))
+    }
+}
+
+#[async_trait]
+impl VCenter for Site {
+    fn server(&self) -> &str {
+        "vc.example"
+    }
+    fn insecure(&self) -> bool {
+        false
+    }
+    fn login_refused(&self) -> bool {
+        false
+    }
+    fn slots(&self) -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(8))
+    }
+    async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
+        unreachable!("the placer does")
+    }
+    async fn find_by_uuid(&self, _: &MoRef, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
+        Ok(self.with(|i| {
+            i.reads += 1;
+            let has_it = |v: &&VmObservation| v.bios_uuid == Some(uuid);
+            i.vms.iter().filter(has_it).cloned().collect()
+        }))
+    }
+    async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {
+        Ok(self.with(|i| {
+            i.reads += 1;
+            i.vms.iter().find(|v| v.moref == *vm).cloned()
+        }))
+    }
+    async fn marked_vms(&self) -> VcResult<Vec<MarkedVm>> {
+        self.with(|i| {
+            if i.scan_fails {
+                return Err(fault(VcErrorKind::Unreachable));
+            }
+            let marked = |v: &VmObservation| {
+                Some(MarkedVm {
+                    moref: v.moref.clone(),
+                    name: v.name.clone(),
+                    marker: v.marker.clone()?,
+                    power: if i.list_is_old {
+                        PowerState::Off
+                    } else {
+                        v.power
+                    },
+                    has_boot_order: !i.list_is_old && !v.boot_order.is_empty(),
+                })
+            };
+            Ok(i.vms.iter().filter_map(marked).collect())
+        })
+    }
+    async fn folder_visible(&self, _: &MoRef) -> VcResult<bool> {
+        Ok(self.with(|i| !i.folder_hidden))
+    }
+    async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
+        self.with(|i| {
+            i.effects.push(effect.kind);
+            let holder = i
+                .vms
+                .iter()
+                .find(|v| i.names_are_unique && v.name == vm.name);
+            if let Some(holder) = holder {
+                return Err(fault(VcErrorKind::Fault(Fault::DuplicateName {
+                    name: vm.name.clone(),
+                    holder: Some(holder.moref.clone()),
+                })));
+            }
+            let told = i.creates.pop_front();
+            if let Some(kind) = &told
+                && !i.lost_but_done
+            {
+                return Err(fault(kind.clone()));
+            }
+            i.lost_but_done = false;
+            i.born += 1;
+            let id = format!("vm-{}", i.born);
+            i.vms.push(VmObservation {
+                moref: MoRef::new("VirtualMachine", &id),
+                name: vm.name.clone(),
+                bios_uuid: Some(vm.uuid),
+                instance_uuid: Some(format!("instance-{id}")),
+                folder: Some(vm.place.folder.clone()),
+                marker: Some(vm.marker.clone()),
+                power: PowerState::Off,
+                connection_state: "connected".to_owned(),
+                macs: MacAddress::parse(&format!("00:50:56:00:00:{:02x}", i.born))
+                    .into_iter()
+                    .collect(),
+                disk_keys: vec![2000],
+                cdroms: vec![],
+                boot_order: vec![],
+                vm_path: vm.vm_path.to_string(),
+                tools: None,
+                guest_address: None,
+                guest_host: None,
+            });
+            match told {
+                Some(kind) => Err(fault(kind)),
+                None => Ok(TaskRef(id)),
+            }
+        })
+    }
+    async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
+        let order = keys.iter().map(|k| BootDevice::Disk(*k));
+        let order = order.chain([BootDevice::Cdrom]).collect();
+        self.change(e, vm, |v| v.boot_order = order)
+    }
+    async fn stamp_marker(&self, e: &Effect, vm: &MoRef, marker: &Marker) -> VcResult<TaskRef> {
+        self.change(e, vm, |v| v.marker = Some(marker.clone()))
+    }
+    async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.change(e, vm, |v| v.power = PowerState::On)
+    }
+    async fn power_off(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.change(e, vm, |v| v.power = PowerState::Off)
+    }
+    async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        let done = self.change(e, vm, |_| {})?;
+        self.with(|i| i.vms.retain(|v| v.moref != *vm));
+        Ok(done)
+    }
+    async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd> {
+        let created = Some(&task.0).filter(|t| t.starts_with("vm-"));
+        let result = created.map(|id| MoRef::new("VirtualMachine", id));
+        Ok(TaskEnd::Success(result))
+    }
+    async fn eject_isos(&self, e: &Effect, vm: &MoRef) -> VcResult<()> {
+        self.with(|i| {
+            i.effects.push(e.kind);
+            let drives = i.vms.iter_mut().filter(|v| v.moref == *vm);
+            drives.for_each(|v| v.cdroms.clear());
+            Ok(())
+        })
+    }
+    async fn attach_tags(&self, e: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
+        self.with(|i| {
+            i.effects.push(e.kind);
+            if i.tags_fail {
+                let property = "tag".to_owned();
+                return Err(fault(VcErrorKind::Fault(Fault::InvalidArgument {
+                    property,
+                })));
+            }
+            Ok(())
+        })
+    }
+    async fn datacenter(&self, _: &str) -> VcResult<MoRef> {
+        unreachable!("no files here")
+    }
+    async fn stat(&self, _: &MoRef, _: &DatastorePath) -> VcResult<Option<u64>> {
+        unreachable!("no files here")
+    }
+    async fn list(&self, _: &MoRef, _: &DatastorePath) -> VcResult<Option<Vec<FileInfo>>> {
+        unreachable!("no files here")
+    }
+    async fn make_directory(&self, _: &Effect, _: &MoRef, _: &DatastorePath) -> VcResult<()> {
+        unreachable!("no files here")
+    }
+    async fn upload(
+        &self,
+        _: &Effect,
+        _: &MoRef,
+        _: &DatastorePath,
+        _: u64,
+        _: ByteStream,
+    ) -> VcResult<()> {
+        unreachable!("no files here")
+    }
+    async fn move_file(
+        &self,
+        _: &Effect,
+        _: &MoRef,
+        _: &DatastorePath,
+        _: &DatastorePath,
+    ) -> VcResult<()> {
+        unreachable!("no files here")
+    }
+    async fn delete_file(&self, _: &Effect, _: &MoRef, _: &DatastorePath) -> VcResult<()> {
+        unreachable!("no files here")
+    }
+    async fn mounted_isos(&self) -> VcResult<Vec<MountedIso>> {
+        unreachable!("no files here")
+    }
+    async fn logout(&self, _: &Effect) {}
+}

@@ -1,0 +1,121 @@
+//! When is the CD-ROM drive of a VM emptied? Pure.
+
+use agent_forge_crds::{agent::VmStatus, external::agent::Agent, pool::VsphereAgentPool};
+
+/// Once, if the pool wants it, after its Agent is installed: until then the installer reads from it. Only in a VM that we
+/// made, which is one whose configuration file was chosen, and so recorded, by us; one that was taken over is left alone.
+#[must_use]
+pub fn is_to_be_emptied(
+    pool: Option<&VsphereAgentPool>,
+    adopted: bool,
+    vm: Option<&VmStatus>,
+    agent: Option<&Agent>,
+) -> bool {
+    let wanted = pool
+        .and_then(|p| p.spec.iso.as_ref())
+        .is_some_and(|iso| iso.eject_after_install());
+    let due = |vm: &VmStatus| vm.vm_path.is_some() && vm.iso_ejected != Some(true);
+    wanted && !adopted && vm.is_some_and(due) && agent.is_some_and(Agent::is_installed)
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_forge_crds::{
+        external::{ForeignCondition, agent::INSTALLED},
+        pool::IsoSpec,
+    };
+
+    use super::*;
+    use crate::testing::{pool, with};
+
+    #[test]
+    fn only_an_installed_host_of_ours_and_only_once() {
+        let eject = |on| {
+            with(pool("w"), |p| {
+                p.spec.iso = Some(IsoSpec {
+                    eject_after_install: on,
+                    ..IsoSpec::default()
+                });
+            })
+        };
+        let made = VmStatus {
+            vm_path: Some("[ds] a-1/a.vmx".to_owned()),
+            ..VmStatus::default()
+        };
+        let host = |installed: &str| {
+            let condition = ForeignCondition {
+                type_: INSTALLED.to_owned(),
+                status: installed.to_owned(),
+                ..ForeignCondition::default()
+            };
+            with(Agent::default(), |a| {
+                a.status.get_or_insert_default().conditions = vec![condition];
+            })
+        };
+        let (on, installed) = (eject(Some(true)), host("True"));
+        let taken_over = VmStatus::default();
+        let done = with(made.clone(), |vm| vm.iso_ejected = Some(true));
+        for (what, pool, adopted, vm, agent, due) in [
+            (
+                "all is given",
+                Some(&on),
+                false,
+                Some(&made),
+                Some(&installed),
+                true,
+            ),
+            (
+                "off",
+                Some(&eject(Some(false))),
+                false,
+                Some(&made),
+                Some(&installed),
+                false,
+            ),
+            (
+                "not asked for",
+                Some(&eject(None)),
+                false,
+                Some(&made),
+                Some(&installed),
+                false,
+            ),
+            ("no pool", None, false, Some(&made), Some(&installed), false),
+            (
+                "taken over",
+                Some(&on),
+                false,
+                Some(&taken_over),
+                Some(&installed),
+                false,
+            ),
+            (
+                "adopted",
+                Some(&on),
+                true,
+                Some(&made),
+                Some(&installed),
+                false,
+            ),
+            (
+                "done",
+                Some(&on),
+                false,
+                Some(&done),
+                Some(&installed),
+                false,
+            ),
+            (
+                "installing",
+                Some(&on),
+                false,
+                Some(&made),
+                Some(&host("False")),
+                false,
+            ),
+            ("no Agent", Some(&on), false, Some(&made), None, false),
+        ] {
+            assert_eq!(is_to_be_emptied(pool, adopted, vm, agent), due, "{what}");
+        }
+    }
+}

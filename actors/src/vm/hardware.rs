@@ -1,0 +1,149 @@
+//! From a pool's spec to what is built: hardware, names, places to look up. A value that cannot be mapped is a
+//! [`Trouble`] that names the field.
+
+use agent_forge_crds::pool::{CredentialsSecretRef, Firmware as WireFirmware, VsphereAgentPool};
+use kube::ResourceExt;
+
+use crate::{
+    error::{Side, Trouble},
+    model::{
+        hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
+        names::ObjectKey,
+    },
+    ports::vcenter::PlaceRequest,
+};
+
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+
+fn invalid(field: &str, value: &str, must: &str) -> Trouble {
+    Trouble::blocked(
+        Side::Vsphere,
+        "InvalidSpec",
+        format!("{field}: {value:?} {must}"),
+    )
+}
+
+fn positive(field: &str, value: i32) -> Result<u64, Trouble> {
+    u64::try_from(value)
+        .ok()
+        .filter(|v| *v > 0)
+        .ok_or_else(|| invalid(field, &value.to_string(), "must be positive"))
+}
+
+/// Hardware by `spec.template` and `spec.vsphere`.
+///
+/// # Errors
+/// `InvalidSpec` names field, value and what is accepted.
+pub fn hardware(pool: &VsphereAgentPool) -> Result<Hardware, Trouble> {
+    let (vsphere, template) = (&pool.spec.vsphere, &pool.spec.template);
+    let scsi = vsphere.scsi_type();
+    let nic = vsphere.network_adapter_type();
+    Ok(Hardware {
+        guest_id: vsphere.guest_id().to_owned(),
+        firmware: match vsphere.firmware() {
+            WireFirmware::Efi => Firmware::Efi,
+            WireFirmware::Bios => Firmware::Bios,
+        },
+        num_cpus: u32::try_from(positive("spec.template.numCPUs", template.num_cpus())?)
+            .unwrap_or(u32::MAX),
+        memory_mib: positive("spec.template.memoryMiB", template.memory_mib())?,
+        disk_gib: positive("spec.template.diskGiB", template.disk_gib())?,
+        eagerly_scrub: vsphere.disk_eagerly_scrub(),
+        disk_controller: DiskController::parse(scsi).ok_or_else(|| {
+            invalid(
+                "spec.vsphere.scsiType",
+                scsi,
+                &format!("is unknown; use one of {}", DiskController::ACCEPTED),
+            )
+        })?,
+        network_adapter: NetworkAdapter::parse(nic).ok_or_else(|| {
+            invalid(
+                "spec.vsphere.networkAdapterType",
+                nic,
+                &format!("is unknown; use one of {}", NetworkAdapter::ACCEPTED),
+            )
+        })?,
+    })
+}
+
+/// Folder path below the datacenter's `vm` folder: `spec.vsphere.folder`, else the hosted cluster's name.
+#[must_use]
+pub fn folder(pool: &VsphereAgentPool) -> String {
+    let given = pool
+        .spec
+        .vsphere
+        .folder
+        .as_deref()
+        .unwrap_or_default()
+        .trim_matches('/');
+    if given.is_empty() {
+        pool.spec.hosted_cluster_ref.name.clone()
+    } else {
+        given.to_owned()
+    }
+}
+
+/// What to look up in vCenter.
+///
+/// # Errors
+/// `InvalidSpec`, as for [`hardware`].
+pub fn place_request(pool: &VsphereAgentPool) -> Result<PlaceRequest, Trouble> {
+    let hardware = hardware(pool)?;
+    let vsphere = &pool.spec.vsphere;
+    Ok(PlaceRequest {
+        datacenter: vsphere.datacenter().to_owned(),
+        folder: folder(pool),
+        resource_pool: vsphere.resource_pool.clone(),
+        datastore_cluster: vsphere.datastore_cluster.clone(),
+        iso_datastore: vsphere.iso_datastore.clone(),
+        network: vsphere.network.clone(),
+        bytes: hardware.disk_gib * GIB + hardware.memory_mib * MIB,
+        reserved: std::collections::BTreeMap::new(),
+        hardware,
+    })
+}
+
+/// The Secret with the pool's credentials.
+///
+/// # Errors
+/// `SecretNamespaceRefused` when it lies in another namespace that the operator's flag does not allow (predecessor
+/// fault 17).
+pub fn secret(
+    pool: &VsphereAgentPool,
+    allowed_namespaces: &[String],
+) -> Result<ObjectKey, Trouble> {
+    let own = pool.namespace().unwrap_or_default();
+    secret_at(
+        &pool.spec.vsphere.credentials_secret_ref,
+        &own,
+        allowed_namespaces,
+    )
+}
+
+/// The Secret that a reference in namespace `own` means.
+///
+/// # Errors
+/// As [`secret`].
+pub fn secret_at(
+    reference: &CredentialsSecretRef,
+    own: &str,
+    allowed_namespaces: &[String],
+) -> Result<ObjectKey, Trouble> {
+    let namespace = reference
+        .namespace
+        .as_deref()
+        .filter(|n| !n.is_empty())
+        .unwrap_or(own);
+    if namespace != own && !allowed_namespaces.iter().any(|n| n == namespace) {
+        return Err(Trouble::blocked(
+            Side::Vsphere,
+            "SecretNamespaceRefused",
+            format!(
+                "spec.vsphere.credentialsSecretRef.namespace: {namespace:?} is not the pool's own namespace; put the \
+                 Secret there, or have the operator started with --secret-namespaces={namespace}"
+            ),
+        ));
+    }
+    Ok(ObjectKey::new(namespace, &reference.name))
+}

@@ -1,0 +1,82 @@
+//! Tests of a VsphereAgent that is being deleted while its Machine is still there.
+
+use std::time::Duration;
+
+use agent_forge_crds::pool::CleanupPolicy;
+
+use super::{
+    arrival::Arrival,
+    seen::Seen,
+    step::{self, Facts, Site, Step},
+};
+use crate::{
+    model::standing::Standing,
+    ports::vcenter::PowerState,
+    testing::{child_with_vm, running, shown},
+};
+
+fn reason(step: &Step) -> Option<&'static str> {
+    match step {
+        Step::Hold { reason, .. } => Some(reason),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_vm_outlives_the_machine_it_served() {
+    let child = child_with_vm("a");
+    let vm = running(&child);
+    let on = Seen::Ours(Box::new(shown(&child, PowerState::On)));
+    let off = Seen::Ours(Box::new(shown(&child, PowerState::Off)));
+    let facts = Facts {
+        vm: Some(&vm),
+        has_identity: true,
+        has_finalizer: true,
+        deleting: true,
+        adopted: false,
+        forced: false,
+        pool_exists: true,
+        cluster_changed: false,
+        policy: Some(CleanupPolicy::Delete),
+        iso_ready: true,
+        credentials_held: true,
+        seen: &on,
+        unissued: false,
+        path_taken: false,
+        site: Site::Fits,
+        arrival: Arrival::Awaited,
+        witnessed: false,
+        doubted: false,
+        tagged: true,
+        agent_bound: true,
+        standing: &Standing::Leaving,
+        eject: true,
+        agent_present: true,
+        agent_fenced: true,
+        stuck_on_guest: false,
+        now: Duration::ZERO,
+    };
+    assert_eq!(reason(&step::next(&facts)), Some("AgentBound"));
+    let unbound = Facts {
+        agent_bound: false,
+        ..facts
+    };
+    assert_eq!(reason(&step::next(&unbound)), Some("MachineRemains"));
+    // A hook that waits for a dead guest is released all the same: else neither would ever go.
+    let stuck = Facts {
+        stuck_on_guest: true,
+        seen: &off,
+        ..unbound
+    };
+    assert_eq!(step::next(&stuck), Step::ReleaseHook);
+    let forced = Facts {
+        forced: true,
+        ..facts
+    };
+    assert_eq!(step::next(&forced), Step::PowerOff);
+    let gone = Facts {
+        standing: &Standing::Gone,
+        ..unbound
+    };
+    assert_eq!(step::next(&gone), Step::PowerOff);
+}

@@ -1,0 +1,160 @@
+//! What a VM actor remembers between passes: a cache, rebuilt from record and vCenter when lost.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_crds::agent::{Milestone, VsphereAgent, VsphereAgentStatus};
+use kube::ResourceExt;
+
+use super::{seen::Seen, step::MISSING_PROBE};
+use crate::{
+    actor::{batch::Batch, written::Written},
+    error::{Class, Trouble},
+    model::{names::ObjectKey, trace::TraceId},
+    ports::vcenter::Place,
+    retry,
+};
+
+/// The cache.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// uid of the VsphereAgent that it is about.
+    uid: Option<String>,
+    /// Judged view of the VM.
+    pub seen: Seen,
+    /// This actor recorded the identity and has sent no create for it.
+    pub unissued: bool,
+    /// The files of this attempt are there although no VM of ours is: another create of it may still be running.
+    pub path_taken: bool,
+    /// vCenter refused to create it, and nothing was made.
+    pub create_refused: Option<Refused>,
+    /// Tags were attached in this actor's life.
+    pub tagged: bool,
+    /// They are missing for sure: it was just switched on, or attaching them failed, which may not have been recorded.
+    pub untagged: bool,
+    /// This actor switched this VM on.
+    pub powered_on: bool,
+    /// An Agent that runs on this VM, or may, was in sight.
+    pub agent_seen: bool,
+    /// The VM was looked at since its Agent is overdue.
+    pub looked_late: bool,
+    /// When (monotonic) the view of a VM that is recorded as running was begun.
+    pub seen_since: Option<Duration>,
+    /// Since when (monotonic) a deletion hook has waited for the guest.
+    pub stuck_since: Option<Duration>,
+    /// When (monotonic) absence was last confirmed.
+    pub proof_at: Option<Duration>,
+    /// Our last write of the status, until the watch shows it.
+    pub written: Option<Written<VsphereAgentStatus>>,
+    /// A status that waits to be written.
+    pub batch: Batch,
+    /// What happened to the machine of that trace, with what is not written yet.
+    pub timeline: Option<(TraceId, Vec<Milestone>)>,
+    /// How much of that trace has left: entries of the timeline, and the installation.
+    pub traced: Option<(TraceId, usize, bool)>,
+}
+
+/// A create that vCenter refused, so that nothing was made. What only a changed input mends is not sent again before
+/// something changed, or a while went by; in any case the VM is placed again first.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// When (monotonic).
+    pub at: Duration,
+    /// For which generation of the pool.
+    pub generation: Option<i64>,
+    /// Why.
+    pub trouble: Trouble,
+    /// Where placing it again led.
+    pub placed_again: Option<Place>,
+}
+
+impl Refused {
+    /// It is not tried again yet.
+    #[must_use]
+    pub fn rests(&self, generation: Option<i64>, now: Duration) -> bool {
+        self.trouble.class == Class::Blocked
+            && self.generation == generation
+            && now.saturating_sub(self.at) < retry::SLOW_PROBE
+    }
+}
+
+impl Memory {
+    /// Forgets everything where it is about another object of that name.
+    pub fn is_about(&mut self, shown: &VsphereAgent) {
+        if self.uid != shown.uid() {
+            *self = Self {
+                uid: shown.uid(),
+                ..Self::default()
+            };
+        }
+    }
+
+    /// The object as last known: what the view shows, or our own newer status on it.
+    pub fn newest(&mut self, shown: &Arc<VsphereAgent>) -> Arc<VsphereAgent> {
+        if !self
+            .written
+            .as_ref()
+            .is_some_and(|w| w.newer_than(shown.as_ref()))
+        {
+            self.written = None;
+        }
+        self.over(shown)
+    }
+
+    /// `object`, with our own status on it where that is newer.
+    #[must_use]
+    pub fn over(&self, object: &Arc<VsphereAgent>) -> Arc<VsphereAgent> {
+        let Some(written) = self
+            .written
+            .as_ref()
+            .filter(|w| w.newer_than(object.as_ref()))
+        else {
+            return object.clone();
+        };
+        let mut object = object.as_ref().clone();
+        object.status = Some(written.status.clone());
+        object.metadata.resource_version = Some(written.resource_version.clone());
+        Arc::new(object)
+    }
+
+    /// Notes a write.
+    pub fn note(
+        &mut self,
+        object: &VsphereAgent,
+        resource_version: String,
+        status: VsphereAgentStatus,
+    ) {
+        self.written = Some(Written::new(object, resource_version, status));
+        self.batch.clear();
+    }
+
+    /// Forgets a view of a running VM that is too old to go on.
+    pub fn refresh(&mut self, now: Duration) {
+        if self.seen == Seen::NotAsked {
+            self.seen_since = None;
+            return;
+        }
+        let since = *self.seen_since.get_or_insert(now);
+        if now.saturating_sub(since) >= MISSING_PROBE {
+            self.seen = Seen::NotAsked;
+            self.seen_since = None;
+        }
+    }
+
+    /// Forgets everything about a VM: another attempt begins.
+    pub fn forget_vm(&mut self) {
+        *self = Self {
+            uid: self.uid.take(),
+            written: self.written.take(),
+            stuck_since: self.stuck_since,
+            timeline: self.timeline.take(),
+            traced: self.traced,
+            ..Self::default()
+        };
+    }
+}
+
+/// Who a pass is for; short for messages.
+#[must_use]
+pub fn subject(key: &ObjectKey) -> String {
+    format!("VsphereAgent/{key}")
+}

@@ -1,0 +1,69 @@
+//! The VM: one VsphereAgent, one VM, from intent to proven absence.
+//!
+//! Flow of a pass: gather the record and the cluster's facts -> pure [`step::next`] -> carry the step out -> again,
+//! until it holds or is settled -> pure [`status::render`] -> one write if it changed.
+
+pub mod act;
+pub mod arrival;
+#[cfg(test)]
+pub(crate) mod bench;
+#[cfg(test)]
+mod disaster;
+pub mod drive;
+pub mod hardware;
+#[cfg(test)]
+mod leaving;
+pub mod memory;
+pub mod pass;
+#[cfg(test)]
+mod passes;
+pub mod place;
+pub mod scene;
+pub mod seen;
+pub mod status;
+pub mod step;
+pub mod timeline;
+pub mod traced;
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::{
+    actor::shell::{Verdict, Worker},
+    context::Context,
+    model::names::ObjectKey,
+    ports::instruments::Instruments,
+};
+
+/// Worker of a VM actor.
+pub struct VmWorker {
+    /// Ports.
+    pub context: Context,
+    /// The VsphereAgent.
+    pub key: ObjectKey,
+}
+
+impl Worker for VmWorker {
+    type Memory = memory::Memory;
+
+    fn kind(&self) -> &'static str {
+        "vm"
+    }
+
+    fn key(&self) -> String {
+        self.key.to_string()
+    }
+
+    fn instruments(&self) -> &dyn Instruments {
+        self.context.instruments.as_ref()
+    }
+
+    fn debounce(&self) -> Duration {
+        Duration::from_millis(50)
+    }
+
+    fn pass(&self, memory: memory::Memory) -> BoxFuture<'static, (memory::Memory, Verdict)> {
+        Box::pin(pass::run(self.context.clone(), self.key.clone(), memory))
+    }
+}

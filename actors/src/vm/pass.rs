@@ -1,0 +1,302 @@
+//! One pass of a VM actor: gather, decide, act, publish.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_crds::agent::{VsphereAgent, VsphereAgentStatus};
+use kube::ResourceExt;
+
+use super::{
+    act::After,
+    arrival::Arrival,
+    memory::{Memory, subject},
+    scene::{STUCK_GRACE, Scene},
+    seen::Seen,
+    status::{self, Known, Obstacle},
+    step::{self, Step},
+    traced,
+};
+use crate::{
+    actor::{shell::Verdict, written::is_newer},
+    context::Context,
+    effect::{Effect, EffectKind},
+    error::{Class, Side, Trouble},
+    model::names::ObjectKey,
+    ports::cluster::Precondition,
+};
+
+/// More steps than any path through the chart has; a guard against a decision that does not move.
+const MAX_STEPS: usize = 24;
+/// How long phase, reason and references wait for the next change before they are written.
+const QUIET_WRITES: Duration = Duration::from_secs(4);
+
+/// Runs one pass.
+pub async fn run(context: Context, key: ObjectKey, mut memory: Memory) -> (Memory, Verdict) {
+    let Some(shown) = context.view.child(&key) else {
+        return (memory, Verdict::default());
+    };
+    memory.is_about(&shown);
+    traced::name_pass(&shown);
+    let mut object = memory.newest(&shown);
+    let mut outcome = Outcome::default();
+    watch_for_stuck_hook(&context, &object, &mut memory);
+    keep_up(&context, &object, &mut memory);
+    let mut steps = 0;
+    loop {
+        let scene = Scene::gather(&context, object.clone());
+        traced::note(&context, &scene, &mut memory);
+        let step = step::next(&scene.facts(&context, &memory));
+        tracing::debug!(key = %key, ?step, "next step");
+        steps += 1;
+        match step {
+            Step::Settled => break,
+            Step::Hold {
+                reason,
+                message,
+                again,
+            } => {
+                outcome.hold(&key, reason, message, again);
+                break;
+            }
+            step if steps > MAX_STEPS => {
+                let trouble = Trouble {
+                    side: Side::Kubernetes,
+                    reason: "InternalError".to_owned(),
+                    message: format!("{step:?} is decided again and again without effect"),
+                    class: Class::Defect,
+                };
+                outcome.fail(&key, &trouble);
+                break;
+            }
+            step => match traced::perform(&context, &scene, &mut memory, step).await {
+                Ok(After::Object(next)) => object = next,
+                Ok(After::Same) => {}
+                Ok(After::Pause(again)) => {
+                    outcome.again = Some(again);
+                    break;
+                }
+                Ok(After::Gone) => {
+                    traced::gone(&context, &object, &memory);
+                    return (memory, outcome.verdict());
+                }
+                Err(trouble) => {
+                    tracing::warn!(key = %key, reason = %trouble.reason, "{trouble}");
+                    outcome.fail(&key, &trouble);
+                    break;
+                }
+            },
+        }
+        // What happened to the object meanwhile: its deletion, another assignment.
+        let Some(shown) = context.view.child(&key) else {
+            return (memory, outcome.verdict());
+        };
+        if shown.uid() != object.uid() {
+            outcome.again = Some(Duration::ZERO);
+            return (memory, outcome.verdict());
+        }
+        if is_newer(shown.as_ref(), object.as_ref()) {
+            object = memory.newest(&shown);
+        }
+    }
+    // While the VM is looked for a place again, it stays said why.
+    if let Some(refused) = &memory.create_refused
+        && outcome.obstacle.is_none()
+    {
+        outcome.say(&key, &refused.trouble);
+    }
+    publish(&context, object, &mut memory, &mut outcome).await;
+    if let Some(shown) = context.view.child(&key) {
+        traced::export(&context, &memory.over(&shown), &mut memory);
+    }
+    (memory, outcome.verdict())
+}
+
+/// Starts or stops the clock of trap G; while it runs, the VM is looked at afresh.
+fn watch_for_stuck_hook(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
+    if !Scene::gather(context, object.clone()).waits_for_guest() {
+        memory.stuck_since = None;
+        return;
+    }
+    let since = *memory
+        .stuck_since
+        .get_or_insert_with(|| context.clock.monotonic());
+    let due = context.clock.monotonic().saturating_sub(since) >= STUCK_GRACE;
+    if due && !matches!(memory.seen, Seen::Absent { .. }) {
+        memory.seen = Seen::NotAsked;
+    }
+}
+
+/// Whether an Agent was in sight is remembered; a view of a VM that is recorded as running is not gone by for long.
+fn keep_up(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
+    let scene = Scene::gather(context, object.clone());
+    memory.agent_seen |= !scene.possible.is_empty();
+    let running = scene
+        .vm()
+        .is_some_and(|vm| vm.power_state.is_some() && vm.task_id.is_none());
+    if running && !scene.child.deleting {
+        memory.refresh(context.clock.monotonic());
+    }
+    // What becomes of it is decided from how it looks now.
+    if matches!(scene.arrival(context, memory), Arrival::Overdue { .. }) && !memory.looked_late {
+        memory.looked_late = true;
+        memory.seen = Seen::NotAsked;
+    }
+}
+
+/// How a pass went.
+#[derive(Default)]
+struct Outcome {
+    obstacle: Option<Obstacle>,
+    failure: Option<Class>,
+    again: Option<Duration>,
+}
+
+impl Outcome {
+    fn hold(&mut self, key: &ObjectKey, reason: &str, message: String, again: Option<Duration>) {
+        self.again = again;
+        self.obstacle = Some(Obstacle {
+            subject: subject(key),
+            reason: reason.to_owned(),
+            message,
+        });
+    }
+
+    fn fail(&mut self, key: &ObjectKey, trouble: &Trouble) {
+        // A lost race is not worth a condition: it is looked at again at once.
+        if trouble.class != Class::Conflict {
+            self.say(key, trouble);
+        }
+        self.failure = Some(trouble.class);
+    }
+
+    fn say(&mut self, key: &ObjectKey, trouble: &Trouble) {
+        let subject = if trouble.side == Side::Vsphere {
+            "vSphere".to_owned()
+        } else {
+            subject(key)
+        };
+        self.obstacle = Some(Obstacle {
+            subject,
+            reason: trouble.reason.clone(),
+            message: trouble.message.clone(),
+        });
+    }
+
+    fn verdict(self) -> Verdict {
+        let waiting_on = self
+            .obstacle
+            .map(|o| (o.reason, o.message))
+            .into_iter()
+            .collect();
+        Verdict {
+            again: self.again,
+            failure: self.failure,
+            waiting_on,
+        }
+    }
+}
+
+/// Whether the difference is one of a row that follow each other closely: the Agent appears, is prepared, is bound.
+/// Trouble and its end are written at once.
+fn can_wait(old: Option<&VsphereAgentStatus>, new: &VsphereAgentStatus) -> bool {
+    old.is_some_and(|old| {
+        old.waiting_on == new.waiting_on
+            && old.observed_generation == new.observed_generation
+            && old.conditions == new.conditions
+    })
+}
+
+async fn publish(
+    context: &Context,
+    object: Arc<VsphereAgent>,
+    memory: &mut Memory,
+    outcome: &mut Outcome,
+) {
+    // A step may have written before it failed: what it wrote is what the condition goes on.
+    let object = memory.over(&object);
+    let scene = Scene::gather(context, object.clone());
+    traced::note(context, &scene, memory);
+    let now = context.clock.wall();
+    let stuck = memory.stuck_since.map(|since| {
+        STUCK_GRACE
+            .saturating_sub(context.clock.monotonic().saturating_sub(since))
+            .max(Duration::from_secs(1))
+    });
+    let deadline = scene
+        .vm()
+        .and_then(|v| v.discovery_deadline.as_ref())
+        .filter(|_| scene.agent.is_none());
+    let until_deadline = deadline
+        .and_then(|d| Duration::try_from(d.0.duration_since(now)).ok())
+        .filter(|d| !d.is_zero());
+    outcome.again = [outcome.again, stuck, until_deadline]
+        .into_iter()
+        .flatten()
+        .min();
+    let rendered = status::render(
+        &scene.record(),
+        &known(&scene, outcome.obstacle.as_ref(), memory, now),
+    );
+    if object.status.as_ref() == Some(&rendered) {
+        memory.batch.clear();
+        return;
+    }
+    if can_wait(object.status.as_ref(), &rendered)
+        && let Some(left) = memory.batch.hold(context.clock.monotonic(), QUIET_WRITES)
+    {
+        outcome.again = Some(outcome.again.map_or(left, |a| a.min(left)));
+        return;
+    }
+    let effect = Effect::new(EffectKind::RecordObservation, &scene.child.key);
+    if let Err(e) = write(context, &effect, &object, rendered, memory).await {
+        outcome.failure = outcome.failure.or(Some(e.class()));
+    }
+}
+
+/// What the pure status needs from a scene.
+#[must_use]
+pub fn known<'a>(
+    scene: &'a Scene,
+    obstacle: Option<&'a Obstacle>,
+    memory: &'a Memory,
+    now: jiff::Timestamp,
+) -> Known<'a> {
+    Known {
+        child: &scene.child,
+        agent: scene.agent.as_deref(),
+        standing: &scene.standing,
+        policy: scene.policy(),
+        control_plane: scene
+            .pool
+            .as_ref()
+            .map(|p| p.spec.control_plane_namespace.as_str()),
+        machine_at: scene
+            .machine
+            .as_ref()
+            .map(|m| (m.api_version.as_str(), m.key.namespace.as_str())),
+        obstacle,
+        trace: scene.child.trace(),
+        timeline: memory.timeline.as_ref().map_or(&[], |(_, t)| t.as_slice()),
+        now,
+    }
+}
+
+/// Writes a status with its precondition; returns the object as it is then.
+///
+/// # Errors
+/// As [`crate::ports::cluster::Cluster::child_status`].
+pub async fn write(
+    context: &Context,
+    effect: &Effect,
+    object: &Arc<VsphereAgent>,
+    status: VsphereAgentStatus,
+    memory: &mut Memory,
+) -> crate::ports::cluster::ClusterResult<Arc<VsphereAgent>> {
+    let at = Precondition::of(object.as_ref());
+    let version = context.cluster.child_status(effect, &at, &status).await?;
+    traced::recorded(context, object, &status);
+    memory.note(object, version.clone(), status.clone());
+    let mut next = object.as_ref().clone();
+    next.status = Some(status);
+    next.metadata.resource_version = Some(version);
+    Ok(Arc::new(next))
+}

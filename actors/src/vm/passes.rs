@@ -1,0 +1,530 @@
+//! Whole passes of a VM actor against a cluster and a vCenter in memory: what the steps do, not which step it is.
+
+use std::time::Duration;
+
+use agent_forge_crds::{
+    conditions::event,
+    names::{AGENT_FINALIZER, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL},
+    pool::{CleanupPolicy, CredentialsSecretRef},
+};
+use kube::ResourceExt;
+
+use super::{arrival, bench::Bench, seen::Seen};
+use crate::{
+    effect::EffectKind as E,
+    model::names::{MoRef, ObjectKey},
+    ports::{
+        cluster::ClusterErrorKind,
+        vcenter::{Fault, PowerState, VcErrorKind},
+    },
+    testing::{self, NAMESPACE, agent_on, claim, delete, running, shown, with},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn on() -> Bench {
+    let mut bench = Bench::new();
+    bench.until(Bench::is_on).await;
+    bench
+}
+
+#[tokio::test]
+async fn one_vm_is_made_from_intent_to_running() {
+    let bench = on().await;
+    let told = bench.site.with(|i| i.effects.clone());
+    assert_eq!(told, [E::CreateVm, E::Reconfigure, E::PowerOn]);
+    let vm = bench.vm();
+    assert_eq!((vm.attempt, vm.moref.as_deref()), (Some(1), Some("vm-1")));
+    assert!(vm.discovery_deadline.is_some() && vm.task_id.is_none());
+    assert_eq!(bench.waits_on(), None);
+}
+
+#[tokio::test]
+async fn a_full_datastore_is_left_for_another_once_nothing_is_proven_to_be_there() {
+    let mut bench = Bench::new();
+    bench.site.with(|i| {
+        i.datastores = ["full", "roomy"].into();
+        i.creates = [VcErrorKind::Fault(Fault::NoDiskSpace("full".to_owned()))].into();
+    });
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some("NoDiskSpace"));
+    let first = bench.vm();
+    // Not before it has rested, and said so all the while.
+    bench.turn(Duration::from_secs(10));
+    bench.pass().await;
+    assert_eq!(bench.times(E::CreateVm), 1);
+    bench.turn(Duration::from_secs(10));
+    let reads = bench.site.with(|i| i.reads);
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some("NoDiskSpace"));
+    bench.until(Bench::is_on).await;
+    assert!(bench.site.with(|i| i.reads) >= reads + 2, "two proofs");
+    let second = bench.vm();
+    assert_eq!((first.attempt, second.attempt), (Some(1), Some(2)));
+    assert_ne!(first.bios_uuid, second.bios_uuid);
+    let place = second.placement.expect("recorded");
+    assert_eq!(place.datastore.as_deref(), Some("roomy"));
+    assert!(second.vm_path.is_some_and(|p| p.starts_with("[roomy] a-")));
+    assert_eq!(bench.site.with(|i| i.vms.len()), 1);
+    assert_eq!(bench.waits_on(), None);
+}
+
+#[tokio::test]
+async fn where_nothing_else_is_recommended_it_is_tried_there_again() {
+    let mut bench = Bench::new();
+    let full = || VcErrorKind::Fault(Fault::InsufficientResources("cpu".to_owned()));
+    bench.site.with(|i| i.creates = [full(), full()].into());
+    bench.until(Bench::is_on).await;
+    assert_eq!(bench.times(E::CreateVm), 3);
+    assert_eq!(bench.vm().attempt, Some(1));
+}
+
+#[tokio::test]
+async fn a_mended_spec_moves_a_vm_that_does_not_exist_yet() {
+    let mut bench = Bench::new();
+    let wrong = VcErrorKind::Fault(Fault::InvalidArgument {
+        property: "network".to_owned(),
+    });
+    bench.site.with(|i| i.creates = [wrong].into());
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some("InvalidArgument"));
+    bench.hub.with(|o| {
+        let pool = o.pool.as_mut().expect("pool");
+        pool.spec.vsphere.network = "Other".to_owned();
+        pool.metadata.generation = Some(2);
+    });
+    bench.until(Bench::is_on).await;
+    let vm = bench.vm();
+    assert_eq!(vm.attempt, Some(2));
+    let place = vm.placement.expect("recorded");
+    assert_eq!(place.network.as_deref(), Some("Other"));
+    // What runs is not moved.
+    bench.hub.with(|o| {
+        o.pool.as_mut().expect("pool").spec.vsphere.folder = Some("elsewhere".to_owned());
+    });
+    bench.restart();
+    bench.pass().await;
+    assert_eq!(bench.times(E::CreateVm), 2);
+    assert_eq!(bench.vm().attempt, Some(2));
+}
+
+#[tokio::test]
+async fn a_create_whose_end_nobody_heard_is_found_not_repeated() {
+    let mut bench = Bench::new();
+    bench.site.with(|i| {
+        i.creates = [VcErrorKind::NoAnswer].into();
+        i.lost_but_done = true;
+    });
+    bench.until(Bench::is_on).await;
+    assert_eq!(bench.times(E::CreateVm), 1);
+    assert_eq!(bench.site.with(|i| i.vms.len()), 1);
+}
+
+#[tokio::test]
+async fn a_taken_path_is_waited_out_before_another_attempt() {
+    let mut bench = Bench::new();
+    let taken = VcErrorKind::Fault(Fault::AlreadyExists("a.vmx".to_owned()));
+    bench.site.with(|i| i.creates = [taken].into());
+    bench.pass().await;
+    assert!(bench.memory.path_taken && bench.times(E::CreateVm) == 1);
+    for _ in 0..10 {
+        bench.turn(Duration::from_secs(2));
+        bench.pass().await;
+    }
+    assert_eq!(
+        bench.times(E::CreateVm),
+        1,
+        "the other create may still run"
+    );
+    bench.until(Bench::is_on).await;
+    assert_eq!(bench.vm().attempt, Some(2));
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_seen_proves_nothing() {
+    let mut bench = Bench::new();
+    bench.pass().await;
+    bench.site.with(|i| {
+        i.vms.clear();
+        i.folder_hidden = true;
+    });
+    bench.hub.with(|o| {
+        let child = o.child.as_mut().expect("child");
+        delete(child);
+    });
+    bench.restart();
+    bench
+        .until(|b| b.waits_on().as_deref() == Some("FolderNotVisible"))
+        .await;
+    let finalizers = bench.child().finalizers().to_vec();
+    assert_eq!(finalizers, [AGENT_FINALIZER]);
+}
+
+#[tokio::test]
+async fn recorded_credentials_that_are_refused_give_way_to_the_pools_and_only_then() {
+    let mut bench = on().await;
+    let recorded = ObjectKey::new(NAMESPACE, "vcenter");
+    let new = ObjectKey::new(NAMESPACE, "rotated");
+    bench.hub.with(|o| {
+        o.pool
+            .as_mut()
+            .expect("pool")
+            .spec
+            .vsphere
+            .credentials_secret_ref = CredentialsSecretRef {
+            name: new.name.clone(),
+            namespace: None,
+        };
+        delete(o.child.as_mut().expect("child"));
+        o.machines.clear();
+        o.agent_machines.clear();
+    });
+    bench.restart();
+    bench.site.with(|i| {
+        i.sessions_by.clear();
+        i.refused_secrets = vec![recorded.clone()];
+    });
+    bench.until(|b| b.site.with(|i| i.vms.is_empty())).await;
+    let by = bench.site.with(|i| i.sessions_by.clone());
+    assert!(by.contains(&recorded) && by.contains(&new));
+}
+
+#[tokio::test]
+async fn without_its_pool_the_record_is_enough_to_take_the_vm_away() {
+    for (policy, left) in [(CleanupPolicy::Delete, 0), (CleanupPolicy::Retain, 1)] {
+        let mut bench = Bench::new();
+        bench.hub.with(|o| {
+            o.pool.as_mut().expect("pool").spec.cleanup_policy = Some(policy);
+        });
+        bench.until(Bench::is_on).await;
+        bench.hub.with(|o| {
+            o.pool = None;
+            delete(o.child.as_mut().expect("child"));
+        });
+        bench.restart();
+        bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+        assert_eq!(bench.site.with(|i| i.vms.len()), left, "{policy:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tag_that_failed_is_attached_although_agent_and_actor_are_others_by_now() {
+    let mut bench = Bench::new();
+    bench.hub.with(|o| {
+        let vsphere = &mut o.pool.as_mut().expect("pool").spec.vsphere;
+        vsphere.vm_tags = Some(vec!["urn:tag".to_owned()]);
+    });
+    bench.site.with(|i| i.tags_fail = true);
+    bench.until(Bench::is_on).await;
+    assert_eq!(bench.waits_on().as_deref(), Some("TaggingFailed"));
+    bind_agent(&bench);
+    bench.restart();
+    bench.turn(MINUTE);
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some("TaggingFailed"));
+    // Not even a vCenter that cannot be reached in between makes it forgotten.
+    let secret = ObjectKey::new(NAMESPACE, "vcenter");
+    bench.site.with(|i| i.refused_secrets = vec![secret]);
+    bench.pass().await;
+    bench.restart();
+    bench.site.with(|i| {
+        i.refused_secrets.clear();
+        i.tags_fail = false;
+    });
+    let before = bench.times(E::AttachTags);
+    bench.pass().await;
+    assert_eq!(bench.times(E::AttachTags), before + 1);
+    assert_eq!(bench.waits_on(), None);
+    // A host that serves and has its tags is left alone.
+    bench.restart();
+    bench.turn(MINUTE);
+    bench.pass().await;
+    assert_eq!(bench.times(E::AttachTags), before + 1);
+}
+
+fn bind_agent(bench: &Bench) {
+    let mut agent = agent_on(&bench.child());
+    let macs = bench.vm().mac_addresses;
+    let interfaces = &mut agent
+        .status
+        .as_mut()
+        .and_then(|s| s.inventory.as_mut())
+        .expect("inventory")
+        .interfaces;
+    for interface in interfaces.iter_mut() {
+        interface.mac_address = macs.first().cloned();
+    }
+    claim(&mut agent, &testing::agent_machine("a"));
+    bench.hub.with(|o| o.agents = vec![agent]);
+}
+
+fn late_agent(bench: &Bench) -> agent_forge_crds::external::agent::Agent {
+    bind_agent(bench);
+    let mut agent = bench.hub.with(|o| o.agents.remove(0));
+    let free = testing::foreign_agent(&agent.name_any());
+    agent.metadata = free.metadata;
+    agent.spec = free.spec;
+    agent
+}
+
+/// Lets the deadline pass.
+async fn expire(bench: &mut Bench) {
+    bench.turn(Duration::from_secs(1800));
+    bench.pass().await;
+}
+
+#[tokio::test]
+async fn a_vm_without_agent_is_replaced_by_one_of_another_identity() {
+    let mut bench = on().await;
+    let first = bench.vm();
+    bench.turn(Duration::from_secs(1799));
+    bench.pass().await;
+    assert_eq!(bench.times(E::PowerOff), 0, "there is a second left");
+    bench.turn(Duration::from_secs(1));
+    bench.until(|b| b.vm().bios_uuid.is_none()).await;
+    assert!(bench.site.with(|i| i.vms.is_empty()));
+    let failure = bench.status().last_failure.expect("recorded");
+    assert_eq!((failure.attempt, failure.count), (Some(1), Some(1)));
+    assert_eq!(failure.class.as_deref(), Some("NoGuest"));
+    assert_eq!(failure.bios_uuid, first.bios_uuid);
+    let said = bench
+        .hub
+        .with(|o| o.notices.iter().any(|n| n.reason == event::VM_GIVEN_UP));
+    assert!(said);
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some("ReplacementResting"));
+    assert_eq!(bench.times(E::CreateVm), 1, "it rests first");
+    bench.turn(MINUTE);
+    bench.until(Bench::is_on).await;
+    let second = bench.vm();
+    assert_eq!(second.attempt, Some(2));
+    assert_ne!(second.bios_uuid, first.bios_uuid);
+    assert!(second.discovery_deadline > first.discovery_deadline);
+}
+
+#[tokio::test]
+async fn after_some_replacements_a_person_decides() {
+    let mut bench = on().await;
+    for _ in 0..arrival::REPLACEMENTS {
+        expire(&mut bench).await;
+        bench.until(|b| b.vm().bios_uuid.is_none()).await;
+        bench.until(Bench::is_on).await;
+    }
+    expire(&mut bench).await;
+    assert_eq!(bench.waits_on().as_deref(), Some("ReplacementsExhausted"));
+    for _ in 0..100 {
+        bench.turn(MINUTE);
+        bench.pass().await;
+    }
+    let made = usize::try_from(arrival::REPLACEMENTS).expect("few") + 1;
+    assert_eq!(bench.times(E::CreateVm), made);
+    bench.hub.with(|o| {
+        let child = o.child.as_mut().expect("child");
+        let attempt = made.to_string();
+        child.annotations_mut().insert(
+            agent_forge_crds::names::REPLACE_ANNOTATION.to_owned(),
+            attempt,
+        );
+    });
+    bench.until(|b| b.times(E::CreateVm) == made + 1).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_only_the_api_server_shows_saves_its_vm() {
+    let mut bench = on().await;
+    let agent = late_agent(&bench);
+    bench.hub.with(|o| o.unseen_agents = vec![agent.clone()]);
+    expire(&mut bench).await;
+    assert_eq!(bench.status().last_failure, None);
+    bench.hub.with(|o| {
+        o.unseen_agents.clear();
+        o.agents = vec![agent];
+    });
+    bench.turn(MINUTE);
+    bench.pass().await;
+    assert_eq!(bench.site.with(|i| i.vms.len()), 1);
+    assert_eq!(bench.status().last_failure, None);
+}
+
+#[tokio::test]
+async fn the_late_agent_of_a_vm_that_was_given_up_is_fenced_and_goes_with_it() {
+    let mut bench = on().await;
+    let agent = with(late_agent(&bench), |a| {
+        a.labels_mut()
+            .insert("customer".to_owned(), "example".to_owned());
+        a.spec.approved = true;
+    });
+    bench.hub.with(|o| {
+        o.fails
+            .insert(E::DeleteAgent, ClusterErrorKind::Unavailable);
+    });
+    // It is given up; before it is switched off its Agent registers.
+    bench.site.with(|i| i.folder_hidden = true);
+    bench.turn(Duration::from_secs(1800));
+    let live = agent.clone();
+    bench.hub.with(|o| o.agents.clear());
+    bench.pass().await;
+    assert!(bench.status().last_failure.is_some());
+    bench.site.with(|i| i.folder_hidden = false);
+    if bench.site.with(|i| !i.vms.is_empty()) {
+        bench.hub.with(|o| o.agents = vec![live]);
+    }
+    bench.until(|b| b.vm().bios_uuid.is_none()).await;
+    assert!(bench.hub.with(|o| o.agents.is_empty()));
+}
+
+#[tokio::test]
+async fn a_guest_with_a_name_is_replaced_by_whoever_switched_it_on_and_by_nobody_else() {
+    for restarted in [false, true] {
+        let mut bench = on().await;
+        bench.site.with(|i| {
+            let vm = &mut i.vms[0];
+            vm.tools = Some("guestToolsRunning".to_owned());
+            vm.guest_address = Some("192.0.2.7".to_owned());
+            vm.guest_host = Some("host-7.example".to_owned());
+        });
+        if restarted {
+            bench.restart();
+        }
+        expire(&mut bench).await;
+        assert_eq!(bench.times(E::PowerOff), usize::from(!restarted));
+        if restarted {
+            assert_eq!(bench.waits_on().as_deref(), Some("AgentDiscoveryExpired"));
+            bench.turn(MINUTE * 600);
+            bench.pass().await;
+            assert_eq!(bench.times(E::PowerOff), 0);
+        }
+    }
+}
+
+/// What the predecessor left: a record of name and uuid, a VM without marker.
+fn predecessors(bench: &Bench) {
+    let child = bench.child();
+    bench.hub.with(|o| {
+        let old = o.child.as_mut().expect("child");
+        old.status.get_or_insert_default().vm = Some(agent_forge_crds::agent::VmStatus {
+            name: "a".to_owned(),
+            bios_uuid: running(&child).bios_uuid,
+            mac_address: Some("02-42-ac-11-00-02".to_owned()),
+            ..agent_forge_crds::agent::VmStatus::default()
+        });
+    });
+    bench.site.with(|i| {
+        i.vms = vec![with(shown(&child, PowerState::On), |v| {
+            v.marker = None;
+            v.folder = Some(MoRef::new("Folder", "group-v1"));
+        })];
+    });
+}
+
+#[tokio::test]
+async fn the_predecessors_vm_is_proven_stamped_and_otherwise_left_alone() {
+    let mut bench = Bench::new();
+    predecessors(&bench);
+    bench.until(Bench::is_on).await;
+    let told = bench.site.with(|i| i.effects.clone());
+    assert_eq!(told, [E::Reconfigure], "only the marker");
+    assert!(bench.site.with(|i| i.vms[0].marker.is_some()));
+    let vm = bench.vm();
+    assert_eq!((vm.attempt, vm.moref.as_deref()), (Some(1), Some("vm-a")));
+    assert_eq!(vm.mac_addresses, [testing::mac("a")]);
+    assert_eq!(vm.discovery_deadline, None);
+}
+
+#[tokio::test]
+async fn without_proof_the_predecessors_vm_is_reported_and_never_touched() {
+    type Twist = fn(&mut Vec<crate::ports::vcenter::VmObservation>);
+    let twists: [Twist; 4] = [
+        |vms| vms[0].name = "b".to_owned(),
+        |vms| vms[0].folder = Some(MoRef::new("Folder", "group-v2")),
+        |vms| vms[0].marker = Some(testing::marker(&testing::child("b"), 1)),
+        |vms| {
+            let copy = with(vms[0].clone(), |v| {
+                v.moref = MoRef::new("VirtualMachine", "vm-c")
+            });
+            vms.push(copy);
+        },
+    ];
+    for twist in twists {
+        let mut bench = Bench::new();
+        predecessors(&bench);
+        bench.site.with(|i| twist(&mut i.vms));
+        bench.pass().await;
+        assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+        // Not even when its object is deleted.
+        bench.hub.with(|o| {
+            delete(o.child.as_mut().expect("child"));
+            o.machines.clear();
+            o.agent_machines.clear();
+        });
+        bench.restart();
+        for _ in 0..5 {
+            bench.turn(MINUTE);
+            bench.pass().await;
+        }
+        assert!(bench.site.with(|i| i.effects.is_empty()));
+        assert_eq!(bench.child().finalizers(), [AGENT_FINALIZER]);
+    }
+}
+
+#[tokio::test]
+async fn an_adopted_vm_is_taken_over_only_when_a_person_says_so_and_only_with_proof() {
+    let adopted = || {
+        let bench = Bench::new();
+        predecessors(&bench);
+        bench.hub.with(|o| {
+            let labels = o.child.as_mut().expect("child").labels_mut();
+            labels.insert(CREATED_FOR_LABEL.to_owned(), CREATED_FOR_ADOPTED.to_owned());
+        });
+        bench
+    };
+    let say = |bench: &Bench, word: &str| {
+        let (key, word) = (agent_forge_crds::names::ADOPT_ANNOTATION, word.to_owned());
+        bench.hub.with(|o| {
+            let annotations = o.child.as_mut().expect("child").annotations_mut();
+            annotations.insert(key.to_owned(), word);
+        });
+    };
+    let mut bench = adopted();
+    bench.pass().await;
+    say(&bench, "yes");
+    bench.pass().await;
+    assert!(bench.site.with(|i| i.effects.is_empty()));
+    assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+    say(&bench, "true");
+    bench.until(Bench::is_on).await;
+    assert_eq!(bench.site.with(|i| i.effects.clone()), [E::Reconfigure]);
+    let mut bench = adopted();
+    bench.site.with(|i| i.vms[0].folder = None);
+    say(&bench, "true");
+    bench.pass().await;
+    assert!(bench.site.with(|i| i.effects.is_empty()));
+    // One that only names a VM, and has no record of it, adopts nothing.
+    let mut bench = adopted();
+    bench
+        .hub
+        .with(|o| o.child.as_mut().expect("child").status = None);
+    say(&bench, "true");
+    bench.site.with(|i| i.vms[0].bios_uuid = None);
+    for _ in 0..5 {
+        bench.pass().await;
+        bench.turn(MINUTE);
+    }
+    let touched = bench.site.with(|i| i.vms[0].marker.is_some());
+    assert!(!touched);
+}
+
+#[tokio::test]
+async fn a_serving_vm_that_is_gone_is_said_and_never_made_anew() {
+    let mut bench = on().await;
+    bind_agent(&bench);
+    bench.turn(MINUTE);
+    bench.pass().await;
+    bench.memory.seen = Seen::Absent { proofs: 1 };
+    bench.site.with(|i| i.vms.clear());
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some("VMMissing"));
+    bench.turn(MINUTE);
+    bench.pass().await;
+    assert_eq!(bench.times(E::CreateVm), 1);
+}

@@ -1,0 +1,168 @@
+//! The recorded placement: to and from the wire. Recorded before the first vCenter write, never recomputed.
+
+use agent_forge_crds::agent::{Placement, VmStatus};
+
+use std::time::Duration;
+
+use super::{memory::Refused, step::Site};
+use crate::{
+    model::names::MoRef,
+    ports::vcenter::{Place, PlaceRequest},
+};
+
+/// The place as it is recorded; names beside references, for people.
+#[must_use]
+pub fn record(place: &Place, request: &PlaceRequest) -> Placement {
+    Placement {
+        datacenter: Some(request.datacenter.clone()),
+        datacenter_ref: Some(place.datacenter.id.clone()),
+        folder: Some(request.folder.clone()),
+        folder_ref: Some(place.folder.id.clone()),
+        resource_pool: Some(request.resource_pool.clone()),
+        resource_pool_ref: Some(place.resource_pool.id.clone()),
+        datastore: Some(place.datastore.0.clone()),
+        datastore_ref: Some(place.datastore.1.id.clone()),
+        host: place.host.as_ref().map(|h| h.0.clone()),
+        host_ref: place.host.as_ref().map(|h| h.1.id.clone()),
+        network: Some(place.network.clone()),
+    }
+}
+
+/// Whether the pool asks for another place than the recorded one. Names are compared, not what they lead to: a VM is
+/// not moved because somebody renamed a folder.
+#[must_use]
+pub fn asked_elsewhere(recorded: &Placement, request: &PlaceRequest) -> bool {
+    [
+        (&recorded.datacenter, &request.datacenter),
+        (&recorded.folder, &request.folder),
+        (&recorded.resource_pool, &request.resource_pool),
+        (&recorded.network, &request.network),
+    ]
+    .into_iter()
+    .any(|(then, now)| then.as_ref().is_some_and(|then| then != now))
+}
+
+/// What is to be thought of the recorded place while the VM does not exist: from the spec's names, and from what became
+/// of a create there.
+#[must_use]
+pub fn site(
+    vm: &VmStatus,
+    request: Option<&PlaceRequest>,
+    refused: Option<&Refused>,
+    generation: Option<i64>,
+    now: Duration,
+) -> Site {
+    let moved = |(recorded, request)| asked_elsewhere(recorded, request);
+    if vm.placement.as_ref().zip(request).is_some_and(moved) {
+        return Site::Elsewhere;
+    }
+    match refused {
+        None => Site::Fits,
+        Some(r) if r.rests(generation, now) => Site::Fits,
+        Some(r) => match &r.placed_again {
+            None => Site::Doubtful,
+            Some(place) if read(vm).as_ref() == Some(place) => Site::Fits,
+            Some(_) => Site::Elsewhere,
+        },
+    }
+}
+
+/// The recorded place; `None` where the record is incomplete (the predecessor's, or before the first attempt).
+#[must_use]
+pub fn read(vm: &VmStatus) -> Option<Place> {
+    let p = vm.placement.as_ref()?;
+    Some(Place {
+        datacenter: MoRef::new("Datacenter", p.datacenter_ref.clone()?),
+        folder: MoRef::new("Folder", p.folder_ref.clone()?),
+        resource_pool: MoRef::new("ResourcePool", p.resource_pool_ref.clone()?),
+        datastore: (
+            p.datastore.clone()?,
+            MoRef::new("Datastore", p.datastore_ref.clone()?),
+        ),
+        host: match (&p.host, &p.host_ref) {
+            (Some(name), Some(id)) => Some((name.clone(), MoRef::new("HostSystem", id))),
+            _ => None,
+        },
+        network: p.network.clone()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_forge_crds::pool::CleanupPolicy;
+
+    use super::*;
+    use crate::{
+        error::{Class, Side, Trouble},
+        testing::{child, intent, pool, with},
+        vm::hardware,
+    };
+
+    fn request() -> PlaceRequest {
+        let pool = with(pool("workers"), |p| {
+            p.spec.vsphere.resource_pool = "cluster/Resources".to_owned();
+            p.spec.vsphere.network = "VM Network".to_owned();
+            // What does not say where the VM stands moves nothing.
+            p.spec.cleanup_policy = Some(CleanupPolicy::Retain);
+        });
+        hardware::place_request(&pool).expect("valid")
+    }
+
+    #[test]
+    fn a_name_that_was_mended_asks_for_another_place() {
+        let vm = intent(&child("a"), 1);
+        let asked = |change: fn(&mut PlaceRequest)| {
+            let request = with(request(), change);
+            site(&vm, Some(&request), None, Some(1), Duration::ZERO)
+        };
+        assert_eq!(asked(|_| {}), Site::Fits);
+        assert_eq!(asked(|r| r.bytes *= 2), Site::Fits);
+        let changes: [fn(&mut PlaceRequest); 4] = [
+            |r| r.datacenter = "dc2".to_owned(),
+            |r| r.folder = "other".to_owned(),
+            |r| r.resource_pool = "other/Resources".to_owned(),
+            |r| r.network = "other".to_owned(),
+        ];
+        for change in changes {
+            assert_eq!(asked(change), Site::Elsewhere);
+        }
+        // Nothing is recorded to compare with, or nothing valid is asked for.
+        let bare = VmStatus::default();
+        let (of, asked) = (
+            |vm, request| site(vm, request, None, None, Duration::ZERO),
+            request(),
+        );
+        assert_eq!(of(&bare, Some(&asked)), Site::Fits);
+        assert_eq!(of(&vm, None), Site::Fits);
+    }
+
+    #[test]
+    fn a_refused_place_rests_is_asked_for_again_and_compared() {
+        let vm = intent(&child("a"), 1);
+        let here = read(&vm).expect("complete");
+        let refused = |class, placed_again| Refused {
+            at: Duration::from_secs(100),
+            generation: Some(1),
+            trouble: Trouble {
+                side: Side::Vsphere,
+                reason: "NoDiskSpace".to_owned(),
+                message: "full".to_owned(),
+                class,
+            },
+            placed_again,
+        };
+        let at = |refused: Refused, generation, now| {
+            let now = Duration::from_secs(now);
+            site(&vm, Some(&request()), Some(&refused), Some(generation), now)
+        };
+        let blocked = || refused(Class::Blocked, None);
+        assert_eq!(at(blocked(), 1, 119), Site::Fits, "it rests");
+        assert_eq!(at(blocked(), 1, 120), Site::Doubtful);
+        assert_eq!(at(blocked(), 2, 101), Site::Doubtful, "the spec changed");
+        assert_eq!(at(refused(Class::Transient, None), 1, 101), Site::Doubtful);
+        let elsewhere = with(here.clone(), |p| p.datastore.0 = "ds2".to_owned());
+        for (place, then) in [(here, Site::Fits), (elsewhere, Site::Elsewhere)] {
+            assert_eq!(at(refused(Class::Blocked, Some(place)), 1, 130), then);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The facts of one VsphereAgent at one moment, from the cached view.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    agent::{VmStatus, VsphereAgent, VsphereAgentStatus},
+    conditions::reason,
+    external::agent::Agent,
+    names::REPLACE_ANNOTATION,
+    pool::{CleanupPolicy, VsphereAgentPool},
+};
+
+use kube::ResourceExt;
+
+use super::{
+    act,
+    arrival::{self, Arrival},
+    drive, hardware,
+    memory::Memory,
+    place,
+    step::{Facts, Site},
+};
+use crate::{
+    context::Context,
+    model::{
+        child::Child,
+        identity::{AgentMatch, agent_runs_on},
+        names::ObjectKey,
+        standing::{Standing, standing},
+        upstream,
+    },
+    pool::{agents_home, custody, prepare},
+    ports::cluster::MachineFacts,
+};
+
+/// How long a deletion hook may wait for the guest of a VM before the VM is looked at (trap G).
+pub const STUCK_GRACE: Duration = Duration::from_secs(60);
+
+/// What one decision is made from, gathered once.
+pub struct Scene {
+    /// The record.
+    pub child: Child,
+    /// Its pool.
+    pub pool: Option<Arc<VsphereAgentPool>>,
+    /// The Agent that runs on the VM, by THE rule; not one that is being deleted.
+    pub agent: Option<Arc<Agent>>,
+    /// Agents that may run there, by uuid alone.
+    pub possible: Vec<Arc<Agent>>,
+    /// One of those serves a Machine, or is about to.
+    pub bound: bool,
+    /// Its Machine.
+    pub machine: Option<MachineFacts>,
+    /// When its AgentMachine was created.
+    pub demanded: Option<jiff::Timestamp>,
+    /// How that Machine stands.
+    pub standing: Standing,
+    /// The Agent carries nothing that a selector could match.
+    pub fenced: bool,
+}
+
+fn is_doubted(context: &Context, vm: &VmStatus) -> bool {
+    let (Some(server), Some(moref)) = (&vm.server, &vm.moref) else {
+        return false;
+    };
+    let doubts = context.doubts.borrow();
+    doubts.get(server).is_some_and(|all| all.contains(moref))
+}
+
+impl Scene {
+    /// Gathers from the cached view.
+    #[must_use]
+    pub fn gather(context: &Context, object: Arc<VsphereAgent>) -> Self {
+        let child = Child::read(object);
+        let view = context.view.as_ref();
+        let pool_key = ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name);
+        let pool = view.pool(&pool_key);
+        let agents = agents_home::agents(view, pool.as_deref(), [&child]);
+        let may_run_there = |a: &&Arc<Agent>| {
+            let identity = child.identity.as_ref();
+            identity.is_some_and(|vm| agent_runs_on(a, vm) != AgentMatch::Other)
+        };
+        let possible: Vec<Arc<Agent>> = agents.iter().filter(may_run_there).cloned().collect();
+        let agent = child
+            .agent_among(&agents)
+            .filter(|a| !a.is_deleting())
+            .cloned();
+        let mut scene = Self {
+            bound: possible.iter().any(|a| a.is_claimed_or_bound()),
+            child,
+            pool,
+            agent,
+            possible,
+            machine: None,
+            demanded: None,
+            standing: Standing::Unknown("its pool does not exist".to_owned()),
+            fenced: true,
+        };
+        scene.look_upstream(context);
+        scene
+    }
+
+    fn look_upstream(&mut self, context: &Context) {
+        let Some(pool) = &self.pool else {
+            return;
+        };
+        let namespace = &pool.spec.control_plane_namespace;
+        let machines = context.view.machines(namespace);
+        let agent_machines = context.view.agent_machines(namespace);
+        self.standing = standing(&self.child, namespace, &machines, &agent_machines);
+        self.bound |= self
+            .possible
+            .iter()
+            .any(|a| upstream::is_reserved(a, &agent_machines, &machines));
+        let choosers = context.view.all_agent_machines();
+        self.fenced = self
+            .agent
+            .as_ref()
+            .is_none_or(|a| prepare::fence(&prepare::base_labels(pool), &choosers, a).is_none());
+        let wanted = self.child.agent_machine.as_ref();
+        self.demanded = agent_machines
+            .iter()
+            .find(|am| wanted.is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default())))
+            .and_then(|am| am.metadata.creation_timestamp.as_ref())
+            .map(|t| t.0);
+        let record = self.child.machine.as_ref();
+        self.machine = machines
+            .into_iter()
+            .find(|m| record.is_some_and(|r| r.is(&m.key.name, &m.uid)));
+    }
+
+    /// The recorded VM.
+    #[must_use]
+    pub fn vm(&self) -> Option<&VmStatus> {
+        let status = self.child.object.status.as_ref();
+        status.and_then(|s| s.vm.as_ref())
+    }
+
+    /// The recorded status.
+    #[must_use]
+    pub fn record(&self) -> VsphereAgentStatus {
+        self.child.object.status.clone().unwrap_or_default()
+    }
+
+    /// Its Machine is leaving, and the deletion hook waits for a guest (trap G).
+    #[must_use]
+    pub fn waits_for_guest(&self) -> bool {
+        let waits =
+            |a: &Arc<Agent>| !a.is_claimed_or_bound() && upstream::waits_for_guest(a.state());
+        self.standing == Standing::Leaving && self.agent.as_ref().is_some_and(waits)
+    }
+
+    /// What is to be thought of the recorded place.
+    fn site(&self, memory: &Memory, now: Duration) -> Site {
+        let (Some(vm), Some(pool)) = (self.vm(), &self.pool) else {
+            return Site::Fits;
+        };
+        let request = hardware::place_request(pool).ok();
+        let refused = memory.create_refused.as_ref();
+        place::site(vm, request.as_ref(), refused, pool.metadata.generation, now)
+    }
+
+    /// What becomes of the VM when nothing needs it; as last seen, where the pool is gone.
+    #[must_use]
+    pub fn policy(&self) -> Option<CleanupPolicy> {
+        match &self.pool {
+            Some(pool) => Some(pool.spec.cleanup_policy()),
+            None => self.child.object.status.as_ref()?.cleanup_policy,
+        }
+    }
+
+    /// How the VM's arrival stands.
+    #[must_use]
+    pub fn arrival(&self, context: &Context, memory: &Memory) -> Arrival {
+        let Some(vm) = self.vm() else {
+            return Arrival::Awaited;
+        };
+        let object = &self.child.object;
+        let failure = object.status.as_ref().and_then(|s| s.last_failure.as_ref());
+        let known = !self.possible.is_empty() || memory.agent_seen;
+        let allowed = object.annotations().get(REPLACE_ANNOTATION);
+        let allowed = allowed.and_then(|v| v.trim().parse().ok());
+        arrival::arrival(vm, failure, known, allowed, context.clock.wall())
+    }
+
+    /// The record says that tags are missing: a restart does not forget it.
+    fn tagging_failed(&self) -> bool {
+        let status = self.child.object.status.as_ref();
+        let mut waiting = status.into_iter().flat_map(|s| &s.waiting_on);
+        waiting.any(|w| w.reason == reason::TAGGING_FAILED)
+    }
+
+    /// What the next step is decided from.
+    #[must_use]
+    pub fn facts<'a>(&'a self, context: &Context, memory: &'a Memory) -> Facts<'a> {
+        let status = self.child.object.status.as_ref();
+        let cluster_id = context.view.cluster_id();
+        let recorded_cluster = status.and_then(|s| s.cluster_id.as_deref());
+        let now = context.clock.monotonic();
+        let tags_wanted = self
+            .pool
+            .as_ref()
+            .is_some_and(|p| !p.spec.vsphere.vm_tags().is_empty());
+        let has_iso = |p: &Arc<VsphereAgentPool>| act::iso_path(p).is_some();
+        Facts {
+            vm: self.vm(),
+            has_identity: self.child.identity.is_some(),
+            has_finalizer: self.child.has_finalizer,
+            deleting: self.child.deleting,
+            adopted: self.child.adopted,
+            forced: self.child.forced,
+            pool_exists: self.pool.is_some(),
+            cluster_changed: recorded_cluster.is_some_and(|c| c != cluster_id),
+            policy: self.policy(),
+            iso_ready: self.pool.as_ref().is_some_and(has_iso),
+            credentials_held: self.pool.as_ref().is_some_and(|p| {
+                hardware::secret(p, &context.settings.secret_namespaces)
+                    // Whatever is wrong with the reference is said where it is used.
+                    .map_or(true, |secret| custody::holds(p, &secret))
+            }),
+            seen: &memory.seen,
+            unissued: memory.unissued,
+            path_taken: memory.path_taken,
+            site: self.site(memory, now),
+            // A host that serves is left alone, unless tagging it failed before: that is tried again until it works.
+            tagged: !tags_wanted
+                || memory.tagged
+                || (self.bound && !memory.untagged && !self.tagging_failed()),
+            arrival: self.arrival(context, memory),
+            witnessed: memory.powered_on,
+            doubted: self.vm().is_some_and(|vm| is_doubted(context, vm)),
+            agent_bound: self.bound,
+            standing: &self.standing,
+            agent_present: self.agent.is_some(),
+            eject: drive::is_to_be_emptied(
+                self.pool.as_deref(),
+                self.child.adopted,
+                self.vm(),
+                self.agent.as_deref(),
+            ),
+            agent_fenced: self.fenced,
+            stuck_on_guest: memory
+                .stuck_since
+                .is_some_and(|t| now.saturating_sub(t) >= STUCK_GRACE),
+            now,
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What vCenter showed of our VM, judged: ours, somebody else's, several, or proven absent. Pure.
+//!
+//! Facts: BIOS uuids are not unique in vCenter; a clone carries uuid *and* marker, but another instance uuid and
+//! another reference (reliability.md R3, predecessor fault 21).
+
+use std::time::Duration;
+
+use crate::{
+    model::{marker::Marker, names::MoRef},
+    ports::vcenter::VmObservation,
+};
+
+/// The judged view of our VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Seen {
+    /// Not asked in this actor's life, or the answer is out of date.
+    #[default]
+    NotAsked,
+    /// This VM is ours.
+    Ours(Box<VmObservation>),
+    /// Several VMs carry our marker and nothing recorded tells them apart.
+    Several(Vec<MoRef>),
+    /// What is there is not ours.
+    Foreign {
+        /// What is there: name and reference.
+        what: String,
+        /// How we met it.
+        met: Met,
+        /// When it was seen (monotonic).
+        at: Duration,
+    },
+    /// Not there, said successfully that many times in a row, with the folder visible.
+    Absent {
+        /// How often.
+        proofs: u8,
+    },
+}
+
+/// How a foreign VM was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// It holds the name that ours was to get: ours does not exist.
+    ByName,
+    /// It carries our BIOS uuid: whether ours exists cannot be told.
+    ByUuid,
+}
+
+/// What is recorded of our VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Marker of this attempt.
+    pub marker: Marker,
+    /// Recorded reference.
+    pub moref: Option<String>,
+    /// Recorded instance uuid.
+    pub instance_uuid: Option<String>,
+}
+
+/// Judges the VMs that a lookup by uuid returned. Once the instance uuid is recorded it decides: a VM with another one is
+/// a copy, neither ours nor in our way, whatever marker it carries.
+#[must_use]
+pub fn judge(found: Vec<VmObservation>, expected: &Expected, before: &Seen, now: Duration) -> Seen {
+    let candidates: Vec<VmObservation> = found
+        .into_iter()
+        .filter(|vm| !is_other_instance(vm, expected))
+        .collect();
+    if candidates.is_empty() {
+        return absent_once_more(before);
+    }
+    let (mut ours, others): (Vec<_>, Vec<_>) = candidates
+        .into_iter()
+        .partition(|vm| vm.marker.as_ref() == Some(&expected.marker));
+    if ours.len() > 1 {
+        let recorded = |vm: &VmObservation| expected.moref.as_deref() == Some(vm.moref.id.as_str());
+        return match ours.iter().position(recorded) {
+            Some(index) => Seen::Ours(Box::new(ours.swap_remove(index))),
+            None => Seen::Several(ours.into_iter().map(|vm| vm.moref).collect()),
+        };
+    }
+    match ours.pop() {
+        Some(vm) => Seen::Ours(Box::new(vm)),
+        None => Seen::Foreign {
+            what: others
+                .iter()
+                .map(|vm| format!("{} ({})", vm.name, vm.moref.id))
+                .collect::<Vec<_>>()
+                .join(", "),
+            met: Met::ByUuid,
+            at: now,
+        },
+    }
+}
+
+/// The holder of the name that ours was to get: ours after all, or somebody else's.
+#[must_use]
+pub fn judge_holder(holder: VmObservation, expected: &Expected, now: Duration) -> Seen {
+    let what = format!("{} ({})", holder.name, holder.moref.id);
+    match judge(vec![holder], expected, &Seen::NotAsked, now) {
+        ours @ Seen::Ours(_) => ours,
+        _ => Seen::Foreign {
+            what,
+            met: Met::ByName,
+            at: now,
+        },
+    }
+}
+
+/// Whether a record of the predecessor, which names a BIOS uuid and no marker, is true of what vCenter holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Of this VM.
+    Proven(Box<VmObservation>),
+    /// No VM has that uuid.
+    Absent,
+    /// Something has it, and it cannot be told to be the recorded VM.
+    None(String),
+}
+
+/// Proof is exactly one VM with the recorded uuid, which has the recorded name, lies in the pool's folder and carries
+/// nobody else's marker (predecessor.md §1).
+#[must_use]
+pub fn prove(found: Vec<VmObservation>, name: &str, folder: &MoRef, ours: &Marker) -> Proof {
+    let fits = |vm: &VmObservation| {
+        let unclaimed = vm.marker.as_ref().is_none_or(|m| m.same_owner(ours));
+        vm.name == name && vm.folder.as_ref() == Some(folder) && unclaimed
+    };
+    match found.as_slice() {
+        [] => Proof::Absent,
+        [one] if fits(one) => Proof::Proven(Box::new(one.clone())),
+        several => Proof::None(
+            several
+                .iter()
+                .map(|vm| format!("{} ({})", vm.name, vm.moref.id))
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+    }
+}
+
+fn is_other_instance(vm: &VmObservation, expected: &Expected) -> bool {
+    expected.instance_uuid.is_some()
+        && vm.instance_uuid.is_some()
+        && expected.instance_uuid != vm.instance_uuid
+}
+
+/// One more successful answer that the VM is not there.
+#[must_use]
+pub fn absent_once_more(before: &Seen) -> Seen {
+    match before {
+        Seen::Absent { proofs } => Seen::Absent {
+            proofs: proofs.saturating_add(1),
+        },
+        _ => Seen::Absent { proofs: 1 },
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::ports::vcenter::PowerState;
+
+    pub fn marker(uid: &str) -> Marker {
+        Marker {
+            cluster_id: "c".into(),
+            namespace: "ns".into(),
+            name: "a".into(),
+            uid: uid.into(),
+            attempt: 1,
+        }
+    }
+
+    pub fn vm(id: &str, marker: Option<Marker>, instance: &str) -> VmObservation {
+        VmObservation {
+            moref: MoRef::new("VirtualMachine", id),
+            name: "a".into(),
+            bios_uuid: None,
+            instance_uuid: Some(instance.into()),
+            folder: None,
+            marker,
+            power: PowerState::Off,
+            connection_state: "connected".into(),
+            macs: vec![],
+            disk_keys: vec![],
+            cdroms: vec![],
+            boot_order: vec![],
+            vm_path: String::new(),
+            tools: None,
+            guest_address: None,
+            guest_host: None,
+        }
+    }
+
+    fn expected(moref: Option<&str>, instance: Option<&str>) -> Expected {
+        Expected {
+            marker: marker("u"),
+            moref: moref.map(Into::into),
+            instance_uuid: instance.map(Into::into),
+        }
+    }
+
+    fn look(found: Vec<VmObservation>, e: &Expected) -> Seen {
+        judge(found, e, &Seen::NotAsked, Duration::ZERO)
+    }
+
+    #[test]
+    fn only_our_marker_makes_it_ours() {
+        assert!(matches!(
+            look(vec![vm("1", Some(marker("u")), "i")], &expected(None, None)),
+            Seen::Ours(_)
+        ));
+        for foreign in [None, Some(marker("other"))] {
+            assert!(matches!(
+                look(vec![vm("1", foreign, "i")], &expected(None, None)),
+                Seen::Foreign { .. }
+            ));
+        }
+    }
+
+    #[test]
+    fn of_two_marked_ones_the_recorded_decides_or_nobody() {
+        let two = || {
+            vec![
+                vm("1", Some(marker("u")), "i"),
+                vm("2", Some(marker("u")), "j"),
+            ]
+        };
+        assert!(matches!(look(two(), &expected(None, None)), Seen::Several(v) if v.len() == 2));
+        assert!(
+            matches!(look(two(), &expected(Some("2"), Some("j"))), Seen::Ours(v) if v.moref.id == "2")
+        );
+        // Re-registered: new reference, same instance.
+        assert!(
+            matches!(look(two(), &expected(Some("9"), Some("i"))), Seen::Ours(v) if v.moref.id == "1")
+        );
+    }
+
+    #[test]
+    fn a_clone_is_not_in_the_way_of_the_recorded_instance() {
+        let e = expected(Some("1"), Some("i"));
+        // Ours is gone; what is left is an admin's copy, with and without our marker.
+        for copy in [
+            vm("2", Some(marker("u")), "j"),
+            vm("2", None, "j"),
+            vm("1", Some(marker("u")), "j"),
+        ] {
+            assert_eq!(look(vec![copy], &e), Seen::Absent { proofs: 1 });
+        }
+        // The recorded instance without its marker proves nothing.
+        assert!(matches!(
+            look(vec![vm("1", None, "i")], &e),
+            Seen::Foreign {
+                met: Met::ByUuid,
+                ..
+            }
+        ));
+        // An instance uuid that vCenter does not show cannot tell a copy apart.
+        let mut unknown = vm("2", Some(marker("u")), "j");
+        unknown.instance_uuid = None;
+        assert!(matches!(look(vec![unknown], &e), Seen::Ours(_)));
+    }
+
+    #[test]
+    fn the_holder_of_our_name_is_ours_or_foreign_by_name() {
+        let e = expected(None, None);
+        let hold = |m| judge_holder(vm("1", m, "i"), &e, Duration::ZERO);
+        assert!(matches!(hold(Some(marker("u"))), Seen::Ours(_)));
+        for m in [None, Some(marker("other"))] {
+            assert!(
+                matches!(hold(m), Seen::Foreign { met: Met::ByName, what, .. } if what.contains("(1)"))
+            );
+        }
+    }
+
+    #[test]
+    fn absence_needs_answers_in_a_row() {
+        let e = expected(None, None);
+        let once = look(vec![], &e);
+        assert_eq!(once, Seen::Absent { proofs: 1 });
+        assert_eq!(
+            judge(vec![], &e, &once, Duration::ZERO),
+            Seen::Absent { proofs: 2 }
+        );
+    }
+}

@@ -1,0 +1,256 @@
+//! What a VsphereAgent's status says, from what is known. Pure.
+
+use agent_forge_crds::{
+    WaitingOn,
+    agent::{Milestone, VmStatus, VsphereAgentStatus},
+    conditions::{self, ConditionStatus, ConditionUpdate, Phase, set_condition, vm_reason},
+    external::{
+        agent::{self as agent_wire, Agent},
+        find as find_foreign,
+    },
+    pool::CleanupPolicy,
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::core::v1::ObjectReference,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
+use kube::ResourceExt;
+
+use super::memory::subject;
+use crate::model::{child::Child, standing::Standing, trace::TraceId};
+
+/// What is known beside the record itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The VsphereAgent.
+    pub child: &'a Child,
+    /// The Agent that runs on the VM.
+    pub agent: Option<&'a Agent>,
+    /// How its Machine stands.
+    pub standing: &'a Standing,
+    /// What becomes of the VM when nothing needs it.
+    pub policy: Option<CleanupPolicy>,
+    /// Namespace of AgentMachine and Machine.
+    pub control_plane: Option<&'a str>,
+    /// apiVersion and namespace of the Machine.
+    pub machine_at: Option<(&'a str, &'a str)>,
+    /// The first thing in the way: reason and sentence, and whether it is a failure.
+    pub obstacle: Option<&'a Obstacle>,
+    /// The machine's trace.
+    pub trace: TraceId,
+    /// What happened to it, and when.
+    pub timeline: &'a [Milestone],
+    /// Wall clock.
+    pub now: Timestamp,
+}
+
+/// Something in the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// Subject, for `waitingOn`.
+    pub subject: String,
+    /// CamelCase.
+    pub reason: String,
+    /// Sentence.
+    pub message: String,
+}
+
+/// The VM has been prepared for its AgentMachine.
+#[must_use]
+pub fn prepared(agent: &Agent, child: &Child) -> bool {
+    let pinned = agent
+        .labels()
+        .contains_key(agent_forge_crds::names::AGENT_MACHINE_LABEL);
+    agent.spec.approved && pinned && child.agent_machine.is_some()
+}
+
+/// Phase and reason.
+fn phase(known: &Known<'_>, vm: &VmStatus) -> (Phase, &'static str) {
+    let bound = known.agent.is_some_and(Agent::is_claimed_or_bound);
+    let was_bound = vm
+        .phase
+        .as_ref()
+        .is_some_and(|p| matches!(p, Phase::Bound | Phase::Released));
+    if *known.standing == Standing::Leaving && known.agent.is_some() {
+        return (Phase::Released, vm_reason::MACHINE_DELETING);
+    }
+    if *known.standing == Standing::Gone || known.child.deleting {
+        return (Phase::Released, vm_reason::MACHINE_DELETED);
+    }
+    if bound {
+        return (Phase::Bound, vm_reason::AGENT_BOUND);
+    }
+    if let Some(agent) = known.agent {
+        return match (was_bound, prepared(agent, known.child)) {
+            (_, true) => (Phase::Available, vm_reason::AGENT_PREPARED),
+            (true, false) => (Phase::Released, vm_reason::AGENT_RELEASED),
+            (false, false) => (Phase::Available, vm_reason::AGENT_AVAILABLE),
+        };
+    }
+    if vm.agent_ref.is_some() && was_bound {
+        return (Phase::Orphaned, vm_reason::AGENT_MISSING);
+    }
+    let expired = vm
+        .discovery_deadline
+        .as_ref()
+        .is_some_and(|d| d.0 <= known.now);
+    match (vm.bios_uuid.is_some(), vm.power_state.as_deref()) {
+        (_, Some("poweredOn")) if expired => (Phase::Orphaned, vm_reason::AGENT_DISCOVERY_EXPIRED),
+        (_, Some("poweredOn")) => (Phase::Provisioning, vm_reason::AGENT_NOT_DISCOVERED),
+        (true, _) => (Phase::Provisioning, vm_reason::VM_CREATE_PENDING),
+        (false, _) => (Phase::Provisioning, vm_reason::CREATE_REQUESTED),
+    }
+}
+
+/// The status as it should read now. `lastTransitionTime`s move only with what they are for.
+#[must_use]
+pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentStatus {
+    let mut status = record.clone();
+    let mut vm = status.vm.take().unwrap_or_default();
+    vm.name.clone_from(&known.child.vm_name);
+    let (phase, reason) = phase(known, &vm);
+    let now = Time(Timestamp::from_second(known.now.as_second()).unwrap_or(known.now));
+    if vm.phase.as_ref() != Some(&phase) {
+        vm.last_transition_time = Some(now.clone());
+    }
+    vm.phase = Some(phase);
+    vm.reason = Some(reason.to_owned());
+    if let Some(agent) = known.agent {
+        vm.agent_ref = Some(ObjectReference {
+            api_version: Some(format!("{}/v1beta1", agent_wire::GROUP)),
+            kind: Some("Agent".to_owned()),
+            name: Some(agent.name_any()),
+            namespace: agent.namespace(),
+            ..ObjectReference::default()
+        });
+    }
+    if let (Some((api_version, namespace)), Some(machine)) =
+        (known.machine_at, &known.child.machine)
+    {
+        vm.machine_ref = Some(ObjectReference {
+            api_version: Some(api_version.to_owned()),
+            kind: Some("Machine".to_owned()),
+            name: Some(machine.name.clone()),
+            namespace: Some(namespace.to_owned()),
+            uid: machine.uid.clone(),
+            ..ObjectReference::default()
+        });
+    }
+    if let (Some(namespace), Some(am)) = (known.control_plane, &known.child.agent_machine)
+        && vm.bios_uuid.is_some()
+        && !matches!(known.standing, Standing::Unknown(_))
+    {
+        vm.agent_machine_ref = Some(ObjectReference {
+            kind: Some("AgentMachine".to_owned()),
+            name: Some(am.name.clone()),
+            namespace: Some(namespace.to_owned()),
+            uid: am.uid.clone(),
+            ..ObjectReference::default()
+        });
+    }
+    status.observed_generation = known.child.object.metadata.generation;
+    // The default goes without saying.
+    status.cleanup_policy = known.policy.filter(|p| *p != CleanupPolicy::default());
+    let concern = known.obstacle.cloned().or_else(|| concern(known, &vm));
+    status.waiting_on = concern
+        .iter()
+        .map(|o| WaitingOn {
+            subject: o.subject.clone(),
+            reason: o.reason.clone(),
+            message: o.message.clone(),
+            since: since(&record.waiting_on, o).or_else(|| Some(now.clone())),
+        })
+        .collect();
+    ready(&mut status.conditions, known, concern.as_ref(), &vm, &now);
+    status.vm = Some(vm);
+    status.trace_id = Some(known.trace.to_string());
+    status.timeline = known.timeline.to_vec();
+    status
+}
+
+/// Since when the same thing has been in the way for the same reason.
+fn since(rows: &[WaitingOn], o: &Obstacle) -> Option<Time> {
+    let same = |w: &&WaitingOn| w.subject == o.subject && w.reason == o.reason;
+    rows.iter().find(same).and_then(|w| w.since.clone())
+}
+
+/// What keeps the VM from becoming a node although no step failed.
+fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
+    if *known.standing != Standing::Alive || known.child.deleting {
+        return None;
+    }
+    let said = |reason: &str, message: String| {
+        Some(Obstacle {
+            subject: subject(&known.child.key),
+            reason: reason.to_owned(),
+            message,
+        })
+    };
+    match known.agent {
+        Some(agent) if agent.is_claimed_or_bound() && is_stuck(agent, known.now) => said(
+            "AgentStuck",
+            format!(
+                "Agent {} is reserved and in state {:?}: see its conditions; only the deletion of its Machine sets it free",
+                agent.name_any(),
+                agent.state()
+            ),
+        ),
+        None if vm.reason.as_deref() == Some(vm_reason::AGENT_DISCOVERY_EXPIRED) => said(
+            vm_reason::AGENT_DISCOVERY_EXPIRED,
+            format!(
+                "VM {} ({}, MAC {}) runs, and no Agent with its identity has registered in time: look at its console (does                  it boot the ISO?), its network (DHCP, DNS, the way to the assisted service) and the InfraEnv",
+                vm.name,
+                vm.moref.as_deref().unwrap_or("no reference"),
+                vm.mac_addresses.join(", ")
+            ),
+        ),
+        _ => None,
+    }
+}
+
+/// How long the checks of a reserved Agent may fail before that is a concern: they do for a moment after binding.
+const FAILING: SignedDuration = SignedDuration::from_mins(5);
+
+/// A reserved Agent in a state that does not end by itself (upstream-contract.md §8.2 H).
+fn is_stuck(agent: &Agent, now: Timestamp) -> bool {
+    match agent.state() {
+        "error" | "cancelled" | "installing-pending-user-action" | "pending-for-input" => true,
+        "insufficient" => find_foreign(agent.conditions(), agent_wire::VALIDATED)
+            .filter(|c| c.is_false())
+            .and_then(|c| c.last_transition_time.as_ref())
+            .is_some_and(|t| now.duration_since(t.0) >= FAILING),
+        _ => false,
+    }
+}
+
+fn ready(
+    list: &mut Vec<Condition>,
+    known: &Known<'_>,
+    concern: Option<&Obstacle>,
+    vm: &VmStatus,
+    now: &Time,
+) {
+    let created = vm.moref.is_some() || vm.power_state.is_some();
+    let (holds, reason, message) = match concern {
+        Some(o) => (false, o.reason.as_str(), o.message.as_str()),
+        None if created => (
+            true,
+            conditions::reason::VM_CREATED,
+            "the VM exists and is as it should be",
+        ),
+        None => (
+            false,
+            vm_reason::VM_CREATE_PENDING,
+            "the VM is being created",
+        ),
+    };
+    let update = ConditionUpdate {
+        type_: conditions::READY,
+        status: ConditionStatus::from(holds),
+        reason,
+        message,
+        observed_generation: known.child.object.metadata.generation,
+    };
+    set_condition(list, &update, now);
+}

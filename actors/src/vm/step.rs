@@ -1,0 +1,566 @@
+//! The VM's decision: the next unmet step from what is recorded and what vCenter shows. Pure.
+//!
+//! There is no saga: a half-made VM is just an early observation (house.md §2). The chart:
+//! ```text
+//! alive:    finalizer -> [ISO] -> identity+place -> create -> (task) -> boot order -> power on -> tags -> settled
+//!              ^ lookup by uuid+marker whenever an outcome is unknown; re-create only after two empty answers
+//! given up: (no Agent by the deadline) recorded -> fenced -> power off -> destroy -> proven absent -> rest -> identity
+//! deleting: unbound? -> power off -> destroy -> proven absent twice -> Agent deleted -> finalizer off
+//! ```
+//! Guarantees: nothing is created before its identity is recorded; nothing is powered off, destroyed or powered on that
+//! is not judged ours; a bound Agent holds the deletion unless a person forces it.
+
+use std::time::Duration;
+
+use agent_forge_crds::{agent::VmStatus, pool::CleanupPolicy};
+
+use super::{
+    arrival::Arrival,
+    seen::{Met, Seen},
+};
+use crate::{
+    model::standing::Standing,
+    ports::vcenter::{BootDevice, PowerState, VmObservation},
+};
+
+/// How often a foreign VM under our name is looked at again.
+pub const CONFLICT_PROBE: Duration = Duration::from_secs(30);
+/// How often a VM that serves, and is not there or not switched on, is looked at again.
+pub const MISSING_PROBE: Duration = Duration::from_secs(60);
+/// Pause between two proofs of absence: a create whose reply was lost may still be running.
+pub const PROOF_PAUSE: Duration = Duration::from_secs(2);
+/// Answers needed before a VM counts as absent.
+pub const PROOFS: u8 = 2;
+/// Answers needed while a create may still be running whose reply and task were lost.
+pub const PROOFS_AFTER_LOST_CREATE: u8 = 15;
+
+/// What the decision is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Recorded state of the VM.
+    pub vm: Option<&'a VmStatus>,
+    /// Recorded BIOS uuid parses.
+    pub has_identity: bool,
+    /// Our finalizer is on.
+    pub has_finalizer: bool,
+    /// deletionTimestamp is set.
+    pub deleting: bool,
+    /// Made for a VM that existed before.
+    pub adopted: bool,
+    /// A person forces the deletion.
+    pub forced: bool,
+    /// The pool exists.
+    pub pool_exists: bool,
+    /// The recorded cluster id differs from ours.
+    pub cluster_changed: bool,
+    /// Cleanup policy of the pool, or the one that was recorded where the pool is gone.
+    pub policy: Option<CleanupPolicy>,
+    /// The discovery ISO lies ready.
+    pub iso_ready: bool,
+    /// The pool's credentials Secret is confirmed as held (reliability.md R13).
+    pub credentials_held: bool,
+    /// What vCenter showed.
+    pub seen: &'a Seen,
+    /// This actor recorded the identity itself and has sent no create for it.
+    pub unissued: bool,
+    /// The files of this attempt are there although no VM of ours was.
+    pub path_taken: bool,
+    /// Whether a VM that does not exist yet still belongs at the recorded place.
+    pub site: Site,
+    /// Tags are attached, or there are none.
+    pub tagged: bool,
+    /// How its arrival stands.
+    pub arrival: Arrival,
+    /// This actor switched the VM on itself.
+    pub witnessed: bool,
+    /// The last scan of vCenter did not show the recorded VM, or not switched on.
+    pub doubted: bool,
+    /// An Agent that runs there, or may, serves a Machine or is about to.
+    pub agent_bound: bool,
+    /// How its Machine stands.
+    pub standing: &'a Standing,
+    /// An Agent that runs there exists.
+    pub agent_present: bool,
+    /// Its drive is to be emptied: the pool wants that, the Agent there is installed, and it was not done yet.
+    pub eject: bool,
+    /// That Agent carries nothing a selector could match.
+    pub agent_fenced: bool,
+    /// Its Machine is being deleted and the hook waits for a guest, for longer than the grace (trap G).
+    pub stuck_on_guest: bool,
+    /// Monotonic now.
+    pub now: Duration,
+}
+
+/// What is to be thought of the recorded place of a VM that does not exist yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// It is where the VM belongs.
+    Fits,
+    /// vCenter refused to create the VM there: it is placed again.
+    Doubtful,
+    /// The VM belongs elsewhere: the spec was mended, or placing it again led elsewhere.
+    Elsewhere,
+}
+
+/// The next thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing now, and why.
+    Hold {
+        /// CamelCase.
+        reason: &'static str,
+        /// Sentence.
+        message: String,
+        /// When to look again; `None`: an event or the resync.
+        again: Option<Duration>,
+    },
+    /// Put our finalizer on.
+    AddFinalizer,
+    /// Resolve the place and record identity and place.
+    RecordIdentity,
+    /// Wait for the recorded task.
+    FinishTask(String),
+    /// Look the VM up by uuid and marker.
+    Lookup,
+    /// The predecessor's record: prove the VM by its uuid at the recorded folder, then stamp the marker.
+    TakeOver,
+    /// Resolve the place anew, to compare it with the recorded one.
+    PlaceAgain,
+    /// Create it.
+    Create,
+    /// Proven absent before its Agent served: a new identity, and a new place.
+    NextAttempt,
+    /// Its Agent has not registered in time, proven live: record that it is given up, and what is seen of it.
+    GiveUp,
+    /// Set the boot order to these disks, then CD-ROM.
+    SetBootOrder(Vec<i32>),
+    /// Power it on.
+    PowerOn,
+    /// Record what vCenter shows.
+    RecordVm,
+    /// Attach the tags.
+    AttachTags,
+    /// Take the ISO out of its drive, after a live check that its Agent is installed.
+    EjectIso,
+    /// Take the Agent out of every selection.
+    FenceAgent,
+    /// Power it off, after a live check that its Agent is unbound.
+    PowerOff,
+    /// Destroy it, after the same check.
+    Destroy,
+    /// Delete the Agent.
+    DeleteAgent,
+    /// Delete the Agent of a dead VM that a deletion hook waits for.
+    ReleaseHook,
+    /// Take our finalizer off.
+    RemoveFinalizer,
+    /// All is as it should be.
+    Settled,
+}
+
+impl Step {
+    /// Its name in traces.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Hold { .. } => "vm.hold",
+            Self::AddFinalizer => "vm.add_finalizer",
+            Self::RecordIdentity => "vm.record_identity",
+            Self::FinishTask(_) => "vm.finish_task",
+            Self::Lookup => "vm.lookup",
+            Self::TakeOver => "vm.take_over",
+            Self::PlaceAgain => "vm.place_again",
+            Self::Create => "vm.submit_create",
+            Self::NextAttempt => "vm.next_attempt",
+            Self::GiveUp => "vm.give_up",
+            Self::SetBootOrder(_) => "vm.set_boot_order",
+            Self::PowerOn => "vm.submit_power_on",
+            Self::RecordVm => "vm.record",
+            Self::AttachTags => "vm.attach_tags",
+            Self::EjectIso => "vm.eject_iso",
+            Self::FenceAgent => "agent.fence",
+            Self::PowerOff => "vm.power_off",
+            Self::Destroy => "vm.submit_destroy",
+            Self::DeleteAgent => "agent.delete",
+            Self::ReleaseHook => "agent.release_hook",
+            Self::RemoveFinalizer => "vm.remove_finalizer",
+            Self::Settled => "vm.settled",
+        }
+    }
+}
+
+fn hold(reason: &'static str, message: impl Into<String>, again: Option<Duration>) -> Step {
+    Step::Hold {
+        reason,
+        message: message.into(),
+        again,
+    }
+}
+
+/// Decides.
+#[must_use]
+pub fn next(f: &Facts<'_>) -> Step {
+    if f.deleting {
+        return if f.has_finalizer {
+            deleting(f)
+        } else {
+            Step::Settled
+        };
+    }
+    if !f.pool_exists {
+        return hold(
+            "PoolNotFound",
+            "the VsphereAgentPool in spec.poolRef does not exist; nothing is done",
+            None,
+        );
+    }
+    if !f.has_finalizer {
+        return Step::AddFinalizer;
+    }
+    if f.cluster_changed {
+        return hold(
+            "ClusterIDChanged",
+            "status.clusterID is not this cluster's: the VM's owner cannot be told; check --cluster-id or which hub \
+             this object came from",
+            None,
+        );
+    }
+    if f.stuck_on_guest {
+        return unstick(f);
+    }
+    alive(f)
+}
+
+fn alive(f: &Facts<'_>) -> Step {
+    if f.adopted {
+        return hold(
+            "OwnershipUnproven",
+            "an adopted VM was not made by us: it is never touched",
+            None,
+        );
+    }
+    if let Some(step) = predecessors(f) {
+        return step;
+    }
+    if let Some(step) = not_wanted(f) {
+        return step;
+    }
+    if f.arrival == Arrival::GivenUp {
+        return replace::given_up(f);
+    }
+    let Some(vm) = f.vm.filter(|_| f.has_identity) else {
+        if let Arrival::Resting(left) = f.arrival {
+            return hold(
+                "ReplacementResting",
+                "the VM before was given up, see status.lastFailure; the next one is made after a rest",
+                Some(left),
+            );
+        }
+        return match f.seen {
+            // Seen when there was a record: somebody took it away, and a new identity would make a second VM.
+            Seen::Ours(_) | Seen::Several(_) => hold(
+                "RecordLost",
+                "a VM with our mark stands in vCenter and status.vm is gone: restore it, or delete the VsphereAgent and \
+                 remove the VM by hand",
+                Some(CONFLICT_PROBE),
+            ),
+            _ if !f.iso_ready => iso_not_ready(),
+            _ if !f.credentials_held => hold(
+                "CredentialsNotHeld",
+                "the pool's credentials Secret is not kept from deletion yet; see the pool's conditions",
+                None,
+            ),
+            _ => Step::RecordIdentity,
+        };
+    };
+    if vm.moref.is_none() {
+        return match f.seen {
+            Seen::Ours(shown) => made(f, shown),
+            Seen::Several(all) => ambiguous(all.len()),
+            Seen::Foreign {
+                what,
+                at,
+                met: Met::ByName,
+            } if f.now.saturating_sub(*at) < CONFLICT_PROBE => hold(
+                "NameConflict",
+                format!(
+                    "{what} has this name and is not ours; it is left alone. Rename or move it, or delete the AgentMachine's Machine"
+                ),
+                Some(CONFLICT_PROBE.saturating_sub(f.now.saturating_sub(*at))),
+            ),
+            // A VM with our uuid and without our mark may be ours: nothing is made beside it.
+            Seen::Foreign { what, at, .. } if f.now.saturating_sub(*at) < CONFLICT_PROBE => hold(
+                "OwnershipUnproven",
+                format!(
+                    "{what} carries our uuid but not our mark; it is left alone, and nothing is made beside it"
+                ),
+                Some(CONFLICT_PROBE.saturating_sub(f.now.saturating_sub(*at))),
+            ),
+            Seen::Foreign { .. } => Step::Lookup,
+            Seen::NotAsked if vm.task_id.is_some() => {
+                Step::FinishTask(vm.task_id.clone().unwrap_or_default())
+            }
+            Seen::NotAsked if !f.unissued || f.agent_bound || f.site == Site::Elsewhere => {
+                Step::Lookup
+            }
+            Seen::Absent { proofs } if *proofs < proofs_needed(f) => Step::Lookup,
+            // Its Agent serves somebody: it is somewhere, and the record is older than the world (a restored hub).
+            Seen::Absent { .. } if f.agent_bound => missing(),
+            Seen::Absent { .. } if f.path_taken || f.site == Site::Elsewhere => Step::NextAttempt,
+            _ if f.site == Site::Doubtful => Step::PlaceAgain,
+            _ if f.iso_ready => Step::Create,
+            _ => iso_not_ready(),
+        };
+    }
+    let overdue = matches!(f.arrival, Arrival::Overdue { .. });
+    match f.seen {
+        Seen::NotAsked if recorded_on(f) && (overdue || f.doubted) => Step::Lookup,
+        Seen::NotAsked if recorded_on(f) && f.tagged && !f.eject => Step::Settled,
+        Seen::NotAsked if recorded_on(f) && f.tagged => Step::Lookup,
+        Seen::NotAsked if recorded_on(f) => Step::AttachTags,
+        Seen::NotAsked => Step::Lookup,
+        Seen::Ours(shown) if overdue && recorded_on(f) => replace::overdue(f, shown),
+        Seen::Ours(shown) => made(f, shown),
+        Seen::Several(all) => ambiguous(all.len()),
+        Seen::Foreign { what, .. } => hold(
+            "OwnershipUnproven",
+            format!("{what} is not the recorded VM; it is left alone"),
+            Some(CONFLICT_PROBE),
+        ),
+        Seen::Absent { .. } if f.agent_bound => missing(),
+        Seen::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
+        Seen::Absent { .. } if f.agent_present => Step::DeleteAgent,
+        Seen::Absent { .. } => Step::NextAttempt,
+    }
+}
+
+/// A record that cannot be gone by: an unreadable identity, or one of the predecessor's that is still to be proven.
+fn predecessors(f: &Facts<'_>) -> Option<Step> {
+    let vm = f.vm?;
+    if !f.has_identity {
+        return vm.bios_uuid.as_ref().map(|text| {
+            hold(
+                "RecordUnreadable",
+                format!(
+                    "status.vm.biosUUID {text:?} is no uuid, so the VM cannot be told: nothing is made and nothing is removed"
+                ),
+                None,
+            )
+        });
+    }
+    if vm.attempt.is_some() {
+        return None;
+    }
+    Some(match f.seen {
+        Seen::Ours(_) => Step::RecordVm,
+        Seen::Several(all) => ambiguous(all.len()),
+        Seen::Foreign { what, .. } => hold(
+            "OwnershipUnproven",
+            format!("{what} could not be proven to be the recorded VM; it is left alone"),
+            None,
+        ),
+        Seen::Absent { proofs } if *proofs >= PROOFS && f.deleting => Step::RemoveFinalizer,
+        Seen::Absent { proofs } if *proofs >= PROOFS => hold(
+            "VMMissing",
+            "the VM that the record names is not in vCenter; nothing is created in its place",
+            None,
+        ),
+        Seen::NotAsked | Seen::Absent { .. } if f.pool_exists => Step::TakeOver,
+        Seen::NotAsked | Seen::Absent { .. } => hold(
+            "OwnershipUnproven",
+            "the record names neither vCenter nor folder, and the pool that would tell is gone: remove the VM by hand, \
+             then the finalizer",
+            None,
+        ),
+    })
+}
+
+/// Nobody is to get a VM from here: nothing more is built, what runs is left as it is.
+fn not_wanted(f: &Facts<'_>) -> Option<Step> {
+    let (reason, message) = match f.standing {
+        Standing::Alive => return None,
+        _ if f.vm.is_some_and(|vm| vm.moref.is_some()) && recorded_on(f) => {
+            return Some(Step::Settled);
+        }
+        Standing::Nobody => (
+            "NoAgentMachine",
+            "no AgentMachine is recorded: nothing is built for nobody".to_owned(),
+        ),
+        Standing::Leaving => (
+            "MachineDeleting",
+            "its Machine is being deleted: nothing more is built".to_owned(),
+        ),
+        Standing::Gone => (
+            "MachineDeleted",
+            "its Machine is gone: nothing more is built".to_owned(),
+        ),
+        Standing::Unknown(why) => ("MachineStateUnknown", format!("{why}; nothing is built")),
+    };
+    Some(hold(reason, message, None))
+}
+
+/// It is recorded as running, with what its Agent is recognised by.
+fn recorded_on(f: &Facts<'_>) -> bool {
+    f.vm.is_some_and(|v| {
+        v.power_state.as_deref() == Some("poweredOn") && !v.mac_addresses.is_empty()
+    })
+}
+
+/// A create whose reply was lost may still be running, and nothing but time tells. Where it is repeated, name and path
+/// collide and no harm is done; where the VM is given up, only absence for a while is enough.
+fn proofs_needed(f: &Facts<'_>) -> u8 {
+    let acknowledged = f.vm.is_some_and(|v| v.moref.is_some());
+    let given_up = f.deleting || f.path_taken || f.site == Site::Elsewhere;
+    if acknowledged || f.unissued || !given_up {
+        PROOFS
+    } else {
+        PROOFS_AFTER_LOST_CREATE
+    }
+}
+
+fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
+    match shown.power {
+        PowerState::On if recorded_on(f) && f.tagged && f.eject => Step::EjectIso,
+        PowerState::On if recorded_on(f) && f.tagged => Step::Settled,
+        PowerState::On if recorded_on(f) => Step::AttachTags,
+        PowerState::On => Step::RecordVm,
+        // A serving VM's power is its owner's business; only a VM that has never served is powered on.
+        _ if f.agent_bound => hold(
+            "VMPoweredOff",
+            "the VM is not powered on although its Agent is bound; it is left as it is",
+            Some(MISSING_PROBE),
+        ),
+        _ if !boots_disk_first(shown) && !shown.disk_keys.is_empty() => {
+            Step::SetBootOrder(shown.disk_keys.clone())
+        }
+        _ => Step::PowerOn,
+    }
+}
+
+/// Boot order is every disk, then CD-ROM: an empty disk falls through to the ISO, an installed one never boots it again.
+#[must_use]
+pub fn boots_disk_first(shown: &VmObservation) -> bool {
+    let wanted = shown
+        .disk_keys
+        .iter()
+        .map(|k| BootDevice::Disk(*k))
+        .chain([BootDevice::Cdrom]);
+    shown.boot_order.iter().cloned().eq(wanted)
+}
+
+fn unstick(f: &Facts<'_>) -> Step {
+    match f.seen {
+        Seen::NotAsked => Step::Lookup,
+        Seen::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
+        Seen::Absent { .. } => Step::ReleaseHook,
+        Seen::Ours(vm) if vm.power != PowerState::On => Step::ReleaseHook,
+        Seen::Ours(_) => hold(
+            "WaitingForGuest",
+            "the deletion hook waits for the guest, and the VM runs",
+            Some(CONFLICT_PROBE),
+        ),
+        Seen::Several(all) => ambiguous(all.len()),
+        Seen::Foreign { what, .. } => hold(
+            "OwnershipUnproven",
+            format!(
+                "the deletion hook waits for the guest, and {what} could not be proven to be its VM"
+            ),
+            Some(CONFLICT_PROBE),
+        ),
+    }
+}
+
+fn deleting(f: &Facts<'_>) -> Step {
+    if f.agent_bound && !f.forced {
+        return hold(
+            "AgentBound",
+            "its Agent serves a Machine: deletion waits until that is gone (or set the annotation \
+             agent-forge.containeroo.ch/force-delete=true)",
+            None,
+        );
+    }
+    if *f.standing == Standing::Leaving && !f.forced {
+        // The node may still be draining, and the hook may wait for this very guest.
+        return if f.stuck_on_guest {
+            unstick(f)
+        } else {
+            hold(
+                "MachineRemains",
+                "its Machine is being deleted: the VM goes when that is gone",
+                None,
+            )
+        };
+    }
+    if f.adopted || f.vm.is_none_or(|vm| vm.bios_uuid.is_none()) {
+        // Nothing of ours exists: an adopted VM is somebody else's, and before its identity none is made.
+        return Step::RemoveFinalizer;
+    }
+    if f.agent_present && !f.agent_fenced {
+        return Step::FenceAgent;
+    }
+    if f.policy == Some(CleanupPolicy::Retain) {
+        return Step::RemoveFinalizer;
+    }
+    if let Some(step) = predecessors(f) {
+        return step;
+    }
+    let recorded = f.vm.is_some_and(|v| v.moref.is_some());
+    let task = f.vm.and_then(|v| v.task_id.clone()).filter(|_| !recorded);
+    match f.seen {
+        Seen::NotAsked if f.unissued && !recorded => Step::RemoveFinalizer,
+        Seen::NotAsked => task.map_or(Step::Lookup, Step::FinishTask),
+        // Its Agent is told by the addresses on record: without them it would be left behind.
+        Seen::Ours(vm)
+            if !vm.macs.is_empty() && f.vm.is_some_and(|v| v.mac_addresses.is_empty()) =>
+        {
+            Step::RecordVm
+        }
+        Seen::Ours(vm) if vm.power == PowerState::Off => Step::Destroy,
+        Seen::Ours(_) => Step::PowerOff,
+        Seen::Several(all) => ambiguous(all.len()),
+        // Somebody has the name that ours was to get: that says nothing of ours.
+        Seen::Foreign {
+            met: Met::ByName, ..
+        } => Step::Lookup,
+        Seen::Foreign { what, .. } => hold(
+            "OwnershipUnproven",
+            format!(
+                "{what} carries our uuid but is not proven ours: it is left alone; delete it or its copy by hand"
+            ),
+            Some(CONFLICT_PROBE),
+        ),
+        Seen::Absent { proofs } if *proofs < proofs_needed(f) => Step::Lookup,
+        Seen::Absent { .. } if f.agent_present => Step::DeleteAgent,
+        Seen::Absent { .. } => Step::RemoveFinalizer,
+    }
+}
+
+fn missing() -> Step {
+    hold(
+        "VMMissing",
+        "the VM is not in vCenter although its Agent is bound; if nobody brings it back, delete its Machine",
+        Some(MISSING_PROBE),
+    )
+}
+
+fn iso_not_ready() -> Step {
+    hold(
+        "IsoNotReady",
+        "the pool's discovery ISO is not on its datastore yet; see the pool's condition ISOReady",
+        None,
+    )
+}
+
+fn ambiguous(count: usize) -> Step {
+    hold(
+        "AmbiguousVM",
+        format!(
+            "{count} VMs carry our marker and none is the recorded one: remove the copies, nothing is touched until then"
+        ),
+        Some(CONFLICT_PROBE),
+    )
+}
+
+mod replace;
+#[cfg(test)]
+mod tests;

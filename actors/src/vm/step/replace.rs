@@ -1,0 +1,85 @@
+//! Dead on arrival: may a VM whose Agent is overdue be given up, and how does one that was go?
+
+use agent_forge_crds::pool::CleanupPolicy;
+
+use super::{CONFLICT_PROBE, Facts, PROOFS, Step, ambiguous, hold};
+use crate::{
+    ports::vcenter::{PowerState, VmObservation},
+    vm::{
+        arrival::{self, Arrival},
+        seen::Seen,
+    },
+};
+
+/// Its Agent is overdue, and this is how the VM looks now.
+pub(super) fn overdue(f: &Facts<'_>, shown: &VmObservation) -> Step {
+    let Arrival::Overdue { exhausted, allowed } = f.arrival else {
+        return Step::Settled;
+    };
+    let ask = |reason, message: String| hold(reason, message, Some(CONFLICT_PROBE));
+    let class = arrival::class(shown);
+    let advice = arrival::advice(class);
+    let allow = format!(
+        "to have it replaced, annotate the VsphereAgent with agent-forge.containeroo.ch/replace={}",
+        f.vm.and_then(|v| v.attempt).unwrap_or(1)
+    );
+    if f.policy == Some(CleanupPolicy::Retain) {
+        return ask(
+            "AgentDiscoveryExpired",
+            format!(
+                "no Agent registered in time ({class}), and cleanupPolicy Retain keeps the VM; {advice}"
+            ),
+        );
+    }
+    if allowed {
+        return Step::GiveUp;
+    }
+    if exhausted {
+        return ask(
+            "ReplacementsExhausted",
+            format!(
+                "no Agent registered in time ({class}), as with the {} VMs before it: another one will not mend it; {advice}; {allow}",
+                arrival::REPLACEMENTS
+            ),
+        );
+    }
+    if arrival::may_serve(shown) && !f.witnessed {
+        return ask(
+            "AgentDiscoveryExpired",
+            format!(
+                "no Agent registered in time, and the guest calls itself {:?}: it may be a node whose Agent is missing here \
+                 (was the hub restored from a backup?), so it is left alone; {allow}",
+                shown.guest_host.as_deref().unwrap_or_default()
+            ),
+        );
+    }
+    Step::GiveUp
+}
+
+/// The VM was given up: away with it, then the next attempt.
+pub(super) fn given_up(f: &Facts<'_>) -> Step {
+    if f.agent_bound {
+        return hold(
+            "AgentBound",
+            "the VM was given up, and at the last moment its Agent was bound: it is left alone, and goes with its Machine",
+            None,
+        );
+    }
+    if f.agent_present && !f.agent_fenced {
+        return Step::FenceAgent;
+    }
+    match f.seen {
+        Seen::NotAsked => Step::Lookup,
+        Seen::Ours(vm) if vm.power == PowerState::Off => Step::Destroy,
+        Seen::Ours(_) => Step::PowerOff,
+        Seen::Several(all) => ambiguous(all.len()),
+        Seen::Foreign { what, .. } => hold(
+            "OwnershipUnproven",
+            format!("{what} is not proven to be the VM that was given up; it is left alone"),
+            Some(CONFLICT_PROBE),
+        ),
+        Seen::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
+        Seen::Absent { .. } if f.agent_present => Step::DeleteAgent,
+        Seen::Absent { .. } => Step::NextAttempt,
+    }
+}

@@ -1,0 +1,545 @@
+//! The VM's decision: single steps by table, promises by property.
+
+use std::time::Duration;
+
+use agent_forge_crds::{agent::VmStatus, pool::CleanupPolicy};
+use proptest::prelude::*;
+
+use super::{Facts, Site, Step, next};
+use crate::{
+    model::standing::Standing,
+    ports::vcenter::{BootDevice, PowerState},
+    testing::{child, intent, running, shown, with},
+    vm::arrival::Arrival,
+    vm::seen::{Met, Seen},
+};
+
+/// Facts of a VsphereAgent that wants its VM, before anything is recorded.
+fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
+    Facts {
+        vm,
+        has_identity: vm.is_some_and(|v| v.bios_uuid.is_some()),
+        has_finalizer: true,
+        deleting: false,
+        adopted: false,
+        forced: false,
+        pool_exists: true,
+        cluster_changed: false,
+        policy: Some(CleanupPolicy::Delete),
+        iso_ready: true,
+        credentials_held: true,
+        seen,
+        unissued: false,
+        path_taken: false,
+        site: Site::Fits,
+        arrival: Arrival::Awaited,
+        witnessed: false,
+        doubted: false,
+        tagged: true,
+        agent_bound: false,
+        standing: &Standing::Alive,
+        agent_present: false,
+        eject: false,
+        agent_fenced: true,
+        stuck_on_guest: false,
+        now: Duration::from_secs(100),
+    }
+}
+
+fn ours(power: PowerState) -> Seen {
+    Seen::Ours(Box::new(shown(&child("a"), power)))
+}
+
+#[test]
+fn the_way_up_is_one_unmet_step_after_the_other() {
+    let c = child("a");
+    let (recorded, on) = (intent(&c, 1), running(&c));
+    let nothing = Seen::NotAsked;
+    assert_eq!(next(&wanted(None, &nothing)), Step::RecordIdentity);
+    let first = Facts {
+        unissued: true,
+        ..wanted(Some(&recorded), &nothing)
+    };
+    assert_eq!(next(&first), Step::Create);
+    assert_eq!(next(&wanted(Some(&recorded), &nothing)), Step::Lookup);
+    let task = with(recorded.clone(), |v| v.task_id = Some("task-1".to_owned()));
+    assert_eq!(
+        next(&wanted(Some(&task), &nothing)),
+        Step::FinishTask("task-1".to_owned())
+    );
+    let disordered = with(shown(&c, PowerState::Off), |v| {
+        v.boot_order = vec![BootDevice::Cdrom]
+    });
+    let keys = disordered.disk_keys.clone();
+    let seen = Seen::Ours(Box::new(disordered));
+    assert_eq!(
+        next(&wanted(Some(&recorded), &seen)),
+        Step::SetBootOrder(keys)
+    );
+    assert_eq!(
+        next(&wanted(Some(&recorded), &ours(PowerState::Off))),
+        Step::PowerOn
+    );
+    assert_eq!(
+        next(&wanted(Some(&recorded), &ours(PowerState::On))),
+        Step::RecordVm
+    );
+    let untagged = Facts {
+        tagged: false,
+        ..wanted(Some(&on), &nothing)
+    };
+    assert_eq!(next(&untagged), Step::AttachTags);
+    assert_eq!(next(&wanted(Some(&on), &nothing)), Step::Settled);
+}
+
+#[test]
+fn the_way_down_ends_with_the_finalizer() {
+    let on = running(&child("a"));
+    let down = |seen: Seen, agent_present, agent_fenced| {
+        let facts = Facts {
+            deleting: true,
+            standing: &Standing::Gone,
+            agent_present,
+            agent_fenced,
+            ..wanted(Some(&on), &seen)
+        };
+        next(&facts)
+    };
+    assert_eq!(down(ours(PowerState::On), true, false), Step::FenceAgent);
+    assert_eq!(down(Seen::NotAsked, true, true), Step::Lookup);
+    assert_eq!(down(ours(PowerState::On), true, true), Step::PowerOff);
+    assert_eq!(down(ours(PowerState::Off), true, true), Step::Destroy);
+    assert_eq!(down(Seen::Absent { proofs: 1 }, true, true), Step::Lookup);
+    assert_eq!(
+        down(Seen::Absent { proofs: 2 }, true, true),
+        Step::DeleteAgent
+    );
+    assert_eq!(
+        down(Seen::Absent { proofs: 2 }, false, true),
+        Step::RemoveFinalizer
+    );
+}
+
+/// Killed between power-on and the record, released before the next start: the Agent that registered meanwhile is told by
+/// the MAC addresses alone, and would stay behind its VM for ever.
+#[test]
+fn a_vm_goes_only_after_its_addresses_are_on_record() {
+    let unrecorded = intent(&child("a"), 1);
+    for power in [PowerState::On, PowerState::Off] {
+        let seen = ours(power);
+        let facts = Facts {
+            deleting: true,
+            standing: &Standing::Gone,
+            ..wanted(Some(&unrecorded), &seen)
+        };
+        assert_eq!(next(&facts), Step::RecordVm, "{power:?}");
+    }
+}
+
+/// Facts of a VM that runs, and whose Agent has not registered in time.
+fn overdue<'a>(vm: &'a VmStatus, seen: &'a Seen, exhausted: bool) -> Facts<'a> {
+    Facts {
+        arrival: Arrival::Overdue {
+            exhausted,
+            allowed: false,
+        },
+        ..wanted(Some(vm), seen)
+    }
+}
+
+fn reason(step: &Step) -> &str {
+    match step {
+        Step::Hold { reason, .. } => reason,
+        _ => "",
+    }
+}
+
+#[test]
+fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
+    let vm = running(&child("a"));
+    assert_eq!(next(&overdue(&vm, &Seen::NotAsked, false)), Step::Lookup);
+    assert_eq!(
+        next(&overdue(&vm, &ours(PowerState::On), false)),
+        Step::GiveUp
+    );
+    let given_up = |seen: Seen, agent_present, agent_fenced, agent_bound| {
+        let facts = Facts {
+            arrival: Arrival::GivenUp,
+            agent_present,
+            agent_fenced,
+            agent_bound,
+            ..wanted(Some(&vm), &seen)
+        };
+        next(&facts)
+    };
+    let gone = Seen::Absent { proofs: 2 };
+    assert_eq!(given_up(Seen::NotAsked, false, true, false), Step::Lookup);
+    assert_eq!(
+        given_up(ours(PowerState::On), false, true, false),
+        Step::PowerOff
+    );
+    assert_eq!(
+        given_up(ours(PowerState::Off), false, true, false),
+        Step::Destroy
+    );
+    assert_eq!(
+        given_up(Seen::Absent { proofs: 1 }, false, true, false),
+        Step::Lookup
+    );
+    assert_eq!(
+        given_up(gone.clone(), false, true, false),
+        Step::NextAttempt
+    );
+    // An Agent that comes late is fenced, outlives its VM, and goes before the next attempt begins.
+    assert_eq!(
+        given_up(ours(PowerState::On), true, false, false),
+        Step::FenceAgent
+    );
+    assert_eq!(given_up(gone, true, true, false), Step::DeleteAgent);
+    // One that was bound at the last moment keeps its VM.
+    assert_eq!(
+        reason(&given_up(ours(PowerState::On), true, true, true)),
+        "AgentBound"
+    );
+    let resting = Facts {
+        arrival: Arrival::Resting(Duration::from_secs(9)),
+        ..wanted(None, &Seen::NotAsked)
+    };
+    assert!(
+        matches!(next(&resting), Step::Hold { reason: "ReplacementResting", again: Some(left), .. } if left.as_secs() == 9)
+    );
+}
+
+#[test]
+fn a_guest_that_may_be_a_node_is_left_to_a_person() {
+    let vm = running(&child("a"));
+    let node = Seen::Ours(Box::new(with(shown(&child("a"), PowerState::On), |v| {
+        v.tools = Some("guestToolsRunning".to_owned());
+        v.guest_address = Some("192.0.2.7".to_owned());
+        v.guest_host = Some("a".to_owned());
+    })));
+    let facts = overdue(&vm, &node, false);
+    let Step::Hold {
+        reason, message, ..
+    } = next(&facts)
+    else {
+        panic!("it was given up");
+    };
+    assert_eq!(reason, "AgentDiscoveryExpired");
+    assert!(message.contains("restored") && message.contains("replace=1"));
+    // Whoever switched it on, and has watched it since, knows better; and so may a person.
+    let witnessed = Facts {
+        witnessed: true,
+        ..facts
+    };
+    assert_eq!(next(&witnessed), Step::GiveUp);
+    let allowed = Facts {
+        arrival: Arrival::Overdue {
+            exhausted: true,
+            allowed: true,
+        },
+        ..facts
+    };
+    assert_eq!(next(&allowed), Step::GiveUp);
+    let dead = ours(PowerState::On);
+    assert_eq!(
+        reason_of(&overdue(&vm, &dead, true)),
+        "ReplacementsExhausted"
+    );
+    let kept = Facts {
+        policy: Some(CleanupPolicy::Retain),
+        ..overdue(&vm, &dead, false)
+    };
+    assert_eq!(reason_of(&kept), "AgentDiscoveryExpired");
+}
+
+fn reason_of(f: &Facts<'_>) -> String {
+    reason(&next(f)).to_owned()
+}
+
+#[test]
+fn a_place_that_was_refused_or_mended_is_left_behind_after_proof() {
+    let c = child("a");
+    let recorded = intent(&c, 1);
+    let at = |seen: Seen, site, unissued| {
+        let facts = Facts {
+            site,
+            unissued,
+            ..wanted(Some(&recorded), &seen)
+        };
+        next(&facts)
+    };
+    assert_eq!(at(Seen::NotAsked, Site::Doubtful, true), Step::PlaceAgain);
+    assert_eq!(at(Seen::NotAsked, Site::Fits, true), Step::Create);
+    assert_eq!(at(Seen::NotAsked, Site::Elsewhere, true), Step::Lookup);
+    let absent = |proofs| Seen::Absent { proofs };
+    assert_eq!(at(absent(1), Site::Elsewhere, true), Step::Lookup);
+    assert_eq!(at(absent(2), Site::Elsewhere, true), Step::NextAttempt);
+    // A create whose end is not known may still be running.
+    assert_eq!(at(absent(14), Site::Elsewhere, false), Step::Lookup);
+    assert_eq!(at(absent(15), Site::Elsewhere, false), Step::NextAttempt);
+    // What is there already is not moved.
+    assert_eq!(
+        at(ours(PowerState::Off), Site::Elsewhere, true),
+        Step::PowerOn
+    );
+}
+
+#[test]
+fn a_vm_that_serves_is_noticed_when_it_is_gone_or_off() {
+    let vm = running(&child("a"));
+    let serving = |seen: Seen, doubted| {
+        let facts = Facts {
+            doubted,
+            agent_bound: true,
+            agent_present: true,
+            ..wanted(Some(&vm), &seen)
+        };
+        next(&facts)
+    };
+    assert_eq!(serving(Seen::NotAsked, false), Step::Settled);
+    assert_eq!(serving(Seen::NotAsked, true), Step::Lookup);
+    assert_eq!(
+        reason(&serving(Seen::Absent { proofs: 5 }, true)),
+        "VMMissing"
+    );
+    assert_eq!(
+        reason(&serving(ours(PowerState::Off), true)),
+        "VMPoweredOff"
+    );
+    assert_eq!(serving(ours(PowerState::On), true), Step::Settled);
+}
+
+#[test]
+fn retain_holds_where_the_pool_is_gone() {
+    let vm = running(&child("a"));
+    let seen = Seen::NotAsked;
+    let mut facts = Facts {
+        deleting: true,
+        pool_exists: false,
+        standing: &Standing::Gone,
+        policy: Some(CleanupPolicy::Retain),
+        ..wanted(Some(&vm), &seen)
+    };
+    assert_eq!(next(&facts), Step::RemoveFinalizer);
+    facts.policy = None;
+    assert_eq!(next(&facts), Step::Lookup);
+}
+
+fn power() -> impl Strategy<Value = PowerState> {
+    prop_oneof![
+        Just(PowerState::On),
+        Just(PowerState::Off),
+        Just(PowerState::Suspended)
+    ]
+}
+
+fn seen() -> impl Strategy<Value = Seen> {
+    prop_oneof![
+        Just(Seen::NotAsked),
+        power().prop_map(ours),
+        Just(Seen::Several(vec![])),
+        (0..200_u64, any::<bool>()).prop_map(|(at, by_name)| Seen::Foreign {
+            what: "somebody's".to_owned(),
+            met: if by_name { Met::ByName } else { Met::ByUuid },
+            at: Duration::from_secs(at),
+        }),
+        (1..20_u8).prop_map(|proofs| Seen::Absent { proofs }),
+    ]
+}
+
+fn recorded() -> impl Strategy<Value = Option<VmStatus>> {
+    (0..6_u8, any::<bool>()).prop_map(|(kind, task)| {
+        let c = child("a");
+        let mut vm = match kind {
+            0 => return None,
+            1 => VmStatus {
+                attempt: Some(1),
+                ..VmStatus::default()
+            },
+            2 => with(running(&c), |v| v.attempt = None),
+            3 => with(running(&c), |v| {
+                v.power_state = Some("poweredOff".to_owned())
+            }),
+            4 => intent(&c, 2),
+            _ => running(&c),
+        };
+        vm.task_id = task
+            .then(|| "task-1".to_owned())
+            .filter(|_| vm.moref.is_none());
+        Some(vm)
+    })
+}
+
+#[test]
+fn a_record_that_was_taken_away_makes_no_second_vm() {
+    let standing = Standing::Alive;
+    let ours = ours(PowerState::On);
+    let facts = |seen| Facts {
+        standing: &standing,
+        ..wanted(None, seen)
+    };
+    assert!(
+        matches!(next(&facts(&ours)), Step::Hold { reason, .. } if reason == "RecordLost"),
+        "{:?}",
+        next(&facts(&ours))
+    );
+    assert_eq!(next(&facts(&Seen::NotAsked)), Step::RecordIdentity);
+}
+
+fn retain_holds(f: &Facts<'_>) -> bool {
+    f.policy == Some(CleanupPolicy::Retain)
+}
+
+fn site() -> impl Strategy<Value = Site> {
+    prop_oneof![
+        Just(Site::Fits),
+        Just(Site::Doubtful),
+        Just(Site::Elsewhere)
+    ]
+}
+
+fn arrivals() -> impl Strategy<Value = Arrival> {
+    prop_oneof![
+        Just(Arrival::Awaited),
+        (any::<bool>(), any::<bool>())
+            .prop_map(|(exhausted, allowed)| Arrival::Overdue { exhausted, allowed }),
+        Just(Arrival::GivenUp),
+        Just(Arrival::Resting(Duration::from_secs(1))),
+    ]
+}
+
+fn standing() -> impl Strategy<Value = Standing> {
+    prop_oneof![
+        Just(Standing::Nobody),
+        Just(Standing::Alive),
+        Just(Standing::Leaving),
+        Just(Standing::Gone),
+        Just(Standing::Unknown("a reason".to_owned())),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn no_step_breaks_a_promise(
+        vm in recorded(),
+        seen in seen(),
+        standing in standing(),
+        flags in proptest::array::uniform16(any::<bool>()),
+        retain in any::<bool>(),
+        site in site(),
+        arrival in arrivals(),
+    ) {
+        let facts = Facts {
+            has_finalizer: flags[0],
+            deleting: flags[1],
+            adopted: flags[2],
+            forced: flags[3],
+            pool_exists: flags[4],
+            cluster_changed: flags[5],
+            policy: (flags[4] || flags[14]).then_some(if retain { CleanupPolicy::Retain } else { CleanupPolicy::Delete }),
+            site,
+            arrival,
+            doubted: flags[15],
+            witnessed: flags[14],
+            iso_ready: flags[6],
+            unissued: flags[7],
+            path_taken: flags[8],
+            tagged: flags[9],
+            agent_bound: flags[10],
+            standing: &standing,
+            agent_present: flags[11],
+            agent_fenced: flags[12],
+            stuck_on_guest: flags[13],
+            credentials_held: flags[15],
+            ..wanted(vm.as_ref(), &seen)
+        };
+        let step = next(&facts);
+        let is_ours = matches!(seen, Seen::Ours(_));
+        let destructive = matches!(step, Step::PowerOff | Step::Destroy);
+        if destructive || matches!(step, Step::PowerOn | Step::SetBootOrder(_)) {
+            prop_assert!(is_ours, "{step:?} on what is not proven ours");
+        }
+        if destructive {
+            let given_up = arrival == Arrival::GivenUp && !facts.cluster_changed && standing == Standing::Alive;
+            prop_assert!((facts.deleting || given_up) && facts.has_finalizer);
+            prop_assert!(!facts.agent_bound || facts.deleting && facts.forced, "{step:?} on a serving host");
+            prop_assert!(!facts.agent_present || facts.agent_fenced, "{step:?} before the fence");
+            prop_assert!(!facts.deleting || facts.policy != Some(CleanupPolicy::Retain), "{step:?} against Retain");
+        }
+        if step == Step::RecordIdentity {
+            prop_assert!(facts.credentials_held, "intent without credentials that last");
+        }
+        if step == Step::Create {
+            let vm = facts.vm.expect("recorded before it is created");
+            prop_assert!(facts.has_identity && vm.moref.is_none() && !facts.deleting && facts.iso_ready);
+            prop_assert!(!is_ours && !facts.adopted && facts.pool_exists && !facts.cluster_changed);
+            prop_assert!(!facts.agent_bound, "a second VM beside one that serves");
+            let not_beside = matches!(seen, Seen::Foreign { met: Met::ByUuid, .. } | Seen::Several(_));
+            prop_assert!(!not_beside, "a second VM beside one that may be ours");
+        }
+        if matches!(step, Step::NextAttempt | Step::RecordIdentity) {
+            prop_assert!(!facts.deleting && !facts.agent_bound || step == Step::RecordIdentity);
+            let kept = step == Step::RecordIdentity && !facts.has_identity;
+            prop_assert!(!is_ours || kept, "a new identity while our VM stands");
+        }
+        if step == Step::NextAttempt {
+            let absent = matches!(seen, Seen::Absent { proofs } if proofs >= super::PROOFS);
+            prop_assert!(absent, "a new identity with {seen:?}");
+        }
+        if step == Step::GiveUp {
+            let late = matches!(arrival, Arrival::Overdue { .. });
+            prop_assert!(late && is_ours && !facts.deleting && !retain_holds(&facts));
+            prop_assert!(standing == Standing::Alive && !facts.adopted && facts.pool_exists && !facts.cluster_changed);
+        }
+        if step == Step::RemoveFinalizer {
+            prop_assert!(facts.deleting);
+            let kept = facts.policy == Some(CleanupPolicy::Retain);
+            let never_made = !facts.has_identity || facts.unissued;
+            let absent = matches!(seen, Seen::Absent { proofs } if proofs >= super::PROOFS);
+            prop_assert!(kept || never_made || absent || facts.adopted, "finalizer off with {seen:?}");
+        }
+        if matches!(step, Step::DeleteAgent) {
+            prop_assert!(matches!(seen, Seen::Absent { proofs } if proofs >= super::PROOFS), "an Agent before its VM");
+        }
+        if matches!(step, Step::ReleaseHook) {
+            prop_assert!(facts.stuck_on_guest && !matches!(&seen, Seen::Ours(vm) if vm.power == PowerState::On));
+        }
+        if facts.adopted && facts.vm.is_none() {
+            prop_assert!(!destructive && step != Step::Create);
+        }
+        if let Step::Hold { reason, message, .. } = &step {
+            prop_assert!(!reason.is_empty() && !message.is_empty(), "not now without a reason");
+        }
+    }
+}
+
+#[test]
+fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
+    let on = running(&child("a"));
+    let facts = |seen| Facts {
+        eject: true,
+        agent_bound: true,
+        ..wanted(Some(&on), seen)
+    };
+    assert_eq!(next(&facts(&Seen::NotAsked)), Step::Lookup);
+    let seen_on = ours(PowerState::On);
+    assert_eq!(next(&facts(&seen_on)), Step::EjectIso);
+    let untagged = Facts {
+        tagged: false,
+        ..facts(&Seen::NotAsked)
+    };
+    assert_eq!(next(&untagged), Step::AttachTags);
+    let off = ours(PowerState::Off);
+    assert!(
+        matches!(next(&facts(&off)), Step::Hold { .. }),
+        "not switched, not changed"
+    );
+    let leaving = Facts {
+        standing: &Standing::Leaving,
+        ..facts(&Seen::NotAsked)
+    };
+    assert_eq!(next(&leaving), Step::Settled);
+}

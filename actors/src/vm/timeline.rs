@@ -1,0 +1,291 @@
+//! The machine's timeline: which moments are recorded, and which phases of its trace follow from them. Pure.
+//!
+//! Each entry ends a phase that began with the entry before it. So every phase that work was put under ends, never lacks
+//! its parent, and is the same whoever works it out, and whenever.
+//! Assumption: entries are only ever appended, and what was written once is never changed.
+//! Caveat: `agent.install` ends with a condition of the Agent and is not recorded: that would be a write for every
+//! machine. The Agent keeps it as long as it serves.
+
+use agent_forge_crds::{
+    agent::{MAX_TIMELINE_ROWS, Milestone, VmStatus},
+    external::agent::{Agent, INSTALLED},
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+use crate::{
+    model::trace::TraceId,
+    ports::tracer::{PhaseSpan, Under},
+};
+
+/// Entries and the phases that they end, in the order in which they happen.
+const CHART: [(&str, &str); 8] = [
+    (ACCEPTED, ROOT),
+    ("ISOReady", "iso.wait"),
+    ("Placed", "vm.place"),
+    ("Created", "vm.create"),
+    ("PoweredOn", "vm.power_on"),
+    ("Discovered", "agent.discovery"),
+    ("Prepared", "agent.prepare"),
+    (BOUND, "agent.bind"),
+];
+/// First phase: parent of all others.
+pub const ROOT: &str = "machine.demand";
+/// Bound Agent to installed Agent.
+pub const INSTALL: &str = "agent.install";
+/// From the deletion of the VsphereAgent on.
+pub const DESTROY: &str = "vm.destroy";
+const DEMANDED: &str = "Demanded";
+const ACCEPTED: &str = "Accepted";
+const BOUND: &str = "Bound";
+const DELETING: &str = "Deleting";
+/// Another VM is made for the same request.
+const REPLACED: &str = "Replaced";
+
+/// What is known of a machine, each with its own time where there is one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moments<'a> {
+    /// The AgentMachine was created.
+    pub demanded: Option<Timestamp>,
+    /// The VsphereAgent was created.
+    pub accepted: Option<Timestamp>,
+    /// The discovery ISO lies ready.
+    pub iso_ready: bool,
+    /// The recorded VM.
+    pub vm: Option<&'a VmStatus>,
+    /// vCenter shows it as ours, and whether it is on.
+    pub shown: Option<bool>,
+    /// Its Agent.
+    pub agent: Option<&'a Agent>,
+    /// The Agent is prepared for its AgentMachine.
+    pub prepared: bool,
+    /// The VsphereAgent's deletionTimestamp.
+    pub deleting: Option<Timestamp>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// The VM that the facts are about, counted from 1.
+fn attempt(vm: Option<&VmStatus>) -> i32 {
+    let recorded = vm.and_then(|v| v.attempt).unwrap_or(0);
+    let has_identity = vm.is_some_and(|v| v.bios_uuid.is_some());
+    if has_identity {
+        recorded.max(1)
+    } else {
+        recorded + 1
+    }
+}
+
+fn micro(t: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(t.as_microsecond()).unwrap_or(t)
+}
+
+impl Moments<'_> {
+    /// When `event` happened; `None` while it has not. Events without a time of their own happened when they are seen.
+    fn at(&self, event: &str) -> Option<Timestamp> {
+        let recorded = |holds: fn(&VmStatus) -> bool| self.vm.is_some_and(holds);
+        let is_on = |v: &VmStatus| v.power_state.as_deref() == Some("poweredOn");
+        let seen = match event {
+            ACCEPTED => return self.accepted,
+            "Discovered" => {
+                let created = self.agent?.metadata.creation_timestamp.as_ref();
+                return Some(created.map_or(self.now, |t| t.0));
+            }
+            DELETING => return self.deleting,
+            "ISOReady" => self.iso_ready,
+            "Placed" => recorded(|v| v.bios_uuid.is_some()),
+            "Created" => self.shown.is_some() || recorded(|v| v.moref.is_some()),
+            "PoweredOn" => self.shown == Some(true) || recorded(is_on),
+            "Prepared" => self.agent.is_some() && self.prepared,
+            BOUND => self.agent.is_some_and(Agent::is_claimed_or_bound),
+            REPLACED => attempt(self.vm) > 1,
+            _ => false,
+        };
+        seen.then_some(self.now)
+    }
+}
+
+/// How far along an event is; those that belong to the request or to its end stand outside.
+fn rank(event: &str) -> Option<usize> {
+    CHART.iter().position(|(e, _)| *e == event)
+}
+
+/// The timeline as it should read now: what was recorded, and what has happened since.
+#[must_use]
+pub fn extend(recorded: &[Milestone], m: &Moments<'_>) -> Vec<Milestone> {
+    let mut all = recorded.to_vec();
+    let attempt = attempt(m.vm);
+    let mut note = |event: &str, attempt: i32, at: Option<Timestamp>| {
+        let Some(at) = at else { return };
+        let over = |e: &Milestone| {
+            let later = rank(&e.event) >= rank(event) && rank(event).is_some();
+            e.event == DELETING || (e.attempt == attempt && (e.event == event || later))
+        };
+        if all.iter().any(over) || all.len() >= MAX_TIMELINE_ROWS {
+            return;
+        }
+        // Clocks differ, and some times are whole seconds: order is kept.
+        let last = all.iter().filter_map(|e| e.at.as_ref()).map(|t| t.0).max();
+        let at = micro(at.min(m.now)).max(last.unwrap_or(Timestamp::MIN));
+        all.push(Milestone {
+            event: event.to_owned(),
+            attempt,
+            at: Some(MicroTime(at)),
+        });
+    };
+    note(DEMANDED, 1, m.accepted.and(m.demanded.or(m.accepted)));
+    note(ACCEPTED, 1, m.at(ACCEPTED));
+    if attempt == 1 {
+        note("ISOReady", 1, m.at("ISOReady"));
+    }
+    note(REPLACED, attempt, m.at(REPLACED));
+    for (event, _) in CHART.iter().skip(2) {
+        note(event, attempt, m.at(event));
+    }
+    note(DELETING, attempt, m.at(DELETING));
+    all
+}
+
+/// Whom the spans are about.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// The machine's trace.
+    pub trace: TraceId,
+    /// Namespace of the VsphereAgent.
+    pub namespace: &'a str,
+    /// Name of the VsphereAgent.
+    pub name: &'a str,
+    /// Name of its pool.
+    pub pool: &'a str,
+}
+
+impl About<'_> {
+    fn span(
+        &self,
+        name: &'static str,
+        attempt: i32,
+        start: Timestamp,
+        end: Timestamp,
+        abandoned: bool,
+    ) -> PhaseSpan {
+        let attempt = u32::try_from(attempt).unwrap_or(1);
+        let root = self.trace.phase(ROOT, 1);
+        let id = self.trace.phase(name, attempt);
+        PhaseSpan {
+            trace: self.trace,
+            id,
+            parent: (id != root).then_some(root),
+            name,
+            start,
+            end: end.max(start),
+            attributes: vec![
+                ("k8s.namespace.name", self.namespace.to_owned()),
+                ("agent_forge.machine", self.name.to_owned()),
+                ("agent_forge.pool", self.pool.to_owned()),
+                ("agent_forge.attempt", attempt.to_string()),
+            ],
+            abandoned,
+        }
+    }
+}
+
+/// The phase that `event` ends.
+fn ended_by(event: &str) -> Option<&'static str> {
+    rank(event)
+        .and_then(|i| CHART.get(i))
+        .map(|(_, phase)| *phase)
+}
+
+/// The phase that is under way after `event`; `None` where nothing is that gets a span.
+fn begun_by(event: &str) -> Option<&'static str> {
+    match event {
+        DEMANDED => Some(ROOT),
+        REPLACED => Some("vm.place"),
+        DELETING => Some(DESTROY),
+        // What a host is given while it serves is not worth a span of months.
+        BOUND => None,
+        _ => CHART.get(rank(event)? + 1).map(|(_, phase)| *phase),
+    }
+}
+
+/// The phases that are over, from what is recorded alone.
+#[must_use]
+pub fn phases(about: &About<'_>, timeline: &[Milestone]) -> Vec<PhaseSpan> {
+    let moments: Vec<(&Milestone, Timestamp)> = timeline
+        .iter()
+        .filter_map(|e| Some((e, e.at.as_ref()?.0)))
+        .collect();
+    let mut spans = Vec::new();
+    for pair in moments.windows(2) {
+        let [(before, start), (entry, end)] = pair else {
+            continue;
+        };
+        let (begun, ended) = (begun_by(&before.event), ended_by(&entry.event));
+        // What was under way, and was not what ended: it came to nothing, or nobody saw its end.
+        if let Some(open) = begun.filter(|b| Some(*b) != ended) {
+            spans.push(about.span(open, before.attempt, *start, *end, true));
+        }
+        if let Some(phase) = ended {
+            spans.push(about.span(phase, entry.attempt, *start, *end, false));
+        }
+    }
+    spans
+}
+
+/// The phase under way when the VM was given to another machine, whose trace goes on.
+#[must_use]
+pub fn handed_over(about: &About<'_>, timeline: &[Milestone], end: Timestamp) -> Option<PhaseSpan> {
+    let last = timeline.last()?;
+    let open = begun_by(&last.event)?;
+    Some(about.span(open, last.attempt, last.at.as_ref()?.0, micro(end), true))
+}
+
+/// The installation, once the Agent says that it is complete.
+#[must_use]
+pub fn installation(about: &About<'_>, timeline: &[Milestone], agent: &Agent) -> Option<PhaseSpan> {
+    let bound = timeline.iter().rev().find(|e| e.event == BOUND)?;
+    let done = agent.condition(INSTALLED).filter(|c| c.is_true())?;
+    let end = done.last_transition_time.as_ref()?.0;
+    Some(about.span(INSTALL, bound.attempt, bound.at.as_ref()?.0, end, false))
+}
+
+/// The destruction, once it is over.
+#[must_use]
+pub fn destruction(about: &About<'_>, timeline: &[Milestone], end: Timestamp) -> Option<PhaseSpan> {
+    let last = timeline.last().filter(|e| e.event == DELETING)?;
+    Some(about.span(
+        DESTROY,
+        last.attempt,
+        last.at.as_ref()?.0,
+        micro(end),
+        false,
+    ))
+}
+
+/// Where work belongs that is done now.
+#[must_use]
+pub fn under(trace: TraceId, timeline: &[Milestone]) -> Under {
+    let open = timeline
+        .last()
+        .and_then(|e| Some((begun_by(&e.event)?, e.attempt)));
+    let (phase, attempt) = open.unwrap_or((ROOT, 1));
+    Under {
+        trace,
+        span: trace.phase(phase, u32::try_from(attempt).unwrap_or(1)),
+    }
+}
+
+/// Seconds from the demand to each entry of `new` that `old` lacks, and which.
+pub fn news<'a>(
+    old: &'a [Milestone],
+    new: &'a [Milestone],
+) -> impl Iterator<Item = (&'a str, f64)> {
+    let demanded = new.first().and_then(|e| e.at.as_ref()).map(|t| t.0);
+    new.iter().skip(old.len()).filter_map(move |e| {
+        let took = e.at.as_ref()?.0.duration_since(demanded?);
+        Some((e.event.as_str(), took.as_secs_f64()))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+use std::collections::BTreeSet;
+
+use agent_forge_crds::external::{ForeignCondition, NamespacedName};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{agent_on, at, child_with_vm, intent, running, with};
+
+fn about() -> About<'static> {
+    About {
+        trace: TraceId::of_machine("am-a"),
+        namespace: "demo",
+        name: "a",
+        pool: "workers",
+    }
+}
+
+fn bound(agent: Agent) -> Agent {
+    with(agent, |a| {
+        a.spec.cluster_deployment_name = Some(NamespacedName::default());
+    })
+}
+
+/// One machine from its demand to its installed Agent, a moment every ten seconds.
+fn life() -> (Vec<Milestone>, Agent) {
+    let child = child_with_vm("a");
+    let (planned, on) = (intent(&child, 1), running(&child));
+    let agent = with(agent_on(&child), |a| {
+        a.metadata.creation_timestamp = Some(Time(at(55)));
+    });
+    let serving = with(bound(agent.clone()), |a| {
+        let status = a.status.get_or_insert_default();
+        status.conditions.push(ForeignCondition {
+            type_: INSTALLED.to_owned(),
+            status: "True".to_owned(),
+            last_transition_time: Some(Time(at(600))),
+            ..ForeignCondition::default()
+        });
+    });
+    let start = Moments {
+        demanded: Some(at(0)),
+        accepted: Some(at(2)),
+        ..Moments::default()
+    };
+    let mut timeline = Vec::new();
+    for moments in [
+        Moments {
+            now: at(10),
+            ..start
+        },
+        Moments {
+            now: at(20),
+            iso_ready: true,
+            ..start
+        },
+        Moments {
+            now: at(30),
+            iso_ready: true,
+            vm: Some(&planned),
+            ..start
+        },
+        Moments {
+            now: at(40),
+            iso_ready: true,
+            vm: Some(&planned),
+            shown: Some(false),
+            ..start
+        },
+        Moments {
+            now: at(50),
+            iso_ready: true,
+            vm: Some(&on),
+            ..start
+        },
+        Moments {
+            now: at(60),
+            iso_ready: true,
+            vm: Some(&on),
+            agent: Some(&agent),
+            ..start
+        },
+        Moments {
+            now: at(70),
+            vm: Some(&on),
+            agent: Some(&agent),
+            prepared: true,
+            ..start
+        },
+        Moments {
+            now: at(80),
+            vm: Some(&on),
+            agent: Some(&serving),
+            prepared: true,
+            ..start
+        },
+    ] {
+        timeline = extend(&timeline, &moments);
+    }
+    (timeline, serving)
+}
+
+#[test]
+fn a_life_is_a_row_of_phases_under_one_root() {
+    let (timeline, agent) = life();
+    let mut spans = phases(&about(), &timeline);
+    spans.extend(installation(&about(), &timeline, &agent));
+    let told: Vec<(&str, i64, i64)> = spans
+        .iter()
+        .map(|s| {
+            let second = |t: Timestamp| t.duration_since(at(0)).as_secs();
+            (s.name, second(s.start), second(s.end))
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("machine.demand", 0, 2),
+            ("iso.wait", 2, 20),
+            ("vm.place", 20, 30),
+            ("vm.create", 30, 40),
+            ("vm.power_on", 40, 50),
+            ("agent.discovery", 50, 55),
+            ("agent.prepare", 55, 70),
+            ("agent.bind", 70, 80),
+            ("agent.install", 80, 600),
+        ]
+    );
+    let root = about().trace.phase(ROOT, 1);
+    for span in &spans {
+        let parent = (span.name != ROOT).then_some(root);
+        assert_eq!(
+            (span.trace, span.parent),
+            (about().trace, parent),
+            "{}",
+            span.name
+        );
+        assert!(!span.abandoned, "{}", span.name);
+    }
+    let ids: BTreeSet<_> = spans.iter().map(|s| s.id).collect();
+    assert_eq!(ids.len(), spans.len());
+}
+
+#[test]
+fn what_is_recorded_is_never_told_differently() {
+    let (timeline, _) = life();
+    let all = phases(&about(), &timeline);
+    for known in 0..=timeline.len() {
+        let some = phases(&about(), &timeline[..known]);
+        assert_eq!(some, all[..some.len()], "after {known} entries");
+    }
+    // Nor does anything that is seen again move a time.
+    let child = child_with_vm("a");
+    let vm = running(&child);
+    let again = Moments {
+        demanded: Some(at(500)),
+        accepted: Some(at(500)),
+        iso_ready: true,
+        vm: Some(&vm),
+        shown: Some(true),
+        now: at(900),
+        ..Moments::default()
+    };
+    assert_eq!(extend(&timeline, &again), timeline);
+}
+
+#[test]
+fn what_comes_to_nothing_is_said_so() {
+    let child = child_with_vm("a");
+    let planned = intent(&child, 1);
+    let second = VmStatus {
+        attempt: Some(1),
+        ..VmStatus::default()
+    };
+    let start = Moments {
+        accepted: Some(at(0)),
+        iso_ready: true,
+        now: at(10),
+        ..Moments::default()
+    };
+    let first = extend(
+        &[],
+        &Moments {
+            vm: Some(&planned),
+            ..start
+        },
+    );
+    let next = extend(
+        &first,
+        &Moments {
+            vm: Some(&second),
+            now: at(20),
+            ..start
+        },
+    );
+    let told = |timeline: &[Milestone]| -> Vec<(&str, String, bool)> {
+        let value = |s: &PhaseSpan| {
+            s.attributes
+                .last()
+                .map(|(_, v)| v.clone())
+                .unwrap_or_default()
+        };
+        let spans = phases(&about(), timeline).into_iter();
+        spans
+            .map(|s| (s.name, value(&s), s.abandoned))
+            .skip(3)
+            .collect()
+    };
+    assert_eq!(told(&next), [("vm.create", "1".to_owned(), true)]);
+    let end = Moments {
+        vm: Some(&second),
+        deleting: Some(at(25)),
+        now: at(30),
+        ..start
+    };
+    let over = extend(&next, &end);
+    assert_eq!(
+        told(&over),
+        [
+            ("vm.create", "1".to_owned(), true),
+            ("vm.place", "2".to_owned(), true)
+        ]
+    );
+    let last = destruction(&about(), &over, at(40)).expect("deleting");
+    assert_eq!((last.name, last.start, last.end), (DESTROY, at(25), at(40)));
+}
+
+fn facts() -> impl Strategy<Value = (i32, bool, bool, Option<bool>, u8)> {
+    (
+        0..3,
+        any::<bool>(),
+        any::<bool>(),
+        any::<Option<bool>>(),
+        0_u8..4,
+    )
+}
+
+proptest! {
+    /// Whatever is seen in whatever order: work is only ever put under spans that are told in the end, each once.
+    #[test]
+    fn no_work_is_left_without_its_phase(seen in proptest::collection::vec(facts(), 0..12)) {
+        let child = child_with_vm("a");
+        let agent = agent_on(&child);
+        let serving = bound(agent.clone());
+        let mut timeline = Vec::new();
+        let mut places = BTreeSet::from([under(about().trace, &timeline).span]);
+        let mut clock = 10;
+        let (mut attempts, mut identity) = (0, false);
+        for (raise, has_identity, iso_ready, shown, agent_stage) in seen {
+            clock += 10;
+            // An attempt begins and gets its identity; it never goes back.
+            if identity && raise == 2 { attempts += 1; identity = false; }
+            identity |= has_identity;
+            let vm = VmStatus {
+                attempt: Some(attempts + i32::from(identity)),
+                bios_uuid: identity.then(String::new),
+                moref: shown.filter(|_| identity).map(|_| "vm-1".to_owned()),
+                ..VmStatus::default()
+            };
+            timeline = extend(&timeline, &Moments {
+                demanded: Some(at(0)),
+                accepted: Some(at(1)),
+                iso_ready,
+                vm: Some(&vm),
+                shown,
+                agent: [None, Some(&agent), Some(&agent), Some(&serving)][usize::from(agent_stage)],
+                prepared: agent_stage >= 2,
+                deleting: None,
+                now: at(clock),
+            });
+            places.insert(under(about().trace, &timeline).span);
+        }
+        timeline = extend(&timeline, &Moments {
+            demanded: Some(at(0)), accepted: Some(at(1)), deleting: Some(at(clock)), now: at(clock + 5),
+            ..Moments::default()
+        });
+        places.insert(under(about().trace, &timeline).span);
+        let mut told = phases(&about(), &timeline);
+        told.extend(destruction(&about(), &timeline, at(clock + 9)));
+        let ids: BTreeSet<_> = told.iter().map(|s| s.id).collect();
+        prop_assert_eq!(ids.len(), told.len(), "told twice: {:?}", told);
+        let untold: Vec<_> = places.difference(&ids).collect();
+        prop_assert!(untold.is_empty(), "{:?} of {:?}", untold, timeline);
+    }
+}

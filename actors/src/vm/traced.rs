@@ -1,0 +1,215 @@
+//! What a VM pass tells of its machine: the timeline it notes, the phases that are over, the steps as spans under them.
+//!
+//! Guarantee: a phase leaves only from what is recorded in the status, so a process that dies takes no knowledge of it
+//! along, and the next one tells the same.
+
+use std::sync::Arc;
+
+use agent_forge_crds::agent::{Milestone, VsphereAgent, VsphereAgentStatus};
+use tracing::{Instrument, field::Empty};
+
+use super::{
+    act::{self, After},
+    memory::Memory,
+    scene::Scene,
+    seen::Seen,
+    status,
+    step::Step,
+    timeline::{self, About, Moments},
+};
+use crate::{
+    context::Context,
+    error::Trouble,
+    model::{child::Child, names::ObjectKey},
+    ports::vcenter::PowerState,
+};
+
+fn recorded_timeline<'a>(child: &Child, status: Option<&'a VsphereAgentStatus>) -> &'a [Milestone] {
+    match status {
+        // The VM was given to another machine: that one's timeline begins.
+        Some(s)
+            if s.trace_id
+                .as_deref()
+                .is_some_and(|t| t != child.trace().to_string()) =>
+        {
+            &[]
+        }
+        Some(s) => &s.timeline,
+        None => &[],
+    }
+}
+
+/// Notes what has happened by now.
+pub fn note(context: &Context, scene: &Scene, memory: &mut Memory) {
+    note_recorded(context, scene, &scene.child.object, memory);
+}
+
+/// The same, with the status of `object` as the record.
+pub fn note_recorded(context: &Context, scene: &Scene, object: &VsphereAgent, memory: &mut Memory) {
+    let child = &scene.child;
+    let recorded = recorded_timeline(child, object.status.as_ref());
+    let noted = memory
+        .timeline
+        .take()
+        .filter(|(trace, noted)| *trace == child.trace() && noted.starts_with(recorded));
+    let base = noted.map_or_else(|| recorded.to_vec(), |(_, noted)| noted);
+    let meta = &child.object.metadata;
+    let moments = Moments {
+        demanded: scene.demanded,
+        accepted: meta.creation_timestamp.as_ref().map(|t| t.0),
+        iso_ready: scene
+            .pool
+            .as_ref()
+            .is_some_and(|p| act::iso_path(p).is_some()),
+        vm: object.status.as_ref().and_then(|s| s.vm.as_ref()),
+        shown: match &memory.seen {
+            Seen::Ours(vm) => Some(vm.power == PowerState::On),
+            _ => None,
+        },
+        agent: scene.agent.as_deref(),
+        prepared: scene
+            .agent
+            .as_ref()
+            .is_some_and(|a| status::prepared(a, child)),
+        deleting: meta.deletion_timestamp.as_ref().map(|t| t.0),
+        now: context.clock.wall(),
+    };
+    memory.timeline = Some((child.trace(), timeline::extend(&base, &moments)));
+}
+
+/// Carries `step` out as a span of the machine's trace, under the phase that is under way.
+///
+/// # Errors
+/// As [`act::perform`].
+pub async fn perform(
+    context: &Context,
+    scene: &Scene,
+    memory: &mut Memory,
+    step: Step,
+) -> Result<After, Trouble> {
+    let child = &scene.child;
+    let noted = memory
+        .timeline
+        .as_ref()
+        .map_or(&[][..], |(_, t)| t.as_slice());
+    let under = timeline::under(child.trace(), noted);
+    let span = tracing::info_span!(
+        "vm.step",
+        otel.name = step.name(),
+        object = %child.key,
+        uid = %child.uid,
+        trace_id = %child.trace(),
+        otel.status_code = Empty,
+        error.type = Empty,
+    );
+    context.tracer.place(&span, under);
+    let result = act::perform(context, scene, memory, step)
+        .instrument(span.clone())
+        .await;
+    if let Err(trouble) = &result {
+        span.record("otel.status_code", "ERROR");
+        span.record("error.type", trouble.reason.as_str());
+    }
+    result
+}
+
+fn about<'a>(child: &'a Child, key: &'a ObjectKey) -> About<'a> {
+    About {
+        trace: child.trace(),
+        namespace: &key.namespace,
+        name: &key.name,
+        pool: &child.object.spec.pool_ref.name,
+    }
+}
+
+/// Sends the phases that are over, from what is recorded in `object`.
+pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
+    let child = Child::read(object.clone());
+    let Some(status) = object.status.as_ref() else {
+        return;
+    };
+    let timeline = recorded_timeline(&child, Some(status));
+    let agent = Scene::gather(context, object.clone()).agent;
+    let about = about(&child, &child.key);
+    let installation = agent
+        .as_ref()
+        .and_then(|a| timeline::installation(&about, timeline, a));
+    let state = (child.trace(), timeline.len(), installation.is_some());
+    if memory.traced == Some(state) {
+        return;
+    }
+    for span in timeline::phases(&about, timeline) {
+        context.tracer.phase(span);
+    }
+    if let Some(span) = installation {
+        // Whoever saw it unfinished counts its end, once.
+        let unfinished = |(trace, _, told): (_, usize, bool)| trace == span.trace && !told;
+        let demanded = timeline.first().and_then(|e| e.at.as_ref());
+        if let (true, Some(demanded)) = (memory.traced.is_some_and(unfinished), demanded) {
+            let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
+            let all = span.end.duration_since(demanded.0).as_secs_f64();
+            context.instruments.milestone(&pool, "Installed", all);
+        }
+        context.tracer.phase(span);
+    }
+    memory.traced = Some(state);
+}
+
+/// The status of `object` was replaced by `new`: counts what is new in its timeline, and ends the trace of the machine
+/// that had the VM before.
+pub fn recorded(context: &Context, object: &Arc<VsphereAgent>, new: &VsphereAgentStatus) {
+    let child = Child::read(object.clone());
+    let old = object.status.as_ref();
+    let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
+    for (event, seconds) in timeline::news(recorded_timeline(&child, old), &new.timeline) {
+        context.instruments.milestone(&pool, event, seconds);
+    }
+    let Some(old) = old.filter(|s| s.trace_id.is_some() && s.trace_id != new.trace_id) else {
+        return;
+    };
+    let Some(trace) = old
+        .trace_id
+        .as_deref()
+        .and_then(crate::model::trace::TraceId::parse)
+    else {
+        return;
+    };
+    let about = About {
+        trace,
+        ..about(&child, &child.key)
+    };
+    if let Some(span) = timeline::handed_over(&about, &old.timeline, context.clock.wall()) {
+        context.tracer.phase(span);
+    }
+    context.tracer.forget(trace);
+}
+
+/// The object is released: its VM is proven absent. Whoever took the finalizer off tells it; a reply that was lost
+/// leaves the last phase untold rather than told twice.
+pub fn gone(context: &Context, object: &Arc<VsphereAgent>, memory: &Memory) {
+    let child = Child::read(object.clone());
+    // What the last passes noted was not worth a write any more.
+    let noted = memory.timeline.as_ref();
+    let timeline = noted.map_or(&[][..], |(_, t)| t.as_slice());
+    let about = about(&child, &child.key);
+    for span in timeline::phases(&about, timeline) {
+        context.tracer.phase(span);
+    }
+    if let Some(span) = timeline::destruction(&about, timeline, context.clock.wall()) {
+        let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
+        let seconds = span.end.duration_since(span.start).as_secs_f64();
+        context.instruments.destroyed(&pool, seconds);
+        context.tracer.phase(span);
+    }
+    context.tracer.forget(child.trace());
+}
+
+/// Lets every line of the pass carry whom it is about.
+pub fn name_pass(object: &Arc<VsphereAgent>) {
+    let pass = tracing::Span::current();
+    if !pass.is_disabled() {
+        let child = Child::read(object.clone());
+        pass.record("uid", child.uid.as_str());
+        pass.record("trace_id", tracing::field::display(child.trace()));
+    }
+}

@@ -1,0 +1,63 @@
+//! Kind `VsphereAgent`: one VM that is meant to become one Agent.
+
+mod status;
+mod timeline;
+
+pub use status::{Failure, Placement, VmStatus, VsphereAgentStatus};
+pub use timeline::{MAX_TIMELINE_ROWS, Milestone};
+
+use crate::lenient::absent_is_default;
+use crate::pool::ObjectNameRef;
+use crate::schema;
+use kube::CustomResource;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// Which pool the VM belongs to; everything else is taken from there when the VM is made.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, remote = "Self")]
+#[schemars(!default, !remote, transform = schema::no_nulls)]
+#[kube(
+    group = "agent-forge.containeroo.ch",
+    version = "v1alpha1",
+    kind = "VsphereAgent",
+    plural = "vsphereagents",
+    singular = "vsphereagent",
+    shortname = "va",
+    namespaced,
+    status = "VsphereAgentStatus",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "One VM on vSphere that is meant to become one Agent.",
+    printcolumn = r#"{"name":"Pool","type":"string","jsonPath":".spec.poolRef.name"}"#,
+    printcolumn = r#"{"name":"VM","type":"string","jsonPath":".status.vm.name"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.vm.phase"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.vm.reason","priority":1}"#,
+    printcolumn = r#"{"name":"Agent","type":"string","jsonPath":".status.vm.agentRef.name","priority":1}"#,
+    printcolumn = r#"{"name":"Machine","type":"string","jsonPath":".status.vm.machineRef.name","priority":1}"#,
+    printcolumn = r#"{"name":"Power","type":"string","jsonPath":".status.vm.powerState","priority":1}"#,
+    printcolumn = r#"{"name":"Waiting","type":"string","jsonPath":".status.waitingOn[0].reason","priority":1}"#
+)]
+pub struct VsphereAgentSpec {
+    /// Pool that the VM belongs to, in the same namespace.
+    pub pool_ref: ObjectNameRef,
+}
+
+absent_is_default!(VsphereAgentSpec);
+
+impl JsonSchema for VsphereAgent {
+    fn schema_name() -> Cow<'static, str> {
+        "VsphereAgent".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        schema::root(
+            "One VM on vSphere that is meant to become one Agent.",
+            &generator.subschema_for::<VsphereAgentSpec>(),
+            &generator.subschema_for::<VsphereAgentStatus>(),
+        )
+    }
+}

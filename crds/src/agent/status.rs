@@ -1,0 +1,234 @@
+//! Status of one VM: its identity and place, recorded before the first write to vCenter, and what
+//! became of it.
+
+use super::timeline::{MAX_TIMELINE_ROWS, Milestone};
+use crate::WaitingOn;
+use crate::conditions::Phase;
+use crate::pool::{CleanupPolicy, CredentialsSecretRef, MAX_WAITING_ROWS, OwnedVm};
+use crate::schema;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the operator recorded about one VM.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, transform = schema::no_nulls)]
+pub struct VsphereAgentStatus {
+    /// Generation of the spec that the rest of the status speaks of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The VM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vm: Option<VmStatus>,
+    /// Observations with their reasons.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+    /// Identity of the cluster under which the VM was made; part of the VM's marker in
+    /// vCenter, so it never changes.
+    #[serde(rename = "clusterID", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "self == oldSelf",
+        "message": "clusterID is part of the VM's identity and can not change",
+    }]))]
+    pub cluster_id: Option<String>,
+    /// Everything that does not happen now, with its reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, extend("maxItems" = MAX_WAITING_ROWS))]
+    pub waiting_on: Vec<WaitingOn>,
+    /// Trace of the machine, by which a tracing backend finds everything that was done for it.
+    #[serde(rename = "traceID", skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[0-9a-f]{32}$"))]
+    pub trace_id: Option<String>,
+    /// What happened to the machine, and when.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, extend("maxItems" = MAX_TIMELINE_ROWS))]
+    pub timeline: Vec<Milestone>,
+    /// Cleanup policy of the pool as last seen; it holds where the pool is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cleanup_policy: Option<CleanupPolicy>,
+    /// The last VM that was given up because its Agent did not register in time, and what vCenter
+    /// showed of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<Failure>,
+}
+
+/// A VM that was given up before it served: evidence for people, and the proof that it may go.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct Failure {
+    /// Attempt that was given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub attempt: Option<i32>,
+    /// How many VMs were given up in a row, this one included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub count: Option<i32>,
+    /// How far it came: `NotRunning`, `NoGuest`, `NoAddress` or `NotRegistered`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// When it was given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Time>,
+    /// BIOS UUID that it had.
+    #[serde(rename = "biosUUID", skip_serializing_if = "Option::is_none")]
+    pub bios_uuid: Option<String>,
+    /// Managed object id that it had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moref: Option<String>,
+    /// Power state then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_state: Option<String>,
+    /// State of VMware Tools then, as on the wire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools_status: Option<String>,
+    /// Address of the guest then, as VMware Tools reported it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest_address: Option<String>,
+    /// Host name of the guest then, as VMware Tools reported it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest_host_name: Option<String>,
+}
+
+/// One VM: what its row in the pool's status shows, and what it takes to find it again in vCenter
+/// without the pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct VmStatus {
+    /// Name of the VM in vCenter.
+    pub name: String,
+    /// BIOS UUID of the VM, in vSphere's byte order. Chosen before the VM is made.
+    #[serde(rename = "biosUUID", skip_serializing_if = "Option::is_none")]
+    pub bios_uuid: Option<String>,
+    /// MAC address with hyphens. In an object that was taken over it may be a bridge of the guest,
+    /// so it proves nothing; see `macAddresses`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac_address: Option<String>,
+    /// Agent that registered from the VM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, schema_with = "schema::object_reference")]
+    pub agent_ref: Option<ObjectReference>,
+    /// Machine that the Agent serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, schema_with = "schema::object_reference")]
+    pub machine_ref: Option<ObjectReference>,
+    /// Where the VM stands: `Provisioning`, `Available`, `Bound`, `Released` or `Orphaned`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", default)]
+    pub phase: Option<Phase>,
+    /// Why it stands there, as one word for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When the phase last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
+
+    /// Which VM in a row this is for its request; rises only after the one before it was
+    /// proven absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1), extend("x-kubernetes-validations" = [{
+        "rule": "self >= oldSelf",
+        "message": "attempt can not go back",
+    }]))]
+    pub attempt: Option<i32>,
+    /// Managed object id that vCenter gave the VM, such as `vm-66`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moref: Option<String>,
+    /// Instance UUID that vCenter gave the VM; tells it from a clone.
+    #[serde(rename = "instanceUUID", skip_serializing_if = "Option::is_none")]
+    pub instance_uuid: Option<String>,
+    /// vCenter task that is running for the VM.
+    #[serde(rename = "taskID", skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// MAC addresses of the VM's network cards as vCenter shows them, lower-case with
+    /// colons.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, inner(regex(pattern = "^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")))]
+    pub mac_addresses: Vec<String>,
+    /// Secret that opens the vCenter where the VM stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials_ref: Option<CredentialsSecretRef>,
+    /// Address of the vCenter where the VM stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// Path of the VM's configuration file, as `[datastore] directory/name.vmx`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vm_path: Option<String>,
+    /// Power state as vCenter shows it: `poweredOn`, `poweredOff` or `suspended`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_state: Option<String>,
+    /// True once the CD-ROM drive was emptied after the installation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iso_ejected: Option<bool>,
+    /// When the VM is replaced if its Agent has not registered by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discovery_deadline: Option<Time>,
+    /// AgentMachine that the VM was made for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, schema_with = "schema::object_reference")]
+    pub agent_machine_ref: Option<ObjectReference>,
+    /// Where the VM stands, decided once and before it is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
+}
+
+/// Where a VM stands in vCenter: names for people, managed object ids (`…Ref`) for calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct Placement {
+    /// Name of the datacenter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datacenter: Option<String>,
+    /// Id of the datacenter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datacenter_ref: Option<String>,
+    /// Path of the VM folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// Id of the VM folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder_ref: Option<String>,
+    /// Path of the resource pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_pool: Option<String>,
+    /// Id of the resource pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_pool_ref: Option<String>,
+    /// Name of the datastore that holds the VM's files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datastore: Option<String>,
+    /// Id of the datastore.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datastore_ref: Option<String>,
+    /// Name of the host, where the operator had to choose one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Id of the host, where the operator had to choose one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_ref: Option<String>,
+    /// Name of the network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+}
+
+impl VmStatus {
+    /// The VM's row in its pool's `status.ownedVMs`: the fields that both kinds share.
+    pub fn to_owned_vm(&self) -> OwnedVm {
+        OwnedVm {
+            name: self.name.clone(),
+            bios_uuid: self.bios_uuid.clone(),
+            mac_address: self.mac_address.clone(),
+            agent_ref: self.agent_ref.clone(),
+            machine_ref: self.machine_ref.clone(),
+            phase: self.phase.clone(),
+            reason: self.reason.clone(),
+            last_transition_time: self.last_transition_time.clone(),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! When what happened to a machine: the times that its trace and its durations are made from.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Most entries that a timeline keeps: ten for a machine that needed one VM.
+pub const MAX_TIMELINE_ROWS: usize = 64;
+
+/// One thing that happened, and when. The list is in the order of the events and only grows at its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct Milestone {
+    /// What happened: `Demanded` (AgentMachine created), `Accepted` (VsphereAgent created), `ISOReady`, `Placed`, `Created`,
+    /// `PoweredOn`, `Discovered` (its Agent registered), `Prepared`, `Bound`, `Replaced` (another VM is made), `Deleting`.
+    pub event: String,
+    /// To which VM in a row for this request.
+    #[schemars(range(min = 1))]
+    pub attempt: i32,
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, with = "Option<String>", extend("format" = "date-time"))]
+    pub at: Option<MicroTime>,
+}

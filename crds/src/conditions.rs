@@ -1,0 +1,36 @@
+//! Words of the status: condition types and reasons, phases and reasons of a VM, planned actions,
+//! event reasons; and [`set_condition`], the only way a condition list is written.
+//!
+//! Words that users or their alerts already know are kept to the letter (design `predecessor.md`
+//! §1); the reason modules add our own for situations that had no name.
+
+mod phase;
+mod reasons;
+mod set;
+
+pub use phase::Phase;
+pub use reasons::{action, event, reason, vm_reason};
+pub use set::{ConditionStatus, ConditionUpdate, find_condition, is_true, set_condition};
+
+/// On both kinds: everything asked for is there, or the reason why not.
+pub const READY: &str = "Ready";
+/// On a pool: AgentMachines of its NodePool could be read and counted.
+pub const AGENT_MACHINE_DEMAND_FOUND: &str = "AgentMachineDemandFound";
+/// On a pool: the InfraEnv exists and offers a discovery ISO.
+pub const INFRA_ENV_AVAILABLE: &str = "InfraEnvAvailable";
+/// On a pool: no AgentMachine waits for a host that does not exist yet.
+pub const CAPACITY_SATISFIED: &str = "CapacitySatisfied";
+/// On a pool: vCenter answers, the credentials work, every name in the spec was found.
+pub const VSPHERE_READY: &str = "VsphereReady";
+/// On a pool: the discovery ISO lies on the ISO datastore, complete.
+pub const ISO_READY: &str = "ISOReady";
+
+/// Condition types of a `VsphereAgentPool`, in the order in which they are first written.
+pub const POOL_CONDITIONS: [&str; 6] = [
+    READY,
+    AGENT_MACHINE_DEMAND_FOUND,
+    INFRA_ENV_AVAILABLE,
+    CAPACITY_SATISFIED,
+    VSPHERE_READY,
+    ISO_READY,
+];

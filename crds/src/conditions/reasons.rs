@@ -1,0 +1,166 @@
+//! Machine-readable reasons, one module per place where they appear.
+
+/// Reasons of conditions and of `status.waitingOn[]`.
+pub mod reason {
+    /// Ready of a pool: the last pass went through.
+    pub const RECONCILED: &str = "Reconciled";
+    /// AgentMachineDemandFound: AgentMachines were read and counted.
+    pub const OBSERVED: &str = "Observed";
+    /// InfraEnvAvailable: it offers a discovery ISO.
+    pub const AVAILABLE: &str = "Available";
+    /// CapacitySatisfied: nothing waits for a host.
+    pub const SATISFIED: &str = "Satisfied";
+    /// VsphereReady: no error is known.
+    pub const READY: &str = "Ready";
+    /// ISOReady: the ISO is in place.
+    pub const ISO_READY: &str = "ISOReady";
+    /// Ready of a VsphereAgent: its VM exists.
+    pub const VM_CREATED: &str = "VMCreated";
+
+    /// CapacitySatisfied: this many hosts are missing and being made.
+    pub const DEMAND_DEFICIT: &str = "DemandDeficit";
+    /// The InfraEnv does not exist.
+    pub const INFRA_ENV_NOT_FOUND: &str = "InfraEnvNotFound";
+    /// The InfraEnv has no ISO URL yet.
+    pub const ISO_URL_PENDING: &str = "ISOURLPending";
+    /// The ISO is being fetched and uploaded.
+    pub const ISO_UPLOADING: &str = "ISOUploading";
+    /// The ISO server failed, or sent something that is no ISO.
+    pub const ISO_SOURCE_FAILED: &str = "ISOSourceFailed";
+    /// Writing the ISO to its datastore failed.
+    pub const ISO_UPLOAD_FAILED: &str = "ISOUploadFailed";
+    /// An AgentMachine waits but carries no conditions: provider and CRD are of different
+    /// generations (`upstream-contract.md` §0.13).
+    pub const CONDITIONS_MISSING: &str = "ConditionsMissing";
+    /// The provider's finalizer is missing: it does not accept the AgentMachine's owner
+    /// (`upstream-contract.md` §0.14).
+    pub const PROVIDER_NOT_ACCEPTING: &str = "ProviderNotAccepting";
+    /// The AgentMachine's owner Machine is not there yet.
+    pub const MACHINE_PENDING: &str = "MachinePending";
+    /// Recently changed; a moment is left to others before acting.
+    pub const DEBOUNCING: &str = "Debouncing";
+    /// Two pools claim the same AgentMachine; neither acts.
+    pub const POOL_CONFLICT: &str = "PoolConflict";
+    /// The AgentMachine's selector cannot be met by labels.
+    pub const SELECTOR_UNSATISFIABLE: &str = "SelectorUnsatisfiable";
+    /// A VM of that name exists and is not ours.
+    pub const NAME_CONFLICT: &str = "NameConflict";
+    /// More than one VM carries our marker and none is the recorded one.
+    pub const AMBIGUOUS_VM: &str = "AmbiguousVM";
+    /// A field of the spec cannot be used; the message names it.
+    pub const INVALID_SPEC: &str = "InvalidSpec";
+    /// A vSphere object named in the spec does not exist; the message names field and value.
+    pub const VSPHERE_OBJECT_NOT_FOUND: &str = "VsphereObjectNotFound";
+    /// The credentials Secret does not exist or lacks a key.
+    pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
+    /// The credentials Secret lies in a namespace that this pool may not use.
+    pub const SECRET_NAMESPACE_REFUSED: &str = "SecretNamespaceRefused";
+    /// vCenter refused user or password.
+    pub const INVALID_CREDENTIALS: &str = "InvalidCredentials";
+    /// The user lacks a privilege; the message names privilege and object.
+    pub const MISSING_PRIVILEGE: &str = "MissingPrivilege";
+    /// vCenter does not answer.
+    pub const VCENTER_UNREACHABLE: &str = "VCenterUnreachable";
+    /// vCenter's certificate is not trusted.
+    pub const TLS_REFUSED: &str = "TLSRefused";
+    /// A vCenter call failed; the message names it.
+    pub const VSPHERE_ERROR: &str = "VsphereError";
+    /// vCenter has too little room or capacity.
+    pub const INSUFFICIENT_RESOURCES: &str = "InsufficientResources";
+    /// As many VMs were replaced in a row as ever are; a person decides.
+    pub const REPLACEMENTS_EXHAUSTED: &str = "ReplacementsExhausted";
+    /// A VM was given up lately; the next one waits a while.
+    pub const REPLACEMENT_RESTING: &str = "ReplacementResting";
+    /// The limit of parallel vCenter tasks is reached.
+    pub const CONCURRENCY_LIMIT: &str = "ConcurrencyLimit";
+    /// A tag could not be attached; the VM stays.
+    pub const TAGGING_FAILED: &str = "TaggingFailed";
+    /// The Agent is bound to a Machine that still exists.
+    pub const AGENT_BOUND: &str = "AgentBound";
+    /// Children still exist.
+    pub const CHILDREN_REMAIN: &str = "ChildrenRemain";
+    /// It could not be proven that the Machine is gone.
+    pub const MACHINE_STATE_UNKNOWN: &str = "MachineStateUnknown";
+    /// `cleanupPolicy: Retain` keeps the VM.
+    pub const RETAINED: &str = "Retained";
+    /// No proof that the VM is ours; it is left alone.
+    pub const OWNERSHIP_UNPROVEN: &str = "OwnershipUnproven";
+    /// The recorded identity of the VM cannot be read; nothing is done, so that nothing is made twice.
+    pub const RECORD_UNREADABLE: &str = "RecordUnreadable";
+    /// `approve: false`: a person has to approve the Agent.
+    pub const APPROVAL_REQUIRED: &str = "ApprovalRequired";
+    /// The cluster's identity differs from the recorded one.
+    pub const CLUSTER_ID_CHANGED: &str = "ClusterIDChanged";
+    /// A broken invariant or an answer that cannot be read.
+    pub const INTERNAL_ERROR: &str = "InternalError";
+}
+
+/// Reasons of `status.vm.reason` and `status.ownedVMs[].reason`.
+pub mod vm_reason {
+    /// The VM has been asked for.
+    pub const CREATE_REQUESTED: &str = "CreateRequested";
+    /// The VM is not complete yet.
+    pub const VM_CREATE_PENDING: &str = "VMCreatePending";
+    /// The VM runs; its Agent has not registered.
+    pub const AGENT_NOT_DISCOVERED: &str = "AgentNotDiscovered";
+    /// The Agent did not register in time.
+    pub const AGENT_DISCOVERY_EXPIRED: &str = "AgentDiscoveryExpired";
+    /// An Agent was recorded and is gone.
+    pub const AGENT_MISSING: &str = "AgentMissing";
+    /// The Agent has registered.
+    pub const AGENT_AVAILABLE: &str = "AgentAvailable";
+    /// The Agent carries labels, role, hostname and approval.
+    pub const AGENT_PREPARED: &str = "AgentPrepared";
+    /// The Agent serves a Machine.
+    pub const AGENT_BOUND: &str = "AgentBound";
+    /// The Agent was set free by its Machine.
+    pub const AGENT_RELEASED: &str = "AgentReleased";
+    /// The Machine has a deletionTimestamp.
+    pub const MACHINE_DELETING: &str = "MachineDeleting";
+    /// The Machine is gone.
+    pub const MACHINE_DELETED: &str = "MachineDeleted";
+    /// A VM that already existed was recorded.
+    pub const VM_ADOPTED: &str = "VMAdopted";
+}
+
+/// Types of `status.plannedActions[]`.
+pub mod action {
+    /// A host is missing and will be made.
+    pub const DEMAND_DEFICIT: &str = "DemandDeficit";
+    /// A VM will be destroyed.
+    pub const DELETE_VM: &str = "DeleteVM";
+    /// An Agent will be deleted.
+    pub const DELETE_AGENT: &str = "DeleteAgent";
+    /// An Agent will be prepared or fenced.
+    pub const PATCH_AGENT: &str = "PatchAgent";
+    /// Nothing is to do.
+    pub const NOOP: &str = "Noop";
+}
+
+/// Reasons of Events.
+pub mod event {
+    /// Planned actions were carried out.
+    pub const PLAN_APPLIED: &str = "PlanApplied";
+    /// A planned action failed.
+    pub const APPLY_PLAN_FAILED: &str = "ApplyPlanFailed";
+    /// A new ISO lies on the datastore.
+    pub const ISO_UPLOADED: &str = "ISOUploaded";
+    /// The ISO was already there.
+    pub const ISO_REUSED: &str = "ISOReused";
+    /// An old ISO could not be removed.
+    pub const ISO_PRUNE_FAILED: &str = "ISOPruneFailed";
+    /// An Agent was deleted.
+    pub const AGENT_DELETED: &str = "AgentDeleted";
+    /// Deleting an Agent has to wait.
+    pub const AGENT_DELETE_DEFERRED: &str = "AgentDeleteDeferred";
+    /// The InfraEnv is missing or has no ISO.
+    pub const INFRA_ENV_UNAVAILABLE: &str = "InfraEnvUnavailable";
+    /// A VM was given up because its Agent did not register in time.
+    pub const VM_GIVEN_UP: &str = "VMGivenUp";
+    /// A VM carries our marker, and no VsphereAgent is for it.
+    pub const ORPHAN_VM: &str = "OrphanVM";
+    /// Such a VM, which was never switched on, was destroyed.
+    pub const ORPHAN_VM_DESTROYED: &str = "OrphanVMDestroyed";
+    /// A VsphereAgent names a pool that does not exist.
+    pub const POOL_NOT_FOUND: &str = "PoolNotFound";
+}

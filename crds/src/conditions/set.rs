@@ -1,0 +1,101 @@
+//! Writing a condition list without moving times that did not change.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+/// Longest message the schema of a condition takes, in characters.
+const MAX_MESSAGE: usize = 32768;
+
+/// The three values of a condition's `status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// It cannot be told.
+    Unknown,
+}
+
+impl ConditionStatus {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl From<bool> for ConditionStatus {
+    fn from(holds: bool) -> Self {
+        if holds { Self::True } else { Self::False }
+    }
+}
+
+/// What a condition shall say; see [`set_condition`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionUpdate<'a> {
+    /// Condition type, unique in its list.
+    pub type_: &'a str,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// CamelCase word, never empty; see [`super::reason`].
+    pub reason: &'a str,
+    /// Sentence for people; may be empty; cut at 32768 characters, the schema's bound.
+    pub message: &'a str,
+    /// `metadata.generation` that was looked at.
+    pub observed_generation: Option<i64>,
+}
+
+/// Puts one condition into the list and tells whether the list changed.
+///
+/// `lastTransitionTime` becomes `now` (cut to whole seconds, as the wire carries it) only when the
+/// condition is new or its status changes; other conditions and the order stay as they are.
+pub fn set_condition(
+    conditions: &mut Vec<Condition>,
+    update: &ConditionUpdate<'_>,
+    now: &Time,
+) -> bool {
+    let wanted = |last_transition_time| Condition {
+        type_: update.type_.to_owned(),
+        status: update.status.as_str().to_owned(),
+        reason: update.reason.to_owned(),
+        message: update.message.chars().take(MAX_MESSAGE).collect(),
+        observed_generation: update.observed_generation,
+        last_transition_time,
+    };
+    match conditions.iter_mut().find(|c| c.type_ == update.type_) {
+        Some(present) => {
+            let since = if present.status == update.status.as_str() {
+                present.last_transition_time.clone()
+            } else {
+                whole_seconds(now)
+            };
+            let next = wanted(since);
+            let changed = *present != next;
+            *present = next;
+            changed
+        }
+        None => {
+            conditions.push(wanted(whole_seconds(now)));
+            true
+        }
+    }
+}
+
+/// The condition of that type.
+pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|c| c.type_ == type_)
+}
+
+/// Whether the condition of that type is there and holds.
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    find_condition(conditions, type_).is_some_and(|c| c.status == "True")
+}
+
+fn whole_seconds(time: &Time) -> Time {
+    // A timestamp cut to its own second is always in range; the fallback only keeps this total.
+    Time(Timestamp::from_second(time.0.as_second()).unwrap_or(time.0))
+}

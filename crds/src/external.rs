@@ -1,0 +1,43 @@
+//! Kinds of others: only the fields that the operator reads or writes.
+//!
+//! Guarantee: whatever such an object holds, it parses. What is missing, null or of another shape
+//! reads as absent, a list keeps the elements that can be understood. So one odd object never hides
+//! the others of its list.
+//!
+//! Caveat: these types forget what they do not name. Write with patches, never with a whole object.
+//!
+//! Sections in the docs of methods are those of the design's `upstream-contract.md`.
+
+mod condition;
+mod kind;
+
+pub mod agent;
+pub mod agent_machine;
+pub mod infra_env;
+pub mod machine;
+
+pub use agent::Agent;
+pub use agent_machine::AgentMachine;
+pub use condition::{ForeignCondition, find};
+pub use infra_env::InfraEnv;
+pub use machine::{MachineMeta, MachineVersion};
+
+use serde::{Deserialize, Serialize};
+
+/// Name and namespace of one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NamespacedName {
+    /// `metadata.name`.
+    #[serde(
+        deserialize_with = "crate::lenient::or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub name: String,
+    /// `metadata.namespace`.
+    #[serde(
+        deserialize_with = "crate::lenient::or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub namespace: String,
+}

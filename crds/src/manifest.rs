@@ -1,0 +1,101 @@
+//! The CustomResourceDefinitions as they are installed, and the files made from them.
+
+mod reference;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use kube::CustomResourceExt;
+
+/// File name of the pool's definition in `config/crd`.
+pub const POOL_FILE: &str = "agent-forge.containeroo.ch_vsphereagentpools.yaml";
+/// File name of the agent's definition in `config/crd`.
+pub const AGENT_FILE: &str = "agent-forge.containeroo.ch_vsphereagents.yaml";
+/// Path of the field reference, from the workspace root.
+pub const REFERENCE_PATH: &str = "docs/crd-reference.md";
+
+const HEADER: &str = "# Written by `cargo crdgen` from crds/src; edit the types, not this file.\n";
+
+/// Definition of `VsphereAgentPool`.
+pub fn pool() -> CustomResourceDefinition {
+    refine(crate::VsphereAgentPool::crd())
+}
+
+/// Definition of `VsphereAgent`.
+pub fn agent() -> CustomResourceDefinition {
+    refine(crate::VsphereAgent::crd())
+}
+
+/// Files of `config/crd` as (path from the workspace root, content).
+///
+/// # Errors
+/// When a definition cannot be written as YAML, which would be a defect of the types.
+pub fn crd_files() -> Result<Vec<(String, String)>, serde_yaml_ng::Error> {
+    let yaml = |crd: &CustomResourceDefinition| {
+        Ok::<_, serde_yaml_ng::Error>(format!("{HEADER}---\n{}", serde_yaml_ng::to_string(crd)?))
+    };
+    Ok(vec![
+        (format!("config/crd/{POOL_FILE}"), yaml(&pool())?),
+        (format!("config/crd/{AGENT_FILE}"), yaml(&agent())?),
+        (
+            "config/crd/kustomization.yaml".to_owned(),
+            format!(
+                "{HEADER}apiVersion: kustomize.config.k8s.io/v1beta1\n\
+                 kind: Kustomization\n\
+                 resources:\n\
+                 - {POOL_FILE}\n\
+                 - {AGENT_FILE}\n"
+            ),
+        ),
+    ])
+}
+
+/// The page that lists every field of both kinds, as (path from the workspace root, content).
+pub fn reference_file() -> (String, String) {
+    (
+        REFERENCE_PATH.to_owned(),
+        reference::page(&[pool(), agent()]),
+    )
+}
+
+fn refine(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    crd.spec.names.list_kind = Some(format!("{}List", crd.spec.names.kind));
+    for version in &mut crd.spec.versions {
+        if let Some(schema) = version
+            .schema
+            .as_mut()
+            .and_then(|schema| schema.open_api_v3_schema.as_mut())
+        {
+            // The title only repeats the kind.
+            schema.title = None;
+            unwrap_lines(schema);
+        }
+    }
+    crd
+}
+
+/// Joins the lines of each description: their breaks come from the width of the source.
+fn unwrap_lines(schema: &mut JSONSchemaProps) {
+    if let Some(text) = &mut schema.description {
+        *text = text
+            .split("\n\n")
+            .map(|paragraph| paragraph.replace('\n', " "))
+            .collect::<Vec<_>>()
+            .join("\n");
+    }
+    for property in schema
+        .properties
+        .iter_mut()
+        .flat_map(|map| map.values_mut())
+    {
+        unwrap_lines(property);
+    }
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(items)) => unwrap_lines(items),
+        Some(JSONSchemaPropsOrArray::Schemas(all)) => all.iter_mut().for_each(unwrap_lines),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        unwrap_lines(values);
+    }
+}

@@ -1,0 +1,196 @@
+//! Kind `VsphereAgentPool`: hosts on vSphere for one HyperShift NodePool.
+//!
+//! Every name, type, default and bound is a contract with objects that are stored in live clusters
+//! (design `predecessor.md` §1); `tests/predecessor.rs` lists the few optional fields that came
+//! later. Fields that the schema gives a default are `Option` here and have a method of the same
+//! name that answers with the default.
+
+mod iso;
+mod references;
+mod status;
+mod template;
+mod vsphere;
+
+pub use iso::{DEFAULT_RETAIN_VERSIONS, IsoSpec};
+pub use references::{CredentialsSecretRef, InfraEnvRef, ObjectNameRef};
+pub use status::{
+    HeldSecret, IsoHistoryEntry, IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm,
+    PlannedAction, VsphereAgentPoolStatus,
+};
+pub use template::{
+    AgentSpec, DEFAULT_DISK_GIB, DEFAULT_MEMORY_MIB, DEFAULT_NUM_CPUS, DEFAULT_ROLE, TemplateSpec,
+};
+pub use vsphere::{
+    DEFAULT_DATACENTER, DEFAULT_GUEST_ID, DEFAULT_NETWORK_ADAPTER_TYPE, DEFAULT_SCSI_TYPE,
+    Firmware, VsphereSpec,
+};
+
+use crate::lenient::absent_is_default;
+use crate::schema;
+use kube::CustomResource;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// Default of `spec.iso.checkInterval`, a Go duration.
+pub const DEFAULT_CHECK_INTERVAL: &str = "10m";
+
+/// Which NodePool gets hosts, where its objects live, and what a host looks like.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, remote = "Self")]
+#[schemars(!default, !remote, transform = schema::no_nulls)]
+#[kube(
+    group = "agent-forge.containeroo.ch",
+    version = "v1alpha1",
+    kind = "VsphereAgentPool",
+    plural = "vsphereagentpools",
+    singular = "vsphereagentpool",
+    shortname = "vap",
+    namespaced,
+    status = "VsphereAgentPoolStatus",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "Hosts on vSphere, made and removed as the AgentMachines of one NodePool ask for them.",
+    printcolumn = r#"{"name":"Waiting","type":"integer","jsonPath":".status.waitingAgentMachines"}"#,
+    printcolumn = r#"{"name":"Desired","type":"integer","jsonPath":".status.desiredReplicas"}"#,
+    printcolumn = r#"{"name":"Agents","type":"integer","jsonPath":".status.matchingAgents"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Bound","type":"integer","jsonPath":".status.boundAgents","priority":1}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status","priority":1}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].reason","priority":1}"#,
+    printcolumn = r#"{"name":"ISO","type":"string","jsonPath":".status.iso.sha256","priority":1}"#
+)]
+pub struct VsphereAgentPoolSpec {
+    /// HostedCluster that the hosts join.
+    pub hosted_cluster_ref: ObjectNameRef,
+    /// NodePool whose AgentMachines are the demand.
+    pub node_pool_ref: ObjectNameRef,
+    /// InfraEnv that offers the discovery ISO and in whose namespace the Agents appear.
+    pub infra_env_ref: InfraEnvRef,
+    /// Namespace of the hosted control plane: AgentMachines and Machines live there.
+    #[schemars(length(min = 1, max = 63), regex(pattern = schema::DNS_LABEL))]
+    pub control_plane_namespace: String,
+    /// Where the VMs stand and what kind of vSphere hardware they get.
+    pub vsphere: VsphereSpec,
+    /// Size of a VM.
+    pub template: TemplateSpec,
+    /// What an Agent is given before the provider may bind it.
+    pub agent: AgentSpec,
+    /// How the discovery ISO is kept on its datastore.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iso: Option<IsoSpec>,
+    /// What happens to a VM and its unbound Agent when nothing needs them any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = CleanupPolicy::Delete))]
+    pub cleanup_policy: Option<CleanupPolicy>,
+}
+
+absent_is_default!(VsphereAgentPoolSpec);
+
+/// What happens to hosts that nothing needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CleanupPolicy {
+    /// The VM is destroyed, then its Agent is deleted.
+    #[default]
+    Delete,
+    /// Both stay; the Agent is taken out of selection, and a person decides.
+    Retain,
+}
+
+impl VsphereAgentPoolSpec {
+    /// Cleanup policy, `Delete` unless set.
+    pub fn cleanup_policy(&self) -> CleanupPolicy {
+        self.cleanup_policy.unwrap_or_default()
+    }
+
+    /// Path of the VM folder below the datacenter's VM folder: `spec.vsphere.folder`, else the
+    /// HostedCluster's name.
+    pub fn folder(&self) -> &str {
+        match self.vsphere.folder.as_deref() {
+            None | Some("") => &self.hosted_cluster_ref.name,
+            Some(folder) => folder,
+        }
+    }
+
+    /// Prefix of VM names: `spec.template.namePrefix`, else `<hosted cluster>-<role>`.
+    pub fn name_prefix(&self) -> Cow<'_, str> {
+        match self.template.name_prefix.as_deref() {
+            None | Some("") => {
+                format!("{}-{}", self.hosted_cluster_ref.name, self.agent.role()).into()
+            }
+            Some(prefix) => prefix.into(),
+        }
+    }
+
+    /// Versions of the ISO to keep on the datastore, the current one included.
+    pub fn retain_versions(&self) -> i32 {
+        self.iso
+            .as_ref()
+            .map_or(DEFAULT_RETAIN_VERSIONS, IsoSpec::retain_versions)
+    }
+
+    /// How often the ISO's bytes are looked at, as written (a Go duration); `10m` unless set.
+    /// A stored object may hold a text that is no duration.
+    pub fn check_interval(&self) -> &str {
+        match self
+            .iso
+            .as_ref()
+            .and_then(|iso| iso.check_interval.as_deref())
+        {
+            None | Some("") => DEFAULT_CHECK_INTERVAL,
+            Some(text) => text,
+        }
+    }
+}
+
+impl VsphereAgentPool {
+    /// Directory of ISOs on their datastore: `spec.iso.pathPrefix`, else
+    /// `agent-forge/<namespace>/<name>`. As written: whether the path is safe is for the reader
+    /// to check.
+    pub fn iso_path_prefix(&self) -> Cow<'_, str> {
+        match self
+            .spec
+            .iso
+            .as_ref()
+            .and_then(|iso| iso.path_prefix.as_deref())
+        {
+            None | Some("") => format!(
+                "agent-forge/{}/{}",
+                self.metadata.namespace.as_deref().unwrap_or_default(),
+                self.metadata.name.as_deref().unwrap_or_default()
+            )
+            .into(),
+            Some(prefix) => prefix.into(),
+        }
+    }
+
+    /// Namespace of the credentials Secret: the one in the reference, else the pool's own.
+    pub fn credentials_namespace(&self) -> &str {
+        match self
+            .spec
+            .vsphere
+            .credentials_secret_ref
+            .namespace
+            .as_deref()
+        {
+            None | Some("") => self.metadata.namespace.as_deref().unwrap_or_default(),
+            Some(namespace) => namespace,
+        }
+    }
+}
+
+impl JsonSchema for VsphereAgentPool {
+    fn schema_name() -> Cow<'static, str> {
+        "VsphereAgentPool".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        schema::root(
+            "Hosts on vSphere, made and removed as the AgentMachines of one HyperShift NodePool \
+             ask for them.",
+            &generator.subschema_for::<VsphereAgentPoolSpec>(),
+            &generator.subschema_for::<VsphereAgentPoolStatus>(),
+        )
+    }
+}

@@ -1,0 +1,48 @@
+//! References to objects by name.
+
+use crate::schema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Names one object whose kind and namespace follow from the field.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct ObjectNameRef {
+    /// `metadata.name` of the object.
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::DNS_SUBDOMAIN))]
+    pub name: String,
+}
+
+/// Names the InfraEnv.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct InfraEnvRef {
+    /// `metadata.name` of the InfraEnv.
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::DNS_SUBDOMAIN))]
+    pub name: String,
+    /// `metadata.namespace` of the InfraEnv. Empty: the pool's namespace is searched
+    /// first, then `controlPlaneNamespace`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63), regex(pattern = schema::DNS_LABEL_OR_EMPTY))]
+    pub namespace: Option<String>,
+}
+
+/// Names the Secret that opens vCenter.
+///
+/// Keys: `server`, `username`, `password`; optional `insecure` ("true" trusts any certificate),
+/// `caBundle` (PEM) and `thumbprint` (SHA-256 of the server's certificate).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct CredentialsSecretRef {
+    /// `metadata.name` of the Secret.
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::DNS_SUBDOMAIN))]
+    pub name: String,
+    /// `metadata.namespace` of the Secret. Empty: the pool's own. Any other namespace is refused
+    /// unless the operator was started with leave to use it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63), regex(pattern = schema::DNS_LABEL_OR_EMPTY))]
+    pub namespace: Option<String>,
+}

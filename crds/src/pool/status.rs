@@ -1,0 +1,225 @@
+//! Status of a pool.
+
+use crate::WaitingOn;
+use crate::conditions::Phase;
+use crate::schema;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Rows that the operator writes to `status.ownedVMs` at most; counts stay exact beyond it.
+pub const MAX_OWNED_VM_ROWS: usize = 100;
+/// Rows that the schema allows in `status.waitingOn`.
+pub const MAX_WAITING_ROWS: usize = 100;
+
+/// What the operator saw and did for a pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, transform = schema::no_nulls)]
+pub struct VsphereAgentPoolStatus {
+    /// Generation of the spec that the rest of the status speaks of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// AgentMachines seen: the number of hosts that the NodePool wants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub desired_replicas: Option<i32>,
+    /// AgentMachines of the NodePool in `controlPlaneNamespace` that are not being deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_machines: Option<i32>,
+    /// AgentMachines that say that no Agent suits them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_agent_machines: Option<i32>,
+    /// AgentMachines that are not ready: waiting for an Agent, or installing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unready_agent_machines: Option<i32>,
+    /// AgentMachines that are not ready and have no Agent. While there are any, free hosts stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_machines_without_agent: Option<i32>,
+    /// Agents of this pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matching_agents: Option<i32>,
+    /// Agents of this pool that serve a Machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound_agents: Option<i32>,
+    /// Agents of this pool that serve no Machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available_agents: Option<i32>,
+    /// The discovery ISO on its datastore.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iso: Option<IsoStatus>,
+    /// VMs of this pool, at most 100 rows; `VsphereAgent` objects are the full record.
+    #[serde(rename = "ownedVMs", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub owned_vms: Vec<OwnedVm>,
+    /// What the last pass decided to do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub planned_actions: Vec<PlannedAction>,
+    /// Observations with their reasons.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+    /// True once the pool takes no new hosts because it is being deleted; never taken
+    /// back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "self || !oldSelf",
+        "message": "closed can not be taken back",
+    }]))]
+    pub closed: Option<bool>,
+    /// Secrets that are kept from deletion while VMs of this pool need them, by the finalizer
+    /// `agent-forge.containeroo.ch/pool-<uid of this pool>`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub held_secrets: Vec<HeldSecret>,
+    /// Everything that does not happen now, with its reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, extend("maxItems" = MAX_WAITING_ROWS))]
+    pub waiting_on: Vec<WaitingOn>,
+}
+
+/// A Secret that VMs of the pool need.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct HeldSecret {
+    /// `metadata.name` of the Secret.
+    pub name: String,
+    /// `metadata.namespace` of the Secret.
+    pub namespace: String,
+    /// True once the finalizer was seen on it.
+    pub held: bool,
+}
+
+/// The discovery ISO as it lies on its datastore.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct IsoStatus {
+    /// Address it was fetched from, without the token that opens it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// SHA-256 of its bytes, as 64 hex digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// Path on the ISO datastore that new VMs are given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Size in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<i64>,
+    /// When its bytes were last compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checked_at: Option<Time>,
+    /// When it was uploaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uploaded_at: Option<Time>,
+    /// Value of the annotation `agent-forge.containeroo.ch/force-iso-refresh` that was last acted on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub force_refresh_token: Option<String>,
+    /// Versions on the datastore, newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub history: Vec<IsoHistoryEntry>,
+    /// Digest of what identifies the source, without its token: equal key, equal ISO,
+    /// even where the bytes differ on every download.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_key: Option<String>,
+    /// Where the bytes lie, as `[datastore] path`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored_path: Option<String>,
+    /// Bytes fetched so far of a running transfer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub downloaded_bytes: Option<i64>,
+    /// Bytes that a running transfer has in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub total_bytes: Option<i64>,
+    /// Speed of a running transfer so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub bytes_per_second: Option<i64>,
+    /// Seconds that a running transfer still takes at that speed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub eta_seconds: Option<i64>,
+    /// True when the source was seen to send other bytes for the same InfraEnv, URL and
+    /// `createdTime`: the ISO is then kept until one of these changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volatile: Option<bool>,
+    /// `ETag` that the source gave the bytes. Only servers other than the assisted service's
+    /// are asked for changes with it.
+    #[serde(rename = "sourceETag", skip_serializing_if = "Option::is_none")]
+    pub source_etag: Option<String>,
+    /// `Last-Modified` that the source gave the bytes, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_last_modified: Option<String>,
+}
+
+/// One version of the ISO on the datastore.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct IsoHistoryEntry {
+    /// SHA-256 of its bytes, as 64 hex digits.
+    pub sha256: String,
+    /// Path on the ISO datastore.
+    pub path: String,
+    /// Size in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<i64>,
+    /// When it was uploaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uploaded_at: Option<Time>,
+}
+
+/// One step that a pass decided on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct PlannedAction {
+    /// Kind of step: `DemandDeficit`, `DeleteVM`, `DeleteAgent`, `PatchAgent` or `Noop`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// VM or Agent that it concerns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Why it is needed, as a sentence.
+    pub reason: String,
+}
+
+/// One VM of the pool, as its row in the pool's status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct OwnedVm {
+    /// Name of the VM in vCenter.
+    pub name: String,
+    /// BIOS UUID of the VM, in vSphere's byte order.
+    #[serde(rename = "biosUUID", skip_serializing_if = "Option::is_none")]
+    pub bios_uuid: Option<String>,
+    /// MAC address with hyphens. In an object that was taken over it may be a bridge of the guest,
+    /// so it proves nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac_address: Option<String>,
+    /// Agent that registered from the VM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, schema_with = "schema::object_reference")]
+    pub agent_ref: Option<ObjectReference>,
+    /// Machine that the Agent serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, schema_with = "schema::object_reference")]
+    pub machine_ref: Option<ObjectReference>,
+    /// Where the VM stands: `Provisioning`, `Available`, `Bound`, `Released` or `Orphaned`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", default)]
+    pub phase: Option<Phase>,
+    /// Why it stands there, as one word for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When the phase last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
+}

@@ -1,0 +1,23 @@
+//! Waiting reasons, shared by both kinds.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One thing that does not happen now, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct WaitingOn {
+    /// What waits: an object or a step, such as `AgentMachine/demo-demo/worker-1` or `tags`.
+    pub subject: String,
+    /// The cause as one word for programs.
+    pub reason: String,
+    /// The cause as a sentence for people, with what to do about it where someone can do something.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(default)]
+    pub message: String,
+    /// Since when, for this reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+}

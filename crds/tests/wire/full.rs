@@ -1,0 +1,120 @@
+//! Foreign objects with every field that we know set, so that a test over them covers every field.
+//! They are written out without `..Default`: a new field does not compile until it stands here.
+
+use agent_forge_crds::Time;
+use agent_forge_crds::external::agent::{
+    Agent, AgentSpec, AgentStatus, DebugInfo, Interface, Inventory, Progress, SystemVendor,
+};
+use agent_forge_crds::external::agent_machine::{
+    AgentMachine, AgentMachineSpec, AgentMachineStatus,
+};
+use agent_forge_crds::external::infra_env::{
+    InfraEnv, InfraEnvSpec, InfraEnvStatus, IsoDownloadUrl,
+};
+use agent_forge_crds::external::{ForeignCondition, NamespacedName};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    LabelSelector, LabelSelectorRequirement, ObjectMeta,
+};
+use std::collections::BTreeMap;
+
+fn metadata() -> ObjectMeta {
+    ObjectMeta {
+        name: Some("one".into()),
+        namespace: Some("demo".into()),
+        ..ObjectMeta::default()
+    }
+}
+
+fn time() -> Time {
+    Time("2026-11-21T05:23:25Z".parse().unwrap())
+}
+
+fn reference() -> NamespacedName {
+    NamespacedName {
+        name: "one".into(),
+        namespace: "demo".into(),
+    }
+}
+
+fn condition(severity: Option<&str>) -> ForeignCondition {
+    ForeignCondition {
+        type_: "Ready".into(),
+        status: "False".into(),
+        reason: Some("NoSuitableAgents".into()),
+        message: Some("none".into()),
+        severity: severity.map(str::to_owned),
+        last_transition_time: Some(time()),
+    }
+}
+
+/// `severity` exists only in the older generation.
+pub fn agent_machine(severity: Option<&str>) -> AgentMachine {
+    AgentMachine {
+        metadata: metadata(),
+        spec: AgentMachineSpec {
+            agent_label_selector: Some(LabelSelector {
+                match_labels: Some(BTreeMap::from([("a".into(), "b".into())])),
+                match_expressions: Some(vec![LabelSelectorRequirement {
+                    key: "c".into(),
+                    operator: "In".into(),
+                    values: Some(vec!["d".into()]),
+                }]),
+            }),
+            provider_id: Some("agent://one".into()),
+        },
+        status: Some(AgentMachineStatus {
+            agent_ref: Some(reference()),
+            ready: Some(true),
+            conditions: vec![condition(severity)],
+        }),
+    }
+}
+
+pub fn agent() -> Agent {
+    Agent {
+        metadata: metadata(),
+        spec: AgentSpec {
+            approved: true,
+            role: "worker".into(),
+            hostname: Some("one".into()),
+            cluster_deployment_name: Some(reference()),
+        },
+        status: Some(AgentStatus {
+            inventory: Some(Inventory {
+                hostname: Some("localhost".into()),
+                system_vendor: Some(SystemVendor {
+                    serial_number: Some("VMware-42".into()),
+                    product_name: Some("VMware20,1".into()),
+                    manufacturer: Some("VMware, Inc.".into()),
+                }),
+                interfaces: vec![Interface {
+                    name: Some("ens192".into()),
+                    mac_address: Some("00:0c:29:31:62:66".into()),
+                }],
+            }),
+            debug_info: Some(DebugInfo {
+                state: Some("known-unbound".into()),
+            }),
+            progress: Some(Progress {
+                current_stage: Some("Done".into()),
+            }),
+            conditions: vec![condition(None)],
+        }),
+    }
+}
+
+pub fn infra_env() -> InfraEnv {
+    InfraEnv {
+        metadata: metadata(),
+        spec: InfraEnvSpec {
+            cluster_ref: Some(reference()),
+            agent_labels: BTreeMap::from([("a".into(), "b".into())]),
+            os_image_version: Some("4.19".into()),
+        },
+        status: Some(InfraEnvStatus {
+            iso_download_url: Some(IsoDownloadUrl::new("https://images.example/full.iso")),
+            created_time: Some(time()),
+            conditions: vec![condition(None)],
+        }),
+    }
+}

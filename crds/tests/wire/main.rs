@@ -1,0 +1,16 @@
+//! What is on the wire: our definitions against those of the predecessor and of the foreign kinds.
+
+// A test says what it expects by panicking.
+#![allow(clippy::unwrap_used)]
+
+mod contract;
+mod defaults;
+mod files;
+mod foreign;
+mod full;
+mod generated;
+mod lab_definitions;
+mod objects;
+mod predecessor;
+mod refused;
+mod structural;

@@ -1,0 +1,280 @@
+//! Command line. Every flag is an environment variable as well; the predecessor's flags are accepted (predecessor.md
+//! §1), those without meaning here with a warning.
+
+mod chaos;
+mod lease;
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args as ClapArgs, Parser, Subcommand, builder::BoolishValueParser};
+
+pub use self::{chaos::ChaosArgs, lease::LeaseArgs};
+
+/// agent-forge: workers on demand for OpenShift Hosted Control Planes on vSphere. Without a subcommand it runs the
+/// operator.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "agent-forge",
+    version,
+    about,
+    max_term_width = 110,
+    args_override_self = true
+)]
+pub struct Args {
+    /// Kubeconfig to use instead of KUBECONFIG or the Pod's ServiceAccount.
+    #[arg(long, env = "AGENT_FORGE_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Where /metrics is served; `0` turns it off.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_METRICS_BIND_ADDRESS",
+        default_value = "127.0.0.1:8080",
+        value_name = "HOST:PORT"
+    )]
+    pub metrics_bind_address: String,
+
+    /// Where /healthz and /readyz are served; `0` turns them off.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_HEALTH_PROBE_BIND_ADDRESS",
+        default_value = ":8081",
+        value_name = "HOST:PORT"
+    )]
+    pub health_probe_bind_address: String,
+
+    /// Where the actor tree can be looked at and actors be killed; loopback only. Off by default.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_DEBUG_BIND_ADDRESS",
+        default_value = "0",
+        value_name = "HOST:PORT"
+    )]
+    pub debug_bind_address: String,
+
+    /// How long a powered-on VM may take to register its Agent.
+    #[arg(long, env = "AGENT_FORGE_AGENT_DISCOVERY_TIMEOUT", default_value = "30m", value_parser = duration, value_name = "DURATION")]
+    pub agent_discovery_timeout: Duration,
+
+    /// Tasks in flight per vCenter.
+    #[arg(long, env = "AGENT_FORGE_MAX_CONCURRENT_VCENTER_TASKS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub max_concurrent_vcenter_tasks: u16,
+
+    /// Accept discovery ISO URLs that lead to loopback or link-local addresses (labs only).
+    #[arg(long, env = "AGENT_FORGE_ISO_ALLOW_LOCAL_SOURCE", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    pub iso_allow_local_source: bool,
+
+    /// Largest discovery ISO that is fetched, in bytes.
+    #[arg(long, env = "AGENT_FORGE_ISO_MAX_BYTES", default_value_t = 4 << 30, value_parser = clap::value_parser!(u64).range(1..), value_name = "BYTES")]
+    pub iso_max_bytes: u64,
+
+    /// Longest time in which an ISO download may deliver less than 256 KiB.
+    #[arg(long, env = "AGENT_FORGE_ISO_STALL_TIMEOUT", default_value = "30s", value_parser = duration, value_name = "DURATION")]
+    pub iso_stall_timeout: Duration,
+
+    /// Longest time that an ISO download may take.
+    #[arg(long, env = "AGENT_FORGE_ISO_DEADLINE", default_value = "1h", value_parser = duration, value_name = "DURATION")]
+    pub iso_deadline: Duration,
+
+    /// PEM file with certificates that the image service's may be signed by, beside the system's roots.
+    #[arg(long, env = "AGENT_FORGE_ISO_CA_FILE", value_name = "FILE")]
+    pub iso_ca_file: Option<PathBuf>,
+
+    /// Accept http:// vCenter servers (labs only): credentials travel in the clear.
+    #[arg(long, env = "AGENT_FORGE_VSPHERE_ALLOW_HTTP", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    pub vsphere_allow_http: bool,
+
+    /// Namespaces, beside a pool's own, from which its credentials Secret may be read.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_SECRET_NAMESPACES",
+        value_delimiter = ',',
+        value_name = "NAMESPACES"
+    )]
+    pub secret_namespaces: Vec<String>,
+
+    /// Identity of this cluster in VM markers; default: uid of the kube-system namespace.
+    #[arg(long, env = "AGENT_FORGE_CLUSTER_ID", value_name = "ID")]
+    pub cluster_id: Option<String>,
+
+    /// Log format.
+    #[arg(long, env = "AGENT_FORGE_LOG_FORMAT", default_value = "human", value_parser = ["human", "json"])]
+    pub log_format: String,
+
+    /// Leader election.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+
+    /// Chaos.
+    #[command(flatten)]
+    pub chaos: ChaosArgs,
+
+    /// Accepted for the predecessor's manifests.
+    #[command(flatten)]
+    pub legacy: Legacy,
+
+    /// What to do instead of running the operator.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Views for people; they change nothing.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Show the discovery ISOs that pools keep: versions, digest, size, age, source, and which VMs mount them.
+    Iso(IsoArgs),
+}
+
+/// What `agent-forge iso` shows.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct IsoArgs {
+    /// Only pools of this namespace; all of them otherwise.
+    #[arg(long, short, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+
+    /// Do not log in to vCenter: who mounts what stays unknown.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// The predecessor's flags that have no meaning here.
+#[derive(Clone, Debug, Parser)]
+#[allow(missing_docs)]
+pub struct Legacy {
+    /// Accepted without effect.
+    #[arg(long, env = "AGENT_FORGE_METRICS_SECURE", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), hide = true)]
+    pub metrics_secure: Option<bool>,
+    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_PATH", hide = true)]
+    pub metrics_cert_path: Option<String>,
+    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_NAME", hide = true)]
+    pub metrics_cert_name: Option<String>,
+    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_KEY", hide = true)]
+    pub metrics_cert_key: Option<String>,
+    #[arg(long, env = "AGENT_FORGE_WEBHOOK_CERT_PATH", hide = true)]
+    pub webhook_cert_path: Option<String>,
+    #[arg(long, env = "AGENT_FORGE_WEBHOOK_CERT_NAME", hide = true)]
+    pub webhook_cert_name: Option<String>,
+    #[arg(long, env = "AGENT_FORGE_WEBHOOK_CERT_KEY", hide = true)]
+    pub webhook_cert_key: Option<String>,
+    #[arg(long, env = "AGENT_FORGE_ENABLE_HTTP2", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), hide = true)]
+    pub enable_http2: Option<bool>,
+    #[arg(long, env = "AGENT_FORGE_ZAP_DEVEL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), hide = true)]
+    pub zap_devel: Option<bool>,
+    #[arg(long, env = "AGENT_FORGE_ZAP_ENCODER", hide = true)]
+    pub zap_encoder: Option<String>,
+    #[arg(long, env = "AGENT_FORGE_ZAP_LOG_LEVEL", hide = true)]
+    pub zap_log_level: Option<String>,
+    #[arg(long, env = "AGENT_FORGE_ZAP_STACKTRACE_LEVEL", hide = true)]
+    pub zap_stacktrace_level: Option<String>,
+    #[arg(long, env = "AGENT_FORGE_ZAP_TIME_ENCODING", hide = true)]
+    pub zap_time_encoding: Option<String>,
+}
+
+impl Legacy {
+    /// Flags that were given and do nothing, with what to do instead.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<&'static str> {
+        let mut out = Vec::new();
+        let mut warn = |given: bool, text| {
+            if given {
+                out.push(text);
+            }
+        };
+        warn(
+            self.metrics_secure == Some(true) || self.metrics_cert_path.is_some(),
+            "--metrics-secure, --metrics-cert-*: metrics are served in the clear; keep them on loopback or behind a NetworkPolicy",
+        );
+        warn(
+            self.webhook_cert_path.is_some()
+                || self.webhook_cert_name.is_some()
+                || self.webhook_cert_key.is_some(),
+            "--webhook-cert-*: there is no webhook",
+        );
+        warn(
+            self.enable_http2 == Some(true),
+            "--enable-http2: the servers speak HTTP/1.1",
+        );
+        warn(
+            self.zap_log_level.is_some()
+                || self.zap_devel.is_some()
+                || self.zap_stacktrace_level.is_some()
+                || self.zap_time_encoding.is_some(),
+            "--zap-*: use RUST_LOG for levels",
+        );
+        warn(
+            self.zap_encoder.is_some(),
+            "--zap-encoder: use --log-format",
+        );
+        out
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = agent_forge_crds::duration::parse(text).map_err(|e| e.to_string())?;
+    if parsed.is_zero() {
+        Err("must be longer than zero".to_owned())
+    } else {
+        Ok(parsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_predecessors_command_line_is_accepted() {
+        let args = Args::try_parse_from([
+            "agent-forge",
+            "--metrics-bind-address=:8443",
+            "--leader-elect",
+            "--health-probe-bind-address=:8081",
+            "--metrics-secure=false",
+            "--metrics-cert-path=/tmp/certs",
+            "--metrics-cert-name=tls.crt",
+            "--metrics-cert-key=tls.key",
+            "--webhook-cert-path=/tmp/certs",
+            "--webhook-cert-name=tls.crt",
+            "--webhook-cert-key=tls.key",
+            "--enable-http2=false",
+            "--kubeconfig=/tmp/k",
+            "--zap-devel",
+            "--zap-encoder=json",
+            "--zap-log-level=debug",
+            "--zap-stacktrace-level=error",
+            "--zap-time-encoding=rfc3339",
+        ])
+        .expect("accepted");
+        assert_eq!(
+            args.legacy.warnings().len(),
+            4,
+            "{:?}",
+            args.legacy.warnings()
+        );
+    }
+
+    #[test]
+    fn defaults_hold_and_nonsense_is_refused() {
+        let args = Args::try_parse_from(["agent-forge"]).expect("defaults");
+        assert_eq!(args.agent_discovery_timeout, Duration::from_secs(1800));
+        assert_eq!(args.max_concurrent_vcenter_tasks, 8);
+        assert!(!args.iso_allow_local_source);
+        assert!(!args.lease.leader_elect);
+        let timing = args.lease.timing().expect("the defaults fit together");
+        assert_eq!(timing.call_bound(), Duration::from_secs(30));
+        let chaos = [
+            "agent-forge",
+            "--chaos-kill-every=1s",
+            "--i-understand-this-kills-actors",
+        ];
+        assert!(Args::try_parse_from(chaos).is_ok());
+        for bad in [
+            "--chaos-kill-every=1s",
+            "--agent-discovery-timeout=soon",
+            "--agent-discovery-timeout=0s",
+            "--max-concurrent-vcenter-tasks=0",
+        ] {
+            assert!(Args::try_parse_from(["agent-forge", bad]).is_err(), "{bad}");
+        }
+    }
+}

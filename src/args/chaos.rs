@@ -1,0 +1,28 @@
+//! Flags of the chaos that the operator makes in itself.
+
+use std::time::Duration;
+
+use clap::Parser;
+
+use super::duration;
+
+/// Kill actors at random.
+#[derive(Clone, Debug, Parser)]
+pub struct ChaosArgs {
+    /// Kill one actor, chosen at random, this often. For labs: nothing is lost by it, but everything takes longer.
+    #[arg(long, env = "AGENT_FORGE_CHAOS_KILL_EVERY", value_parser = duration, value_name = "DURATION", requires = "i_understand_this_kills_actors")]
+    pub chaos_kill_every: Option<Duration>,
+
+    /// Start of the random choices.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_CHAOS_SEED",
+        default_value_t = 0,
+        value_name = "NUMBER"
+    )]
+    pub chaos_seed: u64,
+
+    /// Needed for --chaos-kill-every.
+    #[arg(long)]
+    pub i_understand_this_kills_actors: bool,
+}

@@ -1,0 +1,55 @@
+//! Flags of the leader election. Names are those of Kubernetes' own components.
+
+use std::time::Duration;
+
+use agent_forge_actors::lease::{BadTiming, Timing};
+use clap::{Parser, builder::BoolishValueParser};
+
+use super::duration;
+
+/// Whether and how instances agree on who acts.
+#[derive(Clone, Debug, Parser)]
+pub struct LeaseArgs {
+    /// Act only while holding the Lease `agent-forge`; needed wherever two instances can run at once.
+    #[arg(long, env = "AGENT_FORGE_LEADER_ELECT", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    pub leader_elect: bool,
+
+    /// Namespace of the Lease; default: the Pod's own, or that of the kubeconfig.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_LEADER_ELECTION_NAMESPACE",
+        value_name = "NAMESPACE"
+    )]
+    pub leader_election_namespace: Option<String>,
+
+    /// How long others leave a Lease alone that does not change any more.
+    #[arg(long, env = "AGENT_FORGE_LEADER_ELECT_LEASE_DURATION", default_value = "45s", value_parser = duration, value_name = "DURATION")]
+    pub leader_elect_lease_duration: Duration,
+
+    /// After how long without an acknowledged renewal the leader ends. No call may take longer than the rest of the
+    /// lease duration.
+    #[arg(long, env = "AGENT_FORGE_LEADER_ELECT_RENEW_DEADLINE", default_value = "15s", value_parser = duration, value_name = "DURATION")]
+    pub leader_elect_renew_deadline: Duration,
+
+    /// How often a standby instance looks at the Lease.
+    #[arg(long, env = "AGENT_FORGE_LEADER_ELECT_RETRY_PERIOD", default_value = "1s", value_parser = duration, value_name = "DURATION")]
+    pub leader_elect_retry_period: Duration,
+
+    /// uid of the Pod (downward API): a container that is started anew in it goes on with its own Lease.
+    #[arg(long, env = "POD_UID", hide = true, value_name = "UID")]
+    pub pod_uid: Option<String>,
+}
+
+impl LeaseArgs {
+    /// The times, checked.
+    ///
+    /// # Errors
+    /// They do not fit together.
+    pub fn timing(&self) -> Result<Timing, BadTiming> {
+        Timing::new(
+            self.leader_elect_lease_duration,
+            self.leader_elect_renew_deadline,
+            self.leader_elect_retry_period,
+        )
+    }
+}

@@ -1,0 +1,179 @@
+//! The Lease object: read, create, replace; each write with the resourceVersion it was decided from, through the gate
+//! as K16.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_actors::{
+    effect::{Effect, EffectKind, Gate, Settled},
+    lease::Record,
+    ports::clock::Clock,
+};
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{Api, Client, ResourceExt, api::PostParams};
+
+use crate::deadline;
+
+/// Name of the Lease.
+pub const NAME: &str = "agent-forge";
+
+/// The Lease in the API server, and its newest content that was seen.
+pub struct LeaseStore {
+    api: Api<Lease>,
+    gate: Arc<dyn Gate>,
+    clock: Arc<dyn Clock>,
+    subject: String,
+    within: Duration,
+    seen: Option<Lease>,
+}
+
+impl LeaseStore {
+    /// The Lease of that namespace; each call takes at most `within`.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        gate: Arc<dyn Gate>,
+        clock: Arc<dyn Clock>,
+        within: Duration,
+    ) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            gate,
+            clock,
+            subject: format!("{namespace}/{NAME}"),
+            within,
+            seen: None,
+        }
+    }
+
+    /// `namespace/name`.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// Reads it; `None` from a typed 404 only.
+    ///
+    /// # Errors
+    /// In a sentence, for the log.
+    pub async fn read(&mut self) -> Result<Option<Record>, String> {
+        let answer = deadline::within(self.within, self.api.get_opt(NAME)).await;
+        self.seen = flat(answer, self.within)?;
+        Ok(self.seen.as_ref().map(record))
+    }
+
+    /// Creates it with that holder; its resourceVersion.
+    ///
+    /// # Errors
+    /// As [`Self::read`]; also when somebody else was first.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that creates a Lease, behind the gate"
+    )]
+    pub async fn create(&mut self, holder: &str, lasting: Duration) -> Result<String, String> {
+        let lease = Lease {
+            metadata: ObjectMeta {
+                name: Some(NAME.to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(self.spec(None, Some(holder), lasting)),
+        };
+        let (api, params) = (self.api.clone(), PostParams::default());
+        self.write(async move { api.create(&params, &lease).await })
+            .await
+    }
+
+    /// Replaces the content that was seen with `version` by one with that holder, or none; its new resourceVersion.
+    ///
+    /// # Errors
+    /// As [`Self::read`]; also when the object is of another version by now.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that replaces a Lease, behind the gate"
+    )]
+    pub async fn replace(
+        &mut self,
+        version: &str,
+        holder: Option<&str>,
+        lasting: Duration,
+    ) -> Result<String, String> {
+        let mut lease = match &self.seen {
+            Some(seen) if seen.metadata.resource_version.as_deref() == Some(version) => {
+                seen.clone()
+            }
+            _ => return Err("it was not read in that version".to_owned()),
+        };
+        lease.metadata.managed_fields = None;
+        lease.spec = Some(self.spec(lease.spec.take(), holder, lasting));
+        let (api, params) = (self.api.clone(), PostParams::default());
+        self.write(async move { api.replace(NAME, &params, &lease).await })
+            .await
+    }
+
+    fn spec(&self, old: Option<LeaseSpec>, holder: Option<&str>, lasting: Duration) -> LeaseSpec {
+        let now = MicroTime(self.clock.wall());
+        let old = old.unwrap_or_default();
+        let same = old.holder_identity.as_deref().filter(|h| !h.is_empty()) == holder;
+        let taken = holder.is_some() && !same;
+        let transitions = old.lease_transitions.unwrap_or(0);
+        LeaseSpec {
+            // Empty, not absent, after a release: as Kubernetes' own components write it.
+            holder_identity: Some(holder.unwrap_or_default().to_owned()),
+            lease_duration_seconds: i32::try_from(lasting.as_secs()).ok(),
+            acquire_time: if taken {
+                Some(now.clone())
+            } else {
+                old.acquire_time
+            },
+            renew_time: Some(now),
+            lease_transitions: Some(transitions.saturating_add(i32::from(taken))),
+            ..old
+        }
+    }
+
+    async fn write(
+        &mut self,
+        call: impl Future<Output = kube::Result<Lease>>,
+    ) -> Result<String, String> {
+        let effect = Effect::new(EffectKind::Lease, &self.subject);
+        self.gate
+            .admit(&effect)
+            .await
+            .map_err(|held| held.to_string())?;
+        let answer = deadline::within(self.within, call).await;
+        self.gate.settled(
+            &effect,
+            match &answer {
+                Ok(Ok(_)) => Settled::Done,
+                Ok(Err(kube::Error::Api(_))) => Settled::Refused,
+                _ => Settled::Unknown,
+            },
+        );
+        let lease = flat(answer, self.within)?;
+        let version = lease.resource_version().unwrap_or_default();
+        self.seen = Some(lease);
+        Ok(version)
+    }
+}
+
+fn flat<T>(
+    answer: Result<kube::Result<T>, deadline::Elapsed>,
+    within: Duration,
+) -> Result<T, String> {
+    match answer {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(e)) => Err(e.to_string()),
+        Err(deadline::Elapsed) => Err(format!("no answer within {} s", within.as_secs_f32())),
+    }
+}
+
+fn record(lease: &Lease) -> Record {
+    let spec = lease.spec.clone().unwrap_or_default();
+    let seconds = spec.lease_duration_seconds.unwrap_or(0);
+    Record {
+        version: lease.resource_version().unwrap_or_default(),
+        holder: spec.holder_identity.filter(|h| !h.is_empty()),
+        duration: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+    }
+}

@@ -1,0 +1,49 @@
+//! CAPI Machines by their metadata alone: whichever version the API server serves.
+
+use agent_forge_actors::{
+    model::names::ObjectKey,
+    ports::cluster::{ClusterError, ClusterErrorKind, ClusterResult, MachineFacts},
+};
+use agent_forge_crds::external::machine::{self, MachineVersion};
+use kube::{Client, ResourceExt};
+
+/// What decisions need of a Machine.
+pub fn facts<K: ResourceExt>(object: &K, version: MachineVersion) -> MachineFacts {
+    MachineFacts {
+        key: ObjectKey::of(object),
+        uid: object.uid().unwrap_or_default(),
+        deleting: object.meta().deletion_timestamp.is_some(),
+        api_version: version.api_version(),
+    }
+}
+
+/// The newest Machine version that discovery serves. An unserved kind is an error: it must never look like "no
+/// Machines" (reliability.md R7a).
+///
+/// # Errors
+/// No version is served, or discovery does not answer.
+pub async fn served_version(client: &Client) -> ClusterResult<MachineVersion> {
+    let failed = |kind, message: String| ClusterError {
+        kind,
+        operation: "discover",
+        subject: format!("{}/{}", machine::GROUP, machine::PLURAL),
+        message,
+    };
+    for version in MachineVersion::NEWEST_FIRST {
+        match client
+            .list_api_group_resources(&version.api_version())
+            .await
+        {
+            Ok(list) if list.resources.iter().any(|r| r.name == machine::PLURAL) => {
+                return Ok(version);
+            }
+            Ok(_) => {}
+            Err(kube::Error::Api(s)) if s.code == 404 => {}
+            Err(e) => return Err(failed(ClusterErrorKind::Unavailable, e.to_string())),
+        }
+    }
+    Err(failed(
+        ClusterErrorKind::Unavailable,
+        "the API server serves no known version of this kind".to_owned(),
+    ))
+}

@@ -1,0 +1,11 @@
+//! The management cluster: watches fill a cached [`view`], every write goes through the [`writer`].
+
+pub mod cache;
+pub mod client;
+pub mod events;
+pub mod lease;
+pub mod machines;
+pub mod trim;
+pub mod view;
+pub mod watches;
+pub mod writer;

@@ -1,0 +1,23 @@
+//! What is kept of watched objects: Agents carry annotations of 60 kB and more that no decision reads.
+
+use agent_forge_actors::model::names::ObjectKey;
+use agent_forge_crds::external::agent::{AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent};
+use kube::ResourceExt;
+
+/// Drops managed fields.
+pub fn managed_fields<K: ResourceExt>(object: &mut K) {
+    object.managed_fields_mut().clear();
+}
+
+/// Drops managed fields and all annotations of an Agent but the one that names its claimant's namespace.
+pub fn agent(agent: &mut Agent) {
+    managed_fields(agent);
+    agent
+        .annotations_mut()
+        .retain(|k, _| k == AGENT_MACHINE_REF_NAMESPACE_ANNOTATION);
+}
+
+/// Key of an object.
+pub fn key<K: ResourceExt>(object: &K) -> ObjectKey {
+    ObjectKey::of(object)
+}

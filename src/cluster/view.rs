@@ -1,0 +1,119 @@
+//! [`View`] over the caches that the watches fill.
+
+use std::sync::{
+    Arc, RwLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+use agent_forge_actors::{
+    model::names::ObjectKey,
+    ports::cluster::{MachineFacts, View},
+};
+use agent_forge_crds::{
+    VsphereAgent, VsphereAgentPool,
+    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+};
+
+use super::cache::Cache;
+
+/// The caches.
+#[derive(Debug, Default)]
+pub struct Caches {
+    /// Pools.
+    pub pools: Arc<Cache<VsphereAgentPool>>,
+    /// VsphereAgents.
+    pub children: Arc<Cache<VsphereAgent>>,
+    /// AgentMachines.
+    pub agent_machines: Arc<Cache<AgentMachine>>,
+    /// Machines.
+    pub machines: Arc<Cache<MachineFacts>>,
+    /// Agents.
+    pub agents: Arc<Cache<Agent>>,
+    /// InfraEnvs.
+    pub infra_envs: Arc<Cache<InfraEnv>>,
+    /// Identity of this cluster; empty until known.
+    pub cluster_id: RwLock<String>,
+    leading: AtomicBool,
+}
+
+impl Caches {
+    /// All watches have delivered their first list, and the cluster's identity is known.
+    pub fn listed(&self) -> bool {
+        self.pools.ready()
+            && self.children.ready()
+            && self.agent_machines.ready()
+            && self.machines.ready()
+            && self.agents.ready()
+            && self.infra_envs.ready()
+            && !self.cluster_id().is_empty()
+    }
+
+    /// From here on this process acts on what is seen; before, it only follows.
+    pub fn lead(&self) {
+        self.leading.store(true, Ordering::Release);
+    }
+
+    /// Whether it does.
+    pub fn leads(&self) -> bool {
+        self.leading.load(Ordering::Acquire)
+    }
+}
+
+impl View for Caches {
+    fn ready(&self) -> bool {
+        self.listed() && self.leads()
+    }
+
+    fn cluster_id(&self) -> String {
+        self.cluster_id
+            .read()
+            .map(|id| id.clone())
+            .unwrap_or_default()
+    }
+
+    fn pools(&self) -> Vec<Arc<VsphereAgentPool>> {
+        self.pools.all()
+    }
+
+    fn pool(&self, key: &ObjectKey) -> Option<Arc<VsphereAgentPool>> {
+        self.pools.get(key)
+    }
+
+    fn children(&self, pool: &ObjectKey) -> Vec<Arc<VsphereAgent>> {
+        let mut all = self.children.of_namespace(&pool.namespace);
+        all.retain(|c| c.spec.pool_ref.name == pool.name);
+        all
+    }
+
+    fn child(&self, key: &ObjectKey) -> Option<Arc<VsphereAgent>> {
+        self.children.get(key)
+    }
+
+    fn all_children(&self) -> Vec<Arc<VsphereAgent>> {
+        self.children.all()
+    }
+
+    fn agent_machines(&self, namespace: &str) -> Vec<Arc<AgentMachine>> {
+        self.agent_machines.of_namespace(namespace)
+    }
+
+    fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>> {
+        self.agent_machines.all()
+    }
+
+    fn machines(&self, namespace: &str) -> Vec<MachineFacts> {
+        self.machines
+            .of_namespace(namespace)
+            .iter()
+            .map(|m| m.as_ref().clone())
+            .collect()
+    }
+
+    fn agents(&self, namespace: &str) -> Vec<Arc<Agent>> {
+        self.agents.of_namespace(namespace)
+    }
+
+    fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {
+        self.infra_envs.get(key)
+    }
+}

@@ -1,0 +1,281 @@
+//! Watches: what changed, to whom it may concern. One watch per kind, over all namespaces.
+//!
+//! Guarantees: an object that vanished during an outage is reported at the relist's end; a change that no decision
+//! reads (heartbeats, annotations that are trimmed) updates the cache and wakes nobody.
+
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+use agent_forge_actors::{
+    model::names::ObjectKey,
+    ports::cluster::MachineFacts,
+    supervisor::{SupervisorMsg, routing::Change},
+};
+use agent_forge_crds::{
+    VsphereAgent, VsphereAgentPool,
+    external::{
+        agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv, machine::MachineVersion,
+    },
+};
+use futures::{Stream, StreamExt, pin_mut};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::DynamicObject,
+    core::PartialObjectMeta,
+    runtime::{WatchStreamExt, watcher},
+};
+use ractor::ActorRef;
+use serde::de::DeserializeOwned;
+
+use super::{
+    cache::{Cache, Feed},
+    machines, trim,
+    view::Caches,
+};
+
+/// Pause before a kind that is not served (a CRD that is not installed yet) is looked for again.
+const NOT_SERVED: Duration = Duration::from_secs(5);
+
+/// Runs all watches until the task is dropped.
+pub async fn run(client: Client, caches: Arc<Caches>, supervisor: ActorRef<SupervisorMsg>) {
+    let tell = move |change| {
+        let _ = supervisor.send_message(SupervisorMsg::Changed(change));
+    };
+    tokio::join!(
+        follow(
+            &client,
+            &caches.pools,
+            trim::managed_fields,
+            pool_change,
+            &tell
+        ),
+        follow(
+            &client,
+            &caches.children,
+            trim::managed_fields,
+            child_change,
+            &tell
+        ),
+        follow(
+            &client,
+            &caches.agent_machines,
+            trim::managed_fields,
+            agent_machine_change,
+            &tell
+        ),
+        follow(&client, &caches.agents, trim::agent, agent_change, &tell),
+        follow(
+            &client,
+            &caches.infra_envs,
+            trim::managed_fields,
+            infra_env_change,
+            &tell
+        ),
+        follow_machines(&client, &caches.machines, &tell),
+    );
+}
+
+type Seen<'a, K> = Option<&'a Arc<K>>;
+
+/// Whether what decisions read of an object changed; the projection must name all of it.
+fn differs<'a, K, P: PartialEq>(
+    old: Seen<'a, K>,
+    new: Seen<'a, K>,
+    project: impl Fn(&'a K) -> P,
+) -> bool {
+    match (old, new) {
+        (Some(old), Some(new)) => project(old) != project(new),
+        (None, None) => false,
+        _ => true,
+    }
+}
+
+fn pool_change(
+    key: ObjectKey,
+    old: Seen<'_, VsphereAgentPool>,
+    new: Seen<'_, VsphereAgentPool>,
+) -> Option<Change> {
+    let deep = differs(old, new, |p| {
+        let iso = p.status.as_ref().and_then(|s| s.iso.as_ref());
+        (
+            &p.spec,
+            p.metadata.deletion_timestamp.is_some(),
+            p.annotations(),
+            iso.map(|i| (&i.stored_path, &i.path)),
+            p.status.as_ref().map(|s| &s.held_secrets),
+        )
+    });
+    let shallow = differs(old, new, |p| {
+        (p.finalizers(), p.status.as_ref().and_then(|s| s.closed))
+    });
+    (deep || shallow).then_some(Change::Pool { key, deep })
+}
+
+fn child_change(
+    key: ObjectKey,
+    old: Seen<'_, VsphereAgent>,
+    new: Seen<'_, VsphereAgent>,
+) -> Option<Change> {
+    let pool = new
+        .or(old)
+        .map(|c| c.spec.pool_ref.name.clone())
+        .unwrap_or_default();
+    let pool = ObjectKey::new(key.namespace.clone(), pool);
+    let deep = differs(old, new, |c| {
+        (
+            &c.spec,
+            c.metadata.deletion_timestamp.is_some(),
+            c.labels(),
+            c.annotations(),
+            c.finalizers(),
+        )
+    });
+    let status = differs(old, new, |c| &c.status);
+    (deep || status).then_some(Change::Child { key, pool, deep })
+}
+
+fn agent_machine_change(
+    key: ObjectKey,
+    old: Seen<'_, AgentMachine>,
+    new: Seen<'_, AgentMachine>,
+) -> Option<Change> {
+    differs(old, new, |am| {
+        (
+            &am.spec,
+            &am.status,
+            am.finalizers(),
+            am.is_deleting(),
+            am.owner_references(),
+            am.annotations(),
+        )
+    })
+    .then_some(Change::Machine(key))
+}
+
+fn infra_env_change(
+    key: ObjectKey,
+    old: Seen<'_, InfraEnv>,
+    new: Seen<'_, InfraEnv>,
+) -> Option<Change> {
+    differs(old, new, |i| {
+        (&i.spec, &i.status, i.metadata.deletion_timestamp.is_some())
+    })
+    .then_some(Change::InfraEnv(key))
+}
+
+fn agent_change(key: ObjectKey, old: Seen<'_, Agent>, new: Seen<'_, Agent>) -> Option<Change> {
+    let conditions = |a: &Agent| -> Vec<(String, String, Option<String>)> {
+        // Heartbeats do not count.
+        a.conditions()
+            .iter()
+            .map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()))
+            .collect()
+    };
+    differs(old, new, |a| {
+        (
+            &a.spec,
+            a.labels(),
+            a.metadata.deletion_timestamp.is_some(),
+            a.state(),
+            a.inventory(),
+            a.claimed_by_namespace(),
+            conditions(a),
+        )
+    })
+    .then_some(Change::Agent(key))
+}
+
+async fn follow<K>(
+    client: &Client,
+    cache: &Arc<Cache<K>>,
+    trim: impl Fn(&mut K),
+    change: impl Fn(ObjectKey, Seen<'_, K>, Seen<'_, K>) -> Option<Change>,
+    tell: &impl Fn(Change),
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let stream =
+        watcher(Api::<K>::all(client.clone()), watcher::Config::default()).default_backoff();
+    let mut feed = Feed::new(cache.clone());
+    pin_mut!(stream);
+    while let Some(event) = next(&mut stream, &K::kind(&())).await {
+        let event = map(event, |mut object| {
+            trim(&mut object);
+            object
+        });
+        report(feed.take(event, ObjectKey::of), &change, tell);
+    }
+}
+
+fn report<K>(
+    differences: Vec<super::cache::Difference<K>>,
+    change: &impl Fn(ObjectKey, Seen<'_, K>, Seen<'_, K>) -> Option<Change>,
+    tell: &impl Fn(Change),
+) {
+    for (key, old, new) in differences {
+        if let Some(change) = change(key, old.as_ref(), new.as_ref()) {
+            tell(change);
+        }
+    }
+}
+
+/// Machines: metadata only, in the newest version served; looked for anew when a watch ends.
+async fn follow_machines(
+    client: &Client,
+    cache: &Arc<Cache<MachineFacts>>,
+    tell: &impl Fn(Change),
+) {
+    loop {
+        let version = match machines::served_version(client).await {
+            Ok(version) => version,
+            Err(e) => {
+                tracing::warn!("{e}; is Cluster API installed?");
+                tokio::time::sleep(NOT_SERVED).await;
+                continue;
+            }
+        };
+        follow_machine_version(client, version, cache, tell).await;
+    }
+}
+
+async fn follow_machine_version(
+    client: &Client,
+    version: MachineVersion,
+    cache: &Arc<Cache<MachineFacts>>,
+    tell: &impl Fn(Change),
+) {
+    let api =
+        Api::<PartialObjectMeta<DynamicObject>>::all_with(client.clone(), &version.api_resource());
+    let stream = watcher(api, watcher::Config::default()).default_backoff();
+    let mut feed = Feed::new(cache.clone());
+    pin_mut!(stream);
+    while let Some(event) = next(&mut stream, "Machine").await {
+        let event = map(event, |object| machines::facts(&object, version));
+        let changed = |key, old: Seen<'_, MachineFacts>, new: Seen<'_, MachineFacts>| {
+            (old != new).then_some(Change::Machine(key))
+        };
+        report(feed.take(event, |m| m.key.clone()), &changed, tell);
+    }
+}
+
+/// The next event; errors are logged, the stream backs off and goes on.
+async fn next<K>(
+    stream: &mut (impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Unpin),
+    kind: &str,
+) -> Option<watcher::Event<K>> {
+    loop {
+        match stream.next().await? {
+            Ok(event) => return Some(event),
+            Err(e) => tracing::warn!(kind, "watch: {e}"),
+        }
+    }
+}
+
+fn map<A, B>(event: watcher::Event<A>, f: impl FnOnce(A) -> B) -> watcher::Event<B> {
+    match event {
+        watcher::Event::Apply(o) => watcher::Event::Apply(f(o)),
+        watcher::Event::Delete(o) => watcher::Event::Delete(f(o)),
+        watcher::Event::Init => watcher::Event::Init,
+        watcher::Event::InitApply(o) => watcher::Event::InitApply(f(o)),
+        watcher::Event::InitDone => watcher::Event::InitDone,
+    }
+}

@@ -1,0 +1,561 @@
+//! Live reads and every write to the API server. The only place that may call the writing methods of `kube::Api`: each
+//! one passes the effect gate, carries its precondition and is bounded in time.
+//!
+//! Patch types used: JSON merge patch (metadata, Agents, AgentMachines) and PUT on the status subresources. No
+//! server-side apply, no strategic merge.
+
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+
+use agent_forge_actors::{
+    effect::{Effect, Gate, Settled},
+    model::names::ObjectKey,
+    ports::cluster::{
+        AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult, MachineFacts,
+        MetadataPatch, Notice, Precondition,
+    },
+};
+use agent_forge_crds::{
+    VsphereAgent, VsphereAgentPool,
+    agent::VsphereAgentStatus,
+    external::{agent::Agent, agent_machine::AgentMachine},
+    pool::VsphereAgentPoolStatus,
+};
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+        Preconditions,
+    },
+    core::{NamespaceResourceScope, PartialObjectMeta},
+};
+use secrecy::SecretString;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tracing::{Instrument as _, field::Empty};
+
+use super::{client::REQUEST_TIMEOUT, events::EventSink, machines};
+use crate::deadline;
+
+/// An Agent may be 60 kB large.
+const AGENTS_PER_PAGE: u32 = 100;
+
+/// The writer.
+pub struct Writer {
+    client: Client,
+    gate: Arc<dyn Gate>,
+    events: EventSink,
+    write_within: Duration,
+}
+
+impl Writer {
+    /// A writer on `client`; no write takes longer than `write_within`.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        gate: Arc<dyn Gate>,
+        events: EventSink,
+        write_within: Duration,
+    ) -> Self {
+        Self {
+            client,
+            gate,
+            events,
+            write_within: write_within.min(REQUEST_TIMEOUT),
+        }
+    }
+
+    fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    async fn read<T>(
+        &self,
+        operation: &'static str,
+        subject: String,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> ClusterResult<T> {
+        bounded(Instant::now() + REQUEST_TIMEOUT, operation, subject, call).await
+    }
+
+    async fn effect<T>(
+        &self,
+        effect: &Effect,
+        operation: &'static str,
+        subject: String,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> ClusterResult<T> {
+        // The bound counts from before the gate is asked: what was admitted ends within the lease.
+        let end = Instant::now() + self.write_within;
+        if let Err(held) = self.gate.admit(effect).await {
+            let message = held.to_string();
+            return Err(ClusterError {
+                kind: ClusterErrorKind::Held(held),
+                operation,
+                subject,
+                message,
+            });
+        }
+        let result = bounded(end, operation, subject, call).await;
+        self.gate.settled(
+            effect,
+            match &result {
+                Ok(_) => Settled::Done,
+                Err(e) if e.kind == ClusterErrorKind::Unavailable => Settled::Unknown,
+                Err(_) => Settled::Refused,
+            },
+        );
+        result
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that patches, behind the gate"
+    )]
+    async fn merge<K>(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        mut patch: Value,
+    ) -> ClusterResult<()>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        patch["metadata"]["uid"] = json!(at.uid);
+        if !at.resource_version.is_empty() {
+            patch["metadata"]["resourceVersion"] = json!(at.resource_version);
+        }
+        let api: Api<K> = self.api(&at.key.namespace);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let call = api.patch_metadata(&at.key.name, &params, &patch);
+        self.effect(effect, "patch", subject::<K>(&at.key), call)
+            .await
+            .map(|_| ())
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that deletes, behind the gate"
+    )]
+    async fn delete<K>(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: Some(at.uid.clone()),
+            resource_version: Some(at.resource_version.clone()),
+        });
+        let api: Api<K> = self.api(&at.key.namespace);
+        let result = self
+            .effect(
+                effect,
+                "delete",
+                subject::<K>(&at.key),
+                api.delete(&at.key.name, &params),
+            )
+            .await;
+        match result {
+            Err(e) if e.kind == ClusterErrorKind::NotFound => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
+
+    /// PUT on the status subresource: the server takes the status and ignores everything else but identity and
+    /// version.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that writes status, behind the gate"
+    )]
+    async fn status<K>(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        status: &impl Serialize,
+    ) -> ClusterResult<String>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        let kind = ApiResource::erase::<K>(&());
+        let mut object = DynamicObject::new(&at.key.name, &kind);
+        object.metadata.namespace = Some(at.key.namespace.clone());
+        object.metadata.uid = Some(at.uid.clone());
+        object.metadata.resource_version = Some(at.resource_version.clone());
+        let text = subject::<K>(&at.key);
+        object.data = json!({ "status": status });
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &at.key.namespace, &kind);
+        let params = PostParams::default();
+        let call = api.replace_status(&at.key.name, &params, &object);
+        let written = self.effect(effect, "update status", text, call).await?;
+        Ok(written.resource_version().unwrap_or_default())
+    }
+}
+
+/// What holds a Secret, by its metadata alone: its contents stay where they are.
+impl Writer {
+    async fn secret_metadata(
+        &self,
+        key: &ObjectKey,
+    ) -> ClusterResult<Option<PartialObjectMeta<Secret>>> {
+        let api: Api<Secret> = self.api(&key.namespace);
+        let call = api.get_metadata_opt(&key.name);
+        self.read("get", subject::<Secret>(key), call).await
+    }
+
+    async fn secret_finalizers(
+        &self,
+        effect: &Effect,
+        secret: &PartialObjectMeta<Secret>,
+        finalizers: Vec<String>,
+    ) -> ClusterResult<()> {
+        let at = Precondition::of(secret);
+        let patch = json!({ "metadata": { "finalizers": finalizers } });
+        self.merge::<Secret>(effect, &at, patch).await
+    }
+}
+
+fn subject<K: Resource<DynamicType = ()>>(key: &ObjectKey) -> String {
+    format!("{} {key}", K::kind(&()))
+}
+
+async fn bounded<T>(
+    end: Instant,
+    operation: &'static str,
+    subject: String,
+    call: impl Future<Output = kube::Result<T>>,
+) -> ClusterResult<T> {
+    let span = tracing::info_span!(
+        "k8s.request",
+        otel.name = operation,
+        otel.kind = "client",
+        object = %subject,
+        otel.status_code = Empty,
+        error.type = Empty,
+    );
+    let result = in_time(end, operation, subject, call)
+        .instrument(span.clone())
+        .await;
+    if let Err(e) = &result {
+        span.record("otel.status_code", "ERROR");
+        span.record("error.type", e.reason());
+    }
+    result
+}
+
+async fn in_time<T>(
+    end: Instant,
+    operation: &'static str,
+    subject: String,
+    call: impl Future<Output = kube::Result<T>>,
+) -> ClusterResult<T> {
+    let failed = |kind, message| {
+        Err(ClusterError {
+            kind,
+            operation,
+            subject,
+            message,
+        })
+    };
+    match deadline::until(end, call).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(e)) => failed(classify(&e), e.to_string()),
+        Err(_) => failed(
+            ClusterErrorKind::Unavailable,
+            "no answer in time".to_owned(),
+        ),
+    }
+}
+
+fn classify(e: &kube::Error) -> ClusterErrorKind {
+    match e {
+        kube::Error::Api(s) => match (s.code, s.reason.as_str()) {
+            (404, _) => ClusterErrorKind::NotFound,
+            (409, "AlreadyExists") => ClusterErrorKind::AlreadyExists,
+            (409, _) => ClusterErrorKind::Conflict,
+            (401 | 403, _) => ClusterErrorKind::Forbidden,
+            // Another object of that name: so the server answers a patch whose uid is not the object's.
+            (422, _) if names_uid(s) => ClusterErrorKind::Conflict,
+            (400 | 422, _) => ClusterErrorKind::Invalid,
+            _ => ClusterErrorKind::Unavailable,
+        },
+        kube::Error::SerdeError(_) => ClusterErrorKind::Undecodable,
+        _ => ClusterErrorKind::Unavailable,
+    }
+}
+
+fn names_uid(status: &kube::core::Status) -> bool {
+    let causes = status.details.as_ref().map(|d| d.causes.as_slice());
+    causes
+        .unwrap_or_default()
+        .iter()
+        .any(|c| c.field == "metadata.uid")
+}
+
+fn metadata(patch: &MetadataPatch) -> Value {
+    let mut metadata = json!({});
+    if !patch.labels.is_empty() {
+        metadata["labels"] = json!(patch.labels);
+    }
+    if !patch.annotations.is_empty() {
+        metadata["annotations"] = json!(patch.annotations);
+    }
+    if let Some(finalizers) = &patch.finalizers {
+        metadata["finalizers"] = json!(finalizers);
+    }
+    json!({ "metadata": metadata })
+}
+
+#[async_trait]
+impl Cluster for Writer {
+    async fn live_child(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgent>> {
+        let api: Api<VsphereAgent> = self.api(&key.namespace);
+        self.read("get", subject::<VsphereAgent>(key), api.get_opt(&key.name))
+            .await
+    }
+
+    async fn live_children(&self, pool: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>> {
+        let api: Api<VsphereAgent> = self.api(&pool.namespace);
+        let params = ListParams::default();
+        let list = self
+            .read(
+                "list",
+                format!("VsphereAgents of {pool}"),
+                api.list(&params),
+            )
+            .await?;
+        Ok(list
+            .items
+            .into_iter()
+            .filter(|c| c.spec.pool_ref.name == pool.name)
+            .collect())
+    }
+
+    async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>> {
+        let api: Api<Agent> = self.api(&key.namespace);
+        self.read("get", subject::<Agent>(key), api.get_opt(&key.name))
+            .await
+    }
+
+    async fn live_agents(&self, namespace: &str) -> ClusterResult<Vec<Agent>> {
+        let api: Api<Agent> = self.api(namespace);
+        let mut params = ListParams::default().limit(AGENTS_PER_PAGE);
+        let mut all = Vec::new();
+        loop {
+            let subject = format!("Agents in {namespace}");
+            let page = self.read("list", subject, api.list(&params)).await?;
+            all.extend(page.items.into_iter().map(|mut agent| {
+                // What nobody here reads is most of it.
+                agent.metadata.managed_fields = None;
+                agent
+            }));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>> {
+        let api: Api<AgentMachine> = self.api(&key.namespace);
+        self.read("get", subject::<AgentMachine>(key), api.get_opt(&key.name))
+            .await
+    }
+
+    async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>> {
+        let version = machines::served_version(&self.client).await?;
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), namespace, &version.api_resource());
+        let params = ListParams::default();
+        let list = self
+            .read(
+                "list",
+                format!("Machines in {namespace}"),
+                api.list_metadata(&params),
+            )
+            .await?;
+        Ok(list
+            .items
+            .iter()
+            .map(|m| machines::facts(m, version))
+            .collect())
+    }
+
+    async fn secret(
+        &self,
+        key: &ObjectKey,
+    ) -> ClusterResult<Option<BTreeMap<String, SecretString>>> {
+        let api: Api<Secret> = self.api(&key.namespace);
+        let found = self
+            .read("get", subject::<Secret>(key), api.get_opt(&key.name))
+            .await?;
+        Ok(found.map(|secret| {
+            let data = secret.data.unwrap_or_default().into_iter();
+            data.filter_map(|(k, v)| Some((k, SecretString::from(String::from_utf8(v.0).ok()?))))
+                .collect()
+        }))
+    }
+
+    async fn hold_secret(
+        &self,
+        effect: &Effect,
+        key: &ObjectKey,
+        finalizer: &str,
+    ) -> ClusterResult<bool> {
+        let Some(secret) = self.secret_metadata(key).await? else {
+            return Ok(false);
+        };
+        let mut finalizers = secret.finalizers().to_vec();
+        if finalizers.iter().any(|f| f == finalizer) {
+            return Ok(true);
+        }
+        if secret.metadata.deletion_timestamp.is_some() {
+            return Ok(false);
+        }
+        finalizers.push(finalizer.to_owned());
+        self.secret_finalizers(effect, &secret, finalizers).await?;
+        Ok(true)
+    }
+
+    async fn release_secret(
+        &self,
+        effect: &Effect,
+        key: &ObjectKey,
+        finalizer: &str,
+    ) -> ClusterResult<()> {
+        let Some(secret) = self.secret_metadata(key).await? else {
+            return Ok(());
+        };
+        let mut finalizers = secret.finalizers().to_vec();
+        finalizers.retain(|f| f != finalizer);
+        if finalizers.len() == secret.finalizers().len() {
+            return Ok(());
+        }
+        match self.secret_finalizers(effect, &secret, finalizers).await {
+            Err(e) if e.kind == ClusterErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that creates, behind the gate"
+    )]
+    async fn create_child(
+        &self,
+        effect: &Effect,
+        child: &VsphereAgent,
+    ) -> ClusterResult<VsphereAgent> {
+        let key = ObjectKey::of(child);
+        let api: Api<VsphereAgent> = self.api(&key.namespace);
+        let params = PostParams::default();
+        self.effect(
+            effect,
+            "create",
+            subject::<VsphereAgent>(&key),
+            api.create(&params, child),
+        )
+        .await
+    }
+
+    async fn patch_child(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        patch: &MetadataPatch,
+    ) -> ClusterResult<()> {
+        self.merge::<VsphereAgent>(effect, at, metadata(patch))
+            .await
+    }
+
+    async fn delete_child(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
+        self.delete::<VsphereAgent>(effect, at).await
+    }
+
+    async fn child_status(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        status: &VsphereAgentStatus,
+    ) -> ClusterResult<String> {
+        self.status::<VsphereAgent>(effect, at, status).await
+    }
+
+    async fn patch_pool(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        patch: &MetadataPatch,
+    ) -> ClusterResult<()> {
+        self.merge::<VsphereAgentPool>(effect, at, metadata(patch))
+            .await
+    }
+
+    async fn pool_status(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        status: &VsphereAgentPoolStatus,
+    ) -> ClusterResult<String> {
+        self.status::<VsphereAgentPool>(effect, at, status).await
+    }
+
+    async fn pin(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        label: &str,
+        value: &str,
+    ) -> ClusterResult<()> {
+        let patch =
+            json!({ "spec": { "agentLabelSelector": { "matchLabels": { label: value } } } });
+        // Nobody but us writes this label, and the uid says that it is the object which was seen. A later version of it
+        // is as good, and usual: its provider writes while it waits.
+        let at = Precondition {
+            resource_version: String::new(),
+            ..at.clone()
+        };
+        self.merge::<AgentMachine>(effect, &at, patch).await
+    }
+
+    async fn patch_agent(&self, effect: &Effect, patch: &AgentPatch) -> ClusterResult<()> {
+        let mut body = json!({ "metadata": {} });
+        if !patch.labels.is_empty() {
+            body["metadata"]["labels"] = json!(patch.labels);
+        }
+        let fields = [
+            ("approved", patch.approved.map(Value::from)),
+            ("hostname", patch.hostname.clone().map(Value::from)),
+            ("role", patch.role.clone().map(Value::from)),
+        ];
+        for (field, value) in fields {
+            if let Some(value) = value {
+                body["spec"][field] = value;
+            }
+        }
+        let at = Precondition {
+            key: patch.key.clone(),
+            uid: patch.uid.clone(),
+            resource_version: patch.resource_version.clone(),
+        };
+        self.merge::<Agent>(effect, &at, body).await
+    }
+
+    async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
+        self.delete::<Agent>(effect, at).await
+    }
+
+    fn notify(&self, notice: Notice) {
+        self.events.record(notice);
+    }
+}

@@ -1,0 +1,73 @@
+//! The debug endpoint: look at the actor tree, kill actors. Loopback only.
+
+use std::time::Duration;
+
+use agent_forge_actors::supervisor::SupervisorMsg;
+use http::{Method, StatusCode};
+use ractor::{ActorRef, rpc::CallResult};
+
+use crate::debug_page;
+use crate::telemetry::http::{Answer, Asked, answer, text};
+
+const WITHIN: Option<Duration> = Some(Duration::from_secs(5));
+
+/// Answers `GET /` (a page), `GET /actors` (JSON) and `POST /actors/kill?which=<start of name or *>[&panic=true]`.
+pub async fn handle(supervisor: ActorRef<SupervisorMsg>, asked: Asked) -> Answer {
+    match (&asked.method, asked.path.as_str()) {
+        (&Method::GET, path @ ("/" | "/actors")) => {
+            match supervisor.call(SupervisorMsg::Describe, WITHIN).await {
+                Ok(CallResult::Success(all)) if path == "/" => answer(
+                    StatusCode::OK,
+                    "text/html; charset=utf-8",
+                    debug_page::page(&all),
+                ),
+                Ok(CallResult::Success(all)) => json(&all),
+                _ => text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the supervisor does not answer\n",
+                ),
+            }
+        }
+        (&Method::POST, "/actors/kill") => {
+            let query: Vec<(String, String)> = url::form_urlencoded::parse(asked.query.as_bytes())
+                .into_owned()
+                .collect();
+            let value = |key: &str| query.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
+            let Some(which) = value("which").filter(|w| !w.is_empty()) else {
+                return text(
+                    StatusCode::BAD_REQUEST,
+                    "say which: ?which=vm/, ?which=pool/ns/name or ?which=*\n",
+                );
+            };
+            let panic = value("panic").as_deref() == Some("true");
+            match supervisor
+                .call(
+                    |reply| SupervisorMsg::Kill {
+                        which,
+                        panic,
+                        reply,
+                    },
+                    WITHIN,
+                )
+                .await
+            {
+                Ok(CallResult::Success(hit)) => json(&hit),
+                _ => text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the supervisor does not answer\n",
+                ),
+            }
+        }
+        _ => text(
+            StatusCode::NOT_FOUND,
+            "GET /, GET /actors, POST /actors/kill?which=...\n",
+        ),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Answer {
+    match serde_json::to_vec_pretty(value) {
+        Ok(body) => answer(StatusCode::OK, "application/json", body),
+        Err(e) => text(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()),
+    }
+}

@@ -1,0 +1,98 @@
+//! The effect gate in production: every effect is traced and counted, and, with leader election, fenced by the time
+//! that the lease has left (reliability.md R11).
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_actors::{
+    effect::{Effect, Gate, Held, Settled},
+    lease::{Leadership, Need},
+    ports::clock::Clock,
+};
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::telemetry::metrics::Metrics;
+
+/// Lets every effect through and counts it.
+pub struct OpenGate {
+    metrics: Arc<Metrics>,
+}
+
+impl OpenGate {
+    /// A gate that counts into `metrics`.
+    #[must_use]
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics }
+    }
+}
+
+#[async_trait]
+impl Gate for OpenGate {
+    async fn admit(&self, effect: &Effect) -> Result<(), Held> {
+        tracing::trace!(%effect, "admitted");
+        Ok(())
+    }
+
+    fn settled(&self, effect: &Effect, outcome: Settled) {
+        let word = match outcome {
+            Settled::Done => "done",
+            Settled::Refused => "refused",
+            Settled::Unknown => "unknown",
+        };
+        tracing::debug!(%effect, outcome = word, "effect");
+        self.metrics.effect(effect.kind.name(), word);
+    }
+}
+
+/// The fence before another gate: an effect begins only where its call, at its longest, ends within the lease.
+///
+/// Assumption: whoever is admitted bounds the call by `bound`, counted from before it asked ([`crate::deadline`]).
+pub struct FencedGate {
+    inner: Arc<dyn Gate>,
+    standing: watch::Receiver<Leadership>,
+    clock: Arc<dyn Clock>,
+    bound: Duration,
+}
+
+impl FencedGate {
+    /// A fence before `inner`; no admitted call takes longer than `bound`.
+    #[must_use]
+    pub fn new(
+        inner: Arc<dyn Gate>,
+        standing: watch::Receiver<Leadership>,
+        clock: Arc<dyn Clock>,
+        bound: Duration,
+    ) -> Self {
+        Self {
+            inner,
+            standing,
+            clock,
+            bound,
+        }
+    }
+
+    fn fence(&self, effect: &Effect) -> Result<(), Held> {
+        // The clock after the standing: a renewal in between only makes the answer stricter.
+        let standing = self.standing.borrow().clone();
+        standing
+            .admits(Need::of(effect.kind), self.clock.monotonic(), self.bound)
+            .map_err(|reason| Held {
+                effect: effect.clone(),
+                reason,
+            })
+    }
+}
+
+#[async_trait]
+impl Gate for FencedGate {
+    async fn admit(&self, effect: &Effect) -> Result<(), Held> {
+        self.fence(effect)?;
+        self.inner.admit(effect).await?;
+        // The inner gate may have taken its time.
+        self.fence(effect)
+    }
+
+    fn settled(&self, effect: &Effect, outcome: Settled) {
+        self.inner.settled(effect, outcome);
+    }
+}

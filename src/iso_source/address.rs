@@ -1,0 +1,130 @@
+//! Addresses that no ISO of somebody else's choosing may come from.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Why an address is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// This machine.
+    Loopback,
+    /// This link; cloud metadata services are mostly here.
+    LinkLocal,
+    /// A cloud's metadata service at another address.
+    Metadata,
+    /// No host at all: unspecified, multicast, broadcast.
+    NoHost,
+}
+
+impl Refused {
+    /// Allowed in labs.
+    pub(super) fn is_local(self) -> bool {
+        matches!(self, Self::Loopback | Self::LinkLocal)
+    }
+
+    /// For people.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Loopback => "a loopback address",
+            Self::LinkLocal => "a link-local address",
+            Self::Metadata => "a cloud metadata service",
+            Self::NoHost => "not the address of a host",
+        }
+    }
+}
+
+/// The metadata service of most clouds, link-local by its number; not even labs need it.
+const METADATA_V4: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(169, 254, 169, 254),
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(192, 0, 0, 192),
+];
+const METADATA_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+];
+
+/// Is this address refused, and why?
+pub(super) fn refused(ip: IpAddr) -> Option<Refused> {
+    match ip {
+        IpAddr::V4(ip) => refused_v4(ip),
+        IpAddr::V6(ip) => embedded_v4(ip)
+            .and_then(refused_v4)
+            .or_else(|| refused_v6(ip)),
+    }
+}
+
+fn refused_v4(ip: Ipv4Addr) -> Option<Refused> {
+    if METADATA_V4.contains(&ip) {
+        Some(Refused::Metadata)
+    } else if ip.is_loopback() {
+        Some(Refused::Loopback)
+    } else if ip.is_link_local() {
+        Some(Refused::LinkLocal)
+    } else if ip.is_unspecified() || ip.octets()[0] == 0 || ip.is_multicast() || ip.is_broadcast() {
+        Some(Refused::NoHost)
+    } else {
+        None
+    }
+}
+
+fn refused_v6(ip: Ipv6Addr) -> Option<Refused> {
+    if METADATA_V6.contains(&ip) {
+        Some(Refused::Metadata)
+    } else if ip.is_loopback() {
+        Some(Refused::Loopback)
+    } else if ip.is_unicast_link_local() {
+        Some(Refused::LinkLocal)
+    } else if ip.is_unspecified() || ip.is_multicast() {
+        Some(Refused::NoHost)
+    } else {
+        None
+    }
+}
+
+/// The IPv4 address inside a mapped, compatible, translated (NAT64) or 6to4 address.
+fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let s = ip.segments();
+    let join = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match s {
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            Some(join(high, low))
+        }
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 || low > 1 => Some(join(high, low)),
+        [0x2002, high, low, ..] => Some(join(high, low)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inner_addresses_are_refused_in_every_notation() {
+        for (text, wanted) in [
+            ("127.0.0.1", Some(Refused::Loopback)),
+            ("127.8.8.8", Some(Refused::Loopback)),
+            ("::1", Some(Refused::Loopback)),
+            ("::ffff:127.0.0.1", Some(Refused::Loopback)),
+            ("::127.0.0.1", Some(Refused::Loopback)),
+            ("64:ff9b::7f00:1", Some(Refused::Loopback)),
+            ("2002:7f00:1::", Some(Refused::Loopback)),
+            ("169.254.1.1", Some(Refused::LinkLocal)),
+            ("fe80::1", Some(Refused::LinkLocal)),
+            ("169.254.169.254", Some(Refused::Metadata)),
+            ("::ffff:169.254.169.254", Some(Refused::Metadata)),
+            ("fd00:ec2::254", Some(Refused::Metadata)),
+            ("0.0.0.0", Some(Refused::NoHost)),
+            ("::", Some(Refused::NoHost)),
+            ("224.0.0.1", Some(Refused::NoHost)),
+            ("255.255.255.255", Some(Refused::NoHost)),
+            ("10.0.0.1", None),
+            ("192.168.1.1", None),
+            ("203.0.113.5", None),
+            ("fd12::1", None),
+            ("2001:db8::1", None),
+        ] {
+            assert_eq!(refused(text.parse().expect(text)), wanted, "{text}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Requests to addresses that were checked, redirects included.
+
+use std::net::SocketAddr;
+
+use agent_forge_actors::{error::Class, ports::iso_source::IsoError};
+use http::{HeaderMap, StatusCode, header};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use tracing::Instrument as _;
+use url::{Host, Url};
+
+use crate::telemetry::propagate;
+
+use super::{Options, address, failed, why};
+
+/// Redirects that are followed.
+const MAX_REDIRECTS: usize = 3;
+
+/// The way out.
+pub(super) struct Door {
+    pub(super) options: Options,
+    pub(super) proxies: Matcher,
+}
+
+impl Door {
+    /// Asks for `url` and follows redirects, each checked like the first; the answer's status is for the caller to judge.
+    pub(super) async fn ask(
+        &self,
+        url: &Url,
+        tls: &rustls::ClientConfig,
+        headers: &HeaderMap,
+    ) -> Result<reqwest::Response, IsoError> {
+        let mut current = url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.get(&current, tls, headers).await?;
+            let status = response.status();
+            if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
+                return Ok(response);
+            }
+            current = next_hop(&current, &response)?;
+        }
+        Err(failed(
+            &format!("more than {MAX_REDIRECTS} redirects"),
+            Class::Blocked,
+        ))
+    }
+
+    /// One request, to a checked address.
+    async fn get(
+        &self,
+        url: &Url,
+        tls: &rustls::ClientConfig,
+        headers: &HeaderMap,
+    ) -> Result<reqwest::Response, IsoError> {
+        let uri: http::Uri = url
+            .as_str()
+            .parse()
+            .map_err(|_| failed("the URL is not usable", Class::Blocked))?;
+        let mut builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls.clone())
+            .user_agent(self.options.user_agent.as_str())
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(self.options.connect_timeout)
+            .no_proxy();
+        if let Some(proxy) = self.proxies.intercept(&uri) {
+            self.check_literal(url)?;
+            builder = builder.proxy(through(&proxy)?);
+        } else {
+            let (host, addresses) = self.checked_addresses(url).await?;
+            builder = builder.resolve_to_addrs(&host, &addresses);
+        }
+        let client = builder
+            .build()
+            .map_err(|_| failed("no HTTP client could be made", Class::Defect))?;
+        // Neither path nor query: together they open the image to whoever reads them.
+        let span = tracing::info_span!(
+            "iso.request",
+            otel.name = "GET",
+            otel.kind = "client",
+            http.request.method = "GET",
+            server.address = url.host_str().unwrap_or_default(),
+        );
+        let mut headers = headers.clone();
+        span.in_scope(|| propagate::inject(&mut headers));
+        let asked = client.get(url.clone()).headers(headers).send();
+        let answer =
+            tokio::time::timeout(self.options.connect_timeout, asked.instrument(span)).await;
+        match answer {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(e)) => Err(failed(&why(&e), Class::Transient)),
+            Err(_) => Err(IsoError {
+                reason: "ISOStalled",
+                message: format!(
+                    "no answer from the ISO's server within {} s",
+                    self.options.connect_timeout.as_secs()
+                ),
+                class: Class::Transient,
+            }),
+        }
+    }
+
+    fn check_literal(&self, url: &Url) -> Result<(), IsoError> {
+        let ip = match url.host() {
+            Some(Host::Ipv4(ip)) => ip.into(),
+            Some(Host::Ipv6(ip)) => ip.into(),
+            _ => return Ok(()),
+        };
+        self.check(ip)
+    }
+
+    fn check(&self, ip: std::net::IpAddr) -> Result<(), IsoError> {
+        match address::refused(ip) {
+            Some(why) if !(self.options.allow_local && why.is_local()) => Err(IsoError {
+                reason: "ISOAddressNotAllowed",
+                message: format!(
+                    "the ISO's server is at {ip}, {}; downloads from there are refused",
+                    why.text()
+                ),
+                class: Class::Blocked,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The URL's host and its addresses, all of them fit.
+    async fn checked_addresses(&self, url: &Url) -> Result<(String, Vec<SocketAddr>), IsoError> {
+        let port = url.port_or_known_default().unwrap_or(443);
+        let (host, addresses): (String, Vec<SocketAddr>) = match url.host() {
+            Some(Host::Ipv4(ip)) => (ip.to_string(), vec![(ip, port).into()]),
+            Some(Host::Ipv6(ip)) => (ip.to_string(), vec![(ip, port).into()]),
+            Some(Host::Domain(name)) => {
+                let found = tokio::time::timeout(
+                    self.options.connect_timeout,
+                    tokio::net::lookup_host((name, port)),
+                )
+                .await
+                .map_err(|_| {
+                    failed(
+                        &format!("{name} does not resolve in time"),
+                        Class::Transient,
+                    )
+                })?
+                .map_err(|e| failed(&format!("{name} does not resolve: {e}"), Class::Transient))?;
+                (name.to_owned(), found.collect())
+            }
+            None => return Err(failed("the URL names no host", Class::Blocked)),
+        };
+        if addresses.is_empty() {
+            return Err(failed(&format!("{host} has no address"), Class::Transient));
+        }
+        // One unfit address among several is a trick, or at least a mistake.
+        addresses.iter().try_for_each(|a| self.check(a.ip()))?;
+        Ok((host, addresses))
+    }
+}
+
+fn next_hop(current: &Url, response: &reqwest::Response) -> Result<Url, IsoError> {
+    let location = response
+        .headers()
+        .get(header::LOCATION)
+        .and_then(|l| l.to_str().ok());
+    let next = location.and_then(|l| current.join(l).ok());
+    match next {
+        Some(next) if matches!(next.scheme(), "http" | "https") => {
+            if current.scheme() == "https" && next.scheme() == "http" {
+                return Err(failed(
+                    "the ISO's server redirects from https to plain http",
+                    Class::Blocked,
+                ));
+            }
+            Ok(next)
+        }
+        _ => Err(failed(
+            "the ISO's server redirects to nowhere",
+            Class::Blocked,
+        )),
+    }
+}
+
+fn through(intercept: &Intercept) -> Result<reqwest::Proxy, IsoError> {
+    let mut proxy = reqwest::Proxy::all(intercept.uri().to_string()).map_err(|_| {
+        failed(
+            "the proxy from the environment is not usable",
+            Class::Blocked,
+        )
+    })?;
+    if let Some(authorization) = intercept.basic_auth() {
+        proxy = proxy.custom_http_auth(authorization.clone());
+    }
+    Ok(proxy)
+}

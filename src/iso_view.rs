@@ -1,0 +1,307 @@
+//! `agent-forge iso`: which ISO versions pools keep, where they come from, and which VMs have them in a drive.
+//!
+//! Flow: pools from the API server -> their statuses make the rows -> each vCenter is asked once what is in its VMs' drives
+//! -> one table. It runs as whoever holds the kubeconfig, and changes nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
+    sync::Arc,
+};
+
+use agent_forge_actors::{
+    model::{
+        credentials,
+        names::{DatastorePath, ObjectKey},
+    },
+    ports::vcenter::{Connector as _, MountedIso},
+    vm::hardware,
+};
+use agent_forge_crds::VsphereAgentPool;
+use anyhow::Context as _;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use secrecy::SecretString;
+
+use crate::{
+    args::{Args, IsoArgs},
+    cluster::client,
+    gate::OpenGate,
+    telemetry::metrics::Metrics,
+    vsphere::{self, VsphereConnector},
+};
+
+/// Who has what in a drive, or why that is not known.
+type Mounted = Result<Vec<MountedIso>, String>;
+
+/// Prints the table.
+///
+/// # Errors
+/// The API server does not answer, or refuses the list of pools. A vCenter that does not answer is a note in the table.
+pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<()> {
+    let clients = client::connect(args.kubeconfig.as_deref()).await?;
+    let api: Api<VsphereAgentPool> = match &asked.namespace {
+        Some(namespace) => Api::namespaced(clients.request.clone(), namespace),
+        None => Api::all(clients.request.clone()),
+    };
+    let pools = api
+        .list(&ListParams::default())
+        .await
+        .context("listing VsphereAgentPools")?
+        .items;
+    let mut mounted = BTreeMap::new();
+    if !asked.offline {
+        let secrets: BTreeSet<ObjectKey> = pools.iter().filter_map(secret_of).collect();
+        for key in secrets {
+            let found = in_drives(args, &clients.request, &key).await;
+            mounted.insert(key, found.map_err(|e| format!("{e:#}")));
+        }
+    }
+    let text = table(&pools, &mounted, Timestamp::now());
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).context("printing the table")
+}
+
+/// The Secret that the pool names; whether the operator may read it there is not asked here.
+fn secret_of(pool: &VsphereAgentPool) -> Option<ObjectKey> {
+    let named = pool.spec.vsphere.credentials_secret_ref.namespace.clone();
+    hardware::secret(pool, &named.into_iter().collect::<Vec<_>>()).ok()
+}
+
+async fn in_drives(
+    args: &Args,
+    client: &Client,
+    key: &ObjectKey,
+) -> anyhow::Result<Vec<MountedIso>> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
+    let secret = api
+        .get(&key.name)
+        .await
+        .with_context(|| format!("reading Secret {key}"))?;
+    let data: BTreeMap<String, SecretString> = secret
+        .data
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|(name, bytes)| {
+            Some((name, SecretString::from(String::from_utf8(bytes.0).ok()?)))
+        })
+        .collect();
+    let parsed = credentials::parse(&data, args.vsphere_allow_http)
+        .with_context(|| format!("Secret {key}"))?;
+    let gate = Arc::new(OpenGate::new(Arc::new(
+        Metrics::new().context("registering metrics")?,
+    )));
+    let options = vsphere::Options {
+        allow_http: args.vsphere_allow_http,
+        ..vsphere::Options::default()
+    };
+    let session = VsphereConnector::new(gate, options)
+        .connect(&parsed)
+        .await?;
+    let found = session.mounted_isos().await;
+    let effect = agent_forge_actors::effect::Effect::new(
+        agent_forge_actors::effect::EffectKind::Logout,
+        session.server(),
+    );
+    session.logout(&effect).await;
+    Ok(found?)
+}
+
+/// One row per version that a pool's status names; the current one is marked.
+fn table(
+    pools: &[VsphereAgentPool],
+    mounted: &BTreeMap<ObjectKey, Mounted>,
+    now: Timestamp,
+) -> String {
+    let mut rows = vec![
+        [
+            "POOL",
+            "SHA-256",
+            "SIZE",
+            "AGE",
+            "MOUNTED BY",
+            "PATH",
+            "SOURCE",
+        ]
+        .map(str::to_owned),
+    ];
+    for pool in pools {
+        let known = secret_of(pool).and_then(|key| mounted.get(&key));
+        rows.extend(versions(pool, known, now));
+    }
+    if rows.len() == 1 {
+        return "no pool has an ISO yet\n".to_owned();
+    }
+    let mut text = String::new();
+    for row in &rows {
+        for (column, cell) in row.iter().enumerate() {
+            let width = rows
+                .iter()
+                .map(|r| r[column].chars().count())
+                .max()
+                .unwrap_or(0);
+            if column + 1 == row.len() {
+                text += cell;
+            } else {
+                text += &format!("{cell:<width$}  ");
+            }
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    let troubles: BTreeSet<String> = mounted
+        .iter()
+        .filter_map(|(key, found)| Some(format!("{key}: {}\n", found.as_ref().err()?)))
+        .collect();
+    if !troubles.is_empty() {
+        text += "\nNot known which VMs have them mounted:\n";
+        text.extend(troubles);
+    }
+    text
+}
+
+fn versions(pool: &VsphereAgentPool, known: Option<&Mounted>, now: Timestamp) -> Vec<[String; 7]> {
+    let Some(iso) = pool.status.as_ref().and_then(|s| s.iso.as_ref()) else {
+        return Vec::new();
+    };
+    let stored = iso
+        .stored_path
+        .as_deref()
+        .and_then(|p| DatastorePath::parse(p).ok());
+    let datastore = stored.map_or_else(|| pool.spec.vsphere.iso_datastore.clone(), |p| p.datastore);
+    let name = format!(
+        "{}/{}",
+        pool.namespace().unwrap_or_default(),
+        pool.name_any()
+    );
+    let row = |entry: &agent_forge_crds::pool::IsoHistoryEntry| {
+        let current = iso.sha256.as_ref() == Some(&entry.sha256);
+        let path = DatastorePath::new(&datastore, &entry.path).ok();
+        let note = match (current, iso.volatile == Some(true)) {
+            (false, _) => String::new(),
+            (true, false) => iso.url.clone().unwrap_or_default(),
+            (true, true) => format!("{} (volatile)", iso.url.clone().unwrap_or_default()),
+        };
+        [
+            name.clone(),
+            format!(
+                "{}{}",
+                if current { "*" } else { " " },
+                entry.sha256.get(..12).unwrap_or(&entry.sha256)
+            ),
+            entry.size_bytes.map_or_else(|| "?".to_owned(), size),
+            entry
+                .uploaded_at
+                .as_ref()
+                .map_or_else(|| "?".to_owned(), |t| age(now, t.0)),
+            mounts(path.as_ref(), known),
+            path.map_or_else(|| entry.path.clone(), |p| p.to_string()),
+            note,
+        ]
+    };
+    iso.history.iter().map(row).collect()
+}
+
+/// Names of the VMs with the file in a drive: three, and how many more.
+fn mounts(path: Option<&DatastorePath>, known: Option<&Mounted>) -> String {
+    let (Some(path), Some(Ok(all))) = (path, known) else {
+        return "?".to_owned();
+    };
+    let has = |m: &&MountedIso| DatastorePath::parse(&m.iso).as_ref() == Ok(path);
+    let vms: BTreeSet<&str> = all.iter().filter(has).map(|m| m.vm.as_str()).collect();
+    let shown: Vec<&str> = vms.iter().take(3).copied().collect();
+    match vms.len().saturating_sub(shown.len()) {
+        _ if vms.is_empty() => "-".to_owned(),
+        0 => shown.join(","),
+        more => format!("{} and {more} more", shown.join(",")),
+    }
+}
+
+fn size(bytes: i64) -> String {
+    format!("{:.1}Mi", bytes as f64 / f64::from(1 << 20))
+}
+
+/// As kubectl tells ages: the two largest units at most.
+fn age(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_version_has_a_row_with_who_mounts_it() {
+        let (new, old) = ("a".repeat(64), "b".repeat(64));
+        let pool: VsphereAgentPool = serde_json::from_value(json!({
+            "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgentPool",
+            "metadata": {"name": "w", "namespace": "demo"},
+            "spec": {"vsphere": {"credentialsSecretRef": {"name": "vc"}, "isoDatastore": "isos"}},
+            "status": {"iso": {
+                "sha256": new, "url": "https://img/byapikey/REDACTED/x.iso", "volatile": true,
+                "storedPath": format!("[isos] p/{new}.iso"),
+                "history": [
+                    {"sha256": new, "path": format!("p/{new}.iso"), "sizeBytes": 1 << 20,
+                     "uploadedAt": "2026-01-02T00:00:00Z"},
+                    {"sha256": old, "path": format!("p/{old}.iso"), "uploadedAt": "2026-01-01T00:00:00Z"},
+                ],
+            }},
+        }))
+        .expect("a pool");
+        let drive = |vm: &str, sha: &str| MountedIso {
+            iso: format!("[isos] /p/{sha}.iso"),
+            vm: vm.to_owned(),
+        };
+        let now = "2026-01-02T00:05:00Z".parse().expect("a time");
+        let drives: Vec<_> = (1..=5).map(|n| drive(&format!("vm-{n}"), &old)).collect();
+        let key = ObjectKey::new("demo", "vc");
+        let shown = table(
+            std::slice::from_ref(&pool),
+            &BTreeMap::from([(key.clone(), Ok(drives))]),
+            now,
+        );
+        let lines: Vec<Vec<&str>> = shown
+            .lines()
+            .map(|l| {
+                l.split("  ")
+                    .map(str::trim)
+                    .filter(|c| !c.is_empty())
+                    .collect()
+            })
+            .collect();
+        assert_eq!(lines.len(), 3, "{shown}");
+        let current = ["demo/w", "*aaaaaaaaaaaa", "1.0Mi", "5m", "-"];
+        assert_eq!(lines[1][..5], current, "{shown}");
+        assert!(
+            shown.contains("https://img/byapikey/REDACTED/x.iso (volatile)"),
+            "{shown}"
+        );
+        assert_eq!(
+            lines[2][1..5],
+            ["bbbbbbbbbbbb", "?", "24h", "vm-1,vm-2,vm-3 and 2 more"],
+            "{shown}"
+        );
+        let unknown = table(
+            &[pool],
+            &BTreeMap::from([(key, Err("no answer".to_owned()))]),
+            now,
+        );
+        assert!(
+            unknown.contains("demo/vc: no answer") && unknown.contains("  ?  "),
+            "{unknown}"
+        );
+        assert_eq!(
+            table(&[], &BTreeMap::new(), now),
+            "no pool has an ISO yet\n"
+        );
+    }
+}

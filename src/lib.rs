@@ -1,0 +1,16 @@
+//! Adapters and wiring of agent-forge: everything that talks to the outside. Decisions live in `agent_forge_actors`.
+
+pub mod args;
+pub mod chaos;
+pub mod clock;
+pub mod cluster;
+pub mod deadline;
+pub mod debug;
+mod debug_page;
+pub mod gate;
+pub mod iso_source;
+pub mod iso_view;
+pub mod lease;
+pub mod run;
+pub mod telemetry;
+pub mod vsphere;

@@ -1,0 +1,66 @@
+//! agent-forge, the operator.
+
+use std::process::ExitCode;
+
+use agent_forge::{
+    args::{Args, Command},
+    iso_view, run,
+    telemetry::logging,
+};
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+
+async fn stop_signal() {
+    let (Ok(mut term), Ok(mut int)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+}
+
+async fn start(args: Args) -> anyhow::Result<()> {
+    if let Some(Command::Iso(asked)) = &args.command {
+        return iso_view::run(&args, asked).await;
+    }
+    let telemetry = logging::install(args.log_format == "json")?;
+    let result = run::operator(args, stop_signal()).await;
+    telemetry.shutdown();
+    result
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    // One TLS provider for everything; `kube` and `reqwest` bring none of their own.
+    if rustls::crypto::ring::default_provider()
+        .install_default()
+        .is_err()
+    {
+        eprintln!("agent-forge: a TLS provider was installed before main");
+        return ExitCode::FAILURE;
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(e) => {
+            eprintln!("agent-forge: starting the runtime: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = runtime.block_on(start(args));
+    // A name that is being looked up must not hold the end back.
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("agent-forge: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Wiring: parse, connect, start the tree, serve, shut down in order.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use agent_forge_actors::{
+    context::Settings,
+    effect::Gate,
+    lease::{Leadership, Lost},
+    ports::{
+        clock::Clock,
+        cluster::{Cluster, View},
+        iso_source::IsoSource,
+        vcenter::Connector,
+    },
+    supervisor::{Ports, Supervisor, SupervisorMsg},
+};
+use anyhow::Context;
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, ResourceExt};
+use ractor::{Actor, ActorRef, rpc::CallResult};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinSet,
+};
+
+use crate::{
+    args::Args,
+    chaos,
+    clock::SystemClock,
+    cluster::{
+        client::{self, Clients},
+        events::EventSink,
+        lease::LeaseStore,
+        view::Caches,
+        watches,
+        writer::Writer,
+    },
+    debug,
+    gate::{FencedGate, OpenGate},
+    iso_source::{self, HttpIsoSource},
+    lease::Keeper,
+    telemetry::{
+        http::{self as server, answer, text},
+        metrics::Metrics,
+        traces,
+    },
+    vsphere::{self, VsphereConnector},
+};
+
+/// How long the tree may take to stop and log out.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// What the operator meets at its borders. A test puts a world of its own there; everything between is the same.
+pub struct Borders {
+    /// The API server.
+    pub clients: Clients,
+    /// What every mutating call passes; behind the lease's fence, where there is one.
+    pub gate: Arc<dyn Gate>,
+    /// How vCenters are reached.
+    pub vsphere: vsphere::Options,
+    /// Where ISOs come from.
+    pub iso_source: Arc<dyn IsoSource>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Told of the tree's head once it stands.
+    pub started: Option<oneshot::Sender<ActorRef<SupervisorMsg>>>,
+}
+
+/// Runs the operator until `stop` resolves or the supervisor gives up.
+///
+/// # Errors
+/// Start-up failed (the message says what to mend), the tree gave up, or leadership was lost.
+pub async fn operator(args: Args, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+    for warning in args.legacy.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let metrics = Arc::new(Metrics::new().context("registering metrics")?);
+    let clients = client::connect(args.kubeconfig.as_deref()).await?;
+    let borders = borders(&args, clients, metrics)?;
+    between(args, borders, stop).await
+}
+
+/// The operator between its borders, until `stop` resolves or the supervisor gives up. Dropped before its end, it ends
+/// as a killed process does: at once, with nothing tidied up.
+///
+/// # Errors
+/// As [`operator`].
+pub async fn between(
+    args: Args,
+    mut borders: Borders,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let started = borders.started.take();
+    let caches = Arc::new(Caches::default());
+    let (clients, metrics) = (borders.clients.clone(), borders.metrics.clone());
+    let mut election = elect(&args, &mut borders)?;
+    metrics.leads(false);
+    let standing = election.as_ref().map(Keeper::standing);
+    let ports = ports(&args, borders, caches.clone());
+    let (supervisor, ended) = Actor::spawn(None, Supervisor, ports)
+        .await
+        .map_err(|e| anyhow::anyhow!("starting the supervisor: {e}"))?;
+    let _tree = KillOnDrop(supervisor.clone());
+    if let Some(started) = started {
+        // Nobody has to listen.
+        let _ = started.send(supervisor.clone());
+    }
+    serve(&args, &metrics, &caches, &supervisor).await?;
+    // Two sets: their tasks end with this function, however it ends.
+    let (mut watching, mut becoming_ready) = (JoinSet::new(), JoinSet::new());
+    watching.spawn(watches::run(
+        clients.watch.clone(),
+        caches.clone(),
+        supervisor.clone(),
+    ));
+    if let Some(every) = args.chaos.chaos_kill_every {
+        becoming_ready.spawn(chaos::run(supervisor.clone(), every, args.chaos.chaos_seed));
+    }
+    becoming_ready.spawn(become_ready(
+        args,
+        clients.request,
+        caches,
+        supervisor.clone(),
+        standing,
+        metrics,
+    ));
+    let result = tokio::select! {
+        biased;
+        () = stop => {
+            tracing::info!("stopping");
+            Ok(())
+        }
+        _ = ended => Err(anyhow::anyhow!("the supervisor gave up; see the log above")),
+        // Nothing is tidied up: whoever leads now does that.
+        why = lost(election.as_ref()) => return Err(why.into()),
+        failed = watching_failed(&mut watching) => Err(failed),
+    };
+    becoming_ready.abort_all();
+    let shut = supervisor.call(SupervisorMsg::Shutdown, Some(GRACE)).await;
+    supervisor.stop(None);
+    // Let go only of what is over: a tree that did not stop keeps its lease until that runs out.
+    if let (Some(keeper), Ok(CallResult::Success(()))) = (election.take(), shut) {
+        keeper.release().await;
+    }
+    result
+}
+
+/// Starts to strive for leadership, where that is asked for, and puts the fence before the gate.
+fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<Option<Keeper>> {
+    if !args.lease.leader_elect {
+        return Ok(None);
+    }
+    let timing = args.lease.timing().context("--leader-elect-*")?;
+    let request = &borders.clients.request;
+    let namespace = match &args.lease.leader_election_namespace {
+        Some(namespace) => namespace.as_str(),
+        None => request.default_namespace(),
+    };
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "agent-forge".to_owned());
+    let me = match &args.lease.pod_uid {
+        Some(uid) => format!("{host}_{uid}"),
+        None => format!("{host}_{}", uuid::Uuid::new_v4()),
+    };
+    let (standing, seen) = watch::channel(Leadership::Standby);
+    let bound = timing.call_bound().min(borders.vsphere.call_timeout);
+    borders.vsphere.call_timeout = bound;
+    borders.gate = Arc::new(FencedGate::new(
+        borders.gate.clone(),
+        seen,
+        borders.clock.clone(),
+        bound,
+    ));
+    let store = LeaseStore::new(
+        request.clone(),
+        namespace,
+        borders.gate.clone(),
+        borders.clock.clone(),
+        timing.lease_call_bound(),
+    );
+    let clock = borders.clock.clone();
+    Ok(Some(Keeper::start(me, timing, store, clock, standing)))
+}
+
+async fn lost(election: Option<&Keeper>) -> Lost {
+    match election {
+        Some(keeper) => keeper.lost().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Nothing of the tree goes on when its owner is gone.
+struct KillOnDrop(ActorRef<SupervisorMsg>);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+async fn watching_failed(watching: &mut JoinSet<()>) -> anyhow::Error {
+    match watching.join_next().await {
+        None | Some(Ok(())) => anyhow::anyhow!("a watch ended for good"),
+        Some(Err(e)) => anyhow::anyhow!("the watches died: {e}"),
+    }
+}
+
+/// The borders in production.
+fn borders(args: &Args, clients: Clients, metrics: Arc<Metrics>) -> anyhow::Result<Borders> {
+    let extra_ca_pem = match &args.iso_ca_file {
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .with_context(|| format!("reading --iso-ca-file {}", path.display()))?,
+        ),
+        None => None,
+    };
+    let source = HttpIsoSource::new(iso_source::Options {
+        allow_local: args.iso_allow_local_source,
+        max_bytes: args.iso_max_bytes,
+        stall: args.iso_stall_timeout,
+        connect_timeout: args
+            .iso_stall_timeout
+            .min(iso_source::Options::default().connect_timeout),
+        deadline: args.iso_deadline,
+        extra_ca_pem,
+        ..iso_source::Options::default()
+    })
+    .map_err(|e| anyhow::anyhow!("setting up the ISO source: {e}"))?;
+    Ok(Borders {
+        clients,
+        gate: Arc::new(OpenGate::new(metrics.clone())),
+        vsphere: vsphere::Options {
+            max_concurrent_tasks: usize::from(args.max_concurrent_vcenter_tasks),
+            allow_http: args.vsphere_allow_http,
+            observer: Some(metrics.clone()),
+            ..vsphere::Options::default()
+        },
+        iso_source: Arc::new(source),
+        clock: Arc::new(SystemClock::default()),
+        metrics,
+        started: None,
+    })
+}
+
+fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
+    let gate = borders.gate;
+    let write_within = borders.vsphere.call_timeout;
+    let events = EventSink::start(
+        borders.clients.request.clone(),
+        gate.clone(),
+        std::env::var("HOSTNAME").ok(),
+        write_within,
+    );
+    let request = borders.clients.request;
+    let cluster: Arc<dyn Cluster> =
+        Arc::new(Writer::new(request, gate.clone(), events, write_within));
+    let connector: Arc<dyn Connector> = Arc::new(VsphereConnector::new(gate, borders.vsphere));
+    Ports {
+        view: caches,
+        cluster,
+        connector,
+        iso_source: borders.iso_source,
+        clock: borders.clock,
+        instruments: borders.metrics,
+        tracer: traces::tracer(),
+        settings: Settings {
+            discovery_timeout: args.agent_discovery_timeout,
+            secret_namespaces: args.secret_namespaces.clone(),
+        },
+        allow_http: args.vsphere_allow_http,
+    }
+}
+
+/// Learns the cluster's identity, waits for the first complete lists and for leadership, then lets the tree begin.
+async fn become_ready(
+    args: Args,
+    client: Client,
+    caches: Arc<Caches>,
+    supervisor: ActorRef<SupervisorMsg>,
+    standing: Option<watch::Receiver<Leadership>>,
+    metrics: Arc<Metrics>,
+) {
+    let id = match args.cluster_id {
+        Some(id) => id,
+        None => cluster_id(client).await,
+    };
+    if let Ok(mut slot) = caches.cluster_id.write() {
+        *slot = id;
+    }
+    while !caches.listed() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tracing::info!(
+        cluster_id = caches.cluster_id(),
+        "ready: all watches have listed"
+    );
+    if let Some(mut standing) = standing {
+        Keeper::leading(&mut standing).await;
+    }
+    caches.lead();
+    metrics.leads(true);
+    let _ = supervisor.send_message(SupervisorMsg::Resync);
+}
+
+/// uid of `kube-system` (reliability.md R2); asked until it is answered.
+async fn cluster_id(client: Client) -> String {
+    let api: Api<Namespace> = Api::all(client);
+    loop {
+        match api.get("kube-system").await {
+            Ok(namespace) => {
+                if let Some(uid) = namespace.uid() {
+                    return uid;
+                }
+            }
+            Err(e) => tracing::warn!(
+                "reading namespace kube-system for the cluster id (or set --cluster-id): {e}"
+            ),
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+}
+
+async fn serve(
+    args: &Args,
+    metrics: &Arc<Metrics>,
+    caches: &Arc<Caches>,
+    supervisor: &ActorRef<SupervisorMsg>,
+) -> anyhow::Result<()> {
+    if let Some(address) =
+        server::parse_address("--metrics-bind-address", &args.metrics_bind_address)?
+    {
+        let metrics = metrics.clone();
+        let bound = server::serve("metrics", address, move |asked| {
+            let metrics = metrics.clone();
+            async move {
+                if asked.path != "/metrics" {
+                    return text(StatusCode::NOT_FOUND, "GET /metrics\n");
+                }
+                match metrics.text() {
+                    Ok(body) => answer(StatusCode::OK, "text/plain; version=0.0.4", body),
+                    Err(e) => text(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()),
+                }
+            }
+        })
+        .await?;
+        tracing::info!(%bound, "metrics");
+    }
+    if let Some(address) = server::parse_address(
+        "--health-probe-bind-address",
+        &args.health_probe_bind_address,
+    )? {
+        let caches = caches.clone();
+        server::serve("health", address, move |asked| {
+            let (ready, leads) = (caches.listed(), caches.leads());
+            async move {
+                match (asked.path.as_str(), ready) {
+                    // Ready to take over is ready: a rollout of two replicas would wait for ever otherwise.
+                    ("/readyz", true) if !leads => text(StatusCode::OK, "ok: standing by\n"),
+                    ("/healthz", _) | ("/readyz", true) => text(StatusCode::OK, "ok\n"),
+                    ("/readyz", false) => text(
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        "waiting for the first complete lists; see the log\n",
+                    ),
+                    _ => text(StatusCode::NOT_FOUND, "GET /healthz, /readyz\n"),
+                }
+            }
+        })
+        .await?;
+    }
+    if let Some(address) = server::parse_address("--debug-bind-address", &args.debug_bind_address)?
+    {
+        anyhow::ensure!(
+            address.ip().is_loopback(),
+            "--debug-bind-address={address}: only a loopback address is allowed"
+        );
+        let supervisor = supervisor.clone();
+        let bound = server::serve("debug", address, move |asked| {
+            debug::handle(supervisor.clone(), asked)
+        })
+        .await?;
+        tracing::warn!(%bound, "debug endpoint: whoever reaches it can kill actors");
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! The small HTTP servers: metrics, health, and the debug endpoint (loopback only, off by default).
+
+use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::Full;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+
+/// An answer.
+pub type Answer = Response<Full<Bytes>>;
+
+/// Plain text.
+#[must_use]
+pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+    answer(status, "text/plain; charset=utf-8", body)
+}
+
+/// Any type.
+#[must_use]
+pub fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+    response
+}
+
+/// What a server needs of a request: it reads no bodies.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Method.
+    pub method: Method,
+    /// Path.
+    pub path: String,
+    /// Query, empty where there is none.
+    pub query: String,
+}
+
+/// Parses a bind address as controller-runtime does: `:8080` is all interfaces, `0` is off.
+///
+/// # Errors
+/// Anything else that is not `host:port` with a numeric host.
+pub fn parse_address(flag: &str, text: &str) -> anyhow::Result<Option<SocketAddr>> {
+    if text == "0" || text.is_empty() {
+        return Ok(None);
+    }
+    let full = if text.starts_with(':') {
+        format!("0.0.0.0{text}")
+    } else {
+        text.to_owned()
+    };
+    let address = full
+        .parse()
+        .with_context(|| format!("{flag}={text:?}: use host:port, :port, or 0 to turn it off"))?;
+    Ok(Some(address))
+}
+
+/// Binds and serves until the task is dropped; returns the bound address.
+///
+/// # Errors
+/// The address is taken or not ours.
+pub async fn serve<F, R>(
+    name: &'static str,
+    address: SocketAddr,
+    handler: F,
+) -> anyhow::Result<SocketAddr>
+where
+    F: Fn(Asked) -> R + Send + Sync + 'static,
+    R: Future<Output = Answer> + Send + 'static,
+{
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("{name}: cannot listen on {address}"))?;
+    let bound = listener.local_addr()?;
+    let handler = Arc::new(handler);
+    tokio::spawn(async move {
+        loop {
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            let handler = handler.clone();
+            tokio::spawn(async move {
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let asked = Asked {
+                        method: request.method().clone(),
+                        path: request.uri().path().to_owned(),
+                        query: request.uri().query().unwrap_or_default().to_owned(),
+                    };
+                    let handler = handler.clone();
+                    async move { Ok::<_, Infallible>(handler(asked).await) }
+                });
+                let _ = hyper::server::conn::http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(Duration::from_secs(10))
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+            });
+        }
+    });
+    Ok(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_read_as_controller_runtime_reads_them() {
+        let parse = |t| parse_address("--x", t);
+        assert_eq!(parse("0").expect("off"), None);
+        assert_eq!(
+            parse(":8080").expect("all").expect("address").to_string(),
+            "0.0.0.0:8080"
+        );
+        assert_eq!(
+            parse("127.0.0.1:1").expect("one").expect("address").port(),
+            1
+        );
+        assert!(
+            parse("nonsense")
+                .expect_err("refused")
+                .to_string()
+                .contains("--x")
+        );
+    }
+}

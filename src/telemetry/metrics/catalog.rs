@@ -1,0 +1,178 @@
+//! Every metric family there is: what `/metrics` registers, what `docs/metrics.md` lists, what the tests of alerts and
+//! dashboards check queries against. Names and labels of the predecessor's families are kept to the letter.
+//!
+//! Cardinality: labels are pools, kinds, operations and reasons, never VMs or machines.
+
+/// What a family counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Only rises; begins anew with the process.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Distribution over these bounds.
+    Histogram(&'static [f64]),
+}
+
+impl Kind {
+    /// As Prometheus names it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram(_) => "histogram",
+        }
+    }
+}
+
+/// One family.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// Name.
+    pub name: &'static str,
+    /// Type.
+    pub kind: Kind,
+    /// Labels, in the order in which values are given.
+    pub labels: &'static [&'static str],
+    /// One sentence.
+    pub help: &'static str,
+}
+
+const POOL: &[&str] = &["namespace", "pool"];
+const KIND: &[&str] = &["kind"];
+/// From a fast inventory lookup to a call that hangs.
+const CALL_SECONDS: &[f64] = &[0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0];
+/// From a quick power-on to a create on a busy array.
+const TASK_SECONDS: &[f64] = &[0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+/// The autoscaler gives up on a machine after 900 s, a health check after 1200 s.
+const MACHINE_SECONDS: &[f64] = &[
+    1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0,
+];
+
+const fn family(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Family {
+    Family {
+        name,
+        kind,
+        labels,
+        help,
+    }
+}
+
+macro_rules! catalog {
+    ($($id:ident = $name:literal, $kind:expr, $labels:expr, $help:literal;)*) => {
+        $(#[doc = $help] pub const $id: Family = family($name, $kind, $labels, $help);)*
+        /// All of them, in the order of the document.
+        pub const ALL: &[Family] = &[$($id),*];
+    };
+}
+
+catalog! {
+    BUILD = "agent_forge_build_info", Kind::Gauge, &["version"], "Version of the operator; always 1.";
+    LEADER = "agent_forge_leader", Kind::Gauge, &[], "1 in the process that acts, 0 in one that stands by.";
+    CAPACITY = "agent_forge_pool_capacity", Kind::Gauge, &["namespace", "pool", "state"],
+        "AgentMachines, Agents and VMs of a pool by state.";
+    VM_CPU = "agent_forge_pool_vm_cpu_cores", Kind::Gauge, POOL, "vCPUs of each VM of the pool.";
+    VM_MEMORY = "agent_forge_pool_vm_memory_bytes", Kind::Gauge, POOL, "Memory of each VM of the pool.";
+    VM_DISK = "agent_forge_pool_vm_disk_bytes", Kind::Gauge, POOL, "System disk of each VM of the pool.";
+    VMS = "agent_forge_pool_vms", Kind::Gauge, &["namespace", "pool", "phase"], "VsphereAgents of a pool by phase.";
+    WAITING = "agent_forge_pool_waiting_on", Kind::Gauge, &["namespace", "pool", "reason"],
+        "AgentMachines and VsphereAgents for which nothing happens now, by reason.";
+    CONDITION = "agent_forge_pool_condition", Kind::Gauge, &["namespace", "pool", "condition", "status", "reason"],
+        "The pool's conditions as they stand; always 1.";
+    OLDEST_WAITING = "agent_forge_pool_oldest_waiting_seconds", Kind::Gauge, POOL,
+        "Age of the oldest AgentMachine that has no host; 0 when there is none.";
+    OLDEST_UNREADY = "agent_forge_pool_oldest_unready_seconds", Kind::Gauge, POOL,
+        "Age of the oldest AgentMachine that is not ready; 0 when there is none.";
+    OLDEST_DELETING = "agent_forge_pool_oldest_deleting_seconds", Kind::Gauge, POOL,
+        "Since when the VsphereAgent that is longest being deleted is; 0 when there is none.";
+    MACHINE_SECONDS_UNTIL = "agent_forge_machine_duration_seconds", Kind::Histogram(MACHINE_SECONDS),
+        &["namespace", "pool", "until"],
+        "From an AgentMachine's creation to each moment of its timeline; until=destroyed: from the deletion on.";
+    VM_OPERATIONS = "agent_forge_vsphere_vm_operations_total", Kind::Counter, &["operation", "result"],
+        "Operations on VMs in vSphere by result.";
+    ISO_OPERATIONS = "agent_forge_iso_operations_total", Kind::Counter, &["operation", "result"],
+        "Operations on discovery ISOs by result.";
+    ISO_TRANSFER = "agent_forge_iso_transfer_bytes", Kind::Gauge, &["datastore", "state"],
+        "Bytes of the ISO transfer that runs to a datastore, done and total; nothing where none runs.";
+    EFFECTS = "agent_forge_effects_total", Kind::Counter, &["effect", "outcome"],
+        "Mutating calls to Kubernetes and vCenter by effect and outcome.";
+    VSPHERE_REQUESTS = "agent_forge_vsphere_requests_total", Kind::Counter, &["operation", "failure"],
+        "Requests to vCenter by operation and failure (empty: success).";
+    VSPHERE_REQUEST_SECONDS = "agent_forge_vsphere_request_duration_seconds", Kind::Histogram(CALL_SECONDS),
+        &["operation"], "Duration of vCenter requests.";
+    VSPHERE_TASK_SECONDS = "agent_forge_vsphere_task_duration_seconds", Kind::Histogram(TASK_SECONDS),
+        &["task"], "From the submission of a vCenter task to its end, as the operator sees it.";
+    VSPHERE_TASKS = "agent_forge_vsphere_tasks_in_flight", Kind::Gauge, &["task"],
+        "vCenter tasks that the operator waits for.";
+    ORPHANS = "agent_forge_orphan_vms", Kind::Gauge, &["server"],
+        "VMs that carry our mark and are nobody's, by vCenter.";
+    VSPHERE_SESSIONS = "agent_forge_vsphere_sessions", Kind::Gauge, &[], "Open vCenter sessions.";
+    ACTORS = "agent_forge_actors", Kind::Gauge, KIND, "Live actors by kind.";
+    ACTOR_RESTARTS = "agent_forge_actor_restarts_total", Kind::Counter, KIND, "Actors started anew after they died.";
+    ACTOR_PASSES = "agent_forge_actor_passes_total", Kind::Counter, &["kind", "result"], "Passes of pool and VM actors.";
+    ACTOR_PASS_SECONDS = "agent_forge_actor_pass_duration_seconds", Kind::Histogram(CALL_SECONDS), KIND,
+        "Duration of passes, waiting for vCenter included.";
+    ACTOR_WAKES = "agent_forge_actor_wakes_total", Kind::Counter, &["kind", "coalesced"],
+        "Wakes of actors; coalesced=true: answered by a pass that was due anyway.";
+    ACTOR_MAILBOX = "agent_forge_actor_mailbox_depth", Kind::Gauge, KIND,
+        "Wakes that were sent and not yet read, over all actors of a kind.";
+}
+
+/// `docs/metrics.md`.
+#[must_use]
+pub fn document() -> String {
+    let mut out = String::from(
+        "# Metrics\n\nMade from `src/telemetry/metrics/catalog.rs`; `AGENT_FORGE_BLESS=1 cargo test -p agent-forge --lib \
+         catalog` writes it anew.\n\n| Family | Type | Labels | Meaning |\n|---|---|---|---|\n",
+    );
+    for f in ALL {
+        let labels: Vec<String> = f.labels.iter().map(|l| format!("`{l}`")).collect();
+        let (name, kind, help) = (f.name, f.kind.word(), f.help);
+        out += &format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", "));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+        if std::env::var_os("AGENT_FORGE_BLESS").is_some() {
+            std::fs::write(path, document()).expect("written");
+        }
+        let found = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            found == document(),
+            "docs/metrics.md: run this test with AGENT_FORGE_BLESS=1"
+        );
+    }
+
+    #[test]
+    fn names_say_what_they_count() {
+        for f in ALL {
+            assert!(f.name.starts_with("agent_forge_"), "{}", f.name);
+            assert_eq!(
+                f.name.ends_with("_total"),
+                f.kind == Kind::Counter,
+                "{}",
+                f.name
+            );
+            if matches!(f.kind, Kind::Histogram(_)) {
+                assert!(f.name.ends_with("_seconds"), "{}", f.name);
+            }
+            // A machine, a VM or an Agent as a label would make as many series as there are.
+            for label in ["vm", "machine", "agent", "name", "uid", "object", "url"] {
+                assert!(!f.labels.contains(&label), "{} by {label}", f.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! Metrics, registered into one registry. Families stand in [`catalog`]; series of a deleted pool disappear.
+
+pub mod catalog;
+#[cfg(test)]
+mod queries;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+};
+
+use agent_forge_actors::{
+    model::names::ObjectKey,
+    ports::instruments::{Instruments, PoolGauges, PoolView},
+};
+use prometheus::{
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
+
+use self::catalog::{Family, Kind};
+use crate::vsphere::{RequestObserver, RequestRecord};
+
+/// All families.
+pub struct Metrics {
+    registry: Registry,
+    leader: IntGaugeVec,
+    vm_operations: IntCounterVec,
+    iso_operations: IntCounterVec,
+    iso_transfer: IntGaugeVec,
+    capacity: IntGaugeVec,
+    vm_cpu_cores: IntGaugeVec,
+    vm_memory_bytes: IntGaugeVec,
+    vm_disk_bytes: IntGaugeVec,
+    vms: Changing,
+    waiting: Changing,
+    conditions: Changing,
+    oldest_waiting: GaugeVec,
+    oldest_unready: GaugeVec,
+    oldest_deleting: GaugeVec,
+    machine_seconds: HistogramVec,
+    effects: IntCounterVec,
+    vsphere_requests: IntCounterVec,
+    vsphere_seconds: HistogramVec,
+    task_seconds: HistogramVec,
+    tasks: IntGaugeVec,
+    orphans: IntGaugeVec,
+    sessions: IntGaugeVec,
+    actors: IntGaugeVec,
+    actor_restarts: IntCounterVec,
+    passes: IntCounterVec,
+    pass_seconds: HistogramVec,
+    wakes: IntCounterVec,
+    mailbox: IntGaugeVec,
+}
+
+const STATES: [&str; 10] = [
+    "desired",
+    "agent_machines",
+    "waiting_agent_machines",
+    "unready_agent_machines",
+    "without_agent",
+    "matching_agents",
+    "bound_agents",
+    "available_agents",
+    "pending_owned_vms",
+    "demand_deficit",
+];
+
+/// A machine's moments as events and as values of `until`.
+const MOMENTS: [(&str, &str); 10] = [
+    ("Accepted", "accepted"),
+    ("ISOReady", "iso_ready"),
+    ("Placed", "placed"),
+    ("Created", "created"),
+    ("PoweredOn", "powered_on"),
+    ("Discovered", "discovered"),
+    ("Prepared", "prepared"),
+    ("Bound", "bound"),
+    ("Installed", "installed"),
+    (DESTROYED, "destroyed"),
+];
+const DESTROYED: &str = "Destroyed";
+
+/// A pool's gauge whose other labels come and go: what is not said any more disappears.
+struct Changing {
+    family: IntGaugeVec,
+    shown: Mutex<BTreeMap<ObjectKey, BTreeSet<Vec<String>>>>,
+}
+
+impl Changing {
+    fn set(&self, pool: &ObjectKey, rows: BTreeMap<Vec<String>, i64>) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = |rest: &[String]| {
+            let labels = [&pool.namespace, &pool.name].into_iter().chain(rest);
+            labels.cloned().collect::<Vec<String>>()
+        };
+        for old in shown.remove(pool).unwrap_or_default() {
+            if !rows.contains_key(&old) {
+                let _ = self.family.remove_label_values(&all(&old));
+            }
+        }
+        for (rest, value) in &rows {
+            self.family.with_label_values(&all(rest)).set(*value);
+        }
+        if !rows.is_empty() {
+            shown.insert(pool.clone(), rows.into_keys().collect());
+        }
+    }
+}
+
+struct Register<'a>(&'a Registry);
+
+impl Register<'_> {
+    fn opts(f: &Family) -> Opts {
+        Opts::new(f.name, f.help)
+    }
+
+    fn counter(&self, f: &Family) -> prometheus::Result<IntCounterVec> {
+        let made = IntCounterVec::new(Self::opts(f), f.labels)?;
+        self.0.register(Box::new(made.clone()))?;
+        Ok(made)
+    }
+
+    fn gauge(&self, f: &Family) -> prometheus::Result<IntGaugeVec> {
+        let made = IntGaugeVec::new(Self::opts(f), f.labels)?;
+        self.0.register(Box::new(made.clone()))?;
+        Ok(made)
+    }
+
+    fn seconds(&self, f: &Family) -> prometheus::Result<GaugeVec> {
+        let made = GaugeVec::new(Self::opts(f), f.labels)?;
+        self.0.register(Box::new(made.clone()))?;
+        Ok(made)
+    }
+
+    fn histogram(&self, f: &Family) -> prometheus::Result<HistogramVec> {
+        let Kind::Histogram(bounds) = f.kind else {
+            return Err(prometheus::Error::Msg(format!(
+                "{} is no histogram",
+                f.name
+            )));
+        };
+        let options = HistogramOpts::new(f.name, f.help).buckets(bounds.to_vec());
+        let made = HistogramVec::new(options, f.labels)?;
+        self.0.register(Box::new(made.clone()))?;
+        Ok(made)
+    }
+
+    fn changing(&self, f: &Family) -> prometheus::Result<Changing> {
+        Ok(Changing {
+            family: self.gauge(f)?,
+            shown: Mutex::default(),
+        })
+    }
+}
+
+impl Metrics {
+    /// Registers all families.
+    ///
+    /// # Errors
+    /// Two families of one name: a defect in the catalog.
+    pub fn new() -> prometheus::Result<Self> {
+        let registry = Registry::new();
+        let r = Register(&registry);
+        let build = r.gauge(&catalog::BUILD)?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        Ok(Self {
+            leader: r.gauge(&catalog::LEADER)?,
+            vm_operations: r.counter(&catalog::VM_OPERATIONS)?,
+            iso_operations: r.counter(&catalog::ISO_OPERATIONS)?,
+            iso_transfer: r.gauge(&catalog::ISO_TRANSFER)?,
+            capacity: r.gauge(&catalog::CAPACITY)?,
+            vm_cpu_cores: r.gauge(&catalog::VM_CPU)?,
+            vm_memory_bytes: r.gauge(&catalog::VM_MEMORY)?,
+            vm_disk_bytes: r.gauge(&catalog::VM_DISK)?,
+            vms: r.changing(&catalog::VMS)?,
+            waiting: r.changing(&catalog::WAITING)?,
+            conditions: r.changing(&catalog::CONDITION)?,
+            oldest_waiting: r.seconds(&catalog::OLDEST_WAITING)?,
+            oldest_unready: r.seconds(&catalog::OLDEST_UNREADY)?,
+            oldest_deleting: r.seconds(&catalog::OLDEST_DELETING)?,
+            machine_seconds: r.histogram(&catalog::MACHINE_SECONDS_UNTIL)?,
+            effects: r.counter(&catalog::EFFECTS)?,
+            vsphere_requests: r.counter(&catalog::VSPHERE_REQUESTS)?,
+            vsphere_seconds: r.histogram(&catalog::VSPHERE_REQUEST_SECONDS)?,
+            task_seconds: r.histogram(&catalog::VSPHERE_TASK_SECONDS)?,
+            tasks: r.gauge(&catalog::VSPHERE_TASKS)?,
+            orphans: r.gauge(&catalog::ORPHANS)?,
+            sessions: r.gauge(&catalog::VSPHERE_SESSIONS)?,
+            actors: r.gauge(&catalog::ACTORS)?,
+            actor_restarts: r.counter(&catalog::ACTOR_RESTARTS)?,
+            passes: r.counter(&catalog::ACTOR_PASSES)?,
+            pass_seconds: r.histogram(&catalog::ACTOR_PASS_SECONDS)?,
+            wakes: r.counter(&catalog::ACTOR_WAKES)?,
+            mailbox: r.gauge(&catalog::ACTOR_MAILBOX)?,
+            registry,
+        })
+    }
+
+    /// Whether this process acts, or stands by.
+    pub fn leads(&self, leads: bool) {
+        let none: [&str; 0] = [];
+        self.leader.with_label_values(&none).set(i64::from(leads));
+    }
+
+    /// One effect was settled.
+    pub fn effect(&self, effect: &str, outcome: &str) {
+        self.effects.with_label_values(&[effect, outcome]).inc();
+    }
+
+    /// Prometheus text format.
+    ///
+    /// # Errors
+    /// A family that cannot be encoded: a defect.
+    pub fn text(&self) -> prometheus::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut out)?;
+        Ok(out)
+    }
+
+    fn sizes(&self) -> [&IntGaugeVec; 3] {
+        [
+            &self.vm_cpu_cores,
+            &self.vm_memory_bytes,
+            &self.vm_disk_bytes,
+        ]
+    }
+
+    fn ages(&self) -> [&GaugeVec; 3] {
+        [
+            &self.oldest_waiting,
+            &self.oldest_unready,
+            &self.oldest_deleting,
+        ]
+    }
+
+    fn changing(&self) -> [&Changing; 3] {
+        [&self.vms, &self.waiting, &self.conditions]
+    }
+}
+
+fn result(success: bool) -> &'static str {
+    if success { "success" } else { "error" }
+}
+
+impl Instruments for Metrics {
+    fn pool(&self, pool: &ObjectKey, g: &PoolGauges) {
+        let labels = [pool.namespace.as_str(), pool.name.as_str()];
+        let values = [
+            g.desired,
+            g.agent_machines,
+            g.waiting_agent_machines,
+            g.unready_agent_machines,
+            g.without_agent,
+            g.matching_agents,
+            g.bound_agents,
+            g.available_agents,
+            g.pending_owned_vms,
+            g.demand_deficit,
+        ];
+        for (state, value) in STATES.iter().zip(values) {
+            self.capacity
+                .with_label_values(&[labels[0], labels[1], state])
+                .set(value);
+        }
+        let sizes = [g.vm_cpu_cores, g.vm_memory_bytes, g.vm_disk_bytes];
+        for (family, value) in self.sizes().into_iter().zip(sizes) {
+            family.with_label_values(&labels).set(value);
+        }
+    }
+
+    fn pool_view(&self, pool: &ObjectKey, view: &PoolView) {
+        let labels = [pool.namespace.as_str(), pool.name.as_str()];
+        let ages = [
+            view.oldest_waiting,
+            view.oldest_unready,
+            view.oldest_deleting,
+        ];
+        for (family, value) in self.ages().into_iter().zip(ages) {
+            family.with_label_values(&labels).set(value);
+        }
+        let single = |rows: &BTreeMap<String, i64>| {
+            rows.iter().map(|(k, v)| (vec![k.clone()], *v)).collect()
+        };
+        self.vms.set(pool, single(&view.phases));
+        self.waiting.set(pool, single(&view.waiting_on));
+        let conditions = view.conditions.iter();
+        self.conditions
+            .set(pool, conditions.map(|c| (c.to_vec(), 1)).collect());
+    }
+
+    fn drop_pool(&self, pool: &ObjectKey) {
+        let labels = [pool.namespace.as_str(), pool.name.as_str()];
+        for state in STATES {
+            let _ = self
+                .capacity
+                .remove_label_values(&[labels[0], labels[1], state]);
+        }
+        for family in self.sizes() {
+            let _ = family.remove_label_values(&labels);
+        }
+        for family in self.ages() {
+            let _ = family.remove_label_values(&labels);
+        }
+        for family in self.changing() {
+            family.set(pool, BTreeMap::new());
+        }
+        for (_, until) in MOMENTS {
+            let _ = self
+                .machine_seconds
+                .remove_label_values(&[labels[0], labels[1], until]);
+        }
+    }
+
+    fn milestone(&self, pool: &ObjectKey, event: &str, seconds: f64) {
+        if let Some((_, until)) = MOMENTS.iter().find(|(e, _)| *e == event) {
+            self.machine_seconds
+                .with_label_values(&[pool.namespace.as_str(), pool.name.as_str(), until])
+                .observe(seconds);
+        }
+    }
+
+    fn destroyed(&self, pool: &ObjectKey, seconds: f64) {
+        self.milestone(pool, DESTROYED, seconds);
+    }
+
+    fn vm_operation(&self, operation: &'static str, success: bool) {
+        self.vm_operations
+            .with_label_values(&[operation, result(success)])
+            .inc();
+    }
+
+    fn iso_operation(&self, operation: &'static str, success: bool) {
+        self.iso_operations
+            .with_label_values(&[operation, result(success)])
+            .inc();
+    }
+
+    fn iso_transfer(&self, cache: &str, progress: Option<(u64, u64)>) {
+        for (state, bytes) in [
+            ("done", progress.map(|p| p.0)),
+            ("total", progress.map(|p| p.1)),
+        ] {
+            match bytes {
+                Some(bytes) => self
+                    .iso_transfer
+                    .with_label_values(&[cache, state])
+                    .set(i64::try_from(bytes).unwrap_or(i64::MAX)),
+                None => {
+                    let _ = self.iso_transfer.remove_label_values(&[cache, state]);
+                }
+            }
+        }
+    }
+
+    fn task_began(&self, task: &'static str) {
+        self.tasks.with_label_values(&[task]).inc();
+    }
+
+    fn task_ended(&self, task: &'static str, seconds: f64) {
+        self.tasks.with_label_values(&[task]).dec();
+        self.task_seconds
+            .with_label_values(&[task])
+            .observe(seconds);
+    }
+
+    fn orphans(&self, server: &str, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.orphans.with_label_values(&[server]).set(count);
+    }
+
+    fn sessions(&self, open: usize) {
+        let none: [&str; 0] = [];
+        let open = i64::try_from(open).unwrap_or(i64::MAX);
+        self.sessions.with_label_values(&none).set(open);
+    }
+
+    fn actors(&self, kind: &'static str, count: i64) {
+        self.actors.with_label_values(&[kind]).set(count);
+    }
+
+    fn restarted(&self, kind: &'static str) {
+        self.actor_restarts.with_label_values(&[kind]).inc();
+    }
+
+    fn pass(&self, kind: &'static str, seconds: f64, success: bool) {
+        self.passes
+            .with_label_values(&[kind, result(success)])
+            .inc();
+        self.pass_seconds
+            .with_label_values(&[kind])
+            .observe(seconds);
+    }
+
+    fn woken(&self, kind: &'static str, coalesced: bool) {
+        let coalesced = if coalesced { "true" } else { "false" };
+        self.wakes.with_label_values(&[kind, coalesced]).inc();
+    }
+
+    fn queued(&self, kind: &'static str, change: i64) {
+        self.mailbox.with_label_values(&[kind]).add(change);
+    }
+}
+
+impl RequestObserver for Metrics {
+    fn request(&self, record: &RequestRecord<'_>) {
+        self.vsphere_requests
+            .with_label_values(&[record.operation, record.failure.unwrap_or("")])
+            .inc();
+        self.vsphere_seconds
+            .with_label_values(&[record.operation])
+            .observe(record.duration.as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(m: &Metrics) -> String {
+        String::from_utf8(m.text().expect("text")).expect("utf-8")
+    }
+
+    #[test]
+    fn a_deleted_pools_series_disappear() {
+        let m = Metrics::new().expect("families");
+        let (a, b) = (ObjectKey::new("ns", "a"), ObjectKey::new("ns", "b"));
+        let view = PoolView {
+            waiting_on: BTreeMap::from([("ISONotReady".to_owned(), 2)]),
+            phases: BTreeMap::from([("Bound".to_owned(), 1)]),
+            conditions: vec![["Ready", "True", "Reconciled"].map(str::to_owned)],
+            ..PoolView::default()
+        };
+        let gauges = PoolGauges {
+            desired: 3,
+            ..PoolGauges::default()
+        };
+        for pool in [&a, &b] {
+            m.pool(pool, &gauges);
+            m.pool_view(pool, &view);
+            for (event, _) in MOMENTS {
+                m.milestone(pool, event, 1.0);
+            }
+        }
+        let shown = text(&m);
+        let desired = r#"agent_forge_pool_capacity{namespace="ns",pool="a",state="desired"} 3"#;
+        assert!(shown.contains(desired), "{shown}");
+        let per_pool = catalog::ALL.iter().filter(|f| f.labels.contains(&"pool"));
+        for family in per_pool {
+            assert!(shown.contains(family.name), "{} is never set", family.name);
+        }
+        m.drop_pool(&a);
+        let left = text(&m);
+        assert!(
+            !left.contains(r#"pool="a""#) && left.contains(r#"pool="b""#),
+            "{left}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_said_any_more_disappears() {
+        let m = Metrics::new().expect("families");
+        let pool = ObjectKey::new("ns", "a");
+        let waits = |reason: &str| PoolView {
+            waiting_on: BTreeMap::from([(reason.to_owned(), 1)]),
+            ..PoolView::default()
+        };
+        m.pool_view(&pool, &waits("ISONotReady"));
+        m.pool_view(&pool, &waits("NameConflict"));
+        let left = text(&m);
+        assert!(
+            left.contains("NameConflict") && !left.contains("ISONotReady"),
+            "{left}"
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! Keeps the log readable while something goes wrong for long: a line that is the same as one of the last minute, fields
+//! included, is not written again. What it is about is one of its fields, so each object has its own.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::layer::{Context, Filter};
+
+/// How long an unchanged line stays unsaid.
+const QUIET: Duration = Duration::from_secs(60);
+/// Lines that are remembered at most.
+const REMEMBERED: usize = 4096;
+
+/// The filter.
+#[derive(Debug, Default)]
+pub struct Repeats {
+    said: Mutex<HashMap<u64, Instant>>,
+}
+
+impl Repeats {
+    /// Whether a line is new at `now`; it counts as said then.
+    fn is_new(&self, line: u64, now: Instant) -> bool {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said
+            .get(&line)
+            .is_some_and(|at| now.duration_since(*at) < QUIET)
+        {
+            return false;
+        }
+        if said.len() >= REMEMBERED {
+            said.retain(|_, at| now.duration_since(*at) < QUIET);
+        }
+        // More different lines than that in a minute: rather said twice than remembered without bound.
+        if said.len() >= REMEMBERED {
+            said.clear();
+        }
+        said.insert(line, now);
+        true
+    }
+}
+
+struct Fields(DefaultHasher);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        field.name().hash(&mut self.0);
+        format!("{value:?}").hash(&mut self.0);
+    }
+}
+
+impl<S: Subscriber> Filter<S> for Repeats {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        // Whoever asks for debug lines wants all of them.
+        if *event.metadata().level() > Level::INFO {
+            return true;
+        }
+        let mut fields = Fields(DefaultHasher::new());
+        event.metadata().callsite().hash(&mut fields.0);
+        event.record(&mut fields);
+        self.is_new(fields.0.finish(), Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tracing_subscriber::{Layer as _, fmt::MakeWriter, layer::SubscriberExt as _};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("lock").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Lines {
+        type Writer = Self;
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    #[test]
+    fn an_unchanged_line_is_written_once_for_each_object() {
+        let lines = Lines::default();
+        let layer = tracing_subscriber::fmt::layer()
+            .with_writer(lines.clone())
+            .with_filter(Repeats::default());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            for n in 0..10 {
+                for key in ["demo/a", "demo/b"] {
+                    tracing::warn!(key, "vCenter does not answer");
+                }
+                tracing::info!(n, "another line");
+            }
+        });
+        let written = String::from_utf8(lines.0.lock().expect("lock").clone()).expect("text");
+        assert_eq!(written.matches("does not answer").count(), 2, "{written}");
+        assert_eq!(written.matches("another line").count(), 10, "{written}");
+    }
+
+    #[test]
+    fn it_is_said_again_after_a_minute_and_memory_is_bounded() {
+        let repeats = Repeats::default();
+        let start = Instant::now();
+        assert!(repeats.is_new(1, start) && !repeats.is_new(1, start + QUIET / 2));
+        assert!(repeats.is_new(1, start + QUIET));
+        for line in 0..100_000 {
+            repeats.is_new(line, start);
+        }
+        assert!(repeats.said.lock().expect("lock").len() <= REMEMBERED);
+    }
+}

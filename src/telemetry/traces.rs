@@ -1,0 +1,234 @@
+//! Spans to an OTLP collector by the standard `OTEL_*` variables; without an endpoint variable none of this exists.
+//!
+//! Two kinds leave through one bounded queue: live spans of `tracing`, and phases of machines, whose ids and times come
+//! from what is recorded ([`MachineTracer`]). A full queue drops spans, it never blocks and never grows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, OnceLock},
+    time::{Duration, SystemTime},
+};
+
+use agent_forge_actors::{
+    model::trace,
+    ports::tracer::{NoTracer, PhaseSpan, Tracer, Under},
+};
+use anyhow::Context as _;
+use opentelemetry::{
+    Context, InstrumentationScope, KeyValue,
+    trace::{
+        SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId,
+        TraceState,
+    },
+};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::{
+    Resource,
+    error::OTelSdkResult,
+    trace::{
+        BatchSpanProcessor, Config, SamplingDecision, SdkTracerProvider, ShouldSample, Span,
+        SpanData, SpanExporter as _, SpanProcessor,
+    },
+};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+use super::otlp_client::OtlpClient;
+
+/// Phases that ended longer ago were told by the process before this one: a restart does not repeat a fleet's history.
+const REPEATED: Duration = Duration::from_secs(3600);
+
+/// The scope of all spans.
+pub const SCOPE: &str = "agent-forge";
+
+static INSTALLED: OnceLock<Arc<MachineTracer>> = OnceLock::new();
+
+/// The tracer of this process; one that does nothing where no collector is named.
+#[must_use]
+pub fn tracer() -> Arc<dyn Tracer> {
+    match INSTALLED.get() {
+        Some(tracer) => tracer.clone(),
+        None => Arc::new(NoTracer),
+    }
+}
+
+fn variable(names: &[&str]) -> Option<String> {
+    let set = |n: &&str| std::env::var(n).ok().filter(|v| !v.is_empty());
+    names.iter().find_map(set)
+}
+
+/// Whether spans leave this process.
+fn wanted() -> bool {
+    let off = std::env::var("OTEL_SDK_DISABLED").is_ok_and(|v| v.eq_ignore_ascii_case("true"))
+        || variable(&["OTEL_TRACES_EXPORTER"]).as_deref() == Some("none");
+    let endpoint = [
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+    ];
+    !off && variable(&endpoint).is_some()
+}
+
+/// Sets the way to the collector up; `None` where none is named.
+///
+/// # Errors
+/// A broken `OTEL_*` setting, named in the message.
+pub fn provider() -> anyhow::Result<Option<SdkTracerProvider>> {
+    if !wanted() {
+        return Ok(None);
+    }
+    let mut resource = Resource::builder();
+    if variable(&["OTEL_SERVICE_NAME"]).is_none() {
+        resource = resource.with_service_name("agent-forge");
+    }
+    let resource = resource
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .build();
+    let mut exporter = exporter()?;
+    exporter.set_resource(&resource);
+    let queue = Arc::new(BatchSpanProcessor::builder(exporter).build());
+    let machines = MachineTracer {
+        queue: queue.clone(),
+        // The variables' sampler: the machine's own spans follow the same decision as everything else.
+        sampler: Config::default().sampler,
+        sent: Mutex::default(),
+        since: SystemTime::now() - REPEATED,
+    };
+    let _ = INSTALLED.set(Arc::new(machines));
+    let provider = SdkTracerProvider::builder()
+        .with_span_processor(Queue(queue))
+        .with_resource(resource)
+        .build();
+    Ok(Some(provider))
+}
+
+fn exporter() -> anyhow::Result<SpanExporter> {
+    let protocol = variable(&[
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+    ]);
+    match protocol.as_deref() {
+        Some("grpc") => SpanExporter::builder().with_tonic().build(),
+        None | Some("http/protobuf") => SpanExporter::builder()
+            .with_http()
+            .with_http_client(OtlpClient::new().context("setting up the way to the collector")?)
+            .with_protocol(Protocol::HttpBinary)
+            .build(),
+        Some(other) => anyhow::bail!(
+            "OTEL_EXPORTER_OTLP_PROTOCOL={other:?} is not supported; use grpc or http/protobuf"
+        ),
+    }
+    .context("building the OTLP exporter from the OTEL_* variables")
+}
+
+/// The one queue, shared by the provider and the machines' tracer.
+#[derive(Debug)]
+struct Queue(Arc<BatchSpanProcessor>);
+
+impl SpanProcessor for Queue {
+    fn on_start(&self, span: &mut Span, cx: &Context) {
+        self.0.on_start(span, cx);
+    }
+
+    fn on_end(&self, span: SpanData) {
+        if span.span_context.is_sampled() {
+            self.0.on_end(span);
+        }
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.0.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.0.shutdown_with_timeout(timeout)
+    }
+}
+
+/// Tells the phases of machines.
+#[derive(Debug)]
+pub struct MachineTracer {
+    queue: Arc<BatchSpanProcessor>,
+    sampler: Box<dyn ShouldSample>,
+    /// What this process has told.
+    sent: Mutex<BTreeMap<trace::TraceId, BTreeSet<trace::SpanId>>>,
+    since: SystemTime,
+}
+
+impl MachineTracer {
+    /// The same for a trace in every process: samplers decide by the trace's id.
+    fn flags(&self, id: TraceId) -> TraceFlags {
+        let kind = SpanKind::Internal;
+        let said = self
+            .sampler
+            .should_sample(None, id, "machine.demand", &kind, &[], &[]);
+        if said.decision == SamplingDecision::RecordAndSample {
+            TraceFlags::SAMPLED
+        } else {
+            TraceFlags::default()
+        }
+    }
+
+    fn context(&self, trace: trace::TraceId, span: trace::SpanId, remote: bool) -> SpanContext {
+        let id = TraceId::from_bytes(trace.0);
+        let span = SpanId::from_bytes(span.0);
+        SpanContext::new(id, span, self.flags(id), remote, TraceState::default())
+    }
+
+    /// Whether this process has not told it yet; it counts as told from now on.
+    fn first(&self, trace: trace::TraceId, span: trace::SpanId) -> bool {
+        let mut sent = match self.sent.lock() {
+            Ok(sent) => sent,
+            Err(broken) => broken.into_inner(),
+        };
+        sent.entry(trace).or_default().insert(span)
+    }
+}
+
+impl Tracer for MachineTracer {
+    fn phase(&self, span: PhaseSpan) {
+        let context = self.context(span.trace, span.id, false);
+        let end = SystemTime::from(span.end);
+        if !context.is_sampled() || end < self.since || !self.first(span.trace, span.id) {
+            return;
+        }
+        let attributes = span.attributes.into_iter();
+        self.queue.on_end(SpanData {
+            span_context: context,
+            parent_span_id: span
+                .parent
+                .map_or(SpanId::INVALID, |p| SpanId::from_bytes(p.0)),
+            parent_span_is_remote: false,
+            span_kind: SpanKind::Internal,
+            name: span.name.into(),
+            start_time: SystemTime::from(span.start),
+            end_time: end,
+            attributes: attributes.map(|(k, v)| KeyValue::new(k, v)).collect(),
+            dropped_attributes_count: 0,
+            events: Default::default(),
+            links: Default::default(),
+            status: if span.abandoned {
+                Status::error("abandoned")
+            } else {
+                Status::Unset
+            },
+            instrumentation_scope: InstrumentationScope::builder(SCOPE).build(),
+        });
+    }
+
+    fn place(&self, work: &tracing::Span, under: Under) {
+        let around = tracing::Span::current().context();
+        let parent = self.context(under.trace, under.span, true);
+        // It fails for a span that is disabled or has begun: then there is nothing to place.
+        if work
+            .set_parent(Context::new().with_remote_span_context(parent))
+            .is_ok()
+        {
+            work.add_link(around.span().span_context().clone());
+        }
+    }
+
+    fn forget(&self, trace: trace::TraceId) {
+        if let Ok(mut sent) = self.sent.lock() {
+            sent.remove(&trace);
+        }
+    }
+}

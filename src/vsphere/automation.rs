@@ -1,0 +1,261 @@
+//! The Automation API's session. Before 8.0U3 it is one of its own; since then the other interface's serves here, too.
+
+use std::sync::{Mutex, PoisonError};
+
+use agent_forge_actors::{
+    effect::{Effect, EffectKind},
+    model::names::MoRef,
+    ports::vcenter::{Fault, VcError, VcErrorKind, VcResult},
+};
+use base64::Engine as _;
+use http::{HeaderValue, Method, header};
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    client::Client,
+    http::{Reply, Request, VcErrorKindAndMessage},
+    reply::decode,
+    session::{Asked, SESSION_HEADER, Session},
+};
+
+/// From this release on, one session serves both interfaces.
+const SHARED_SINCE: [u32; 4] = [8, 0, 3, 0];
+
+/// The Automation API's session.
+#[derive(Debug, Default)]
+pub(super) struct RestSession {
+    state: Mutex<State>,
+    flight: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// Our own session there, once one was needed.
+    own: Option<HeaderValue>,
+    /// The VIM session (its generation) whose id was not accepted there.
+    unshared: Option<u64>,
+    /// The VIM session (its generation) during which this login was refused: not again before a new one.
+    refused: Option<(u64, VcError)>,
+}
+
+impl RestSession {
+    fn get(&self) -> State {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Client {
+    /// One call about a VM, repeated when a session turns out to be gone.
+    pub(super) async fn automation(
+        &self,
+        effect: &Effect,
+        path: String,
+        action: &str,
+        vm: &MoRef,
+        body: &impl Serialize,
+    ) -> VcResult<Reply> {
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        let mut tries = 0;
+        loop {
+            let session = self.session(Asked::ByCall).await?;
+            let token = self.automation_token(&session).await?;
+            let mut request = self.request(Method::POST, path.clone(), "AttachTag", vm.to_string());
+            request.query = Some(action.to_owned());
+            request.body = body.clone().into();
+            request.headers.insert(SESSION_HEADER, token.clone());
+            match self
+                .gated(
+                    Some(effect),
+                    "AttachTag",
+                    &vm.to_string(),
+                    self.http.send(request, judge_automation),
+                )
+                .await
+            {
+                Err(e) if matches!(e.fault(), Some(Fault::NotAuthenticated)) && tries < 2 => {
+                    tries += 1;
+                    self.rest.set(|s| match &s.own {
+                        Some(own) if *own == token => s.own = None,
+                        Some(_) => {}
+                        None => s.unshared = Some(session.generation),
+                    });
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The id to name in calls of the Automation API.
+    async fn automation_token(&self, session: &Session) -> VcResult<HeaderValue> {
+        let _flight = self.rest.flight.lock().await;
+        let state = self.rest.get();
+        if let Some(own) = state.own {
+            return Ok(own);
+        }
+        if shares_sessions(&session.endpoint.release) && state.unshared != Some(session.generation)
+        {
+            return Ok(session.token());
+        }
+        if let Some((generation, error)) = state.refused
+            && generation == session.generation
+        {
+            return Err(error);
+        }
+        match self.automation_login().await {
+            Ok(token) => {
+                self.rest.set(|s| s.own = Some(token.clone()));
+                Ok(token)
+            }
+            Err(e) => {
+                if matches!(e.fault(), Some(Fault::InvalidLogin)) {
+                    self.rest
+                        .set(|s| s.refused = Some((session.generation, e.clone())));
+                }
+                Err(e)
+            }
+        }
+    }
+
+    async fn automation_login(&self) -> VcResult<HeaderValue> {
+        let effect = self.session_effect(EffectKind::Login);
+        let request = self.automation_session(Method::POST, "CreateSession")?;
+        let subject = request.subject.clone();
+        let refused = |e: VcError| match e.fault() {
+            Some(Fault::NotAuthenticated) => VcError {
+                kind: VcErrorKind::Fault(Fault::InvalidLogin),
+                ..e
+            },
+            _ => e,
+        };
+        let sending = self.http.send(request, judge_automation);
+        let reply = self
+            .gated(Some(&effect), "CreateSession", &subject, sending)
+            .await
+            .map_err(refused)?;
+        let failure = |message: String| {
+            self.server_failure("CreateSession", VcErrorKind::Undecodable, message)
+        };
+        let id: String = decode(&reply.body).map_err(failure)?.unwrap_or_default();
+        let mut token = HeaderValue::try_from(id)
+            .map_err(|_| failure("the session's id is no header value".to_owned()))?;
+        token.set_sensitive(true);
+        Ok(token)
+    }
+
+    fn automation_session(&self, method: Method, operation: &'static str) -> VcResult<Request> {
+        let subject = format!("{} as {}", self.server(), self.credentials.username);
+        let mut request = self.request(method, "/api/session".to_owned(), operation, subject);
+        let pair = format!(
+            "{}:{}",
+            self.credentials.username,
+            self.credentials.password.expose_secret()
+        );
+        let text = format!(
+            "Basic {}",
+            base64::engine::general_purpose::STANDARD.encode(pair)
+        );
+        let mut value = HeaderValue::try_from(text).map_err(|_| {
+            self.server_failure(
+                operation,
+                VcErrorKind::Undecodable,
+                "no header value".to_owned(),
+            )
+        })?;
+        value.set_sensitive(true);
+        request.headers.insert(header::AUTHORIZATION, value);
+        Ok(request)
+    }
+
+    /// Ends our own session at the Automation API, if there is one.
+    pub(super) async fn rest_logout(&self, effect: &Effect) {
+        let Some(own) = self.rest.get().own else {
+            return;
+        };
+        self.rest.set(|s| s.own = None);
+        let mut request = self.request(
+            Method::DELETE,
+            "/api/session".to_owned(),
+            "DeleteSession",
+            self.server().to_owned(),
+        );
+        request.headers.insert(SESSION_HEADER, own);
+        let sending = self.http.send(request, judge_automation);
+        if let Err(e) = self
+            .gated(Some(effect), "DeleteSession", self.server(), sending)
+            .await
+        {
+            tracing::info!(server = self.server(), error = %e, "logout failed; vCenter ends the session when it idles out");
+        }
+    }
+}
+
+fn shares_sessions(release: &str) -> bool {
+    let numbers: Vec<u32> = release.split('.').map_while(|n| n.parse().ok()).collect();
+    numbers.as_slice() >= SHARED_SINCE.as_slice()
+}
+
+/// Failures of the Automation API carry an `error_type`.
+fn judge_automation(reply: &Reply) -> Option<VcErrorKindAndMessage> {
+    if (200..300).contains(&reply.status) {
+        return None;
+    }
+    let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    let error_type = body
+        .get("error_type")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let message = body
+        .pointer("/messages/0/default_message")
+        .and_then(Value::as_str)
+        .unwrap_or(error_type);
+    let message: String = message.chars().take(400).collect();
+    let kind = match (error_type, reply.status) {
+        ("UNAUTHENTICATED", _) | ("", 401) => VcErrorKind::Fault(Fault::NotAuthenticated),
+        ("UNAUTHORIZED", _) | ("", 403) => VcErrorKind::Fault(Fault::NoPermission {
+            object: None,
+            privilege: "InventoryService.Tagging.AttachTag".to_owned(),
+        }),
+        ("ALREADY_EXISTS", _) => VcErrorKind::Fault(Fault::AlreadyExists(String::new())),
+        ("INVALID_ARGUMENT", _) => VcErrorKind::Fault(Fault::InvalidArgument {
+            property: "vmTags".to_owned(),
+        }),
+        ("", status) => VcErrorKind::Status(status),
+        (other, _) => VcErrorKind::Fault(Fault::Other {
+            type_name: other.to_owned(),
+            message: message.clone(),
+        }),
+    };
+    let message = if message.is_empty() {
+        format!("HTTP status {}", reply.status)
+    } else {
+        message
+    };
+    Some((kind, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_shared_from_8_0_3_on() {
+        for (release, wanted) in [
+            ("8.0.1.0", false),
+            ("8.0.2.0", false),
+            ("8.0.3.0", true),
+            ("9.0.0.0", true),
+            ("", false),
+        ] {
+            assert_eq!(shares_sessions(release), wanted, "{release}");
+        }
+    }
+}

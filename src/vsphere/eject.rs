@@ -1,0 +1,199 @@
+//! Emptying CD-ROM drives.
+//!
+//! Facts: an edit needs the whole device with its real keys; an ISO goes when the backing becomes the drive of a client
+//! that is not there. A guest that has mounted the medium locks the tray; vCenter then asks, as `runtime.question`, and
+//! the task waits for the answer (message `msg.cdromdisconnect.locked`, choices yes and no).
+
+use std::time::Duration;
+
+use agent_forge_actors::{
+    effect::Effect,
+    model::names::MoRef,
+    ports::vcenter::{VcErrorKind, VcResult},
+};
+use serde_json::Value;
+
+use super::{
+    call::Call,
+    client::Client,
+    observation::iso_of,
+    properties::Question,
+    wire::{
+        device::{CdromBacking, CdromDrive, Connectable, Device, DeviceChange},
+        vm::{AnswerVm, ReconfigVm, VirtualMachineConfigSpec},
+    },
+};
+
+/// How often it is looked for a question while the task runs. A task without one is over before.
+const ASK: Duration = Duration::from_secs(1);
+const LOCKED: &str = "cdromdisconnect.locked";
+
+impl Client {
+    /// Takes the ISOs out of all drives of the VM; a locked tray is overruled.
+    pub(super) async fn empty_drives(&self, effect: &Effect, vm: &MoRef) -> VcResult<()> {
+        let question = Question::about(vm.to_string())
+            .read("VirtualMachine", &["config.hardware.device"])
+            .from(vm, Vec::new());
+        let found = self.retrieve(question).await?;
+        let mut device_change = Vec::new();
+        for properties in &found {
+            properties.require_readable(&["config.hardware.device"])?;
+            let devices = properties.list("config.hardware.device");
+            device_change.extend(devices.iter().filter_map(emptied));
+        }
+        if device_change.is_empty() {
+            return Ok(());
+        }
+        let spec = VirtualMachineConfigSpec {
+            device_change,
+            ..VirtualMachineConfigSpec::default()
+        };
+        let call = Call::new(vm, "ReconfigVM_Task", &ReconfigVm { spec });
+        let task = self.start(effect, call).await?;
+        let ended = self.tasks.wait(&task);
+        tokio::pin!(ended);
+        loop {
+            tokio::select! {
+                biased;
+                end = &mut ended => return end.map(drop),
+                () = tokio::time::sleep(ASK) => self.overrule(effect, vm).await?,
+            }
+        }
+    }
+
+    /// Answers the question of a locked tray, if that is asked; any other one is for people.
+    async fn overrule(&self, effect: &Effect, vm: &MoRef) -> VcResult<()> {
+        let asked = Question::about(vm.to_string())
+            .read("VirtualMachine", &["runtime.question"])
+            .from(vm, Vec::new());
+        let found = self.retrieve(asked).await?;
+        let Some(question) = found.iter().find_map(|p| p.value("runtime.question")) else {
+            return Ok(());
+        };
+        let text = |key: &str| {
+            question
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let Some(choice) = yes(question).filter(|_| is_of_locked_tray(question)) else {
+            let call = Call::new(vm, "AnswerVM", &());
+            return Err(call.failure(
+                VcErrorKind::NoAnswer,
+                format!(
+                    "the VM asks a question, answer it in the vSphere client: {}",
+                    text("text")
+                ),
+            ));
+        };
+        let answer = AnswerVm {
+            question_id: text("id").to_owned(),
+            answer_choice: choice,
+        };
+        tracing::info!(vm = %vm, "the guest has locked its CD-ROM tray; it is overruled");
+        self.mutate::<Value>(effect, Call::new(vm, "AnswerVM", &answer))
+            .await
+            .map(drop)
+    }
+}
+
+/// The change that empties this device, if it is a drive with an ISO.
+fn emptied(device: &Value) -> Option<DeviceChange> {
+    iso_of(device)?;
+    let number = |key: &str| i32::try_from(device.get(key)?.as_i64()?).ok();
+    Some(DeviceChange::edit(Device::VirtualCdrom(CdromDrive {
+        key: number("key")?,
+        controller_key: number("controllerKey")?,
+        unit_number: number("unitNumber")?,
+        connectable: Connectable::UNPLUGGED,
+        backing: CdromBacking::VirtualCdromRemotePassthroughBackingInfo {
+            device_name: String::new(),
+            exclusive: false,
+            use_auto_detect: false,
+        },
+    })))
+}
+
+fn is_of_locked_tray(question: &Value) -> bool {
+    let named = |value: Option<&Value>| {
+        value
+            .and_then(Value::as_str)
+            .is_some_and(|text| text.contains(LOCKED))
+    };
+    let messages = question.get("message").and_then(Value::as_array);
+    named(question.get("text"))
+        || messages.is_some_and(|all| all.iter().any(|m| named(m.get("id"))))
+}
+
+/// Key of the choice that says yes, whatever the language: that is told by its label's id or English text, else it is
+/// the first of two.
+fn yes(question: &Value) -> Option<String> {
+    let choices = question.pointer("/choice/choiceInfo")?.as_array()?;
+    let says_yes = |choice: &&Value| {
+        ["label", "summary"].iter().any(|key| {
+            let text = choice.get(*key).and_then(Value::as_str).unwrap_or_default();
+            text.to_lowercase().ends_with("yes")
+        })
+    };
+    let only_two = choices.first().filter(|_| choices.len() == 2);
+    let chosen = choices.iter().find(says_yes).or(only_two)?;
+    Some(chosen.get("key")?.as_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_the_question_of_a_locked_tray_is_answered_with_yes() {
+        let ask = |id: &str, choices: Value| {
+            json!({
+                "id": "7", "text": "Really?", "message": [{"id": id, "text": "?"}],
+                "choice": {"choiceInfo": choices, "defaultIndex": 1},
+            })
+        };
+        let two = |one: &str, other: &str| json!([{"key": "0", "label": one}, {"key": "1", "label": other}]);
+        let locked = "msg.cdromdisconnect.locked";
+        for (question, ours, wanted) in [
+            (ask(locked, two("button.yes", "button.no")), true, Some("0")),
+            (ask(locked, two("No", "Yes")), true, Some("1")),
+            (ask(locked, two("Ja", "Nein")), true, Some("0")),
+            (
+                ask(locked, json!([{"key": "0", "label": "OK"}])),
+                true,
+                None,
+            ),
+            (
+                ask("msg.uuid.altered", two("Moved", "Copied")),
+                false,
+                Some("0"),
+            ),
+        ] {
+            assert_eq!(is_of_locked_tray(&question), ours, "{question}");
+            assert_eq!(yes(&question).as_deref(), wanted, "{question}");
+        }
+    }
+
+    #[test]
+    fn only_drives_with_an_iso_are_emptied() {
+        let drive = |backing: &str| {
+            json!({
+                "_typeName": "VirtualCdrom", "key": 16000, "controllerKey": 15000, "unitNumber": 0,
+                "backing": {"_typeName": backing, "fileName": "[isos] a.iso"},
+            })
+        };
+        let change = emptied(&drive("VirtualCdromIsoBackingInfo")).expect("a change");
+        let change = serde_json::to_value(change).expect("serialises");
+        assert_eq!(change["operation"], "edit");
+        assert_eq!(change["device"]["key"], 16000);
+        assert_eq!(change["device"]["connectable"]["startConnected"], false);
+        assert_eq!(
+            change["device"]["backing"]["_typeName"],
+            "VirtualCdromRemotePassthroughBackingInfo"
+        );
+        assert!(emptied(&drive("VirtualCdromRemotePassthroughBackingInfo")).is_none());
+        assert!(emptied(&json!({"_typeName": "VirtualDisk", "key": 1})).is_none());
+    }
+}

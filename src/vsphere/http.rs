@@ -1,0 +1,308 @@
+//! One request over the wire: headers, time bound, size bound, span, measurement. Knows nothing of sessions.
+//!
+//! Guarantee: a failure says whether anything was sent. `Unreachable` and `Untrusted`: nothing. `NoAnswer`: it may or
+//! may not have had an effect.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agent_forge_actors::ports::vcenter::{Credentials, Trust, VcError, VcErrorKind, VcResult};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Method, header};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use tracing::{Instrument as _, field::Empty};
+use url::Url;
+
+use crate::telemetry::propagate;
+
+use super::{
+    fault,
+    options::{Options, RequestRecord},
+    transport::{self, Network, Transport, TransportFailure},
+    trust,
+};
+use crate::deadline;
+
+/// Largest reply that is read; an inventory of thousands of VMs comes in pages far below.
+const MAX_REPLY: usize = 32 << 20;
+
+/// What must not stand as it is in a path segment.
+const SEGMENT: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'/')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'`');
+/// What must not stand as it is in a query value.
+const QUERY: &AsciiSet = &SEGMENT
+    .add(b'&')
+    .add(b'+')
+    .add(b'=')
+    .add(b'\'')
+    .remove(b'/');
+
+/// One path segment, escaped.
+pub(super) fn segment(text: &str) -> String {
+    utf8_percent_encode(text, SEGMENT).to_string()
+}
+
+/// One query value, escaped.
+pub(super) fn query(text: &str) -> String {
+    utf8_percent_encode(text, QUERY).to_string()
+}
+
+/// A request.
+pub(super) struct Request {
+    pub(super) method: Method,
+    /// Absolute path with escaped segments.
+    pub(super) path: String,
+    pub(super) query: Option<String>,
+    pub(super) headers: HeaderMap,
+    pub(super) body: reqwest::Body,
+    /// Bound of the whole request.
+    pub(super) timeout: Duration,
+    /// Method or operation: few distinct values.
+    pub(super) operation: &'static str,
+    /// What it is about, for people.
+    pub(super) subject: String,
+}
+
+/// A complete reply, whatever its status.
+#[derive(Clone, Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// The way to one vCenter.
+pub(super) struct Http {
+    transport: Arc<dyn Transport>,
+    base: Url,
+    server: String,
+    options: Arc<Options>,
+    password: secrecy::SecretString,
+}
+
+impl Http {
+    /// Checks address and trust settings; connects to nothing yet.
+    pub(super) fn new(credentials: &Credentials, options: Arc<Options>) -> VcResult<Self> {
+        let server = server_name(&credentials.server);
+        let refuse = |message: String| VcError {
+            kind: VcErrorKind::Untrusted,
+            operation: "Connect",
+            subject: server.clone(),
+            message,
+        };
+        match credentials.server.scheme() {
+            "https" => {}
+            "http" if options.allow_http => {}
+            other => {
+                return Err(refuse(format!(
+                    "{other}:// is not accepted, the server must be https://"
+                )));
+            }
+        }
+        if !credentials.server.username().is_empty() || credentials.server.password().is_some() {
+            return Err(refuse(
+                "user or password in the server's address are not accepted".to_owned(),
+            ));
+        }
+        let mut base = credentials.server.clone();
+        base.set_path("/");
+        base.set_query(None);
+        base.set_fragment(None);
+        let transport = match &options.transport {
+            Some(given) => Arc::clone(given),
+            None => Arc::new(Network(
+                network(&credentials.trust, &options).map_err(&refuse)?,
+            )),
+        };
+        Ok(Self {
+            transport,
+            base,
+            server,
+            options,
+            password: credentials.password.clone(),
+        })
+    }
+
+    /// `host[:port]`
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Settings.
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Bound of an ordinary call.
+    pub(super) fn call_timeout(&self) -> Duration {
+        self.options.call_timeout
+    }
+
+    /// Sends one request and reads its whole reply. `judge` turns a reply into the call's failure, so that span and
+    /// metrics show it.
+    pub(super) async fn send(
+        &self,
+        request: Request,
+        judge: impl Fn(&Reply) -> Option<VcErrorKindAndMessage> + Send,
+    ) -> VcResult<Reply> {
+        let span = tracing::info_span!(
+            "vsphere.request",
+            otel.name = request.operation,
+            otel.kind = "client",
+            rpc.system = "vsphere",
+            rpc.method = request.operation,
+            object = %request.subject,
+            server.address = %self.server,
+            otel.status_code = Empty,
+            error.type = Empty,
+        );
+        let operation = request.operation;
+        let subject = request.subject.clone();
+        let started = Instant::now();
+        let result = async {
+            let reply = self.exchange(request).await?;
+            match judge(&reply) {
+                None => Ok(reply),
+                Some(failure) => Err(failure),
+            }
+        }
+        .instrument(span.clone())
+        .await;
+        let failure = result
+            .as_ref()
+            .err()
+            .map(|(kind, _)| fault::kind_name(kind));
+        if let Some(failure) = failure {
+            span.record("otel.status_code", "ERROR");
+            span.record("error.type", failure);
+        }
+        if let Some(observer) = &self.options.observer {
+            observer.request(&RequestRecord {
+                server: &self.server,
+                operation,
+                failure,
+                duration: started.elapsed(),
+            });
+        }
+        result.map_err(|(kind, message)| VcError {
+            kind,
+            operation,
+            subject,
+            message: self.redact(message),
+        })
+    }
+
+    async fn exchange(&self, request: Request) -> Result<Reply, VcErrorKindAndMessage> {
+        let mut url = self.base.clone();
+        url.set_path(&request.path);
+        url.set_query(request.query.as_deref());
+        let mut headers = request.headers;
+        correlate(&mut headers);
+        let limit = request.timeout;
+        let outcome = deadline::within(limit, async {
+            let mut outgoing = reqwest::Request::new(request.method, url);
+            *outgoing.headers_mut() = headers;
+            *outgoing.body_mut() = Some(request.body);
+            let mut response = self
+                .transport
+                .send(outgoing)
+                .await
+                .map_err(|e| (e.kind, e.message))?;
+            let status = response.status().as_u16();
+            let headers = response.headers().clone();
+            let mut body = BytesMut::new();
+            while let Some(chunk) = response.chunk().await.map_err(|e| broken(&e))? {
+                if body.len() + chunk.len() > MAX_REPLY {
+                    return Err((
+                        VcErrorKind::Undecodable,
+                        format!("the reply is larger than {MAX_REPLY} bytes"),
+                    ));
+                }
+                body.extend_from_slice(&chunk);
+            }
+            Ok(Reply {
+                status,
+                headers,
+                body: body.freeze(),
+            })
+        })
+        .await;
+        outcome.unwrap_or_else(|_| {
+            Err((
+                VcErrorKind::NoAnswer,
+                format!("no answer within {} s", limit.as_secs()),
+            ))
+        })
+    }
+
+    /// Should a server ever echo the password, it stays here.
+    fn redact(&self, message: String) -> String {
+        use secrecy::ExposeSecret as _;
+        let password = self.password.expose_secret();
+        if password.is_empty() {
+            message
+        } else {
+            message.replace(password, "REDACTED")
+        }
+    }
+}
+
+/// Kind and sentence of a failure; operation and subject are added by the sender.
+pub(super) type VcErrorKindAndMessage = (VcErrorKind, String);
+
+/// `host[:port]` of a server.
+pub(super) fn server_name(server: &Url) -> String {
+    let host = server.host_str().unwrap_or_default();
+    server
+        .port()
+        .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// Is this certificate unchecked?
+pub(super) fn unchecked(credentials: &Credentials) -> bool {
+    credentials.trust == Trust::Insecure || credentials.server.scheme() == "http"
+}
+
+/// The reply's body did not come through.
+fn broken(error: &reqwest::Error) -> VcErrorKindAndMessage {
+    let TransportFailure { kind, message } = transport::failure(error);
+    (kind, message)
+}
+
+/// A client that trusts as told.
+fn network(trust: &Trust, options: &Options) -> Result<reqwest::Client, String> {
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(trust::client_config(trust)?)
+        .user_agent(options.user_agent.as_str())
+        // A redirect could carry the session to another host.
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(options.call_timeout.min(Duration::from_secs(10)))
+        // Below the usual keep-alive of servers, so that a request seldom meets a connection that is just closing.
+        .pool_idle_timeout(Duration::from_secs(25))
+        .tcp_keepalive(Duration::from_secs(15))
+        .build()
+        .map_err(|e| format!("no HTTP client: {e}"))
+}
+
+/// Lets people find this request again: the trace context of the current span and a request id. Whether vCenter logs
+/// them is unknown (docs/vsphere.md); they do no harm.
+fn correlate(headers: &mut HeaderMap) {
+    propagate::inject(headers);
+    if let Ok(id) = HeaderValue::try_from(uuid::Uuid::new_v4().to_string()) {
+        headers.insert("x-request-id", id);
+    }
+    headers
+        .entry(header::ACCEPT)
+        .or_insert(HeaderValue::from_static("application/json"));
+}

@@ -1,0 +1,237 @@
+//! Making and changing VMs.
+
+use agent_forge_actors::{
+    effect::Effect,
+    model::{
+        hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
+        marker::{MARKER_KEY, Marker},
+        names::MoRef,
+    },
+    ports::vcenter::{CreateVm, TaskRef, VcErrorKind, VcResult},
+};
+use serde::Serialize;
+
+use super::{
+    call::Call,
+    client::Client,
+    wire::{
+        self, NoArguments, OptionValue, Ref,
+        device::{
+            CdromBacking, CdromDrive, Connectable, Controller, Device, DeviceChange, Disk,
+            DiskBacking, Nic, NicBacking, ScsiController,
+        },
+        vm::{
+            Bootable, ReconfigVm, VirtualMachineBootOptions, VirtualMachineConfigSpec,
+            VirtualMachineFileInfo,
+        },
+    },
+};
+
+// Temporary keys tie the devices of one request together; vCenter gives them real ones.
+const DISK_CONTROLLER_KEY: i32 = -101;
+/// Temporary key of the system disk.
+pub(super) const DISK_KEY: i32 = -102;
+const NIC_KEY: i32 = -103;
+const CDROM_CONTROLLER_KEY: i32 = -104;
+const CDROM_KEY: i32 = -105;
+
+impl Client {
+    /// Starts the creation of a VM.
+    pub(super) async fn start_create(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
+        let network = self
+            .network(&vm.place.datacenter, &vm.place.network)
+            .await?;
+        let arguments = creation(vm, network.backing);
+        let call = Call::new(&vm.place.folder, "CreateVM_Task", &arguments)
+            .about(format!("VM {:?}", vm.name));
+        self.start(effect, call).await
+    }
+
+    /// Sets disks, then CD-ROM as boot order.
+    pub(super) async fn start_boot_order(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        disk_keys: &[i32],
+    ) -> VcResult<TaskRef> {
+        let call = Call::new(vm, "ReconfigVM_Task", &boot_order(disk_keys));
+        self.start(effect, call).await
+    }
+
+    /// Writes the marker.
+    pub(super) async fn start_stamp(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        marker: &Marker,
+    ) -> VcResult<TaskRef> {
+        let call = Call::new(vm, "ReconfigVM_Task", &stamp(marker));
+        self.start(effect, call).await
+    }
+
+    /// Starts a task method without arguments.
+    pub(super) async fn start_plain(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        method: &'static str,
+    ) -> VcResult<TaskRef> {
+        self.start(effect, Call::new(vm, method, &NoArguments {}))
+            .await
+    }
+
+    /// Calls a task method.
+    pub(super) async fn start(&self, effect: &Effect, call: Call) -> VcResult<TaskRef> {
+        let missing = call.failure(VcErrorKind::Undecodable, "the reply names no task");
+        let (method, subject) = (call.method, call.subject.clone());
+        let Some(task) = self.mutate::<Ref>(effect, call).await? else {
+            return Err(missing);
+        };
+        self.tasks.labels.note(&task.value, method, &subject);
+        Ok(TaskRef(task.value))
+    }
+}
+
+/// Arguments of `CreateVM_Task`.
+fn creation(vm: &CreateVm, network: NicBacking) -> impl Serialize + use<> {
+    let hardware = &vm.hardware;
+    let mut config = diskful(hardware);
+    config.name = Some(vm.name.clone());
+    config.uuid = Some(vm.uuid.to_string());
+    config.annotation = Some(vm.annotation.clone());
+    config.files = Some(VirtualMachineFileInfo {
+        vm_path_name: vm.vm_path.to_string(),
+    });
+    config.extra_config = vec![
+        // The guest finds its disks by uuid only with this.
+        OptionValue::text("disk.EnableUUID", "TRUE"),
+        OptionValue::text(MARKER_KEY, vm.marker.to_string()),
+    ];
+    config
+        .device_change
+        .push(DeviceChange::add(nic(hardware.network_adapter, network)));
+    // With a SATA disk, its controller serves the CD-ROM as well.
+    let (controller_key, unit_number) = if hardware.disk_controller == DiskController::Sata {
+        (DISK_CONTROLLER_KEY, 1)
+    } else {
+        let controller = Controller {
+            key: CDROM_CONTROLLER_KEY,
+            bus_number: 0,
+        };
+        config
+            .device_change
+            .push(DeviceChange::add(Device::VirtualAHCIController(controller)));
+        (CDROM_CONTROLLER_KEY, 0)
+    };
+    config
+        .device_change
+        .push(DeviceChange::add(Device::VirtualCdrom(CdromDrive {
+            key: CDROM_KEY,
+            controller_key,
+            unit_number,
+            connectable: Connectable::PLUGGED,
+            backing: CdromBacking::VirtualCdromIsoBackingInfo {
+                file_name: vm.iso.to_string(),
+            },
+        })));
+    wire::vm::CreateVm {
+        config,
+        pool: (&vm.place.resource_pool).into(),
+        host: vm.place.host.as_ref().map(|(_, host)| host.into()),
+    }
+}
+
+/// Hardware with its disk and nothing else: what Storage DRS is asked about, and the beginning of a creation.
+pub(super) fn diskful(hardware: &Hardware) -> VirtualMachineConfigSpec {
+    let disk = Device::VirtualDisk(Disk {
+        key: DISK_KEY,
+        controller_key: DISK_CONTROLLER_KEY,
+        unit_number: 0,
+        capacity_in_kb: hardware.disk_gib.saturating_mul(1 << 20),
+        backing: disk_backing(hardware),
+    });
+    VirtualMachineConfigSpec {
+        guest_id: Some(hardware.guest_id.clone()),
+        num_cpus: Some(hardware.num_cpus),
+        memory_mb: Some(hardware.memory_mib),
+        firmware: Some(match hardware.firmware {
+            Firmware::Efi => "efi",
+            Firmware::Bios => "bios",
+        }),
+        device_change: vec![
+            DeviceChange::add(disk_controller(hardware.disk_controller)),
+            DeviceChange::create(disk),
+        ],
+        ..VirtualMachineConfigSpec::default()
+    }
+}
+
+/// File of the system disk.
+pub(super) fn disk_backing(hardware: &Hardware) -> DiskBacking {
+    DiskBacking::VirtualDiskFlatVer2BackingInfo {
+        file_name: String::new(),
+        disk_mode: "persistent",
+        thin_provisioned: !hardware.eagerly_scrub,
+        eagerly_scrub: hardware.eagerly_scrub.then_some(true),
+    }
+}
+
+fn disk_controller(kind: DiskController) -> Device {
+    let scsi = ScsiController {
+        key: DISK_CONTROLLER_KEY,
+        bus_number: 0,
+        shared_bus: "noSharing",
+    };
+    let plain = Controller {
+        key: DISK_CONTROLLER_KEY,
+        bus_number: 0,
+    };
+    match kind {
+        DiskController::ParaVirtual => Device::ParaVirtualSCSIController(scsi),
+        DiskController::LsiLogic => Device::VirtualLsiLogicController(scsi),
+        DiskController::LsiLogicSas => Device::VirtualLsiLogicSASController(scsi),
+        DiskController::BusLogic => Device::VirtualBusLogicController(scsi),
+        DiskController::Nvme => Device::VirtualNVMEController(plain),
+        DiskController::Sata => Device::VirtualAHCIController(plain),
+    }
+}
+
+fn nic(adapter: NetworkAdapter, backing: NicBacking) -> Device {
+    let nic = Nic {
+        key: NIC_KEY,
+        address_type: "Generated",
+        connectable: Connectable::PLUGGED,
+        backing,
+    };
+    match adapter {
+        NetworkAdapter::Vmxnet3 => Device::VirtualVmxnet3(nic),
+        NetworkAdapter::Vmxnet2 => Device::VirtualVmxnet2(nic),
+        NetworkAdapter::E1000 => Device::VirtualE1000(nic),
+        NetworkAdapter::E1000e => Device::VirtualE1000e(nic),
+        NetworkAdapter::PcNet32 => Device::VirtualPCNet32(nic),
+    }
+}
+
+fn boot_order(disk_keys: &[i32]) -> ReconfigVm {
+    let disks = disk_keys
+        .iter()
+        .map(|key| Bootable::Disk { device_key: *key });
+    let boot_order = disks.chain([Bootable::Cdrom {}]).collect();
+    let boot_options = Some(VirtualMachineBootOptions { boot_order });
+    ReconfigVm {
+        spec: VirtualMachineConfigSpec {
+            boot_options,
+            ..VirtualMachineConfigSpec::default()
+        },
+    }
+}
+
+fn stamp(marker: &Marker) -> ReconfigVm {
+    let extra_config = vec![OptionValue::text(MARKER_KEY, marker.to_string())];
+    ReconfigVm {
+        spec: VirtualMachineConfigSpec {
+            extra_config,
+            ..VirtualMachineConfigSpec::default()
+        },
+    }
+}

@@ -1,0 +1,345 @@
+//! A VM as vCenter shows it, in one request for any number of VMs.
+
+use agent_forge_actors::{
+    model::{
+        identity::{BiosUuid, MacAddress},
+        marker::{MARKER_KEY, Marker},
+        names::MoRef,
+    },
+    ports::vcenter::{BootDevice, Cdrom, Fault, MarkedVm, PowerState, VcResult, VmObservation},
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    call::Call,
+    client::Client,
+    properties::Properties,
+    session::Asked,
+    wire::{Ref, unboxed},
+};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FindAllByUuid {
+    datacenter: Ref,
+    uuid: String,
+    vm_search: bool,
+}
+
+/// Everything that [`observation`] reads.
+pub(super) const PATHS: &[&str] = &[
+    "name",
+    "parent",
+    "config.uuid",
+    "config.instanceUuid",
+    "config.extraConfig",
+    "config.hardware.device",
+    "config.bootOptions",
+    "config.files.vmPathName",
+    "runtime.powerState",
+    "runtime.connectionState",
+    "guest.toolsRunningStatus",
+    "guest.ipAddress",
+    "guest.hostName",
+];
+
+/// Everything that [`marked`] reads.
+pub(super) const MARKED_PATHS: &[&str] = &[
+    "name",
+    "config.extraConfig",
+    "config.bootOptions",
+    "runtime.powerState",
+];
+
+/// Without these, a VM could look like somebody else's.
+const IDENTITY: &[&str] = &["config.uuid", "config.extraConfig", "runtime.powerState"];
+
+impl Client {
+    /// All VMs with that BIOS uuid.
+    pub(super) async fn vms_by_uuid(
+        &self,
+        datacenter: &MoRef,
+        uuid: BiosUuid,
+    ) -> VcResult<Vec<VmObservation>> {
+        let index: MoRef = self
+            .session(Asked::ByCall)
+            .await?
+            .endpoint
+            .content
+            .search_index
+            .clone()
+            .into();
+        let arguments = FindAllByUuid {
+            datacenter: datacenter.into(),
+            uuid: uuid.to_string(),
+            vm_search: true,
+        };
+        let call = Call::new(&index, "FindAllByUuid", &arguments).about(format!("VM {uuid}"));
+        let found: Vec<Ref> = self.read(call).await?.unwrap_or_default();
+        let found: Vec<MoRef> = found.into_iter().map(MoRef::from).collect();
+        let seen = futures::future::try_join_all(found.iter().map(|vm| self.vm(vm))).await?;
+        Ok(seen.into_iter().flatten().collect())
+    }
+
+    /// One VM; `None` when vCenter says that there is no such object.
+    pub(super) async fn vm(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {
+        self.look(vm)
+            .await?
+            .map(|seen| observation(&seen))
+            .transpose()
+    }
+
+    /// Is this folder there for us to see?
+    pub(super) async fn sees_folder(&self, folder: &MoRef) -> VcResult<bool> {
+        match self.look(folder).await {
+            Ok(Some(seen)) => Ok(seen.text("name").is_some()),
+            Ok(None) => Ok(false),
+            Err(e) if matches!(e.fault(), Some(Fault::NoPermission { .. })) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// The VM, where it carries an ownership marker. One of which the user may not read everything is none: what is unset
+/// would look like a fact.
+pub(super) fn marked(vm: &Properties) -> Option<MarkedVm> {
+    vm.require_readable(MARKED_PATHS).ok()?;
+    vm.text("runtime.powerState")?;
+    Some(MarkedVm {
+        moref: vm.object.clone(),
+        name: vm.text("name").unwrap_or_default().to_owned(),
+        marker: marker(vm.list("config.extraConfig"))?,
+        power: power(vm),
+        has_boot_order: boot_order(vm).is_some_and(|order| !order.is_empty()),
+    })
+}
+
+fn power(vm: &Properties) -> PowerState {
+    match vm.text("runtime.powerState") {
+        Some("poweredOn") => PowerState::On,
+        Some("suspended") => PowerState::Suspended,
+        _ => PowerState::Off,
+    }
+}
+
+fn boot_order(vm: &Properties) -> Option<&Vec<Value>> {
+    vm.value("config.bootOptions")
+        .and_then(|o| o.get("bootOrder"))
+        .map(unboxed)
+        .and_then(Value::as_array)
+}
+
+fn observation(vm: &Properties) -> VcResult<VmObservation> {
+    vm.require_readable(IDENTITY)?;
+    let devices = vm.list("config.hardware.device");
+    Ok(VmObservation {
+        moref: vm.object.clone(),
+        name: vm.text("name").unwrap_or_default().to_owned(),
+        bios_uuid: vm.text("config.uuid").and_then(BiosUuid::parse),
+        instance_uuid: vm
+            .text("config.instanceUuid")
+            .filter(|t| !t.is_empty())
+            .map(str::to_owned),
+        folder: vm.reference("parent"),
+        marker: marker(vm.list("config.extraConfig")),
+        power: power(vm),
+        connection_state: vm
+            .text("runtime.connectionState")
+            .unwrap_or_default()
+            .to_owned(),
+        macs: devices
+            .iter()
+            .filter_map(|d| d.get("macAddress")?.as_str().and_then(MacAddress::parse))
+            .collect(),
+        disk_keys: devices
+            .iter()
+            .filter(|d| type_name(d) == "VirtualDisk")
+            .filter_map(key)
+            .collect(),
+        cdroms: devices
+            .iter()
+            .filter(|d| type_name(d) == "VirtualCdrom")
+            .filter_map(cdrom)
+            .collect(),
+        boot_order: boot_order(vm)
+            .map(|all| all.iter().map(boot_device).collect())
+            .unwrap_or_default(),
+        vm_path: vm
+            .text("config.files.vmPathName")
+            .unwrap_or_default()
+            .to_owned(),
+        tools: vm.text("guest.toolsRunningStatus").map(str::to_owned),
+        guest_address: vm
+            .text("guest.ipAddress")
+            .filter(|t| !t.is_empty())
+            .map(str::to_owned),
+        guest_host: vm
+            .text("guest.hostName")
+            .filter(|t| !t.is_empty())
+            .map(str::to_owned),
+    })
+}
+
+fn type_name(value: &Value) -> &str {
+    value
+        .get("_typeName")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+fn key(device: &Value) -> Option<i32> {
+    device.get("key")?.as_i64()?.try_into().ok()
+}
+
+fn marker(extra_config: &[Value]) -> Option<Marker> {
+    let owner = extra_config
+        .iter()
+        .find(|o| o.get("key").and_then(Value::as_str) == Some(MARKER_KEY))?;
+    Marker::parse(owner.get("value").map(unboxed)?.as_str()?)
+}
+
+/// The ISO behind a CD-ROM drive.
+pub(super) fn iso_of(device: &Value) -> Option<&str> {
+    let backing = device.get("backing")?;
+    (type_name(backing) == "VirtualCdromIsoBackingInfo")
+        .then(|| backing.get("fileName")?.as_str())?
+}
+
+fn cdrom(device: &Value) -> Option<Cdrom> {
+    let flag = |name: &str| {
+        device
+            .pointer(&format!("/connectable/{name}"))
+            .and_then(Value::as_bool)
+            .unwrap_or(false)
+    };
+    Some(Cdrom {
+        key: key(device)?,
+        iso: iso_of(device).map(str::to_owned),
+        connected: flag("connected"),
+        start_connected: flag("startConnected"),
+    })
+}
+
+fn boot_device(device: &Value) -> BootDevice {
+    match type_name(device) {
+        "VirtualMachineBootOptionsBootableCdromDevice" => BootDevice::Cdrom,
+        "VirtualMachineBootOptionsBootableDiskDevice" => device
+            .get("deviceKey")
+            .and_then(Value::as_i64)
+            .and_then(|k| k.try_into().ok())
+            .map_or_else(
+                || BootDevice::Other("disk without key".to_owned()),
+                BootDevice::Disk,
+            ),
+        other => BootDevice::Other(other.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::wire::collector::ObjectContent, *};
+
+    fn vm(props: Value) -> Properties {
+        let set: Vec<Value> = props
+            .as_object()
+            .expect("object")
+            .iter()
+            .map(|(n, v)| json!({"name": n, "val": v}))
+            .collect();
+        let content: ObjectContent = serde_json::from_value(json!({
+            "obj": {"type": "VirtualMachine", "value": "vm-1", "_typeName": "ManagedObjectReference"}, "propSet": set
+        }))
+        .expect("content");
+        content.into()
+    }
+
+    #[test]
+    fn a_vm_is_read_out_of_its_boxes() {
+        let owner = Marker {
+            cluster_id: "c".into(),
+            namespace: "ns".into(),
+            name: "vm".into(),
+            uid: "u".into(),
+            attempt: 2,
+        };
+        let seen = observation(&vm(json!({
+            "name": {"_typeName": "string", "_value": "node-1"},
+            "parent": {"_typeName": "ManagedObjectReference", "type": "Folder", "value": "group-v3"},
+            "config.uuid": {"_typeName": "string", "_value": "423e36c8-723d-2b24-8590-0eb1d9180aa2"},
+            "runtime.powerState": {"_typeName": "VirtualMachinePowerState", "_value": "poweredOn"},
+            "config.extraConfig": {"_typeName": "ArrayOfOptionValue", "_value": [
+                {"_typeName": "OptionValue", "key": "x", "value": {"_typeName": "string", "_value": "y"}},
+                {"value": {"_value": owner.to_string(), "_typeName": "string"}, "key": MARKER_KEY}]},
+            "config.hardware.device": {"_value": [
+                {"key": 202, "_typeName": "VirtualDisk"},
+                {"key": 4000, "_typeName": "VirtualVmxnet3", "macAddress": "00:50:56:AA:00:01"},
+                {"key": 16000, "_typeName": "VirtualCdrom", "connectable": {"connected": true, "startConnected": true},
+                 "backing": {"fileName": "[iso] a.iso", "_typeName": "VirtualCdromIsoBackingInfo"}}],
+                "_typeName": "ArrayOfVirtualDevice"},
+            "config.bootOptions": {"_typeName": "VirtualMachineBootOptions", "bootOrder": [
+                {"_typeName": "VirtualMachineBootOptionsBootableDiskDevice", "deviceKey": 202},
+                {"_typeName": "VirtualMachineBootOptionsBootableCdromDevice"},
+                {"_typeName": "VirtualMachineBootOptionsBootableEthernetDevice", "deviceKey": 4000}]},
+        })))
+        .expect("observation");
+        assert_eq!(seen.power, PowerState::On);
+        assert_eq!(seen.marker, Some(owner));
+        assert_eq!(seen.disk_keys, [202]);
+        assert_eq!(
+            seen.macs,
+            [MacAddress::parse("00:50:56:aa:00:01").expect("mac")]
+        );
+        assert_eq!(seen.cdroms[0].iso.as_deref(), Some("[iso] a.iso"));
+        assert_eq!(
+            seen.boot_order,
+            [
+                BootDevice::Disk(202),
+                BootDevice::Cdrom,
+                BootDevice::Other("VirtualMachineBootOptionsBootableEthernetDevice".into())
+            ]
+        );
+    }
+
+    #[test]
+    fn a_scan_sees_marked_vms_and_believes_only_what_it_may_read() {
+        let read = |mark: Value, power: Value, boot: Value| {
+            marked(&vm(json!({
+                "name": {"_typeName": "string", "_value": "x"},
+                "config.extraConfig": {"_typeName": "ArrayOfOptionValue", "_value": [
+                    {"_typeName": "OptionValue", "key": MARKER_KEY, "value": mark}
+                ]},
+                "runtime.powerState": power,
+                "config.bootOptions": boot,
+            })))
+        };
+        let text = |t: &str| json!({"_typeName": "string", "_value": t});
+        let mark = || text("v1/c/ns/a/u/2");
+        let bare = json!({"_typeName": "VirtualMachineBootOptions"});
+        let made = read(mark(), text("poweredOff"), bare.clone()).expect("marked");
+        assert_eq!((made.marker.attempt, made.has_boot_order), (2, false));
+        let ordered = json!({"_typeName": "VirtualMachineBootOptions", "bootOrder": [
+            {"_typeName": "VirtualMachineBootOptionsBootableCdromDevice"}
+        ]});
+        let ran = read(mark(), text("poweredOn"), ordered).expect("marked");
+        assert!(ran.has_boot_order && ran.power == PowerState::On);
+        assert_eq!(
+            read(text("somebody's"), text("poweredOff"), bare.clone()),
+            None
+        );
+        assert_eq!(read(mark(), Value::Null, bare), None, "no power state");
+    }
+
+    #[test]
+    fn a_bare_vm_is_read_without_inventing_anything() {
+        let seen = observation(&vm(json!({"name": {"_typeName": "string", "_value": "x"}})))
+            .expect("observation");
+        assert_eq!(
+            (seen.bios_uuid, seen.marker, seen.folder),
+            (None, None, None)
+        );
+        assert!(seen.macs.is_empty() && seen.disk_keys.is_empty() && seen.boot_order.is_empty());
+    }
+}

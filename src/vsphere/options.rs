@@ -1,0 +1,69 @@
+//! Settings of the client and the hook for its measurements.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::transport::Transport;
+
+/// Settings that all clients of one connector share.
+#[derive(Clone)]
+pub struct Options {
+    /// Tasks in flight per vCenter (`--max-concurrent-vcenter-tasks`).
+    pub max_concurrent_tasks: usize,
+    /// Bound of one call, connection included. Long polls and uploads have their own bounds.
+    pub call_timeout: Duration,
+    /// How long vCenter may be silent before those who wait for tasks hear of it.
+    pub wait_patience: Duration,
+    /// `User-Agent`; vCenter shows it on the session.
+    pub user_agent: String,
+    /// Accept `http://` servers (labs only): credentials then travel in the clear.
+    pub allow_http: bool,
+    /// Hears of every request.
+    pub observer: Option<Arc<dyn RequestObserver>>,
+    /// What carries the requests instead of the network; trust settings are not looked at then.
+    pub transport: Option<Arc<dyn Transport>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_concurrent_tasks: 8,
+            call_timeout: Duration::from_secs(30),
+            wait_patience: Duration::from_secs(60),
+            user_agent: concat!("agent-forge/", env!("CARGO_PKG_VERSION")).to_owned(),
+            allow_http: false,
+            observer: None,
+            transport: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("max_concurrent_tasks", &self.max_concurrent_tasks)
+            .field("call_timeout", &self.call_timeout)
+            .field("wait_patience", &self.wait_patience)
+            .field("user_agent", &self.user_agent)
+            .field("allow_http", &self.allow_http)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What there is to know of one finished request.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestRecord<'a> {
+    /// `host[:port]` of the vCenter.
+    pub server: &'a str,
+    /// Method or operation (`CreateVM_Task`); few distinct values.
+    pub operation: &'static str,
+    /// `None` for success, else the fault's name or the kind of failure (`NoAnswer`); few distinct values.
+    pub failure: Option<&'a str>,
+    /// From the first byte sent to the last one received.
+    pub duration: Duration,
+}
+
+/// Hears of every request that a client made, for metrics. Called inline: must be quick.
+pub trait RequestObserver: Send + Sync {
+    /// One request ended.
+    fn request(&self, record: &RequestRecord<'_>);
+}

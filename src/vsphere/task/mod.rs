@@ -1,0 +1,127 @@
+//! Waiting for tasks: one list view, one property collector and one long poll carry all tasks of a session.
+//!
+//! Flow: [`TaskHub`] hands a waiter to the watcher, a task of its own that starts with the first waiter. The watcher
+//! keeps the long poll and at most one `ModifyListView` in flight; tasks that come and go meanwhile share the next one.
+//!
+//! Guarantees: every waiter hears of an end: success, the task's fault, `Vanished` for a task that vCenter does not know
+//! (any more), or the trouble itself once vCenter has been silent for the patience of its options. A lost session or reply costs nobody
+//! the wait: view and filter are built anew and vCenter tells the current state of each task. Without tasks there is no
+//! request at all.
+
+mod labels;
+mod plumbing;
+mod progress;
+mod watcher;
+
+use std::sync::{Mutex, PoisonError, Weak};
+
+use agent_forge_actors::ports::vcenter::{TaskEnd, TaskRef, VcError, VcErrorKind, VcResult};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+pub(super) use self::labels::Labels;
+use self::watcher::Watcher;
+use super::{client::Client, wire::reference_in};
+
+/// How a task ended, with its result as it came.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// Success, with a boxed result or none.
+    Success(Option<Value>),
+    /// vCenter does not know the task.
+    Vanished,
+}
+
+/// Somebody who waits.
+struct Waiter {
+    task: String,
+    done: oneshot::Sender<VcResult<Outcome>>,
+}
+
+/// The way to the watcher of one client.
+pub(super) struct TaskHub {
+    client: Weak<Client>,
+    watcher: Mutex<Option<mpsc::UnboundedSender<Waiter>>>,
+    /// What the tasks that we started are about.
+    pub(super) labels: Labels,
+}
+
+impl TaskHub {
+    /// Nothing runs before somebody waits.
+    pub(super) fn new(client: Weak<Client>) -> Self {
+        Self {
+            client,
+            watcher: Mutex::default(),
+            labels: Labels::default(),
+        }
+    }
+
+    /// Waits for the end of a task, whatever its result is.
+    ///
+    /// # Errors
+    /// The task's fault, or why its end cannot be known.
+    pub(super) async fn outcome(&self, task: &TaskRef) -> VcResult<Outcome> {
+        let (done, end) = oneshot::channel();
+        self.enqueue(Waiter {
+            task: task.0.clone(),
+            done,
+        });
+        end.await.unwrap_or_else(|_| {
+            Err(self
+                .labels
+                .failure(&task.0, VcErrorKind::NoAnswer, "the session was ended"))
+        })
+    }
+
+    /// Waits for the end of a task; a result that is a reference is passed on.
+    ///
+    /// # Errors
+    /// As for [`TaskHub::outcome`].
+    pub(super) async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd> {
+        Ok(match self.outcome(task).await? {
+            Outcome::Success(result) => TaskEnd::Success(result.as_ref().and_then(reference_in)),
+            Outcome::Vanished => TaskEnd::Vanished,
+        })
+    }
+
+    /// No more waiting; who waits is told.
+    pub(super) fn stop(&self) {
+        self.watcher
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+    }
+
+    fn enqueue(&self, waiter: Waiter) {
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiter = match watcher.as_ref() {
+            Some(running) => match running.send(waiter) {
+                Ok(()) => return,
+                // The watcher died (a panic): start another one.
+                Err(mpsc::error::SendError(waiter)) => waiter,
+            },
+            None => waiter,
+        };
+        let (sender, inbox) = mpsc::unbounded_channel();
+        // Cannot fail: the receiver is at hand.
+        let _ = sender.send(waiter);
+        *watcher = Some(sender);
+        tokio::spawn(Watcher::new(Weak::clone(&self.client), inbox).run());
+    }
+}
+
+/// A failure of a task that vCenter reported.
+fn task_failure(labels: &Labels, task: &str, error: &Value) -> VcError {
+    use agent_forge_actors::ports::vcenter::Fault;
+    match super::fault::decode(super::wire::unboxed(error)) {
+        Some(decoded) => labels.failure(task, VcErrorKind::Fault(decoded.fault), &decoded.message),
+        None => {
+            let message = "the task failed and vCenter gives no fault";
+            let fault = Fault::Other {
+                type_name: "UnknownFault".to_owned(),
+                message: message.to_owned(),
+            };
+            labels.failure(task, VcErrorKind::Fault(fault), message)
+        }
+    }
+}

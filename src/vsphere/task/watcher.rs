@@ -1,0 +1,361 @@
+//! The watcher: keeps the view in step with who waits, and the long poll running.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    pin::Pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use agent_forge_actors::ports::vcenter::{Fault, VcError, VcErrorKind, VcResult};
+use futures::future::OptionFuture;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+
+use super::{
+    Outcome, Waiter,
+    plumbing::Plumbing,
+    progress::{End, Progress},
+    task_failure,
+};
+use crate::vsphere::{client::Client, wire::collector::UpdateSet};
+
+/// How long things wait for company. Nobody is slower for the first: the task runs meanwhile. The second puts off the
+/// news of an end.
+struct Pace {
+    /// New tasks, before the view is modified.
+    gather: Duration,
+    /// Updates, before the next long poll asks for them.
+    pause: Duration,
+}
+
+impl Pace {
+    /// A few tasks are watched closely; many share their requests (docs/benchmarks.md: a third fewer per VM).
+    const fn of(waiting: usize) -> Self {
+        let (gather, pause) = if waiting > 2 { (250, 160) } else { (25, 40) };
+        Self {
+            gather: Duration::from_millis(gather),
+            pause: Duration::from_millis(pause),
+        }
+    }
+}
+/// Pauses between attempts while vCenter is in trouble.
+const BACKOFF: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
+
+type Running<T> = Pin<Box<OptionFuture<Pin<Box<dyn Future<Output = VcResult<T>> + Send>>>>>;
+
+fn none<T>() -> Running<T> {
+    Box::pin(OptionFuture::from(None))
+}
+
+fn some<T>(future: impl Future<Output = VcResult<T>> + Send + 'static) -> Running<T> {
+    Box::pin(OptionFuture::from(Some(
+        Box::pin(future) as Pin<Box<dyn Future<Output = VcResult<T>> + Send>>
+    )))
+}
+
+/// Why the watcher stopped looking.
+enum Stop {
+    /// Nobody waits.
+    Idle,
+    /// Nobody ever will.
+    Closed,
+    /// Something failed.
+    Trouble(VcError),
+}
+
+/// See the module's contract.
+pub(super) struct Watcher {
+    client: Weak<Client>,
+    inbox: mpsc::UnboundedReceiver<Waiter>,
+    waiting: BTreeMap<String, Vec<oneshot::Sender<VcResult<Outcome>>>>,
+    plumbing: Option<Plumbing>,
+    /// Tasks in the view.
+    members: BTreeSet<String>,
+    /// Tasks on their way into the view; the long poll may tell their end before `ModifyListView` has answered.
+    adding: Option<Vec<String>>,
+    /// Members whose end was told: vCenter does not tell it again while they stay in the view, and somebody may
+    /// ask again (a pass that was aborted, or one that lost a later call).
+    ended: HashMap<String, VcResult<Outcome>>,
+    progress: Progress,
+    version: String,
+    /// Last time that vCenter answered a poll, or that waiting began.
+    last_good: Instant,
+    failures: usize,
+}
+
+impl Watcher {
+    pub(super) fn new(client: Weak<Client>, inbox: mpsc::UnboundedReceiver<Waiter>) -> Self {
+        Self {
+            client,
+            inbox,
+            waiting: BTreeMap::new(),
+            plumbing: None,
+            members: BTreeSet::new(),
+            adding: None,
+            ended: HashMap::new(),
+            progress: Progress::default(),
+            version: String::new(),
+            last_good: Instant::now(),
+            failures: 0,
+        }
+    }
+
+    /// Runs until the client is gone or logged out.
+    pub(super) async fn run(mut self) {
+        loop {
+            if self.waiting.is_empty() {
+                let Some(waiter) = self.inbox.recv().await else {
+                    return;
+                };
+                self.accept(waiter);
+                self.good();
+            }
+            let Some(client) = self.client.upgrade() else {
+                return;
+            };
+            match self.watch(&client).await {
+                Stop::Idle => {}
+                Stop::Closed => return,
+                Stop::Trouble(error) => {
+                    self.trouble(&client, error).await;
+                    if !self.rest().await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn watch(&mut self, client: &Arc<Client>) -> Stop {
+        let plumbing = match self.plumbing.clone() {
+            Some(plumbing) => plumbing,
+            None => match Plumbing::build(client).await {
+                Ok(built) => {
+                    self.plumbing = Some(built.clone());
+                    built
+                }
+                Err(e) => return Stop::Trouble(e),
+            },
+        };
+        let mut modify = none::<Vec<String>>();
+        let mut poll = none::<Option<UpdateSet>>();
+        let mut polling = false;
+        let mut gathering = Instant::now();
+        loop {
+            self.waiting.retain(|_, waiters| {
+                waiters.retain(|w| !w.is_closed());
+                !waiters.is_empty()
+            });
+            let pace = Pace::of(self.waiting.len());
+            let new = self.waiting.keys().any(|task| !self.members.contains(task));
+            if self.waiting.is_empty() && !polling && self.adding.is_none() {
+                return Stop::Idle;
+            }
+            if !polling && self.waiting.keys().any(|task| self.members.contains(task)) {
+                let pause = if self.version.is_empty() {
+                    Duration::ZERO
+                } else {
+                    pace.pause
+                };
+                poll = some(
+                    plumbing
+                        .clone()
+                        .poll(Arc::clone(client), self.version.clone(), pause),
+                );
+                polling = true;
+            }
+            tokio::select! {
+                biased;
+                waiter = self.inbox.recv() => {
+                    let Some(waiter) = waiter else { return Stop::Closed };
+                    if !new && self.adding.is_none() {
+                        gathering = Instant::now();
+                    }
+                    self.accept(waiter);
+                }
+                Some(done) = &mut modify, if self.adding.is_some() => {
+                    modify = none();
+                    let added = self.adding.take().unwrap_or_default();
+                    let unknown = match done {
+                        Ok(unknown) => unknown,
+                        Err(e) => return Stop::Trouble(e),
+                    };
+                    // No sign that vCenter tells of tasks: only an answered poll is one.
+                    self.members.extend(added);
+                    for task in unknown {
+                        self.members.remove(&task);
+                        self.end(client, &task, End::Vanished);
+                    }
+                }
+                Some(done) = &mut poll, if polling => {
+                    poll = none();
+                    polling = false;
+                    match done {
+                        Ok(update) => {
+                            self.good();
+                            if let Some(update) = update {
+                                self.version.clone_from(&update.version);
+                                for (task, end) in self.progress.apply(update) {
+                                    self.end(client, &task, end);
+                                }
+                            }
+                        }
+                        Err(e) => return Stop::Trouble(e),
+                    }
+                }
+                () = tokio::time::sleep_until(gathering + pace.gather), if new && self.adding.is_none() => {
+                    let add: Vec<String> =
+                        self.waiting.keys().filter(|t| !self.members.contains(*t)).cloned().collect();
+                    let remove: Vec<String> =
+                        self.members.iter().filter(|t| !self.waiting.contains_key(*t)).cloned().collect();
+                    for task in &remove {
+                        self.members.remove(task);
+                        self.ended.remove(task);
+                    }
+                    self.adding = Some(add.clone());
+                    modify = some(plumbing.clone().modify(Arc::clone(client), add, remove));
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, waiter: Waiter) {
+        if let Some(outcome) = self.ended.get(&waiter.task) {
+            let _ = waiter.done.send(outcome.clone());
+            return;
+        }
+        self.waiting
+            .entry(waiter.task)
+            .or_default()
+            .push(waiter.done);
+    }
+
+    fn good(&mut self) {
+        self.last_good = Instant::now();
+        self.failures = 0;
+    }
+
+    fn end(&mut self, client: &Client, task: &str, end: End) {
+        let outcome = match end {
+            End::Success(result) => Ok(Outcome::Success(result)),
+            End::Vanished => Ok(Outcome::Vanished),
+            // Who still waits for it has it added again; then vCenter says whether it exists.
+            End::Left => {
+                self.members.remove(task);
+                return;
+            }
+            End::Error(error) => Err(task_failure(&client.tasks.labels, task, &error)),
+        };
+        self.tell(task, outcome);
+    }
+
+    /// Tells the end of a task to those who wait, and keeps it for those who ask while it is still in the view.
+    fn tell(&mut self, task: &str, outcome: VcResult<Outcome>) {
+        if self.members.contains(task) || self.adding.iter().flatten().any(|t| t == task) {
+            self.ended.insert(task.to_owned(), outcome.clone());
+        }
+        for waiter in self.waiting.remove(task).into_iter().flatten() {
+            let _ = waiter.send(outcome.clone());
+        }
+    }
+
+    /// Forgets view and filter; tells everybody if there is no hope or has been none for too long.
+    async fn trouble(&mut self, client: &Arc<Client>, error: VcError) {
+        tracing::info!(server = client.server(), %error, waiting = self.waiting.len(), "waiting for tasks: starting anew");
+        self.members.clear();
+        self.adding = None;
+        self.ended.clear();
+        self.progress.forget();
+        self.version.clear();
+        self.failures += 1;
+        if let Some(old) = self.plumbing.take()
+            && !matches!(error.kind, VcErrorKind::Unreachable | VcErrorKind::NoAnswer)
+        {
+            old.dismantle(Arc::clone(client)).await;
+        }
+        let hopeless = matches!(
+            error.kind,
+            VcErrorKind::Fault(Fault::InvalidLogin | Fault::NoPermission { .. })
+                | VcErrorKind::Untrusted
+                | VcErrorKind::LoginBackoff(_)
+        );
+        if hopeless
+            || client.session.closed()
+            || self.last_good.elapsed() >= client.http.options().wait_patience
+        {
+            for waiters in std::mem::take(&mut self.waiting).into_values() {
+                for waiter in waiters {
+                    let _ = waiter.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Pauses before the next attempt, with open ears; `false` when nobody will ever wait again.
+    async fn rest(&mut self) -> bool {
+        let pause = BACKOFF[self.failures.saturating_sub(1).min(BACKOFF.len() - 1)];
+        let until = Instant::now() + pause;
+        loop {
+            tokio::select! {
+                waiter = self.inbox.recv() => match waiter {
+                    Some(waiter) => self.accept(waiter),
+                    None => return false,
+                },
+                () = tokio::time::sleep_until(until) => return true,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asks(watcher: &mut Watcher, task: &str) -> oneshot::Receiver<VcResult<Outcome>> {
+        let (done, end) = oneshot::channel();
+        watcher.accept(Waiter {
+            task: task.to_owned(),
+            done,
+        });
+        end
+    }
+
+    #[test]
+    fn who_asks_again_for_a_task_that_ended_is_answered_at_once() {
+        let (_, inbox) = mpsc::unbounded_channel();
+        let mut watcher = Watcher::new(Weak::new(), inbox);
+        watcher
+            .members
+            .extend(["task-1".to_owned(), "task-2".to_owned()]);
+        // The first asker of task-2 went away before its end.
+        let mut first = asks(&mut watcher, "task-1");
+        drop(asks(&mut watcher, "task-2"));
+        for task in ["task-1", "task-2"] {
+            watcher.tell(task, Ok(Outcome::Success(None)));
+        }
+        assert_eq!(first.try_recv(), Ok(Ok(Outcome::Success(None))));
+        for task in ["task-1", "task-2"] {
+            let mut again = asks(&mut watcher, task);
+            assert_eq!(again.try_recv(), Ok(Ok(Outcome::Success(None))), "{task}");
+        }
+        assert!(watcher.waiting.is_empty());
+        // One whose end was heard before its way into the view was confirmed counts as well.
+        watcher.adding = Some(vec!["task-4".to_owned()]);
+        watcher.tell("task-4", Ok(Outcome::Success(None)));
+        let mut early = asks(&mut watcher, "task-4");
+        assert_eq!(early.try_recv(), Ok(Ok(Outcome::Success(None))));
+        // One that is not in the view is asked for anew.
+        watcher.tell("task-3", Ok(Outcome::Vanished));
+        let mut unknown = asks(&mut watcher, "task-3");
+        assert!(unknown.try_recv().is_err());
+    }
+}

@@ -1,0 +1,175 @@
+//! The port: what the actors see of a client.
+
+use std::sync::Arc;
+
+use agent_forge_actors::{
+    effect::Effect,
+    model::{
+        identity::BiosUuid,
+        marker::Marker,
+        names::{DatastorePath, MoRef},
+    },
+    ports::vcenter::{
+        ByteStream, CreateVm, FileInfo, MarkedVm, MountedIso, Place, PlaceRequest, TaskEnd,
+        TaskRef, VCenter, VcResult, VmObservation,
+    },
+};
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+use super::client::Client;
+
+/// A caller's hold on a client.
+pub(super) struct Handle(pub(super) Arc<Client>);
+
+#[async_trait]
+impl VCenter for Handle {
+    fn server(&self) -> &str {
+        self.0.server()
+    }
+
+    fn insecure(&self) -> bool {
+        self.0.insecure()
+    }
+
+    fn login_refused(&self) -> bool {
+        self.0.session.refused()
+    }
+
+    fn slots(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.slots)
+    }
+
+    async fn place(&self, effect: &Effect, request: &PlaceRequest) -> VcResult<Place> {
+        self.0.resolve_place(effect, request).await
+    }
+
+    async fn find_by_uuid(
+        &self,
+        datacenter: &MoRef,
+        uuid: BiosUuid,
+    ) -> VcResult<Vec<VmObservation>> {
+        self.0.vms_by_uuid(datacenter, uuid).await
+    }
+
+    async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {
+        self.0.vm(vm).await
+    }
+
+    async fn marked_vms(&self) -> VcResult<Vec<MarkedVm>> {
+        self.0.all_marked_vms().await
+    }
+
+    async fn folder_visible(&self, folder: &MoRef) -> VcResult<bool> {
+        self.0.sees_folder(folder).await
+    }
+
+    async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
+        self.0.start_create(effect, vm).await
+    }
+
+    async fn set_boot_order(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        disk_keys: &[i32],
+    ) -> VcResult<TaskRef> {
+        self.0.start_boot_order(effect, vm, disk_keys).await
+    }
+
+    async fn stamp_marker(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        marker: &Marker,
+    ) -> VcResult<TaskRef> {
+        self.0.start_stamp(effect, vm, marker).await
+    }
+
+    async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.0.start_plain(effect, vm, "PowerOnVM_Task").await
+    }
+
+    async fn power_off(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.0.start_plain(effect, vm, "PowerOffVM_Task").await
+    }
+
+    async fn destroy(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.0.start_plain(effect, vm, "Destroy_Task").await
+    }
+
+    async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd> {
+        self.0.tasks.wait(task).await
+    }
+
+    async fn eject_isos(&self, effect: &Effect, vm: &MoRef) -> VcResult<()> {
+        self.0.empty_drives(effect, vm).await
+    }
+
+    async fn attach_tags(&self, effect: &Effect, vm: &MoRef, tag_ids: &[String]) -> VcResult<()> {
+        self.0.tag(effect, vm, tag_ids).await
+    }
+
+    async fn datacenter(&self, name: &str) -> VcResult<MoRef> {
+        self.0.find_datacenter(name).await
+    }
+
+    async fn stat(&self, datacenter: &MoRef, path: &DatastorePath) -> VcResult<Option<u64>> {
+        self.0.size_of(datacenter, path).await
+    }
+
+    async fn list(
+        &self,
+        datacenter: &MoRef,
+        directory: &DatastorePath,
+    ) -> VcResult<Option<Vec<FileInfo>>> {
+        self.0.files_in(datacenter, directory).await
+    }
+
+    async fn make_directory(
+        &self,
+        effect: &Effect,
+        datacenter: &MoRef,
+        path: &DatastorePath,
+    ) -> VcResult<()> {
+        self.0.mkdir(effect, datacenter, path).await
+    }
+
+    async fn upload(
+        &self,
+        effect: &Effect,
+        datacenter: &MoRef,
+        path: &DatastorePath,
+        length: u64,
+        body: ByteStream,
+    ) -> VcResult<()> {
+        self.0.put(effect, datacenter, path, length, body).await
+    }
+
+    async fn move_file(
+        &self,
+        effect: &Effect,
+        datacenter: &MoRef,
+        from: &DatastorePath,
+        to: &DatastorePath,
+    ) -> VcResult<()> {
+        self.0.rename(effect, datacenter, from, to).await
+    }
+
+    async fn delete_file(
+        &self,
+        effect: &Effect,
+        datacenter: &MoRef,
+        path: &DatastorePath,
+    ) -> VcResult<()> {
+        self.0.unlink(effect, datacenter, path).await
+    }
+
+    async fn mounted_isos(&self) -> VcResult<Vec<MountedIso>> {
+        self.0.isos_in_drives().await
+    }
+
+    async fn logout(&self, effect: &Effect) {
+        self.0.logout(effect).await;
+    }
+}

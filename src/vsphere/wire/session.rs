@@ -1,0 +1,52 @@
+//! Login and release negotiation.
+
+use serde::{Deserialize, Serialize};
+
+use super::Ref;
+
+/// `POST /api/vcenter/system?action=hello`
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(in crate::vsphere) struct Hello<'a> {
+    /// In the client's order of preference.
+    pub(in crate::vsphere) api_releases: &'a [&'a str],
+}
+
+/// Its answer.
+#[derive(Clone, Debug, Deserialize)]
+pub(in crate::vsphere) struct HelloAnswer {
+    /// First one of the list that the server knows; empty when there is none.
+    pub(in crate::vsphere) api_release: String,
+}
+
+/// `SessionManager.Login`. No `Debug`: it holds the password.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::vsphere) struct Login<'a> {
+    /// User.
+    pub(in crate::vsphere) user_name: &'a str,
+    /// Password.
+    pub(in crate::vsphere) password: &'a str,
+    /// Language of messages.
+    pub(in crate::vsphere) locale: &'a str,
+}
+
+/// The part of `ServiceContent` that is used: where the singletons are.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::vsphere) struct ServiceContent {
+    /// Root of the inventory.
+    pub(in crate::vsphere) root_folder: Ref,
+    /// Default property collector.
+    pub(in crate::vsphere) property_collector: Ref,
+    /// Sessions.
+    pub(in crate::vsphere) session_manager: Ref,
+    /// Lookups.
+    pub(in crate::vsphere) search_index: Ref,
+    /// Views.
+    pub(in crate::vsphere) view_manager: Ref,
+    /// Datastore files.
+    pub(in crate::vsphere) file_manager: Ref,
+    /// Storage DRS; some editions lack it.
+    #[serde(default)]
+    pub(in crate::vsphere) storage_resource_manager: Option<Ref>,
+}

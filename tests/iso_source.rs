@@ -1,0 +1,541 @@
+//! The ISO source against servers that behave and servers that do not.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::time::{Duration, Instant};
+
+use agent_forge::iso_source::{HttpIsoSource, Options};
+use agent_forge_actors::{
+    error::Class,
+    ports::iso_source::{
+        Freshness, IsoDownload, IsoError, IsoRequest, IsoSource as _, IsoUrl, Validators,
+    },
+};
+use futures::StreamExt as _;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+/// A server that gives every client the same treatment; returns its `host:port`.
+async fn server<F>(treat: impl Fn(TcpStream) -> F + Send + 'static) -> String
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(treat(socket));
+        }
+    });
+    address.to_string()
+}
+
+/// Reads the request's head and writes these bytes.
+async fn reply(mut socket: TcpStream, bytes: Vec<u8>) {
+    let mut request = [0; 4096];
+    let _ = socket.read(&mut request).await;
+    let _ = socket.write_all(&bytes).await;
+    let _ = socket.shutdown().await;
+}
+
+async fn replying(head: &'static str, body: &'static [u8]) -> String {
+    server(move |socket| async move {
+        let mut bytes = format!("HTTP/1.1 {head}\r\nconnection: close\r\n\r\n").into_bytes();
+        bytes.extend_from_slice(body);
+        reply(socket, bytes).await;
+    })
+    .await
+}
+
+fn lab() -> Options {
+    Options {
+        allow_local: true,
+        connect_timeout: Duration::from_secs(2),
+        ..Options::default()
+    }
+}
+
+fn asked(text: &str) -> IsoRequest {
+    IsoRequest {
+        url: IsoUrl::parse(text).unwrap(),
+        ca_pem: None,
+    }
+}
+
+async fn open(options: Options, text: &str) -> Result<IsoDownload, IsoError> {
+    HttpIsoSource::new(options)
+        .unwrap()
+        .open(&asked(text))
+        .await
+}
+
+async fn read(mut download: IsoDownload) -> Result<Vec<u8>, IsoError> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = download.body.next().await {
+        match chunk {
+            Ok(chunk) => bytes.extend_from_slice(&chunk),
+            Err(e) => {
+                let inner = e.into_inner().expect("a typed failure inside");
+                return Err(*inner.downcast::<IsoError>().expect("an IsoError"));
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+async fn refused(options: Options, text: &str) -> IsoError {
+    let e = open(options, text).await.err().unwrap();
+    assert!(!e.message.contains("SECRET"), "{e}");
+    e
+}
+
+#[tokio::test]
+async fn an_iso_comes_through_whole() {
+    let host = replying("200 OK\r\ncontent-length: 10", b"0123456789").await;
+    let download = open(lab(), &format!("http://{host}/byapikey/SECRET/full.iso"))
+        .await
+        .unwrap();
+    assert_eq!(download.length, 10);
+    assert_eq!(read(download).await.unwrap(), b"0123456789");
+}
+
+#[tokio::test]
+async fn inner_addresses_are_refused_before_a_connection() {
+    let host = replying("200 OK\r\ncontent-length: 1", b"x").await;
+    let port = host.rsplit_once(':').unwrap().1;
+    let closed = Options {
+        allow_local: false,
+        ..lab()
+    };
+    for text in [
+        format!("http://{host}/SECRET.iso"),
+        format!("http://localhost:{port}/SECRET.iso"),
+        format!("http://[::1]:{port}/SECRET.iso"),
+        format!("http://[::ffff:127.0.0.1]:{port}/SECRET.iso"),
+        // Other notations of 127.0.0.1, which URL parsing makes plain.
+        format!("http://2130706433:{port}/SECRET.iso"),
+        format!("http://0x7f.1:{port}/SECRET.iso"),
+        "http://169.254.10.20/SECRET.iso".to_owned(),
+        "http://169.254.169.254/latest/meta-data/SECRET".to_owned(),
+    ] {
+        let e = refused(closed.clone(), &text).await;
+        assert_eq!(
+            (e.reason, e.class),
+            ("ISOAddressNotAllowed", Class::Blocked),
+            "{text}: {e}"
+        );
+    }
+    // Not even a lab needs a metadata service.
+    let e = refused(lab(), "http://169.254.169.254/SECRET.iso").await;
+    assert_eq!(e.reason, "ISOAddressNotAllowed");
+}
+
+#[tokio::test]
+async fn redirects_are_followed_three_times_and_checked_each_time() {
+    let end = replying("200 OK\r\ncontent-length: 2", b"ok").await;
+    let mut next = format!("http://{end}/x.iso");
+    let mut hops = Vec::new();
+    for _ in 0..4 {
+        let target = next.clone();
+        let hop = server(move |socket| {
+            let head =
+                format!("HTTP/1.1 302 Found\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n");
+            reply(socket, head.into_bytes())
+        })
+        .await;
+        next = format!("http://{hop}/SECRET.iso");
+        hops.push(next.clone());
+    }
+    assert_eq!(
+        read(open(lab(), &hops[2]).await.unwrap()).await.unwrap(),
+        b"ok"
+    );
+    let e = refused(lab(), &hops[3]).await;
+    assert_eq!(e.reason, "ISODownloadFailed");
+    assert!(e.message.contains("redirects"), "{e}");
+
+    let metadata = replying(
+        "302 Found\r\nlocation: http://169.254.169.254/SECRET\r\ncontent-length: 0",
+        b"",
+    )
+    .await;
+    let e = refused(lab(), &format!("http://{metadata}/x.iso")).await;
+    assert_eq!(e.reason, "ISOAddressNotAllowed", "{e}");
+    let file = replying(
+        "302 Found\r\nlocation: file:///etc/SECRET\r\ncontent-length: 0",
+        b"",
+    )
+    .await;
+    let e = refused(lab(), &format!("http://{file}/x.iso")).await;
+    assert_eq!(
+        (e.reason, e.class),
+        ("ISODownloadFailed", Class::Blocked),
+        "{e}"
+    );
+}
+
+#[tokio::test]
+async fn statuses_say_whether_trying_again_helps() {
+    for (status, class) in [
+        ("404 Not Found", Class::Blocked),
+        ("401 Unauthorized", Class::Blocked),
+        ("503 Service Unavailable", Class::Transient),
+        ("429 Too Many Requests", Class::Transient),
+        ("204 No Content", Class::Blocked),
+    ] {
+        let host = server(move |socket| {
+            reply(
+                socket,
+                format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").into_bytes(),
+            )
+        })
+        .await;
+        let e = refused(
+            lab(),
+            &format!("http://{host}/byapikey/SECRET/x.iso?t=SECRET"),
+        )
+        .await;
+        assert_eq!(
+            (e.reason, e.class),
+            ("ISODownloadFailed", class),
+            "{status}: {e}"
+        );
+        assert!(e.message.contains(&status[..3]), "{e}");
+    }
+}
+
+#[tokio::test]
+async fn a_length_is_needed_and_has_a_limit() {
+    let chunked = replying(
+        "200 OK\r\ntransfer-encoding: chunked",
+        b"1\r\nx\r\n0\r\n\r\n",
+    )
+    .await;
+    assert_eq!(
+        refused(lab(), &format!("http://{chunked}/")).await.reason,
+        "ISOLengthMissing"
+    );
+    let empty = replying("200 OK\r\ncontent-length: 0", b"").await;
+    assert_eq!(
+        refused(lab(), &format!("http://{empty}/")).await.reason,
+        "ISOLengthMissing"
+    );
+    let huge = replying("200 OK\r\ncontent-length: 99999999999999", b"").await;
+    let e = refused(lab(), &format!("http://{huge}/")).await;
+    assert_eq!((e.reason, e.class), ("ISOTooLarge", Class::Blocked));
+}
+
+#[tokio::test]
+async fn a_cut_off_download_is_no_success() {
+    let host = replying("200 OK\r\ncontent-length: 20", b"0123456789").await;
+    let e = read(open(lab(), &format!("http://{host}/SECRET")).await.unwrap())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (e.reason, e.class),
+        ("ISODownloadFailed", Class::Transient),
+        "{e}"
+    );
+    assert!(e.message.contains("10 of 20"), "{e}");
+}
+
+/// Head first, then one byte at a time.
+async fn dripping(every: Duration) -> String {
+    server(move |mut socket| async move {
+        let mut request = [0; 4096];
+        let _ = socket.read(&mut request).await;
+        let _ = socket
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+            .await;
+        while socket.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(every).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn waiting_has_an_end() {
+    let quick = || Options {
+        stall: Duration::from_millis(400),
+        min_progress: 10_000,
+        ..lab()
+    };
+    for (every, options, what) in [
+        (Duration::from_secs(60), quick(), "no more bytes"),
+        (Duration::from_millis(50), quick(), "too slow"),
+        (
+            Duration::from_millis(50),
+            Options {
+                min_progress: 1,
+                deadline: Duration::from_millis(700),
+                ..quick()
+            },
+            "",
+        ),
+    ] {
+        let host = dripping(every).await;
+        let started = Instant::now();
+        let e = read(
+            open(options, &format!("http://{host}/SECRET"))
+                .await
+                .unwrap(),
+        )
+        .await
+        .unwrap_err();
+        assert_eq!((e.reason, e.class), ("ISOStalled", Class::Transient), "{e}");
+        assert!(e.message.contains(what), "{e}");
+        assert!(started.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[tokio::test]
+async fn a_slow_reader_is_not_the_servers_fault() {
+    let body: &'static [u8] = Box::leak(vec![7_u8; 3_000_000].into_boxed_slice());
+    let host = replying("200 OK\r\ncontent-length: 3000000", body).await;
+    let options = Options {
+        stall: Duration::from_millis(200),
+        min_progress: 2_000_000,
+        ..lab()
+    };
+    let mut download = open(options, &format!("http://{host}/")).await.unwrap();
+    let mut seen = 0;
+    while let Some(chunk) = download.body.next().await {
+        seen += chunk.unwrap().len();
+        if seen < 200_000 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    }
+    assert_eq!(seen, 3_000_000);
+}
+
+#[tokio::test]
+async fn silence_and_closed_doors_are_told_in_time() {
+    let silent = server(|socket| async move {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        drop(socket);
+    })
+    .await;
+    let options = Options {
+        connect_timeout: Duration::from_millis(300),
+        ..lab()
+    };
+    let started = Instant::now();
+    assert_eq!(
+        refused(options, &format!("http://{silent}/")).await.reason,
+        "ISOStalled"
+    );
+    assert!(started.elapsed() < Duration::from_secs(3));
+
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let e = refused(lab(), &format!("http://{closed}/SECRET")).await;
+    assert_eq!(
+        (e.reason, e.class),
+        ("ISODownloadFailed", Class::Transient),
+        "{e}"
+    );
+    let e = refused(lab(), "http://no-such-host.invalid/SECRET").await;
+    assert_eq!(
+        (e.reason, e.class),
+        ("ISODownloadFailed", Class::Transient),
+        "{e}"
+    );
+}
+
+#[test]
+fn extra_certificates_must_be_certificates() {
+    let options = Options {
+        extra_ca_pem: Some("no certificate".into()),
+        ..lab()
+    };
+    let e = HttpIsoSource::new(options).err().unwrap();
+    assert!(e.contains("certificate"), "{e}");
+}
+
+/// A server of 100 kB that breaks off each answer after so many bytes, and what was asked of it.
+struct Breaking {
+    host: String,
+    asked: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+const WHOLE: usize = 100_000;
+
+fn byte(at: usize) -> u8 {
+    (at / 7 % 251) as u8
+}
+
+impl Breaking {
+    /// `tags`: the ETag of the first answer and of all later ones; `ranges`: whether parts can be had.
+    async fn start(tags: [Option<&'static str>; 2], ranges: bool, after: usize) -> Self {
+        let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let notes = asked.clone();
+        let host = server(move |mut socket| {
+            let notes = notes.clone();
+            async move {
+                let mut buffer = [0; 4096];
+                let n = socket.read(&mut buffer).await.unwrap_or(0);
+                let head = String::from_utf8_lossy(&buffer[..n]).to_lowercase();
+                let line = |name: &str| {
+                    let found = head.lines().find_map(|l| l.strip_prefix(name));
+                    found.map(|v| v.trim().to_owned())
+                };
+                let range = line("range: bytes=");
+                let first = notes.lock().unwrap().is_empty();
+                let condition = line("if-range:");
+                notes.lock().unwrap().push(format!(
+                    "{} {}",
+                    range.clone().unwrap_or_default(),
+                    condition.clone().unwrap_or_default()
+                ));
+                let tag = tags[usize::from(!first)];
+                let from = range
+                    .and_then(|r| r.strip_suffix('-')?.parse::<usize>().ok())
+                    .filter(|_| ranges && condition.as_deref() == tag)
+                    .unwrap_or(0);
+                let mut reply = if from > 0 {
+                    format!(
+                        "HTTP/1.1 206 Partial Content\r\ncontent-range: bytes {from}-{}/{WHOLE}\r\n",
+                        WHOLE - 1
+                    )
+                } else {
+                    "HTTP/1.1 200 OK\r\n".to_owned()
+                };
+                if let Some(tag) = tag {
+                    reply += &format!("etag: {tag}\r\n");
+                }
+                reply += &format!("content-length: {}\r\nconnection: close\r\n\r\n", WHOLE - from);
+                let mut bytes = reply.into_bytes();
+                bytes.extend((from..(from + after).min(WHOLE)).map(byte));
+                let _ = socket.write_all(&bytes).await;
+                let _ = socket.shutdown().await;
+            }
+        })
+        .await;
+        Self { host, asked }
+    }
+
+    async fn fetch(&self) -> Result<Vec<u8>, IsoError> {
+        let options = Options {
+            min_progress: 1000,
+            ..lab()
+        };
+        read(open(options, &format!("http://{}/x.iso", self.host)).await?).await
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test]
+async fn under_a_strong_etag_a_broken_download_goes_on_where_it_stopped() {
+    let server = Breaking::start([Some("\"v1\""); 2], true, 40_000).await;
+    let bytes = server.fetch().await.unwrap();
+    assert!(bytes.iter().enumerate().all(|(at, b)| *b == byte(at)) && bytes.len() == WHOLE);
+    assert_eq!(
+        server.asked(),
+        [" ", "40000- \"v1\"", "80000- \"v1\""],
+        "each byte is sent once"
+    );
+}
+
+#[tokio::test]
+async fn without_a_promise_that_the_bytes_belong_together_nothing_is_resumed() {
+    for (tags, ranges, requests, what) in [
+        ([None; 2], true, 1, "no ETag, as assisted's image service"),
+        ([Some("w/\"v1\""); 2], true, 1, "a weak ETag"),
+        ([Some("\"v1\""), Some("\"v2\"")], true, 2, "other bytes now"),
+        ([Some("\"v1\""); 2], false, 2, "no ranges"),
+    ] {
+        let server = Breaking::start(tags, ranges, 40_000).await;
+        let e = server.fetch().await.unwrap_err();
+        assert_eq!(
+            (e.reason, e.class),
+            ("ISODownloadFailed", Class::Transient),
+            "{what}: {e}"
+        );
+        assert!(e.message.contains("40000"), "{what}: {e}");
+        assert_eq!(server.asked().len(), requests, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_off_again_and_again_is_given_up() {
+    let server = Breaking::start([Some("\"v1\""); 2], true, 100).await;
+    let started = Instant::now();
+    let e = server.fetch().await.unwrap_err();
+    assert_eq!(e.class, Class::Transient);
+    assert_eq!(server.asked().len(), 5, "four tries without progress");
+    assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+#[tokio::test]
+async fn whether_something_changed_is_asked_without_a_download() {
+    let had = |etag: Option<&str>, date: Option<&str>| Validators {
+        etag: etag.map(str::to_owned),
+        last_modified: date.map(str::to_owned),
+    };
+    let (old, new) = (
+        "Mon, 01 Jan 2026 00:00:00 GMT",
+        "Tue, 02 Jan 2026 00:00:00 GMT",
+    );
+    for (answer, had, wanted) in [
+        (
+            "304 Not Modified",
+            had(Some("\"a\""), None),
+            Freshness::Same,
+        ),
+        (
+            "200 OK\r\netag: \"a\"",
+            had(Some("\"a\""), None),
+            Freshness::Same,
+        ),
+        (
+            "200 OK\r\netag: \"b\"",
+            had(Some("\"a\""), Some(old)),
+            Freshness::Changed,
+        ),
+        (
+            "200 OK\r\nlast-modified: Mon, 01 Jan 2026 00:00:00 GMT",
+            had(None, Some(old)),
+            Freshness::Same,
+        ),
+        (
+            "200 OK\r\nlast-modified: Mon, 01 Jan 2026 00:00:00 GMT",
+            had(None, Some(new)),
+            Freshness::Changed,
+        ),
+        ("200 OK", had(Some("\"a\""), None), Freshness::Unknown),
+    ] {
+        let host = replying(answer, b"").await;
+        let source = HttpIsoSource::new(lab()).unwrap();
+        let request = asked(&format!("http://{host}/x.iso"));
+        assert_eq!(
+            source.freshness(&request, &had).await.unwrap(),
+            wanted,
+            "{answer}"
+        );
+    }
+    let host = replying("404 Not Found", b"").await;
+    let source = HttpIsoSource::new(lab()).unwrap();
+    let request = asked(&format!("http://{host}/x.iso"));
+    assert!(source.freshness(&request, &had(None, None)).await.is_err());
+}
+
+#[tokio::test]
+async fn certificates_of_a_request_must_be_certificates() {
+    let mut request = asked("https://127.0.0.1:1/x.iso");
+    request.ca_pem = Some("no certificate".to_owned());
+    let e = HttpIsoSource::new(lab())
+        .unwrap()
+        .open(&request)
+        .await
+        .err()
+        .unwrap();
+    assert_eq!((e.reason, e.class), ("InvalidISOCABundle", Class::Blocked));
+}

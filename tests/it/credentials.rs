@@ -1,0 +1,132 @@
+//! Credentials that do not work: each refusal has its reason, and mending the Secret is enough.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::world::{LIMIT, NAMESPACE, Setup, World};
+
+/// A changed Secret is acted upon within that time.
+const MENDED_WITHIN: Duration = Duration::from_secs(30);
+
+fn secret(name: &str) -> Value {
+    json!({"vsphere": {"credentialsSecretRef": {"name": name}}})
+}
+
+/// How often the operator has read this Secret.
+async fn reads(world: &World, namespace: &str, name: &str) -> Result<usize> {
+    let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+    let entries = world.lab.audited().await?;
+    Ok(entries
+        .iter()
+        .filter(|e| {
+            e.user.username == world.access.user && e.uri.split('?').next() == Some(path.as_str())
+        })
+        .count())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restart() -> Result<()> {
+    let mut world = World::without_pool(Setup::default()).await?;
+    let vault = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vault"}});
+    agent_forge_lab::lab::apply::apply(&world.client, &vault).await?;
+    let options = world.lab.vcenters()[0].options().clone();
+    let good = json!({
+        "server": world.lab.vcenters()[0].url(),
+        "username": options.username,
+        "password": options.password,
+        "caBundle": world.lab.vcenters()[0].ca_pem(),
+    });
+    world
+        .set_secret_data("vault", "creds", good.clone())
+        .await?;
+    // Two Secrets with the same bytes are one login, and one lockout.
+    for name in ["wrong-1", "wrong-2"] {
+        world.set_secret(name, "not the password").await?;
+    }
+    for name in ["wrong-1", "wrong-2", "missing"] {
+        world.create_pool(name, &secret(name)).await?;
+    }
+    let elsewhere =
+        json!({"vsphere": {"credentialsSecretRef": {"name": "creds", "namespace": "vault"}}});
+    world.create_pool("elsewhere", &elsewhere).await?;
+    let nodes = world.node_pool_named("wrong-1").await?;
+    nodes.scale(1);
+
+    for pool in ["wrong-1", "wrong-2"] {
+        let said = world
+            .until_refused(pool, "VsphereReady", "InvalidCredentials")
+            .await?;
+        let host = url_host(world.lab.vcenters()[0].url());
+        ensure!(
+            said.contains(host) && said.contains(&options.username),
+            "server and user are named: {said}"
+        );
+        ensure!(!said.contains("not the password"), "{said}");
+    }
+    let said = world
+        .until_refused("missing", "VsphereReady", "SecretNotFound")
+        .await?;
+    ensure!(said.contains("demo/missing"), "{said}");
+    let said = world
+        .until_refused("elsewhere", "VsphereReady", "SecretNamespaceRefused")
+        .await?;
+    ensure!(
+        said.contains("vault") && said.contains("--secret-namespaces"),
+        "{said}"
+    );
+
+    // The Secret is looked at again and again, the password never leaves again.
+    world
+        .until("three more looks at the wrong Secret", async || {
+            Ok(reads(&world, NAMESPACE, "wrong-1").await? >= 4)
+        })
+        .await?;
+    let calls = world.vcenter.calls().await?;
+    ensure!(calls.logins("refused") == 1, "{:?}", calls.logins);
+    ensure!(calls.logins("vim") == 0, "{:?}", calls.logins);
+    ensure!(
+        reads(&world, "vault", "creds").await? == 0,
+        "a refused namespace is not read"
+    );
+
+    let mended = Instant::now();
+    for name in ["wrong-1", "wrong-2", "missing"] {
+        world.set_secret(name, &options.password).await?;
+    }
+    for pool in ["wrong-1", "wrong-2", "missing"] {
+        world.until_true(pool, "VsphereReady").await?;
+    }
+    ensure!(mended.elapsed() <= MENDED_WITHIN, "{:?}", mended.elapsed());
+    nodes
+        .wait_running(1, LIMIT)
+        .await
+        .with_context(|| "after the Secret was mended")?;
+    let calls = world.vcenter.calls().await?;
+    ensure!(
+        calls.logins("refused") == 1 && calls.logins("vim") == 1,
+        "equal credentials share one session: {:?}",
+        calls.logins
+    );
+
+    // Another namespace is a matter of the flag alone.
+    world
+        .until_refused("elsewhere", "VsphereReady", "SecretNamespaceRefused")
+        .await?;
+    let operator = world.operator.take().context("an operator")?;
+    operator.stop().await?;
+    world
+        .setup
+        .operator_args
+        .push("--secret-namespaces=vault".to_owned());
+    world.start_operator().await?;
+    world.until_true("elsewhere", "VsphereReady").await?;
+    Ok(())
+}
+
+fn url_host(url: &str) -> &str {
+    let rest = url.split("://").nth(1).unwrap_or(url);
+    rest.split([':', '/']).next().unwrap_or(rest)
+}

@@ -1,0 +1,173 @@
+//! R13, S14: credentials outlive the VMs that need them, whoever deletes what in whatever order.
+
+use std::collections::BTreeSet;
+
+use agent_forge_crds::names::CREDENTIALS_FINALIZER_PREFIX;
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{Api, ResourceExt, api::DeleteParams};
+use serde_json::json;
+
+use crate::{
+    witness::Witness,
+    world::{NAMESPACE, POOL, Setup, World},
+};
+
+const SECRET: &str = "vsphere-credentials";
+
+impl World {
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    /// uids of the pools that hold a Secret; nothing where it does not exist.
+    async fn holders(&self, secret: &str) -> Result<Option<BTreeSet<String>>> {
+        let found = self.secrets().get_metadata_opt(secret).await?;
+        Ok(found.map(|s| {
+            let all = s.finalizers().iter();
+            all.filter_map(|f| f.strip_prefix(CREDENTIALS_FINALIZER_PREFIX))
+                .map(str::to_owned)
+                .collect()
+        }))
+    }
+
+    async fn uid_of_pool(&self, pool: &str) -> Result<String> {
+        self.pools().get(pool).await?.uid().context("a uid")
+    }
+
+    async fn until_holders(&self, secret: &str, pools: &[&str]) -> Result<()> {
+        let mut wanted = BTreeSet::new();
+        for pool in pools {
+            wanted.insert(self.uid_of_pool(pool).await?);
+        }
+        self.until(&format!("Secret {secret} held by {pools:?}"), async || {
+            Ok(self.holders(secret).await?.as_ref() == Some(&wanted))
+        })
+        .await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_is_deleted_takes_its_vms_along() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(2);
+    world.running(&nodes, 2).await?;
+    world.settled(2).await?;
+    world.until_holders(SECRET, &[POOL]).await?;
+
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    namespaces
+        .delete(NAMESPACE, &DeleteParams::default())
+        .await?;
+    world
+        .until("a Secret that waits for its VMs", async || {
+            let secret = world.secrets().get_metadata_opt(SECRET).await?;
+            Ok(secret
+                .context("the Secret went before the VMs")?
+                .metadata
+                .deletion_timestamp
+                .is_some())
+        })
+        .await?;
+    // Its Machines live in another namespace: as long as they are there their VMs are.
+    ensure!(
+        world.vms().await?.len() == 2,
+        "VMs that serve Machines went"
+    );
+    nodes.scale(0);
+    world
+        .until("neither VMs nor the namespace", async || {
+            let vms = world.vms().await?.len();
+            Ok(vms == 0 && namespaces.get_opt(NAMESPACE).await?.is_none())
+        })
+        .await?;
+    world.lab.audited().await?;
+    let forbidden = world.lab.audit().forbidden(&world.access.user)?;
+    // Creating Events in a namespace that goes is refused, and nothing else.
+    let other = forbidden.iter().find(|e| !e.uri.contains("/events"));
+    ensure!(other.is_none(), "refused: {other:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_stays_while_a_vm_of_any_pool_needs_it_and_no_longer() -> Result<()> {
+    let mut world = World::start(Setup::default()).await?;
+    let witness = Witness::start(&world);
+    world.create_pool("other", &json!({})).await?;
+    let (first, second) = (
+        world.node_pool().await?,
+        world.node_pool_named("other").await?,
+    );
+    ensure!(
+        world.holders(SECRET).await? == Some(BTreeSet::new()),
+        "held before there is a VM"
+    );
+    first.scale(1);
+    second.scale(1);
+    world.running(&first, 1).await?;
+    world.running(&second, 1).await?;
+    world.until_holders(SECRET, &[POOL, "other"]).await?;
+
+    // Another name in the spec: the VM's record still names the old one.
+    let password = world.lab.vcenters()[0].options().password.clone();
+    world.set_secret("renamed", &password).await?;
+    world
+        .patch_pool(
+            POOL,
+            &json!({"vsphere": {"credentialsSecretRef": {"name": "renamed"}}}),
+        )
+        .await?;
+    world.until_holders("renamed", &[POOL]).await?;
+    world.until_holders(SECRET, &[POOL, "other"]).await?;
+
+    // Somebody deletes it; it waits for both VMs, also over a restart of the operator.
+    world
+        .secrets()
+        .delete(SECRET, &DeleteParams::default())
+        .await?;
+    first.scale(0);
+    world.settled(1).await?;
+    world.until_holders(SECRET, &["other"]).await?;
+    world.until_holders("renamed", &[]).await?;
+    second.scale(0);
+    world
+        .until("the last VM on its way out", async || {
+            let children = world.all_children().await?;
+            let leaving =
+                |c: &agent_forge_crds::VsphereAgent| c.metadata.deletion_timestamp.is_some();
+            Ok(children.is_empty() || children.iter().any(leaving))
+        })
+        .await?;
+    world.operator.take().context("an operator")?.kill().await?;
+    world.start_operator().await?;
+    world.settled(0).await?;
+    world
+        .until("the Secret gone", async || {
+            Ok(world.holders(SECRET).await?.is_none())
+        })
+        .await?;
+    witness.verdict()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_is_deleted_lets_go_of_its_secret_at_last() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    world.running(&nodes, 1).await?;
+    world.until_holders(SECRET, &[POOL]).await?;
+    world.pools().delete(POOL, &DeleteParams::default()).await?;
+    nodes.scale(0);
+    world
+        .until("neither VM nor pool", async || {
+            let vms = world.vms().await?.len();
+            Ok(vms == 0 && world.pools().get_opt(POOL).await?.is_none())
+        })
+        .await?;
+    ensure!(
+        world.holders(SECRET).await? == Some(BTreeSet::new()),
+        "the pool is gone and its finalizer is still on the Secret"
+    );
+    Ok(())
+}

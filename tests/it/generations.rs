@@ -1,0 +1,254 @@
+//! The same job with every pair of agent provider and AgentMachine CRD that occurs, and every Machine API version.
+
+use std::time::Duration;
+
+use agent_forge_crds::conditions::{AGENT_MACHINE_DEMAND_FOUND, READY};
+use agent_forge_lab::{
+    MachineVersions, ProviderGeneration,
+    played::{HostedClusterPlay, MachineApi, object::Facts as _},
+};
+use anyhow::{Result, bail, ensure};
+use jiff::{SignedDuration, Timestamp};
+use kube::core::DynamicObject;
+use tokio::time::Instant;
+
+use crate::{
+    look::reserved_reason,
+    witness::Witness,
+    world::{LIMIT, POOL, Setup, World},
+};
+
+/// Ten up, each VM asked for once; all down again.
+async fn ten_up_and_down(setup: Setup) -> Result<()> {
+    let world = World::start(setup).await?;
+    let witness = Witness::start(&world);
+    let nodes = world.node_pool().await?;
+    nodes.scale(10);
+    world.running(&nodes, 10).await?;
+    world.settled(10).await?;
+    world.each_serves_its_own().await?;
+    let calls = world.vcenter.calls().await?;
+    for method in ["CreateVM_Task", "PowerOnVM_Task", "ReconfigVM_Task"] {
+        ensure!(calls.of(method) == 10, "{method}: {}", calls.of(method));
+    }
+    ensure!(calls.logins("vim") == 1, "{:?}", calls.logins);
+    ensure!(calls.logins("rest") == 0, "no tags, no session for tags");
+    nodes.scale(0);
+    world.settled(0).await?;
+    let calls = world.vcenter.calls().await?;
+    for method in ["PowerOffVM_Task", "Destroy_Task", "CreateVM_Task"] {
+        ensure!(calls.of(method) == 10, "{method}: {}", calls.of(method));
+    }
+    witness.verdict()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_with_the_current_provider_and_v1beta2() -> Result<()> {
+    ten_up_and_down(Setup::default()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_with_the_current_provider_and_v1beta1() -> Result<()> {
+    ten_up_and_down(Setup {
+        machine_api: MachineApi::V1Beta1,
+        machine_versions: Some(MachineVersions::V1Beta1),
+        ..Setup::default()
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_with_the_legacy_provider_and_v1beta1() -> Result<()> {
+    ten_up_and_down(Setup {
+        generation: ProviderGeneration::Legacy,
+        machine_api: MachineApi::V1Beta1,
+        ..Setup::default()
+    })
+    .await
+}
+
+/// Each of these pairs has to be watched for a minute before anything may happen, so they wait side by side.
+#[tokio::test(flavor = "multi_thread")]
+async fn mismatched_pairs_are_recognised() -> Result<()> {
+    tokio::try_join!(
+        current_provider_on_the_bundled_crd(),
+        legacy_provider_with_v1beta2_owners(),
+        legacy_provider_on_the_upstream_crd(),
+    )?;
+    Ok(())
+}
+
+/// When the youngest AgentMachine is a minute old, as its whole-second creationTimestamp tells.
+async fn a_minute_old(world: &World) -> Result<Timestamp> {
+    let all = world.agent_machines().list(&Default::default()).await?;
+    let Some(youngest) = all
+        .iter()
+        .filter_map(|am| am.metadata.creation_timestamp.as_ref())
+        .map(|created| created.0)
+        .max()
+    else {
+        bail!("no AgentMachine")
+    };
+    Ok(youngest + SignedDuration::from_secs(60))
+}
+
+async fn with_waiting(setup: Setup, count: usize) -> Result<(World, HostedClusterPlay)> {
+    let world = World::start(setup).await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(count);
+    // Owned by their Machines: from here on, only the provider's silence is in the way.
+    let owned = || {
+        let all = nodes.agent_machines();
+        let by_machine = |am: &_| {
+            let owners = agent_forge_lab::played::mirror::Object::clone(am);
+            owners
+                .metadata
+                .owner_references
+                .iter()
+                .flatten()
+                .any(|owner| owner.kind == "Machine")
+        };
+        all.len() == count && all.iter().all(by_machine)
+    };
+    nodes.wait("owned AgentMachines", LIMIT, owned).await?;
+    Ok((world, nodes))
+}
+
+/// No condition is ever written (upstream-contract.md §0.13): after a minute one VM is tried, and only when an
+/// AgentMachine got it, the others get theirs.
+async fn current_provider_on_the_bundled_crd() -> Result<()> {
+    let (world, nodes) = with_waiting(
+        Setup {
+            generation: ProviderGeneration::CurrentOnBundledCrd,
+            ..Setup::default()
+        },
+        3,
+    )
+    .await?;
+    let witness = Witness::start(&world);
+    let earliest = a_minute_old(&world).await?;
+    let served = async || -> Result<usize> {
+        let all = world.agent_machines().list(&Default::default()).await?;
+        let has_agent = |am: &&DynamicObject| am.at("/status/agentRef/name").is_some();
+        Ok(all.iter().filter(has_agent).count())
+    };
+    let (mut seen_reason, mut seen_trial, mut others_wait) = (false, false, false);
+    let end = Instant::now() + LIMIT;
+    while nodes.running().len() < 3 {
+        if Instant::now() > end {
+            bail!("{:?}\n{}", nodes.describe(), world.explain().await);
+        }
+        // First the VMs, then who is served: the second only grows.
+        let children = world.all_children().await?.len();
+        let vms = world.vms().await?.len();
+        let now = Timestamp::now();
+        let served = served().await?;
+        ensure!(
+            vms == 0 || now >= earliest,
+            "a VM before the minute is over"
+        );
+        ensure!(
+            vms.max(children) <= 1 || served >= 1,
+            "{vms} VMs and {children} VsphereAgents before one AgentMachine was served"
+        );
+        seen_trial |= vms == 1 && served == 0;
+        if let Some([status, reason, message]) =
+            world.condition(POOL, AGENT_MACHINE_DEMAND_FOUND).await?
+            && reason == "ConditionsMissing"
+        {
+            ensure!(status == "False" && message.contains(POOL), "{message}");
+            seen_reason = true;
+            let waits = world.waiting_on().await?;
+            others_wait |= waits.values().filter(|r| *r == "ConditionsMissing").count() >= 2;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    ensure!(seen_trial, "the one VM on trial was never seen");
+    ensure!(seen_reason && others_wait, "nobody was told why they wait");
+    let conditions = nodes.agent_machines();
+    ensure!(
+        conditions
+            .iter()
+            .all(|am| am.at("/status/conditions").is_none())
+    );
+    world.settled(3).await?;
+    world.each_serves_its_own().await?;
+    nodes.scale(0);
+    world.settled(0).await?;
+    witness.verdict()
+}
+
+/// The legacy provider does not accept v1beta2 owners: no finalizer, so no VM, and after a minute a condition
+/// (upstream-contract.md §0.14).
+async fn legacy_provider_with_v1beta2_owners() -> Result<()> {
+    let (world, nodes) = with_waiting(
+        Setup {
+            generation: ProviderGeneration::Legacy,
+            machine_api: MachineApi::V1Beta2,
+            machine_versions: Some(MachineVersions::Both),
+            ..Setup::default()
+        },
+        2,
+    )
+    .await?;
+    let earliest = a_minute_old(&world).await?;
+    let waits = nodes.agent_machines();
+    ensure!(
+        waits
+            .iter()
+            .all(|am| reserved_reason(am) == "NoSuitableAgents")
+    );
+    let message = world
+        .until_refused(POOL, AGENT_MACHINE_DEMAND_FOUND, "ProviderNotAccepting")
+        .await?;
+    ensure!(
+        Timestamp::now() >= earliest,
+        "told before the minute is over"
+    );
+    let name = waits.first().map(|am| am.name().to_owned());
+    ensure!(
+        name.is_some_and(|name| message.contains(&name)),
+        "{message}"
+    );
+    world
+        .until_refused(POOL, READY, "ProviderNotAccepting")
+        .await?;
+    let calls = world.vcenter.calls().await?;
+    ensure!(calls.of("CreateVM_Task") == 0 && world.all_children().await?.is_empty());
+    // Without AgentMachines nothing is wrong any more.
+    nodes.scale(0);
+    world.until_true(POOL, AGENT_MACHINE_DEMAND_FOUND).await?;
+    Ok(())
+}
+
+/// No status at all: the VM on trial is never claimed, so it stays the only one.
+async fn legacy_provider_on_the_upstream_crd() -> Result<()> {
+    let (world, nodes) = with_waiting(
+        Setup {
+            generation: ProviderGeneration::LegacyOnUpstreamCrd,
+            machine_api: MachineApi::V1Beta1,
+            ..Setup::default()
+        },
+        2,
+    )
+    .await?;
+    world
+        .until_refused(POOL, AGENT_MACHINE_DEMAND_FOUND, "ConditionsMissing")
+        .await?;
+    // Its Agent is prepared, and nobody comes for it: nothing further can happen.
+    world
+        .until("a prepared Agent", async || {
+            let agents = world.all_agents().await?;
+            Ok(agents.iter().any(|agent| agent.is_valid_for_claim()))
+        })
+        .await?;
+    world
+        .until("the other's reason", async || {
+            let waits = world.waiting_on().await?;
+            Ok(waits.values().filter(|r| *r == "ConditionsMissing").count() == 1)
+        })
+        .await?;
+    ensure!(world.vcenter.calls().await?.of("CreateVM_Task") == 1);
+    nodes.scale(0);
+    world.settled(0).await
+}

@@ -1,0 +1,175 @@
+//! Every field of `spec.vsphere` and `spec.template`, as vCenter shows the VM that came of it.
+
+use agent_forge_crds::{
+    VsphereAgent,
+    names::{AGENT_FINALIZER, AGENT_MACHINE_LABEL, POOL_LABEL},
+};
+use agent_forge_lab::parts::vcenter_inventory::{Inventory, Vm};
+use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt;
+use serde_json::json;
+
+use crate::{
+    look::pinned_to,
+    witness::agent_name,
+    world::{NAMESPACE, POOL, Setup, World, pool_labels},
+};
+
+/// One machine with these settings: its VM, all of vCenter, and its VsphereAgent.
+async fn one(world: &World) -> Result<(Vm, Inventory, VsphereAgent)> {
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    world.running(&nodes, 1).await?;
+    let inventory = world.vcenter.inventory().await?;
+    let name = nodes.running().pop().context("one runs")?;
+    let vm = inventory.vm(&name).cloned().context("its VM")?;
+    let mut child = world.children().get(&name).await?;
+    // What was seen last is written with the next news; it need not be there yet.
+    world
+        .until("a complete record", async || {
+            child = world.children().get(&name).await?;
+            let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
+            Ok(vm.is_some_and(|vm| vm.agent_ref.is_some() && vm.machine_ref.is_some()))
+        })
+        .await?;
+    Ok((vm, inventory, child))
+}
+
+/// The ISO is in the drive, which boots after the disk.
+fn boots(vm: &Vm, inventory: &Inventory, prefix: &str) -> Result<()> {
+    let [disk] = vm.disks.as_slice() else {
+        anyhow::bail!("one disk, not {:?}", vm.disks)
+    };
+    let order = [format!("disk:{}", disk.key), "cdrom".to_owned()];
+    ensure!(vm.boot_order == order, "{:?}", vm.boot_order);
+    let [cd] = vm.cdroms.as_slice() else {
+        anyhow::bail!("one drive, not {:?}", vm.cdroms)
+    };
+    let file = cd
+        .path
+        .strip_prefix("[iso-datastore] ")
+        .with_context(|| format!("{:?} is not on iso-datastore", cd.path))?;
+    ensure!(file.starts_with(prefix) && file.ends_with(".iso"), "{file}");
+    ensure!(inventory.file("iso-datastore", file).is_some(), "no {file}");
+    ensure!(cd.connected && cd.start_connected);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn defaults_identity_and_hand_over() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let (vm, inventory, child) = one(&world).await?;
+    ensure!(
+        vm.path == format!("/dc1/vm/demo/{}", vm.name),
+        "{}",
+        vm.path
+    );
+    ensure!(vm.guest_id == "rhel9_64Guest" && vm.firmware == "efi");
+    ensure!((vm.num_cpu, vm.memory_mb) == (4, 16384));
+    ensure!(vm.pool.ends_with("cluster/Resources"), "{}", vm.pool);
+    ensure!(vm.tags.is_empty());
+    boots(&vm, &inventory, "agent-forge/demo/demo-worker/")?;
+    let (disk, nic) = (&vm.disks[0], &vm.nics[0]);
+    ensure!(disk.gb == 100 && disk.thin && !disk.eagerly_scrub);
+    ensure!(disk.controller == "ParaVirtualSCSIController", "{disk:?}");
+    ensure!(
+        disk.file.starts_with("[ds-"),
+        "not in the cluster: {disk:?}"
+    );
+    ensure!(vm.nics.len() == 1 && nic.kind == "VirtualVmxnet3" && nic.network == "VM Network");
+    ensure!(vm.extra_config.get("disk.EnableUUID").map(String::as_str) == Some("TRUE"));
+
+    // Identity: recorded, marked, and in the file's path.
+    let uid = child.uid().context("uid")?;
+    let status = child.status.clone().unwrap_or_default();
+    let record = status.vm.context("a recorded VM")?;
+    let cluster = status.cluster_id.context("a recorded cluster")?;
+    let marker = format!("v1/{cluster}/{NAMESPACE}/{}/{uid}/1", vm.name);
+    ensure!(vm.extra_config.get("agent-forge.owner") == Some(&marker));
+    ensure!(record.bios_uuid.as_ref() == Some(&vm.uuid) && record.attempt == Some(1));
+    ensure!(record.moref.as_ref() == Some(&vm.moref));
+    ensure!(record.instance_uuid.as_ref() == Some(&vm.instance_uuid));
+    ensure!(record.mac_addresses.iter().eq([&nic.mac]));
+    ensure!(record.vm_path.as_ref() == Some(&vm.vm_path_name));
+    let directory = format!("{}-{}-1/{}.vmx", vm.name, &uid[..8], vm.name);
+    ensure!(vm.vm_path_name.ends_with(&directory), "{}", vm.vm_path_name);
+    let placement = record.placement.context("a recorded place")?;
+    ensure!(placement.folder.as_deref() == Some("demo"), "{placement:?}");
+    ensure!(placement.network.as_deref() == Some("VM Network"));
+    ensure!(
+        placement
+            .datastore
+            .is_some_and(|ds| disk.file.starts_with(&format!("[{ds}]")))
+    );
+    ensure!(child.finalizers().iter().any(|f| f == AGENT_FINALIZER));
+    ensure!(child.labels().get(POOL_LABEL).map(String::as_str) == Some(POOL));
+    let owner = child.owner_references().first().context("an owner")?;
+    ensure!(owner.kind == "VsphereAgentPool" && owner.name == POOL);
+
+    // Hand-over: pin on both sides, labels, role, hostname, approval.
+    let agent = world.agents().get(&agent_name(&vm.uuid)).await?;
+    ensure!(agent.spec.approved && agent.spec.role == "worker");
+    ensure!(agent.spec.hostname.as_ref() == Some(&vm.name));
+    for (key, value) in pool_labels() {
+        ensure!(agent.labels().get(&key) == Some(&value), "label {key}");
+    }
+    ensure!(agent.labels().get(AGENT_MACHINE_LABEL) == Some(&vm.name));
+    let am = world.agent_machines().get(&vm.name).await?;
+    ensure!(pinned_to(&am) == Some(vm.name.as_str()), "{:?}", am.data);
+    ensure!(record.agent_ref.and_then(|r| r.name) == Some(agent.name_any()));
+    let machine = world.machines().get(&vm.name).await?;
+    let recorded = record.machine_ref.context("the Machine")?;
+    ensure!(recorded.uid == machine.uid() && recorded.name.as_ref() == Some(&vm.name));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_field_differs_from_its_default() -> Result<()> {
+    let world = World::without_pool(Setup::default()).await?;
+    let tags = world.vcenter.inventory().await?.tags;
+    let ids: Vec<&str> = tags.iter().map(|tag| tag.id.as_str()).collect();
+    let patch = json!({
+        "vsphere": {
+            "datastoreCluster": "ds-1",
+            "resourcePool": "/dc1/host/cluster/Resources",
+            "folder": "customers/example/workers",
+            "network": "dvpg-0",
+            "vmTags": ids,
+            "guestID": "rhel8_64Guest",
+            "scsiType": "lsilogic-sas",
+            "firmware": "bios",
+            "networkAdapterType": "e1000e",
+            "diskEagerlyScrub": true,
+        },
+        "template": {"numCPUs": 6, "memoryMiB": 24576, "diskGiB": 132},
+        "iso": {"pathPrefix": "images/discovery"},
+    });
+    world.create_pool(POOL, &patch).await?;
+    let (vm, inventory, _) = one(&world).await?;
+    let folder = "/dc1/vm/customers/example/workers";
+    ensure!(vm.path == format!("{folder}/{}", vm.name), "{}", vm.path);
+    ensure!(inventory.folders.iter().any(|path| path == folder));
+    ensure!(vm.guest_id == "rhel8_64Guest" && vm.firmware == "bios");
+    ensure!((vm.num_cpu, vm.memory_mb) == (6, 24576));
+    boots(&vm, &inventory, "images/discovery/")?;
+    let (disk, nic) = (&vm.disks[0], &vm.nics[0]);
+    ensure!(
+        disk.gb == 132 && !disk.thin && disk.eagerly_scrub,
+        "{disk:?}"
+    );
+    ensure!(
+        disk.controller == "VirtualLsiLogicSASController",
+        "{disk:?}"
+    );
+    ensure!(disk.file.starts_with("[ds-1]"), "{disk:?}");
+    ensure!(vm.vm_path_name.starts_with("[ds-1]"), "{}", vm.vm_path_name);
+    ensure!(
+        nic.kind == "VirtualE1000e" && nic.network == "dvpg-0",
+        "{nic:?}"
+    );
+    let (mut tagged, mut wanted) = (vm.tags.clone(), ids);
+    tagged.sort();
+    wanted.sort_unstable();
+    ensure!(!wanted.is_empty() && tagged == wanted, "{tagged:?}");
+    Ok(())
+}

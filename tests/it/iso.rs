@@ -1,0 +1,627 @@
+//! The ISO cache against an image server that is slow, wrong, broken or of another kind: a condition meanwhile, nothing
+//! half-fetched under a final name, one transfer for all who want it.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use agent_forge_crds::pool::IsoStatus;
+use agent_forge_lab::{
+    parts::vcenter_trouble::VmAction,
+    played::{
+        ImageOptions,
+        assisted::image_server::{ImageCounters, ImageFaults, ImageServer, Manners, Tag},
+        object::Facts as _,
+    },
+};
+use anyhow::{Context as _, Result, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::world::{LIMIT, NAMESPACE, POOL, Setup, World};
+
+impl World {
+    /// Paths of the files on the ISO datastore.
+    async fn iso_files(&self) -> Result<Vec<String>> {
+        let files = self.vcenter.inventory().await?.files;
+        let isos = files.into_iter().filter(|f| f.datastore == "iso-datastore");
+        Ok(isos.map(|f| f.path).collect())
+    }
+
+    async fn iso_status(&self, pool: &str) -> Result<IsoStatus> {
+        let status = self.pools().get(pool).await?.status.unwrap_or_default();
+        Ok(status.iso.unwrap_or_default())
+    }
+
+    async fn annotate(&self, pool: &str, key: &str, value: &str) -> Result<()> {
+        let key = format!("agent-forge.containeroo.ch/{key}");
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        self.pools()
+            .patch(pool, &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
+        Ok(())
+    }
+
+    /// Lets the pool's actor look again, as its resync does within a minute.
+    async fn wake(&self, pool: &str) -> Result<()> {
+        static WAKES: AtomicU64 = AtomicU64::new(0);
+        let value = WAKES.fetch_add(1, Ordering::Relaxed).to_string();
+        self.annotate(pool, "wake", &value).await
+    }
+
+    /// Waits until the pool's ISO is ready and another one than `before`.
+    async fn another_iso(&self, pool: &str, before: &IsoStatus) -> Result<IsoStatus> {
+        self.iso_after(pool, before, false).await
+    }
+
+    /// Likewise where nothing but time makes the pool look.
+    async fn another_iso_in_time(&self, pool: &str, before: &IsoStatus) -> Result<IsoStatus> {
+        self.iso_after(pool, before, true).await
+    }
+
+    async fn iso_after(&self, pool: &str, before: &IsoStatus, wake: bool) -> Result<IsoStatus> {
+        let mut found = IsoStatus::default();
+        self.until(&format!("another ISO of {pool}"), async || {
+            if wake {
+                self.wake(pool).await?;
+            }
+            let now = self.iso_status(pool).await?;
+            let ready = self.condition(pool, "ISOReady").await?;
+            let there = ready.is_some_and(|[status, ..]| status == "True")
+                && now.sha256.is_some()
+                && now.sha256 != before.sha256;
+            found = now;
+            Ok(there)
+        })
+        .await?;
+        Ok(found)
+    }
+
+    async fn no_partial_file(&self) -> Result<()> {
+        let clean = |i: &agent_forge_lab::parts::vcenter_inventory::Inventory| {
+            let partial = i.files.iter().any(|f| f.path.contains(".partial-"));
+            (!partial).then_some(())
+        };
+        self.vcenter.until("no partial file", LIMIT, clean).await
+    }
+
+    fn operator_log(&self) -> Result<String> {
+        self.operator.as_ref().context("an operator")?.log()
+    }
+}
+
+fn faults(change: impl FnOnce(&mut ImageFaults)) -> ImageFaults {
+    let mut faults = ImageFaults::default();
+    change(&mut faults);
+    faults
+}
+
+/// What was asked since `before`.
+fn since(before: ImageCounters, server: &ImageServer) -> ImageCounters {
+    let now = server.counters();
+    ImageCounters {
+        heads: now.heads - before.heads,
+        gets: now.gets - before.gets,
+        bytes: now.bytes - before.bytes,
+        completed: now.completed - before.completed,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<()> {
+    let world = World::without_pool(Setup {
+        operator_args: vec!["--iso-stall-timeout=2s".to_owned()],
+        ..Setup::default()
+    })
+    .await?;
+    let server = &world.upstream.images;
+    let service = world.upstream.service(&world.cluster.agent_namespace)?;
+    let half = server.image_size() / 2;
+    // An InfraEnv that does not exist, and one without a URL: waited for, with the reason.
+    world
+        .create_pool("lost", &json!({"infraEnvRef": {"name": "nowhere"}}))
+        .await?;
+    service.withhold_image("demo", true);
+    world
+        .until("an InfraEnv without URL", async || {
+            let seen = service.infra_envs().fetch("demo").await?;
+            Ok(seen.is_some_and(|i| i.text("/status/isoDownloadURL").is_empty()))
+        })
+        .await?;
+    world.create_pool(POOL, &json!({})).await?;
+    world
+        .until_refused("lost", "InfraEnvAvailable", "InfraEnvNotFound")
+        .await?;
+    world
+        .until_refused(POOL, "InfraEnvAvailable", "ISOURLPending")
+        .await?;
+    world
+        .until_refused(POOL, "ISOReady", "ISOURLPending")
+        .await?;
+    ensure!(server.counters().gets == 0, "nothing to ask for");
+
+    let wrong = [
+        (
+            "404",
+            faults(|f| f.status = Some(404)),
+            "ISODownloadFailed",
+            "404",
+        ),
+        (
+            "503",
+            faults(|f| f.status = Some(503)),
+            "ISODownloadFailed",
+            "503",
+        ),
+        (
+            "cut off",
+            faults(|f| f.cut_after = Some(half)),
+            "ISODownloadFailed",
+            "after",
+        ),
+        (
+            "no image",
+            faults(|f| f.wrong_magic = true),
+            "ISOWrongMagic",
+            "CD001",
+        ),
+        (
+            "boasts",
+            faults(|f| f.length_lie = 4096),
+            "ISODownloadFailed",
+            "bytes",
+        ),
+        (
+            "stands still",
+            faults(|f| f.stall_after = Some(half)),
+            "ISOStalled",
+            "no more bytes",
+        ),
+        (
+            "crawls",
+            faults(|f| f.rate = Some(50_000)),
+            "ISOStalled",
+            "too slow",
+        ),
+        (
+            "is silent",
+            faults(|f| f.silent = true),
+            "ISOStalled",
+            "no answer",
+        ),
+        (
+            "redirects for ever",
+            faults(|f| f.redirects = 4),
+            "ISODownloadFailed",
+            "redirects",
+        ),
+        (
+            "leads to a metadata service",
+            faults(|f| f.location = Some("http://169.254.169.254/latest".to_owned())),
+            "ISOAddressNotAllowed",
+            "metadata",
+        ),
+    ];
+    service.withhold_image("demo", false);
+    for (what, faults, reason, words) in wrong {
+        server.set_faults(faults);
+        // Another image: nobody waits out the backoff of the one before.
+        service.rotate_image("demo").await?;
+        let said = world
+            .until_pool_says(POOL, "ISOReady", what, |[status, said, message]| {
+                status == "False" && said == reason && message.contains(words)
+            })
+            .await?;
+        ensure!(
+            !said.contains("byapikey/"),
+            "{what}: the URL is a credential: {said}"
+        );
+        world.no_partial_file().await?;
+        let files = world.iso_files().await?;
+        ensure!(files.is_empty(), "{what}: {files:?}");
+        let vsphere = world.condition(POOL, "VsphereReady").await?;
+        ensure!(
+            vsphere.is_some_and(|[status, ..]| status == "True"),
+            "{what} is no trouble of vCenter"
+        );
+    }
+    // Three redirects are followed.
+    server.set_faults(faults(|f| f.redirects = 3));
+    service.rotate_image("demo").await?;
+    world.until_true(POOL, "ISOReady").await?;
+    let first = world.iso_status(POOL).await?;
+
+    // Slow, but moving: it is waited for, and how far it is can be seen.
+    server.set_faults(faults(|f| f.rate = Some(half as u64 / 6)));
+    service.rotate_image("demo").await?;
+    world
+        .until("a download under way", async || {
+            let iso = world.iso_status(POOL).await?;
+            Ok(iso.downloaded_bytes > Some(0)
+                && iso.downloaded_bytes < iso.total_bytes
+                && iso.bytes_per_second > Some(0)
+                && iso.eta_seconds.is_some())
+        })
+        .await?;
+    let metrics = world
+        .operator
+        .as_ref()
+        .context("an operator")?
+        .metrics()
+        .await?;
+    ensure!(
+        metrics.contains("agent_forge_iso_transfer_bytes{"),
+        "{metrics}"
+    );
+    let second = world.another_iso(POOL, &first).await?;
+    ensure!(second.downloaded_bytes.is_none() && second.eta_seconds.is_none());
+
+    // The token ran out, and the InfraEnv gets a new one for the same image.
+    let before = server.counters();
+    server.set_faults(ImageFaults::default());
+    server.revoke(&world.cluster.agent_namespace, "demo");
+    world.annotate(POOL, "force-iso-refresh", "expired").await?;
+    world
+        .until_pool_says(POOL, "ISOReady", "404", |[_, _, message]| {
+            message.contains("404")
+        })
+        .await?;
+    let url = server.publish(&world.cluster.agent_namespace, "demo");
+    service.set_image_url("demo", &url).await?;
+    world.until_true(POOL, "ISOReady").await?;
+    ensure!(
+        since(before, server).completed == 1,
+        "{:?}",
+        since(before, server)
+    );
+
+    world.no_partial_file().await?;
+    let log = world.operator_log()?;
+    let token = |line: &&str| line.contains("byapikey/") && !line.contains("byapikey/REDACTED");
+    let told: Vec<_> = log.lines().filter(token).collect();
+    ensure!(told.is_empty(), "the URL's token is in the log: {told:#?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Result<()> {
+    let mut world = World::start(Setup {
+        pool_patch: json!({"iso": {"retainVersions": 1, "checkInterval": "1s"}}),
+        ..Setup::default()
+    })
+    .await?;
+    let namespace = world.cluster.agent_namespace.clone();
+    let server = world.upstream.images.clone();
+    let size = server.image_size() as u64;
+    world.until_true(POOL, "ISOReady").await?;
+    let mut last = world.iso_status(POOL).await?;
+    ensure!(server.counters().completed == 1);
+
+    // Local authentication: other bytes at each download. A reconcile of the InfraEnv changes nothing.
+    server.touch(&namespace, "demo");
+    world.wake(POOL).await?;
+    for version in 2..=3 {
+        world
+            .upstream
+            .service(&namespace)?
+            .rotate_image("demo")
+            .await?;
+        last = world.another_iso(POOL, &last).await?;
+        ensure!(
+            server.counters().completed == version,
+            "{:?}",
+            server.counters()
+        );
+        ensure!(last.volatile.is_none(), "a new version is no evidence");
+    }
+    // Forced, each new value once; and now there is evidence.
+    let before = server.counters();
+    world.annotate(POOL, "force-iso-refresh", "1").await?;
+    let forced = world.another_iso(POOL, &last).await?;
+    ensure!(forced.volatile == Some(true), "{forced:?}");
+    world
+        .until_pool_says(POOL, "ISOReady", "that it is volatile", |[_, _, text]| {
+            text.contains("other bytes at every download")
+        })
+        .await?;
+    world.wake(POOL).await?;
+    world
+        .upstream
+        .service(&namespace)?
+        .rotate_image("demo")
+        .await?;
+    last = world.another_iso(POOL, &forced).await?;
+    ensure!(
+        since(before, &server).completed == 2,
+        "{:?}",
+        since(before, &server)
+    );
+
+    // A broken download: from the start without an ETag, and on where it stopped with a strong one.
+    for (tag, resent) in [
+        (Tag::None, size / 2),
+        (Tag::Weak, size / 2),
+        (Tag::Strong, 0),
+    ] {
+        server.set_manners(Manners {
+            etag: tag,
+            edition: 10 + resent + u64::from(tag == Tag::Weak),
+            ..Manners::default()
+        });
+        server.set_faults(faults(|f| {
+            f.cut_after = Some(size as usize / 2);
+            f.times = Some(1);
+        }));
+        let before = server.counters();
+        world
+            .upstream
+            .service(&namespace)?
+            .rotate_image("demo")
+            .await?;
+        last = world.another_iso(POOL, &last).await?;
+        let asked = since(before, &server);
+        ensure!(
+            (asked.bytes, asked.gets) == (size + resent, 2),
+            "{tag:?}: {asked:?}, {size} bytes"
+        );
+    }
+
+    // Another kind of server: it is asked, and only other bytes are fetched.
+    let strong = |edition| Manners {
+        etag: Tag::Strong,
+        edition,
+        ..Manners::default()
+    };
+    server.set_manners(strong(20));
+    let url = server.publish_plainly(&namespace, "demo");
+    world
+        .upstream
+        .service(&namespace)?
+        .set_image_url("demo", &url)
+        .await?;
+    last = world.another_iso(POOL, &last).await?;
+    let before = server.counters();
+    world
+        .until("questions whether it changed", async || {
+            world.wake(POOL).await?;
+            Ok(since(before, &server).gets >= 2)
+        })
+        .await?;
+    ensure!(
+        since(before, &server).bytes == 0,
+        "{:?}",
+        since(before, &server)
+    );
+    server.set_manners(strong(21));
+    last = world.another_iso_in_time(POOL, &last).await?;
+    ensure!(
+        since(before, &server).completed == 1,
+        "{:?}",
+        since(before, &server)
+    );
+    // Its word does not hold: said once, and then left alone.
+    server.set_manners(Manners {
+        etag: Tag::Moving,
+        edition: 22,
+        ..Manners::default()
+    });
+    last = world.another_iso_in_time(POOL, &last).await?;
+    ensure!(last.volatile == Some(true), "{last:?}");
+    let before = server.counters();
+    // More than its interval, and a look every now and then: that nothing is asked takes time to see.
+    for _ in 0..20 {
+        world.wake(POOL).await?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    ensure!(
+        since(before, &server).gets == 0,
+        "{:?}",
+        since(before, &server)
+    );
+
+    // The operator dies while bytes flow: a partial file is left, and the next one takes it away.
+    server.set_manners(Manners::default());
+    server.set_faults(faults(|f| f.rate = Some(size / 16)));
+    world
+        .upstream
+        .service(&namespace)?
+        .rotate_image("demo")
+        .await?;
+    world
+        .until("a partial file", async || {
+            let files = world.iso_files().await?;
+            Ok(files.iter().any(|f| f.contains(".partial-"))
+                && world.iso_status(POOL).await?.downloaded_bytes > Some(0))
+        })
+        .await?;
+    world.operator.take().context("an operator")?.kill().await?;
+    let files = world.iso_files().await?;
+    ensure!(files.iter().any(|f| f.contains(".partial-")), "{files:?}");
+    server.set_faults(ImageFaults::default());
+    world.start_operator().await?;
+    last = world.another_iso(POOL, &last).await?;
+    world.no_partial_file().await?;
+
+    // Retention: one version and no other is left, but for what is not ours.
+    world
+        .until("one version", async || {
+            world.wake(POOL).await?;
+            Ok(world.iso_files().await?.len() == 1)
+        })
+        .await?;
+    let files = world.iso_files().await?;
+    ensure!(Some(&files[0]) == last.path.as_ref(), "{files:?}, {last:?}");
+    world
+        .until("one version in the status", async || {
+            Ok(world.iso_status(POOL).await?.history.len() == 1)
+        })
+        .await
+}
+
+/// Resident memory of the operator that is its own, in bytes.
+fn memory(world: &World) -> Result<u64> {
+    let pid = world
+        .operator
+        .as_ref()
+        .context("an operator")?
+        .process
+        .pid();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));
+    let kib = line
+        .and_then(|l| l.trim().strip_suffix(" kB"))
+        .context("RssAnon")?;
+    Ok(kib.parse::<u64>()? * 1024)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -> Result<()> {
+    const SIZE: usize = 96 << 20;
+    let world = World::without_pool(Setup {
+        image: ImageOptions {
+            size: SIZE,
+            volatile: true,
+        },
+        ..Setup::default()
+    })
+    .await?;
+    let server = &world.upstream.images;
+    server.set_faults(faults(|f| f.rate = Some(4 << 20)));
+    let (one, two) = (
+        world.node_pool().await?,
+        world.node_pool_named("other").await?,
+    );
+    let before = memory(&world)?;
+    world.create_pool(POOL, &json!({})).await?;
+    world.create_pool("other", &json!({})).await?;
+    one.scale(25);
+    two.scale(25);
+    world
+        .until("fifty VsphereAgents that wait for the ISO", async || {
+            let children = world.children().list(&Default::default()).await?.items;
+            let waits = |c: &&agent_forge_crds::VsphereAgent| {
+                let status = c.status.as_ref();
+                status.is_some_and(|s| s.waiting_on.iter().any(|w| w.reason == "IsoNotReady"))
+            };
+            Ok(children.iter().filter(waits).count() == 50)
+        })
+        .await?;
+    server.set_faults(ImageFaults::default());
+    let mut most = 0;
+    world
+        .until("the ISO for both", async || {
+            most = most.max(memory(&world)?);
+            let [a, b] = [
+                world.iso_status(POOL).await?,
+                world.iso_status("other").await?,
+            ];
+            Ok(a.stored_path.is_some() && a.stored_path == b.stored_path)
+        })
+        .await?;
+    let asked = server.counters();
+    ensure!(
+        (asked.gets, asked.completed, asked.bytes) == (1, 1, SIZE as u64),
+        "{asked:?}"
+    );
+    ensure!(
+        world.iso_files().await?.len() == 1,
+        "{:?}",
+        world.iso_files().await?
+    );
+    let path = world
+        .iso_status("other")
+        .await?
+        .stored_path
+        .unwrap_or_default();
+    ensure!(
+        path.starts_with(&format!("[iso-datastore] agent-forge/{NAMESPACE}/")),
+        "{path}"
+    );
+    println!(
+        "memory during a transfer of {} MiB for 50 machines: {:.1} MiB before, {:.1} MiB at most",
+        SIZE >> 20,
+        before as f64 / f64::from(1 << 20),
+        most as f64 / f64::from(1 << 20)
+    );
+    ensure!(
+        most < before + (16 << 20),
+        "{before} bytes before, {most} at most"
+    );
+    // And what boots, boots from there, whichever pool it is of.
+    world
+        .until("VMs of both pools", async || {
+            let vms = world.vcenter.inventory().await?.vms;
+            let of = |prefix: &str| vms.iter().any(|vm| vm.name.starts_with(prefix));
+            ensure!(
+                vms.iter().flat_map(|vm| &vm.cdroms).all(|c| c.path == path),
+                "{vms:?}"
+            );
+            Ok(of(POOL) && of("other"))
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_installed_host_gives_its_iso_back_if_that_is_wanted() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    world.running(&nodes, 1).await?;
+    let vm = world.vcenter.inventory().await?.vms.remove(0);
+    let mounted = async || {
+        let vms = world.vcenter.inventory().await?.vms;
+        anyhow::Ok(
+            vms.iter()
+                .filter(|vm| vm.cdroms.iter().any(|c| !c.path.is_empty()))
+                .count(),
+        )
+    };
+    ensure!(mounted().await? == 1, "off by default");
+    // Its guest has locked the tray, which makes vCenter ask.
+    world.vcenter.act(&vm.moref, VmAction::LockTray).await?;
+    world
+        .patch_pool(POOL, &json!({"iso": {"ejectAfterInstall": true}}))
+        .await?;
+    world
+        .until("an empty drive", async || Ok(mounted().await? == 0))
+        .await?;
+    // The next one is emptied when it is installed and not before.
+    nodes.scale(2);
+    world
+        .until("a second host that installs from its ISO", async || {
+            Ok(mounted().await? == 1)
+        })
+        .await?;
+    world.running(&nodes, 2).await?;
+    world
+        .until("two empty drives, and that it is recorded", async || {
+            let children = world.children().list(&Default::default()).await?.items;
+            let done = |c: &agent_forge_crds::VsphereAgent| {
+                let vm = c.status.as_ref().and_then(|s| s.vm.as_ref());
+                vm.is_some_and(|vm| vm.iso_ejected == Some(true))
+            };
+            Ok(mounted().await? == 0 && children.len() == 2 && children.iter().all(done))
+        })
+        .await?;
+    let after = world.vcenter.inventory().await?;
+    for vm in &after.vms {
+        ensure!(vm.is_on(), "{vm:?}");
+        ensure!(vm.boot_order.last().is_some_and(|d| d == "cdrom") && vm.boot_order.len() == 2);
+        ensure!(
+            vm.cdroms.iter().all(|c| !c.connected && !c.start_connected),
+            "{vm:?}"
+        );
+    }
+    let metrics = world
+        .operator
+        .as_ref()
+        .context("an operator")?
+        .metrics()
+        .await?;
+    ensure!(
+        metrics.contains("agent_forge_effects_total{effect=\"eject_iso\",outcome=\"done\"}"),
+        "{metrics}"
+    );
+    Ok(())
+}

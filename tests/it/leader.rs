@@ -1,0 +1,243 @@
+//! S13: two instances, one lease. Only one acts, whatever happens to it; the other goes on.
+
+use std::time::Duration;
+
+use agent_forge_lab::{
+    OperatorAccess,
+    lab::apply::apply,
+    parts::{FaultProxy, Network, Operator, OperatorOptions},
+};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use rustix::process::Signal;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{
+    witness::Witness,
+    world::{OPERATOR_NAMESPACE, Setup, World},
+};
+
+/// Short times, so that a test need not wait for 45 s; `lease` is how long a frozen leader is waited out.
+const LEASE: Duration = Duration::from_secs(8);
+
+fn flags() -> Vec<String> {
+    [
+        "--leader-elect",
+        "--leader-election-namespace=agent-forge-system",
+        "--leader-elect-lease-duration=8s",
+        "--leader-elect-renew-deadline=4s",
+        "--leader-elect-retry-period=500ms",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+/// Two operators with users of their own, so that the audit log tells them apart. The first one leads.
+struct Pair {
+    world: World,
+    first: Operator,
+    second: Operator,
+    /// Between the first one and the API server.
+    proxy: FaultProxy,
+    standby: OperatorAccess,
+}
+
+async fn says(operator: &Operator, word: &str) -> Result<()> {
+    operator
+        .process
+        .until_ready(Duration::from_secs(60), || async {
+            let text = operator.readiness().await?;
+            ensure!(text == word, "it says {text:?}, not {word:?}");
+            Ok(())
+        })
+        .await
+}
+
+/// Runs an operator with its lease flags without waiting for its turn.
+async fn start(world: &World, kubeconfig: impl Into<std::path::PathBuf>) -> Result<Operator> {
+    let options = OperatorOptions::new(env!("CARGO_BIN_EXE_agent-forge"), kubeconfig).args(flags());
+    world.lab.operator(&options).await
+}
+
+impl Pair {
+    async fn start() -> Result<Self> {
+        let mut world = World::start(Setup {
+            operator_args: flags(),
+            ..Setup::default()
+        })
+        .await?;
+        // The world's own makes way for one behind a proxy.
+        let own = world.operator.take().context("an operator")?;
+        own.stop().await?;
+        let proxy = FaultProxy::start(&world.lab.api_server().endpoint().url).await?;
+        let through = world.lab.kubeconfig_through(&world.access, &proxy)?;
+        let first = start(&world, through).await?;
+        says(&first, "ok").await?;
+        let namespace = world.lab.namespace("standby").await?;
+        let standby = world.lab.kubeconfig_for_operator(&namespace).await?;
+        // Its rules lie in its own namespace; the Lease in the first one's.
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": "standby", "namespace": OPERATOR_NAMESPACE},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "agent-forge-leader-election"},
+            "subjects": [{"kind": "ServiceAccount", "name": standby.service_account, "namespace": standby.namespace}],
+        });
+        apply(&world.client, &binding).await?;
+        let second = start(&world, &standby.kubeconfig).await?;
+        says(&second, "ok: standing by").await?;
+        Ok(Self {
+            world,
+            first,
+            second,
+            proxy,
+            standby,
+        })
+    }
+
+    /// Writes of one user after a mark of the audit log, but those to the Lease.
+    async fn writes(&self, user: &str, mark: usize) -> Result<usize> {
+        self.world.lab.audited().await?;
+        let entries = self.world.lab.audit().since(mark)?;
+        let is_lease = |e: &agent_forge_lab::parts::audit::Entry| {
+            e.object_ref
+                .as_ref()
+                .is_some_and(|o| o.resource == "leases")
+        };
+        Ok(entries
+            .iter()
+            .filter(|e| e.user.username == user && e.is_write() && !is_lease(e))
+            .count())
+    }
+
+    async fn holder(&self) -> Result<String> {
+        let leases: Api<Lease> = Api::namespaced(self.world.client.clone(), OPERATOR_NAMESPACE);
+        let spec = leases.get("agent-forge").await?.spec.unwrap_or_default();
+        Ok(spec.holder_identity.unwrap_or_default())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_only_watches_and_takes_over_at_once_when_the_leader_ends() -> Result<()> {
+    let pair = Pair::start().await?;
+    let witness = Witness::start(&pair.world);
+    let nodes = pair.world.node_pool().await?;
+    nodes.scale(2);
+    pair.world.running(&nodes, 2).await?;
+    pair.world.settled(2).await?;
+    ensure!(
+        pair.writes(&pair.standby.user, 0).await? == 0,
+        "the standby wrote"
+    );
+    ensure!(pair.writes(&pair.world.access.user, 0).await? > 0);
+
+    let before = pair.holder().await?;
+    let status = pair.first.stop().await?;
+    ensure!(status.success(), "an orderly end: {status}");
+    let ended = Instant::now();
+    says(&pair.second, "ok").await?;
+    let took = ended.elapsed();
+    ensure!(took <= Duration::from_secs(2), "taken over after {took:?}");
+    let after = pair.holder().await?;
+    ensure!(before != after && !after.is_empty(), "{before:?} {after:?}");
+
+    nodes.scale(3);
+    pair.world.running(&nodes, 3).await?;
+    pair.world.settled(3).await?;
+    pair.world.each_serves_its_own().await?;
+    witness.verdict()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_stood_still_past_its_lease_ends_without_a_call() -> Result<()> {
+    let pair = Pair::start().await?;
+    let witness = Witness::start(&pair.world);
+    let nodes = pair.world.node_pool().await?;
+    nodes.scale(6);
+    // In the middle of everything: some VMs exist, some run, calls are on their way.
+    pair.world
+        .until("three VMs, one of them on", async || {
+            let all = pair.world.all_vms().await?;
+            Ok(all.len() >= 3 && all.iter().any(|vm| vm.is_on()))
+        })
+        .await?;
+    pair.first.process.signal(Signal::STOP)?;
+    let stopped = Instant::now();
+    says(&pair.second, "ok").await?;
+    let took = stopped.elapsed();
+    ensure!(took <= LEASE * 2, "taken over after {took:?}");
+    ensure!(
+        took >= LEASE / 2,
+        "taken over after {took:?}, while the first one's calls could still end"
+    );
+    pair.world.running(&nodes, 6).await?;
+    pair.world.settled(6).await?;
+    // What the first one wakes up to is another world: it would have much to write.
+    nodes.scale(3);
+    pair.world.settled(3).await?;
+    let calls = pair.world.mutations().await?;
+    pair.world.lab.audited().await?;
+    let mark = pair.world.lab.audit().mark()?;
+    pair.first.process.signal(Signal::CONT)?;
+    let status = tokio::time::timeout(Duration::from_secs(10), pair.first.process.ended())
+        .await
+        .context("it ends")??;
+    ensure!(
+        !status.success(),
+        "it ended as if nothing had been: {status}"
+    );
+    let log = pair.first.log()?;
+    ensure!(
+        log.contains("the lease"),
+        "the log does not say why:\n{}",
+        pair.first.process.tail()
+    );
+    ensure!(
+        pair.writes(&pair.world.access.user, mark).await? == 0,
+        "it wrote to the API server after its lease"
+    );
+    ensure!(
+        pair.world.mutations().await? == calls,
+        "it called vCenter after its lease: {calls:?}"
+    );
+    pair.world.each_serves_its_own().await?;
+    witness.verdict()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_without_the_api_server_ends_and_the_other_goes_on() -> Result<()> {
+    for network in [Network::Silent, Network::Refusing] {
+        let pair = Pair::start().await?;
+        let witness = Witness::start(&pair.world);
+        let nodes = pair.world.node_pool().await?;
+        nodes.scale(3);
+        pair.world
+            .until("a VM", async || Ok(!pair.world.vms().await?.is_empty()))
+            .await?;
+        pair.proxy.set(network);
+        let status = tokio::time::timeout(LEASE, pair.first.process.ended())
+            .await
+            .with_context(|| format!("{network:?}: it ends before its lease does"))??;
+        ensure!(!status.success(), "{network:?}: {status}");
+        pair.world.running(&nodes, 3).await?;
+        pair.world.settled(3).await?;
+        ensure!(pair.second.readiness().await? == "ok");
+        witness.verdict()?;
+    }
+    Ok(())
+}
+
+impl World {
+    /// How often each call that changes something in vCenter was made.
+    async fn mutations(&self) -> Result<std::collections::BTreeMap<String, u64>> {
+        let calls = self.vcenter.calls().await?;
+        let reads = |name: &str| {
+            ["Retrieve", "Wait", "Find", "GET", "HEAD", "Query", "Search"]
+                .iter()
+                .any(|read| name.starts_with(read))
+        };
+        let all = calls.by_method.into_iter();
+        Ok(all.filter(|(name, _)| !reads(name)).collect())
+    }
+}

@@ -1,0 +1,302 @@
+//! Pools and NodePools that go, Agents elsewhere, people who approve, and things of others in the same place.
+
+use std::time::Duration;
+
+use agent_forge_crds::{
+    conditions::Phase,
+    names::{AGENT_MACHINE_LABEL, FORCE_DELETE_ANNOTATION},
+};
+use agent_forge_lab::{
+    parts::vcenter_trouble::ForeignVm,
+    played::{Delays, foreign, object::Facts as _},
+};
+use anyhow::{Context as _, Result, bail, ensure};
+use kube::{
+    ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::{
+    look::{is_fenced, pinned_to},
+    witness::Witness,
+    world::{LIMIT, NAMESPACE, POOL, Setup, World, pool_labels},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_pool_waits_for_its_bound_hosts() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let witness = Witness::start(&world);
+    let nodes = world.node_pool().await?;
+    nodes.scale(2);
+    world.running(&nodes, 2).await?;
+    world.pools().delete(POOL, &Default::default()).await?;
+    world
+        .until("the reason why both stay", async || {
+            let waits = world.waiting_on().await?;
+            Ok(nodes
+                .running()
+                .iter()
+                .all(|name| waits.get(name).map(String::as_str) == Some("AgentBound")))
+        })
+        .await?;
+    ensure!(world.pool_status().await?.closed == Some(true));
+
+    // It takes no new ones, and one that leaves in the meantime goes as ever.
+    nodes.scale(3);
+    let waits = || nodes.agent_machines().len() == 3;
+    nodes.wait("a third AgentMachine", LIMIT, waits).await?;
+    nodes.scale(1);
+    world.machines_left(&nodes, 1).await?;
+    world.settled(1).await?;
+    ensure!(world.vms().await? == nodes.running());
+    ensure!(world.pool().await?.metadata.deletion_timestamp.is_some());
+
+    nodes.scale(0);
+    world.settled(0).await?;
+    world
+        .until("the pool's end", async || {
+            Ok(world.pools().get_opt(POOL).await?.is_none())
+        })
+        .await?;
+    let made = world.vcenter.calls().await?.of("CreateVM_Task");
+    ensure!(made == 2, "a pool that is being deleted made {made} VMs");
+    witness.verdict()
+}
+
+/// `kubectl delete vsphereagent` never takes a serving node away, unless a person says so twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_record_waits_for_its_machine() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let witness = Witness::start(&world);
+    let nodes = world.node_pool().await?;
+    nodes.scale(2);
+    world.running(&nodes, 2).await?;
+    for child in world.all_children().await? {
+        let name = child.name_any();
+        world.children().delete(&name, &Default::default()).await?;
+    }
+    world
+        .until("the reason why both stay", async || {
+            let said = world.all_children().await?.iter().all(|child| {
+                let rows = child.status.iter().flat_map(|s| &s.waiting_on);
+                rows.map(|row| row.reason.as_str()).eq(["AgentBound"])
+            });
+            Ok(said)
+        })
+        .await?;
+    nodes.scale(1);
+    world.settled(1).await?;
+    let left = nodes.running();
+    ensure!(world.vms().await? == left, "the wrong VM went");
+    witness.verdict()?;
+
+    let name = left.first().context("one runs")?;
+    let force = json!({"metadata": {"annotations": {FORCE_DELETE_ANNOTATION: "true"}}});
+    world
+        .children()
+        .patch(name, &PatchParams::default(), &Patch::Merge(force))
+        .await?;
+    world
+        .until("the end of the VM", async || {
+            Ok(world.vms().await?.is_empty() && world.children().get_opt(name).await?.is_none())
+        })
+        .await
+}
+
+/// HyperShift deletes the AgentMachines first; their VMs serve until the Machines are gone (upstream-contract.md §6.5).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_node_pool_takes_its_hosts_along() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let witness = Witness::start(&world);
+    let nodes = world.node_pool().await?;
+    nodes.scale(3);
+    world.running(&nodes, 3).await?;
+    nodes.delete_node_pool().await?;
+    world.machines_left(&nodes, 0).await?;
+    world.settled(0).await?;
+    let calls = world.vcenter.calls().await?;
+    ensure!(calls.of("CreateVM_Task") == 3 && calls.of("Destroy_Task") == 3);
+    witness.verdict()
+}
+
+/// Agents live in the InfraEnv's namespace: named in the spec, or, without that, the control plane's.
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_elsewhere_than_the_pool() -> Result<()> {
+    let named = Setup {
+        agent_namespace: "agents",
+        pool_patch: json!({"infraEnvRef": {"name": "demo", "namespace": "agents"}}),
+        ..Setup::default()
+    };
+    let implied = Setup {
+        agent_namespace: "demo-demo",
+        ..Setup::default()
+    };
+    tokio::try_join!(one_up_and_down(named), one_up_and_down(implied))?;
+    Ok(())
+}
+
+async fn one_up_and_down(setup: Setup) -> Result<()> {
+    let world = World::start(setup).await?;
+    let witness = Witness::start(&world);
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    world.running(&nodes, 1).await?;
+    world.settled(1).await?;
+    world.each_serves_its_own().await?;
+    world
+        .until("the Agent in the VM's record", async || {
+            let recorded = world.all_children().await?.pop().and_then(|c| c.status?.vm);
+            let agent = recorded.and_then(|vm| vm.agent_ref);
+            let namespace = agent.and_then(|agent| agent.namespace);
+            Ok(namespace.as_deref() == Some(world.setup.agent_namespace))
+        })
+        .await?;
+    nodes.scale(0);
+    world.settled(0).await?;
+    witness.verdict()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn approval_is_left_to_people() -> Result<()> {
+    let world = World::start(Setup {
+        pool_patch: json!({"agent": {"approve": false}}),
+        ..Setup::default()
+    })
+    .await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    world
+        .until("the request for approval", async || {
+            let waits = world.waiting_on().await?;
+            Ok(waits.values().any(|reason| reason == "ApprovalRequired"))
+        })
+        .await?;
+    let agent = world.all_agents().await?.pop().context("an Agent")?;
+    let am = nodes.agent_machines().pop().context("an AgentMachine")?;
+    ensure!(!agent.spec.approved, "approved although nobody did");
+    ensure!(agent.spec.hostname.as_deref() == Some(am.name()));
+    ensure!(agent.spec.role == "worker");
+    ensure!(pinned_to(&am) == Some(am.name()));
+    ensure!(agent.labels().get(AGENT_MACHINE_LABEL).map(String::as_str) == Some(am.name()));
+    for (key, value) in pool_labels() {
+        ensure!(agent.labels().get(&key) == Some(&value), "label {key}");
+    }
+    let approve = Patch::Merge(json!({"spec": {"approved": true}}));
+    world
+        .agents()
+        .patch(&agent.name_any(), &PatchParams::default(), &approve)
+        .await?;
+    world.running(&nodes, 1).await?;
+    world
+        .until("no more request", async || {
+            Ok(world.waiting_on().await?.is_empty())
+        })
+        .await
+}
+
+/// A bare-metal Agent with the pool's labels in the same InfraEnv, and a VM in the same folder: not one byte changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_own_stays_as_it_is() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let service = world.upstream.service(&world.cluster.agent_namespace)?;
+    let metal = foreign::bare_metal(service, "demo", 9, json!(pool_labels()), false).await?;
+    let theirs = ForeignVm {
+        name: "somebody-elses".to_owned(),
+        folder: "demo".to_owned(),
+        power_on: true,
+        ..ForeignVm::default()
+    };
+    let moref = world.vcenter.create_vm(&theirs).await?;
+    let metal_now = async || -> Result<Vec<u8>> {
+        let shown = service.agents().fetch(metal.name()).await?;
+        foreign::fingerprint(&*shown.context("the bare-metal Agent is gone")?)
+    };
+    let vm_now = async || -> Result<String> {
+        let all = world.all_vms().await?;
+        let shown = all.into_iter().find(|vm| vm.moref == moref);
+        Ok(format!("{:?}", shown.context("the foreign VM is gone")?))
+    };
+    let (metal_before, vm_before) = (metal_now().await?, vm_now().await?);
+
+    let nodes = world.node_pool().await?;
+    nodes.scale(2);
+    world.running(&nodes, 2).await?;
+    ensure!(world.vms().await?.len() == 3, "two of ours, one of theirs");
+    nodes.scale(0);
+    world
+        .until("only what is theirs", async || {
+            Ok(world.vms().await? == ["somebody-elses"]
+                && world.all_children().await?.is_empty()
+                && world.all_agents().await?.len() == 1)
+        })
+        .await?;
+    world.pools().delete(POOL, &Default::default()).await?;
+    world
+        .until("the pool's end", async || {
+            Ok(world.pools().get_opt(POOL).await?.is_none())
+        })
+        .await?;
+    ensure!(metal_now().await? == metal_before, "the Agent was touched");
+    ensure!(vm_now().await? == vm_before, "the VM was touched");
+    Ok(())
+}
+
+/// A VM whose AgentMachine vanished before its Agent was approved serves the next one that waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_in_the_making_is_offered_to_the_next() -> Result<()> {
+    let world = World::start(Setup {
+        delays: Delays {
+            boot: Duration::from_secs(10),
+            ..Delays::fast()
+        },
+        ..Setup::default()
+    })
+    .await?;
+    let witness = Witness::start(&world);
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    world
+        .until("a running VM", async || {
+            Ok(world.all_vms().await?.iter().any(|vm| vm.is_on()))
+        })
+        .await?;
+    let made = world.all_vms().await?.pop().context("the VM")?;
+    // A health check gives the Machine up; its set makes another one when it is gone.
+    nodes.remediate(&made.name).await?;
+    world.running(&nodes, 1).await?;
+    let serving = nodes.running().pop().context("one runs")?;
+    ensure!(serving != made.name, "the Machine was not replaced");
+    let vms = world.all_vms().await?;
+    let [vm] = vms.as_slice() else {
+        bail!("{} VMs", vms.len())
+    };
+    ensure!(vm.moref == made.moref, "another VM was made");
+    let agent = world.agent_on(vm).await?;
+    ensure!(agent.claimed_by() == Some(serving.as_str()));
+    ensure!(agent.spec.hostname.as_deref() == Some(serving.as_str()));
+    ensure!(world.vcenter.calls().await?.of("CreateVM_Task") == 1);
+
+    // And where nobody comes, it goes.
+    nodes.scale(2);
+    world
+        .until("a second VM", async || {
+            let all = world.all_vms().await?;
+            Ok(all.len() == 2 && all.iter().all(|vm| vm.is_on()))
+        })
+        .await?;
+    nodes.scale(1);
+    world.settled(1).await?;
+    ensure!(nodes.running() == [serving], "{:?}", nodes.describe());
+    let phases = world.phases().await?;
+    let phase = phases.values().next().and_then(|(phase, _)| phase.clone());
+    ensure!(phase == Some(Phase::Bound), "{phases:?}");
+    let agents = world.all_agents().await?;
+    ensure!(!agents.iter().any(is_fenced), "the serving Agent is fenced");
+    ensure!(
+        agents
+            .iter()
+            .all(|a| a.namespace().as_deref() == Some(NAMESPACE))
+    );
+    witness.verdict()
+}

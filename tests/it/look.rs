@@ -1,0 +1,167 @@
+//! Looking at a world: lists that are read live, and waits that several scenarios share.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use agent_forge_crds::{
+    VsphereAgent, VsphereAgentPool, conditions::find_condition, external::agent::Agent,
+    names::AGENT_MACHINE_LABEL, pool::VsphereAgentPoolStatus,
+};
+use agent_forge_lab::{
+    parts::vcenter_inventory::Vm,
+    played::{HostedClusterPlay, kinds, object::Facts as _},
+};
+use anyhow::{Context as _, Result, bail, ensure};
+use kube::{Api, ResourceExt, core::DynamicObject};
+
+use crate::{
+    witness::agent_name,
+    world::{LIMIT, POOL, World, pool_labels},
+};
+
+impl World {
+    /// Ends the operator as a rollout does; a later `start_operator` brings it back.
+    pub async fn stop_operator(&mut self) -> Result<()> {
+        let operator = self.operator.take().context("no operator runs")?;
+        let status = operator.stop().await?;
+        ensure!(status.success(), "the operator ended with {status}");
+        Ok(())
+    }
+
+    /// Machines of the control plane, in the version that its Cluster API writes.
+    pub fn machines(&self) -> Api<DynamicObject> {
+        let resource = kinds::machine(self.cluster.machine_api);
+        let namespace = &self.cluster.control_plane_namespace;
+        Api::namespaced_with(self.client.clone(), namespace, &resource)
+    }
+
+    /// AgentMachines of the control plane.
+    pub fn agent_machines(&self) -> Api<DynamicObject> {
+        let namespace = &self.cluster.control_plane_namespace;
+        Api::namespaced_with(self.client.clone(), namespace, &kinds::agent_machine())
+    }
+
+    /// The pool.
+    pub async fn pool(&self) -> Result<VsphereAgentPool> {
+        Ok(self.pools().get(POOL).await?)
+    }
+
+    /// The pool's status; empty before the first one is written.
+    pub async fn pool_status(&self) -> Result<VsphereAgentPoolStatus> {
+        Ok(self.pool().await?.status.unwrap_or_default())
+    }
+
+    /// All VsphereAgents.
+    pub async fn all_children(&self) -> Result<Vec<VsphereAgent>> {
+        Ok(self.children().list(&Default::default()).await?.items)
+    }
+
+    /// All Agents.
+    pub async fn all_agents(&self) -> Result<Vec<Agent>> {
+        Ok(self.agents().list(&Default::default()).await?.items)
+    }
+
+    /// All VMs, with every detail.
+    pub async fn all_vms(&self) -> Result<Vec<Vm>> {
+        Ok(self.vcenter.inventory().await?.vms)
+    }
+
+    /// The Agent that runs on this VM.
+    pub async fn agent_on(&self, vm: &Vm) -> Result<Agent> {
+        let name = agent_name(&vm.uuid);
+        let found = self.agents().get_opt(&name).await?;
+        found.with_context(|| format!("no Agent {name} for VM {}", vm.name))
+    }
+
+    /// Waits until exactly `count` Machines exist and all of them run; a failure says what stood in the way.
+    pub async fn running(&self, nodes: &HostedClusterPlay, count: usize) -> Result<()> {
+        if let Err(error) = nodes.wait_running(count, LIMIT).await {
+            bail!("{error:#}\n{}", self.explain().await);
+        }
+        Ok(())
+    }
+
+    /// Waits until only `count` Machines are left, whatever they do.
+    pub async fn machines_left(&self, nodes: &HostedClusterPlay, count: usize) -> Result<()> {
+        let done = || nodes.machines().len() == count && nodes.agent_machines().len() == count;
+        if let Err(error) = nodes.wait("fewer Machines", LIMIT, done).await {
+            bail!("{error:#}\n{}", self.explain().await);
+        }
+        Ok(())
+    }
+
+    /// Waits until there are exactly `count` VMs, as many VsphereAgents, and as many Agents.
+    pub async fn settled(&self, count: usize) -> Result<()> {
+        self.until(
+            &format!("{count} VMs, VsphereAgents and Agents"),
+            async || {
+                Ok(self.vms().await?.len() == count
+                    && self.all_children().await?.len() == count
+                    && self.all_agents().await?.len() == count)
+            },
+        )
+        .await
+    }
+
+    /// Every VM serves the one AgentMachine whose pin and hostname its Agent carries, and none serves two.
+    pub async fn each_serves_its_own(&self) -> Result<()> {
+        let mut served = BTreeSet::new();
+        for vm in self.all_vms().await? {
+            let agent = self.agent_on(&vm).await?;
+            let claimed = agent
+                .claimed_by()
+                .with_context(|| format!("Agent of {} is not claimed", vm.name))?;
+            ensure!(
+                agent.labels().get(AGENT_MACHINE_LABEL).map(String::as_str) == Some(claimed),
+                "Agent of {} is pinned to {:?} and serves {claimed}",
+                vm.name,
+                agent.labels().get(AGENT_MACHINE_LABEL)
+            );
+            ensure!(
+                agent.spec.hostname.as_deref() == Some(claimed),
+                "Agent of {} is called {:?} and serves {claimed}",
+                vm.name,
+                agent.spec.hostname
+            );
+            ensure!(
+                served.insert(claimed.to_owned()),
+                "{claimed} is served twice"
+            );
+        }
+        Ok(())
+    }
+
+    /// Rows of `status.waitingOn` of the pool: subject to reason.
+    pub async fn waiting_on(&self) -> Result<BTreeMap<String, String>> {
+        let rows = self.pool_status().await?.waiting_on;
+        Ok(rows.into_iter().map(|w| (w.subject, w.reason)).collect())
+    }
+
+    /// Reason of one of the pool's conditions; empty where it is missing.
+    pub async fn reason_of(&self, type_: &str) -> Result<String> {
+        let status = self.pool_status().await?;
+        Ok(find_condition(&status.conditions, type_)
+            .map(|c| c.reason.clone())
+            .unwrap_or_default())
+    }
+}
+
+/// Nothing on this Agent that a NodePool's selector could match: none of the pool's labels is left, the pin is.
+pub fn is_fenced(agent: &Agent) -> bool {
+    let labels = agent.labels();
+    labels.contains_key(AGENT_MACHINE_LABEL)
+        && pool_labels().keys().all(|key| !labels.contains_key(key))
+}
+
+/// The conditions of a played object as text, for an assertion about one of them.
+pub fn reserved_reason(agent_machine: &DynamicObject) -> String {
+    agent_machine
+        .condition("AgentReserved")
+        .map(|c| c.reason.to_owned())
+        .unwrap_or_default()
+}
+
+/// The pin in an AgentMachine's selector.
+pub fn pinned_to(agent_machine: &DynamicObject) -> Option<&str> {
+    let labels = agent_machine.at("/spec/agentLabelSelector/matchLabels")?;
+    labels.get(AGENT_MACHINE_LABEL)?.as_str()
+}

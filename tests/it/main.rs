@@ -1,0 +1,33 @@
+//! The operator as a real process against a real API server, a simulated vCenter and the played upstream controllers.
+//!
+//! Each scenario has a lab of its own, so that it may choose generations, kill what it likes and count what it wants.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests play people and upstream controllers: they write as those do"
+)]
+
+mod collector;
+mod crash;
+mod credentials;
+mod custody;
+mod generations;
+mod hardware;
+mod iso;
+mod leader;
+mod lifecycle;
+mod look;
+mod metrics;
+mod occupied;
+mod privileges;
+mod refusals;
+mod scale;
+mod silence;
+mod site;
+mod status;
+mod storm;
+mod strangers;
+mod traces;
+mod trouble;
+mod trust;
+mod witness;
+mod world;

@@ -1,0 +1,104 @@
+//! What a scrape shows of one machine's life, read by Prometheus's own parser.
+
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+use agent_forge_lab::tools::promtool;
+use anyhow::{Context as _, Result, ensure};
+use kube::api::DeleteParams;
+
+use crate::world::{POOL, Setup, World};
+
+fn judged_by_prometheus(scrape: &str) -> Result<()> {
+    let mut child = Command::new(promtool()?)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut input = child.stdin.take().context("its input")?;
+    input.write_all(scrape.as_bytes())?;
+    drop(input);
+    let output = child.wait_with_output()?;
+    let told = [output.stdout, output.stderr].concat();
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&told)
+    );
+    Ok(())
+}
+
+/// Value of the series that starts with `series`.
+fn value(scrape: &str, series: &str) -> Option<f64> {
+    let line = scrape.lines().find(|l| l.starts_with(series))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(2);
+    world.running(&nodes, 2).await?;
+    world.settled(2).await?;
+    let operator = world.operator.as_ref().context("an operator")?;
+    let of_pool = format!("namespace=\"demo\",pool=\"{POOL}\"");
+    for until in [
+        "accepted",
+        "iso_ready",
+        "placed",
+        "created",
+        "powered_on",
+        "discovered",
+        "bound",
+        "installed",
+    ] {
+        let series =
+            format!("agent_forge_machine_duration_seconds_count{{{of_pool},until=\"{until}\"}}");
+        world
+            .until(&format!("two machines {until}"), async || {
+                Ok(value(&operator.metrics().await?, &series) == Some(2.0))
+            })
+            .await?;
+    }
+    let scrape = operator.metrics().await?;
+    judged_by_prometheus(&scrape)?;
+    for (series, expected) in [
+        ("agent_forge_leader", 1.0),
+        ("agent_forge_vsphere_sessions", 1.0),
+        ("agent_forge_vsphere_tasks_in_flight{task=\"create\"}", 0.0),
+        (
+            "agent_forge_vsphere_task_duration_seconds_count{task=\"create\"}",
+            2.0,
+        ),
+        ("agent_forge_actors{kind=\"vm\"}", 2.0),
+        ("agent_forge_actor_mailbox_depth{kind=\"vm\"}", 0.0),
+    ] {
+        let found = value(&scrape, series);
+        ensure!(found == Some(expected), "{series}: {found:?}\n{scrape}");
+    }
+    let page = reqwest::get(operator.debug_url()).await?.text().await?;
+    ensure!(
+        page.contains("<td>vm/demo/") && page.contains("<th>Mailbox"),
+        "{page}"
+    );
+    nodes.scale(0);
+    world.settled(0).await?;
+    let destroyed =
+        format!("agent_forge_machine_duration_seconds_count{{{of_pool},until=\"destroyed\"}}");
+    world
+        .until("two machines destroyed", async || {
+            Ok(value(&operator.metrics().await?, &destroyed) == Some(2.0))
+        })
+        .await?;
+    world.pools().delete(POOL, &DeleteParams::default()).await?;
+    world
+        .until("no series of the pool", async || {
+            Ok(!operator.metrics().await?.contains(&of_pool))
+        })
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! The role in docs/vsphere.md, with one privilege taken away at a time: the condition names it and the object, nothing
+//! half-made stays, and granting it is enough.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::{
+    site::Site,
+    trouble::{all, quick, sites},
+    world::{Setup, World},
+};
+
+/// The role, as people are told to make it.
+const TOLD: &str = include_str!("../../docs/vsphere.md");
+
+/// When a privilege is missed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missed {
+    /// Before anything is made.
+    First,
+    /// When the VM is there and off.
+    Made,
+    /// When the VM runs.
+    Runs,
+    /// When the VM has to go.
+    End,
+}
+use Missed::{End, First, Made, Runs};
+
+/// Name of the site, privilege, what the condition calls the object it is missing on, and when it is missed.
+const CASES: &[(&str, &str, &str, Missed)] = &[
+    ("folder", "Folder.Create", "(\"vm\")", First),
+    (
+        "create",
+        "VirtualMachine.Inventory.Create",
+        "(\"create\")",
+        First,
+    ),
+    (
+        "delete",
+        "VirtualMachine.Inventory.Delete",
+        "(\"delete-",
+        End,
+    ),
+    ("on", "VirtualMachine.Interact.PowerOn", "(\"on-", Made),
+    ("off", "VirtualMachine.Interact.PowerOff", "(\"off-", End),
+    (
+        "disk",
+        "VirtualMachine.Config.AddNewDisk",
+        "(\"disk\")",
+        First,
+    ),
+    (
+        "device",
+        "VirtualMachine.Config.AddRemoveDevice",
+        "(\"device\")",
+        First,
+    ),
+    (
+        "advanced",
+        "VirtualMachine.Config.AdvancedConfig",
+        "(\"advanced\")",
+        First,
+    ),
+    (
+        "settings",
+        "VirtualMachine.Config.Settings",
+        "(\"settings-",
+        Made,
+    ),
+    ("pool", "Resource.AssignVMToPool", "(\"Resources\")", First),
+    ("space", "Datastore.AllocateSpace", "(\"ds-", First),
+    ("browse", "Datastore.Browse", "\"iso-datastore\"", First),
+    (
+        "files",
+        "Datastore.FileManagement",
+        "\"iso-datastore\"",
+        First,
+    ),
+    ("network", "Network.Assign", "(\"VM Network\")", First),
+    (
+        "tag",
+        "InventoryService.Tagging.AttachTag",
+        "VirtualMachine:vm-",
+        Runs,
+    ),
+];
+
+/// Needed only where a pool empties drives (`spec.iso.ejectAfterInstall`), which no site here does: told, not tried.
+const FOR_EJECTION: [&str; 2] = [
+    "VirtualMachine.Config.EditDevice",
+    "VirtualMachine.Interact.SetCDMedia",
+];
+
+/// Privileges that the document's section names.
+fn told() -> Result<BTreeSet<&'static str>> {
+    let section = TOLD
+        .split("\n## ")
+        .find(|section| section.starts_with("Privileges\n"))
+        .context("a section Privileges in docs/vsphere.md")?;
+    let names = section.split('`').skip(1).step_by(2);
+    let privilege = |name: &&str| {
+        let parts = name.split('.').count();
+        parts >= 2
+            && !name.starts_with("spec.")
+            && !name.starts_with("System.")
+            && name.starts_with(char::is_uppercase)
+    };
+    Ok(names.filter(privilege).collect())
+}
+
+async fn missed(
+    world: &World,
+    site: &Site,
+    (_, privilege, object, when): (&str, &str, &str, Missed),
+) -> Result<()> {
+    let tags = site.admin.inventory().await?.tags;
+    let tag = &tags.first().context("a tag")?.id;
+    let patch = json!({"vsphere": {"vmTags": [tag]}});
+    if when == End {
+        site.open(world, &patch).await?;
+        site.nodes.scale(1);
+        site.running(world, 1).await?;
+        site.admin.deny(&[(privilege, "")]).await?;
+        site.nodes.scale(0);
+    } else {
+        site.admin.deny(&[(privilege, "")]).await?;
+        site.open(world, &patch).await?;
+        site.nodes.scale(1);
+    }
+    let reason = if when == Runs {
+        "TaggingFailed"
+    } else {
+        "NoPermission"
+    };
+    let said = site.until_trouble(world, reason).await?;
+    ensure!(
+        said.contains(privilege) && said.contains(object),
+        "privilege and object are told: {said}"
+    );
+    let inventory = site.admin.inventory().await?;
+    match (when, inventory.vms.as_slice()) {
+        (First, []) => {
+            let files = inventory.files.iter().filter(|f| !f.path.ends_with(".iso"));
+            ensure!(files.count() == 0, "half made: {:?}", inventory.files);
+        }
+        (Made, [vm]) => ensure!(!vm.is_on(), "{vm:?}"),
+        (Runs, [vm]) => ensure!(vm.is_on() && vm.tags.is_empty(), "{vm:?}"),
+        (End, [_]) => {}
+        (_, vms) => anyhow::bail!("{when:?}: {vms:?}"),
+    }
+    site.admin.deny(&[]).await?;
+    if when != End {
+        site.running(world, 1).await?;
+        let tagged = site.admin.until("the tag", crate::world::LIMIT, |i| {
+            i.vms
+                .iter()
+                .all(|vm| vm.tags == [tag.clone()])
+                .then_some(())
+        });
+        site.explained(world, tagged.await).await?;
+    }
+    site.empties(world).await?;
+    site.never_double(1, 1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_privilege_of_the_role_is_named_where_it_is_missing() -> Result<()> {
+    let tried = CASES.iter().map(|case| case.1);
+    let cases: BTreeSet<&str> = tried.chain(FOR_EJECTION).collect();
+    ensure!(
+        cases == told()?,
+        "docs/vsphere.md tells {:?}, the cases are {cases:?}",
+        told()?
+    );
+    let world = World::without_pool(Setup::default()).await?;
+    let wanted: Vec<_> = CASES.iter().map(|case| (case.0, quick())).collect();
+    let sites = sites(&world, &wanted).await?;
+    let played = join_all(sites.iter().zip(CASES).map(|(site, case)| {
+        let missed = missed(&world, site, *case);
+        async move { missed.await.with_context(|| case.1) }
+    }));
+    all(played.await)
+}

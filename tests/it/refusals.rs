@@ -1,0 +1,231 @@
+//! Specs that name what is not there or not allowed, and pools that claim the same AgentMachine: the condition says which
+//! field and value, or who the other is; nothing half-made stays, and mending it is enough.
+
+use std::collections::BTreeMap;
+
+use agent_forge_lab::{parts::vcenter_trouble::ForeignVm, played::HostedClusterPlay};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::world::{LIMIT, Setup, World};
+
+/// Name, what is wrong in `spec.vsphere`, and the two words that the condition must have.
+fn wrong_specs() -> Vec<(&'static str, Value, &'static str, &'static str)> {
+    vec![
+        (
+            "datacenter",
+            json!({"datacenter": "dc-9"}),
+            "datacenter",
+            "dc-9",
+        ),
+        ("network", json!({"network": "net-9"}), "network", "net-9"),
+        (
+            "resource-pool",
+            json!({"resourcePool": "cluster/gone"}),
+            "resourcePool",
+            "cluster/gone",
+        ),
+        (
+            "datastore",
+            json!({"datastoreCluster": "store-9"}),
+            "datastoreCluster",
+            "store-9",
+        ),
+        (
+            "iso-datastore",
+            json!({"isoDatastore": "iso-9"}),
+            "isoDatastore",
+            "iso-9",
+        ),
+        (
+            "unmounted",
+            json!({"isoDatastore": "unmounted-iso"}),
+            "isoDatastore",
+            "unmounted-iso",
+        ),
+        (
+            "tag",
+            json!({"vmTags": ["urn:vmomi:InventoryServiceTag:00000000-0000-4000-8000-000000000009:GLOBAL"]}),
+            "vmTags",
+            "000000000009",
+        ),
+        ("scsi", json!({"scsiType": "floppy"}), "scsiType", "floppy"),
+        (
+            "nic",
+            json!({"networkAdapterType": "token-ring"}),
+            "networkAdapterType",
+            "token-ring",
+        ),
+    ]
+}
+
+/// The value that mends each of them.
+fn mended(wrong: &Value) -> Value {
+    let good = json!({
+        "datacenter": "dc1", "network": "VM Network", "resourcePool": "cluster/Resources",
+        "datastoreCluster": "workload-datastore-cluster", "isoDatastore": "iso-datastore",
+        "vmTags": null, "scsiType": null, "networkAdapterType": null,
+    });
+    let fields = wrong.as_object().into_iter().flatten();
+    Value::Object(fields.map(|(k, _)| (k.clone(), good[k].clone())).collect())
+}
+
+async fn running(world: &World, nodes: &HostedClusterPlay, count: usize) -> Result<()> {
+    let outcome = nodes.wait_running(count, LIMIT).await;
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(error) => Err(error.context(world.explain().await)),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_there_is_named_and_nothing_half_made_stays() -> Result<()> {
+    let world = World::without_pool(Setup::default()).await?;
+    let mut pools = Vec::new();
+    for (name, wrong, field, value) in wrong_specs() {
+        let mut vsphere = wrong.clone();
+        vsphere["folder"] = json!(name);
+        world
+            .create_pool(name, &json!({"vsphere": vsphere}))
+            .await?;
+        let nodes = world.node_pool_named(name).await?;
+        nodes.scale(1);
+        pools.push((name, wrong, field, value, nodes));
+    }
+    for (name, _, field, value, _) in &pools {
+        let said = world
+            .until_pool_says(name, "VsphereReady", field, |[status, _, message]| {
+                status == "False" && message.contains(field) && message.contains(value)
+            })
+            .await?;
+        let ready = world.condition(name, "Ready").await?;
+        ensure!(
+            ready.is_some_and(|[status, ..]| status == "False"),
+            "{name} is not ready: {said}"
+        );
+    }
+    let mut seen = world.vcenter.inventory().await?;
+    // A tag that cannot be attached costs no VM: it runs, whole, and tagging is tried again (predecessor.md §3, row 16).
+    seen.vms.retain(|vm| !vm.path.contains("/vm/tag/"));
+    ensure!(seen.vms.is_empty(), "half made: {:?}", seen.vms);
+    ensure!(
+        seen.folders
+            .iter()
+            .filter(|f| !f.ends_with("/tag"))
+            .all(|f| !pools.iter().any(|p| f.ends_with(p.0))),
+        "half made: {:?}",
+        seen.folders
+    );
+    for (name, wrong, ..) in &pools {
+        world
+            .patch_pool(name, &json!({"vsphere": mended(wrong)}))
+            .await?;
+    }
+    for (name, .., nodes) in &pools {
+        running(&world, nodes, 1)
+            .await
+            .with_context(|| format!("{name} after it was mended"))?;
+        world.until_true(name, "VsphereReady").await?;
+    }
+    ensure!(world.vms().await?.len() == pools.len());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_privilege_is_named_with_its_object() -> Result<()> {
+    let world = World::without_pool(Setup::default()).await?;
+    // Folders that are there, so that each can miss something else.
+    for folder in ["no-create", "no-power"] {
+        let foreign = ForeignVm {
+            name: format!("in-{folder}"),
+            folder: folder.to_owned(),
+            ..ForeignVm::default()
+        };
+        world.vcenter.create_vm(&foreign).await?;
+    }
+    world
+        .vcenter
+        .deny(&[
+            ("VirtualMachine.Inventory.Create", "no-create"),
+            ("VirtualMachine.Interact.PowerOn", "no-power"),
+            ("Datastore.FileManagement", "local-only"),
+        ])
+        .await?;
+    let mut nodes = BTreeMap::new();
+    for (name, patch) in [
+        ("no-create", json!({"vsphere": {"folder": "no-create"}})),
+        ("no-power", json!({"vsphere": {"folder": "no-power"}})),
+        (
+            "no-files",
+            json!({"vsphere": {"folder": "no-files", "isoDatastore": "local-only"}}),
+        ),
+    ] {
+        world.create_pool(name, &patch).await?;
+        let play = world.node_pool_named(name).await?;
+        play.scale(1);
+        nodes.insert(name, play);
+    }
+    for (name, privilege, object) in [
+        ("no-create", "VirtualMachine.Inventory.Create", "no-create"),
+        ("no-power", "VirtualMachine.Interact.PowerOn", "no-power"),
+        ("no-files", "Datastore.FileManagement", "local-only"),
+    ] {
+        let said = world
+            .until_refused(name, "VsphereReady", "NoPermission")
+            .await?;
+        ensure!(
+            said.contains(privilege) && said.contains(object),
+            "{name}: {said}"
+        );
+    }
+    let ours = world
+        .vms()
+        .await?
+        .into_iter()
+        .filter(|vm| !vm.starts_with("in-"))
+        .count();
+    ensure!(ours == 1, "only the VM that may not be powered on is there");
+    world.vcenter.deny(&[]).await?;
+    for (name, play) in &nodes {
+        running(&world, play, 1)
+            .await
+            .with_context(|| format!("{name} with the privilege"))?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_pools_for_one_agent_machine_make_nothing_and_name_each_other() -> Result<()> {
+    let world = World::without_pool(Setup::default()).await?;
+    // Both say that the same NodePool is theirs.
+    for name in ["left", "right"] {
+        world
+            .create_pool(name, &json!({"nodePoolRef": {"name": "contested"}}))
+            .await?;
+    }
+    let nodes = world.node_pool_named("contested").await?;
+    nodes.scale(1);
+    for (pool, other) in [("left", "demo/right"), ("right", "demo/left")] {
+        let said = world
+            .until_refused(pool, "AgentMachineDemandFound", "PoolConflict")
+            .await?;
+        let machine = nodes
+            .agent_machines()
+            .first()
+            .and_then(|am| am.metadata.name.clone());
+        let machine = machine.context("an AgentMachine")?;
+        ensure!(
+            said.contains(other) && said.contains(&machine),
+            "{pool}: {said}"
+        );
+    }
+    ensure!(
+        world.phases().await?.is_empty() && world.vms().await?.is_empty(),
+        "nothing is made"
+    );
+    world.pools().delete("right", &Default::default()).await?;
+    world.until_true("left", "AgentMachineDemandFound").await?;
+    running(&world, &nodes, 1).await?;
+    ensure!(world.vms().await?.len() == 1);
+    Ok(())
+}

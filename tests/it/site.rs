@@ -1,0 +1,250 @@
+//! A vCenter of its own beside others in one world, with guests, a pool and a NodePool: troubles of vCenters run side by
+//! side without meeting, and one lab serves them all.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use agent_forge_lab::{
+    lab::manifest::credentials,
+    parts::{VCenterAdmin, VCenterOptions, VCenterProcess},
+    played::{
+        HostedClusterPlay, PlayedOptions,
+        guests::{Guests, vcenter::VCenter},
+    },
+};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::world::{LIMIT, NAMESPACE, World};
+
+/// See the module.
+pub struct Site {
+    /// Name of pool, NodePool and Secret.
+    pub name: String,
+    pub admin: VCenterAdmin,
+    pub nodes: HostedClusterPlay,
+    pub process: VCenterProcess,
+    _guests: Guests,
+    eyes: Eyes,
+}
+
+/// Looks at every version of the inventory.
+struct Eyes {
+    task: JoinHandle<()>,
+    /// Most VMs at once, by name; and every VM that ever was.
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    most: usize,
+    per_name: BTreeMap<String, usize>,
+    ever: BTreeMap<String, String>,
+}
+
+impl Drop for Eyes {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn watch(admin: VCenterAdmin) -> Eyes {
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    let notes = Arc::clone(&seen);
+    let task = tokio::spawn(async move {
+        let mut version = 0;
+        loop {
+            let Ok(now) = admin.changed_since(version, Duration::from_secs(60)).await else {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            version = now.version;
+            let mut seen = notes.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.most = seen.most.max(now.vms.len());
+            let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+            for vm in &now.vms {
+                *names.entry(&vm.name).or_default() += 1;
+                seen.ever.insert(vm.moref.clone(), vm.name.clone());
+            }
+            for (name, count) in names {
+                let most = seen.per_name.entry(name.to_owned()).or_default();
+                *most = (*most).max(count);
+            }
+        }
+    });
+    Eyes { task, seen }
+}
+
+impl Site {
+    /// Starts vCenter and guests; there is no Secret, no pool and no machine yet.
+    pub async fn start(world: &World, name: &str, options: VCenterOptions) -> Result<Self> {
+        let process = world.lab.start_vcenter(options).await?;
+        let admin = process.admin()?;
+        let service = world.upstream.service(&world.cluster.agent_namespace)?;
+        let services = BTreeMap::from([(world.cluster.agent_namespace.clone(), service.clone())]);
+        let played = PlayedOptions {
+            clusters: vec![world.cluster.clone()],
+            delays: world.setup.delays.clone(),
+            ..PlayedOptions::default()
+        };
+        let vcenter = VCenter::new(process.url(), process.ca_pem())?;
+        let guests = Guests::start(vcenter, services, &played).await?;
+        let nodes = world.node_pool_named(name).await?;
+        let eyes = watch(admin.clone());
+        Ok(Self {
+            name: name.to_owned(),
+            admin,
+            nodes,
+            process,
+            _guests: guests,
+            eyes,
+        })
+    }
+
+    /// Creates Secret and pool; `patch` is merged over the pool's spec.
+    pub async fn open(&self, world: &World, patch: &Value) -> Result<()> {
+        let data = credentials(&self.process);
+        world.set_secret_data(NAMESPACE, &self.name, data).await?;
+        let mut patch = patch.clone();
+        patch["vsphere"]["credentialsSecretRef"] = json!({"name": self.name});
+        patch["vsphere"]["folder"] = json!(self.name);
+        world.create_pool(&self.name, &patch).await
+    }
+
+    /// Waits until the pool shows a trouble of vCenter or of its ISO with this reason; the message.
+    pub async fn until_trouble(&self, world: &World, reason: &str) -> Result<String> {
+        let look = async {
+            loop {
+                for type_ in ["VsphereReady", "ISOReady"] {
+                    if let Some([status, said, message]) =
+                        world.condition(&self.name, type_).await?
+                        && status == "False"
+                        && said == reason
+                    {
+                        return anyhow::Ok(message);
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let found = tokio::time::timeout(LIMIT, look).await;
+        let found = found.with_context(|| format!("no condition with reason {reason}"));
+        self.explained(world, found.and_then(|f| f)).await
+    }
+
+    /// Waits until this site's ISO cache counts a failure; the pool's condition says then that there is no ISO.
+    pub async fn until_iso_failed(&self, world: &World) -> Result<String> {
+        let server = self.process.url().trim_start_matches("https://");
+        let mine = |actor: &Value| {
+            let state = &actor["state"];
+            let key = state["key"].as_str().unwrap_or_default();
+            key.starts_with(server) && state["failures"].as_u64() > Some(0)
+        };
+        let failed = async || Ok(world.actors(LIMIT).await?.iter().any(mine));
+        let waited = world.until("a failure of the ISO cache", failed).await;
+        self.explained(world, waited).await?;
+        let condition = world.condition(&self.name, "ISOReady").await?;
+        let [status, _, said] = condition.context("a condition ISOReady")?;
+        ensure!(status == "False", "{}: {said}", self.name);
+        Ok(said)
+    }
+
+    /// Waits until `count` Machines run; a failure says what stood in the way.
+    pub async fn running(&self, world: &World, count: usize) -> Result<()> {
+        let outcome = self.nodes.wait_running(count, LIMIT).await;
+        self.explained(world, outcome).await
+    }
+
+    /// The outcome; a failure with what concerns this site alone.
+    pub async fn explained<T>(&self, world: &World, outcome: Result<T>) -> Result<T> {
+        let error = match outcome {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let mut told = String::new();
+        if let Ok(pool) = world.pools().get(&self.name).await {
+            for c in pool.status.unwrap_or_default().conditions {
+                told += &format!("{} {} {}: {}\n", c.type_, c.status, c.reason, c.message);
+            }
+        }
+        for child in world
+            .children()
+            .list(&Default::default())
+            .await
+            .into_iter()
+            .flatten()
+        {
+            if child.spec.pool_ref.name == self.name {
+                told += &format!(
+                    "{}\n",
+                    serde_json::to_string(&child.status).unwrap_or_default()
+                );
+            }
+        }
+        let server = self.process.url().trim_start_matches("https://");
+        let log = world
+            .operator
+            .as_ref()
+            .and_then(|o| o.log().ok())
+            .unwrap_or_default();
+        let lines: Vec<&str> = log
+            .lines()
+            .filter(|line| line.contains(&self.name) || line.contains(server))
+            .collect();
+        for line in &lines[lines.len().saturating_sub(25)..] {
+            told += &line.chars().take(700).collect::<String>();
+            told += "\n";
+        }
+        Err(error.context(format!("at {}:\n{told}", self.name)))
+    }
+
+    /// Down to zero: neither VM nor unfinished file is left.
+    pub async fn empties(&self, world: &World) -> Result<()> {
+        self.nodes.scale(0);
+        let empty = |i: &agent_forge_lab::parts::vcenter_inventory::Inventory| {
+            i.vms.is_empty().then(|| i.files.clone())
+        };
+        let files = self.admin.until("no VM", LIMIT, empty).await;
+        let files = self.explained(world, files).await?;
+        let only_images = files
+            .iter()
+            .all(|f| f.datastore == "iso-datastore" && f.path.ends_with(".iso"));
+        ensure!(only_images, "{}: left over: {files:#?}", self.name);
+        let gone = || self.nodes.machines().is_empty() && self.nodes.agent_machines().is_empty();
+        let outcome = self.nodes.wait("no Machine", LIMIT, gone).await;
+        self.explained(world, outcome).await
+    }
+
+    /// Never two VMs of a name, never more than `most` at once, and all in all `ever` VMs.
+    pub fn never_double(&self, most: usize, ever: usize) -> Result<()> {
+        let seen = self
+            .eyes
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        ensure!(
+            seen.most <= most && seen.ever.len() == ever && seen.per_name.values().all(|n| *n == 1),
+            "{}: at most {} VMs at once, ever {:?}, by name {:?}",
+            self.name,
+            seen.most,
+            seen.ever,
+            seen.per_name
+        );
+        Ok(())
+    }
+
+    /// Never two VMs at once.
+    pub fn never_two(&self) -> Result<()> {
+        let seen = self
+            .eyes
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        ensure!(seen.most <= 1, "{}: {:?}", self.name, seen.ever);
+        Ok(())
+    }
+}

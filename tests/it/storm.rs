@@ -1,0 +1,221 @@
+//! A minute of everything at once: the process is killed, frozen and cut off from either side while twenty machines go
+//! up and down. Afterwards every machine is as it would have been.
+//!
+//! `AGENT_FORGE_STORM_SEED` chooses another order of blows; a failure names its seed.
+
+use std::time::Duration;
+
+use agent_forge_lab::{
+    parts::{FaultProxy, Network, vcenter_trouble::ForeignVm},
+    played::{foreign, object::Facts as _},
+};
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::Signal;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    witness::Witness,
+    world::{NAMESPACE, Setup, World, pool_labels},
+};
+
+const STORM: Duration = Duration::from_secs(60);
+/// Wanted machines, one after the other while the storm lasts.
+const TIDES: [usize; 4] = [20, 8, 20, 4];
+const IN_THE_END: usize = 6;
+
+struct Storm {
+    world: World,
+    api: FaultProxy,
+    vcenter: FaultProxy,
+    dice: fastrand::Rng,
+}
+
+impl Storm {
+    /// A world whose operator reaches everything through proxies.
+    async fn brew(seed: u64, operator_args: Vec<String>) -> Result<Self> {
+        let mut world = World::start(Setup {
+            operator_args,
+            ..Setup::default()
+        })
+        .await?;
+        let own = world.operator.take().context("an operator")?;
+        own.stop().await?;
+        let api = FaultProxy::start(&world.lab.api_server().endpoint().url).await?;
+        let direct = world.lab.vcenters()[0].url().to_owned();
+        let vcenter = FaultProxy::start(&direct).await?;
+        world.access.kubeconfig = world.lab.kubeconfig_through(&world.access, &api)?;
+        let server = json!({"server": vcenter.url(&direct)?});
+        world
+            .set_secret_data(NAMESPACE, "vsphere-credentials", server)
+            .await?;
+        world.start_operator().await?;
+        Ok(Self {
+            world,
+            api,
+            vcenter,
+            dice: fastrand::Rng::with_seed(seed),
+        })
+    }
+
+    fn moment(&mut self, at_most: u64) -> Duration {
+        Duration::from_millis(self.dice.u64(100..at_most))
+    }
+
+    async fn blow(&mut self) -> Result<&'static str> {
+        let operator = self.world.operator.as_ref().context("an operator")?;
+        Ok(match self.dice.u8(0..10) {
+            0..=4 => {
+                operator.kill().await?;
+                self.world.start_operator().await?;
+                "killed"
+            }
+            5 => {
+                self.api.cut();
+                "API server cut"
+            }
+            6 => {
+                self.vcenter.cut();
+                "vCenter cut"
+            }
+            7 => {
+                operator.process.signal(Signal::STOP)?;
+                sleep(self.moment(2500)).await;
+                let operator = self.world.operator.as_ref().context("an operator")?;
+                operator.process.signal(Signal::CONT)?;
+                "frozen"
+            }
+            8 => {
+                self.api.set(Network::Silent);
+                sleep(self.moment(2500)).await;
+                self.api.set(Network::Open);
+                "API server silent"
+            }
+            _ => {
+                self.vcenter.set(Network::Refusing);
+                sleep(self.moment(2500)).await;
+                self.vcenter.set(Network::Open);
+                "vCenter refusing"
+            }
+        })
+    }
+}
+
+async fn through_the_storm(seed: u64, operator_args: Vec<String>) -> Result<()> {
+    let mut storm = Storm::brew(seed, operator_args).await?;
+    let world = &storm.world;
+    let witness = Witness::start(world);
+    let service = world.upstream.service(&world.cluster.agent_namespace)?;
+    let metal = foreign::bare_metal(service, "demo", 9, json!(pool_labels()), false).await?;
+    let metal = metal.name().to_owned();
+    let theirs = ForeignVm {
+        name: "somebody-elses".to_owned(),
+        folder: "demo".to_owned(),
+        power_on: true,
+        ..ForeignVm::default()
+    };
+    let theirs = world.vcenter.create_vm(&theirs).await?;
+    let before = world.strangers(&metal, &theirs).await?;
+
+    let nodes = world.node_pool().await?;
+    let begun = Instant::now();
+    let mut blows = 0;
+    for (tide, wanted) in TIDES.into_iter().enumerate() {
+        nodes.scale(wanted);
+        let turn = STORM * u32::try_from(tide + 1)? / u32::try_from(TIDES.len())?;
+        while begun.elapsed() < turn {
+            sleep(storm.moment(1500)).await;
+            storm.blow().await?;
+            blows += 1;
+        }
+    }
+    ensure!(blows >= 15, "only {blows} blows");
+
+    let world = &storm.world;
+    nodes.scale(IN_THE_END);
+    world.running(&nodes, IN_THE_END).await?;
+    // Beside ours: the foreign VM and the foreign Agent.
+    world.settled_with(IN_THE_END, 1).await?;
+    ensure!(
+        world.strangers(&metal, &theirs).await? == before,
+        "something foreign was touched"
+    );
+    nodes.scale(0);
+    world.settled_with(0, 1).await?;
+    ensure!(
+        world.strangers(&metal, &theirs).await? == before,
+        "something foreign was touched on the way down"
+    );
+    witness.verdict()
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("AGENT_FORGE_STORM_SEED").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(42)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_machines_up_and_down_through_kills_freezes_and_cuts() -> Result<()> {
+    let seed = seed();
+    through_the_storm(seed, Vec::new())
+        .await
+        .with_context(|| format!("AGENT_FORGE_STORM_SEED={seed}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn actors_that_die_all_the_time_by_the_operators_own_hand() -> Result<()> {
+    let world = World::start(Setup {
+        operator_args: [
+            "--chaos-kill-every=800ms",
+            "--chaos-seed=7",
+            "--i-understand-this-kills-actors",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        ..Setup::default()
+    })
+    .await?;
+    let witness = Witness::start(&world);
+    let nodes = world.node_pool().await?;
+    nodes.scale(8);
+    world.running(&nodes, 8).await?;
+    world.settled(8).await?;
+    world.each_serves_its_own().await?;
+    nodes.scale(0);
+    world.settled(0).await?;
+    let log = world.operator.as_ref().context("an operator")?.log()?;
+    let kills = log
+        .lines()
+        .filter(|l| l.contains("chaos") && l.contains("actor"))
+        .count();
+    ensure!(kills >= 10, "only {kills} actors were killed");
+    witness.verdict()
+}
+
+impl World {
+    /// The foreign Agent and the foreign VM, to the byte.
+    async fn strangers(&self, agent: &str, moref: &str) -> Result<(Vec<u8>, String)> {
+        let service = self.upstream.service(&self.cluster.agent_namespace)?;
+        let shown = service.agents().fetch(agent).await?;
+        let agent = foreign::fingerprint(&*shown.context("the bare-metal Agent is gone")?)?;
+        let all = self.all_vms().await?;
+        let vm = all.into_iter().find(|vm| vm.moref == moref);
+        Ok((
+            agent,
+            format!("{:?}", vm.context("the foreign VM is gone")?),
+        ))
+    }
+
+    /// Waits until there are exactly `count` VMs, VsphereAgents and Agents beside `foreign` VMs and Agents.
+    async fn settled_with(&self, count: usize, foreign: usize) -> Result<()> {
+        self.until(
+            &format!("{count} VMs, VsphereAgents and Agents beside {foreign} foreign"),
+            async || {
+                Ok(self.vms().await?.len() == count + foreign
+                    && self.all_children().await?.len() == count
+                    && self.all_agents().await?.len() == count + foreign)
+            },
+        )
+        .await
+    }
+}

@@ -1,0 +1,157 @@
+//! One trace per machine, whatever becomes of the operator.
+
+use agent_forge_actors::model::trace::TraceId;
+use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
+
+use crate::{
+    collector::{Collector, Tree, text},
+    world::{Setup, World},
+};
+
+const LIFE: [&str; 10] = [
+    "machine.demand",
+    "iso.wait",
+    "vm.place",
+    "vm.create",
+    "vm.power_on",
+    "agent.discovery",
+    "agent.prepare",
+    "agent.bind",
+    "agent.install",
+    "vm.destroy",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
+    let collector = Collector::start().await?;
+    let mut world = World::start(Setup {
+        operator_env: collector.environment(),
+        ..Setup::default()
+    })
+    .await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    let timeline = async |world: &World| -> Result<Vec<String>> {
+        let child = world.all_children().await?.pop();
+        let status = child.and_then(|c| c.status).unwrap_or_default();
+        Ok(status.timeline.into_iter().map(|m| m.event).collect())
+    };
+    world
+        .until("a VM that is on", async || {
+            Ok(timeline(&world).await?.iter().any(|e| e == "PoweredOn"))
+        })
+        .await?;
+    // What the first process knows of the creation has left; then it dies.
+    world
+        .until("the phase of the creation", async || {
+            Ok(collector.spans().iter().any(|s| s.name == "vm.create"))
+        })
+        .await?;
+    world.operator.take().context("an operator")?.kill().await?;
+    world.start_operator().await?;
+    world.running(&nodes, 1).await?;
+    world.settled(1).await?;
+    let machine = world.agent_machines().list(&Default::default()).await?;
+    let uid = machine
+        .items
+        .first()
+        .and_then(|am| am.uid())
+        .context("an AgentMachine")?;
+    let trace = TraceId::of_machine(&uid).to_string();
+    let child = world
+        .all_children()
+        .await?
+        .pop()
+        .context("a VsphereAgent")?;
+    let said = child.status.and_then(|s| s.trace_id);
+    ensure!(said.as_ref() == Some(&trace), "{said:?} instead of {trace}");
+    world
+        .until("the phase of the installation", async || {
+            Ok(collector.spans().iter().any(|s| s.name == "agent.install"))
+        })
+        .await?;
+    nodes.scale(0);
+    world.settled(0).await?;
+    // The end of the process flushes what is left.
+    world.stop_operator().await?;
+    let all = collector.spans();
+    let tree = Tree::of(all.clone(), &trace)?;
+
+    // The phases: each once, in a row, under one root, none abandoned.
+    let mut end = 0;
+    for name in LIFE {
+        let [phase] = tree.named(name)[..] else {
+            anyhow::bail!("{} spans named {name}", tree.named(name).len())
+        };
+        ensure!(
+            phase.parent_span_id.is_empty() == (name == "machine.demand"),
+            "{name} has the wrong parent"
+        );
+        ensure!(
+            phase.start_time_unix_nano >= end
+                && phase.end_time_unix_nano >= phase.start_time_unix_nano,
+            "{name} overlaps the phase before it"
+        );
+        ensure!(
+            phase.status.as_ref().is_none_or(|s| s.code == 0),
+            "{name}: {:?}",
+            phase.status
+        );
+        end = phase.end_time_unix_nano;
+    }
+    ensure!(
+        tree.repeated >= 4,
+        "the second process told only {} phases again",
+        tree.repeated
+    );
+    for span in tree.spans.values() {
+        ensure!(
+            tree.path(span)?[0] == "machine.demand",
+            "a second root: {span:?}"
+        );
+    }
+    // The calls stand under the phases that they were made for.
+    for (call, phase) in [
+        ("CreateVM_Task", "vm.create"),
+        ("PowerOnVM_Task", "vm.power_on"),
+        ("Destroy_Task", "vm.destroy"),
+        ("create", "machine.demand"),
+    ] {
+        let calls = tree.named(call);
+        ensure!(calls.len() == 1, "{} calls {call}", calls.len());
+        let path = tree.path(calls[0])?;
+        ensure!(path.iter().any(|n| n == phase), "{call} stands at {path:?}");
+        ensure!(calls[0].kind == 3, "{call} is no client span");
+    }
+    // Work is linked to the pass that did it, a pass to the wakes that led to it.
+    let linked = |name: &str| all.iter().any(|s| s.name == name && !s.links.is_empty());
+    ensure!(linked("vm.submit_create") && linked("vm.pass") && linked("pool.pass"));
+    nothing_secret(&world, &all)
+}
+
+fn nothing_secret(
+    world: &World,
+    all: &[opentelemetry_proto::tonic::trace::v1::Span],
+) -> Result<()> {
+    let password = &world.lab.vcenters()[0].options().password;
+    for span in all {
+        let told = format!("{span:?}");
+        for secret in [
+            password.as_str(),
+            "/byid/",
+            "image_token",
+            "api_key",
+            "https://",
+            "http://",
+        ] {
+            ensure!(!told.contains(secret), "{secret:?} stands in {told}");
+        }
+        ensure!(
+            text(&span.attributes, "url.full").is_none(),
+            "a URL stands in {}",
+            span.name
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,371 @@
+//! vCenters that fail, hang, lose replies and go away: conditions meanwhile, exactly one VM per machine afterwards.
+
+use std::time::Duration;
+
+use agent_forge_lab::parts::{
+    VCenterOptions,
+    vcenter_trouble::{Outage, Rule},
+};
+use anyhow::{Context as _, Result, ensure};
+use futures::{
+    StreamExt as _,
+    future::{LocalBoxFuture, join_all},
+    stream,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    site::Site,
+    world::{Setup, World},
+};
+
+/// The debug endpoint answers within that time whatever vCenters do: far below the 30 s after which a silent call is given
+/// up, far above what a busy machine takes.
+pub const PROMPT: Duration = Duration::from_secs(10);
+
+pub fn quick() -> VCenterOptions {
+    VCenterOptions {
+        create_delay: Duration::from_millis(300),
+        power_on_delay: Duration::from_millis(200),
+        ..VCenterOptions::default()
+    }
+}
+
+/// A create that can be met on its way.
+fn slow_create() -> VCenterOptions {
+    VCenterOptions {
+        create_delay: Duration::from_secs(2),
+        ..quick()
+    }
+}
+
+/// Starts the sites, a few at a time.
+pub async fn sites(world: &World, wanted: &[(&str, VCenterOptions)]) -> Result<Vec<Site>> {
+    let started: Vec<Result<Site>> = stream::iter(wanted)
+        .map(|(name, options)| Site::start(world, name, options.clone()))
+        .buffered(4)
+        .collect()
+        .await;
+    started.into_iter().collect()
+}
+
+/// What happens at one site.
+struct Case {
+    name: &'static str,
+    vcenter: VCenterOptions,
+    run: for<'a> fn(&'a World, &'a Site) -> LocalBoxFuture<'a, Result<()>>,
+}
+
+/// All cases side by side in one world.
+async fn play(cases: &[Case]) -> Result<()> {
+    let world = World::without_pool(Setup::default()).await?;
+    let wanted: Vec<_> = cases.iter().map(|c| (c.name, c.vcenter.clone())).collect();
+    let sites = sites(&world, &wanted).await?;
+    let played = join_all(cases.iter().zip(&sites).map(|(case, site)| {
+        let run = (case.run)(&world, site);
+        async move { run.await.with_context(|| case.name) }
+    }));
+    all(played.await)
+}
+
+/// One machine up and down again past this rule, which lasts for one call: one VM, ever.
+fn past<'a>(world: &'a World, site: &'a Site, rule: Rule) -> LocalBoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let rule = site.admin.add_rule(&rule.times(1)).await?;
+        site.open(world, &json!({})).await?;
+        site.nodes.scale(1);
+        site.running(world, 1).await?;
+        site.empties(world).await?;
+        ensure!(
+            site.admin.rule_hits(&rule).await? == Some(1),
+            "the rule never struck"
+        );
+        site.never_double(1, 1)
+    })
+}
+
+/// A machine cannot be made as long as this rule holds, for this reason; afterwards it is made once.
+fn held_up<'a>(
+    world: &'a World,
+    site: &'a Site,
+    rule: Rule,
+    reason: &'a str,
+    vms: usize,
+) -> LocalBoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let rule = site.admin.add_rule(&rule).await?;
+        site.open(world, &json!({})).await?;
+        site.nodes.scale(1);
+        site.until_trouble(world, reason).await?;
+        let inventory = site.admin.inventory().await?;
+        ensure!(inventory.vms.len() == vms, "half made: {:?}", inventory.vms);
+        let others: Vec<_> = inventory
+            .files
+            .iter()
+            .filter(|f| !f.path.ends_with(".iso"))
+            .collect();
+        ensure!(vms > 0 || others.is_empty(), "half made: {others:?}");
+        site.admin.remove_rule(&rule).await?;
+        site.running(world, 1).await?;
+        site.empties(world).await?;
+        site.never_double(1, 1)
+    })
+}
+
+/// A task of this method ends with this fault as long as the rule holds; afterwards it goes on, never with two VMs at
+/// once. Whether a VM that could not be powered on is kept or made anew is not said here.
+fn task_fault<'a>(
+    world: &'a World,
+    site: &'a Site,
+    method: &'a str,
+    fault: Value,
+    reason: &'a str,
+) -> LocalBoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let rule = Rule::task_fails(method, fault);
+        let rule = site.admin.add_rule(&rule).await?;
+        site.open(world, &json!({})).await?;
+        site.nodes.scale(1);
+        let said = site.until_trouble(world, reason).await?;
+        ensure!(site.admin.rule_hits(&rule).await? > Some(0), "{said}");
+        world.actors(PROMPT).await?;
+        site.admin.remove_rule(&rule).await?;
+        site.running(world, 1).await?;
+        site.empties(world).await?;
+        site.never_two()
+    })
+}
+
+/// Waits until vCenter was asked this that often.
+pub async fn until_called(world: &World, site: &Site, method: &str, times: u64) -> Result<()> {
+    world
+        .until(&format!("{method} at {}", site.name), async || {
+            Ok(site.admin.calls().await?.of(method) >= times)
+        })
+        .await
+}
+
+/// A vCenter is away while a machine is being created, and comes back.
+fn away<'a>(world: &'a World, site: &'a Site, outage: Outage) -> LocalBoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        site.open(world, &json!({})).await?;
+        site.nodes.scale(1);
+        until_called(world, site, "CreateVM_Task", 1).await?;
+        site.admin.outage(outage, Duration::from_secs(10)).await?;
+        world.actors(PROMPT).await?;
+        site.running(world, 1).await?;
+        site.empties(world).await?;
+        site.never_double(1, 1)
+    })
+}
+
+/// A vCenter is away before anything is known of it; this is said, and work begins when it is back.
+fn away_at_first<'a>(
+    world: &'a World,
+    site: &'a Site,
+    outage: Outage,
+    reason: &'a str,
+) -> LocalBoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        site.admin.outage(outage, Duration::from_secs(300)).await?;
+        site.open(world, &json!({})).await?;
+        site.nodes.scale(1);
+        site.until_trouble(world, reason).await?;
+        world.actors(PROMPT).await?;
+        site.admin.end_outage().await?;
+        site.running(world, 1).await?;
+        site.never_double(1, 1)
+    })
+}
+
+macro_rules! case {
+    ($name:literal, $vcenter:expr, |$world:ident, $site:ident| $run:expr) => {
+        Case {
+            name: $name,
+            vcenter: $vcenter,
+            run: |$world, $site| $run,
+        }
+    };
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_replies_make_no_second_vm() -> Result<()> {
+    play(&[
+        case!("mkdir", quick(), |w, s| past(
+            w,
+            s,
+            Rule::loses_reply("MakeDirectory")
+        )),
+        case!("upload", quick(), |w, s| past(
+            w,
+            s,
+            Rule::loses_reply("PUT /folder")
+        )),
+        case!("publish", quick(), |w, s| past(
+            w,
+            s,
+            Rule::loses_reply("MoveDatastoreFile_Task")
+        )),
+        case!("folder", quick(), |w, s| past(
+            w,
+            s,
+            Rule::loses_reply("CreateFolder")
+        )),
+        case!("create", quick(), |w, s| past(
+            w,
+            s,
+            Rule::loses_reply("CreateVM_Task")
+        )),
+        case!("slow-create", slow_create(), |w, s| past(
+            w,
+            s,
+            Rule::loses_reply("CreateVM_Task")
+        )),
+        case!("reconfigure", quick(), |w, s| past(
+            w,
+            s,
+            Rule::loses_reply("ReconfigVM_Task")
+        )),
+        case!("power-on", quick(), |w, s| past(
+            w,
+            s,
+            Rule::loses_reply("PowerOnVM_Task")
+        )),
+        case!("power-off", quick(), |w, s| past(
+            w,
+            s,
+            Rule::loses_reply("PowerOffVM_Task")
+        )),
+        case!("destroy", quick(), |w, s| past(
+            w,
+            s,
+            Rule::loses_reply("Destroy_Task")
+        )),
+        case!("gateway", quick(), |w, s| past(
+            w,
+            s,
+            Rule::answers("CreateVM_Task", 503)
+        )),
+        case!("session", slow_create(), |w, s| Box::pin(async move {
+            s.open(w, &json!({})).await?;
+            s.nodes.scale(1);
+            until_called(w, s, "CreateVM_Task", 1).await?;
+            ensure!(s.admin.kill_sessions().await? > 0, "there was a session");
+            s.running(w, 1).await?;
+            s.empties(w).await?;
+            ensure!(s.admin.calls().await?.logins("refused") == 0);
+            s.never_double(1, 1)
+        })),
+    ])
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_and_outages_are_said_and_survived() -> Result<()> {
+    play(&[
+        case!("argument", quick(), |w, s| {
+            let rule = Rule::call_fails(
+                "CreateVM_Task",
+                json!({"_typeName": "InvalidArgument", "invalidProperty": "configSpec.guestId"}),
+            );
+            held_up(w, s, rule, "InvalidArgument", 0)
+        }),
+        case!("busy", quick(), |w, s| {
+            past(
+                w,
+                s,
+                Rule::task_fails(
+                    "ReconfigVM_Task",
+                    json!({
+                        "_typeName": "TaskInProgress",
+                        "task": {"_typeName": "ManagedObjectReference", "type": "Task", "value": "task-0"},
+                    }),
+                ),
+            )
+        }),
+        case!("locked", quick(), |w, s| {
+            past(w, s, Rule::task_fails("Destroy_Task", json!({"_typeName": "FileLocked", "file": "[ds-0] a"})))
+        }),
+        case!("refuse", slow_create(), |w, s| away(w, s, Outage::Refuse)),
+        case!("unavailable", slow_create(), |w, s| away(w, s, Outage::Unavailable)),
+        case!("hang", slow_create(), |w, s| away(w, s, Outage::Hang)),
+        case!("refuse-at-first", quick(), |w, s| away_at_first(w, s, Outage::Refuse, "VCenterNoAnswer")),
+        case!("unavailable-at-first", quick(), |w, s| {
+            away_at_first(w, s, Outage::Unavailable, "VCenterUnavailable")
+        }),
+    ])
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_that_fail_are_told_and_tried_again() -> Result<()> {
+    fn full() -> Value {
+        json!({"_typeName": "NoDiskSpace", "file": "[ds-0] a.vmdk", "datastore": "ds-0"})
+    }
+    fn scarce() -> Value {
+        json!({"_typeName": "InsufficientResourcesFault"})
+    }
+    fn broken() -> Value {
+        json!({"_typeName": "SystemError", "reason": "something went wrong"})
+    }
+    play(&[
+        case!("full-at-create", quick(), |w, s| task_fault(
+            w,
+            s,
+            "CreateVM_Task",
+            full(),
+            "NoDiskSpace"
+        )),
+        case!("scarce-at-create", quick(), |w, s| task_fault(
+            w,
+            s,
+            "CreateVM_Task",
+            scarce(),
+            "InsufficientResources"
+        )),
+        case!("broken-at-create", quick(), |w, s| task_fault(
+            w,
+            s,
+            "CreateVM_Task",
+            broken(),
+            "SystemError"
+        )),
+        case!("full-at-power-on", quick(), |w, s| task_fault(
+            w,
+            s,
+            "PowerOnVM_Task",
+            full(),
+            "NoDiskSpace"
+        )),
+        case!("scarce-at-power-on", quick(), |w, s| task_fault(
+            w,
+            s,
+            "PowerOnVM_Task",
+            scarce(),
+            "InsufficientResources"
+        )),
+        case!("broken-at-power-on", quick(), |w, s| task_fault(
+            w,
+            s,
+            "PowerOnVM_Task",
+            broken(),
+            "SystemError"
+        )),
+    ])
+    .await
+}
+
+/// Every failure at once, not only the first.
+pub fn all(results: Vec<Result<()>>) -> Result<()> {
+    let failures: Vec<String> = results
+        .into_iter()
+        .filter_map(|r| r.err().map(|e| format!("{e:#}")))
+        .collect();
+    ensure!(
+        failures.is_empty(),
+        "{} failed:\n{}",
+        failures.len(),
+        failures.join("\n----\n")
+    );
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Certificates that are not trusted: refused before a credential byte is sent, and three ways to trust them.
+
+use std::time::Duration;
+
+use agent_forge_lab::parts::VCenterOptions;
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::world::{NAMESPACE, Setup, World};
+
+/// A changed Secret is acted upon within that time.
+const MENDED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Another digest of the same length and notation.
+fn another_digest(digest: &str) -> String {
+    let turn = |c: char| match c {
+        '0' => '1',
+        c if c.is_ascii_hexdigit() => '0',
+        separator => separator,
+    };
+    digest.chars().map(turn).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_untrusted_certificate_is_refused_before_a_credential_byte() -> Result<()> {
+    let world = World::without_pool(Setup::default()).await?;
+    let vcenter = world.lab.start_vcenter(VCenterOptions::default()).await?;
+    let admin = vcenter.admin()?;
+    let base = json!({
+        "server": vcenter.url(),
+        "username": vcenter.options().username,
+        "password": vcenter.options().password,
+    });
+    let with = |key: &str, value: &str| -> Value {
+        let mut data = base.clone();
+        data[key] = json!(value);
+        data
+    };
+    let foreign = world.lab.vcenters()[0].ca_pem();
+    let digest = vcenter.thumbprint();
+    let refused = [
+        ("system-roots", base.clone()),
+        ("foreign-ca", with("caBundle", foreign)),
+        (
+            "other-thumbprint",
+            with("thumbprint", &another_digest(digest)),
+        ),
+        // What is said of trust must not be weaker than what is said of distrust.
+        ("not-insecure", with("insecure", "false")),
+    ];
+    for (name, data) in &refused {
+        world.set_secret_data(NAMESPACE, name, data.clone()).await?;
+        let patch = json!({"vsphere": {"credentialsSecretRef": {"name": name}}});
+        world.create_pool(name, &patch).await?;
+    }
+    for (name, _) in &refused {
+        let said = world
+            .until_refused(name, "VsphereReady", "UntrustedCertificate")
+            .await?;
+        ensure!(
+            said.contains("caBundle") && said.contains("thumbprint"),
+            "{name}: what to do is told: {said}"
+        );
+    }
+    let calls = admin.calls().await?;
+    ensure!(calls.total == 0, "something was sent: {calls:?}");
+
+    let mended = Instant::now();
+    let ways = [
+        ("system-roots", json!({"insecure": "true"})),
+        ("foreign-ca", json!({"caBundle": vcenter.ca_pem()})),
+        ("other-thumbprint", json!({"thumbprint": digest})),
+        ("not-insecure", json!({"caBundle": vcenter.ca_pem()})),
+    ];
+    for (name, change) in &ways {
+        world
+            .set_secret_data(NAMESPACE, name, change.clone())
+            .await?;
+    }
+    for (name, _) in &ways {
+        let said = world.until_true(name, "VsphereReady").await?;
+        ensure!(
+            said.contains("WARNING") == (*name == "system-roots"),
+            "an unchecked certificate, and nothing else, warns; {name}: {said}"
+        );
+    }
+    ensure!(mended.elapsed() <= MENDED_WITHIN, "{:?}", mended.elapsed());
+    let logins = admin.calls().await?.logins;
+    ensure!(logins.get("refused").is_none_or(|n| *n == 0), "{logins:?}");
+    Ok(())
+}

@@ -1,0 +1,334 @@
+//! One lab with one hosted cluster, one pool and one operator: what a scenario starts from.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use agent_forge_crds::{
+    VsphereAgent, VsphereAgentPool,
+    conditions::{Phase, find_condition},
+    external::agent::Agent,
+};
+pub use agent_forge_lab::lab::manifest::{
+    OPERATOR_NAMESPACE, agent_labels as pool_labels, agent_selector as fits_pool,
+};
+use agent_forge_lab::{
+    Lab, LabOptions, MachineVersions, OperatorAccess, ProviderGeneration, install_tls_provider,
+    lab::manifest::{credentials, pool, secret},
+    parts::{Operator, OperatorOptions, VCenterAdmin, VCenterOptions},
+    played::{
+        Delays, Generation, HostedCluster, HostedClusterPlay, ImageOptions, MachineApi, Upstream,
+    },
+    stage,
+};
+use anyhow::{Context as _, Result, bail};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// A generous bound that only catches a hang.
+pub const LIMIT: Duration = Duration::from_secs(120);
+/// Namespace of pool, NodePools and (by default) Agents.
+pub const NAMESPACE: &str = "demo";
+/// Name of the pool, its NodePool and its credentials Secret's prefix.
+pub const POOL: &str = "demo-worker";
+
+/// What differs between scenarios.
+pub struct Setup {
+    pub generation: ProviderGeneration,
+    pub machine_api: MachineApi,
+    pub machine_versions: Option<MachineVersions>,
+    pub agent_namespace: &'static str,
+    pub vcenter: VCenterOptions,
+    pub delays: Delays,
+    pub operator_args: Vec<String>,
+    pub operator_env: Vec<(String, String)>,
+    pub pool_patch: Value,
+    pub image: ImageOptions,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            generation: ProviderGeneration::Current,
+            machine_api: MachineApi::V1Beta2,
+            machine_versions: None,
+            agent_namespace: NAMESPACE,
+            vcenter: VCenterOptions {
+                create_delay: Duration::from_millis(300),
+                power_on_delay: Duration::from_millis(200),
+                ..VCenterOptions::default()
+            },
+            delays: Delays::fast(),
+            operator_args: Vec::new(),
+            operator_env: Vec::new(),
+            pool_patch: json!({}),
+            image: ImageOptions::default(),
+        }
+    }
+}
+
+/// A running world.
+pub struct World {
+    pub operator: Option<Operator>,
+    pub client: Client,
+    pub cluster: HostedCluster,
+    pub upstream: Upstream,
+    pub vcenter: VCenterAdmin,
+    pub access: OperatorAccess,
+    pub setup: Setup,
+    pub lab: Lab,
+}
+
+impl World {
+    /// Lab, upstream, Secret, pool, operator.
+    pub async fn start(setup: Setup) -> Result<Self> {
+        let world = Self::without_pool(setup).await?;
+        let pool = pool(&world.cluster, POOL, &world.setup.pool_patch)?;
+        world
+            .pools()
+            .create(&PostParams::default(), &pool)
+            .await
+            .context("create the pool")?;
+        Ok(world)
+    }
+
+    /// Everything but the pool.
+    pub async fn without_pool(setup: Setup) -> Result<Self> {
+        install_tls_provider();
+        let mut options = LabOptions::default()
+            .vcenter(setup.vcenter.clone())
+            .generation(setup.generation);
+        options.machine_versions = setup.machine_versions;
+        let lab = Lab::start(options).await?;
+        let client = lab.admin();
+        let mut cluster = HostedCluster::new(NAMESPACE, "demo");
+        cluster.agent_namespace = setup.agent_namespace.to_owned();
+        cluster.machine_api = setup.machine_api;
+        cluster.generation = if setup.generation.legacy_provider() {
+            Generation::Legacy
+        } else {
+            Generation::Current
+        };
+        let upstream =
+            stage::set(&lab, &cluster, setup.delays.clone(), setup.image.clone()).await?;
+        let process = &lab.vcenters()[0];
+        let access = lab.kubeconfig_for_operator(OPERATOR_NAMESPACE).await?;
+        let vcenter = process.admin()?;
+        let mut world = Self {
+            operator: None,
+            client,
+            cluster,
+            upstream,
+            vcenter,
+            access,
+            setup,
+            lab,
+        };
+        world.start_operator().await?;
+        Ok(world)
+    }
+
+    /// Creates or replaces a credentials Secret.
+    pub async fn set_secret(&self, name: &str, password: &str) -> Result<()> {
+        let process = &self.lab.vcenters()[0];
+        let mut data = credentials(process);
+        data["password"] = json!(password);
+        self.set_secret_data(NAMESPACE, name, data).await
+    }
+
+    /// Creates a Secret with these strings, or merges them into the one that is there; `null` takes a key out.
+    pub async fn set_secret_data(&self, namespace: &str, name: &str, data: Value) -> Result<()> {
+        let object = secret(namespace, name, &data);
+        agent_forge_lab::lab::apply::apply(&self.client, &object).await?;
+        Ok(())
+    }
+
+    /// One more pool for the NodePool of the same name; `patch` is merged over its spec.
+    pub async fn create_pool(&self, name: &str, patch: &Value) -> Result<()> {
+        let pool = pool(&self.cluster, name, patch)?;
+        let created = self.pools().create(&PostParams::default(), &pool).await;
+        created.with_context(|| format!("create pool {name}"))?;
+        Ok(())
+    }
+
+    /// Merges `patch` into a pool's spec, as a person does.
+    pub async fn patch_pool(&self, name: &str, patch: &Value) -> Result<()> {
+        let patch = Patch::Merge(json!({ "spec": patch }));
+        self.pools()
+            .patch(name, &PatchParams::default(), &patch)
+            .await
+            .with_context(|| format!("patch pool {name}"))?;
+        Ok(())
+    }
+
+    /// The NodePool `name`.
+    pub async fn node_pool_named(&self, name: &str) -> Result<HostedClusterPlay> {
+        self.upstream
+            .node_pool(&self.cluster, name, Some(fits_pool()))
+            .await
+    }
+
+    /// A condition of a pool, as status, reason and message; `None` before the first.
+    pub async fn condition(&self, pool: &str, type_: &str) -> Result<Option<[String; 3]>> {
+        let status = self.pools().get(pool).await?.status.unwrap_or_default();
+        Ok(find_condition(&status.conditions, type_)
+            .map(|c| [c.status.clone(), c.reason.clone(), c.message.clone()]))
+    }
+
+    /// Waits until a condition of a pool fits; its message.
+    pub async fn until_pool_says(
+        &self,
+        pool: &str,
+        type_: &str,
+        what: &str,
+        fits: impl Fn(&[String; 3]) -> bool,
+    ) -> Result<String> {
+        let mut message = String::new();
+        self.until(&format!("{what} in {type_} of {pool}"), async || {
+            let said = self.condition(pool, type_).await?.filter(|c| fits(c));
+            Ok(said.map(|[_, _, text]| message = text).is_some())
+        })
+        .await?;
+        Ok(message)
+    }
+
+    /// Waits until a condition of a pool is not true for this reason; its message.
+    pub async fn until_refused(&self, pool: &str, type_: &str, reason: &str) -> Result<String> {
+        self.until_pool_says(pool, type_, reason, |[status, found, _]| {
+            status == "False" && found == reason
+        })
+        .await
+    }
+
+    /// Waits until a condition of a pool is true; its message.
+    pub async fn until_true(&self, pool: &str, type_: &str) -> Result<String> {
+        self.until_pool_says(pool, type_, "True", |[status, ..]| status == "True")
+            .await
+    }
+
+    /// The actors as the debug endpoint shows them; an error unless it answers within `limit`.
+    pub async fn actors(&self, limit: Duration) -> Result<Vec<Value>> {
+        let operator = self.operator.as_ref().context("no operator runs")?;
+        let url = format!("{}/actors", operator.debug_url());
+        let asked = async {
+            let answer = reqwest::get(&url).await?.error_for_status()?;
+            answer.json::<Vec<Value>>().await
+        };
+        let answered = tokio::time::timeout(limit, asked).await;
+        Ok(answered.with_context(|| format!("{url} does not answer within {limit:?}"))??)
+    }
+
+    /// Starts (or starts again) the operator as its own ServiceAccount.
+    pub async fn start_operator(&mut self) -> Result<()> {
+        let mut options =
+            OperatorOptions::new(env!("CARGO_BIN_EXE_agent-forge"), &self.access.kubeconfig)
+                .args(["--iso-allow-local-source".to_owned()])
+                .args(self.setup.operator_args.clone());
+        options.env.extend(self.setup.operator_env.clone());
+        self.operator = Some(self.lab.operator(&options).await?);
+        Ok(())
+    }
+
+    pub fn pools(&self) -> Api<VsphereAgentPool> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    pub fn children(&self) -> Api<VsphereAgent> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    pub fn agents(&self) -> Api<Agent> {
+        Api::namespaced(self.client.clone(), &self.cluster.agent_namespace)
+    }
+
+    /// The NodePool that the pool is for.
+    pub async fn node_pool(&self) -> Result<HostedClusterPlay> {
+        self.upstream
+            .node_pool(&self.cluster, POOL, Some(fits_pool()))
+            .await
+    }
+
+    /// Names of the VMs in the pool's folder.
+    pub async fn vms(&self) -> Result<Vec<String>> {
+        Ok(self
+            .vcenter
+            .inventory()
+            .await?
+            .vms
+            .into_iter()
+            .map(|vm| vm.name)
+            .collect())
+    }
+
+    /// Waits until `done` says so; fails with what `explain` says and the operator's last words.
+    pub async fn until<F>(&self, what: &str, mut done: F) -> Result<()>
+    where
+        F: AsyncFnMut() -> Result<bool>,
+    {
+        let end = Instant::now() + LIMIT;
+        loop {
+            if done().await? {
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                bail!("no {what} within {LIMIT:?}\n{}", self.explain().await);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Phase and reason of every VsphereAgent.
+    pub async fn phases(&self) -> Result<BTreeMap<String, (Option<Phase>, String)>> {
+        let list = self.children().list(&Default::default()).await?;
+        Ok(list
+            .items
+            .into_iter()
+            .map(|c| {
+                let vm = c.status.and_then(|s| s.vm).unwrap_or_default();
+                (
+                    c.metadata.name.unwrap_or_default(),
+                    (vm.phase, vm.reason.unwrap_or_default()),
+                )
+            })
+            .collect())
+    }
+
+    /// State of the world, for a failed wait.
+    pub async fn explain(&self) -> String {
+        let mut out = String::new();
+        for pool in self
+            .pools()
+            .list(&Default::default())
+            .await
+            .into_iter()
+            .flatten()
+        {
+            out += &format!(
+                "pool {}: {}\n",
+                pool.metadata.name.unwrap_or_default(),
+                serde_json::to_string_pretty(&pool.status).unwrap_or_default()
+            );
+        }
+        if let Ok(list) = self.children().list(&Default::default()).await {
+            for mut c in list.items {
+                c.metadata.managed_fields = None;
+                out += &format!("child: {}\n", serde_json::to_string(&c).unwrap_or_default());
+            }
+        }
+        if let Ok(list) = self.agents().list(&Default::default()).await {
+            for mut a in list.items {
+                // Bookkeeping, and the inventory once more: neither helps a reader.
+                a.metadata.managed_fields = None;
+                a.metadata.annotations = None;
+                out += &format!("agent: {}\n", serde_json::to_string(&a).unwrap_or_default());
+            }
+        }
+        if let Some(log) = self.operator.as_ref().and_then(|o| o.log().ok()) {
+            let lines: Vec<&str> = log.lines().collect();
+            out += &lines[lines.len().saturating_sub(60)..].join("\n");
+        }
+        out
+    }
+}

@@ -1,0 +1,6 @@
+//go:build tools
+
+// Package tools names the program that the lab builds, so that `go mod tidy` keeps what it needs.
+package tools
+
+import _ "github.com/prometheus/prometheus/cmd/promtool"

@@ -1,0 +1,106 @@
+//! What the operator's program is: its size, and the libraries it loads.
+
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+
+use crate::tools;
+
+/// Crates that link OpenSSL or bring it.
+const OPENSSL_CRATES: [&str; 4] = ["openssl", "openssl-sys", "openssl-src", "native-tls"];
+
+/// The operator's program.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Program {
+    /// Cargo profile, or the path of a program that was given.
+    pub made: String,
+    /// Size of its file in bytes.
+    pub bytes: u64,
+    /// Shared libraries it loads, by `ldd`; empty for a static program.
+    pub libraries: Vec<String>,
+    /// Crates in Cargo.lock that link OpenSSL; empty is the promise.
+    pub openssl_crates: Vec<String>,
+}
+
+impl Program {
+    /// Whether neither the program nor what it is built from knows OpenSSL.
+    #[must_use]
+    pub fn is_free_of_openssl(&self) -> bool {
+        let loaded = |name: &String| name.starts_with("libssl") || name.starts_with("libcrypto");
+        self.openssl_crates.is_empty() && !self.libraries.iter().any(loaded)
+    }
+}
+
+/// Looks at the program at `path`.
+///
+/// # Errors
+/// It or Cargo.lock cannot be read, or `ldd` cannot be run.
+pub(super) fn inspect(path: &Path, made: &str) -> Result<Program> {
+    let bytes = fs::metadata(path)
+        .with_context(|| format!("look at {}", path.display()))?
+        .len();
+    // For a static program ldd fails, and says so instead of a list.
+    let listing = Command::new("ldd")
+        .arg(path)
+        .output()
+        .context("run ldd, which comes with the C library")?;
+    let lock = tools::repository().join("Cargo.lock");
+    let lock = fs::read_to_string(&lock).with_context(|| format!("read {}", lock.display()))?;
+    Ok(Program {
+        made: made.to_owned(),
+        bytes,
+        libraries: libraries(&String::from_utf8_lossy(&listing.stdout)),
+        openssl_crates: openssl_crates(&lock),
+    })
+}
+
+/// File names of the libraries in the output of `ldd`.
+fn libraries(listing: &str) -> Vec<String> {
+    listing
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .map(|path| path.rsplit('/').next().unwrap_or(path))
+        .filter(|name| name.contains(".so"))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn openssl_crates(lock: &str) -> Vec<String> {
+    lock.lines()
+        .filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
+        .filter(|name| OPENSSL_CRATES.contains(name))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ldd_is_read() {
+        let listing = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibssl.so.3 => /lib/libssl.so.3 (0x1)\n\t/lib64/ld-linux-x86-64.so.2 (0x2)\n";
+        assert_eq!(
+            libraries(listing),
+            ["linux-vdso.so.1", "libssl.so.3", "ld-linux-x86-64.so.2"]
+        );
+        assert!(libraries("\tstatically linked\n").is_empty());
+    }
+
+    #[test]
+    fn openssl_is_found_where_it_is() {
+        let lock = "[[package]]\nname = \"openssl-probe\"\n\n[[package]]\nname = \"openssl-sys\"\n";
+        assert_eq!(openssl_crates(lock), ["openssl-sys"]);
+        let program = |libraries: &[&str], crates: &[&str]| Program {
+            made: "release".into(),
+            bytes: 1,
+            libraries: libraries.iter().map(|l| (*l).to_owned()).collect(),
+            openssl_crates: crates.iter().map(|c| (*c).to_owned()).collect(),
+        };
+        assert!(program(&["libc.so.6"], &[]).is_free_of_openssl());
+        assert!(!program(&["libcrypto.so.3"], &[]).is_free_of_openssl());
+        assert!(!program(&[], &["native-tls"]).is_free_of_openssl());
+    }
+}

@@ -1,0 +1,146 @@
+//! `lab bench-iso`: how fast the operator downloads, hashes and uploads an ISO, against `curl | sha256sum` from the same
+//! image server, and what memory it takes.
+//!
+//! The clock runs from the first GET at the image server to the pool that says the ISO is ready: move, checks and the
+//! status write are part of it. The comparisons run one after the other on the idle lab, the best of three.
+
+use std::{
+    io::Write as _,
+    path::PathBuf,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args as ClapArgs;
+use tokio::process::Command;
+
+use super::{CAPPED, Plan, binary, build, proc, world::World};
+use crate::played::{Delays, ImageOptions};
+
+/// Measure one ISO transfer.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Size of the image.
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub mib: usize,
+    /// Cargo profile that the operator is built in.
+    #[arg(long, value_name = "NAME", default_value = "release")]
+    pub profile: String,
+    /// Measure this program instead of building one.
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub operator: Option<PathBuf>,
+    /// A simulated vCenter without TLS, so that the upload costs what the download costs.
+    #[arg(long)]
+    pub plain: bool,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// A part does not come up, the transfer does not end, or `curl` and `sha256sum` are not there.
+pub async fn run(args: Args) -> Result<()> {
+    let (path, made) = match &args.operator {
+        Some(path) => (path.clone(), path.display().to_string()),
+        None => (build(args.profile.clone()).await?, args.profile.clone()),
+    };
+    let program = binary::inspect(&path, &made)?;
+    let plan = Plan {
+        machines: 0,
+        tasks: CAPPED,
+        create: Duration::ZERO,
+        power_on: Duration::ZERO,
+        reconfigure: Duration::ZERO,
+        delays: Delays::fast(),
+        image: ImageOptions {
+            size: args.mib << 20,
+            volatile: false,
+        },
+        tls: !args.plain,
+        idle: None,
+    };
+    let world = World::start(&path, &plan).await?;
+    let ended = Instant::now();
+    let images = &world.upstream.images;
+    let begun = images.first_get().context("the image was asked for")?;
+    let (asked, size) = (images.counters(), images.image_size());
+    ensure!(
+        asked.completed == 1 && asked.bytes == size as u64,
+        "not one transfer: {asked:?}"
+    );
+    let usage = proc::usage(world.operator.process.pid())?;
+    let ours = ended - begun;
+
+    let url = images.publish("bench", "compared");
+    let file = world.lab.dir().join("compared.iso");
+    let shown = file.display();
+    shell(&format!("curl -sf '{url}' -o '{shown}'")).await?;
+    let pipe = best(&format!("curl -sf '{url}' | sha256sum")).await?;
+    let hash = best(&format!("sha256sum '{shown}'")).await?;
+    let copy = best(&format!("curl -sf '{url}' -o /dev/null")).await?;
+    std::fs::remove_file(&file).context("remove the compared file")?;
+
+    let rate = |time: Duration| size as f64 / f64::from(1 << 20) / time.as_secs_f64();
+    let slower = hash.max(copy);
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let mut text = format!(
+        "program               {} ({:.1} MB)\nimage                 {} MiB, vCenter {} TLS\n",
+        program.made,
+        program.bytes as f64 / 1e6,
+        size >> 20,
+        if args.plain { "without" } else { "with" }
+    );
+    for (what, time) in [
+        ("download-hash-upload", ours),
+        ("curl | sha256sum", pipe),
+        ("sha256sum", hash),
+        ("curl", copy),
+    ] {
+        let seconds = time.as_secs_f64();
+        text += &format!("{what:<21} {seconds:.2} s, {:.0} MiB/s\n", rate(time));
+    }
+    text += &format!(
+        "ratio                 {:.2} of curl | sha256sum, {:.2} of the slower of hash and copy\n",
+        pipe.as_secs_f64() / ours.as_secs_f64(),
+        slower.as_secs_f64() / ours.as_secs_f64()
+    );
+    text += &format!(
+        "memory                {:.1} MiB resident at most, {:.1} MiB of it its own at the end\n",
+        mib(usage.peak_bytes),
+        mib(usage.anonymous_bytes)
+    );
+    text += &format!(
+        "processor             {:.2} s; load average {:.1}\n",
+        usage.cpu_seconds,
+        proc::load()?
+    );
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .context("print the figures")?;
+    Ok(())
+}
+
+async fn best(command: &str) -> Result<Duration> {
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        best = best.min(shell(command).await?);
+    }
+    Ok(best)
+}
+
+/// Runs it and takes its time.
+async fn shell(command: &str) -> Result<Duration> {
+    let begun = Instant::now();
+    let status = Command::new("sh")
+        .args(["-c", command])
+        .stdout(Stdio::null())
+        .status()
+        .await
+        .context("run sh")?;
+    ensure!(
+        status.success(),
+        "a command of the comparison failed: {status}"
+    );
+    Ok(begun.elapsed())
+}

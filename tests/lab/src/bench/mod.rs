@@ -1,0 +1,160 @@
+//! `lab bench`: what N machines cost, counted by those who pay.
+//!
+//! Flow: build the operator and look at its program ([`binary`]); for each number of machines and each limit of tasks a
+//! fresh lab with one pool ([`world`]), one scale-up in it ([`run`]), then the table ([`report`]).
+//! Requests are counted by the simulated vCenter, writes by the API server's audit log, memory and children by the
+//! kernel ([`proc`]); nothing is taken from the operator's own word.
+
+mod binary;
+pub mod iso;
+mod proc;
+mod report;
+mod run;
+mod world;
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args as ClapArgs;
+use serde::Serialize;
+
+use crate::{
+    played::{Delays, ImageOptions},
+    tools,
+};
+
+pub use binary::Program;
+pub use run::{Idle, Run};
+
+/// Task slots of one vCenter unless the operator is told otherwise (`--max-concurrent-vcenter-tasks`).
+const CAPPED: u16 = 8;
+/// So many slots that no run here meets their end.
+const UNCAPPED: u16 = 1000;
+
+/// Measure scale-ups against the simulated vCenter.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Numbers of machines, one lab each.
+    #[arg(
+        long,
+        value_name = "N,..",
+        value_delimiter = ',',
+        default_value = "1,10,50"
+    )]
+    pub machines: Vec<usize>,
+    /// Limits of concurrent vCenter tasks, one lab each per number of machines.
+    #[arg(long, value_name = "TASKS,..", value_delimiter = ',', default_values_t = [CAPPED, UNCAPPED])]
+    pub tasks: Vec<u16>,
+    /// Cargo profile that the operator is built in.
+    #[arg(long, value_name = "NAME", default_value = "release")]
+    pub profile: String,
+    /// Measure this program instead of building one.
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub operator: Option<PathBuf>,
+    /// Create task of the simulated vCenter.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 3000)]
+    pub create_ms: u64,
+    /// Power-on task of the simulated vCenter.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 2000)]
+    pub power_on_ms: u64,
+    /// Reconfigure task of the simulated vCenter, which sets the boot order.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 100)]
+    pub reconfigure_ms: u64,
+    /// From power-on to the end of a guest's boot.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
+    pub boot_ms: u64,
+    /// How long the operator is watched at rest, after the runs with the most machines; 0 leaves it out.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub idle_seconds: u64,
+    /// Print JSON instead of the table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// All that was measured.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The operator's program.
+    pub program: Program,
+    /// Processors of this machine.
+    pub processors: usize,
+    /// Task times of the simulated vCenter, in milliseconds: create, reconfigure, power on.
+    pub task_ms: [u64; 3],
+    /// The runs, in the order they were made.
+    pub runs: Vec<Run>,
+}
+
+/// What a run is made with.
+#[derive(Clone, Debug)]
+struct Plan {
+    machines: usize,
+    tasks: u16,
+    create: Duration,
+    power_on: Duration,
+    reconfigure: Duration,
+    delays: Delays,
+    image: ImageOptions,
+    tls: bool,
+    idle: Option<Duration>,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// A part does not come up, or a scale-up does not end; the text says where it stands.
+pub async fn run(args: Args) -> Result<()> {
+    ensure!(
+        !args.machines.is_empty() && !args.machines.contains(&0),
+        "--machines: each number must be at least 1"
+    );
+    ensure!(
+        !args.tasks.is_empty() && !args.tasks.contains(&0),
+        "--tasks: each number must be at least 1"
+    );
+    let (path, made) = match &args.operator {
+        Some(path) => (path.clone(), path.display().to_string()),
+        None => (build(args.profile.clone()).await?, args.profile.clone()),
+    };
+    let most = args.machines.iter().copied().max().unwrap_or_default();
+    let mut report = Report {
+        program: binary::inspect(&path, &made)?,
+        processors: std::thread::available_parallelism().map_or(0, usize::from),
+        task_ms: [args.create_ms, args.reconfigure_ms, args.power_on_ms],
+        runs: Vec::new(),
+    };
+    for &tasks in &args.tasks {
+        for &machines in &args.machines {
+            eprintln!("{machines} machines, at most {tasks} tasks at once");
+            let idle = (machines == most && args.idle_seconds > 0)
+                .then(|| Duration::from_secs(args.idle_seconds));
+            let plan = Plan {
+                machines,
+                tasks,
+                create: Duration::from_millis(args.create_ms),
+                power_on: Duration::from_millis(args.power_on_ms),
+                reconfigure: Duration::from_millis(args.reconfigure_ms),
+                delays: Delays {
+                    boot: Duration::from_millis(args.boot_ms),
+                    ..Delays::fast()
+                },
+                image: ImageOptions::default(),
+                tls: true,
+                idle,
+            };
+            let run = run::measure(&path, &plan).await.with_context(|| {
+                format!("measure {machines} machines with at most {tasks} tasks")
+            })?;
+            eprint!("{}", report::run(&run));
+            report.runs.push(run);
+        }
+    }
+    report::print(&report, args.json)
+}
+
+async fn build(profile: String) -> Result<PathBuf> {
+    eprintln!("building the operator in profile {profile}; the first time this takes minutes");
+    tokio::task::spawn_blocking(move || tools::operator(&profile))
+        .await
+        .context("build the operator")?
+}

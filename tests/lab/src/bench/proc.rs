@@ -1,0 +1,216 @@
+//! What the kernel says of a process (`proc(5)`).
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+
+/// Clock ticks per second in `/proc`; the kernel reports in this unit on every architecture in use.
+const TICKS: f64 = 100.0;
+
+/// Memory, time and children of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Resident memory in bytes.
+    pub resident_bytes: u64,
+    /// Of it, memory of its own (not files of the program).
+    pub anonymous_bytes: u64,
+    /// The most that was ever resident, in bytes.
+    pub peak_bytes: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Processor time used so far, in seconds.
+    pub cpu_seconds: f64,
+    /// Children now, ended ones that were not waited for included.
+    pub children: usize,
+    /// Page faults of all children that ended and were waited for: any process makes some, so 0 means there was none.
+    pub child_faults: u64,
+}
+
+impl Usage {
+    /// Whether it never had a child, as far as the kernel remembers.
+    #[must_use]
+    pub fn never_spawned(&self) -> bool {
+        self.children == 0 && self.child_faults == 0
+    }
+}
+
+/// Reads what is known of `pid`.
+///
+/// # Errors
+/// It has ended, or this system has no `/proc`.
+pub(super) fn usage(pid: u32) -> Result<Usage> {
+    let read = |name: &str| {
+        let path = format!("/proc/{pid}/{name}");
+        fs::read_to_string(&path).with_context(|| format!("read {path}"))
+    };
+    let status = read("status")?;
+    let stat = Stat::parse(&read("stat")?).with_context(|| format!("read /proc/{pid}/stat"))?;
+    Ok(Usage {
+        resident_bytes: kibibytes(&status, "VmRSS:")?,
+        anonymous_bytes: kibibytes(&status, "RssAnon:")?,
+        peak_bytes: kibibytes(&status, "VmHWM:")?,
+        threads: number(&status, "Threads:")?,
+        cpu_seconds: stat.cpu_seconds,
+        children: children(pid)?,
+        child_faults: stat.child_faults,
+    })
+}
+
+/// Load of the last minute: processes that run or want to, averaged.
+///
+/// # Errors
+/// This system has no `/proc/loadavg`.
+pub(super) fn load() -> Result<f64> {
+    let text = fs::read_to_string("/proc/loadavg").context("read /proc/loadavg")?;
+    text.split_whitespace()
+        .next()
+        .and_then(|first| first.parse().ok())
+        .with_context(|| format!("read /proc/loadavg: {text}"))
+}
+
+/// Load of the machine over a span of time: busy share of all processors, 0 to 1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Busy {
+    total: u64,
+    idle: u64,
+}
+
+impl Busy {
+    /// Begins a span.
+    ///
+    /// # Errors
+    /// This system has no `/proc/stat`.
+    pub(super) fn begin() -> Result<Self> {
+        let text = fs::read_to_string("/proc/stat").context("read /proc/stat")?;
+        Self::parse(&text).context("read /proc/stat")
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// As [`Busy::begin`].
+    pub(super) fn share(self) -> Result<f64> {
+        Ok(self.until(Self::begin()?))
+    }
+
+    fn until(self, now: Self) -> f64 {
+        let total = now.total.saturating_sub(self.total);
+        let idle = now.idle.saturating_sub(self.idle);
+        if total == 0 {
+            return 0.0;
+        }
+        1.0 - idle as f64 / total as f64
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let line = text.lines().next()?.strip_prefix("cpu ")?;
+        let fields: Vec<u64> = line
+            .split_whitespace()
+            .map_while(|f| f.parse().ok())
+            .collect();
+        Some(Self {
+            // Guest time (from the ninth field on) is part of user time.
+            total: fields.iter().take(8).sum(),
+            idle: fields.get(3)? + fields.get(4)?,
+        })
+    }
+}
+
+struct Stat {
+    parent: u32,
+    child_faults: u64,
+    cpu_seconds: f64,
+}
+
+impl Stat {
+    fn parse(text: &str) -> Option<Self> {
+        // The name in parentheses may hold spaces and parentheses itself.
+        let (_, after) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = after.split_whitespace().collect();
+        // proc(5) counts from 1, and the first two are cut off.
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        Some(Self {
+            parent: field(4)?.try_into().ok()?,
+            child_faults: field(11)? + field(13)?,
+            cpu_seconds: (field(14)? + field(15)?) as f64 / TICKS,
+        })
+    }
+}
+
+fn children(pid: u32) -> Result<usize> {
+    let mut count = 0;
+    for entry in fs::read_dir("/proc").context("list /proc")? {
+        let entry = entry.context("list /proc")?;
+        // Others come and go while we look.
+        let Ok(text) = fs::read_to_string(entry.path().join("stat")) else {
+            continue;
+        };
+        if Stat::parse(&text).is_some_and(|stat| stat.parent == pid) {
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+fn kibibytes(status: &str, key: &str) -> Result<u64> {
+    number(status, key).map(|number| number * 1024)
+}
+
+fn number(status: &str, key: &str) -> Result<u64> {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.split_whitespace().next())
+        .and_then(|number| number.parse().ok())
+        .with_context(|| format!("the kernel says no {key}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn own_usage_and_children_are_seen() {
+        let me = std::process::id();
+        let usage = usage(me).expect("own usage");
+        assert!(usage.resident_bytes > 1 << 20 && usage.peak_bytes >= usage.resident_bytes);
+        assert!(usage.threads >= 1);
+    }
+
+    #[test]
+    fn a_child_is_seen_while_it_lives_and_after() {
+        // A shell of its own, so that children of other tests do not count.
+        let script = "cat /proc/$$/stat; /bin/true; cat /proc/$$/stat";
+        let output = Command::new("/bin/sh")
+            .args(["-c", script])
+            .output()
+            .expect("run sh");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let faults: Vec<u64> = text
+            .lines()
+            .map(|line| Stat::parse(line).expect("stat").child_faults)
+            .collect();
+        assert_eq!(faults.first(), Some(&0), "{text}");
+        assert!(faults.last().is_some_and(|last| *last > 0), "{text}");
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", "read -r line"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .expect("start sh");
+        assert!(children(std::process::id()).expect("children") >= 1);
+        drop(child.stdin.take());
+        child.wait().expect("ended");
+    }
+
+    #[test]
+    fn busy_share() {
+        let at = |text: &str| Busy::parse(text).expect("parsed");
+        let before = at("cpu  100 0 100 700 100 0 0 0 50 0\n");
+        let after = at("cpu  150 0 150 750 150 0 0 0 99 0\n");
+        assert!((before.until(after) - 0.5).abs() < 1e-9);
+        assert!(before.until(before).abs() < 1e-9);
+    }
+}

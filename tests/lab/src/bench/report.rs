@@ -1,0 +1,176 @@
+//! The table.
+
+use std::{collections::BTreeMap, fmt::Write as _, io::Write as _};
+
+use anyhow::{Context as _, Result};
+
+use super::{Report, Run};
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// A goal, and how a run stands to it.
+struct Goal {
+    name: &'static str,
+    most: f64,
+    value: f64,
+}
+
+/// Prints the whole report on standard output.
+///
+/// # Errors
+/// Standard output is closed.
+pub(super) fn print(report: &Report, json: bool) -> Result<()> {
+    let text = if json {
+        serde_json::to_string_pretty(report).context("write JSON")? + "\n"
+    } else {
+        table(report)
+    };
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .context("write to standard output")
+}
+
+fn table(report: &Report) -> String {
+    let program = &report.program;
+    let [create, reconfigure, power_on] = report.task_ms;
+    let mut out = format!(
+        "operator: {}, {:.1} MB, OpenSSL {}, loads {}\ntasks: create {create} ms, reconfigure {reconfigure} ms, power on {power_on} ms; {} processors\n\n",
+        program.made,
+        program.bytes as f64 / 1e6,
+        if program.is_free_of_openssl() {
+            "none"
+        } else {
+            "FOUND"
+        },
+        if program.libraries.is_empty() {
+            "no library".to_owned()
+        } else {
+            program.libraries.join(" ")
+        },
+        report.processors,
+    );
+    out += "   N  tasks   all on  limit  ratio  from last demand  running  calls/VM  writes/VM  logins vim/rest  RSS MiB before/after/peak  cpu s  machine busy\n";
+    for run in &report.runs {
+        let login = |kind: &str| run.logins.get(kind).copied().unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "{:>4}  {:>5}  {:>5.1} s  {:>3.0} s  {:>5.2}  {:>16.2}  {:>5.1} s  {:>8.2}  {:>9.2}  {:>15}  {:>25}  {:>5.1}  {:>10.0} %",
+            run.machines,
+            run.tasks,
+            run.all_on,
+            run.limit,
+            run.ratio(),
+            run.ratio_from_last(),
+            run.all_running,
+            run.calls_per_machine(),
+            run.writes_per_machine(),
+            format!("{}/{}", login("vim"), login("rest")),
+            format!(
+                "{:.1}/{:.1}/{:.1}",
+                run.before.resident_bytes as f64 / MIB,
+                run.after.resident_bytes as f64 / MIB,
+                run.after.peak_bytes as f64 / MIB
+            ),
+            run.after.cpu_seconds - run.before.cpu_seconds,
+            run.busy * 100.0,
+        );
+    }
+    for run in &report.runs {
+        out += "\n";
+        out += &self::run(run);
+    }
+    out
+}
+
+/// One run in full.
+pub(super) fn run(run: &Run) -> String {
+    let mut out = format!(
+        "{} machines, at most {} tasks: demand within {:.1} s, all on after {:.1} s, running after {:.1} s; load average {:.1}\n",
+        run.machines, run.tasks, run.demand_spread, run.all_on, run.all_running, run.load
+    );
+    let lines = |counts: Vec<(&String, f64)>| {
+        let mut text = String::new();
+        for (name, count) in counts {
+            let _ = writeln!(
+                text,
+                "{:>10.2}  {name}  ({count:.0})",
+                count / run.machines as f64
+            );
+        }
+        text
+    };
+    let floats =
+        |counts: &'_ BTreeMap<String, u64>| counts.values().map(|c| *c as f64).collect::<Vec<_>>();
+    out += "  vCenter calls per VM\n";
+    out += &lines(run.calls.keys().zip(floats(&run.calls)).collect());
+    let _ = writeln!(
+        out,
+        "  vCenter calls before the demand: {}",
+        run.calls_before.values().sum::<u64>()
+    );
+    out += "  Kubernetes writes per VM\n";
+    out += &lines(
+        run.writes
+            .iter()
+            .map(|(name, count)| (name, *count as f64))
+            .collect(),
+    );
+    if run.writes_refused > 0 {
+        let _ = writeln!(out, "  of them refused: {}", run.writes_refused);
+    }
+    let _ = writeln!(
+        out,
+        "  operator: {} threads, {:.1} MiB resident of which {:.1} MiB its own, {}",
+        run.after.threads,
+        run.after.resident_bytes as f64 / MIB,
+        run.after.anonymous_bytes as f64 / MIB,
+        if run.after.never_spawned() {
+            "no child process ever"
+        } else {
+            "CHILD PROCESSES SEEN"
+        }
+    );
+    if let Some(idle) = &run.idle {
+        let _ = writeln!(
+            out,
+            "  at rest, per minute over {:.0} s: {:.1} vCenter calls, {:.1} writes, {:.1} reads, {:.1} watches begun; {:.1} MiB resident",
+            idle.seconds,
+            idle.calls,
+            idle.writes,
+            idle.reads,
+            idle.watches,
+            idle.usage.resident_bytes as f64 / MIB
+        );
+    }
+    for goal in goals(run).into_iter().filter(|g| g.value > g.most) {
+        let _ = writeln!(
+            out,
+            "  MISSED: {} is {:.2}, the goal is at most {}",
+            goal.name, goal.value, goal.most
+        );
+    }
+    out
+}
+
+fn goals(run: &Run) -> Vec<Goal> {
+    let login = |kind: &str| run.logins.get(kind).copied().unwrap_or_default() as f64;
+    let goal = |name, most, value| Goal { name, most, value };
+    let mut goals = vec![
+        goal("time against the limit", 1.2, run.ratio()),
+        goal("vCenter calls per VM", 8.0, run.calls_per_machine()),
+        goal("Kubernetes writes per VM", 8.0, run.writes_per_machine()),
+        goal("VI/JSON logins", 1.0, login("vim")),
+        goal("Automation API logins without tags", 0.0, login("rest")),
+        goal("resident MiB", 25.0, run.after.resident_bytes as f64 / MIB),
+        goal(
+            "child processes",
+            0.0,
+            f64::from(u8::from(!run.after.never_spawned())),
+        ),
+    ];
+    if let Some(idle) = &run.idle {
+        goals.push(goal("writes per minute at rest", 0.0, idle.writes));
+    }
+    goals
+}

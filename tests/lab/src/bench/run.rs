@@ -1,0 +1,292 @@
+//! One scale-up in a fresh lab, measured.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use agent_forge_crds::external::agent_machine::{
+    AGENT_RESERVED, NO_SUITABLE_AGENTS, PROVIDER_FINALIZER,
+};
+use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Plan,
+    proc::{self, Busy, Usage},
+    world::World,
+};
+use crate::{
+    parts::{
+        VCenterAdmin,
+        audit::{Entry, count_writes},
+        vcenter_inventory::{Calls, Inventory},
+    },
+    played::{mirror::Object, object::Facts as _},
+};
+
+/// A generous bound that only catches a hang.
+const LIMIT: Duration = Duration::from_secs(600);
+/// A scale-up is over when neither vCenter nor the API server heard of the operator for that long.
+const QUIET: Duration = Duration::from_secs(6);
+/// How often the inventory is read while VMs come up: each reading costs the simulated vCenter something, and the times
+/// are its own, not those of the readings.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What one scale-up cost. Times in seconds; counts from the demand to the end of all work.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// VMs.
+    pub machines: usize,
+    /// Concurrent vCenter tasks allowed.
+    pub tasks: u16,
+    /// From the first AgentMachine that shows demand to the last.
+    pub demand_spread: f64,
+    /// From the first demand to the last VM on, by the simulated vCenter's own clock.
+    pub all_on: f64,
+    /// What task times and task slots allow at best: `ceil(machines / tasks) * (create + power on)`.
+    pub limit: f64,
+    /// From the first demand to all Machines running on ready Nodes.
+    pub all_running: f64,
+    /// vCenter calls from the demand on, by method.
+    pub calls: BTreeMap<String, u64>,
+    /// vCenter calls before it, for login, pool and ISO.
+    pub calls_before: BTreeMap<String, u64>,
+    /// Logins from the operator's start to the end of the run, by kind.
+    pub logins: BTreeMap<String, u64>,
+    /// Kubernetes writes from the demand on, by verb and resource.
+    pub writes: BTreeMap<String, usize>,
+    /// Kubernetes writes that were refused as conflicts, or otherwise.
+    pub writes_refused: usize,
+    /// The operator before the demand.
+    pub before: Usage,
+    /// The operator at the end.
+    pub after: Usage,
+    /// Busy share of all processors from demand to all on, 0 to 1; whatever else the machine does is part of it.
+    pub busy: f64,
+    /// Load average of the machine at the end.
+    pub load: f64,
+    /// The operator at rest with all VMs bound, where it was watched.
+    pub idle: Option<Idle>,
+}
+
+/// What the operator asks for when nothing happens, per minute.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Idle {
+    /// Seconds it was watched for.
+    pub seconds: f64,
+    /// vCenter calls.
+    pub calls: f64,
+    /// Kubernetes writes.
+    pub writes: f64,
+    /// Kubernetes reads; watches that are started anew by the minute are none.
+    pub reads: f64,
+    /// Watches started anew.
+    pub watches: f64,
+    /// The operator at the end.
+    pub usage: Usage,
+}
+
+impl Run {
+    /// Time against the limit.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        self.all_on / self.limit
+    }
+
+    /// The same from the last demand on: what is left when the time that the demand took to come is not counted.
+    #[must_use]
+    pub fn ratio_from_last(&self) -> f64 {
+        (self.all_on - self.demand_spread) / self.limit
+    }
+
+    /// vCenter calls per VM.
+    #[must_use]
+    pub fn calls_per_machine(&self) -> f64 {
+        self.calls.values().sum::<u64>() as f64 / self.machines as f64
+    }
+
+    /// Kubernetes writes per VM.
+    #[must_use]
+    pub fn writes_per_machine(&self) -> f64 {
+        self.writes.values().sum::<usize>() as f64 / self.machines as f64
+    }
+}
+
+/// Starts a lab, scales up, counts.
+///
+/// # Errors
+/// A part does not come up or the scale-up does not end.
+pub(super) async fn measure(program: &Path, plan: &Plan) -> Result<Run> {
+    let world = World::start(program, plan).await?;
+    quiet(&world).await?;
+    let pid = world.operator.process.pid();
+    let before = proc::usage(pid)?;
+    let mark = world.lab.audited().await?.len();
+    let calls_before = world.vcenter.calls().await?;
+    let busy = Busy::begin()?;
+
+    world.nodes.scale(plan.machines);
+    let (first, last) = demand(&world, plan.machines).await?;
+    let on = all_on(&world.vcenter, plan.machines).await?;
+    let busy = busy.share()?;
+    world.nodes.wait_running(plan.machines, LIMIT).await?;
+    let running = Timestamp::now();
+    quiet(&world).await?;
+
+    let entries = written_since(&world, mark).await?;
+    let calls = world.vcenter.calls().await?;
+    let after = proc::usage(pid)?;
+    let load = proc::load()?;
+    let idle = match plan.idle {
+        Some(span) => Some(idle(&world, span).await?),
+        None => None,
+    };
+    let seconds = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64();
+    let rounds = plan.machines.div_ceil(usize::from(plan.tasks));
+    Ok(Run {
+        machines: plan.machines,
+        tasks: plan.tasks,
+        demand_spread: seconds(first, last),
+        all_on: seconds(first, on),
+        limit: rounds as f64 * (plan.create + plan.power_on).as_secs_f64(),
+        all_running: seconds(first, running),
+        calls: difference(&calls, &calls_before),
+        calls_before: calls_before.by_method,
+        logins: calls.logins,
+        writes: count_writes(&entries, &world.access.user)
+            .0
+            .into_iter()
+            .map(|(write, count)| (write.to_string(), count))
+            .collect(),
+        writes_refused: own(&world, &entries)
+            .filter(|e| e.is_write() && e.code() >= 400)
+            .count(),
+        before,
+        after,
+        busy,
+        load,
+        idle,
+    })
+}
+
+/// When the first and the last of `machines` AgentMachines showed that no Agent suits them.
+async fn demand(world: &World, machines: usize) -> Result<(Timestamp, Timestamp)> {
+    let waiting = || {
+        let all = world.nodes.agent_machines();
+        let waits = |am: &&Object| {
+            let reserved = am.condition(AGENT_RESERVED);
+            am.has_finalizer(PROVIDER_FINALIZER)
+                && reserved.is_some_and(|c| c.reason == NO_SUITABLE_AGENTS)
+        };
+        all.iter().filter(waits).count()
+    };
+    world
+        .nodes
+        .wait("a first demand", LIMIT, || waiting() > 0)
+        .await?;
+    let first = Timestamp::now();
+    // Nothing is bound before a VM has been created and booted, which takes seconds: none is missed.
+    world
+        .nodes
+        .wait("all demand", LIMIT, || waiting() >= machines)
+        .await?;
+    Ok((first, Timestamp::now()))
+}
+
+/// When the last of `machines` VMs was powered on.
+async fn all_on(vcenter: &VCenterAdmin, machines: usize) -> Result<Timestamp> {
+    let deadline = Instant::now() + LIMIT;
+    let mut version = 0;
+    loop {
+        let shown: Inventory = vcenter
+            .changed_since(version, Duration::from_secs(60))
+            .await?;
+        let on: Vec<Timestamp> = shown.vms.iter().filter_map(|vm| vm.powered_on_at).collect();
+        if on.len() >= machines {
+            ensure!(
+                shown.vms.len() == machines,
+                "{} VMs for {machines} machines",
+                shown.vms.len()
+            );
+            return on.into_iter().max().context("no VM is on");
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "only {} of {machines} VMs are on",
+            on.len()
+        );
+        version = shown.version;
+        sleep(LOOK).await;
+    }
+}
+
+/// Waits until the operator has left both sides alone for [`QUIET`].
+async fn quiet(world: &World) -> Result<()> {
+    let deadline = Instant::now() + LIMIT;
+    let mut last = None;
+    loop {
+        let entries = world.lab.audited().await?;
+        let heard = (
+            own(world, &entries).filter(|e| e.verb != "watch").count(),
+            world.vcenter.calls().await?.total,
+        );
+        if last == Some(heard) {
+            return Ok(());
+        }
+        last = Some(heard);
+        ensure!(
+            Instant::now() < deadline,
+            "the operator does not come to rest"
+        );
+        // Absence of events cannot be awaited but by time.
+        sleep(QUIET).await;
+    }
+}
+
+async fn idle(world: &World, span: Duration) -> Result<Idle> {
+    let mark = world.lab.audited().await?.len();
+    let calls = world.vcenter.calls().await?.total;
+    let start = Instant::now();
+    sleep(span).await;
+    let seconds = start.elapsed().as_secs_f64();
+    let entries = written_since(world, mark).await?;
+    let per_minute = |count: usize| count as f64 * 60.0 / seconds;
+    let (mut reads, mut watches) = (0, 0);
+    for entry in own(world, &entries).filter(|e| !e.is_write()) {
+        if entry.verb == "watch" {
+            watches += 1;
+        } else {
+            reads += 1;
+        }
+    }
+    let calls = world.vcenter.calls().await?.total - calls;
+    Ok(Idle {
+        seconds,
+        calls: calls as f64 * 60.0 / seconds,
+        writes: per_minute(count_writes(&entries, &world.access.user).total()),
+        reads: per_minute(reads),
+        watches: per_minute(watches),
+        usage: proc::usage(world.operator.process.pid())?,
+    })
+}
+
+async fn written_since(world: &World, mark: usize) -> Result<Vec<Entry>> {
+    let mut entries = world.lab.audited().await?;
+    Ok(entries.split_off(mark.min(entries.len())))
+}
+
+fn own<'a>(world: &'a World, entries: &'a [Entry]) -> impl Iterator<Item = &'a Entry> {
+    entries
+        .iter()
+        .filter(|entry| entry.user.username == world.access.user)
+}
+
+fn difference(now: &Calls, before: &Calls) -> BTreeMap<String, u64> {
+    now.by_method
+        .iter()
+        .map(|(method, count)| (method.clone(), count.saturating_sub(before.of(method))))
+        .filter(|(_, count)| *count > 0)
+        .collect()
+}

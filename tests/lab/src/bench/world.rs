@@ -1,0 +1,116 @@
+//! A fresh lab with one hosted cluster, one pool with its ISO in place, and one operator.
+
+use std::{path::Path, time::Duration};
+
+use agent_forge_crds::{VsphereAgentPool, conditions};
+use anyhow::{Context as _, Result};
+use kube::{Api, api::PostParams, runtime::wait::await_condition};
+use serde_json::json;
+
+use super::Plan;
+use crate::{
+    Lab, LabOptions, OperatorAccess,
+    lab::manifest::{OPERATOR_NAMESPACE, agent_selector, pool},
+    parts::{Operator, OperatorOptions, VCenterAdmin, VCenterOptions},
+    played::{HostedCluster, HostedClusterPlay, Upstream},
+    stage,
+};
+
+const NAMESPACE: &str = "bench";
+const CLUSTER: &str = "bench";
+const POOL: &str = "bench-worker";
+/// A generous bound that only catches a hang.
+const READY_WITHIN: Duration = Duration::from_secs(300);
+
+/// The parts of a run. Fields are dropped in this order: the operator first, the lab last.
+pub(super) struct World {
+    pub(super) operator: Operator,
+    pub(super) nodes: HostedClusterPlay,
+    pub(super) pools: Api<VsphereAgentPool>,
+    pub(super) upstream: Upstream,
+    pub(super) vcenter: VCenterAdmin,
+    pub(super) access: OperatorAccess,
+    pub(super) lab: Lab,
+}
+
+impl World {
+    /// Starts all of it and waits until the pool's ISO lies on its datastore.
+    ///
+    /// # Errors
+    /// A part does not come up, or the ISO does not.
+    pub(super) async fn start(program: &Path, plan: &Plan) -> Result<Self> {
+        let options = VCenterOptions {
+            create_delay: plan.create,
+            power_on_delay: plan.power_on,
+            reconfigure_delay: plan.reconfigure,
+            tls: plan.tls,
+            ..VCenterOptions::default()
+        };
+        let lab = Lab::start(LabOptions::default().vcenter(options)).await?;
+        let client = lab.admin();
+        let cluster = HostedCluster::new(NAMESPACE, CLUSTER);
+        let upstream = stage::set(&lab, &cluster, plan.delays.clone(), plan.image.clone()).await?;
+        let process = lab.vcenters().first().context("the lab has one vCenter")?;
+        let vcenter = process.admin()?;
+        let access = lab.kubeconfig_for_operator(OPERATOR_NAMESPACE).await?;
+        let options = OperatorOptions::new(program, &access.kubeconfig)
+            .args([format!("--max-concurrent-vcenter-tasks={}", plan.tasks)]);
+        let operator = lab.operator(&options).await?;
+        let nodes = upstream
+            .node_pool(&cluster, POOL, Some(agent_selector()))
+            .await?;
+        let pools: Api<VsphereAgentPool> = Api::namespaced(client, NAMESPACE);
+        pools
+            .create(&PostParams::default(), &pool(&cluster, POOL, &json!({}))?)
+            .await
+            .context("create the pool")?;
+        let world = Self {
+            operator,
+            nodes,
+            pools,
+            upstream,
+            vcenter,
+            access,
+            lab,
+        };
+        world
+            .until_pool("its ISO on the datastore", |pool| {
+                let status = pool.status.as_ref();
+                status.is_some_and(|s| conditions::is_true(&s.conditions, conditions::ISO_READY))
+            })
+            .await?;
+        Ok(world)
+    }
+
+    /// Waits until `done` holds for the pool.
+    ///
+    /// # Errors
+    /// It does not within five minutes; with the pool's status and the end of the operator's log.
+    pub(super) async fn until_pool(
+        &self,
+        what: &str,
+        done: impl Fn(&VsphereAgentPool) -> bool,
+    ) -> Result<()> {
+        let holds = |pool: Option<&VsphereAgentPool>| pool.is_some_and(&done);
+        let waited = tokio::time::timeout(
+            READY_WITHIN,
+            await_condition(self.pools.clone(), POOL, holds),
+        )
+        .await;
+        match waited {
+            Ok(outcome) => {
+                outcome.with_context(|| format!("wait for the pool to show {what}"))?;
+                Ok(())
+            }
+            Err(_) => {
+                let pool = self.pools.get(POOL).await?;
+                anyhow::bail!(
+                    "the pool did not show {what} within {} s; its status: {}\nthe operator's log ends with:\n{}",
+                    READY_WITHIN.as_secs(),
+                    serde_json::to_string(&pool.status)?,
+                    self.operator.process.tail()
+                )
+            }
+        }
+    }
+}

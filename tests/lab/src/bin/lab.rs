@@ -1,0 +1,37 @@
+//! The lab's command line.
+
+use agent_forge_lab::{bench, demo};
+use clap::{Parser, Subcommand};
+
+/// Real counterparts of the operator on this machine: watch it at work, measure it.
+#[derive(Debug, Parser)]
+#[command(name = "lab", about, max_term_width = 110)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The main job, live: up, down, and whether every promise held.
+    Demo(demo::Args),
+    /// Measure scale-ups: time, requests, writes, memory.
+    Bench(bench::Args),
+    /// Measure one ISO transfer: throughput against `curl | sha256sum`, memory.
+    BenchIso(bench::iso::Args),
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    // `cargo demo -- --keep` arrives as `lab demo -- --keep`: the alias has used up its own `--`.
+    let given = std::env::args_os()
+        .enumerate()
+        .filter(|(at, arg)| *at != 2 || arg != "--")
+        .map(|(_, arg)| arg);
+    let args = Args::parse_from(given);
+    match args.command {
+        Command::Demo(args) => demo::run(args).await,
+        Command::Bench(args) => bench::run(args).await,
+        Command::BenchIso(args) => bench::iso::run(args).await,
+    }
+}

@@ -1,0 +1,58 @@
+//! Killing actors, as a user would do it: through the debug endpoint, one after the other.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::view;
+use crate::played::task::Task;
+
+#[derive(Deserialize)]
+struct Actor {
+    name: String,
+}
+
+/// Kills an actor every so often until the task is dropped. The order is a walk over all of them with a stride that
+/// shares no factor with common counts, so that every kind gets its turn.
+pub(super) fn start(debug_url: String, every: Duration) -> Task {
+    Task::spawn(async move {
+        let http = reqwest::Client::new();
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut turn = 0_usize;
+        loop {
+            ticks.tick().await;
+            turn += 7;
+            if let Ok(Some(name)) = kill(&http, &debug_url, turn).await {
+                view::say(&format!("chaos: {name} killed"));
+            }
+        }
+    })
+}
+
+async fn kill(http: &reqwest::Client, url: &str, turn: usize) -> reqwest::Result<Option<String>> {
+    let actors: Vec<Actor> = http
+        .get(format!("{url}/actors"))
+        .send()
+        .await?
+        .error_for_status()?
+        .json()
+        .await?;
+    let Some(actor) = actors.get(turn % actors.len().max(1)) else {
+        return Ok(None);
+    };
+    let panic = if turn.is_multiple_of(2) {
+        "true"
+    } else {
+        "false"
+    };
+    let query = url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs([("which", actor.name.as_str()), ("panic", panic)])
+        .finish();
+    http.post(format!("{url}/actors/kill?{query}"))
+        .send()
+        .await?
+        .error_for_status()?;
+    Ok(Some(actor.name.clone()))
+}

@@ -1,0 +1,187 @@
+//! The demo: the main job, live, on real components.
+//!
+//! Flow: [`stage`] starts everything -> scale up -> [`track`] follows each machine while [`view`] shows it -> scale down
+//! -> the freed machines go -> [`promises`] are checked all along and at the end -> [`table`].
+//! The exit code is 0 only if every promise held.
+
+mod chaos;
+mod promises;
+mod stage;
+mod table;
+mod traces;
+mod track;
+mod view;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use tokio::time::{Instant, interval};
+
+use self::{promises::Promises, stage::Stage, track::Track, view::View};
+use crate::{ProviderGeneration, install_tls_provider};
+
+/// Looks at the world this often. Everything shown is observed from outside, as a user could.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What the demo plays.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Machines to scale up to.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=200))]
+    machines: u16,
+
+    /// Machines to scale down to afterwards.
+    #[arg(long, default_value_t = 1)]
+    scale_to: u16,
+
+    /// Leave everything running at the end, until Ctrl-C.
+    #[arg(long)]
+    keep: bool,
+
+    /// A delay by name, several times: create=3s, power-on=2s, destroy=15s of vCenter, or one of the played upstream
+    /// (boot=5s, install-stage=1s, ...).
+    #[arg(long, value_name = "NAME=DURATION")]
+    delay: Vec<String>,
+
+    /// Generation of agent provider and AgentMachine CRD.
+    #[arg(long, value_enum, default_value_t = Generation::Current)]
+    generation: Generation,
+
+    /// Kill an actor of the operator this often.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    kill_every: Option<Duration>,
+
+    /// Start Jaeger too and check that it has one whole trace of each machine.
+    #[arg(long)]
+    jaeger: bool,
+
+    /// Longest time for each half of the play.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "150s")]
+    limit: Duration,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Generation {
+    Current,
+    Legacy,
+}
+
+impl From<Generation> for ProviderGeneration {
+    fn from(generation: Generation) -> Self {
+        match generation {
+            Generation::Current => Self::Current,
+            Generation::Legacy => Self::Legacy,
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    agent_forge_crds::duration::parse(text).map_err(|e| e.to_string())
+}
+
+/// Plays the demo.
+///
+/// # Errors
+/// Something does not start, or a promise was broken; everything that was started has ended then.
+pub async fn run(args: Args) -> Result<()> {
+    install_tls_provider();
+    tokio::select! {
+        result = play(&args) => result,
+        _ = tokio::signal::ctrl_c() => bail!("interrupted; everything that was started is stopped"),
+    }
+}
+
+async fn play(args: &Args) -> Result<()> {
+    let begun = Instant::now();
+    let stage = Stage::start(args).await?;
+    view::say(&format!(
+        "everything is up after {:.1} s",
+        begun.elapsed().as_secs_f64()
+    ));
+    let _chaos = args
+        .kill_every
+        .map(|every| chaos::start(stage.operator.debug_url(), every));
+    let mut view = View::default();
+    let mut track = Track::default();
+    let mut promises = Promises::new(&stage).await?;
+
+    let (up, down) = (
+        usize::from(args.machines),
+        usize::from(args.scale_to.min(args.machines)),
+    );
+    view::say(&format!("NodePool {} is scaled to {up}", stage.node_pool));
+    stage.nodes.scale(up);
+    follow(args, &stage, &mut track, &mut view, &mut promises, |s| {
+        s.running == up
+    })
+    .await?;
+    promises.after_up(&stage, up).await?;
+    let traced = traces::ids(&stage).await?;
+
+    view::say(&format!("NodePool {} is scaled to {down}", stage.node_pool));
+    stage.nodes.scale(down);
+    follow(args, &stage, &mut track, &mut view, &mut promises, |s| {
+        s.running == down
+            && s.vms == down
+            && s.children == down
+            && s.agents == down
+            && s.machines == down
+    })
+    .await?;
+    promises.after_down(&stage, down).await?;
+    promises.of_the_operator(&stage).await?;
+    if let Some(jaeger) = &stage.jaeger {
+        traces::check(&stage, jaeger, &traced).await?;
+    }
+
+    table::print(&stage, &track, &promises, begun.elapsed()).await?;
+    if args.keep {
+        view::say("left running (--keep); Ctrl-C ends it all");
+        std::future::pending::<()>().await;
+    }
+    promises.verdict()
+}
+
+/// Counts at one look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    running: usize,
+    machines: usize,
+    children: usize,
+    agents: usize,
+    vms: usize,
+}
+
+/// Looks again and again until `done`, showing and checking what is seen.
+async fn follow(
+    args: &Args,
+    stage: &Stage,
+    track: &mut Track,
+    view: &mut View,
+    promises: &mut Promises,
+    done: impl Fn(&Counts) -> bool,
+) -> Result<()> {
+    let end = Instant::now() + args.limit;
+    let mut ticks = interval(LOOK);
+    loop {
+        ticks.tick().await;
+        let seen = stage.look().await?;
+        track.take(&seen);
+        promises.during(&seen, track);
+        view.show(track);
+        if done(&seen.counts()) {
+            view.finish(track);
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            view.finish(track);
+            bail!(
+                "not done within {:?}: {:?}\nthe operator's log ends with:\n{}",
+                args.limit,
+                seen.counts(),
+                stage.operator.process.tail()
+            );
+        }
+    }
+}

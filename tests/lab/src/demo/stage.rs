@@ -1,0 +1,182 @@
+//! Lab, upstream, pool, things of other people, operator: what the demo plays on.
+
+use agent_forge_crds::{VsphereAgent, VsphereAgentPool, external::agent::Agent, pool::IsoStatus};
+use anyhow::{Context as _, Result};
+use kube::{Api, Client, ResourceExt, api::PostParams};
+use serde_json::json;
+
+use super::{Args, Counts, view};
+use crate::{
+    Lab, LabOptions, OperatorAccess, ProviderGeneration,
+    lab::manifest::{OPERATOR_NAMESPACE, agent_selector, pool},
+    parts::{Jaeger, Operator, OperatorOptions, VCenterAdmin, VCenterOptions},
+    played::{
+        Delays, Generation, HostedCluster, HostedClusterPlay, ImageOptions, MachineApi, Upstream,
+        foreign, guests, mirror::Object, object::Facts as _,
+    },
+    stage, tools,
+};
+
+const NAMESPACE: &str = "demo";
+const POOL: &str = "demo-worker";
+
+/// Everything that runs. Fields are dropped in this order: the operator first, the lab last.
+pub(super) struct Stage {
+    pub(super) operator: Operator,
+    pub(super) nodes: HostedClusterPlay,
+    pub(super) node_pool: &'static str,
+    pub(super) upstream: Upstream,
+    pub(super) guests: guests::vcenter::VCenter,
+    pub(super) vcenter: VCenterAdmin,
+    pub(super) access: OperatorAccess,
+    pub(super) cluster: HostedCluster,
+    /// Name of the bare-metal Agent and reference of the VM that belong to others.
+    pub(super) foreign: (String, String),
+    pub(super) client: Client,
+    pub(super) jaeger: Option<Jaeger>,
+    pub(super) lab: Lab,
+}
+
+/// One look at the world.
+pub(super) struct Seen {
+    pub(super) agent_machines: Vec<Object>,
+    pub(super) machines: usize,
+    pub(super) running: Vec<String>,
+    pub(super) children: Vec<VsphereAgent>,
+    pub(super) agents: Vec<Agent>,
+    /// The pool's ISO, as its status says.
+    pub(super) iso: IsoStatus,
+    /// Read after the Agents: an Agent that is gone here while its VM is there died too early.
+    pub(super) vms: Vec<crate::parts::vcenter_inventory::Vm>,
+}
+
+impl Seen {
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            running: self.running.len(),
+            machines: self.machines,
+            children: self.children.len(),
+            agents: self.agents.len(),
+            vms: self.vms.len(),
+        }
+    }
+}
+
+impl Stage {
+    pub(super) async fn start(args: &Args) -> Result<Self> {
+        view::say("the operator is built (dev profile)");
+        let program = tools::operator("dev")?;
+        let (vcenter, delays) = delays(&args.delay)?;
+        let generation = ProviderGeneration::from(args.generation);
+        view::say(
+            "etcd, kube-apiserver, kube-controller-manager and a simulated vCenter are started",
+        );
+        let lab = Lab::start(
+            LabOptions::default()
+                .vcenter(vcenter)
+                .generation(generation),
+        )
+        .await?;
+        let client = lab.admin();
+        let mut cluster = HostedCluster::new(NAMESPACE, "demo");
+        if generation.legacy_provider() {
+            cluster.generation = Generation::Legacy;
+            cluster.machine_api = MachineApi::V1Beta1;
+        }
+        view::say(
+            "HyperShift, Cluster API, agent provider, assisted service and guests are played",
+        );
+        let process = lab.vcenters().first().context("the lab has one vCenter")?;
+        let guests = guests::vcenter::VCenter::new(process.url(), process.ca_pem())?;
+        let upstream = stage::set(&lab, &cluster, delays, ImageOptions::default()).await?;
+        let service = upstream.service(&cluster.agent_namespace)?;
+
+        view::say("a bare-metal host with the pool's labels and a VM of another team stand beside");
+        let metal =
+            foreign::bare_metal(service, "demo", 1, json!({"customer": "example"}), false).await?;
+        let vm = foreign::vm(&guests, "other-team", "database-0").await?;
+
+        let vcenter = process.admin()?;
+        let nodes = upstream
+            .node_pool(&cluster, POOL, Some(agent_selector()))
+            .await?;
+        let pools: Api<VsphereAgentPool> = Api::namespaced(client.clone(), NAMESPACE);
+        pools
+            .create(&PostParams::default(), &pool(&cluster, POOL, &json!({}))?)
+            .await
+            .context("create the pool")?;
+        let access = lab.kubeconfig_for_operator(OPERATOR_NAMESPACE).await?;
+        view::say(
+            "agent-forge starts as its own ServiceAccount, with exactly the rules of config/rbac",
+        );
+        let mut options = OperatorOptions::new(program, &access.kubeconfig);
+        let jaeger = match args.jaeger {
+            true => Some(Jaeger::start(lab.dir()).await?),
+            false => None,
+        };
+        if let Some(jaeger) = &jaeger {
+            options.env.extend(jaeger.environment());
+            view::say(&format!("Jaeger's query API: {}", jaeger.query_url()));
+        }
+        let operator = lab.operator(&options).await?;
+        Ok(Self {
+            operator,
+            nodes,
+            node_pool: POOL,
+            upstream,
+            guests,
+            vcenter,
+            access,
+            cluster,
+            foreign: (metal.name().to_owned(), vm),
+            client,
+            jaeger,
+            lab,
+        })
+    }
+
+    pub(super) async fn look(&self) -> Result<Seen> {
+        let children: Api<VsphereAgent> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let agents: Api<Agent> =
+            Api::namespaced(self.client.clone(), &self.cluster.agent_namespace);
+        let pools: Api<VsphereAgentPool> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let status = pools.get(POOL).await?.status.unwrap_or_default();
+        let children = children.list(&Default::default()).await?.items;
+        let mut agents = agents.list(&Default::default()).await?.items;
+        agents.retain(|a| a.name_any() != self.foreign.0);
+        let mut vms = self.vcenter.inventory().await?.vms;
+        vms.retain(|vm| vm.moref != self.foreign.1);
+        Ok(Seen {
+            agent_machines: self.nodes.agent_machines(),
+            machines: self.nodes.machines().len(),
+            running: self.nodes.running(),
+            iso: status.iso.unwrap_or_default(),
+            children,
+            agents,
+            vms,
+        })
+    }
+}
+
+fn delays(given: &[String]) -> Result<(VCenterOptions, Delays)> {
+    let mut vcenter = VCenterOptions::realistic();
+    let mut delays = Delays::default();
+    for text in given {
+        let (name, value) = text
+            .split_once('=')
+            .with_context(|| format!("--delay {text}: use NAME=DURATION"))?;
+        let value =
+            agent_forge_crds::duration::parse(value).with_context(|| format!("--delay {text}"))?;
+        match name {
+            "create" => vcenter.create_delay = value,
+            "power-on" => vcenter.power_on_delay = value,
+            "power-off" => vcenter.power_off_delay = value,
+            "reconfigure" => vcenter.reconfigure_delay = value,
+            "destroy" => vcenter.destroy_delay = value,
+            other => delays
+                .set(other, value)
+                .map_err(|e| anyhow::anyhow!("--delay {text}: {e}"))?,
+        }
+    }
+    Ok((vcenter, delays))
+}

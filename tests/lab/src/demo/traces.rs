@@ -1,0 +1,84 @@
+//! `--jaeger`: each machine's trace, as Jaeger's query API tells it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::time::{Instant, sleep};
+
+use super::{stage::Stage, view};
+use crate::parts::{Jaeger, Trace};
+
+/// How long spans may be on their way.
+const ARRIVAL: Duration = Duration::from_secs(30);
+
+/// Phases of a machine that serves.
+const UP: [&str; 9] = [
+    "machine.demand",
+    "iso.wait",
+    "vm.place",
+    "vm.create",
+    "vm.power_on",
+    "agent.discovery",
+    "agent.prepare",
+    "agent.bind",
+    "agent.install",
+];
+
+/// Names and trace ids of the machines that there are.
+pub(super) async fn ids(stage: &Stage) -> Result<BTreeMap<String, String>> {
+    let seen = stage.look().await?;
+    let id = |c: &agent_forge_crds::VsphereAgent| {
+        let name = c.metadata.name.clone()?;
+        Some((name, c.status.as_ref()?.trace_id.clone()?))
+    };
+    Ok(seen.children.iter().filter_map(id).collect())
+}
+
+/// What is wrong with a trace.
+fn fault(trace: &Trace, gone: bool) -> Option<String> {
+    let (orphans, roots) = trace.orphans_and_roots();
+    if !orphans.is_empty() {
+        return Some(format!("spans without their parent: {orphans:?}"));
+    }
+    if roots != ["machine.demand"] {
+        return Some(format!("roots: {roots:?}"));
+    }
+    let phases = UP.iter().chain(gone.then_some(&"vm.destroy"));
+    for phase in phases {
+        if trace.named(phase) != 1 {
+            return Some(format!("{} spans {phase}", trace.named(phase)));
+        }
+    }
+    None
+}
+
+/// Waits until Jaeger has the whole trace of each machine.
+pub(super) async fn check(
+    stage: &Stage,
+    jaeger: &Jaeger,
+    all: &BTreeMap<String, String>,
+) -> Result<()> {
+    let still = ids(stage).await?;
+    let end = Instant::now() + ARRIVAL;
+    for (name, id) in all {
+        loop {
+            let trace = jaeger.trace(id).await?;
+            let wrong = match &trace {
+                None => Some("Jaeger does not know it".to_owned()),
+                Some(trace) => fault(trace, !still.contains_key(name)),
+            };
+            let Some(wrong) = wrong else {
+                let spans = trace.context("a trace")?.spans.len();
+                view::say(&format!(
+                    "Jaeger has one trace of {name}: {id}, {spans} spans"
+                ));
+                break;
+            };
+            if Instant::now() > end {
+                bail!("trace {id} of {name}: {wrong}");
+            }
+            sleep(Duration::from_millis(250)).await;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,373 @@
+//! A lab: a real API server with the CRDs in place, users, namespaces, and simulated vCenters.
+//!
+//! Flow: etcd and vCenters -> API server -> CRDs established -> controller manager.
+//!
+//! Guarantees: several labs run side by side, in one process or in many; one lab serves tests on different async
+//! runtimes (clients belong to the runtime they are made on, so [`Lab::admin`] makes a new one each time); everything
+//! goes with the lab, or with the process at the latest.
+
+pub mod access;
+pub mod apply;
+pub mod crds;
+pub mod manifest;
+pub mod options;
+
+use std::{
+    env, fmt, fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use futures::future::try_join_all;
+use kube::{Client, Config};
+use serde_json::json;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::{
+    parts::{
+        ApiServer, ControllerManager, Etcd, FaultProxy, Operator, OperatorOptions, VCenterOptions,
+        VCenterProcess,
+        audit::{AuditLog, Entry},
+        certificates::write_private,
+        kubeconfig::{self, Credential},
+        leash::HeldDirectory,
+    },
+    tools,
+};
+use access::OperatorAccess;
+use options::LabOptions;
+
+/// How long the audit log may lag behind an answered request.
+const AUDIT_WITHIN: Duration = Duration::from_secs(20);
+
+/// A running lab.
+///
+/// Fields are dropped in this order: clients of a part before the part, the directory last.
+pub struct Lab {
+    vcenters: Vec<VCenterProcess>,
+    _controller_manager: Option<ControllerManager>,
+    api_server: ApiServer,
+    _etcd: Etcd,
+    config: Config,
+    admin_kubeconfig: PathBuf,
+    options: LabOptions,
+    times: StartTimes,
+    directory: Directory,
+}
+
+/// How long the parts took to come up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StartTimes {
+    /// etcd.
+    pub etcd: Duration,
+    /// kube-apiserver.
+    pub api_server: Duration,
+    /// All CRDs established.
+    pub crds: Duration,
+    /// kube-controller-manager.
+    pub controller_manager: Duration,
+    /// Everything, simulated vCenters included.
+    pub total: Duration,
+}
+
+impl fmt::Display for StartTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "lab up in {:.1} s (etcd {:.1}, kube-apiserver {:.1}, CRDs {:.1}, kube-controller-manager {:.1})",
+            self.total.as_secs_f32(),
+            self.etcd.as_secs_f32(),
+            self.api_server.as_secs_f32(),
+            self.crds.as_secs_f32(),
+            self.controller_manager.as_secs_f32()
+        )
+    }
+}
+
+struct Directory {
+    path: PathBuf,
+    // Declared before the announcement that it is gone.
+    _temporary: Option<TempDir>,
+    _held: Option<HeldDirectory>,
+}
+
+impl Directory {
+    fn new(wanted: Option<&Path>) -> Result<Self> {
+        let parent = env::var_os("AGENT_FORGE_LAB_DIR").map(PathBuf::from);
+        let kept = wanted
+            .map(Path::to_owned)
+            .or_else(|| parent.map(|parent| parent.join(Uuid::new_v4().to_string())));
+        if let Some(path) = kept {
+            fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
+            return Ok(Self {
+                path,
+                _temporary: None,
+                _held: None,
+            });
+        }
+        let temporary = tempfile::Builder::new()
+            .prefix("agent-forge-lab-")
+            .tempdir()
+            .context("create a temporary directory")?;
+        let held = HeldDirectory::new(temporary.path())?;
+        Ok(Self {
+            path: temporary.path().to_owned(),
+            _temporary: Some(temporary),
+            _held: Some(held),
+        })
+    }
+}
+
+impl Lab {
+    /// Starts what `options` ask for; the first time on a machine this builds programs, which takes minutes.
+    ///
+    /// # Errors
+    /// A part does not come up; the error has the end of its log.
+    pub async fn start(options: LabOptions) -> Result<Self> {
+        crate::install_tls_provider();
+        let start = Instant::now();
+        let directory = Directory::new(options.dir.as_deref())?;
+        let dir = directory.path.as_path();
+        let vcenters = try_join_all(
+            options
+                .vcenters
+                .iter()
+                .map(|vcenter| VCenterProcess::start(dir, vcenter.clone())),
+        );
+        let (cluster, vcenters) = tokio::try_join!(Self::start_cluster(dir, &options), vcenters)?;
+        let (etcd, api_server, controller_manager, config, admin_kubeconfig, mut times) = cluster;
+        times.total = start.elapsed();
+        Ok(Self {
+            vcenters,
+            _controller_manager: controller_manager,
+            api_server,
+            _etcd: etcd,
+            config,
+            admin_kubeconfig,
+            options,
+            times,
+            directory,
+        })
+    }
+
+    async fn start_cluster(
+        dir: &Path,
+        options: &LabOptions,
+    ) -> Result<(
+        Etcd,
+        ApiServer,
+        Option<ControllerManager>,
+        Config,
+        PathBuf,
+        StartTimes,
+    )> {
+        let mut times = StartTimes::default();
+        let mut lap = Instant::now();
+        let mut split = || std::mem::replace(&mut lap, Instant::now()).elapsed();
+        let etcd = Etcd::start(dir).await?;
+        times.etcd = split();
+        let api_server = ApiServer::start(dir, etcd.url()).await?;
+        times.api_server = split();
+        let admin = kubeconfig::kubeconfig(
+            api_server.endpoint(),
+            "lab-admin",
+            api_server.admin(),
+            "default",
+        );
+        let path = dir.join("admin.kubeconfig");
+        kubeconfig::write(&admin, &path)?;
+        let config = kubeconfig::config(admin).await?;
+        let client = kubeconfig::client(&config)?;
+        let mut definitions = crds::own()?;
+        definitions.extend(crds::foreign(options)?);
+        crds::establish(&client, &definitions).await?;
+        times.crds = split();
+        let controller_manager = match options.controller_manager {
+            true => Some(ControllerManager::start(dir, &api_server).await?),
+            false => None,
+        };
+        times.controller_manager = split();
+        Ok((etcd, api_server, controller_manager, config, path, times))
+    }
+
+    /// A client that may do everything. It belongs to the async runtime this is called on.
+    ///
+    /// # Panics
+    /// Never: the same settings were used at the start.
+    pub fn admin(&self) -> Client {
+        #[expect(
+            clippy::expect_used,
+            reason = "the same settings made a client at the start"
+        )]
+        kubeconfig::client(&self.config).expect("the lab's own settings")
+    }
+
+    /// A kubeconfig file of the user behind [`Lab::admin`], for kubectl.
+    pub fn kubeconfig_admin_path(&self) -> &Path {
+        &self.admin_kubeconfig
+    }
+
+    /// A new namespace with a name that starts with `prefix`.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn namespace(&self, prefix: &str) -> Result<String> {
+        self.namespace_with_labels(prefix, &[]).await
+    }
+
+    /// A new namespace with labels, for instance `pod-security.kubernetes.io/enforce`.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn namespace_with_labels(
+        &self,
+        prefix: &str,
+        labels: &[(&str, &str)],
+    ) -> Result<String> {
+        let suffix = Uuid::new_v4().simple().to_string();
+        let name = format!("{prefix}-{}", &suffix[..8]);
+        let labels: serde_json::Map<_, _> = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), json!(value)))
+            .collect();
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+        apply::apply(&self.admin(), &object).await?;
+        Ok(name)
+    }
+
+    /// Access for an operator in `namespace`: its ServiceAccount with exactly the rules of `config/rbac`.
+    ///
+    /// # Errors
+    /// `config/rbac` is missing or refused.
+    pub async fn kubeconfig_for_operator(&self, namespace: &str) -> Result<OperatorAccess> {
+        let client = self.admin();
+        let account =
+            access::grant(&client, &tools::repository().join("config/rbac"), namespace).await?;
+        self.kubeconfig_for(namespace, &account).await
+    }
+
+    /// Access as any ServiceAccount; it has the rules that somebody bound to it.
+    ///
+    /// # Errors
+    /// The API server gives no token.
+    pub async fn kubeconfig_for(
+        &self,
+        namespace: &str,
+        service_account: &str,
+    ) -> Result<OperatorAccess> {
+        let token = access::token(&self.admin(), namespace, service_account).await?;
+        let user = format!("system:serviceaccount:{namespace}:{service_account}");
+        let path = self
+            .directory
+            .path
+            .join(format!("{namespace}-{service_account}.kubeconfig"));
+        let kubeconfig = kubeconfig::kubeconfig(
+            self.api_server.endpoint(),
+            &user,
+            &Credential::Token(token),
+            namespace,
+        );
+        kubeconfig::write(&kubeconfig, &path)?;
+        Ok(OperatorAccess {
+            kubeconfig: path,
+            user,
+            namespace: namespace.into(),
+            service_account: service_account.into(),
+        })
+    }
+
+    /// The same access by way of a proxy before the API server.
+    ///
+    /// # Errors
+    /// The kubeconfig cannot be written.
+    pub fn kubeconfig_through(
+        &self,
+        access: &OperatorAccess,
+        proxy: &FaultProxy,
+    ) -> Result<PathBuf> {
+        let text = fs::read_to_string(&access.kubeconfig)
+            .with_context(|| format!("read {}", access.kubeconfig.display()))?;
+        let direct = &self.api_server.endpoint().url;
+        let through = proxy.url(direct)?;
+        let path = access
+            .kubeconfig
+            .with_extension(format!("{}.kubeconfig", Uuid::new_v4().simple()));
+        write_private(&path, &text.replace(direct.as_str(), &through))?;
+        Ok(path)
+    }
+
+    /// Starts an operator with its log in the lab's directory and waits until it is ready.
+    ///
+    /// # Errors
+    /// It does not become ready; with the end of its log.
+    pub async fn operator(&self, options: &OperatorOptions) -> Result<Operator> {
+        Operator::start(self.dir(), options).await
+    }
+
+    /// One more simulated vCenter, with its log in the lab's directory; it ends when it is dropped.
+    ///
+    /// # Errors
+    /// It does not come up; with the end of its log.
+    pub async fn start_vcenter(&self, options: VCenterOptions) -> Result<VCenterProcess> {
+        VCenterProcess::start(self.dir(), options).await
+    }
+
+    /// The simulated vCenters of the options, in their order.
+    pub fn vcenters(&self) -> &[VCenterProcess] {
+        &self.vcenters
+    }
+
+    /// The API server.
+    pub fn api_server(&self) -> &ApiServer {
+        &self.api_server
+    }
+
+    /// What was asked of the API server, as written so far; [`Lab::audited`] waits for what is under way.
+    pub fn audit(&self) -> AuditLog {
+        self.api_server.audit()
+    }
+
+    /// Audit entries that include every request answered before this call.
+    ///
+    /// # Errors
+    /// The log cannot be read or does not grow.
+    pub async fn audited(&self) -> Result<Vec<Entry>> {
+        let marker = format!(
+            "/api/v1/namespaces/audit-marker-{}",
+            Uuid::new_v4().simple()
+        );
+        let request = http::Request::get(&marker)
+            .body(Vec::new())
+            .context("make a request")?;
+        // Not found, by intent: only its trace counts.
+        let _ = self.admin().request_text(request).await;
+        let log = self.audit();
+        self.api_server
+            .process
+            .until_ready(AUDIT_WITHIN, || async {
+                let entries = log.entries()?;
+                let position = entries.iter().rposition(|entry| entry.uri == marker);
+                position
+                    .map(|_| entries)
+                    .context("the audit log lacks a request that was answered")
+            })
+            .await
+    }
+
+    /// The lab's directory: data, keys, logs.
+    pub fn dir(&self) -> &Path {
+        &self.directory.path
+    }
+
+    /// How it was started.
+    pub fn options(&self) -> &LabOptions {
+        &self.options
+    }
+
+    /// How long the start took.
+    pub fn times(&self) -> StartTimes {
+        self.times
+    }
+}

@@ -1,0 +1,183 @@
+//! Which CRDs a lab serves, and when they are served.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client,
+    runtime::wait::{await_condition, conditions::is_crd_established},
+};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::{
+    apply::{apply, documents},
+    options::{CrdSource, LabOptions, MachineVersions},
+};
+use crate::tools::repository;
+
+/// Prefix of the files that hold what HyperShift installs instead of the upstream file of the same name.
+const BUNDLED: &str = "hypershift-bundled_";
+const PROVIDER_GROUP: &str = "capi-provider.agent-install.openshift.io";
+const CLUSTER_API_GROUP: &str = "cluster.x-k8s.io";
+/// CRDs handed to the API server at a time.
+const AT_A_TIME: usize = 8;
+const ESTABLISHED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Directory of the real foreign CRDs, where it exists: `$AGENT_FORGE_SHARED/upstream-crds`, else the one beside the
+/// repository.
+pub fn upstream_directory() -> Option<PathBuf> {
+    let shared = env::var_os("AGENT_FORGE_SHARED")
+        .map_or_else(|| repository().join("../shared"), PathBuf::from);
+    Some(shared.join("upstream-crds")).filter(|path| path.is_dir())
+}
+
+/// Directory of the lab's own minimal definitions.
+pub fn minimal_directory() -> PathBuf {
+    repository().join("tests/lab/crds")
+}
+
+/// The project's own CRDs as they are shipped (`config/crd`).
+///
+/// # Errors
+/// They are missing or not YAML.
+pub fn own() -> Result<Vec<Value>> {
+    let directory = repository().join("config/crd");
+    let found = read(&directory)?;
+    ensure!(
+        !found.is_empty(),
+        "{} holds no CRD: run `cargo crdgen`",
+        directory.display()
+    );
+    Ok(found.into_values().collect())
+}
+
+/// The foreign CRDs that `options` ask for.
+///
+/// # Errors
+/// They are missing, not YAML, or lack a version that is asked for.
+pub fn foreign(options: &LabOptions) -> Result<Vec<Value>> {
+    let directory = match options.crds {
+        CrdSource::Best => upstream_directory().unwrap_or_else(minimal_directory),
+        CrdSource::Upstream => upstream_directory()
+            .context("the real CRDs are not at hand: set AGENT_FORGE_SHARED to the directory that holds upstream-crds")?,
+        CrdSource::Minimal => minimal_directory(),
+    };
+    let mut found = read(&directory)?;
+    ensure!(!found.is_empty(), "{} holds no CRD", directory.display());
+    if options.generation.bundled_crd() {
+        for (name, bundled) in read(&directory.join("variants"))? {
+            let name = name.strip_prefix(BUNDLED).unwrap_or(&name).to_owned();
+            if group(&bundled) == PROVIDER_GROUP {
+                ensure!(
+                    found.insert(name.clone(), bundled).is_some(),
+                    "a variant of {name}, which does not exist"
+                );
+            }
+        }
+    }
+    for definition in found
+        .values_mut()
+        .filter(|definition| group(definition) == CLUSTER_API_GROUP)
+    {
+        serve(definition, options.served_machine_versions())?;
+    }
+    Ok(found.into_values().collect())
+}
+
+/// CRDs of all YAML files directly in `directory`, by file name; empty where there is no such directory.
+fn read(directory: &Path) -> Result<BTreeMap<String, Value>> {
+    let mut found = BTreeMap::new();
+    if !directory.is_dir() {
+        return Ok(found);
+    }
+    for item in fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))? {
+        let path = item
+            .with_context(|| format!("list {}", directory.display()))?
+            .path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        for (index, document) in documents(&text)
+            .with_context(|| path.display().to_string())?
+            .into_iter()
+            .enumerate()
+        {
+            if document["kind"] == "CustomResourceDefinition" {
+                found.insert(
+                    if index == 0 {
+                        name.clone()
+                    } else {
+                        format!("{name}#{index}")
+                    },
+                    document,
+                );
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn group(definition: &Value) -> &str {
+    definition["spec"]["group"].as_str().unwrap_or_default()
+}
+
+/// Makes `definition` serve only `versions`, where it knows more.
+fn serve(definition: &mut Value, versions: MachineVersions) -> Result<()> {
+    let only = match versions {
+        MachineVersions::V1Beta1 => "v1beta1",
+        MachineVersions::V1Beta2 => "v1beta2",
+        MachineVersions::Both => return Ok(()),
+    };
+    let name = definition["metadata"]["name"].to_string();
+    let Some(known) = definition["spec"]["versions"].as_array_mut() else {
+        bail!("CRD {name} has no versions")
+    };
+    known.retain(|version| version["name"] == only);
+    let [version] = known.as_mut_slice() else {
+        bail!("CRD {name} has no version {only}")
+    };
+    version["served"] = true.into();
+    version["storage"] = true.into();
+    Ok(())
+}
+
+/// Hands `definitions` to the API server and waits until it serves each of them.
+///
+/// # Errors
+/// One is refused or not established within a minute; the error names it.
+pub async fn establish(client: &Client, definitions: &[Value]) -> Result<()> {
+    stream::iter(definitions)
+        .map(|definition| async move {
+            let applied = apply(client, definition).await?;
+            let name = applied.metadata.name.context("a CRD without a name")?;
+            let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+            let established = await_condition(api, &name, is_crd_established());
+            timeout(ESTABLISHED_WITHIN, established)
+                .await
+                .with_context(|| {
+                    format!(
+                        "CRD {name} was not established within {} s",
+                        ESTABLISHED_WITHIN.as_secs()
+                    )
+                })?
+                .with_context(|| format!("wait for CRD {name}"))?;
+            anyhow::Ok(())
+        })
+        .buffer_unordered(AT_A_TIME)
+        .try_collect()
+        .await
+}

@@ -1,0 +1,107 @@
+//! What people apply: namespaces, credentials Secrets, and pools that fit the simulated inventory. Demo, bench and tests
+//! say it through here, so that a change of inventory or wire type has one place.
+
+use std::collections::BTreeMap;
+
+use agent_forge_crds::VsphereAgentPool;
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use crate::{parts::VCenterProcess, played::HostedCluster};
+
+/// Namespace of the operator.
+pub const OPERATOR_NAMESPACE: &str = "agent-forge-system";
+/// Name of the Secret that a pool names unless it is told otherwise.
+pub const CREDENTIALS: &str = "vsphere-credentials";
+
+/// A namespace.
+#[must_use]
+pub fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+/// Strings of a Secret that leads to this vCenter and trusts it.
+#[must_use]
+pub fn credentials(vcenter: &VCenterProcess) -> Value {
+    json!({
+        "server": vcenter.url(),
+        "username": vcenter.options().username,
+        "password": vcenter.options().password,
+        "caBundle": vcenter.ca_pem(),
+    })
+}
+
+/// A Secret of these strings.
+#[must_use]
+pub fn secret(namespace: &str, name: &str, strings: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace},
+        "stringData": strings,
+    })
+}
+
+/// What a pool puts on its Agents.
+#[must_use]
+pub fn agent_labels() -> BTreeMap<String, String> {
+    [
+        ("customer", "example"),
+        ("hypershift.openshift.io/nodepool-role", "worker"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into()
+}
+
+/// The `agentLabelSelector` of a NodePool that takes such Agents.
+#[must_use]
+pub fn agent_selector() -> Value {
+    json!({"matchLabels": {"customer": "example"}})
+}
+
+/// A pool for the NodePool of its own name, in the NodePools' namespace, with the InfraEnv and the VM folder of the hosted
+/// cluster's name; `patch` is merged over its spec.
+///
+/// # Errors
+/// With the patch it is no pool.
+pub fn pool(cluster: &HostedCluster, name: &str, patch: &Value) -> Result<VsphereAgentPool> {
+    let mut spec = json!({
+        "hostedClusterRef": {"name": cluster.name},
+        "nodePoolRef": {"name": name},
+        "infraEnvRef": {"name": cluster.name},
+        "controlPlaneNamespace": cluster.control_plane_namespace,
+        "vsphere": {
+            "credentialsSecretRef": {"name": CREDENTIALS},
+            "datacenter": "dc1",
+            "datastoreCluster": "workload-datastore-cluster",
+            "isoDatastore": "iso-datastore",
+            "resourcePool": "cluster/Resources",
+            "folder": cluster.name,
+            "network": "VM Network",
+        },
+        "template": {},
+        "agent": {"labels": agent_labels()},
+    });
+    merge(&mut spec, patch);
+    let pool = json!({
+        "apiVersion": "agent-forge.containeroo.ch/v1alpha1",
+        "kind": "VsphereAgentPool",
+        "metadata": {"name": name, "namespace": cluster.namespace},
+        "spec": spec,
+    });
+    serde_json::from_value(pool).with_context(|| format!("make the pool {name}"))
+}
+
+/// A JSON merge patch (RFC 7396).
+fn merge(target: &mut Value, patch: &Value) {
+    let (Some(to), Some(from)) = (target.as_object_mut(), patch.as_object()) else {
+        *target = patch.clone();
+        return;
+    };
+    for (key, value) in from {
+        if value.is_null() {
+            to.remove(key);
+        } else {
+            merge(to.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}

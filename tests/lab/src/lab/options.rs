@@ -1,0 +1,125 @@
+//! What a lab is made of.
+
+use std::path::PathBuf;
+
+use crate::parts::VCenterOptions;
+
+/// What to start. The default is an API server with the current provider's CRDs and garbage collection, no vCenter.
+#[derive(Clone, Debug)]
+pub struct LabOptions {
+    /// Which agent provider is played against which AgentMachine CRD.
+    pub generation: ProviderGeneration,
+    /// Which versions of the Cluster API kinds are served; `None` chooses what goes with the generation.
+    pub machine_versions: Option<MachineVersions>,
+    /// Where the foreign CRDs come from.
+    pub crds: CrdSource,
+    /// Whether a kube-controller-manager runs (garbage collection, namespace deletion, aggregated roles).
+    pub controller_manager: bool,
+    /// The simulated vCenters, in the order of [`crate::Lab::vcenters`].
+    pub vcenters: Vec<VCenterOptions>,
+    /// Directory for data, keys and logs, kept afterwards; `None` is a temporary one that goes with the lab.
+    /// `AGENT_FORGE_LAB_DIR` names a parent directory for all labs, for the logs of a failed run.
+    pub dir: Option<PathBuf>,
+}
+
+impl Default for LabOptions {
+    fn default() -> Self {
+        Self {
+            generation: ProviderGeneration::Current,
+            machine_versions: None,
+            crds: CrdSource::Best,
+            controller_manager: true,
+            vcenters: Vec::new(),
+            dir: None,
+        }
+    }
+}
+
+impl LabOptions {
+    /// With one more simulated vCenter.
+    #[must_use]
+    pub fn vcenter(mut self, options: VCenterOptions) -> Self {
+        self.vcenters.push(options);
+        self
+    }
+
+    /// With another pair of provider and CRD.
+    #[must_use]
+    pub fn generation(mut self, generation: ProviderGeneration) -> Self {
+        self.generation = generation;
+        self
+    }
+
+    /// The versions that are served in the end.
+    pub fn served_machine_versions(&self) -> MachineVersions {
+        self.machine_versions.unwrap_or(match self.generation {
+            ProviderGeneration::Current | ProviderGeneration::CurrentOnBundledCrd => {
+                MachineVersions::Both
+            }
+            ProviderGeneration::Legacy | ProviderGeneration::LegacyOnUpstreamCrd => {
+                MachineVersions::V1Beta1
+            }
+        })
+    }
+}
+
+/// Pairs of agent provider and AgentMachine CRD that occur in the field.
+///
+/// The current provider writes conditions of the Kubernetes shape, the legacy one those of Cluster API v1beta1, and
+/// each is rejected by the other one's CRD: the two mixed pairs are broken in ways that the operator has to recognise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProviderGeneration {
+    /// Current provider on its own CRD.
+    Current,
+    /// Legacy provider on the CRD that HyperShift installs.
+    Legacy,
+    /// Current provider on the CRD that HyperShift installs: no condition is ever written.
+    CurrentOnBundledCrd,
+    /// Legacy provider on the current CRD: no status is ever written.
+    LegacyOnUpstreamCrd,
+}
+
+impl ProviderGeneration {
+    /// All pairs.
+    pub const ALL: [Self; 4] = [
+        Self::Current,
+        Self::Legacy,
+        Self::CurrentOnBundledCrd,
+        Self::LegacyOnUpstreamCrd,
+    ];
+
+    /// Whether the AgentMachine CRD is the one that HyperShift bundles.
+    pub fn bundled_crd(self) -> bool {
+        matches!(self, Self::Legacy | Self::CurrentOnBundledCrd)
+    }
+
+    /// Whether the provider is the legacy one.
+    pub fn legacy_provider(self) -> bool {
+        matches!(self, Self::Legacy | Self::LegacyOnUpstreamCrd)
+    }
+}
+
+/// Served versions of the Cluster API kinds.
+///
+/// Caveat of `Both`: without a conversion webhook the API server rewrites only the version's name, so that fields of
+/// the other version are lost on the way. Write and read in one version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MachineVersions {
+    /// Only v1beta1, as older HyperShift installs them.
+    V1Beta1,
+    /// Only v1beta2.
+    V1Beta2,
+    /// Both, stored as v1beta2.
+    Both,
+}
+
+/// Where the definitions of foreign kinds come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CrdSource {
+    /// The real ones where they are at hand, else the lab's own.
+    Best,
+    /// The real ones, from `$AGENT_FORGE_SHARED/upstream-crds` (else `../shared/upstream-crds`).
+    Upstream,
+    /// The lab's own minimal ones, from `tests/lab/crds`.
+    Minimal,
+}

@@ -1,0 +1,312 @@
+//! The API server's audit log: who asked for what, counted.
+//!
+//! This is the independent witness: writes per machine and idle requests are counted here, not in the operator.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt, fs,
+    path::PathBuf,
+};
+
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// The audit log of one API server.
+#[derive(Clone, Debug)]
+pub struct AuditLog {
+    path: PathBuf,
+}
+
+/// One answered request, without its body (`audit.k8s.io/v1`, level Metadata).
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// The request; a watch has two lines with the same one.
+    #[serde(rename = "auditID")]
+    id: String,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
+    pub verb: String,
+    /// Path and query.
+    #[serde(rename = "requestURI")]
+    pub uri: String,
+    /// Who asked.
+    pub user: User,
+    /// What the client calls itself.
+    #[serde(default)]
+    pub user_agent: String,
+    /// What was asked about; `None` for paths that are no resource.
+    pub object_ref: Option<ObjectRef>,
+    /// The answer.
+    pub response_status: Option<Status>,
+    /// When the request came in.
+    pub request_received_timestamp: Timestamp,
+    /// `ResponseStarted` for a watch, `ResponseComplete` for the rest, or `Panic`.
+    pub stage: String,
+}
+
+/// The authenticated user of an [`Entry`].
+#[derive(Clone, Debug, Deserialize)]
+pub struct User {
+    /// For a ServiceAccount `system:serviceaccount:<namespace>:<name>`.
+    pub username: String,
+}
+
+/// The object of an [`Entry`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectRef {
+    /// Plural name.
+    pub resource: String,
+    /// For instance `status`; else empty.
+    pub subresource: String,
+    /// Empty for the core group.
+    pub api_group: String,
+    /// Empty for cluster-wide objects.
+    pub namespace: String,
+    /// Empty for lists and collections, and for creates with a generated name.
+    pub name: String,
+}
+
+/// The answer's status of an [`Entry`].
+#[derive(Clone, Debug, Deserialize)]
+pub struct Status {
+    /// HTTP status code.
+    pub code: u16,
+}
+
+/// What a write did: verb, plural resource, subresource (or empty).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Write {
+    /// `create`, `update`, `patch`, `delete` or `deletecollection`.
+    pub verb: String,
+    /// Plural name.
+    pub resource: String,
+    /// For instance `status`; else empty.
+    pub subresource: String,
+}
+
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if self.subresource.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "/{}", self.subresource)
+        }
+    }
+}
+
+/// How many writes of each kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteCounts(pub BTreeMap<Write, usize>);
+
+impl WriteCounts {
+    /// All writes.
+    pub fn total(&self) -> usize {
+        self.0.values().sum()
+    }
+
+    /// Writes of one kind; `subresource` is empty for the object itself.
+    pub fn of(&self, verb: &str, resource: &str, subresource: &str) -> usize {
+        let write = Write {
+            verb: verb.into(),
+            resource: resource.into(),
+            subresource: subresource.into(),
+        };
+        self.0.get(&write).copied().unwrap_or_default()
+    }
+
+    /// The counts without the kinds that `resource` names, for instance `leases` or `events`.
+    #[must_use]
+    pub fn without(mut self, resource: &str) -> Self {
+        self.0.retain(|write, _| write.resource != resource);
+        self
+    }
+}
+
+impl fmt::Display for WriteCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (write, count) in &self.0 {
+            writeln!(f, "{count:>6}  {write}")?;
+        }
+        write!(f, "{:>6}  in all", self.total())
+    }
+}
+
+impl Entry {
+    /// Whether it asked for a change.
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self.verb.as_str(),
+            "create" | "update" | "patch" | "delete" | "deletecollection"
+        )
+    }
+
+    /// HTTP status code of the answer; 0 when there was none.
+    pub fn code(&self) -> u16 {
+        self.response_status
+            .as_ref()
+            .map_or(0, |status| status.code)
+    }
+}
+
+impl AuditLog {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Entries so far, oldest first, one per request: its answer, or for a watch its start.
+    ///
+    /// # Errors
+    /// The log cannot be read, or a complete line of it is not an audit event.
+    pub fn entries(&self) -> Result<Vec<Entry>> {
+        let text = match fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            // The server makes the file with its first entry.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => {
+                return Err(error).with_context(|| format!("read {}", self.path.display()));
+            }
+        };
+        parse(&text)
+    }
+
+    /// Number of entries so far: a mark for [`AuditLog::since`].
+    ///
+    /// # Errors
+    /// As [`AuditLog::entries`].
+    pub fn mark(&self) -> Result<usize> {
+        Ok(self.entries()?.len())
+    }
+
+    /// Entries after a mark.
+    ///
+    /// # Errors
+    /// As [`AuditLog::entries`].
+    pub fn since(&self, mark: usize) -> Result<Vec<Entry>> {
+        let mut entries = self.entries()?;
+        Ok(entries.split_off(mark.min(entries.len())))
+    }
+
+    /// Writes of `user`, accepted and refused alike (each costs a request), but not requests for tokens and reviews.
+    ///
+    /// # Errors
+    /// As [`AuditLog::entries`].
+    pub fn writes(&self, user: &str) -> Result<WriteCounts> {
+        Ok(count_writes(&self.entries()?, user))
+    }
+
+    /// Requests of `user` that were forbidden (403): each one is a rule missing in its RBAC.
+    ///
+    /// # Errors
+    /// As [`AuditLog::entries`].
+    pub fn forbidden(&self, user: &str) -> Result<Vec<Entry>> {
+        let mut entries = self.entries()?;
+        entries.retain(|entry| entry.user.username == user && entry.code() == 403);
+        Ok(entries)
+    }
+}
+
+/// Counts the writes of `user` among `entries`.
+pub fn count_writes(entries: &[Entry], user: &str) -> WriteCounts {
+    let mut counts = BTreeMap::new();
+    for entry in entries
+        .iter()
+        .filter(|entry| entry.user.username == user && entry.is_write())
+    {
+        let Some(object) = &entry.object_ref else {
+            continue;
+        };
+        // A review is a question that HTTP sends as a create.
+        if object.resource.ends_with("reviews") || object.subresource == "token" {
+            continue;
+        }
+        let write = Write {
+            verb: entry.verb.clone(),
+            resource: object.resource.clone(),
+            subresource: object.subresource.clone(),
+        };
+        *counts.entry(write).or_default() += 1;
+    }
+    WriteCounts(counts)
+}
+
+fn parse(text: &str) -> Result<Vec<Entry>> {
+    // The last line may be half written.
+    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+    let mut seen = HashSet::new();
+    let mut entries = Vec::new();
+    for line in complete.lines().filter(|line| !line.is_empty()) {
+        let entry: Entry =
+            serde_json::from_str(line).with_context(|| format!("read an audit event: {line}"))?;
+        // The first line of a request stays, so that a mark keeps its meaning while the log grows.
+        if seen.insert(entry.id.clone()) {
+            entries.push(entry);
+        }
+    }
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(id: u8, verb: &str, resource: &str, subresource: &str, user: &str) -> String {
+        json!({
+            "auditID": id.to_string(), "stage": "ResponseComplete", "verb": verb, "requestURI": "/x", "user": {"username": user},
+            "objectRef": {"resource": resource, "subresource": subresource}, "responseStatus": {"code": 200},
+            "requestReceivedTimestamp": "2026-01-02T03:04:05.678901Z"
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn only_the_users_own_writes_count() {
+        let text = [
+            line(1, "patch", "agents", "", "op"),
+            line(2, "patch", "agents", "status", "op"),
+            line(3, "patch", "agents", "status", "op"),
+            line(4, "get", "agents", "", "op"),
+            line(5, "create", "selfsubjectaccessreviews", "", "op"),
+            line(6, "create", "agents", "", "other"),
+        ]
+        .join("\n")
+            + "\n{\"half\":";
+        let entries = parse(&text).expect("complete lines");
+        let counts = count_writes(&entries, "op");
+        assert_eq!(
+            (
+                counts.total(),
+                counts.of("patch", "agents", "status"),
+                counts.of("patch", "agents", "")
+            ),
+            (3, 2, 1)
+        );
+        assert_eq!(counts.without("agents").total(), 0);
+    }
+
+    #[test]
+    fn a_request_with_two_stages_is_one_entry() {
+        let text = [
+            line(1, "watch", "agents", "", "op"),
+            line(2, "get", "agents", "", "op"),
+            line(1, "watch", "agents", "", "op"),
+        ];
+        let entries = parse(&(text.join("\n") + "\n")).expect("complete lines");
+        assert_eq!(
+            entries
+                .iter()
+                .map(|entry| entry.verb.as_str())
+                .collect::<Vec<_>>(),
+            ["watch", "get"]
+        );
+    }
+
+    #[test]
+    fn a_broken_line_is_an_error() {
+        assert!(parse("{\"half\":\n").is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! etcd, the API server's store.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{ports, process::Process};
+use crate::tools;
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// A running etcd.
+#[derive(Debug)]
+pub struct Etcd {
+    /// The program.
+    pub process: Process,
+    url: String,
+}
+
+impl Etcd {
+    /// Starts etcd with its data and log in `dir`.
+    ///
+    /// # Errors
+    /// It does not come up; with the end of its log.
+    pub async fn start(dir: &Path) -> Result<Self> {
+        let program = tokio::task::spawn_blocking(tools::etcd)
+            .await
+            .context("find etcd")??;
+        ports::with_fresh_ports(|| Self::start_once(&program, dir)).await
+    }
+
+    async fn start_once(program: &Path, dir: &Path) -> Result<Self> {
+        let [client, peer] = ports::free()?;
+        let (url, peer) = (
+            format!("http://127.0.0.1:{client}"),
+            format!("http://127.0.0.1:{peer}"),
+        );
+        let mut command = Command::new(program);
+        command
+            .args(["--name", "lab", "--data-dir"])
+            .arg(dir.join("etcd"))
+            .args([
+                "--listen-client-urls",
+                &url,
+                "--advertise-client-urls",
+                &url,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+            ])
+            .args(["--initial-cluster", &format!("lab={peer}")])
+            // The data dies with the lab: durability would only cost time.
+            .args(["--unsafe-no-fsync", "--log-level", "warn"]);
+        let (process, _) = Process::spawn("etcd", command, &dir.join("etcd.log"), false)?;
+        let health = format!("{url}/health");
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .build()
+            .context("make an HTTP client")?;
+        process
+            .until_ready(READY_WITHIN, || async {
+                let status = http.get(&health).send().await?.status();
+                ensure!(status.is_success(), "{health} answers {status}");
+                Ok(())
+            })
+            .await?;
+        Ok(Self { process, url })
+    }
+
+    /// Where clients reach it.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}

@@ -1,0 +1,168 @@
+//! Jaeger, all in one process, spans in memory: takes OTLP, answers queries.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use super::{ports, process::Process};
+use crate::tools;
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// A running Jaeger.
+#[derive(Debug)]
+pub struct Jaeger {
+    /// The program.
+    pub process: Process,
+    otlp: String,
+    query: String,
+    http: reqwest::Client,
+}
+
+impl Jaeger {
+    /// Starts it with its log in `dir`.
+    ///
+    /// # Errors
+    /// It cannot be built or does not come up; with the end of its log.
+    pub async fn start(dir: &Path) -> Result<Self> {
+        let program = tokio::task::spawn_blocking(tools::jaeger)
+            .await
+            .context("find Jaeger")??;
+        ports::with_fresh_ports(|| Self::start_once(&program, dir)).await
+    }
+
+    async fn start_once(program: &Path, dir: &Path) -> Result<Self> {
+        let [
+            otlp,
+            otlp_grpc,
+            query,
+            query_grpc,
+            admin,
+            collector,
+            collector_grpc,
+            sampling,
+            a,
+            b,
+            c,
+        ] = ports::free()?;
+        let mut command = Command::new(program);
+        command.env("SPAN_STORAGE_TYPE", "memory");
+        for (flag, port) in [
+            ("collector.otlp.http.host-port", otlp),
+            ("collector.otlp.grpc.host-port", otlp_grpc),
+            ("collector.http-server.host-port", collector),
+            ("collector.grpc-server.host-port", collector_grpc),
+            ("query.http-server.host-port", query),
+            ("query.grpc-server.host-port", query_grpc),
+            ("admin.http.host-port", admin),
+            // Not wanted, and on all interfaces unless told otherwise.
+            ("http-server.host-port", sampling),
+            ("processor.jaeger-binary.server-host-port", a),
+            ("processor.jaeger-compact.server-host-port", b),
+            ("processor.zipkin-compact.server-host-port", c),
+        ] {
+            command.arg(format!("--{flag}=127.0.0.1:{port}"));
+        }
+        command.args(["--collector.otlp.enabled=true", "--log-level=warn"]);
+        let (process, _) = Process::spawn("Jaeger", command, &dir.join("jaeger.log"), false)?;
+        let jaeger = Self {
+            process,
+            otlp: format!("http://127.0.0.1:{otlp}"),
+            query: format!("http://127.0.0.1:{query}"),
+            http: reqwest::Client::builder()
+                .no_proxy()
+                .timeout(Duration::from_secs(10))
+                .build()
+                .context("make an HTTP client")?,
+        };
+        let ready = || async {
+            let url = format!("{}/api/services", jaeger.query);
+            let status = jaeger.http.get(&url).send().await?.status();
+            ensure!(status.is_success(), "{url} answers {status}");
+            Ok(())
+        };
+        jaeger.process.until_ready(READY_WITHIN, ready).await?;
+        Ok(jaeger)
+    }
+
+    /// What an operator is told of it.
+    pub fn environment(&self) -> [(String, String); 2] {
+        [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", self.otlp.clone()),
+            ("OTEL_BSP_SCHEDULE_DELAY", "200".to_owned()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+    }
+
+    /// Where its query API is.
+    pub fn query_url(&self) -> &str {
+        &self.query
+    }
+
+    /// The one trace of that id; `None` while it knows of none.
+    ///
+    /// # Errors
+    /// It does not answer, or with more than one trace.
+    pub async fn trace(&self, id: &str) -> Result<Option<Trace>> {
+        let url = format!("{}/api/traces/{id}", self.query);
+        let answer = self.http.get(&url).send().await?;
+        if answer.status() == reqwest::StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let found: Value = answer.error_for_status()?.json().await?;
+        match found["data"].as_array().map(Vec::as_slice) {
+            Some([one]) => Ok(Some(Trace::read(one)?)),
+            Some([]) | None => Ok(None),
+            Some(many) => bail!("{} traces of id {id}", many.len()),
+        }
+    }
+}
+
+/// A trace as the query API tells it.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// Span id, name, id of the parent.
+    pub spans: Vec<(String, String, Option<String>)>,
+}
+
+impl Trace {
+    fn read(trace: &Value) -> Result<Self> {
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let spans = trace["spans"].as_array().context("a trace has spans")?;
+        let id = &trace["traceID"];
+        let parent = |span: &Value| {
+            let references = span["references"].as_array()?;
+            // Links are references as well; a parent is one within the trace.
+            let found = references
+                .iter()
+                .find(|r| r["refType"] == "CHILD_OF" && r["traceID"] == *id);
+            found.map(|r| text(&r["spanID"]))
+        };
+        Ok(Self {
+            spans: spans
+                .iter()
+                .map(|s| (text(&s["spanID"]), text(&s["operationName"]), parent(s)))
+                .collect(),
+        })
+    }
+
+    /// How many spans have that name.
+    pub fn named(&self, name: &str) -> usize {
+        self.spans.iter().filter(|(_, n, _)| n == name).count()
+    }
+
+    /// Names of the spans whose parent is not there, and of those without one.
+    pub fn orphans_and_roots(&self) -> (Vec<&str>, Vec<&str>) {
+        let known = |id: &String| self.spans.iter().any(|(i, _, _)| i == id);
+        let (mut orphans, mut roots) = (Vec::new(), Vec::new());
+        for (_, name, parent) in &self.spans {
+            match parent {
+                None => roots.push(name.as_str()),
+                Some(id) if !known(id) => orphans.push(name.as_str()),
+                Some(_) => {}
+            }
+        }
+        (orphans, roots)
+    }
+}

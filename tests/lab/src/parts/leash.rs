@@ -1,0 +1,153 @@
+//! The leash: nothing that this process started outlives it, however it ends.
+//!
+//! Flow: one shell per process reads lines from a pipe that only this process holds. Each started program and each
+//! temporary directory is announced there and taken back when it is gone. When this process ends (by return, panic,
+//! Ctrl-C or SIGKILL) the kernel closes the pipe, and the shell kills what is still announced and removes the
+//! directories.
+//!
+//! Why so: destructors do not run on signals nor for statics, and the kernel's parent-death signal is tied to the
+//! *thread* that started the program, which in a test binary ends with the first test.
+
+use std::{
+    io::Write as _,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Mutex, PoisonError},
+};
+
+use anyhow::{Context as _, Result};
+
+const SCRIPT: &str = r#"
+trap '' INT TERM HUP
+pids=
+while IFS=' ' read -r verb what; do
+  case $verb in
+    pid) pids="$pids $what" ;;
+    ended) left=; for pid in $pids; do [ "$pid" = "$what" ] || left="$left $pid"; done; pids=$left ;;
+    dir) set -- "$@" "$what" ;;
+    removed) for dir; do shift; [ "$dir" = "$what" ] || set -- "$@" "$dir"; done ;;
+  esac
+done
+[ -z "$pids" ] || kill -KILL $pids
+for dir; do rm -rf -- "$dir"; done
+"#;
+
+static SHELL: Mutex<Option<Child>> = Mutex::new(None);
+
+/// A program that is killed when this process ends.
+#[derive(Debug)]
+pub(super) struct HeldProcess(u32);
+
+/// A directory that is removed when this process ends.
+#[derive(Debug)]
+pub(crate) struct HeldDirectory(PathBuf);
+
+impl HeldProcess {
+    pub(super) fn new(pid: u32) -> Result<Self> {
+        say(&format!("pid {pid}"))?;
+        Ok(Self(pid))
+    }
+}
+
+impl Drop for HeldProcess {
+    fn drop(&mut self) {
+        // Without a shell nothing is held, so nothing needs to be let go.
+        let _ = say(&format!("ended {}", self.0));
+    }
+}
+
+impl HeldDirectory {
+    pub(crate) fn new(path: &Path) -> Result<Self> {
+        let text = path
+            .to_str()
+            .context("the temporary directory's name is not UTF-8: set TMPDIR to another one")?;
+        anyhow::ensure!(
+            !text.contains('\n'),
+            "the temporary directory's name has a line break: set TMPDIR to another one"
+        );
+        say(&format!("dir {text}"))?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for HeldDirectory {
+    fn drop(&mut self) {
+        let _ = say(&format!("removed {}", self.0.display()));
+    }
+}
+
+fn say(line: &str) -> Result<()> {
+    let mut shell = SHELL.lock().unwrap_or_else(PoisonError::into_inner);
+    if shell.is_none() {
+        *shell =
+            Some(start().context("start /bin/sh, which ends the lab's programs with the lab")?);
+    }
+    let pipe = shell
+        .as_mut()
+        .and_then(|child| child.stdin.as_mut())
+        .context("the leash has no pipe")?;
+    pipe.write_all(format!("{line}\n").as_bytes())
+        .context("talk to the shell that ends the lab's programs with the lab")
+}
+
+fn start() -> std::io::Result<Child> {
+    Command::new("/bin/sh")
+        .args(["-c", SCRIPT])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        // Its own group: a Ctrl-C at the terminal must reach this process, not the leash.
+        .process_group(0)
+        .spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// The script as such, with a pipe that is closed the way a dying process closes it.
+    #[test]
+    fn what_is_announced_ends_and_what_was_taken_back_stays() {
+        let [mut held, mut freed] = [(); 2].map(|()| {
+            Command::new("sleep")
+                .arg("600")
+                .spawn()
+                .expect("sleep runs")
+        });
+        let root = tempfile::tempdir().expect("temporary directory");
+        let [gone, kept] = ["with space", "kept"].map(|name| root.path().join(name));
+        for dir in [&gone, &kept] {
+            std::fs::create_dir(dir).expect("created");
+        }
+        let mut shell = Command::new("/bin/sh")
+            .args(["-c", SCRIPT])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("the shell runs");
+        let lines = format!(
+            "pid {}\npid {}\ndir {}\ndir {}\nended {}\nremoved {}\n",
+            freed.id(),
+            held.id(),
+            kept.display(),
+            gone.display(),
+            freed.id(),
+            kept.display()
+        );
+        shell
+            .stdin
+            .take()
+            .expect("a pipe")
+            .write_all(lines.as_bytes())
+            .expect("written");
+        assert!(shell.wait().expect("the shell ends").success());
+        assert!(!held.wait().expect("it ended").success(), "killed");
+        assert!(freed.try_wait().expect("asked").is_none(), "still runs");
+        freed.kill().expect("killed");
+        freed.wait().expect("reaped");
+        assert!(!gone.exists());
+        assert!(kept.exists());
+    }
+}

@@ -1,0 +1,31 @@
+//! The real parts of a lab: each a program of its own, on loopback, ended with the lab.
+//!
+//! Guarantees: a part that was returned answers; its ports were free; its output is in a file of the lab's directory
+//! and the end of it in the error when it does not come up; it does not outlive the process that started it, whatever
+//! way that one ends (see `leash`).
+
+pub mod api_server;
+pub mod audit;
+pub mod certificates;
+pub mod controller_manager;
+pub mod etcd;
+pub mod jaeger;
+pub mod kubeconfig;
+pub(crate) mod leash;
+pub mod operator;
+mod ports;
+pub mod process;
+pub mod proxy;
+pub mod vcenter;
+pub mod vcenter_admin;
+pub mod vcenter_inventory;
+pub mod vcenter_trouble;
+
+pub use api_server::ApiServer;
+pub use controller_manager::ControllerManager;
+pub use etcd::Etcd;
+pub use jaeger::{Jaeger, Trace};
+pub use operator::{Operator, OperatorOptions};
+pub use proxy::{FaultProxy, Network};
+pub use vcenter::{VCenterOptions, VCenterProcess};
+pub use vcenter_admin::VCenterAdmin;

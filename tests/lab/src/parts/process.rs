@@ -1,0 +1,337 @@
+//! One started program.
+//!
+//! Guarantees: a signal never reaches a stranger that got the same process id (the program is reaped under the same
+//! lock that signals are sent under); dropping the handle ends the program; the handle works from any async runtime,
+//! because a plain thread waits for the end (a lab is shared by tests that each have a runtime of their own).
+
+use std::{
+    fs::{self, File},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+
+use super::leash::HeldProcess;
+
+/// How often a part that starts is asked whether it answers.
+const PROBE_INTERVAL: Duration = Duration::from_millis(25);
+/// How much of a log is shown when its program fails.
+const TAIL_LINES: usize = 25;
+
+/// A running (or ended) program of the lab.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    pid: Pid,
+    log: PathBuf,
+    child: Arc<Mutex<Child>>,
+    exit: watch::Receiver<Option<ExitStatus>>,
+    reaper: Option<JoinHandle<()>>,
+    // Programs that end when their input ends keep running for as long as this is open.
+    _stdin: Option<ChildStdin>,
+}
+
+impl Process {
+    /// Starts `command` with its errors and, unless it is to be read, its output in the file `log`.
+    ///
+    /// `read_output` hands back the program's standard output instead of logging it.
+    ///
+    /// # Errors
+    /// The program cannot be started, or the log cannot be written.
+    pub fn spawn(
+        name: &str,
+        mut command: Command,
+        log: &Path,
+        read_output: bool,
+    ) -> Result<(Self, Option<ChildStdout>)> {
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .with_context(|| format!("open {}", log.display()))?;
+        let output = if read_output {
+            Stdio::piped()
+        } else {
+            Stdio::from(
+                file.try_clone()
+                    .with_context(|| format!("open {}", log.display()))?,
+            )
+        };
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(output)
+            .stderr(file)
+            // Its own group: at a Ctrl-C the lab decides in which order its parts end.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("start {name} ({})", command.get_program().display()))?;
+        let pid = child.id();
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let held = match HeldProcess::new(pid) {
+            Ok(held) => held,
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(error);
+            }
+        };
+        let pid = i32::try_from(pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("a process id out of range")?;
+        let child = Arc::new(Mutex::new(child));
+        let (report, exit) = watch::channel(None);
+        let reaper = thread::spawn({
+            let child = Arc::clone(&child);
+            move || {
+                // Waits without reaping: until the reaping below the process id stays taken.
+                while waitid(
+                    WaitId::Pid(pid),
+                    WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+                )
+                .is_err_and(|error| error == rustix::io::Errno::INTR)
+                {}
+                drop(held);
+                let status = child.lock().unwrap_or_else(PoisonError::into_inner).wait();
+                report.send_replace(status.ok());
+            }
+        });
+        Ok((
+            Self {
+                name: name.to_owned(),
+                pid,
+                log: log.to_owned(),
+                child,
+                exit,
+                reaper: Some(reaper),
+                _stdin: stdin,
+            },
+            stdout,
+        ))
+    }
+
+    /// Its process id; meaningful to others only while it runs.
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// The file with its output.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Whether it has not ended.
+    pub fn is_running(&self) -> bool {
+        self.exit.borrow().is_none() && !self.reaper.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Sends a signal; does nothing when the program has ended.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        if child
+            .try_wait()
+            .with_context(|| format!("look at {}", self.name))?
+            .is_some()
+        {
+            return Ok(());
+        }
+        kill_process(self.pid, signal).with_context(|| format!("send {signal:?} to {}", self.name))
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Errors
+    /// How it ended cannot be known.
+    pub async fn ended(&self) -> Result<ExitStatus> {
+        let mut exit = self.exit.clone();
+        let status = exit
+            .wait_for(Option::is_some)
+            .await
+            .map(|status| *status)
+            .unwrap_or_default();
+        status.with_context(|| format!("how {} ended is unknown", self.name))
+    }
+
+    /// Ends it at once (SIGKILL) and waits for the end.
+    ///
+    /// # Errors
+    /// The signal cannot be sent.
+    pub async fn kill(&self) -> Result<ExitStatus> {
+        self.signal(Signal::KILL)?;
+        self.ended().await
+    }
+
+    /// Asks it to end (SIGTERM), waits at most `grace`, then kills it.
+    ///
+    /// # Errors
+    /// It had to be killed.
+    pub async fn stop(&self, grace: Duration) -> Result<ExitStatus> {
+        self.signal(Signal::TERM)?;
+        if let Ok(status) = timeout(grace, self.ended()).await {
+            return status;
+        }
+        self.kill().await?;
+        bail!(
+            "{} did not end within {} s of SIGTERM and was killed; its log ends with:\n{}",
+            self.name,
+            grace.as_secs(),
+            self.tail()
+        );
+    }
+
+    /// Waits until `probe` succeeds, asking again and again for at most `within`.
+    ///
+    /// # Errors
+    /// The program ended, or `within` passed; with the last answer of the probe and the end of the log.
+    pub async fn until_ready<T, F: Future<Output = Result<T>>>(
+        &self,
+        within: Duration,
+        mut probe: impl FnMut() -> F,
+    ) -> Result<T> {
+        let deadline = Instant::now() + within;
+        loop {
+            let answer = timeout(within, probe())
+                .await
+                .unwrap_or_else(|_| Err(anyhow!("no answer")));
+            let error = match answer {
+                Ok(ready) => return Ok(ready),
+                Err(error) => error,
+            };
+            if let Some(status) = *self.exit.borrow() {
+                bail!(
+                    "{} ended ({status}) before it was ready; its log ends with:\n{}",
+                    self.name,
+                    self.tail()
+                );
+            }
+            if Instant::now() >= deadline {
+                bail!(
+                    "{} was not ready within {} s ({error:#}); its log ends with:\n{}",
+                    self.name,
+                    within.as_secs(),
+                    self.tail()
+                );
+            }
+            // Readiness of a foreign program is not announced; it can only be asked for.
+            sleep(PROBE_INTERVAL).await;
+        }
+    }
+
+    /// The end of its log, for an error message.
+    pub fn tail(&self) -> String {
+        let text = fs::read(&self.log)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+
+    /// Resident memory in bytes right now.
+    ///
+    /// # Errors
+    /// It has ended, or this system has no `/proc`.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let path = format!("/proc/{}/status", self.pid());
+        let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+        let kibibytes = text.lines().find_map(|line| {
+            line.strip_prefix("VmRSS:")?
+                .split_whitespace()
+                .next()?
+                .parse::<u64>()
+                .ok()
+        });
+        kibibytes
+            .map(|number| number * 1024)
+            .with_context(|| format!("{path} names no VmRSS"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // An error here means that it is gone already.
+        let _ = self.signal(Signal::KILL);
+        if let Some(reaper) = self.reaper.take() {
+            // After SIGKILL this takes milliseconds; the files that the program holds may be removed afterwards.
+            let _ = reaper.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> (Process, tempfile::TempDir) {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        let (process, _) =
+            Process::spawn("sh", command, &dir.path().join("log"), false).expect("started");
+        (process, dir)
+    }
+
+    #[tokio::test]
+    async fn an_early_end_is_reported_with_the_log() {
+        let (process, _dir) = shell("echo disk is on fire; exit 3");
+        let error = process
+            .until_ready(Duration::from_secs(10), || async {
+                Err::<(), _>(anyhow!("not yet"))
+            })
+            .await
+            .expect_err("it ended");
+        assert!(
+            format!("{error:#}").contains("disk is on fire"),
+            "{error:#}"
+        );
+        assert_eq!(process.ended().await.expect("ended").code(), Some(3));
+        assert!(!process.is_running());
+        process.signal(Signal::KILL).expect("nothing to do");
+    }
+
+    #[tokio::test]
+    async fn stop_is_orderly_where_possible() {
+        let (process, _dir) =
+            shell("trap 'exit 7' TERM; echo up; while :; do read -r line || sleep 0.01; done");
+        let log = process.log().to_owned();
+        process
+            .until_ready(Duration::from_secs(10), || async {
+                if fs::read_to_string(&log)?.is_empty() {
+                    bail!("silent")
+                } else {
+                    Ok(())
+                }
+            })
+            .await
+            .expect("up");
+        assert_eq!(
+            process
+                .stop(Duration::from_secs(10))
+                .await
+                .expect("orderly")
+                .code(),
+            Some(7)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_dropped_process_is_gone() {
+        let (process, _dir) = shell("exec sleep 600");
+        let pid = process.pid;
+        assert!(process.is_running());
+        drop(process);
+        assert!(rustix::process::test_kill_process(pid).is_err());
+    }
+}

@@ -1,0 +1,220 @@
+//! A fault proxy: TCP between a client and one server, until told otherwise.
+//!
+//! It knows nothing of what passes: connections are cut with a reset, refused, or stand still with both ends open, as
+//! networks do. TLS goes through untouched, so a client that trusts a loopback certificate notices nothing.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::{Context as _, Result};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::watch,
+    task::JoinSet,
+};
+use url::Url;
+
+/// How the network behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Bytes pass.
+    Open,
+    /// New connections are closed at once; those that exist were cut.
+    Refusing,
+    /// Connections stay and nothing moves, in neither direction.
+    Silent,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    network: Network,
+    /// Counted up by each cut: connections of an older number end.
+    cuts: u64,
+}
+
+/// The proxy; dropped, it takes its connections along. It belongs to the async runtime it was started on.
+#[derive(Debug)]
+pub struct FaultProxy {
+    address: SocketAddr,
+    state: Arc<watch::Sender<State>>,
+    _serving: JoinSet<()>,
+}
+
+impl FaultProxy {
+    /// Starts one on loopback before the server at `url`, which must name a loopback address and a port.
+    ///
+    /// # Errors
+    /// The URL does not, or there is no free port.
+    pub async fn start(url: &str) -> Result<Self> {
+        let parsed = Url::parse(url).with_context(|| format!("read {url:?}"))?;
+        let target = parsed
+            .socket_addrs(|| None)
+            .ok()
+            .and_then(|all| all.into_iter().find(|a| a.ip().is_loopback()))
+            .with_context(|| format!("{url} names no loopback address"))?;
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .context("find a free loopback port")?;
+        let address = listener
+            .local_addr()
+            .context("read the number of a loopback port")?;
+        let state = Arc::new(watch::Sender::new(State {
+            network: Network::Open,
+            cuts: 0,
+        }));
+        let mut serving = JoinSet::new();
+        serving.spawn(serve(listener, target, Arc::clone(&state)));
+        Ok(Self {
+            address,
+            state,
+            _serving: serving,
+        })
+    }
+
+    /// The same URL through the proxy.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn url(&self, url: &str) -> Result<String> {
+        let mut through = Url::parse(url).with_context(|| format!("read {url:?}"))?;
+        through
+            .set_port(Some(self.address.port()))
+            .ok()
+            .with_context(|| format!("{url} takes no port"))?;
+        Ok(through.as_str().trim_end_matches('/').to_owned())
+    }
+
+    /// Resets every connection there is; new ones work.
+    pub fn cut(&self) {
+        self.state.send_modify(|s| s.cuts += 1);
+    }
+
+    /// From now on the network behaves so.
+    pub fn set(&self, network: Network) {
+        self.state.send_modify(|s| {
+            s.network = network;
+            s.cuts += u64::from(network == Network::Refusing);
+        });
+    }
+}
+
+async fn serve(listener: TcpListener, target: SocketAddr, state: Arc<watch::Sender<State>>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((client, _)) = accepted else { continue };
+                if state.borrow().network == Network::Refusing {
+                    // A reset, not a polite end.
+                    let _ = client.set_zero_linger();
+                    continue;
+                }
+                connections.spawn(carry(client, target, state.subscribe()));
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn carry(client: TcpStream, target: SocketAddr, state: watch::Receiver<State>) {
+    let Ok(server) = TcpStream::connect(target).await else {
+        return;
+    };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let _ = (client.set_zero_linger(), server.set_zero_linger());
+    let born = state.borrow().cuts;
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let both = async {
+        tokio::join!(
+            pump(from_client, to_server, state.clone()),
+            pump(from_server, to_client, state.clone())
+        )
+    };
+    let mut cut = state.clone();
+    tokio::select! {
+        _ = cut.wait_for(|s| s.cuts != born) => {}
+        _ = both => {}
+    }
+}
+
+/// One direction, until its end; while the network is silent nothing is read either, so that the sender's window fills
+/// up.
+async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch::Receiver<State>) {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let Ok(read) = from.read(&mut buffer).await else {
+            return;
+        };
+        let moves = |s: &State| s.network != Network::Silent;
+        if state.wait_for(moves).await.is_err() {
+            return;
+        }
+        if read == 0 {
+            let _ = to.shutdown().await;
+            return;
+        }
+        if to.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn echo() -> String {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.expect("a client");
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.split();
+                    let _ = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+        url
+    }
+
+    async fn say(stream: &mut TcpStream, text: &[u8; 4]) -> std::io::Result<[u8; 4]> {
+        stream.write_all(text).await?;
+        let mut back = [0; 4];
+        stream.read_exact(&mut back).await?;
+        Ok(back)
+    }
+
+    #[tokio::test]
+    async fn bytes_pass_stand_still_are_cut_and_refused() {
+        let target = echo().await;
+        let proxy = FaultProxy::start(&target).await.expect("started");
+        let mut a = TcpStream::connect(proxy.address).await.expect("connected");
+        assert_eq!(say(&mut a, b"ping").await.expect("passed"), *b"ping");
+
+        proxy.set(Network::Silent);
+        {
+            let mut waiting = std::pin::pin!(say(&mut a, b"slow"));
+            let short = std::time::Duration::from_millis(100);
+            let early = tokio::time::timeout(short, waiting.as_mut()).await;
+            assert!(early.is_err(), "nothing moves");
+            proxy.set(Network::Open);
+            assert_eq!(waiting.await.expect("late"), *b"slow");
+        }
+
+        proxy.cut();
+        assert!(say(&mut a, b"dead").await.is_err());
+        let mut b = TcpStream::connect(proxy.address).await.expect("connected");
+        assert_eq!(say(&mut b, b"anew").await.expect("passed"), *b"anew");
+
+        proxy.set(Network::Refusing);
+        assert!(say(&mut b, b"gone").await.is_err());
+        if let Ok(mut c) = TcpStream::connect(proxy.address).await {
+            assert!(say(&mut c, b"none").await.is_err());
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Client of the simulated vCenter's admin endpoint: look behind its interface, and make trouble.
+//!
+//! The endpoint needs no password, answers during an outage, and its requests are not counted as calls.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use reqwest::Method;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{
+    vcenter_inventory::{Calls, Inventory},
+    vcenter_trouble::{DatastoreState, ForeignVm, Outage, Rule, VmAction},
+};
+
+/// What a long poll may take beyond the time that it asks for.
+const MARGIN: Duration = Duration::from_secs(30);
+
+/// Client of the admin endpoint of one simulated vCenter.
+#[derive(Clone, Debug)]
+pub struct VCenterAdmin {
+    root: String,
+    http: reqwest::Client,
+}
+
+impl VCenterAdmin {
+    /// A client for the simulated vCenter at `url` that trusts `ca_pem` (empty without TLS).
+    ///
+    /// # Errors
+    /// The certificate cannot be read.
+    pub fn new(url: &str, ca_pem: &str) -> Result<Self> {
+        crate::install_tls_provider();
+        let mut builder = reqwest::Client::builder().no_proxy();
+        if !ca_pem.is_empty() {
+            let trusted = reqwest::Certificate::from_pem(ca_pem.as_bytes())
+                .context("read the simulated vCenter's certificate")?;
+            builder = builder.tls_certs_only([trusted]);
+        }
+        Ok(Self {
+            root: format!("{}/_admin", url.trim_end_matches('/')),
+            http: builder.build().context("make an HTTP client")?,
+        })
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        within: Duration,
+    ) -> Result<T> {
+        let url = format!("{}/{path}", self.root);
+        let mut request = self.http.request(method.clone(), &url).timeout(within);
+        if let Some(body) = &body {
+            request = request.json(body);
+        }
+        let answer = request
+            .send()
+            .await
+            .with_context(|| format!("{method} {url}"))?;
+        let status = answer.status();
+        let text = answer
+            .text()
+            .await
+            .with_context(|| format!("{method} {url}"))?;
+        ensure!(
+            status.is_success(),
+            "{method} {url} answers {status}: {text}"
+        );
+        let text = if text.is_empty() { "null" } else { &text };
+        serde_json::from_str(text).with_context(|| format!("{method} {url} answers: {text}"))
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.call(Method::GET, path, None, MARGIN).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: Value) -> Result<T> {
+        self.call(Method::POST, path, Some(body), MARGIN).await
+    }
+
+    async fn delete(&self, path: &str) -> Result<()> {
+        self.call::<Value>(Method::DELETE, path, None, MARGIN)
+            .await
+            .map(drop)
+    }
+
+    /// Everything the simulated vCenter holds.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn inventory(&self) -> Result<Inventory> {
+        self.get("inventory").await
+    }
+
+    /// Everything but the files, as soon as it is newer than `version`, at the latest after `within` (at most 5 min).
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn changed_since(&self, version: u64, within: Duration) -> Result<Inventory> {
+        let path = format!(
+            "inventory?files=false&waitVersion={version}&timeoutMs={}",
+            within.as_millis()
+        );
+        self.call(Method::GET, &path, None, within + MARGIN).await
+    }
+
+    /// Waits until `wanted` finds what it looks for in the inventory (files included), for at most `within`.
+    ///
+    /// # Errors
+    /// It was not found in time, or the endpoint does not answer.
+    pub async fn until<T>(
+        &self,
+        what: &str,
+        within: Duration,
+        mut wanted: impl FnMut(&Inventory) -> Option<T>,
+    ) -> Result<T> {
+        let search = async {
+            loop {
+                let inventory = self.inventory().await?;
+                if let Some(found) = wanted(&inventory) {
+                    return anyhow::Ok(found);
+                }
+                self.changed_since(inventory.version, Duration::from_secs(60))
+                    .await?;
+            }
+        };
+        match tokio::time::timeout(within, search).await {
+            Ok(outcome) => outcome.with_context(|| format!("wait in vCenter for {what}")),
+            Err(_) => {
+                let inventory = self
+                    .inventory()
+                    .await
+                    .with_context(|| format!("wait in vCenter for {what}"))?;
+                anyhow::bail!(
+                    "in {} s vCenter did not show {what}; it shows {inventory:#?}",
+                    within.as_secs()
+                )
+            }
+        }
+    }
+
+    /// How often clients called.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn calls(&self) -> Result<Calls> {
+        self.get("calls").await
+    }
+
+    /// Starts counting calls from zero.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn reset_calls(&self) -> Result<()> {
+        self.delete("calls").await
+    }
+
+    /// Adds a rule; returns its id.
+    ///
+    /// # Errors
+    /// The rule makes no sense, or the endpoint does not answer.
+    pub async fn add_rule(&self, rule: &Rule) -> Result<String> {
+        let answer: Value = self.post("faults", serde_json::to_value(rule)?).await?;
+        answer["id"]
+            .as_str()
+            .map(str::to_owned)
+            .context("a rule without an id")
+    }
+
+    /// How many calls the rule `id` has struck; `None` when there is no such rule.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn rule_hits(&self, id: &str) -> Result<Option<u64>> {
+        let rules: Vec<Value> = self.get("faults").await?;
+        Ok(rules
+            .iter()
+            .find(|rule| rule["id"] == id)
+            .and_then(|rule| rule["hits"].as_u64()))
+    }
+
+    /// Takes a rule away; calls that hang by it go on.
+    ///
+    /// # Errors
+    /// There is no such rule, or the endpoint does not answer.
+    pub async fn remove_rule(&self, id: &str) -> Result<()> {
+        self.delete(&format!("faults/{id}")).await
+    }
+
+    /// Takes all rules away.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn remove_rules(&self) -> Result<()> {
+        self.delete("faults").await
+    }
+
+    /// Ends all sessions; returns how many.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn kill_sessions(&self) -> Result<u64> {
+        let answer: Value = self.post("sessions/kill", json!({})).await?;
+        answer["killed"]
+            .as_u64()
+            .context("no number of killed sessions")
+    }
+
+    /// Changes the password that logins need from now on.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn set_password(&self, password: &str) -> Result<()> {
+        self.post("password", json!({ "password": password })).await
+    }
+
+    /// Is away for `duration`.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn outage(&self, outage: Outage, duration: Duration) -> Result<()> {
+        let mode = match outage {
+            Outage::Refuse => "refuse",
+            Outage::Unavailable => "unavailable",
+            Outage::Hang => "hang",
+        };
+        self.post(
+            "outage",
+            json!({ "mode": mode, "seconds": duration.as_secs_f64() }),
+        )
+        .await
+    }
+
+    /// Ends an outage early.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn end_outage(&self) -> Result<()> {
+        self.post("outage", json!({ "seconds": 0 })).await
+    }
+
+    /// Changes how long tasks take from now on; kinds are `create`, `powerOn`, `powerOff`, `reconfigure`, `destroy`
+    /// and `file`.
+    ///
+    /// # Errors
+    /// A kind is unknown, or the endpoint does not answer.
+    pub async fn set_delays(&self, delays: &[(&str, Duration)]) -> Result<()> {
+        let body: serde_json::Map<_, _> = delays
+            .iter()
+            .map(|(kind, delay)| {
+                (
+                    (*kind).to_owned(),
+                    json!(format!("{}ms", delay.as_millis())),
+                )
+            })
+            .collect();
+        self.post::<Value>("delays", Value::Object(body))
+            .await
+            .map(drop)
+    }
+
+    /// Takes away privileges: (privilege id, name of the object that it is missing on and below; empty: everywhere).
+    /// Replaces what was taken away before.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn deny(&self, denials: &[(&str, &str)]) -> Result<()> {
+        let deny: Vec<Value> = denials
+            .iter()
+            .map(|(privilege, object)| json!({ "privilege": privilege, "objectName": object }))
+            .collect();
+        self.post("permissions", json!({ "deny": deny })).await
+    }
+
+    /// Forgets all finished tasks, as a vCenter does after a while.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn expire_tasks(&self) -> Result<()> {
+        self.post::<Value>("tasks/expire", json!({}))
+            .await
+            .map(drop)
+    }
+
+    /// Changes what a datastore says of itself.
+    ///
+    /// # Errors
+    /// There is no such datastore, or the endpoint does not answer.
+    pub async fn set_datastore(&self, name: &str, state: &DatastoreState) -> Result<()> {
+        self.post(&format!("datastores/{name}"), serde_json::to_value(state)?)
+            .await
+    }
+
+    /// Creates a VM at once; returns its managed object id.
+    ///
+    /// # Errors
+    /// It cannot be created, or the endpoint does not answer.
+    pub async fn create_vm(&self, vm: &ForeignVm) -> Result<String> {
+        moref(&self.post("vms", serde_json::to_value(vm)?).await?)
+    }
+
+    /// Does something to the VM `moref`; returns the managed object id of the VM that came of it.
+    ///
+    /// # Errors
+    /// There is no such VM, it is not possible now, or the endpoint does not answer.
+    pub async fn act(&self, vm: &str, action: VmAction<'_>) -> Result<String> {
+        let (verb, body) = match action {
+            VmAction::PowerOn => ("power-on", json!({})),
+            VmAction::PowerOff => ("power-off", json!({})),
+            VmAction::Destroy => ("destroy", json!({})),
+            VmAction::Eject => ("eject", json!({})),
+            VmAction::LockTray => ("lock-tray", json!({})),
+            VmAction::BootFromDisk => ("boot-from-disk", json!({})),
+            VmAction::Clone(name) => ("clone", json!({ "name": name })),
+        };
+        moref(&self.post(&format!("vms/{vm}/{verb}"), body).await?)
+    }
+}
+
+fn moref(answer: &Value) -> Result<String> {
+    answer["moref"]
+        .as_str()
+        .map(str::to_owned)
+        .context("no managed object id")
+}

@@ -1,0 +1,281 @@
+//! The Agent controller: carries an Agent's spec to its host, and the host's state to the Agent.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    super::{
+        condition::{self, Shape},
+        desk::Player,
+        mirror::{Mirror, Object},
+        nature,
+        object::{Facts as _, merge_is_idle},
+        options::{Delays, Unbind},
+    },
+    INFRA_ENV_LABEL, conditions,
+    host::{Host, Hosts},
+    inventory, lifecycle, restore,
+    state::HostState,
+};
+
+const FINALIZER: &str = "agent.agent-install.openshift.io/ai-deprovision";
+const CLUSTER_NAMESPACE_LABEL: &str = "agent-install.openshift.io/clusterdeployment-namespace";
+const ANNOTATIONS: &str = "agent.agent-install.openshift.io";
+
+pub struct Controller {
+    pub agents: Mirror,
+    pub infra_envs: Mirror,
+    pub hosts: Hosts,
+    pub delays: Delays,
+    pub unbind: Unbind,
+}
+
+impl Player for Controller {
+    async fn pass(&self, key: &str) -> Result<Option<Duration>> {
+        let Some(agent) = self.agents.get(key) else {
+            self.forget_if_gone(key).await?;
+            return Ok(None);
+        };
+        if agent.is_deleting() {
+            return self.deregister(&agent).await;
+        }
+        if !self.hosts.lock().contains_key(key) && !self.restore(&agent) {
+            return Ok(None);
+        }
+        if !agent.has_finalizer(FINALIZER) {
+            let mut finalizers = agent.metadata.finalizers.clone().unwrap_or_default();
+            finalizers.push(FINALIZER.to_owned());
+            self.agents
+                .patch(&agent, json!({"metadata": {"finalizers": finalizers}}))
+                .await?;
+            return Ok(None);
+        }
+        if self.approves(&agent) {
+            self.agents
+                .patch(&agent, json!({"spec": {"approved": true}}))
+                .await?;
+            return Ok(None);
+        }
+        let now = Instant::now();
+        let (host, due) = {
+            let mut hosts = self.hosts.lock();
+            let Some(host) = hosts.get_mut(key) else {
+                return Ok(None);
+            };
+            self.take_spec(host, &agent, now);
+            let due = lifecycle::advance(host, &self.delays, now);
+            (host.clone(), due)
+        };
+        if lifecycle::is_written(&host) {
+            self.hosts.note_written(key);
+        }
+        let agent = self.write_metadata(&agent, &host).await?;
+        self.write_status(&agent, &host).await?;
+        let retry = host.refused.is_some().then_some(self.delays.backend_retry);
+        let due = due.map(|due| due.saturating_duration_since(now));
+        Ok(retry.into_iter().chain(due).min())
+    }
+}
+
+impl Controller {
+    /// An Agent that is gone takes its host with it: a guest that still runs is not answered any more.
+    async fn forget_if_gone(&self, key: &str) -> Result<()> {
+        let had_agent = self
+            .hosts
+            .lock()
+            .get(key)
+            .is_some_and(|host| host.has_agent);
+        if had_agent && self.agents.fetch(key).await?.is_none() {
+            self.hosts.lock().remove(key);
+        }
+        Ok(())
+    }
+
+    async fn deregister(&self, agent: &Object) -> Result<Option<Duration>> {
+        let now = Instant::now();
+        let since = match self.hosts.lock().get_mut(agent.name()) {
+            Some(host) => *host.leaving_since.get_or_insert(now),
+            None => now - self.delays.deregister,
+        };
+        let left = self
+            .delays
+            .deregister
+            .saturating_sub(now.duration_since(since));
+        if !left.is_zero() {
+            return Ok(Some(left));
+        }
+        self.hosts.lock().remove(agent.name());
+        if agent.has_finalizer(FINALIZER) {
+            let mut left = agent.metadata.finalizers.clone().unwrap_or_default();
+            left.retain(|finalizer| finalizer != FINALIZER);
+            self.agents
+                .patch(agent, json!({"metadata": {"finalizers": left}}))
+                .await?;
+        }
+        Ok(None)
+    }
+
+    /// Makes a host of an Agent that the service has no record of. Agents of no InfraEnv of ours stay alone.
+    fn restore(&self, agent: &Object) -> bool {
+        let Some(infra_env) = agent
+            .label(INFRA_ENV_LABEL)
+            .filter(|name| self.infra_envs.get(name).is_some())
+        else {
+            return false;
+        };
+        let host = restore::host(agent, infra_env, Instant::now());
+        self.hosts
+            .lock()
+            .entry(agent.name().to_owned())
+            .or_insert(host);
+        true
+    }
+
+    fn approves(&self, agent: &Object) -> bool {
+        let infra_env = agent
+            .label(INFRA_ENV_LABEL)
+            .and_then(|name| self.infra_envs.get(name));
+        let automatic =
+            infra_env.is_some_and(|infra_env| infra_env.flag("/spec/agentApproval/autoApprove"));
+        automatic && !agent.flag("/spec/approved")
+    }
+
+    fn take_spec(&self, host: &mut Host, agent: &Object, now: Instant) {
+        if host.state.takes_spec() {
+            agent.text("/spec/hostname").clone_into(&mut host.hostname);
+            agent.text("/spec/role").clone_into(&mut host.role);
+        }
+        host.approved = agent.flag("/spec/approved");
+        let text = |pointer| agent.text(pointer).to_owned();
+        let wanted = agent.at("/spec/clusterDeploymentName").map(|_| {
+            (
+                text("/spec/clusterDeploymentName/namespace"),
+                text("/spec/clusterDeploymentName/name"),
+            )
+        });
+        let outcome = match (&host.cluster, wanted) {
+            (None, Some(cluster)) => lifecycle::bind(host, cluster, now),
+            (Some(_), None) => lifecycle::unbind(host, self.unbind, now),
+            _ => Ok(()),
+        };
+        host.refused = outcome.err();
+    }
+
+    async fn write_metadata(&self, agent: &Object, host: &Host) -> Result<Object> {
+        let mut wanted = (**agent).clone();
+        let labels = wanted.metadata.labels.get_or_insert_default();
+        let namespace = host
+            .cluster
+            .as_ref()
+            .map(|(namespace, _)| namespace.clone())
+            .unwrap_or_default();
+        labels.insert(CLUSTER_NAMESPACE_LABEL.to_owned(), namespace);
+        let annotations = wanted.metadata.annotations.get_or_insert_default();
+        let mut annotate =
+            |key: &str, value: String| annotations.insert(format!("{ANNOTATIONS}/{key}"), value);
+        annotate("state", host.state.name().to_owned());
+        annotate("role", host.role.clone());
+        annotate("current-stage", stage(host).to_owned());
+        if host.shown {
+            labels.extend(inventory::labels(&host.facts));
+            annotate("inventory", inventory::status(&host.facts).to_string());
+            annotate(
+                "validations-info",
+                json!({"hardware": [{"id": "connected", "status": "success"}]}).to_string(),
+            );
+            annotations.insert(
+                "inventory.agent-install.openshift.io/version".to_owned(),
+                "0.1".to_owned(),
+            );
+        }
+        if wanted.metadata == agent.metadata {
+            return Ok(agent.clone());
+        }
+        self.agents.replace(&wanted).await
+    }
+
+    async fn write_status(&self, agent: &Object, host: &Host) -> Result<()> {
+        let before = agent.at("/status/conditions");
+        let mut status = json!({
+            "conditions": condition::render(&conditions::of(host), before, Shape::Metav1, nature::now()),
+            "debugInfo": {
+                "state": host.state.name(),
+                "stateInfo": format!("Host is {}", host.state.name()),
+            },
+            "progress": progress(host),
+            "role": if host.role.is_empty() { "auto-assign" } else { &host.role },
+            "bootstrap": false,
+            "kind": if host.cluster.is_some() || host.left.is_some() { "AddToExistingClusterHost" } else { "Host" },
+            "deprovision_info": deprovision(host),
+        });
+        if host.shown {
+            status["inventory"] = inventory::status(&host.facts);
+        }
+        if merge_is_idle(agent.at("/status").unwrap_or(&Value::Null), &status) {
+            return Ok(());
+        }
+        self.agents.patch_status(agent, status).await.map(drop)
+    }
+}
+
+fn stage(host: &Host) -> &'static str {
+    lifecycle::STAGES
+        .get(host.stage.wrapping_sub(1))
+        .copied()
+        .unwrap_or_default()
+}
+
+fn progress(host: &Host) -> Value {
+    if host.stage == 0 {
+        return json!({"currentStage": null, "installationPercentage": null, "progressStages": null});
+    }
+    json!({
+        "currentStage": stage(host),
+        "installationPercentage": host.stage * 100 / lifecycle::STAGES.len(),
+        "progressStages": lifecycle::STAGES,
+    })
+}
+
+/// What the service remembers of the cluster that the host leaves, until it has left.
+fn deprovision(host: &Host) -> Value {
+    use HostState as S;
+    let leaving = matches!(
+        host.state,
+        S::Unbinding | S::UnbindingPendingUserAction | S::Reclaiming | S::ReclaimingRebooting
+    );
+    match &host.left {
+        Some((namespace, name)) if leaving => json!({
+            "cluster_namespace": namespace, "cluster_name": name, "node_name": host.effective_hostname(),
+        }),
+        _ => Value::Null,
+    }
+}
+
+/// Keys to look at when an InfraEnv changes: every Agent of it.
+pub fn of_infra_env(agents: &Mirror, name: &str) -> Vec<String> {
+    let list = agents.list();
+    let own = list
+        .iter()
+        .filter(|agent| agent.label(INFRA_ENV_LABEL) == Some(name));
+    own.map(|agent| agent.name().to_owned()).collect()
+}
+
+/// The controller behind an [`Arc`], as the desk wants it.
+pub fn controller(
+    agents: Mirror,
+    infra_envs: Mirror,
+    hosts: Hosts,
+    delays: Delays,
+    unbind: Unbind,
+) -> Arc<Controller> {
+    Arc::new(Controller {
+        agents,
+        infra_envs,
+        hosts,
+        delays,
+        unbind,
+    })
+}

@@ -1,0 +1,246 @@
+//! What the service knows about a host, and where it keeps that.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::time::Instant;
+
+use super::state::HostState;
+
+/// Manufacturer of every VMware VM; with exactly this one the disk UUID is checked.
+pub const VMWARE: &str = "VMware, Inc.";
+
+/// One network interface of a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name in the guest.
+    pub name: String,
+    /// Its address, lower-case with colons.
+    pub mac: String,
+    /// Its IPv4 address with prefix length; `None` when it has none.
+    pub ipv4: Option<String>,
+    /// Whether there is a link.
+    pub carrier: bool,
+}
+
+/// What the agent process finds out about the machine it runs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFacts {
+    /// Host id, which is the Agent's name.
+    pub id: String,
+    /// Serial number of the system; may be empty.
+    pub serial: String,
+    /// Manufacturer of the system.
+    pub manufacturer: String,
+    /// Product name of the system.
+    pub product: String,
+    /// Whether the system is a virtual machine.
+    pub is_virtual: bool,
+    /// Interfaces in the order the guest lists them.
+    pub interfaces: Vec<Interface>,
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Size of the first disk in GiB; 0 for no disk.
+    pub disk_gib: u64,
+    /// Whether disks show their UUID to the guest (`disk.EnableUUID`).
+    pub disk_uuid: bool,
+}
+
+impl HostFacts {
+    /// A bare-metal host that satisfies every requirement, told apart by `number`.
+    #[must_use]
+    pub fn bare_metal(number: u8) -> Self {
+        let id = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, &[number]);
+        Self {
+            id: id.to_string(),
+            serial: format!("CZ3{number:07}"),
+            manufacturer: "HPE".to_owned(),
+            product: "ProLiant DL360 Gen10".to_owned(),
+            is_virtual: false,
+            interfaces: vec![Interface {
+                name: "eno1".to_owned(),
+                mac: format!("94:40:c9:00:00:{number:02x}"),
+                ipv4: Some(format!("192.0.2.{number}/24")),
+                carrier: true,
+            }],
+            cpus: 16,
+            memory_mib: 65_536,
+            disk_gib: 480,
+            disk_uuid: true,
+        }
+    }
+
+    /// The hostname a nameless guest reports: the MAC address of its first interface with an address.
+    #[must_use]
+    pub fn own_hostname(&self) -> String {
+        let addressed = self
+            .interfaces
+            .iter()
+            .find(|interface| interface.carrier && interface.ipv4.is_some());
+        addressed.map_or_else(
+            || "localhost".to_owned(),
+            |interface| interface.mac.replace(':', "-"),
+        )
+    }
+}
+
+/// What the firmware will do at the next boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextBoot {
+    /// Boot the installed disk.
+    Disk,
+    /// Boot the discovery image again.
+    Image,
+}
+
+/// How the last validation ended; an unbound host keeps it while it is discovered anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validation {
+    /// There was none.
+    Never,
+    /// All of it passed.
+    Passing,
+    /// Some of it failed.
+    Failing,
+}
+
+/// The service's record of a host.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// InfraEnv it registered with, in the Agents' namespace.
+    pub infra_env: String,
+    /// What it is.
+    pub facts: HostFacts,
+    /// Its state.
+    pub state: HostState,
+    /// Since when.
+    pub since: Instant,
+    /// Whether its agent process answers.
+    pub agent_runs: bool,
+    /// Since when that is so.
+    pub heard: Instant,
+    /// Whether the machine is powered on.
+    pub powered: bool,
+    /// Whether it reported its inventory since it registered.
+    pub reported: bool,
+    /// Whether the Agent ever showed an inventory: it keeps the last one.
+    pub shown: bool,
+    /// Result of the last validation.
+    pub validation: Validation,
+    /// Cluster it belongs to, as (namespace, name).
+    pub cluster: Option<(String, String)>,
+    /// Cluster it was last told to leave.
+    pub left: Option<(String, String)>,
+    /// Stages of its install that have begun.
+    pub stage: usize,
+    /// `spec.hostname` as the service took it.
+    pub hostname: String,
+    /// `spec.role` as the service took it.
+    pub role: String,
+    /// `spec.approved` as the service took it.
+    pub approved: bool,
+    /// What the firmware will do after the install.
+    pub next_boot: NextBoot,
+    /// Why the last bind or unbind was refused.
+    pub refused: Option<String>,
+    /// Whether its Agent was created; until then its absence means nothing.
+    pub has_agent: bool,
+    /// Since when its Agent is being deleted.
+    pub leaving_since: Option<Instant>,
+}
+
+impl Host {
+    /// A host that has just registered.
+    #[must_use]
+    pub fn new(infra_env: &str, facts: HostFacts, now: Instant) -> Self {
+        Self {
+            infra_env: infra_env.to_owned(),
+            facts,
+            state: HostState::DiscoveringUnbound,
+            since: now,
+            agent_runs: true,
+            heard: now,
+            powered: true,
+            reported: false,
+            shown: false,
+            validation: Validation::Never,
+            cluster: None,
+            left: None,
+            stage: 0,
+            hostname: String::new(),
+            role: String::new(),
+            approved: false,
+            next_boot: NextBoot::Disk,
+            refused: None,
+            has_agent: false,
+            leaving_since: None,
+        }
+    }
+
+    /// Moves the host to another state.
+    pub fn enter(&mut self, state: HostState, now: Instant) {
+        if self.state != state {
+            tracing::debug!(
+                host = self.facts.id,
+                from = self.state.name(),
+                to = state.name(),
+                "host state"
+            );
+            self.state = state;
+            self.since = now;
+        }
+    }
+
+    /// The agent process starts or stops to answer.
+    pub fn set_agent(&mut self, runs: bool, now: Instant) {
+        if self.agent_runs != runs {
+            self.agent_runs = runs;
+            self.heard = now;
+        }
+    }
+
+    /// The name the service checks: the requested one, else the one the guest gave itself.
+    #[must_use]
+    pub fn effective_hostname(&self) -> String {
+        if self.hostname.is_empty() {
+            self.facts.own_hostname()
+        } else {
+            self.hostname.clone()
+        }
+    }
+}
+
+/// All hosts of one Agent namespace, by host id. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Hosts {
+    records: Arc<Mutex<BTreeMap<String, Host>>>,
+    written: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Hosts {
+    /// Exclusive access; never held across a wait.
+    pub fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Host>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that an install wrote this machine's disk. Unlike its record that outlives its Agent.
+    pub fn note_written(&self, id: &str) {
+        self.written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id.to_owned());
+    }
+
+    /// Whether an install ever wrote this machine's disk.
+    #[must_use]
+    pub fn is_written(&self, id: &str) -> bool {
+        self.written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(id)
+    }
+}

@@ -1,0 +1,120 @@
+//! The InfraEnv controller: gives each InfraEnv its image URL.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        condition::{self, Condition, Shape},
+        desk::Player,
+        mirror::{Mirror, Object},
+        nature,
+        object::Facts as _,
+    },
+    INFRA_ENV_LABEL,
+    image_server::ImageServer,
+};
+
+const FINALIZER: &str = "infraenv.agent-install.openshift.io/ai-deprovision";
+
+/// InfraEnvs that get no URL for now, by name.
+pub type Withheld = Arc<Mutex<BTreeSet<String>>>;
+
+pub struct Controller {
+    pub infra_envs: Mirror,
+    pub images: ImageServer,
+    pub withheld: Withheld,
+    pub delay: Duration,
+}
+
+impl Player for Controller {
+    async fn pass(&self, key: &str) -> Result<Option<Duration>> {
+        let Some(infra_env) = self.infra_envs.get(key) else {
+            return Ok(None);
+        };
+        if infra_env.is_deleting() {
+            let mut left = infra_env.metadata.finalizers.clone().unwrap_or_default();
+            if infra_env.has_finalizer(FINALIZER) {
+                left.retain(|finalizer| finalizer != FINALIZER);
+                self.infra_envs
+                    .patch(&infra_env, json!({"metadata": {"finalizers": left}}))
+                    .await?;
+            }
+            return Ok(None);
+        }
+        if !infra_env.has_finalizer(FINALIZER) {
+            let mut finalizers = infra_env.metadata.finalizers.clone().unwrap_or_default();
+            finalizers.push(FINALIZER.to_owned());
+            self.infra_envs
+                .patch(&infra_env, json!({"metadata": {"finalizers": finalizers}}))
+                .await?;
+            return Ok(Some(self.delay));
+        }
+        self.images.touch(self.infra_envs.namespace(), key);
+        let withheld = self
+            .withheld
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(key);
+        let has_url = !infra_env.text("/status/isoDownloadURL").is_empty();
+        if withheld && (has_url || infra_env.at("/status/conditions").is_none()) {
+            let failed = Condition::new(
+                "ImageCreated",
+                "False",
+                "ImageCreationError",
+                "Failed to create image",
+            );
+            self.write(
+                &infra_env,
+                &failed,
+                Some(json!({"isoDownloadURL": "", "createdTime": null})),
+            )
+            .await?;
+        } else if !withheld && !has_url {
+            let url = self.images.publish(self.infra_envs.namespace(), key);
+            let created = condition::seconds(nature::now());
+            let available = Condition::new(
+                "ImageCreated",
+                "True",
+                "InfraEnvAvailable",
+                "Image has been created",
+            );
+            self.write(
+                &infra_env,
+                &available,
+                Some(json!({"isoDownloadURL": url, "createdTime": created})),
+            )
+            .await?;
+        }
+        Ok(None)
+    }
+}
+
+impl Controller {
+    async fn write(
+        &self,
+        infra_env: &Object,
+        image: &Condition,
+        fields: Option<Value>,
+    ) -> Result<()> {
+        let before = infra_env.at("/status/conditions");
+        let mut status = fields.unwrap_or_else(|| json!({}));
+        status["conditions"] = condition::render(
+            std::slice::from_ref(image),
+            before,
+            Shape::Metav1,
+            nature::now(),
+        );
+        status["agentLabelSelector"] = json!({"matchLabels": {INFRA_ENV_LABEL: infra_env.name()}});
+        self.infra_envs
+            .patch_status(infra_env, status)
+            .await
+            .map(drop)
+    }
+}

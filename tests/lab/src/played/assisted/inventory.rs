@@ -1,0 +1,116 @@
+//! What a host's inventory looks like on the Agent: status, labels and annotations.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::host::{HostFacts, Interface};
+
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+const PREFIX: &str = "inventory.agent-install.openshift.io";
+
+/// `status.inventory`.
+#[must_use]
+pub fn status(facts: &HostFacts) -> Value {
+    json!({
+        "hostname": facts.own_hostname(),
+        "bmcAddress": "0.0.0.0",
+        "memory": {"physicalBytes": facts.memory_mib * MIB, "usableBytes": (facts.memory_mib * MIB) / 100 * 98},
+        "cpu": {
+            "count": facts.cpus, "architecture": "x86_64", "clockMegahertz": 2600,
+            "modelName": "Intel(R) Xeon(R) Gold 6242 CPU @ 2.80GHz", "flags": ["fpu", "sse4_2", "avx2"],
+        },
+        "interfaces": facts.interfaces.iter().map(interface).collect::<Vec<_>>(),
+        "disks": disks(facts),
+        "boot": {"currentBootMode": "uefi"},
+        "systemVendor": {
+            "manufacturer": facts.manufacturer, "productName": facts.product,
+            "serialNumber": facts.serial, "virtual": facts.is_virtual,
+        },
+    })
+}
+
+fn interface(interface: &Interface) -> Value {
+    let mut shown = json!({
+        "name": interface.name,
+        "macAddress": interface.mac,
+        "hasCarrier": interface.carrier,
+        "flags": ["up", "broadcast", "multicast"],
+        "ipV4Addresses": interface.ipv4.iter().collect::<Vec<_>>(),
+        "ipV6Addresses": [],
+    });
+    if interface.carrier {
+        shown["mtu"] = json!(1500);
+        shown["speedMbps"] = json!(10_000);
+    }
+    shown
+}
+
+fn disks(facts: &HostFacts) -> Value {
+    if facts.disk_gib == 0 {
+        return json!([]);
+    }
+    let id = if facts.disk_uuid {
+        "/dev/disk/by-id/wwn-0x6000c29000000001"
+    } else {
+        "/dev/disk/by-path/pci-0000:03:00.0"
+    };
+    json!([{
+        "id": id, "name": "sda", "path": "/dev/sda", "driveType": "SSD", "bootable": false,
+        "sizeBytes": facts.disk_gib * GIB,
+        "installationEligibility": {"eligible": facts.disk_gib >= 100, "notEligibleReasons": []},
+    }])
+}
+
+/// The inventory labels: characters that no label value may have are dropped, and what is still none is left out.
+#[must_use]
+pub fn labels(facts: &HostFacts) -> BTreeMap<String, String> {
+    let yes_no = |yes: bool| if yes { "true" } else { "false" };
+    let wanted = [
+        ("storage-hasnonrotationaldisk", yes_no(facts.disk_gib > 0)),
+        ("cpu-architecture", "x86_64"),
+        ("cpu-virtenabled", "false"),
+        ("host-manufacturer", &facts.manufacturer),
+        ("host-productname", &facts.product),
+        ("host-isvirtual", yes_no(facts.is_virtual)),
+    ];
+    let mut labels = BTreeMap::new();
+    for (key, value) in wanted {
+        let allowed = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let value: String = value.chars().filter(allowed).collect();
+        let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+        if value.len() <= 63 && edge(value.chars().next()) && edge(value.chars().last()) {
+            labels.insert(format!("{PREFIX}/{key}"), value);
+        }
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vmware_is_never_a_manufacturer_label() {
+        let mut facts = HostFacts::bare_metal(1);
+        facts.manufacturer = "VMware, Inc.".to_owned();
+        facts.product = "VMware7,1".to_owned();
+        let labels = labels(&facts);
+        assert!(!labels.contains_key("inventory.agent-install.openshift.io/host-manufacturer"));
+        assert_eq!(
+            labels["inventory.agent-install.openshift.io/host-productname"],
+            "VMware71"
+        );
+    }
+
+    #[test]
+    fn interfaces_have_every_list_that_the_schema_requires() {
+        let mut facts = HostFacts::bare_metal(1);
+        facts.interfaces[0].ipv4 = None;
+        let shown = status(&facts);
+        for list in ["flags", "ipV4Addresses", "ipV6Addresses"] {
+            assert!(shown["interfaces"][0][list].is_array(), "{list}");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! How a host moves between its states: pure functions over a host, the step times and the time now.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    super::options::{Delays, Unbind},
+    host::{Host, NextBoot, VMWARE, Validation},
+    state::HostState,
+};
+
+/// Install stages of a worker that joins an existing cluster; the host reboots in the fourth.
+pub const STAGES: [&str; 7] = [
+    "Starting installation",
+    "Installing",
+    "Writing image to disk",
+    "Rebooting",
+    "Configuring",
+    "Joined",
+    "Done",
+];
+/// Stage number (from 1) in which the host reboots from its disk.
+const REBOOTING: usize = 4;
+
+/// Moves the host as far as it goes by `now`; the answer is when it moves again by itself.
+pub fn advance(host: &mut Host, delays: &Delays, now: Instant) -> Option<Instant> {
+    loop {
+        let (due, step) = next(host, delays)?;
+        if due > now {
+            return Some(due);
+        }
+        apply(host, step, now);
+    }
+}
+
+/// What happens to a host next when nobody interferes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Report,
+    Validate,
+    Silence,
+    Enter(HostState),
+    Rejoin(HostState),
+    Stage,
+    FirstBoot,
+}
+
+fn next(host: &Host, delays: &Delays) -> Option<(Instant, Step)> {
+    let silence = (!host.agent_runs).then(|| {
+        (
+            host.heard.max(host.since) + delays.disconnect,
+            Step::Silence,
+        )
+    });
+    let in_discovery = || {
+        if !host.agent_runs {
+            return silence;
+        }
+        if host.reported {
+            Some((
+                host.since.max(host.heard) + delays.inventory + delays.monitor,
+                Step::Validate,
+            ))
+        } else {
+            Some((host.since.max(host.heard) + delays.inventory, Step::Report))
+        }
+    };
+    let revalidated = |good: bool| {
+        if !host.agent_runs {
+            return silence;
+        }
+        (is_sufficient(host) != good).then(|| (host.since + delays.monitor, Step::Validate))
+    };
+    let heard_after =
+        |delay: Duration, step: Step| host.agent_runs.then(|| (host.since + delay, step));
+    match host.state {
+        HostState::DiscoveringUnbound | HostState::Discovering => in_discovery(),
+        HostState::KnownUnbound => revalidated(true),
+        HostState::InsufficientUnbound | HostState::Insufficient => revalidated(false),
+        HostState::Known if !host.agent_runs => silence,
+        HostState::Known if !is_sufficient(host) => revalidated(true),
+        HostState::Known => host.approved.then(|| {
+            (
+                host.since + delays.install_start,
+                Step::Enter(HostState::Installing),
+            )
+        }),
+        HostState::Binding => heard_after(delays.agent_poll, Step::Rejoin(HostState::Discovering)),
+        HostState::Installing | HostState::InstallingInProgress => installing(host, delays),
+        // Nobody watches this one: with a dead agent it stays for ever.
+        HostState::Unbinding => heard_after(
+            delays.agent_poll,
+            Step::Rejoin(HostState::DiscoveringUnbound),
+        ),
+        HostState::Reclaiming | HostState::ReclaimingRebooting if !host.powered => Some((
+            host.since + delays.reclaim_limit,
+            Step::Enter(HostState::UnbindingPendingUserAction),
+        )),
+        HostState::Reclaiming => Some((
+            host.since + delays.reclaim,
+            Step::Enter(HostState::ReclaimingRebooting),
+        )),
+        HostState::ReclaimingRebooting => Some((
+            host.since + delays.reclaim_reboot,
+            Step::Rejoin(HostState::DiscoveringUnbound),
+        )),
+        HostState::DisconnectedUnbound
+        | HostState::Disconnected
+        | HostState::InstallingPendingUserAction
+        | HostState::AddedToExistingCluster
+        | HostState::Error
+        | HostState::UnbindingPendingUserAction => None,
+    }
+}
+
+fn installing(host: &Host, delays: &Delays) -> Option<(Instant, Step)> {
+    let due = host.since + delays.install_stage;
+    if host.stage < REBOOTING && !host.agent_runs {
+        return Some((
+            host.heard.max(host.since) + delays.disconnect,
+            Step::Enter(HostState::Error),
+        ));
+    }
+    if host.stage == REBOOTING {
+        return host.powered.then_some((due, Step::FirstBoot));
+    }
+    Some((due, Step::Stage))
+}
+
+fn apply(host: &mut Host, step: Step, now: Instant) {
+    match step {
+        Step::Report => {
+            host.reported = true;
+            host.shown = true;
+        }
+        Step::Validate => validate(host, now),
+        Step::Silence => {
+            let bound = host.cluster.is_some();
+            host.enter(
+                if bound {
+                    HostState::Disconnected
+                } else {
+                    HostState::DisconnectedUnbound
+                },
+                now,
+            );
+        }
+        Step::Enter(state) => {
+            host.enter(state, now);
+            if state == HostState::Installing {
+                host.stage = 0;
+            }
+        }
+        Step::Rejoin(state) => {
+            host.enter(state, now);
+            host.reported = false;
+            host.stage = 0;
+            host.set_agent(true, now);
+            host.powered = true;
+        }
+        Step::Stage => next_stage(host, now),
+        Step::FirstBoot => match host.next_boot {
+            NextBoot::Disk => next_stage(host, now),
+            NextBoot::Image => {
+                host.set_agent(true, now);
+                host.enter(HostState::InstallingPendingUserAction, now);
+            }
+        },
+    }
+}
+
+fn next_stage(host: &mut Host, now: Instant) {
+    host.stage += 1;
+    host.since = now;
+    host.enter(HostState::InstallingInProgress, now);
+    if host.stage == REBOOTING {
+        host.set_agent(false, now);
+    }
+    if host.stage == STAGES.len() {
+        host.enter(HostState::AddedToExistingCluster, now);
+    }
+}
+
+fn validate(host: &mut Host, now: Instant) {
+    let bound = host.cluster.is_some();
+    if is_sufficient(host) {
+        host.validation = Validation::Passing;
+        host.enter(
+            if bound {
+                HostState::Known
+            } else {
+                HostState::KnownUnbound
+            },
+            now,
+        );
+    } else {
+        host.validation = Validation::Failing;
+        host.enter(
+            if bound {
+                HostState::Insufficient
+            } else {
+                HostState::InsufficientUnbound
+            },
+            now,
+        );
+    }
+}
+
+/// Whether the install has written the host's disk.
+#[must_use]
+pub fn is_written(host: &Host) -> bool {
+    host.stage >= REBOOTING
+}
+
+/// Minimum hardware of a worker and a usable name; within a cluster, VMware disks must show their UUID as well.
+#[must_use]
+pub fn is_sufficient(host: &Host) -> bool {
+    let facts = &host.facts;
+    let hardware = facts.cpus >= 2 && facts.memory_mib >= 8192 && facts.disk_gib >= 100;
+    let disks = host.cluster.is_none() || facts.manufacturer != VMWARE || facts.disk_uuid;
+    hardware && disks && is_hostname(&host.effective_hostname())
+}
+
+/// Whether the service accepts this hostname.
+#[must_use]
+pub fn is_hostname(name: &str) -> bool {
+    let reserved = [
+        "localhost",
+        "localhost.localdomain",
+        "localhost4",
+        "localhost6",
+        "localhost4.localdomain4",
+    ];
+    let character = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let label = |label: &str| (1..=63).contains(&label.len()) && label.chars().all(character);
+    name.len() <= 63
+        && !name.starts_with('-')
+        && name.split('.').all(label)
+        && !reserved.contains(&name)
+}
+
+/// The service is told that the host joins `cluster`.
+///
+/// # Errors
+/// The host is in a state from which it cannot: the service tries again later.
+pub fn bind(host: &mut Host, cluster: (String, String), now: Instant) -> Result<(), String> {
+    if host.state != HostState::KnownUnbound {
+        return Err(format!(
+            "host in state {} cannot be bound",
+            host.state.name()
+        ));
+    }
+    host.cluster = Some(cluster);
+    host.enter(HostState::Binding, now);
+    Ok(())
+}
+
+/// The service is told that the host leaves its cluster.
+///
+/// # Errors
+/// The host is in a state from which it cannot: the service tries again later.
+pub fn unbind(host: &mut Host, way: Unbind, now: Instant) -> Result<(), String> {
+    use HostState as S;
+    let installed = host.state == S::AddedToExistingCluster;
+    let next = match host.state {
+        S::Known | S::Discovering | S::Disconnected | S::Insufficient | S::Binding => S::Unbinding,
+        S::AddedToExistingCluster if way == Unbind::Reclaim => S::Reclaiming,
+        S::AddedToExistingCluster | S::Error | S::InstallingPendingUserAction => {
+            S::UnbindingPendingUserAction
+        }
+        S::Installing | S::InstallingInProgress
+            if way == Unbind::Reclaim && host.stage > REBOOTING =>
+        {
+            return Err("host cannot be reclaimed before its install is done".to_owned());
+        }
+        S::Installing | S::InstallingInProgress => S::UnbindingPendingUserAction,
+        _ => {
+            return Err(format!(
+                "host in state {} cannot be unbound",
+                host.state.name()
+            ));
+        }
+    };
+    host.left = host.cluster.take();
+    host.role = if installed {
+        "auto-assign".to_owned()
+    } else {
+        host.role.clone()
+    };
+    host.enter(next, now);
+    Ok(())
+}
+
+/// The agent process in a discovery image registers again. Whether that changed anything.
+pub fn register(host: &mut Host, now: Instant) -> bool {
+    use HostState as S;
+    host.powered = true;
+    let next = match host.state {
+        S::DiscoveringUnbound
+        | S::DisconnectedUnbound
+        | S::InsufficientUnbound
+        | S::KnownUnbound
+        | S::Unbinding
+        | S::UnbindingPendingUserAction
+        | S::ReclaimingRebooting => S::DiscoveringUnbound,
+        S::Discovering | S::Disconnected | S::Insufficient | S::Known | S::Binding => {
+            S::Discovering
+        }
+        S::AddedToExistingCluster => S::InstallingPendingUserAction,
+        S::Installing | S::InstallingInProgress if host.stage >= REBOOTING => {
+            S::InstallingPendingUserAction
+        }
+        // A host that starts over in the middle of an install has lost it.
+        S::Installing | S::InstallingInProgress => S::Error,
+        S::InstallingPendingUserAction | S::Error | S::Reclaiming => return false,
+    };
+    host.set_agent(true, now);
+    host.heard = now;
+    host.since = now;
+    host.reported = false;
+    host.enter(next, now);
+    true
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+use super::{super::host::HostFacts, *};
+
+const CLUSTER: (&str, &str) = ("ns", "hc");
+
+struct Run {
+    host: Host,
+    now: Instant,
+    delays: Delays,
+}
+
+impl Run {
+    fn new() -> Self {
+        let now = Instant::now();
+        let delays = Delays::default();
+        Self {
+            host: Host::new("env", HostFacts::bare_metal(1), now),
+            now,
+            delays,
+        }
+    }
+
+    /// Lets time pass until nothing moves, or an hour is over; gives the states on the way.
+    fn settle(&mut self) -> Vec<&'static str> {
+        let end = self.now + Duration::from_secs(3600);
+        let mut states = vec![self.host.state.name()];
+        while let Some(due) = advance(&mut self.host, &self.delays, self.now) {
+            if states.last() != Some(&self.host.state.name()) {
+                states.push(self.host.state.name());
+            }
+            if due > end {
+                break;
+            }
+            self.now = due;
+        }
+        if states.last() != Some(&self.host.state.name()) {
+            states.push(self.host.state.name());
+        }
+        states
+    }
+
+    fn installed() -> Self {
+        let mut run = Self::new();
+        run.settle();
+        run.host.approved = true;
+        let cluster = (CLUSTER.0.to_owned(), CLUSTER.1.to_owned());
+        bind(&mut run.host, cluster, run.now).unwrap_or_else(|error| panic!("{error}"));
+        run.settle();
+        run
+    }
+}
+
+#[test]
+fn discovery_to_installed() {
+    let mut run = Run::new();
+    assert_eq!(run.settle(), ["discovering-unbound", "known-unbound"]);
+    run.host.approved = true;
+    bind(&mut run.host, ("a".into(), "b".into()), run.now)
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        run.settle(),
+        [
+            "binding",
+            "discovering",
+            "known",
+            "installing",
+            "installing-in-progress",
+            "added-to-existing-cluster"
+        ]
+    );
+    assert_eq!(run.host.stage, STAGES.len());
+}
+
+#[test]
+fn wrong_boot_order_ends_in_a_user_action() {
+    let mut run = Run::new();
+    run.host.next_boot = NextBoot::Image;
+    run.host.approved = true;
+    run.settle();
+    bind(&mut run.host, ("a".into(), "b".into()), run.now)
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(run.settle().last(), Some(&"installing-pending-user-action"));
+    let mut run = Run::installed();
+    assert!(register(&mut run.host, run.now));
+    assert_eq!(run.host.state.name(), "installing-pending-user-action");
+}
+
+#[test]
+fn reclaim_and_plain_unbind() {
+    let mut run = Run::installed();
+    unbind(&mut run.host, Unbind::Reclaim, run.now).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        run.settle(),
+        [
+            "reclaiming",
+            "reclaiming-rebooting",
+            "discovering-unbound",
+            "known-unbound"
+        ]
+    );
+    let mut run = Run::installed();
+    unbind(&mut run.host, Unbind::Plain, run.now).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(run.settle(), ["unbinding-pending-user-action"]);
+    assert!(register(&mut run.host, run.now));
+    assert_eq!(run.settle(), ["discovering-unbound", "known-unbound"]);
+}
+
+#[test]
+fn a_reclaim_without_power_times_out_and_cannot_be_cut_short() {
+    let mut run = Run::installed();
+    run.host.powered = false;
+    unbind(&mut run.host, Unbind::Reclaim, run.now).unwrap_or_else(|error| panic!("{error}"));
+    assert!(!register(&mut run.host.clone(), run.now));
+    assert_eq!(
+        run.settle(),
+        ["reclaiming", "unbinding-pending-user-action"]
+    );
+}
+
+#[test]
+fn unbinding_with_a_dead_agent_stays_for_ever() {
+    let mut run = Run::new();
+    run.settle();
+    bind(&mut run.host, ("a".into(), "b".into()), run.now)
+        .unwrap_or_else(|error| panic!("{error}"));
+    run.settle();
+    run.host.set_agent(false, run.now);
+    unbind(&mut run.host, Unbind::Reclaim, run.now).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(run.settle(), ["unbinding"]);
+}
+
+#[test]
+fn binding_is_refused_while_it_is_discovered_anew() {
+    let mut run = Run::new();
+    assert!(bind(&mut run.host, ("a".into(), "b".into()), run.now).is_err());
+}
+
+#[test]
+fn silence_disconnects_and_kills_an_install() {
+    let mut run = Run::new();
+    run.settle();
+    run.host.set_agent(false, run.now);
+    assert_eq!(run.settle(), ["known-unbound", "disconnected-unbound"]);
+    let mut run = Run::new();
+    run.settle();
+    run.host.approved = true;
+    bind(&mut run.host, ("a".into(), "b".into()), run.now)
+        .unwrap_or_else(|error| panic!("{error}"));
+    while !run.host.state.installs() {
+        run.now = advance(&mut run.host, &run.delays, run.now).unwrap_or_else(|| panic!("stuck"));
+    }
+    run.host.set_agent(false, run.now);
+    assert_eq!(run.settle().last(), Some(&"error"));
+}
+
+#[test]
+fn validation_follows_hardware_name_and_disk_uuid() {
+    let mut run = Run::new();
+    run.host.facts.disk_gib = 99;
+    assert_eq!(run.settle().last(), Some(&"insufficient-unbound"));
+    run.host.facts.disk_gib = 100;
+    assert_eq!(run.settle().last(), Some(&"known-unbound"));
+    run.host.hostname = "localhost".to_owned();
+    assert_eq!(run.settle().last(), Some(&"insufficient-unbound"));
+    let mut run = Run::new();
+    run.host.facts.manufacturer = VMWARE.to_owned();
+    run.host.facts.disk_uuid = false;
+    run.host.approved = true;
+    assert_eq!(
+        run.settle().last(),
+        Some(&"known-unbound"),
+        "the disk UUID matters within a cluster only"
+    );
+    bind(&mut run.host, ("a".into(), "b".into()), run.now)
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(run.settle().last(), Some(&"insufficient"));
+}
+
+#[test]
+fn hostnames() {
+    for good in ["a", "worker-1", "00-50-56-aa-bb-01", "a.example.org"] {
+        assert!(is_hostname(good), "{good}");
+    }
+    let long = "a".repeat(64);
+    for bad in [
+        "",
+        "Worker",
+        "a_b",
+        "-a",
+        "a..b",
+        "localhost",
+        "localhost.localdomain",
+        long.as_str(),
+    ] {
+        assert!(!is_hostname(bad), "{bad}");
+    }
+}

@@ -1,0 +1,355 @@
+//! The assisted service of one Agent namespace: InfraEnvs, their images, and the Agents of hosts that register.
+//!
+//! Flow: an InfraEnv gets an image URL; a host that booted the image registers, its Agent appears; spec edits go to the
+//! host, the host's state goes to the Agent's status, labels and annotations.
+//! Guarantees: Agents appear only by registration, unapproved, with the InfraEnv's labels alone; states and conditions
+//! are those of `upstream-contract` §3; without a cause nothing is written.
+//! Caveats: there is no hosted cluster, so nodes, certificate requests and reclaim pods are times that pass.
+
+mod agents;
+mod conditions;
+pub mod host;
+pub mod image;
+pub mod image_server;
+mod infra_env;
+mod inventory;
+mod lifecycle;
+mod restore;
+pub mod state;
+
+use std::sync::{Arc, PoisonError};
+
+use anyhow::{Context as _, Result, bail};
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    desk::Desk,
+    kinds,
+    mirror::{Change, Mirror},
+    object::Facts as _,
+    options::PlayedOptions,
+    refusal,
+    task::Task,
+};
+use host::{Host, HostFacts, Hosts, NextBoot};
+use image_server::ImageServer;
+use infra_env::Withheld;
+use state::HostState;
+
+/// Label of an Agent with its InfraEnv's name.
+pub const INFRA_ENV_LABEL: &str = "infraenvs.agent-install.openshift.io";
+
+/// See the module's contract. Cheap to clone; ends with the last clone.
+#[derive(Debug, Clone)]
+pub struct Assisted(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    agents: Mirror,
+    infra_envs: Mirror,
+    hosts: Hosts,
+    hosts_desk: Desk,
+    images_desk: Desk,
+    withheld: Withheld,
+    _tasks: Vec<Task>,
+}
+
+fn named(change: &Change) -> Vec<String> {
+    let object = change.new.as_ref().or(change.old.as_ref());
+    object
+        .map(|object| object.name().to_owned())
+        .into_iter()
+        .collect()
+}
+
+impl Assisted {
+    /// Starts the service for the Agents and InfraEnvs of `namespace`, with images on `images`.
+    ///
+    /// # Errors
+    /// The watches ended.
+    pub async fn start(
+        client: &Client,
+        namespace: &str,
+        images: ImageServer,
+        options: &PlayedOptions,
+    ) -> Result<Self> {
+        let agents = Mirror::start(client, &kinds::agent(), namespace);
+        let infra_envs = Mirror::start(client, &kinds::infra_env(), namespace);
+        agents.synced().await?;
+        infra_envs.synced().await?;
+        let hosts = Hosts::default();
+        let withheld = Withheld::default();
+        let (hosts_desk, images_desk) = (Desk::new(), Desk::new());
+        let of_infra_env = {
+            let agents = agents.clone();
+            move |change: &Change| {
+                named(change)
+                    .iter()
+                    .flat_map(|name| agents::of_infra_env(&agents, name))
+                    .collect::<Vec<_>>()
+            }
+        };
+        let controller = agents::controller(
+            agents.clone(),
+            infra_envs.clone(),
+            hosts.clone(),
+            options.delays.clone(),
+            options.unbind,
+        );
+        let publisher = infra_env::Controller {
+            infra_envs: infra_envs.clone(),
+            images,
+            withheld: withheld.clone(),
+            delay: options.delays.image,
+        };
+        let tasks = vec![
+            hosts_desk.follow(&agents, named),
+            hosts_desk.follow(&infra_envs, of_infra_env),
+            hosts_desk.work(controller, 8),
+            images_desk.follow(&infra_envs, named),
+            images_desk.work(Arc::new(publisher), 2),
+        ];
+        Ok(Self(Arc::new(Inner {
+            agents,
+            infra_envs,
+            hosts,
+            hosts_desk,
+            images_desk,
+            withheld,
+            _tasks: tasks,
+        })))
+    }
+
+    /// The Agents of the namespace.
+    #[must_use]
+    pub fn agents(&self) -> &Mirror {
+        &self.0.agents
+    }
+
+    /// The InfraEnvs of the namespace.
+    #[must_use]
+    pub fn infra_envs(&self) -> &Mirror {
+        &self.0.infra_envs
+    }
+
+    /// An agent process on this machine registers with the service; called at each boot of a discovery image.
+    ///
+    /// # Errors
+    /// There is no such InfraEnv, or the API server refused the Agent.
+    pub async fn register(&self, infra_env: &str, facts: HostFacts) -> Result<()> {
+        let id = facts.id.clone();
+        let now = Instant::now();
+        {
+            let mut hosts = self.0.hosts.lock();
+            if let Some(host) = hosts.get_mut(&id) {
+                if host.leaving_since.is_some() {
+                    bail!("host {id} is being deregistered; register again when its Agent is gone");
+                }
+                host.facts = facts;
+                lifecycle::register(host, now);
+                drop(hosts);
+                self.0.hosts_desk.wake(&id);
+                return Ok(());
+            }
+            hosts.insert(id.clone(), Host::new(infra_env, facts, now));
+        }
+        let created = self.create_agent(infra_env, &id).await;
+        let mut hosts = self.0.hosts.lock();
+        match created {
+            Ok(()) => {
+                if let Some(host) = hosts.get_mut(&id) {
+                    host.has_agent = true;
+                }
+            }
+            Err(error) => {
+                hosts.remove(&id);
+                return Err(error);
+            }
+        }
+        drop(hosts);
+        self.0.hosts_desk.wake(&id);
+        Ok(())
+    }
+
+    async fn create_agent(&self, infra_env: &str, id: &str) -> Result<()> {
+        let owner = self.0.infra_envs.fetch(infra_env).await?;
+        let owner = owner.with_context(|| format!("no InfraEnv {infra_env} to register with"))?;
+        let mut labels = owner
+            .at("/spec/agentLabels")
+            .cloned()
+            .unwrap_or_else(|| json!({}));
+        labels[INFRA_ENV_LABEL] = json!(infra_env);
+        let resource = kinds::infra_env();
+        let metadata = json!({
+            "name": id,
+            "labels": labels,
+            "ownerReferences": [{
+                "apiVersion": resource.api_version, "kind": resource.kind, "name": infra_env, "uid": owner.uid(),
+            }],
+        });
+        let spec = json!({"approved": false, "role": ""});
+        match self
+            .0
+            .agents
+            .create(metadata, json!({ "spec": spec }))
+            .await
+        {
+            Err(error) if refusal::status(&error).is_some_and(|status| status.code == 409) => {
+                self.keep_or_reset(infra_env, id, labels).await
+            }
+            created => created.map(drop),
+        }
+    }
+
+    /// An Agent that exists is left as it is, unless it was registered with another InfraEnv.
+    async fn keep_or_reset(&self, infra_env: &str, id: &str, labels: Value) -> Result<()> {
+        let agent = self
+            .0
+            .agents
+            .fetch(id)
+            .await?
+            .with_context(|| format!("Agent {id} came and went"))?;
+        if agent.is_deleting() {
+            bail!("Agent {id} is being deleted; register again when it is gone");
+        }
+        if agent.label(INFRA_ENV_LABEL) == Some(infra_env) {
+            return Ok(());
+        }
+        let mut reset = (*agent).clone();
+        reset.metadata.labels = serde_json::from_value(labels).context("labels of a new Agent")?;
+        reset.data["spec"] = json!({"approved": false, "role": ""});
+        self.0.agents.replace(&reset).await.map(drop)
+    }
+
+    /// The host's machine was switched on or off; off, its agent process falls silent.
+    pub fn set_power(&self, id: &str, on: bool) {
+        self.change(id, |host| {
+            host.powered = on;
+            if !on {
+                host.set_agent(false, Instant::now());
+            }
+        });
+    }
+
+    /// The machine came up from its installed disk: it runs, without an agent process.
+    pub fn booted_disk(&self, id: &str) {
+        self.change(id, |host| host.powered = true);
+    }
+
+    /// The host's agent process falls silent although the machine runs.
+    pub fn silence(&self, id: &str) {
+        self.change(id, |host| host.set_agent(false, Instant::now()));
+    }
+
+    /// What the machine's firmware will do when the install reboots it.
+    pub fn set_next_boot(&self, id: &str, next: NextBoot) {
+        self.change(id, |host| host.next_boot = next);
+    }
+
+    fn change(&self, id: &str, change: impl FnOnce(&mut Host)) {
+        if let Some(host) = self.0.hosts.lock().get_mut(id) {
+            change(host);
+        }
+        self.0.hosts_desk.wake(id);
+    }
+
+    /// A host's state; `None` when the service knows no such host.
+    #[must_use]
+    pub fn host_state(&self, id: &str) -> Option<HostState> {
+        self.0.hosts.lock().get(id).map(|host| host.state)
+    }
+
+    /// Whether an install ever wrote the machine's disk.
+    #[must_use]
+    pub fn is_written(&self, id: &str) -> bool {
+        self.0.hosts.is_written(id)
+    }
+
+    /// Takes the image URL away from an InfraEnv, or gives it a new one.
+    pub fn withhold_image(&self, infra_env: &str, withheld: bool) {
+        let mut set = self
+            .0
+            .withheld
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if withheld {
+            set.insert(infra_env.to_owned());
+        } else {
+            set.remove(infra_env);
+        }
+        drop(set);
+        self.0.images_desk.wake(infra_env);
+    }
+
+    /// Gives the InfraEnv a new image: another URL and `createdTime`. The old URL keeps working.
+    ///
+    /// # Errors
+    /// There is no such InfraEnv, or the API server refused.
+    pub async fn rotate_image(&self, infra_env: &str) -> Result<()> {
+        // `createdTime` has whole seconds, and the service never makes two images in one.
+        let seen = self.0.infra_envs.fetch(infra_env).await?;
+        let created = seen.and_then(|i| i.text("/status/createdTime").parse::<Timestamp>().ok());
+        if let Some(created) = created {
+            let next = created.saturating_add(SignedDuration::from_secs(1))?;
+            let left = next.duration_since(Timestamp::now());
+            tokio::time::sleep(left.try_into().unwrap_or_default()).await;
+        }
+        self.patch_infra_env(
+            infra_env,
+            json!({"isoDownloadURL": "", "createdTime": null}),
+        )
+        .await?;
+        self.0.images_desk.wake(infra_env);
+        Ok(())
+    }
+
+    /// Patches the InfraEnv's status as it is now; whoever wrote meanwhile is read again.
+    async fn patch_infra_env(&self, infra_env: &str, patch: Value) -> Result<()> {
+        loop {
+            let seen = self
+                .0
+                .infra_envs
+                .fetch(infra_env)
+                .await?
+                .with_context(|| format!("no InfraEnv {infra_env}"))?;
+            match self.0.infra_envs.patch_status(&seen, patch.clone()).await {
+                Err(error) if refusal::status(&error).is_some_and(|s| s.code == 409) => {}
+                other => return other.map(drop),
+            }
+        }
+    }
+
+    /// Gives the InfraEnv this image URL and nothing else new, as when only its token was renewed.
+    ///
+    /// # Errors
+    /// There is no such InfraEnv, or the API server refused.
+    pub async fn set_image_url(&self, infra_env: &str, url: &str) -> Result<()> {
+        self.patch_infra_env(infra_env, json!({"isoDownloadURL": url}))
+            .await
+    }
+
+    /// Creates an InfraEnv with what its schema requires, and waits for its image URL.
+    ///
+    /// # Errors
+    /// The API server refused.
+    pub async fn create_infra_env(&self, name: &str, agent_labels: Value) -> Result<String> {
+        let spec = json!({"pullSecretRef": {"name": "pull-secret"}, "agentLabels": agent_labels});
+        let mut changes = self.0.infra_envs.changes();
+        self.0
+            .infra_envs
+            .create(json!({"name": name}), json!({ "spec": spec }))
+            .await?;
+        while let Some(change) = changes.recv().await {
+            if let Some(infra_env) = change.new.filter(|object| object.name() == name) {
+                let url = infra_env.text("/status/isoDownloadURL");
+                if !url.is_empty() {
+                    return Ok(url.to_owned());
+                }
+            }
+        }
+        bail!("the watch of InfraEnvs ended")
+    }
+}

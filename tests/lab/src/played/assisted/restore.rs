@@ -1,0 +1,152 @@
+//! A host's record made anew from its Agent: for Agents that were created by hand or survived a restart of the lab.
+
+use kube::core::DynamicObject;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    super::object::Facts as _,
+    host::{Host, HostFacts, Interface, Validation},
+    lifecycle,
+    state::HostState,
+};
+
+/// The host as its Agent last showed it; its machine is taken to be on and its agent process to answer, unless the
+/// Agent says it is disconnected.
+#[must_use]
+pub fn host(agent: &DynamicObject, infra_env: &str, now: Instant) -> Host {
+    let mut host = Host::new(infra_env, facts(agent), now);
+    host.has_agent = true;
+    host.state = state(agent.text("/status/debugInfo/state"));
+    host.shown = agent.at("/status/inventory/memory").is_some();
+    host.reported = host.shown;
+    host.validation = match agent
+        .condition("Validated")
+        .map(|condition| condition.status)
+    {
+        Some("True") => Validation::Passing,
+        Some("False") => Validation::Failing,
+        _ => Validation::Never,
+    };
+    let in_cluster = !matches!(
+        host.state,
+        HostState::DiscoveringUnbound
+            | HostState::KnownUnbound
+            | HostState::InsufficientUnbound
+            | HostState::DisconnectedUnbound
+            | HostState::Unbinding
+            | HostState::UnbindingPendingUserAction
+            | HostState::Reclaiming
+            | HostState::ReclaimingRebooting
+    );
+    let name = agent.text("/spec/clusterDeploymentName/name");
+    if in_cluster && !name.is_empty() {
+        host.cluster = Some((
+            agent
+                .text("/spec/clusterDeploymentName/namespace")
+                .to_owned(),
+            name.to_owned(),
+        ));
+    }
+    if host.state == HostState::AddedToExistingCluster {
+        host.stage = lifecycle::STAGES.len();
+        host.agent_runs = false;
+    }
+    if matches!(
+        host.state,
+        HostState::DisconnectedUnbound | HostState::Disconnected
+    ) {
+        host.agent_runs = false;
+    }
+    host
+}
+
+fn state(name: &str) -> HostState {
+    use HostState as S;
+    let all = [
+        S::KnownUnbound,
+        S::InsufficientUnbound,
+        S::DisconnectedUnbound,
+        S::Binding,
+        S::Discovering,
+        S::Known,
+        S::Insufficient,
+        S::Disconnected,
+        S::Installing,
+        S::InstallingInProgress,
+        S::InstallingPendingUserAction,
+        S::AddedToExistingCluster,
+        S::Error,
+        S::Unbinding,
+        S::UnbindingPendingUserAction,
+        S::Reclaiming,
+        S::ReclaimingRebooting,
+    ];
+    all.into_iter()
+        .find(|state| state.name() == name)
+        .unwrap_or(S::DiscoveringUnbound)
+}
+
+fn facts(agent: &DynamicObject) -> HostFacts {
+    let text = |pointer: &str| {
+        agent
+            .text(&format!("/status/inventory{pointer}"))
+            .to_owned()
+    };
+    let number = |pointer: &str| {
+        agent
+            .at(&format!("/status/inventory{pointer}"))
+            .and_then(Value::as_u64)
+            .unwrap_or_default()
+    };
+    let interfaces = agent
+        .at("/status/inventory/interfaces")
+        .and_then(Value::as_array);
+    let interface = |shown: &Value| Interface {
+        name: shown["name"].as_str().unwrap_or_default().to_owned(),
+        mac: shown["macAddress"].as_str().unwrap_or_default().to_owned(),
+        ipv4: shown["ipV4Addresses"][0].as_str().map(str::to_owned),
+        carrier: shown["hasCarrier"].as_bool().unwrap_or_default(),
+    };
+    HostFacts {
+        id: agent.name().to_owned(),
+        serial: text("/systemVendor/serialNumber"),
+        manufacturer: text("/systemVendor/manufacturer"),
+        product: text("/systemVendor/productName"),
+        is_virtual: agent.flag("/status/inventory/systemVendor/virtual"),
+        interfaces: interfaces.into_iter().flatten().map(interface).collect(),
+        cpus: u32::try_from(number("/cpu/count")).unwrap_or(u32::MAX),
+        memory_mib: number("/memory/physicalBytes") >> 20,
+        disk_gib: number("/disks/0/sizeBytes") >> 30,
+        disk_uuid: agent
+            .text("/status/inventory/disks/0/id")
+            .starts_with("/dev/disk/by-id/"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{
+        super::{host::VMWARE, inventory},
+        *,
+    };
+
+    #[test]
+    fn facts_survive_the_way_through_an_agent() {
+        let mut facts = HostFacts::bare_metal(7);
+        facts.manufacturer = VMWARE.to_owned();
+        facts.disk_uuid = false;
+        let agent: DynamicObject = serde_json::from_value(json!({
+            "metadata": {"name": facts.id},
+            "spec": {"clusterDeploymentName": {"name": "hc", "namespace": "ns"}},
+            "status": {"inventory": inventory::status(&facts), "debugInfo": {"state": "known"}},
+        }))
+        .unwrap_or_else(|error| panic!("{error}"));
+        let host = host(&agent, "env", Instant::now());
+        assert_eq!(host.facts, facts);
+        assert_eq!(host.state, HostState::Known);
+        assert_eq!(host.cluster, Some(("ns".to_owned(), "hc".to_owned())));
+    }
+}

@@ -1,0 +1,260 @@
+//! A work queue over keys, the loop of every played controller.
+//!
+//! Flow: a change wakes a key, now or later; the loop runs one pass per woken key and the pass says when to look again.
+//! Guarantees: never two passes of one key at once; a key woken during its pass runs again; several wakes are one pass.
+//! Assumptions: a pass reads everything anew and is safe to repeat.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Result;
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use tokio::{sync::Notify, time::Instant};
+
+use super::{
+    mirror::{Change, Mirror},
+    refusal,
+    task::Task,
+};
+
+/// Wait before a pass is repeated that met a stale object; the mirror has caught up by then.
+const STALE_RETRY: Duration = Duration::from_millis(25);
+/// Wait before a pass is repeated that failed otherwise.
+const FAILED_RETRY: Duration = Duration::from_secs(1);
+
+/// A controller: one pass over one key.
+pub trait Player: Send + Sync + 'static {
+    /// Looks at everything about `key` and acts; the answer says when to look again without a change.
+    fn pass(&self, key: &str) -> impl Future<Output = Result<Option<Duration>>> + Send;
+}
+
+/// The woken keys and when each is due. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Desk(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    due: Mutex<BTreeMap<String, Instant>>,
+    changed: Notify,
+}
+
+impl Desk {
+    /// An empty desk.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+        self.0.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a pass over `key` as soon as possible.
+    pub fn wake(&self, key: &str) {
+        self.wake_at(key, Instant::now());
+    }
+
+    /// Runs a pass over `key` at `when`, or earlier if it is woken earlier.
+    pub fn wake_at(&self, key: &str, when: Instant) {
+        let mut due = self.lock();
+        let entry = due.entry(key.to_owned()).or_insert(when);
+        *entry = when.min(*entry);
+        drop(due);
+        self.0.changed.notify_one();
+    }
+
+    /// Wakes the keys that `keys` names for each change of `mirror`, beginning with all its present objects.
+    #[must_use]
+    pub fn follow<F, I>(&self, mirror: &Mirror, keys: F) -> Task
+    where
+        F: Fn(&Change) -> I + Send + 'static,
+        I: IntoIterator<Item = String>,
+    {
+        let desk = self.clone();
+        let mut changes = mirror.changes();
+        Task::spawn(async move {
+            while let Some(change) = changes.recv().await {
+                for key in keys(&change) {
+                    desk.wake(&key);
+                }
+            }
+        })
+    }
+
+    /// Takes a key that is due and not in `busy`; else says when the next one is.
+    fn take(&self, busy: &BTreeSet<String>) -> Result<String, Option<Instant>> {
+        let now = Instant::now();
+        let mut due = self.lock();
+        let next = due
+            .iter()
+            .filter(|(key, _)| !busy.contains(*key))
+            .min_by_key(|(_, when)| **when);
+        match next.map(|(key, when)| (key.clone(), *when)) {
+            Some((key, when)) if when <= now => {
+                due.remove(&key);
+                Ok(key)
+            }
+            Some((_, when)) => Err(Some(when)),
+            None => Err(None),
+        }
+    }
+
+    /// Runs passes, at most `width` at once, until the returned handle is dropped.
+    #[must_use]
+    pub fn work<P: Player>(&self, player: Arc<P>, width: usize) -> Task {
+        Task::spawn(self.clone().run(player, width))
+    }
+
+    async fn run<P: Player>(self, player: Arc<P>, width: usize) {
+        let mut busy = BTreeSet::new();
+        let mut passes: FuturesUnordered<BoxFuture<'static, (String, Result<Option<Duration>>)>> =
+            FuturesUnordered::new();
+        loop {
+            let mut next = None;
+            while busy.len() < width {
+                match self.take(&busy) {
+                    Ok(key) => {
+                        busy.insert(key.clone());
+                        let player = player.clone();
+                        passes.push(
+                            async move {
+                                let outcome = player.pass(&key).await;
+                                (key, outcome)
+                            }
+                            .boxed(),
+                        );
+                    }
+                    Err(when) => {
+                        next = when;
+                        break;
+                    }
+                }
+            }
+            tokio::select! {
+                biased;
+                Some((key, outcome)) = passes.next(), if !passes.is_empty() => {
+                    busy.remove(&key);
+                    if let Some(wait) = after(&key, outcome) {
+                        self.wake_at(&key, Instant::now() + wait);
+                    }
+                }
+                () = self.0.changed.notified() => {}
+                () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            }
+        }
+    }
+}
+
+fn after(key: &str, outcome: Result<Option<Duration>>) -> Option<Duration> {
+    match outcome {
+        Ok(wait) => wait,
+        Err(error) if refusal::is_stale(&error) => Some(STALE_RETRY),
+        Err(error) => {
+            tracing::warn!(%key, error = %format!("{error:#}"), "played part failed, will try again");
+            Some(FAILED_RETRY)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::{Semaphore, mpsc};
+
+    use super::*;
+
+    /// Announces each pass, then waits for its permit.
+    struct Gated {
+        begun: mpsc::UnboundedSender<String>,
+        permits: Semaphore,
+        running: AtomicUsize,
+        overlapped: AtomicUsize,
+        again: Mutex<Option<Duration>>,
+    }
+
+    impl Player for Gated {
+        async fn pass(&self, key: &str) -> Result<Option<Duration>> {
+            let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+            self.overlapped.fetch_max(running, Ordering::SeqCst);
+            self.begun.send(key.to_owned())?;
+            self.permits.acquire().await?.forget();
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            Ok(self
+                .again
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take())
+        }
+    }
+
+    fn gated(again: Option<Duration>) -> (Arc<Gated>, mpsc::UnboundedReceiver<String>) {
+        let (begun, passes) = mpsc::unbounded_channel();
+        let player = Gated {
+            begun,
+            permits: Semaphore::new(0),
+            running: AtomicUsize::new(0),
+            overlapped: AtomicUsize::new(0),
+            again: Mutex::new(again),
+        };
+        (Arc::new(player), passes)
+    }
+
+    async fn next(passes: &mut mpsc::UnboundedReceiver<String>) -> Option<String> {
+        tokio::time::timeout(Duration::from_secs(20), passes.recv())
+            .await
+            .ok()
+            .flatten()
+    }
+
+    #[tokio::test]
+    async fn one_key_never_overlaps_and_several_wakes_are_one_further_pass() {
+        let (player, mut passes) = gated(Some(Duration::from_millis(50)));
+        let desk = Desk::new();
+        let _work = desk.work(player.clone(), 4);
+        desk.wake("a");
+        assert_eq!(next(&mut passes).await.as_deref(), Some("a"));
+        for _ in 0..3 {
+            desk.wake("a");
+        }
+        desk.wake("b");
+        assert_eq!(
+            next(&mut passes).await.as_deref(),
+            Some("b"),
+            "a runs still, so it must wait"
+        );
+        player.permits.add_permits(10);
+        assert_eq!(next(&mut passes).await.as_deref(), Some("a"));
+        assert_eq!(player.overlapped.load(Ordering::SeqCst), 2);
+        // Three wakes were one pass, and the wait the first pass asked for is another at most.
+        let further = tokio::time::timeout(Duration::from_millis(300), async {
+            let mut count = 0;
+            while passes.recv().await.is_some() {
+                count += 1;
+                if count > 1 {
+                    return count;
+                }
+            }
+            count
+        });
+        assert!(further.await.is_err(), "more passes than wakes");
+    }
+
+    #[tokio::test]
+    async fn a_pass_that_asks_for_it_runs_again() {
+        let (player, mut passes) = gated(Some(Duration::from_millis(20)));
+        player.permits.add_permits(10);
+        let desk = Desk::new();
+        let _work = desk.work(player, 1);
+        desk.wake("a");
+        assert!(next(&mut passes).await.is_some());
+        assert!(
+            next(&mut passes).await.is_some(),
+            "the first pass asked for a second one"
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! Things of other people in the same namespaces, Agents and vCenter: nobody may touch them.
+
+use agent_forge_crds::VsphereAgent;
+use anyhow::{Context as _, Result};
+use kube::{Api, Client, api::PostParams, core::DynamicObject};
+use serde_json::{Value, json};
+
+use super::{
+    assisted::{Assisted, host::HostFacts},
+    guests::vcenter::VCenter,
+    mirror::Object,
+    object::Facts as _,
+    provider::AGENT_MACHINE_REF,
+};
+
+/// A bare-metal host of this InfraEnv with these labels; gives the Agent once its
+/// state says `known-unbound`, or once it is claimed.
+///
+/// # Errors
+/// The InfraEnv does not exist, or the API server refused.
+pub async fn bare_metal(
+    service: &Assisted,
+    infra_env: &str,
+    number: u8,
+    labels: Value,
+    approved: bool,
+) -> Result<Object> {
+    let facts = HostFacts::bare_metal(number);
+    let id = facts.id.clone();
+    let mut changes = service.agents().changes();
+    service.register(infra_env, facts).await?;
+    let mut prepared = false;
+    while let Some(change) = changes.recv().await {
+        let Some(agent) = change.new.filter(|agent| agent.name() == id) else {
+            continue;
+        };
+        if !prepared {
+            let patch = json!({
+                "metadata": {"labels": labels},
+                "spec": {"approved": approved, "role": "worker", "hostname": format!("metal-{number}")},
+            });
+            // The service writes at the same time: the next change brings the version that fits.
+            prepared = service.agents().patch(&agent, patch).await.is_ok();
+            continue;
+        }
+        let met = agent
+            .condition("RequirementsMet")
+            .map(|condition| condition.reason);
+        let wanted = match approved {
+            true => "AgentIsReady",
+            false => "AgentIsNotApproved",
+        };
+        // One that fits a waiting AgentMachine is claimed before it can be seen at rest.
+        let claimed = agent.label(AGENT_MACHINE_REF).is_some();
+        let rests = agent.text("/status/debugInfo/state") == "known-unbound" && met == Some(wanted);
+        if claimed || rests {
+            return Ok(agent);
+        }
+    }
+    anyhow::bail!("the watch of Agents ended")
+}
+
+/// All of an object as bytes, `resourceVersion` and `managedFields` included: not even a write without effect is missed.
+///
+/// # Errors
+/// Never for an object from the API server.
+pub fn fingerprint(object: &DynamicObject) -> Result<Vec<u8>> {
+    serde_json::to_vec(object).context("an object as JSON")
+}
+
+/// A VM that somebody else made in `folder` under this name, switched on; gives its managed object id.
+///
+/// # Errors
+/// vCenter refused, for instance because the name is taken.
+pub async fn vm(vcenter: &VCenter, folder: &str, name: &str) -> Result<String> {
+    let answer = vcenter
+        .post(
+            "vms",
+            &json!({"name": name, "folder": folder, "powerOn": true}),
+        )
+        .await?;
+    let moref = answer["moref"]
+        .as_str()
+        .context("a created VM without a managed object id")?;
+    Ok(moref.to_owned())
+}
+
+/// A VM as the admin endpoint shows it, as bytes; `None` when it is gone.
+///
+/// # Errors
+/// The endpoint does not answer.
+pub async fn vm_fingerprint(vcenter: &VCenter, moref: &str) -> Result<Option<String>> {
+    Ok(vcenter.shown(moref).await?.map(|vm| vm.to_string()))
+}
+
+/// A VsphereAgent that belongs to the pool `pool`, which need not exist: another operator's record of its own VM.
+///
+/// # Errors
+/// The API server refused.
+pub async fn vsphere_agent(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    pool: &str,
+) -> Result<VsphereAgent> {
+    let object = json!({
+        "apiVersion": "agent-forge.containeroo.ch/v1alpha1",
+        "kind": "VsphereAgent",
+        "metadata": {"name": name, "finalizers": ["example.org/not-yours"]},
+        "spec": {"poolRef": {"name": pool}},
+    });
+    let object = serde_json::from_value(object).context("a VsphereAgent")?;
+    let api: Api<VsphereAgent> = Api::namespaced(client.clone(), namespace);
+    api.create(&PostParams::default(), &object)
+        .await
+        .with_context(|| format!("create VsphereAgent {name}"))
+}

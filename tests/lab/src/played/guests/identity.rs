@@ -1,0 +1,161 @@
+//! What the agent process in a VM finds out about it, and the ways in which that differs from the usual.
+
+use super::{
+    super::assisted::host::{HostFacts, Interface, VMWARE},
+    vcenter::Vm,
+};
+
+/// A guest that is not like the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quirk {
+    /// The firmware shows no serial number.
+    NoSerial,
+    /// Old virtual hardware: the guest sees the uuid in vSphere's byte order.
+    NotSwapped,
+    /// The guest reports another MAC address than the VM's.
+    OtherMac,
+    /// The guest never gets as far as registering.
+    DeadOnArrival,
+}
+
+/// The SMBIOS product uuid of a VM with this BIOS uuid: the first three groups in the other byte order.
+#[must_use]
+pub fn swapped(uuid: &str) -> String {
+    let Ok(parsed) = uuid::Uuid::parse_str(uuid) else {
+        return uuid.to_ascii_lowercase();
+    };
+    uuid::Uuid::from_bytes(parsed.to_bytes_le()).to_string()
+}
+
+/// The serial number that VMware's firmware makes of a BIOS uuid.
+#[must_use]
+pub fn serial(uuid: &str) -> String {
+    let digits: Vec<char> = uuid
+        .chars()
+        .filter(char::is_ascii_hexdigit)
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    let bytes: Vec<String> = digits.chunks(2).map(|pair| pair.iter().collect()).collect();
+    let (front, back) = bytes.split_at(bytes.len().min(8));
+    format!("VMware-{}-{}", front.join(" "), back.join(" "))
+}
+
+/// The facts of a VM as its guest sees them.
+#[must_use]
+pub fn facts(vm: &Vm, quirks: &[Quirk]) -> HostFacts {
+    let has = |quirk: Quirk| quirks.contains(&quirk);
+    let uuid = vm.uuid.to_ascii_lowercase();
+    let bridge = Interface {
+        name: "docker0".to_owned(),
+        mac: "02:42:ac:11:00:02".to_owned(),
+        ipv4: None,
+        carrier: false,
+    };
+    let cards = vm.nics.iter().enumerate().map(|(index, nic)| {
+        let mac = if has(Quirk::OtherMac) {
+            other_mac(&nic.mac)
+        } else {
+            nic.mac.to_ascii_lowercase()
+        };
+        Interface {
+            name: format!("ens{}", 192 + 32 * index),
+            ipv4: Some(address(&mac)),
+            mac,
+            carrier: true,
+        }
+    });
+    let shows_disks = vm.extra_config.iter().any(|(key, value)| {
+        key.eq_ignore_ascii_case("disk.EnableUUID") && value.eq_ignore_ascii_case("TRUE")
+    });
+    HostFacts {
+        id: if has(Quirk::NotSwapped) {
+            uuid.clone()
+        } else {
+            swapped(&uuid)
+        },
+        serial: if has(Quirk::NoSerial) {
+            String::new()
+        } else {
+            serial(&uuid)
+        },
+        manufacturer: VMWARE.to_owned(),
+        product: "VMware20,1".to_owned(),
+        is_virtual: true,
+        interfaces: std::iter::once(bridge).chain(cards).collect(),
+        cpus: vm.cpus,
+        memory_mib: vm.memory_mib,
+        disk_gib: vm.disks.first().map(|disk| disk.gb).unwrap_or_default(),
+        disk_uuid: shows_disks,
+    }
+}
+
+fn other_mac(mac: &str) -> String {
+    // Locally administered, and no vendor's.
+    format!(
+        "02:00:00{}",
+        mac.to_ascii_lowercase().get(8..).unwrap_or(":00:00:01")
+    )
+}
+
+/// A private address that differs from card to card.
+fn address(mac: &str) -> String {
+    let mut bytes = mac
+        .split(':')
+        .rev()
+        .map(|byte| u8::from_str_radix(byte, 16).unwrap_or_default());
+    let mut next = || bytes.next().unwrap_or_default();
+    let (low, high) = (next(), next());
+    format!("10.{}.{high}.{low}/16", 173)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The vector of `upstream-contract` §3.6.
+    const UUID: &str = "423e36c8-723d-2b24-8590-0eb1d9180aa2";
+
+    fn vm() -> Vm {
+        let value = json!({
+            "moref": "vm-1", "name": "n", "path": "/dc1/vm/n", "uuid": UUID, "power": "poweredOn",
+            "nics": [{"key": 4000, "type": "VirtualVmxnet3", "mac": "00:50:56:AA:bb:01", "network": "VM Network"}],
+            "disks": [{"key": 2000, "gb": 100}], "numCPU": 4, "memoryMB": 16384,
+            "extraConfig": {"disk.enableUUID": "TRUE"},
+        });
+        serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn identity_is_byte_swapped_and_the_serial_is_not() {
+        let facts = facts(&vm(), &[]);
+        assert_eq!(facts.id, "c8363e42-3d72-242b-8590-0eb1d9180aa2");
+        assert_eq!(
+            facts.serial,
+            "VMware-42 3e 36 c8 72 3d 2b 24-85 90 0e b1 d9 18 0a a2"
+        );
+        let names: Vec<&str> = facts
+            .interfaces
+            .iter()
+            .map(|interface| interface.name.as_str())
+            .collect();
+        assert_eq!(names, ["docker0", "ens192"]);
+        assert_eq!(facts.interfaces[1].mac, "00:50:56:aa:bb:01");
+        assert!(facts.disk_uuid);
+        assert_eq!(facts.own_hostname(), "00-50-56-aa-bb-01");
+    }
+
+    #[test]
+    fn each_quirk_shows() {
+        assert_eq!(facts(&vm(), &[Quirk::NoSerial]).serial, "");
+        assert_eq!(facts(&vm(), &[Quirk::NotSwapped]).id, UUID);
+        let other = facts(&vm(), &[Quirk::OtherMac]);
+        assert!(
+            other
+                .interfaces
+                .iter()
+                .all(|interface| interface.mac != "00:50:56:aa:bb:01")
+        );
+    }
+}

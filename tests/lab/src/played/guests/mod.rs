@@ -1,0 +1,294 @@
+//! The guests: what happens inside the VMs of a simulated vCenter.
+//!
+//! Flow: the vCenter's inventory is followed by long poll; a VM that is switched on boots after a while; if that leads
+//! to a CD with a discovery image, its agent process registers with the service of the image's InfraEnv; an install
+//! writes the disk; a VM that is switched off or destroyed falls silent.
+//! Guarantees: a guest registers only by booting an image that is really in the datastore and really names an InfraEnv
+//! of this upstream, so several upstreams share a vCenter; a guest whose Agent is deleted does nothing until its next
+//! boot.
+//! Assumptions: another `poweredOnAt` is another boot.
+
+mod boot;
+pub mod identity;
+pub mod vcenter;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+
+use super::{
+    assisted::{Assisted, host::NextBoot, image},
+    options::{DefaultBoot, PlayedOptions},
+    task::Task,
+};
+use boot::Boot;
+use identity::Quirk;
+use vcenter::{Hypervisor, Inventory, Vm};
+
+/// Wait before a guest tries again to register, and before a broken poll is repeated.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// See the module's contract. Ends when dropped.
+#[derive(Debug)]
+pub struct Guests {
+    world: Arc<World>,
+    _task: Task,
+}
+
+/// What all guests share.
+#[derive(Debug)]
+struct World {
+    vcenter: Arc<dyn Hypervisor>,
+    /// Services by Agent namespace.
+    services: BTreeMap<String, Assisted>,
+    boot: Duration,
+    default_boot: DefaultBoot,
+    paths: Vec<String>,
+    quirks: Mutex<Vec<(String, Quirk)>>,
+    /// Guests by managed object id.
+    guests: Mutex<BTreeMap<String, Guest>>,
+}
+
+/// One VM's inside.
+#[derive(Debug)]
+struct Guest {
+    vm: Vm,
+    /// The running boot; gone with the guest or the next boot.
+    boot: Option<Task>,
+    /// Where its agent process registered: Agent namespace and host id.
+    host: Option<(String, String)>,
+    disk_written: bool,
+}
+
+impl World {
+    fn guests(&self) -> MutexGuard<'_, BTreeMap<String, Guest>> {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn quirks_of(&self, vm: &Vm) -> Vec<Quirk> {
+        let rules = self.quirks.lock().unwrap_or_else(PoisonError::into_inner);
+        rules
+            .iter()
+            .filter(|(part, _)| vm.path.contains(part))
+            .map(|(_, quirk)| *quirk)
+            .collect()
+    }
+
+    fn service(&self, guest: &Guest) -> Option<(&Assisted, String)> {
+        let (namespace, id) = guest.host.as_ref()?;
+        Some((self.services.get(namespace)?, id.clone()))
+    }
+
+    /// Brings the guests in line with a new inventory.
+    fn follow(self: &Arc<Self>, inventory: Inventory) {
+        let mut guests = self.guests();
+        let mine = |vm: &Vm| {
+            self.paths.is_empty() || self.paths.iter().any(|prefix| vm.path.starts_with(prefix))
+        };
+        let mut seen: BTreeMap<String, Vm> = inventory
+            .vms
+            .into_iter()
+            .filter(mine)
+            .map(|vm| (vm.moref.clone(), vm))
+            .collect();
+        guests.retain(|moref, guest| {
+            let stays = seen.contains_key(moref);
+            if !stays && let Some((service, id)) = self.service(guest) {
+                service.set_power(&id, false);
+            }
+            stays
+        });
+        while let Some((moref, vm)) = seen.pop_first() {
+            let guest = guests.entry(moref.clone()).or_insert_with(|| Guest {
+                vm: Vm {
+                    power: "poweredOff".to_owned(),
+                    powered_on_at: None,
+                    ..vm.clone()
+                },
+                boot: None,
+                host: None,
+                disk_written: false,
+            });
+            let before = std::mem::replace(&mut guest.vm, vm);
+            self.update(guest, &before, &moref);
+        }
+    }
+
+    fn update(self: &Arc<Self>, guest: &mut Guest, before: &Vm, moref: &str) {
+        if let Some((service, id)) = self.service(guest) {
+            guest.disk_written |= service.is_written(&id);
+            let next = match boot::decide(&guest.vm, true, self.default_boot) {
+                Boot::Cd(_) => NextBoot::Image,
+                Boot::Disk | Boot::Nothing => NextBoot::Disk,
+            };
+            service.set_next_boot(&id, next);
+        }
+        if !guest.vm.is_on() {
+            guest.boot = None;
+            if before.is_on()
+                && let Some((service, id)) = self.service(guest)
+            {
+                service.set_power(&id, false);
+            }
+            return;
+        }
+        if before.is_on() && before.powered_on_at == guest.vm.powered_on_at {
+            return;
+        }
+        let (world, moref) = (Arc::downgrade(self), moref.to_owned());
+        let wait = self.boot;
+        guest.boot = Some(Task::spawn(async move {
+            tokio::time::sleep(wait).await;
+            loop {
+                let Some(world) = world.upgrade() else { return };
+                match world.boot(&moref).await {
+                    Ok(()) => return,
+                    Err(error) => {
+                        tracing::debug!(%moref, error = %format!("{error:#}"), "guest tries again")
+                    }
+                }
+                drop(world);
+                tokio::time::sleep(RETRY).await;
+            }
+        }));
+    }
+
+    /// The end of a boot: registers if it led to a discovery image.
+    async fn boot(&self, moref: &str) -> Result<()> {
+        let (vm, written) = {
+            let mut guests = self.guests();
+            let Some(guest) = guests.get_mut(moref) else {
+                return Ok(());
+            };
+            if let Some((service, id)) = self.service(guest) {
+                guest.disk_written |= service.is_written(&id);
+            }
+            (guest.vm.clone(), guest.disk_written)
+        };
+        let quirks = self.quirks_of(&vm);
+        let booted = boot::decide(&vm, written, self.default_boot);
+        tracing::debug!(vm = vm.name, ?booted, ?quirks, "guest boots");
+        let path = match booted {
+            Boot::Cd(path) if !quirks.contains(&Quirk::DeadOnArrival) => path,
+            Boot::Disk => {
+                if let Some((service, id)) = self
+                    .guests()
+                    .get(moref)
+                    .and_then(|guest| self.service(guest))
+                {
+                    service.booted_disk(&id);
+                }
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let medium = self.vcenter.read(&path, image::head_length()).await?;
+        let Some((namespace, infra_env)) = medium.as_deref().and_then(image::infra_env) else {
+            tracing::debug!(vm = vm.name, %path, "no discovery image on the CD, the guest stays dark");
+            return Ok(());
+        };
+        // An image of another upstream on the same vCenter: not our guest.
+        let Some(service) = self.services.get(&namespace) else {
+            return Ok(());
+        };
+        let facts = identity::facts(&vm, &quirks);
+        let id = facts.id.clone();
+        service
+            .register(&infra_env, facts)
+            .await
+            .with_context(|| format!("{} registers", vm.name))?;
+        let mut guests = self.guests();
+        if let Some(guest) = guests.get_mut(moref) {
+            guest.host = Some((namespace, id.clone()));
+            let next = match boot::decide(&guest.vm, true, self.default_boot) {
+                Boot::Cd(_) => NextBoot::Image,
+                Boot::Disk | Boot::Nothing => NextBoot::Disk,
+            };
+            service.set_next_boot(&id, next);
+            // It may have been switched off while it registered.
+            service.set_power(&id, guest.vm.is_on());
+        } else {
+            service.set_power(&id, false);
+        }
+        Ok(())
+    }
+}
+
+impl Guests {
+    /// Starts the guests of the vCenter, with the services that may be registered with, by Agent namespace.
+    ///
+    /// # Errors
+    /// The vCenter's admin endpoint does not answer.
+    pub async fn start(
+        vcenter: impl Hypervisor + 'static,
+        services: BTreeMap<String, Assisted>,
+        options: &PlayedOptions,
+    ) -> Result<Self> {
+        let vcenter: Arc<dyn Hypervisor> = Arc::new(vcenter);
+        let first = vcenter
+            .inventory(None)
+            .await
+            .context("follow the vCenter's inventory")?;
+        let world = Arc::new(World {
+            vcenter,
+            services,
+            boot: options.delays.boot,
+            default_boot: options.default_boot,
+            paths: options.vm_paths.clone(),
+            quirks: Mutex::default(),
+            guests: Mutex::default(),
+        });
+        let task = Task::spawn(follow(world.clone(), first));
+        Ok(Self { world, _task: task })
+    }
+
+    /// Every guest that boots from now on and has `path_part` in its VM's inventory path shows this quirk.
+    pub fn add_quirk(&self, path_part: &str, quirk: Quirk) {
+        self.world
+            .quirks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((path_part.to_owned(), quirk));
+    }
+
+    /// Guests that boot from now on are all as usual.
+    pub fn clear_quirks(&self) {
+        self.world
+            .quirks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+
+    /// The host id of a VM's guest, once it has registered.
+    #[must_use]
+    pub fn host_of(&self, moref: &str) -> Option<String> {
+        self.world
+            .guests()
+            .get(moref)?
+            .host
+            .as_ref()
+            .map(|(_, id)| id.clone())
+    }
+}
+
+async fn follow(world: Arc<World>, first: Inventory) {
+    let mut version = first.version;
+    world.follow(first);
+    loop {
+        match world.vcenter.inventory(Some(version)).await {
+            Ok(inventory) => {
+                version = inventory.version;
+                world.follow(inventory);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "inventory poll failed");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}

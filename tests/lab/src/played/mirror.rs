@@ -1,0 +1,347 @@
+//! A live copy of one kind in one namespace, and the writes to it.
+//!
+//! Flow: list and watch -> map by name -> every change to all subscribers; a write's answer enters the map at once, so a
+//! player reads its own writes.
+//! Guarantees: an object never goes back to an older resourceVersion; subscribers get every name that changed, in order,
+//! also what vanished during a broken watch.
+//! Assumptions: resourceVersions of one kind are comparable numbers (true for etcd-backed API servers).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::{ApiResource, DynamicObject},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event},
+    },
+};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+
+use super::{object::Facts as _, task::Task};
+
+/// One object of a mirror. Shared, never changed in place.
+pub type Object = Arc<DynamicObject>;
+
+/// What happened to one name: `old` is absent when it is new, `new` when it is gone.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// The state before.
+    pub old: Option<Object>,
+    /// The state after.
+    pub new: Option<Object>,
+}
+
+/// See the module's contract. Cheap to clone; the watch ends with the last clone.
+#[derive(Debug, Clone)]
+pub struct Mirror(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    api: Api<DynamicObject>,
+    resource: ApiResource,
+    namespace: String,
+    state: Arc<State>,
+    ready: watch::Receiver<bool>,
+    _watch: Task,
+}
+
+#[derive(Debug, Default)]
+struct State(Mutex<Copy>);
+
+#[derive(Debug, Default)]
+struct Copy {
+    objects: BTreeMap<String, Object>,
+    /// UIDs that are gone: the answer to an object's last write may come after the news of its end.
+    gone: BTreeSet<String>,
+    subscribers: Vec<mpsc::UnboundedSender<Change>>,
+}
+
+impl Copy {
+    fn publish(&mut self, change: &Change) {
+        self.subscribers
+            .retain(|subscriber| subscriber.send(change.clone()).is_ok());
+    }
+}
+
+/// The number in a resourceVersion; 0 for an object that the API server never saw.
+fn revision(object: &DynamicObject) -> u64 {
+    object
+        .metadata
+        .resource_version
+        .as_deref()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default()
+}
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Copy> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, object: DynamicObject) -> Object {
+        let mut copy = self.lock();
+        if copy.gone.contains(object.uid()) {
+            return Arc::new(object);
+        }
+        let old = copy.objects.get(object.name()).cloned();
+        if let Some(have) = &old
+            && revision(have) >= revision(&object)
+        {
+            return have.clone();
+        }
+        let new = Arc::new(object);
+        copy.objects.insert(new.name().to_owned(), new.clone());
+        copy.publish(&Change {
+            old,
+            new: Some(new.clone()),
+        });
+        new
+    }
+
+    fn remove(&self, name: &str, until: u64) {
+        let mut copy = self.lock();
+        if copy
+            .objects
+            .get(name)
+            .is_some_and(|have| revision(have) <= until)
+            && let Some(old) = copy.objects.remove(name)
+        {
+            copy.gone.insert(old.uid().to_owned());
+            copy.publish(&Change {
+                old: Some(old),
+                new: None,
+            });
+        }
+    }
+
+    fn names(&self) -> BTreeSet<String> {
+        self.lock().objects.keys().cloned().collect()
+    }
+}
+
+impl Mirror {
+    /// Starts to copy `resource` of `namespace`; [`Mirror::synced`] tells when the copy is complete.
+    #[must_use]
+    pub fn start(client: &Client, resource: &ApiResource, namespace: &str) -> Self {
+        let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, resource);
+        let state = Arc::new(State::default());
+        let (ready_in, ready) = watch::channel(false);
+        let watch = Task::spawn(follow(
+            api.clone(),
+            state.clone(),
+            ready_in,
+            resource.kind.clone(),
+        ));
+        Self(Arc::new(Inner {
+            api,
+            resource: resource.clone(),
+            namespace: namespace.to_owned(),
+            state,
+            ready,
+            _watch: watch,
+        }))
+    }
+
+    /// Waits for the first complete list.
+    ///
+    /// # Errors
+    /// The watch ended, which only a stopping runtime does.
+    pub async fn synced(&self) -> Result<()> {
+        let mut ready = self.0.ready.clone();
+        ready
+            .wait_for(|done| *done)
+            .await
+            .with_context(|| format!("watch of {} ended", self.0.resource.kind))?;
+        Ok(())
+    }
+
+    /// The namespace that is copied.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    /// The kind that is copied.
+    #[must_use]
+    pub fn resource(&self) -> &ApiResource {
+        &self.0.resource
+    }
+
+    /// The object of this name, as last seen.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Object> {
+        self.0.state.lock().objects.get(name).cloned()
+    }
+
+    /// All objects, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<Object> {
+        self.0.state.lock().objects.values().cloned().collect()
+    }
+
+    /// All later changes, preceded by every object there is now.
+    #[must_use]
+    pub fn changes(&self) -> mpsc::UnboundedReceiver<Change> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut copy = self.0.state.lock();
+        for object in copy.objects.values() {
+            // The receiver is in scope: this send cannot fail.
+            let _ = sender.send(Change {
+                old: None,
+                new: Some(object.clone()),
+            });
+        }
+        copy.subscribers.push(sender);
+        receiver
+    }
+
+    /// The object as the API server has it now; `None` when there is none.
+    ///
+    /// # Errors
+    /// The API server did not answer.
+    pub async fn fetch(&self, name: &str) -> Result<Option<Object>> {
+        match self.0.api.get_opt(name).await? {
+            Some(object) => Ok(Some(self.0.state.put(object))),
+            None => {
+                if let Some(have) = self.get(name) {
+                    self.0.state.remove(name, revision(&have));
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Creates an object of the mirror's kind.
+    ///
+    /// # Errors
+    /// The API server refused.
+    pub async fn create(&self, metadata: Value, body: Value) -> Result<Object> {
+        let mut object = DynamicObject::new("", &self.0.resource).data(body);
+        object.metadata = serde_json::from_value(metadata).context("metadata of a new object")?;
+        object.metadata.namespace = Some(self.0.namespace.clone());
+        Ok(self
+            .0
+            .state
+            .put(self.0.api.create(&PostParams::default(), &object).await?))
+    }
+
+    /// Merge-patches the object; refused with a conflict if it changed since `seen`.
+    ///
+    /// # Errors
+    /// The API server refused.
+    pub async fn patch(&self, seen: &DynamicObject, body: Value) -> Result<Object> {
+        let patch = Patch::Merge(guarded(seen, body));
+        Ok(self.0.state.put(
+            self.0
+                .api
+                .patch(seen.name(), &PatchParams::default(), &patch)
+                .await?,
+        ))
+    }
+
+    /// Merge-patches the status; refused with a conflict if the object changed since `seen`.
+    ///
+    /// # Errors
+    /// The API server refused.
+    pub async fn patch_status(&self, seen: &DynamicObject, status: Value) -> Result<Object> {
+        let patch = Patch::Merge(guarded(seen, json!({ "status": status })));
+        Ok(self.0.state.put(
+            self.0
+                .api
+                .patch_status(seen.name(), &PatchParams::default(), &patch)
+                .await?,
+        ))
+    }
+
+    /// Writes the whole object (PUT), as controllers do that call `Update`.
+    ///
+    /// # Errors
+    /// The API server refused.
+    pub async fn replace(&self, object: &DynamicObject) -> Result<Object> {
+        Ok(self.0.state.put(
+            self.0
+                .api
+                .replace(object.name(), &PostParams::default(), object)
+                .await?,
+        ))
+    }
+
+    /// Asks for deletion of exactly this object; that it is already gone is a success.
+    ///
+    /// # Errors
+    /// The API server refused.
+    pub async fn delete(&self, object: &DynamicObject) -> Result<()> {
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: object.metadata.uid.clone(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        match self.0.api.delete(object.name(), &parameters).await {
+            Ok(answer) => {
+                // Finalizers keep it: from now on it is being deleted.
+                if let Some(dying) = answer.left().filter(|object| object.is_deleting()) {
+                    self.0.state.put(dying);
+                }
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+/// A merge patch that only fits the object as it was seen.
+fn guarded(seen: &DynamicObject, mut body: Value) -> Value {
+    body["metadata"]["resourceVersion"] = json!(seen.metadata.resource_version);
+    body["metadata"]["uid"] = json!(seen.metadata.uid);
+    body
+}
+
+async fn follow(
+    api: Api<DynamicObject>,
+    state: Arc<State>,
+    ready: watch::Sender<bool>,
+    kind: String,
+) {
+    let mut events = watcher::watcher(api, watcher::Config::default())
+        .default_backoff()
+        .boxed();
+    let mut listed: BTreeSet<String> = BTreeSet::new();
+    let mut before: BTreeSet<String> = BTreeSet::new();
+    loop {
+        match events.try_next().await {
+            Ok(Some(Event::Apply(object))) => drop(state.put(object)),
+            Ok(Some(Event::Delete(object))) => {
+                state.lock().gone.insert(object.uid().to_owned());
+                state.remove(object.name(), revision(&object));
+            }
+            Ok(Some(Event::Init)) => {
+                listed.clear();
+                before = state.names();
+            }
+            Ok(Some(Event::InitApply(object))) => {
+                listed.insert(object.name().to_owned());
+                state.put(object);
+            }
+            Ok(Some(Event::InitDone)) => {
+                // A new list announces no deletions: what it lacks is gone.
+                for gone in before.difference(&listed) {
+                    state.remove(gone, u64::MAX);
+                }
+                ready.send_replace(true);
+            }
+            Ok(None) => return,
+            Err(error) => tracing::debug!(%kind, %error, "watch interrupted"),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The controllers that are not there, acted out: HyperShift and Cluster API, the agent provider, the assisted service,
+//! and the guests in the VMs.
+//!
+//! Flow: [`capi::HostedClusterPlay`] makes AgentMachines and Machines; [`provider::Provider`] reserves Agents for them;
+//! [`assisted::Assisted`] owns InfraEnvs, images and Agents; [`guests::Guests`] boot what is in the VMs' CD drives.
+//! [`Upstream`] wires all but the first, which a test or the demo drives.
+//! Guarantees: every part acts only in the namespaces of its options, so one API server and one vCenter serve many
+//! tests; every delay is an option; a part ends when its handle is dropped.
+//! Assumptions: the CRDs of the chosen generation are installed; the client may do everything.
+
+pub mod assisted;
+pub mod capi;
+pub mod condition;
+pub mod desk;
+pub mod foreign;
+pub mod guests;
+pub mod kinds;
+pub mod mirror;
+pub mod nature;
+pub mod object;
+pub mod options;
+pub mod provider;
+pub mod refusal;
+pub mod selector;
+pub mod task;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use kube::Client;
+use serde_json::Value;
+
+pub use capi::{HostedClusterPlay, NodePoolOptions};
+pub use options::{
+    DefaultBoot, Delays, Generation, HostedCluster, ImageOptions, MachineApi, PlayedOptions, Unbind,
+};
+
+use assisted::{Assisted, image_server::ImageServer};
+use guests::{
+    Guests,
+    vcenter::{Hypervisor, VCenter},
+};
+use provider::Provider;
+
+/// The played upstream of some hosted clusters: providers, assisted services, image server, guests.
+pub struct Upstream {
+    client: Client,
+    options: PlayedOptions,
+    /// The image server of all InfraEnvs.
+    pub images: ImageServer,
+    /// The guests; `None` without a vCenter.
+    pub guests: Option<Guests>,
+    services: BTreeMap<String, Assisted>,
+    _providers: Vec<Provider>,
+}
+
+impl Upstream {
+    /// Starts the services of all Agent namespaces, the provider of each hosted cluster, and the guests of `vcenter`.
+    ///
+    /// The namespaces must exist.
+    ///
+    /// # Errors
+    /// A CRD is missing, the API server or the vCenter's admin endpoint does not answer.
+    pub async fn start(
+        client: &Client,
+        vcenter: Option<VCenter>,
+        options: PlayedOptions,
+    ) -> Result<Self> {
+        let images = ImageServer::start(options.image.clone()).await?;
+        Self::start_with(client, vcenter, images, options).await
+    }
+
+    /// As [`Upstream::start`], with an image server and VMs of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`Upstream::start`].
+    pub async fn start_with(
+        client: &Client,
+        vcenter: Option<impl Hypervisor + 'static>,
+        images: ImageServer,
+        options: PlayedOptions,
+    ) -> Result<Self> {
+        let mut services = BTreeMap::new();
+        for cluster in &options.clusters {
+            let namespace = &cluster.agent_namespace;
+            if !services.contains_key(namespace) {
+                let service = Assisted::start(client, namespace, images.clone(), &options).await?;
+                services.insert(namespace.clone(), service);
+            }
+        }
+        let mut providers = Vec::new();
+        for cluster in &options.clusters {
+            let service = services
+                .get(&cluster.agent_namespace)
+                .context("every cluster has a service")?;
+            let agents = service.agents().clone();
+            providers.push(Provider::start(client, cluster.clone(), agents, &options).await?);
+        }
+        let guests = match vcenter {
+            Some(vcenter) => Some(Guests::start(vcenter, services.clone(), &options).await?),
+            None => None,
+        };
+        Ok(Self {
+            client: client.clone(),
+            options,
+            images,
+            guests,
+            services,
+            _providers: providers,
+        })
+    }
+
+    /// The assisted service of an Agent namespace.
+    ///
+    /// # Errors
+    /// No hosted cluster of this upstream has its Agents there.
+    pub fn service(&self, agent_namespace: &str) -> Result<&Assisted> {
+        self.services
+            .get(agent_namespace)
+            .with_context(|| format!("no hosted cluster has its Agents in {agent_namespace}"))
+    }
+
+    /// A NodePool of one of the hosted clusters, with no replicas yet.
+    ///
+    /// # Errors
+    /// The API server does not answer.
+    pub async fn node_pool(
+        &self,
+        cluster: &HostedCluster,
+        name: &str,
+        agent_label_selector: Option<Value>,
+    ) -> Result<HostedClusterPlay> {
+        let options = NodePoolOptions {
+            cluster: cluster.clone(),
+            name: name.to_owned(),
+            agent_label_selector,
+            delays: self.options.delays.clone(),
+        };
+        HostedClusterPlay::new(&self.client, options).await
+    }
+}

@@ -1,0 +1,298 @@
+//! Everything a user of the played parts can choose, in one place.
+
+use std::time::Duration;
+
+/// The shape of the CAPI types that a control plane's CAPI writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MachineApi {
+    /// Deprecated, still what older payloads write.
+    V1Beta1,
+    /// What CAPI 1.11 and later write.
+    #[default]
+    V1Beta2,
+}
+
+impl MachineApi {
+    /// The version part of `apiVersion`.
+    #[must_use]
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::V1Beta1 => "v1beta1",
+            Self::V1Beta2 => "v1beta2",
+        }
+    }
+}
+
+/// The generation of the agent CAPI provider.
+///
+/// Which AgentMachine CRD is installed is another matter: the mismatched pairs come from the API server refusing what
+/// this generation writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Generation {
+    /// Since June 2026: `metav1.Condition` items, `Ready` with reason `IssuesReported`.
+    #[default]
+    Current,
+    /// Before: CAPI v1beta1 conditions with a severity, `Ready` carries the first issue's reason, v1beta1 owners only.
+    Legacy,
+}
+
+/// How the assisted service takes an installed host back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unbind {
+    /// By a pod in the hosted cluster that boots the host into discovery.
+    #[default]
+    Reclaim,
+    /// Not at all: the host waits for a user action (`unbinding-pending-user-action`).
+    Plain,
+}
+
+/// What the firmware does when the VM's boot order is empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DefaultBoot {
+    /// The CD is tried before the disk: after the install the image boots again, the wrong order of discovery.
+    #[default]
+    CdFirst,
+    /// The disk is tried before the CD.
+    DiskFirst,
+}
+
+/// One hosted cluster that is played: its names, and what its own controllers speak.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostedCluster {
+    /// Namespace of the HostedCluster and its NodePools.
+    pub namespace: String,
+    /// Name of the HostedCluster.
+    pub name: String,
+    /// Namespace of the Machines and AgentMachines.
+    pub control_plane_namespace: String,
+    /// Namespace of the Agents and InfraEnvs, `spec.platform.agent.agentNamespace`.
+    pub agent_namespace: String,
+    /// Generation of the cluster's agent provider.
+    pub generation: Generation,
+    /// API version of the cluster's CAPI.
+    pub machine_api: MachineApi,
+}
+
+impl HostedCluster {
+    /// A hosted cluster with HyperShift's names: control plane in `<namespace>-<name>`, Agents beside the NodePools.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            control_plane_namespace: format!("{namespace}-{}", name.replace('.', "-")),
+            agent_namespace: namespace.to_owned(),
+            generation: Generation::default(),
+            machine_api: MachineApi::default(),
+        }
+    }
+}
+
+/// How long each played step takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delays {
+    /// CAPI: from the Machine's creation to its place as the AgentMachine's owner; also its usual reaction time.
+    pub owner_swap: Duration,
+    /// CAPI: drain of a Machine that has a Node.
+    pub drain: Duration,
+    /// CAPI: from provider readiness to a Node that is ready.
+    pub node_ready: Duration,
+    /// Provider: between the writes of one claim.
+    pub claim_step: Duration,
+    /// Provider: poll while it waits for a host to come back from a deleted Machine.
+    pub hook_poll: Duration,
+    /// Guest: from power-on to the end of the boot.
+    pub boot: Duration,
+    /// Agent process: from registration to its first inventory.
+    pub inventory: Duration,
+    /// Agent process: poll of its next steps; a bind or unbind takes this long.
+    pub agent_poll: Duration,
+    /// Service: its monitor, which moves hosts between states.
+    pub monitor: Duration,
+    /// Service: silence after which a host counts as disconnected.
+    pub disconnect: Duration,
+    /// Service: repeat of a refused bind or unbind.
+    pub backend_retry: Duration,
+    /// Service: from `known` to `installing`.
+    pub install_start: Duration,
+    /// Service: one install stage; there are four before the reboot and three after it.
+    pub install_stage: Duration,
+    /// Service: download of the boot artifacts for a reclaim.
+    pub reclaim: Duration,
+    /// Service: from the end of that download to the registration of the rebooted host.
+    pub reclaim_reboot: Duration,
+    /// Service: limit of a reclaim.
+    pub reclaim_limit: Duration,
+    /// Service: removal of a deleted Agent's host.
+    pub deregister: Duration,
+    /// Service: from a new InfraEnv to its image URL.
+    pub image: Duration,
+}
+
+impl Default for Delays {
+    /// Times that a watcher can follow and that fit a demo of a minute.
+    fn default() -> Self {
+        let ms = Duration::from_millis;
+        Self {
+            owner_swap: ms(1000),
+            drain: ms(1000),
+            node_ready: ms(1000),
+            claim_step: ms(10),
+            hook_poll: ms(5000),
+            boot: ms(4000),
+            inventory: ms(1000),
+            agent_poll: ms(2000),
+            monitor: ms(1000),
+            disconnect: ms(10_000),
+            backend_retry: ms(2000),
+            install_start: ms(1000),
+            install_stage: ms(1000),
+            reclaim: ms(2000),
+            reclaim_reboot: ms(2000),
+            reclaim_limit: ms(60_000),
+            deregister: ms(300),
+            image: ms(500),
+        }
+    }
+}
+
+impl Delays {
+    /// Times for tests: every step is still a step of its own, none is longer than it must be.
+    #[must_use]
+    pub fn fast() -> Self {
+        let ms = Duration::from_millis;
+        Self {
+            owner_swap: ms(100),
+            drain: ms(50),
+            node_ready: ms(50),
+            claim_step: ms(5),
+            hook_poll: ms(500),
+            boot: ms(300),
+            inventory: ms(100),
+            agent_poll: ms(150),
+            monitor: ms(100),
+            disconnect: ms(1500),
+            backend_retry: ms(300),
+            install_start: ms(50),
+            install_stage: ms(50),
+            reclaim: ms(150),
+            reclaim_reboot: ms(150),
+            reclaim_limit: ms(10_000),
+            deregister: ms(50),
+            image: ms(50),
+        }
+    }
+
+    /// Sets the delay of this field name, for command lines (`boot=3s` is `set("boot", 3 s)`).
+    ///
+    /// # Errors
+    /// There is no such delay; the text lists those there are.
+    pub fn set(&mut self, name: &str, value: Duration) -> Result<(), String> {
+        let mut all = self.named();
+        match all.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, place)) => **place = value,
+            None => {
+                let names: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
+                return Err(format!(
+                    "no delay is called {name:?}; there are {}",
+                    names.join(", ")
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn named(&mut self) -> [(&'static str, &mut Duration); 18] {
+        [
+            ("owner_swap", &mut self.owner_swap),
+            ("drain", &mut self.drain),
+            ("node_ready", &mut self.node_ready),
+            ("claim_step", &mut self.claim_step),
+            ("hook_poll", &mut self.hook_poll),
+            ("boot", &mut self.boot),
+            ("inventory", &mut self.inventory),
+            ("agent_poll", &mut self.agent_poll),
+            ("monitor", &mut self.monitor),
+            ("disconnect", &mut self.disconnect),
+            ("backend_retry", &mut self.backend_retry),
+            ("install_start", &mut self.install_start),
+            ("install_stage", &mut self.install_stage),
+            ("reclaim", &mut self.reclaim),
+            ("reclaim_reboot", &mut self.reclaim_reboot),
+            ("reclaim_limit", &mut self.reclaim_limit),
+            ("deregister", &mut self.deregister),
+            ("image", &mut self.image),
+        ]
+    }
+}
+
+/// The discovery image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageOptions {
+    /// Its size in bytes, rounded up to whole sectors of 2048; at least 128 KiB.
+    pub size: usize,
+    /// Whether every download embeds a new token, as the service does under local authentication.
+    pub volatile: bool,
+}
+
+impl Default for ImageOptions {
+    fn default() -> Self {
+        Self {
+            size: 2 << 20,
+            volatile: true,
+        }
+    }
+}
+
+/// All choices of [`super::Upstream::start`].
+#[derive(Debug, Clone, Default)]
+pub struct PlayedOptions {
+    /// The hosted clusters that this upstream plays; it touches no other namespace.
+    pub clusters: Vec<HostedCluster>,
+    /// Step times.
+    pub delays: Delays,
+    /// How an installed host is taken back.
+    pub unbind: Unbind,
+    /// The discovery image.
+    pub image: ImageOptions,
+    /// Shuffles the order in which the provider tries Agents; `None` tries them by name.
+    pub selection_seed: Option<u64>,
+    /// What an empty boot order means.
+    pub default_boot: DefaultBoot,
+    /// Only VMs whose inventory path starts with one of these belong to this upstream; empty takes all.
+    pub vm_paths: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_delay_can_be_set_by_its_name() {
+        let mut delays = Delays::default();
+        let names: Vec<&str> = delays.named().iter().map(|(name, _)| *name).collect();
+        for name in &names {
+            delays
+                .set(name, Duration::from_secs(77))
+                .unwrap_or_else(|text| panic!("{text}"));
+        }
+        let shown = format!("{delays:?}");
+        assert_eq!(
+            shown.matches("77s").count(),
+            shown.matches(": ").count(),
+            "a field is missing in {names:?}"
+        );
+        assert!(
+            delays
+                .set("bot", Duration::ZERO)
+                .is_err_and(|text| text.contains("boot"))
+        );
+    }
+
+    #[test]
+    fn hosted_cluster_names_follow_hypershift() {
+        let cluster = HostedCluster::new("clusters", "a.b");
+        assert_eq!(cluster.control_plane_namespace, "clusters-a-b");
+        assert_eq!(cluster.agent_namespace, "clusters");
+    }
+}

@@ -1,0 +1,225 @@
+//! Writing a claim onto an Agent, and taking it off again.
+
+use anyhow::Result;
+use kube::core::DynamicObject;
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::{mirror::Object, object::Facts as _, options::HostedCluster},
+    AGENT_MACHINE_REF, AGENT_MACHINE_REF_NAMESPACE, Play,
+};
+
+/// Fields of `spec` that a claim sets and an unbind clears.
+const CLAIMED_FIELDS: [&str; 4] = [
+    "clusterDeploymentName",
+    "machineConfigPool",
+    "ignitionEndpointTokenReference",
+    "ignitionEndpointHTTPHeaders",
+];
+
+/// Name of the Secret with the ignition token that belongs to a bootstrap Secret.
+#[must_use]
+pub fn token_secret(bootstrap_secret: &str) -> String {
+    format!("agent-{bootstrap_secret}")
+}
+
+/// The Agent as it is when `agent_machine` has claimed it.
+#[must_use]
+pub fn claimed(
+    agent: &DynamicObject,
+    agent_machine: &DynamicObject,
+    cluster: &HostedCluster,
+    bootstrap: &str,
+) -> DynamicObject {
+    let mut agent = relabelled(agent, agent_machine.name());
+    let annotations = agent.metadata.annotations.get_or_insert_default();
+    annotations.insert(
+        AGENT_MACHINE_REF_NAMESPACE.to_owned(),
+        cluster.control_plane_namespace.clone(),
+    );
+    let pool = agent_machine
+        .annotation("hypershift.openshift.io/nodePool")
+        .unwrap_or_default();
+    let spec = &mut agent.data["spec"];
+    spec["clusterDeploymentName"] =
+        json!({"name": cluster.name, "namespace": cluster.control_plane_namespace});
+    // The last path segment of HyperShift's ignition URL.
+    spec["machineConfigPool"] = json!("ignition");
+    spec["ignitionEndpointTokenReference"] =
+        json!({"namespace": cluster.control_plane_namespace, "name": token_secret(bootstrap)});
+    spec["ignitionEndpointHTTPHeaders"] = json!({"NodePool": pool});
+    agent
+}
+
+/// The Agent with the claim's label alone: what is put back when only that is missing.
+#[must_use]
+pub fn relabelled(agent: &DynamicObject, agent_machine: &str) -> DynamicObject {
+    let mut agent = agent.clone();
+    let labels = agent.metadata.labels.get_or_insert_default();
+    labels.insert(AGENT_MACHINE_REF.to_owned(), agent_machine.to_owned());
+    agent
+}
+
+/// Whether there is anything of a claim to take off.
+#[must_use]
+pub fn is_claimed(agent: &DynamicObject) -> bool {
+    agent.label(AGENT_MACHINE_REF).is_some() || agent.at("/spec/clusterDeploymentName").is_some()
+}
+
+/// The Agent without any claim, whoever claimed it; approval, hostname, role and all other labels stay.
+#[must_use]
+pub fn unbound(agent: &DynamicObject) -> DynamicObject {
+    let mut agent = agent.clone();
+    if let Some(labels) = &mut agent.metadata.labels {
+        labels.remove(AGENT_MACHINE_REF);
+    }
+    if let Some(annotations) = &mut agent.metadata.annotations {
+        annotations.remove(AGENT_MACHINE_REF_NAMESPACE);
+    }
+    if let Some(spec) = agent.data.get_mut("spec").and_then(Value::as_object_mut) {
+        for field in CLAIMED_FIELDS {
+            spec.remove(field);
+        }
+    }
+    agent
+}
+
+/// The addresses of a Machine on this Agent: its IPv4 addresses and the name its Node will have.
+#[must_use]
+pub fn addresses(agent: &DynamicObject) -> Value {
+    let mut addresses = Vec::new();
+    let interfaces = agent
+        .at("/status/inventory/interfaces")
+        .and_then(Value::as_array);
+    for interface in interfaces
+        .into_iter()
+        .flatten()
+        .filter(|interface| interface["hasCarrier"] == true)
+    {
+        for address in interface["ipV4Addresses"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+        {
+            let bare = address.rsplit_once('/').map_or(address, |(bare, _)| bare);
+            addresses.push(json!({"type": "ExternalIP", "address": bare}));
+        }
+    }
+    let hostname = match agent.text("/spec/hostname") {
+        "" => agent.text("/status/inventory/hostname"),
+        hostname => hostname,
+    };
+    if !hostname.is_empty() {
+        addresses.push(json!({"type": "InternalDNS", "address": hostname}));
+    }
+    Value::Array(addresses)
+}
+
+impl Play {
+    /// Claims the first candidate that can be written; `None` when there is none.
+    pub(super) async fn find_agent(
+        &self,
+        agent_machine: &Object,
+        bootstrap: &str,
+    ) -> Result<Option<Object>> {
+        let restored =
+            |agent: &&Object| agent.label(AGENT_MACHINE_REF) == Some(agent_machine.name());
+        let agents = self.agents.list();
+        if let Some(agent) = agents.iter().find(restored) {
+            return Ok(Some(agent.clone()));
+        }
+        let wanted = agent_machine.at("/spec/agentLabelSelector");
+        for agent in super::select::candidates(agents, wanted, self.seed, agent_machine.uid())? {
+            match self
+                .agents
+                .replace(&claimed(&agent, agent_machine, &self.cluster, bootstrap))
+                .await
+            {
+                Ok(agent) => return Ok(Some(agent)),
+                Err(error) => {
+                    tracing::debug!(agent = agent.name(), %error, "not claimed, trying the next Agent")
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Records on the AgentMachine which Agent it has: provider ID first, then reference and addresses.
+    pub(super) async fn record_agent(
+        &self,
+        agent_machine: Object,
+        agent: &Object,
+    ) -> Result<Object> {
+        let provider_id = format!("agent://{}", agent.name());
+        let agent_machine = self
+            .agent_machines
+            .patch(&agent_machine, json!({"spec": {"providerID": provider_id}}))
+            .await?;
+        if self.is_legacy() {
+            // The legacy provider writes its whole status at once, conditions included.
+            return Ok(agent_machine);
+        }
+        tokio::time::sleep(self.claim_step).await;
+        self.agent_machines
+            .patch_status(&agent_machine, Value::Object(reference(agent)))
+            .await
+    }
+}
+
+/// The part of an AgentMachine's status that names its Agent.
+#[must_use]
+pub fn reference(agent: &DynamicObject) -> Map<String, Value> {
+    let namespace = agent.metadata.namespace.as_deref();
+    Map::from_iter([
+        (
+            "agentRef".to_owned(),
+            json!({"name": agent.name(), "namespace": namespace}),
+        ),
+        ("addresses".to_owned(), addresses(agent)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> DynamicObject {
+        serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn unbinding_clears_the_claim_and_nothing_else() {
+        let free = object(json!({
+            "metadata": {"name": "a", "namespace": "n", "labels": {"pool": "x"}, "annotations": {"k": "v"}},
+            "spec": {"approved": true, "hostname": "h", "role": "worker"},
+        }));
+        let machine = object(json!({"metadata": {"name": "m"}}));
+        let cluster = HostedCluster::new("c", "hc");
+        let bound = claimed(&free, &machine, &cluster, "user-data");
+        assert_eq!(bound.label(AGENT_MACHINE_REF), Some("m"));
+        assert_eq!(bound.text("/spec/clusterDeploymentName/namespace"), "c-hc");
+        assert_eq!(
+            bound.text("/spec/ignitionEndpointTokenReference/name"),
+            "agent-user-data"
+        );
+        assert!(is_claimed(&bound));
+        assert_eq!(unbound(&bound), free);
+    }
+
+    #[test]
+    fn addresses_need_a_carrier_and_prefer_the_requested_name() {
+        let agent = object(json!({
+            "metadata": {"name": "a"},
+            "spec": {"hostname": "worker-1"},
+            "status": {"inventory": {"hostname": "00-50-56", "interfaces": [
+                {"hasCarrier": false, "ipV4Addresses": ["172.17.0.1/16"]},
+                {"hasCarrier": true, "ipV4Addresses": ["10.0.0.7/24"]},
+            ]}},
+        }));
+        assert_eq!(
+            addresses(&agent),
+            json!([{"type": "ExternalIP", "address": "10.0.0.7"}, {"type": "InternalDNS", "address": "worker-1"}])
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! The agent CAPI provider of one hosted cluster, in the current and the legacy generation.
+//!
+//! Flow: an AgentMachine with an owner Machine gets hook, finalizer, then the first valid Agent that fits its selector,
+//! then a mirror of that Agent's conditions until it is installed; a Machine that waits for its hook gets its Agent
+//! unbound and the hook released.
+//! Guarantees: reads only its control plane namespace and its Agent namespace; writes what the real provider writes,
+//! in its order, each write conditional on what it read.
+//! Caveats: the mismatched pairs of generation and CRD are not played, they happen: the API server refuses the
+//! conditions, and each generation goes on from there as the real one does.
+
+mod claim;
+mod conditions;
+mod hook;
+mod pass;
+mod select;
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+
+use super::{
+    desk::Desk,
+    kinds,
+    mirror::{Change, Mirror, Object},
+    object::Facts as _,
+    options::{Generation, HostedCluster, PlayedOptions},
+    task::Task,
+};
+
+/// Finalizer of an AgentMachine whose owner the provider accepted.
+pub const FINALIZER: &str = "agentmachine.agent-install.openshift.io/deprovision";
+/// Annotation that holds a Machine's termination until the Agent is unbound.
+pub const HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/agentmachine";
+/// Label of a claimed Agent: its AgentMachine's name.
+pub const AGENT_MACHINE_REF: &str = "agentMachineRef";
+/// Annotation of a claimed Agent: its AgentMachine's namespace.
+pub const AGENT_MACHINE_REF_NAMESPACE: &str = "agentMachineRefNamespace";
+/// Label of what a hub backup takes along.
+pub const BACKUP_LABEL: &str = "cluster.open-cluster-management.io/backup";
+/// Annotation that stops all CAPI controllers.
+pub const PAUSED: &str = "cluster.x-k8s.io/paused";
+
+/// A running provider; ends when dropped.
+#[derive(Debug)]
+pub struct Provider {
+    _tasks: Vec<Task>,
+}
+
+struct Play {
+    cluster: HostedCluster,
+    agent_machines: Mirror,
+    machines: Mirror,
+    agents: Mirror,
+    secrets: Api<Secret>,
+    claim_step: Duration,
+    hook_poll: Duration,
+    seed: Option<u64>,
+}
+
+impl Provider {
+    /// Starts the provider of `cluster`; `agents` mirrors its Agent namespace.
+    ///
+    /// # Errors
+    /// The watches ended.
+    pub async fn start(
+        client: &Client,
+        cluster: HostedCluster,
+        agents: Mirror,
+        options: &PlayedOptions,
+    ) -> Result<Self> {
+        let namespace = &cluster.control_plane_namespace;
+        let agent_machines = Mirror::start(client, &kinds::agent_machine(), namespace);
+        let machines = Mirror::start(client, &kinds::machine(cluster.machine_api), namespace);
+        for mirror in [&agent_machines, &machines, &agents] {
+            mirror.synced().await?;
+        }
+        let desk = Desk::new();
+        let mut tasks = vec![desk.follow(&agent_machines, named)];
+        tasks.push(desk.follow(&machines, {
+            let agent_machines = agent_machines.clone();
+            move |change| owned_by_machine(&agent_machines, change)
+        }));
+        tasks.push(desk.follow(&agents, {
+            let agent_machines = agent_machines.clone();
+            move |change| concerned_by_agent(&agent_machines, change)
+        }));
+        let play = Play {
+            secrets: Api::namespaced(client.clone(), namespace),
+            claim_step: options.delays.claim_step,
+            hook_poll: options.delays.hook_poll,
+            seed: options.selection_seed,
+            cluster,
+            agent_machines,
+            machines,
+            agents,
+        };
+        // The real one reconciles one AgentMachine at a time: that is why two never claim the same Agent.
+        tasks.push(desk.work(Arc::new(play), 1));
+        Ok(Self { _tasks: tasks })
+    }
+}
+
+impl Play {
+    fn is_legacy(&self) -> bool {
+        self.cluster.generation == Generation::Legacy
+    }
+}
+
+fn named(change: &Change) -> Vec<String> {
+    change
+        .new
+        .iter()
+        .map(|object| object.name().to_owned())
+        .collect()
+}
+
+fn owned_by_machine(agent_machines: &Mirror, change: &Change) -> Vec<String> {
+    let Some(machine) = change.new.as_ref().or(change.old.as_ref()) else {
+        return Vec::new();
+    };
+    let owned = |agent_machine: &Object| {
+        owner_machine(agent_machine).is_some_and(|owner| owner.name == machine.name())
+    };
+    agent_machines
+        .list()
+        .iter()
+        .filter(|object| owned(object))
+        .map(|object| object.name().to_owned())
+        .collect()
+}
+
+/// A claimed Agent concerns its AgentMachine; a free and valid one all that have none.
+fn concerned_by_agent(agent_machines: &Mirror, change: &Change) -> Vec<String> {
+    let Some(agent) = change.new.as_ref().or(change.old.as_ref()) else {
+        return Vec::new();
+    };
+    let claimed = |state: &Option<Object>| {
+        state
+            .as_ref()
+            .is_some_and(|agent| agent.annotation(AGENT_MACHINE_REF_NAMESPACE).is_some())
+    };
+    let was_claimed = claimed(&change.old) || claimed(&change.new);
+    let is_free = change
+        .new
+        .as_ref()
+        .is_some_and(|agent| !claimed(&change.new) && select::is_valid(agent));
+    let list = agent_machines.list();
+    list.iter()
+        .filter(
+            |agent_machine| match agent_machine.text("/status/agentRef/name") {
+                "" => is_free,
+                name => was_claimed && name == agent.name(),
+            },
+        )
+        .map(|agent_machine| agent_machine.name().to_owned())
+        .collect()
+}
+
+struct Owner<'a> {
+    api_version: &'a str,
+    name: &'a str,
+}
+
+/// The owner reference to a CAPI Machine of any version.
+fn owner_machine(agent_machine: &Object) -> Option<Owner<'_>> {
+    agent_machine
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .find_map(|owner| {
+            let of_capi = owner.api_version.split('/').next() == Some(kinds::CAPI_GROUP);
+            (owner.kind == "Machine" && of_capi).then_some(Owner {
+                api_version: &owner.api_version,
+                name: &owner.name,
+            })
+        })
+}

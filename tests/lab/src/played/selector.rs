@@ -1,0 +1,109 @@
+//! Kubernetes label selectors, evaluated as apimachinery does.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+/// Whether `labels` fit `selector`, a `LabelSelector` as JSON; no selector fits everything.
+///
+/// # Errors
+/// The selector has an operator that does not exist, or one without the values it needs.
+pub fn fits(selector: Option<&Value>, labels: &BTreeMap<String, String>) -> Result<bool> {
+    let Some(selector) = selector else {
+        return Ok(true);
+    };
+    for (key, wanted) in selector["matchLabels"].as_object().into_iter().flatten() {
+        if labels.get(key).map(String::as_str) != wanted.as_str() {
+            return Ok(false);
+        }
+    }
+    for expression in selector["matchExpressions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        if !expression_fits(expression, labels)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn expression_fits(expression: &Value, labels: &BTreeMap<String, String>) -> Result<bool> {
+    let key = expression["key"].as_str().unwrap_or_default();
+    let operator = expression["operator"].as_str().unwrap_or_default();
+    let values: Vec<&str> = expression["values"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let have = labels.get(key).map(String::as_str);
+    let among = have.is_some_and(|value| values.contains(&value));
+    match operator {
+        "In" | "NotIn" if values.is_empty() => {
+            bail!("label selector: {operator} on {key:?} needs values")
+        }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            bail!("label selector: {operator} on {key:?} takes no values")
+        }
+        "In" => Ok(among),
+        "NotIn" => Ok(!among),
+        "Exists" => Ok(have.is_some()),
+        "DoesNotExist" => Ok(have.is_none()),
+        _ => bail!("label selector: {operator:?} is not an operator"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn operators_as_in_apimachinery() {
+        let have = labels(&[("a", "1"), ("b", "")]);
+        let expression = |key: &str, operator: &str, values: &[&str]| {
+            fits(
+                Some(
+                    &json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]}),
+                ),
+                &have,
+            )
+        };
+        let rows = [
+            ("a", "In", vec!["1", "2"], true),
+            ("a", "In", vec!["2"], false),
+            ("c", "In", vec!["1"], false),
+            ("a", "NotIn", vec!["1"], false),
+            ("c", "NotIn", vec!["1"], true),
+            ("b", "Exists", vec![], true),
+            ("c", "Exists", vec![], false),
+            ("c", "DoesNotExist", vec![], true),
+        ];
+        for (key, operator, values, wanted) in rows {
+            assert_eq!(
+                expression(key, operator, &values).ok(),
+                Some(wanted),
+                "{key} {operator} {values:?}"
+            );
+        }
+        assert!(expression("a", "Near", &[]).is_err());
+        assert!(expression("a", "In", &[]).is_err());
+        assert_eq!(fits(None, &have).ok(), Some(true));
+        assert_eq!(fits(Some(&json!({})), &have).ok(), Some(true));
+        assert_eq!(
+            fits(Some(&json!({"matchLabels": {"a": "1", "b": "x"}})), &have).ok(),
+            Some(false)
+        );
+    }
+}

@@ -1,0 +1,49 @@
+//! What stands before a pool is made: namespaces, the played upstream with its guests, an InfraEnv, credentials. Demo,
+//! bench and tests begin with it.
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+
+use crate::{
+    Lab,
+    lab::{
+        apply::apply,
+        manifest::{CREDENTIALS, OPERATOR_NAMESPACE, credentials, namespace, secret},
+    },
+    played::{Delays, HostedCluster, ImageOptions, PlayedOptions, Upstream, guests},
+};
+
+/// Sets the stage for one hosted cluster on the lab's first vCenter. The InfraEnv has the cluster's name.
+///
+/// # Errors
+/// The lab has no vCenter, the API server refuses something, or the InfraEnv does not get its image.
+pub async fn set(
+    lab: &Lab,
+    cluster: &HostedCluster,
+    delays: Delays,
+    image: ImageOptions,
+) -> Result<Upstream> {
+    let client = lab.admin();
+    for name in [
+        cluster.namespace.as_str(),
+        cluster.control_plane_namespace.as_str(),
+        OPERATOR_NAMESPACE,
+        cluster.agent_namespace.as_str(),
+    ] {
+        apply(&client, &namespace(name)).await?;
+    }
+    let vcenter = lab.vcenters().first().context("the lab has one vCenter")?;
+    let guests = guests::vcenter::VCenter::new(vcenter.url(), vcenter.ca_pem())?;
+    let played = PlayedOptions {
+        clusters: vec![cluster.clone()],
+        delays,
+        image,
+        ..PlayedOptions::default()
+    };
+    let upstream = Upstream::start(&client, Some(guests), played).await?;
+    let service = upstream.service(&cluster.agent_namespace)?;
+    service.create_infra_env(&cluster.name, json!({})).await?;
+    let credentials = secret(&cluster.namespace, CREDENTIALS, &credentials(vcenter));
+    apply(&client, &credentials).await?;
+    Ok(upstream)
+}

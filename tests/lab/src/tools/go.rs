@@ -1,0 +1,178 @@
+//! Building a Go program with visible progress.
+
+use std::{
+    ffi::OsStr,
+    path::Path,
+    process::{Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{cache::progress, versions::OLDEST_GO};
+
+/// How often a running build says that it still runs.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// One `go build`.
+pub(super) struct Build<'a> {
+    /// What is built, for people.
+    pub what: &'a str,
+    /// How long it takes when nothing is cached, for people.
+    pub takes: &'a str,
+    /// What somebody without Go can do instead, or what they miss.
+    pub without_go: &'a str,
+    /// Directory of the `go.mod`.
+    pub module: &'a Path,
+    /// Build tags, separated by commas; empty for none.
+    pub tags: &'a str,
+    /// Linker flags.
+    pub ldflags: &'a str,
+    /// Packages with a `main`, each of which becomes a program named after its last element.
+    pub packages: &'a [&'a str],
+}
+
+impl Build<'_> {
+    /// Builds the packages into the directory `into`.
+    ///
+    /// # Errors
+    /// Go is missing or too old, or the build failed; the error carries the compiler's own words.
+    pub fn run(&self, into: &Path) -> Result<()> {
+        check_go(self.without_go)?;
+        progress(&format!(
+            "building {} from source, once per machine (about {} when nothing is cached)",
+            self.what, self.takes
+        ));
+        let start = Instant::now();
+        let mut command = Command::new("go");
+        command
+            .current_dir(self.module)
+            .env("CGO_ENABLED", "0")
+            // A workspace file or flags of the caller's own must not change what is built.
+            .env("GOWORK", "off")
+            .env("GOFLAGS", "")
+            .args([
+                "build",
+                "-mod=readonly",
+                "-trimpath",
+                "-buildvcs=false",
+                "-tags",
+                self.tags,
+                "-ldflags",
+                self.ldflags,
+                "-o",
+            ])
+            // The trailing separator makes `-o` a directory even for a single package.
+            .arg(into.join(""))
+            .args(self.packages)
+            .stdin(Stdio::null());
+        let output = with_heartbeat(self.what, start, command)?;
+        if !output.status.success() {
+            bail!(
+                "go build of {} in {} failed ({}):\n{}",
+                self.what,
+                self.module.display(),
+                output.status,
+                String::from_utf8_lossy(&output.stderr).trim_end()
+            );
+        }
+        progress(&format!(
+            "built {} in {} s",
+            self.what,
+            start.elapsed().as_secs()
+        ));
+        Ok(())
+    }
+}
+
+fn with_heartbeat(
+    what: &str,
+    start: Instant,
+    mut command: Command,
+) -> Result<std::process::Output> {
+    let (done, ended) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(HEARTBEAT) {
+                progress(&format!(
+                    "still building {what}, {} s",
+                    start.elapsed().as_secs()
+                ));
+            }
+        });
+        let output = command.output().context("run go build");
+        drop(done);
+        output
+    })
+}
+
+fn check_go(without_go: &str) -> Result<()> {
+    let (major, minor) = OLDEST_GO;
+    let advice = format!("install Go >= {major}.{minor} (https://go.dev/dl) {without_go}");
+    let output = match Command::new("go")
+        .args(["env", "GOVERSION"])
+        .env("GOFLAGS", "")
+        .output()
+    {
+        Ok(output) if output.status.success() => output,
+        Ok(output) => bail!("`go env GOVERSION` failed ({}): {advice}", output.status),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            bail!("Go was not found: {advice}")
+        }
+        Err(error) => return Err(error).with_context(|| format!("Go cannot be run: {advice}")),
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    match version(text.trim()) {
+        // An older Go fetches the toolchain that a go.mod asks for by itself, unless it is told not to.
+        Some(found) if found < OLDEST_GO && toolchain_is_fixed() => {
+            bail!("{} is too old: {advice}", text.trim())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn toolchain_is_fixed() -> bool {
+    Command::new("go")
+        .args(["env", "GOTOOLCHAIN"])
+        .output()
+        .is_ok_and(|output| output.stdout.starts_with(b"local"))
+}
+
+/// Major and minor of what `go env GOVERSION` prints; `None` for a development version.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.strip_prefix("go")?.split(['.', 'r', 'b', ' ', '-']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Value of a `require` or `replace` of a `go.mod`: the version that follows `module`.
+#[cfg(test)]
+pub(super) fn required(go_mod: &str, module: &str) -> Option<String> {
+    go_mod.lines().find_map(|line| {
+        let mut words = line
+            .trim()
+            .trim_start_matches("require ")
+            .split_whitespace();
+        (words.next()? == module).then(|| words.next().unwrap_or_default().to_owned())
+    })
+}
+
+/// Whether `path` is something that takes part in a Go build.
+pub(super) fn is_source(path: &Path) -> bool {
+    let named = |name| path.file_name() == Some(OsStr::new(name));
+    named("go.mod") || named("go.sum") || path.extension() == Some(OsStr::new("go"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(version("go1.26.8"), Some((1, 26)));
+        assert_eq!(version("go1.27rc1"), Some((1, 27)));
+        assert_eq!(version("devel go1.28-abcdef"), None);
+        assert!((1, 9) < OLDEST_GO && (1, 26) >= OLDEST_GO);
+    }
+}

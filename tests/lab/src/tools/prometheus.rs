@@ -1,0 +1,45 @@
+//! promtool: the real parser of metrics, and of rules and their test cases.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::{cache, go, sources, versions::PROMETHEUS};
+
+/// Path of promtool.
+///
+/// # Errors
+/// Go is missing or the build failed.
+pub fn promtool() -> Result<PathBuf> {
+    let module = super::repository().join("tests/lab/prometheus");
+    let digest = sources::digest(&module, "", go::is_source)?;
+    let key = format!("prometheus-{PROMETHEUS}-{digest}");
+    cache::entry(&key, "promtool", |into| {
+        go::Build {
+            what: &format!("promtool {PROMETHEUS}"),
+            takes: "3 minutes on two cores",
+            without_go: "for promtool, or leave the tests of the alerts out",
+            module: &module,
+            // Service discovery brings the clients of a dozen clouds along; checks need none of it.
+            tags: "remove_all_sd",
+            ldflags: "-s -w",
+            packages: &["github.com/prometheus/prometheus/cmd/promtool"],
+        }
+        .run(into)?;
+        cache::forget_old("prometheus-", &key);
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_module_names_the_pinned_release() {
+        let path = super::super::repository().join("tests/lab/prometheus/go.mod");
+        let text = std::fs::read_to_string(path).expect("go.mod");
+        let found = go::required(&text, "github.com/prometheus/prometheus");
+        assert_eq!(found.as_deref(), Some(PROMETHEUS));
+    }
+}

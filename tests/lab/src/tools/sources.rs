@@ -1,0 +1,79 @@
+//! A digest of the files that a build depends on: the key of its cache entry.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use sha2::{Digest as _, Sha256};
+
+/// Hex digest (16 digits) over `salt` and over path and content of each file below `root` that `counts`.
+///
+/// # Errors
+/// A file or directory cannot be read.
+pub(super) fn digest(root: &Path, salt: &str, counts: impl Fn(&Path) -> bool) -> Result<String> {
+    let mut files = Vec::new();
+    collect(root, &mut files)?;
+    files.retain(|file| counts(file));
+    files.sort();
+    let mut hasher = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        // The length keeps two neighbours from being read as one.
+        hasher.update((bytes.len() as u64).to_be_bytes());
+        hasher.update(bytes);
+    };
+    part(salt.as_bytes());
+    for file in files {
+        part(
+            file.strip_prefix(root)
+                .unwrap_or(&file)
+                .to_string_lossy()
+                .as_bytes(),
+        );
+        part(&fs::read(&file).with_context(|| format!("read {}", file.display()))?);
+    }
+    Ok(hex::encode(&hasher.finalize()[..8]))
+}
+
+fn collect(directory: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
+    let listing =
+        fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))?;
+    for item in listing {
+        let item = item.with_context(|| format!("list {}", directory.display()))?;
+        if item
+            .file_type()
+            .with_context(|| format!("look at {}", item.path().display()))?
+            .is_dir()
+        {
+            collect(&item.path(), into)?;
+        } else {
+            into.push(item.path());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_name_and_salt_count_and_other_files_do_not() {
+        let root = tempfile::tempdir().expect("temporary directory");
+        let digest =
+            |salt| digest(root.path(), salt, super::super::go::is_source).expect("readable");
+        let write =
+            |name: &str, text: &str| fs::write(root.path().join(name), text).expect("writable");
+        write("go.mod", "module a");
+        let first = digest("x");
+        write("README.md", "words");
+        assert_eq!(digest("x"), first);
+        assert_ne!(digest("y"), first);
+        write("main.go", "package main");
+        let second = digest("x");
+        assert_ne!(second, first);
+        write("main.go", "package other");
+        assert_ne!(digest("x"), second);
+    }
+}

@@ -1,0 +1,206 @@
+//! What `config/` ships, in the real API server: the operator's user may do what its rules say and no more, and its
+//! Pod passes an enforced PodSecurity `restricted` namespace.
+
+use std::{fs, time::Duration};
+
+use agent_forge_lab::{
+    Lab, LabOptions, OperatorAccess, apply_yaml, lab::apply::documents, tools::repository,
+};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::{
+    core::v1::{Pod, Secret},
+    rbac::v1::ClusterRole,
+};
+use kube::{
+    Api, Client, Config,
+    api::{ListParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+    core::{DynamicObject, GroupVersionKind},
+    discovery::pinned_kind,
+    runtime::wait::await_condition,
+};
+use serde_json::{Value, json};
+use tokio::{sync::OnceCell, time::timeout};
+
+async fn lab() -> Result<&'static Lab> {
+    static LAB: OnceCell<Lab> = OnceCell::const_new();
+    LAB.get_or_try_init(|| Lab::start(LabOptions::default()))
+        .await
+}
+
+async fn client(access: &OperatorAccess) -> Result<Client> {
+    let kubeconfig = Kubeconfig::read_from(&access.kubeconfig)?;
+    Ok(Client::try_from(
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?,
+    )?)
+}
+
+fn is_forbidden<T>(outcome: &kube::Result<T>) -> bool {
+    matches!(outcome, Err(kube::Error::Api(status)) if status.code == 403)
+}
+
+#[tokio::test]
+async fn the_operators_user_may_do_what_its_rules_say_and_no_more() -> Result<()> {
+    let lab = lab().await?;
+    // Two operators side by side: the bindings of one must not replace those of the other.
+    let (first, second) = (
+        lab.namespace("operator").await?,
+        lab.namespace("operator").await?,
+    );
+    let first = lab.kubeconfig_for_operator(&first).await?;
+    let second = lab.kubeconfig_for_operator(&second).await?;
+    for access in [&first, &second] {
+        let client = client(access).await?;
+        let kind =
+            GroupVersionKind::gvk("agent-forge.containeroo.ch", "v1alpha1", "VsphereAgentPool");
+        let (resource, _) = pinned_kind(&client, &kind).await?;
+        let pools: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        pools
+            .list(&ListParams::default())
+            .await
+            .context("pools of all namespaces")?;
+        let secrets: Api<Secret> = Api::all(client);
+        ensure!(
+            is_forbidden(&secrets.list(&ListParams::default()).await),
+            "Secrets are read by name only"
+        );
+    }
+    assert_eq!(lab.audit().forbidden(&first.user)?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn blocking_an_owners_deletion_needs_the_right_to_its_finalizers() -> Result<()> {
+    let lab = lab().await?;
+    let (client, namespace) = (lab.admin(), lab.namespace("owner").await?);
+    let access = lab.kubeconfig_for(&namespace, "narrow").await?;
+    let rules = format!(
+        "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: narrow, namespace: {namespace}}}
+rules: [{{apiGroups: [''], resources: [configmaps], verbs: [create]}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: narrow, namespace: {namespace}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: narrow}}
+subjects: [{{kind: ServiceAccount, name: narrow, namespace: {namespace}}}]
+"
+    );
+    apply_yaml(&client, &rules).await?;
+    let owned = |blocking: bool| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+            "name": format!("blocking-{blocking}"), "namespace": namespace, "ownerReferences": [{
+                "apiVersion": "capi-provider.agent-install.openshift.io/v1beta1", "kind": "AgentMachine", "name": "a",
+                "uid": "88367111-b460-49f0-b6de-5139ea376f6b", "blockOwnerDeletion": blocking
+            }]
+        }})
+        .to_string()
+    };
+    let narrow = self::client(&access).await?;
+    let refused = apply_yaml(&narrow, &owned(true))
+        .await
+        .expect_err("no right to the owner's finalizers");
+    ensure!(
+        format!("{refused:#}").contains("blockOwnerDeletion"),
+        "{refused:#}"
+    );
+    apply_yaml(&narrow, &owned(false)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_may_edit_a_namespace_may_edit_pools_in_it() -> Result<()> {
+    let lab = lab().await?;
+    lab.kubeconfig_for_operator(&lab.namespace("operator").await?)
+        .await?;
+    let names_pools = |role: Option<&ClusterRole>| {
+        let rules = role.and_then(|role| role.rules.as_ref());
+        rules.into_iter().flatten().any(|rule| {
+            let pools = rule
+                .resources
+                .iter()
+                .flatten()
+                .any(|resource| resource == "vsphereagentpools");
+            pools && rule.verbs.iter().any(|verb| verb == "create")
+        })
+    };
+    let roles: Api<ClusterRole> = Api::all(lab.admin());
+    // The controller manager passes our rules on; `admin` gets them through `edit`.
+    for name in ["edit", "admin"] {
+        timeout(
+            Duration::from_secs(60),
+            await_condition(roles.clone(), name, names_pools),
+        )
+        .await
+        .with_context(|| format!("the role {name} did not get the rules for pools"))??;
+    }
+    Ok(())
+}
+
+/// A Pod as the Deployment of `config/manager` makes it.
+fn shipped_pod() -> Result<Value> {
+    let path = repository().join("config/manager/deployment.yaml");
+    let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let deployment = documents(&text)?
+        .into_iter()
+        .find(|document| document["kind"] == "Deployment")
+        .context("a Deployment")?;
+    let mut pod = deployment["spec"]["template"].clone();
+    pod["metadata"]["name"] = "shipped".into();
+    Ok(pod)
+}
+
+#[tokio::test]
+async fn the_shipped_pod_passes_pod_security_and_a_privileged_mutant_does_not() -> Result<()> {
+    let lab = lab().await?;
+    let restricted = [("pod-security.kubernetes.io/enforce", "restricted")];
+    let namespace = lab.namespace_with_labels("restricted", &restricted).await?;
+    lab.kubeconfig_for_operator(&namespace).await?;
+    let pods: Api<Pod> = Api::namespaced(lab.admin(), &namespace);
+    let shipped = shipped_pod()?;
+    pods.create(
+        &PostParams::default(),
+        &serde_json::from_value(shipped.clone())?,
+    )
+    .await
+    .context("the shipped Pod")?;
+
+    type Change = fn(&mut Value);
+    let mutants: [(&str, Change); 4] = [
+        ("privileged", |pod| {
+            pod["spec"]["containers"][0]["securityContext"]["privileged"] = true.into();
+            pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] =
+                true.into();
+        }),
+        ("runAsNonRoot", |pod| {
+            pod["spec"]["securityContext"]["runAsNonRoot"] = false.into()
+        }),
+        ("hostNetwork", |pod| {
+            pod["spec"]["hostNetwork"] = true.into()
+        }),
+        ("capabilities", |pod| {
+            pod["spec"]["containers"][0]["securityContext"]["capabilities"]["drop"] = json!([])
+        }),
+    ];
+    for (mentioned, change) in mutants {
+        let mut mutant = shipped.clone();
+        change(&mut mutant);
+        mutant["metadata"]["name"] = "mutant".into();
+        let outcome = pods
+            .create(&PostParams::default(), &serde_json::from_value(mutant)?)
+            .await;
+        match outcome {
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                let message = &status.message;
+                ensure!(
+                    message.contains("PodSecurity") && message.contains(mentioned),
+                    "{mentioned}: {message}"
+                );
+            }
+            other => anyhow::bail!("{mentioned}: {other:?}"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+package front
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"agent-forge.containeroo.ch/lab/vcenter/internal/wire"
+)
+
+// adminCreateVM creates a VM that no client asked for, at once.
+func (f *Front) adminCreateVM(w http.ResponseWriter, r *http.Request) {
+	var n struct {
+		Name        string            `json:"name"`
+		Folder      string            `json:"folder"`
+		Datastore   string            `json:"datastore"`
+		UUID        string            `json:"uuid"`
+		ExtraConfig map[string]string `json:"extraConfig"`
+		PowerOn     bool              `json:"powerOn"`
+	}
+	if !readAdmin(w, r, &n) {
+		return
+	}
+	if n.Datastore == "" {
+		n.Datastore = isoDatastore
+	}
+	f.world.mu.Lock()
+	defer f.world.mu.Unlock()
+	folder, fault := f.ensureFolder(n.Folder)
+	if fault != nil {
+		adminFault(w, fault)
+		return
+	}
+	spec := foreignSpec(n.Name, n.Datastore, n.UUID)
+	for k, v := range n.ExtraConfig {
+		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: k, Value: v})
+	}
+	pool := f.world.sites.rootPool
+	if fault := configArguments(spec); fault != nil {
+		adminFault(w, fault)
+		return
+	}
+	spec.Name = escapeName(spec.Name)
+	host := f.world.hostsOf(pool)[0]
+	vm, fault := f.create(folder, spec, pool, &host)
+	if fault == nil && n.PowerOn {
+		fault = f.switchOn(vm.(ref))
+	}
+	f.world.sweep()
+	if fault != nil {
+		adminFault(w, fault)
+		return
+	}
+	writeValue(w, http.StatusOK, map[string]string{"moref": vm.(ref).Value})
+}
+
+func adminFault(w http.ResponseWriter, fault types.BaseMethodFault) {
+	text := faultName(fault)
+	if raw, err := wire.Any(fault); err == nil {
+		text += " " + string(raw)
+	}
+	adminError(w, http.StatusConflict, text)
+}
+
+// ensureFolder finds or makes a folder by its path, from the root or below
+// the VM folder. The world is locked.
+func (f *Front) ensureFolder(path string) (ref, types.BaseMethodFault) {
+	w := f.world
+	at := w.sites.vmFolder
+	path = strings.TrimPrefix(strings.Trim(path, "/"), strings.Trim(w.inventoryPath(at), "/"))
+	for _, name := range strings.FieldsFunc(path, func(c rune) bool { return c == '/' }) {
+		next, ok := w.child(at, name)
+		if !ok {
+			made, fault := w.call(at, "CreateFolder", &types.CreateFolder{This: at, Name: unescapeName(name)})
+			if fault != nil {
+				return ref{}, fault
+			}
+			next = made.(ref)
+		}
+		at = next
+	}
+	return at, nil
+}
+
+func foreignSpec(name, datastore, id string) *types.VirtualMachineConfigSpec {
+	unit := int32(0)
+	add := func(d types.BaseVirtualDevice, file types.VirtualDeviceConfigSpecFileOperation) types.BaseVirtualDeviceConfigSpec {
+		return &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, FileOperation: file, Device: d}
+	}
+	return &types.VirtualMachineConfigSpec{
+		Name: name, GuestId: string(types.VirtualMachineGuestOsIdentifierRhel9_64Guest), Uuid: id, NumCPUs: 2, MemoryMB: 4096,
+		Files: &types.VirtualMachineFileInfo{VmPathName: "[" + datastore + "]"},
+		DeviceChange: []types.BaseVirtualDeviceConfigSpec{
+			add(&types.ParaVirtualSCSIController{VirtualSCSIController: types.VirtualSCSIController{
+				SharedBus:         types.VirtualSCSISharingNoSharing,
+				VirtualController: types.VirtualController{VirtualDevice: types.VirtualDevice{Key: -1}},
+			}}, ""),
+			add(&types.VirtualDisk{CapacityInKB: 16 << 20, VirtualDevice: types.VirtualDevice{
+				Key: -2, ControllerKey: -1, UnitNumber: &unit,
+				Backing: &types.VirtualDiskFlatVer2BackingInfo{
+					DiskMode: string(types.VirtualDiskModePersistent), ThinProvisioned: types.NewBool(true),
+					VirtualDeviceFileBackingInfo: types.VirtualDeviceFileBackingInfo{FileName: "[" + datastore + "]"},
+				},
+			}}, types.VirtualDeviceConfigSpecFileOperationCreate),
+			add(&types.VirtualVmxnet3{VirtualVmxnet: types.VirtualVmxnet{VirtualEthernetCard: types.VirtualEthernetCard{
+				VirtualDevice: types.VirtualDevice{Key: -3, Backing: &types.VirtualEthernetCardNetworkBackingInfo{
+					VirtualDeviceDeviceBackingInfo: types.VirtualDeviceDeviceBackingInfo{DeviceName: "VM Network"},
+				}},
+			}}}, ""),
+		},
+	}
+}
+
+// adminVM does to a VM what another person does.
+func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
+	var n struct {
+		Name string `json:"name"`
+	}
+	if !readAdmin(w, r, &n) {
+		return
+	}
+	f.world.mu.Lock()
+	defer f.world.mu.Unlock()
+	vm, fault := f.world.vm(ref{Type: "VirtualMachine", Value: r.PathValue("moref")})
+	if fault != nil {
+		adminError(w, http.StatusNotFound, "no such VM")
+		return
+	}
+	moref := vm.Self.Value
+	switch r.PathValue("action") {
+	case "power-on":
+		fault = f.switchOn(vm.Self)
+	case "power-off":
+		fault = f.switchOff(vm.Self)
+	case "destroy":
+		fault = f.destroyVM(vm.Self)
+	case "eject":
+		eject(vm)
+	case "lock-tray":
+		f.lockTray(vm.Self)
+	case "boot-from-disk":
+		bootFromDisk(vm)
+	case "clone":
+		var made any
+		if made, fault = f.clone(vm, n.Name); fault == nil {
+			moref = made.(ref).Value
+		}
+	default:
+		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, destroy, clone, eject, lock-tray or boot-from-disk")
+		return
+	}
+	f.world.sweep()
+	if fault != nil {
+		adminFault(w, fault)
+		return
+	}
+	writeValue(w, http.StatusOK, map[string]string{"moref": moref})
+}
+
+// eject takes the medium out of every CD-ROM.
+func eject(vm *simulator.VirtualMachine) {
+	for _, d := range object.VirtualDeviceList(vm.Config.Hardware.Device).SelectByType((*types.VirtualCdrom)(nil)) {
+		dev := d.GetVirtualDevice()
+		dev.Backing = &types.VirtualCdromRemotePassthroughBackingInfo{
+			VirtualDeviceRemoteDeviceBackingInfo: types.VirtualDeviceRemoteDeviceBackingInfo{UseAutoDetect: types.NewBool(false)},
+		}
+		dev.Connectable = &types.VirtualDeviceConnectInfo{AllowGuestControl: true}
+	}
+}
+
+// bootFromDisk puts the disks first, then the CD-ROM.
+func bootFromDisk(vm *simulator.VirtualMachine) {
+	var order []types.BaseVirtualMachineBootOptionsBootableDevice
+	devices := object.VirtualDeviceList(vm.Config.Hardware.Device)
+	for _, d := range devices.SelectByType((*types.VirtualDisk)(nil)) {
+		order = append(order, &types.VirtualMachineBootOptionsBootableDiskDevice{DeviceKey: d.GetVirtualDevice().Key})
+	}
+	order = append(order, &types.VirtualMachineBootOptionsBootableCdromDevice{})
+	vm.Config.BootOptions = &types.VirtualMachineBootOptions{BootOrder: order}
+}

@@ -1,0 +1,102 @@
+//! Faults around a point: what happens to the world, or to an actor, at that moment.
+
+use std::time::Duration;
+
+use agent_forge_actors::supervisor::SupervisorMsg;
+use base64::Engine as _;
+use serde_json::json;
+
+use crate::{
+    kube::kind,
+    plan::Fault,
+    process::{Process, Surroundings},
+    world::{PASSWORD, SECRET},
+};
+
+/// Lets it happen. `key` is what the effect at that point is for.
+pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, key: &str) {
+    let director = &around.director;
+    match fault {
+        Fault::KillActor | Fault::PanicActor => {
+            let which = if key.contains('/') {
+                vec![
+                    format!("vm/{key}"),
+                    format!("pool/{key}"),
+                    "iso_cache/".to_owned(),
+                ]
+            } else {
+                vec!["sessions".to_owned()]
+            };
+            let Some(supervisor) = process.supervisor().await else {
+                return;
+            };
+            for which in which {
+                let kill = |reply| SupervisorMsg::Kill {
+                    which,
+                    panic: fault == Fault::PanicActor,
+                    reply,
+                };
+                let hit = supervisor.call(kill, Some(Duration::from_secs(5))).await;
+                if let Ok(ractor::rpc::CallResult::Success(names)) = hit {
+                    director.line(|| format!("hit {names:?}"));
+                }
+            }
+        }
+        Fault::ViewLags => director.lag(fault.lasts()),
+        Fault::Relist => around.api.compact(),
+        Fault::SessionLost => around.vcenter.forget_sessions(),
+        Fault::VcenterDown5s | Fault::VcenterDown5m | Fault::VcenterDown2h => {
+            director.take_vcenter(fault.lasts());
+        }
+        Fault::ApiDown5s | Fault::ApiDown5m => {
+            director.take_api(fault.lasts());
+            around.api.poke();
+        }
+        Fault::SecretWrong => secret(around, Some("wrong"), fault.lasts()),
+        Fault::SecretGone => secret(around, None, fault.lasts()),
+        Fault::ClockJumps => director.jump(fault.lasts()),
+        Fault::Slow => director.slow_down(fault.lasts()),
+        Fault::ForeignEdit => {
+            let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+            let name = (namespace.to_owned(), name.to_owned());
+            let edit = json!({"metadata": {
+                "labels": {"somebody": "was-here"}, "annotations": {"somebody": "was-here"},
+            }});
+            for plural in ["vsphereagents", "vsphereagentpools"] {
+                // One of them, or none any more.
+                let _ = around
+                    .api
+                    .merge(&kind("agent-forge.containeroo.ch", plural), &name, &edit);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Changes or removes the credentials for a while.
+fn secret(around: &Surroundings, password: Option<&str>, lasting: Duration) {
+    let secrets = kind("", "secrets");
+    let name = (SECRET.0.to_owned(), SECRET.1.to_owned());
+    let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    let before = around.api.read(|s| s.get(&secrets, &name));
+    match password {
+        Some(password) => {
+            let patch = json!({"data": {"password": encoded(password)}});
+            let _ = around.api.merge(&secrets, &name, &patch);
+        }
+        None => around.api.write(|s, now| s.evict(&secrets, &name, now)),
+    }
+    let api = around.api.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(lasting).await;
+        let Some(before) = before else { return };
+        if api.read(|s| s.get(&secrets, &name)).is_some() {
+            let patch = json!({"data": {"password": encoded(PASSWORD)}});
+            let _ = api.merge(&secrets, &name, &patch);
+        } else {
+            let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name.1}, "data": before["data"]});
+            // The namespace may be on its way out.
+            let _ = api.write(|s, now| s.create(&secrets, &name.0, object, now));
+        }
+    });
+}

@@ -1,0 +1,397 @@
+//! Stands between the operator and its world: counts effects, makes things go wrong where the plan says so, and keeps
+//! the trace.
+//!
+//! Flow: the gate notes an effect ([`Director::admit`]); the request that carries it arrives at a door right after, and
+//! takes the note up ([`Director::arrived`]): from then on door and plan decide what becomes of it.
+//! Guarantee: a mutating request without a note is a panic: nothing writes past the gate.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use agent_forge_actors::effect::{Effect, EffectKind, Gate, Held, Settled};
+use async_trait::async_trait;
+use tokio::{sync::mpsc, time::Instant};
+
+use crate::plan::{Fault, Point};
+
+/// One life of the operator's process.
+#[derive(Debug)]
+pub struct Life {
+    /// From 1.
+    pub number: u32,
+    dead: AtomicBool,
+}
+
+impl Life {
+    /// Whether it was killed: nothing of it reaches the world any more, and nothing reaches it.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+
+    /// Kills it.
+    pub fn kill(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits for ever if the life is over.
+pub async fn alive(life: Option<&Arc<Life>>) {
+    if life.is_some_and(|l| l.is_dead()) {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// An effect on its way to a door.
+#[derive(Clone, Debug)]
+pub struct Noted {
+    /// What.
+    pub effect: Effect,
+    /// Which occurrence.
+    pub nth: u32,
+    /// What goes wrong with it.
+    pub fault: Option<Fault>,
+}
+
+impl Noted {
+    /// As a point of plans.
+    #[must_use]
+    pub fn point(&self) -> Point {
+        Point {
+            effect: self.effect.kind.code(),
+            key: self.effect.key.to_string(),
+            nth: self.nth,
+        }
+    }
+}
+
+/// What somebody outside the doors has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Kill the process and start another.
+    Crash,
+    /// Something around the point.
+    Around(Fault, String),
+}
+
+#[derive(Default)]
+struct State {
+    counts: BTreeMap<(EffectKind, String), u32>,
+    plan: Vec<(Point, Fault)>,
+    on_their_way: VecDeque<Noted>,
+    effects: Vec<(Duration, Point)>,
+    hit: usize,
+    lines: Vec<String>,
+    hash: DefaultHasher,
+    violations: Vec<String>,
+    vcenter_away: Option<Instant>,
+    api_away: Option<Instant>,
+    slow_until: Option<Instant>,
+    lag_until: Option<Instant>,
+    last_fault: Duration,
+    jump: Duration,
+    created: u32,
+}
+
+/// See the module's contract. Cheap to clone.
+#[derive(Clone)]
+pub struct Director {
+    began: Instant,
+    state: Arc<Mutex<State>>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+/// Lines kept for the report of a failure.
+const LINES: usize = 4000;
+
+impl Director {
+    /// A director of `plan`; who carries out its orders holds the receiver.
+    #[must_use]
+    pub fn new(plan: Vec<(Point, Fault)>) -> (Self, mpsc::UnboundedReceiver<Order>) {
+        let (orders, receiver) = mpsc::unbounded_channel();
+        let state = State {
+            plan,
+            ..State::default()
+        };
+        let director = Self {
+            began: Instant::now(),
+            state: Arc::new(Mutex::new(state)),
+            orders,
+        };
+        (director, receiver)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Time since the beginning of the world.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Adds a line to the trace.
+    pub fn line(&self, text: impl FnOnce() -> String) {
+        let (now, text) = (self.now(), text());
+        let mut state = self.state();
+        (now.as_millis(), &text).hash(&mut state.hash);
+        if state.lines.len() < LINES {
+            state
+                .lines
+                .push(format!("{:>10.3} {text}", now.as_secs_f64()));
+        }
+    }
+
+    /// Hashes bytes into the trace without keeping them.
+    pub fn digest(&self, bytes: &[u8]) {
+        bytes.hash(&mut self.state().hash);
+    }
+
+    /// Hash of everything so far.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.state().hash.finish()
+    }
+
+    /// The trace.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.state().lines.clone()
+    }
+
+    /// Every effect so far, in order.
+    #[must_use]
+    pub fn effects(&self) -> Vec<(Duration, Point)> {
+        self.state().effects.clone()
+    }
+
+    /// Planned faults that came about.
+    #[must_use]
+    pub fn hit(&self) -> usize {
+        self.state().hit
+    }
+
+    /// When the last fault came about.
+    #[must_use]
+    pub fn last_fault(&self) -> Duration {
+        self.state().last_fault
+    }
+
+    /// A promise was broken.
+    pub fn violated(&self, what: impl Into<String>) {
+        let what = what.into();
+        self.line(|| format!("VIOLATED {what}"));
+        let mut state = self.state();
+        if state.violations.len() < 20 && !state.violations.contains(&what) {
+            state.violations.push(what);
+        }
+    }
+
+    /// Broken promises.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        self.state().violations.clone()
+    }
+
+    fn admit(&self, life: &Arc<Life>, effect: &Effect) {
+        let now = self.now();
+        let mut state = self.state();
+        let count = state
+            .counts
+            .entry((effect.kind, effect.key.to_string()))
+            .or_default();
+        *count += 1;
+        let mut noted = Noted {
+            effect: effect.clone(),
+            nth: *count,
+            fault: None,
+        };
+        let point = noted.point();
+        state.effects.push((now, point.clone()));
+        if let Some(at) = state.plan.iter().position(|(p, _)| *p == point) {
+            let (_, fault) = state.plan.remove(at);
+            state.hit += 1;
+            state.last_fault = now;
+            noted.fault = Some(fault);
+        }
+        let fault = noted.fault;
+        state.on_their_way.push_back(noted);
+        drop(state);
+        self.line(|| {
+            let what = fault.map(|f| format!(" <- {} {}", f.code(), f.text()));
+            format!(
+                "[{}] {point} {}{}",
+                life.number,
+                effect.kind.name(),
+                what.unwrap_or_default()
+            )
+        });
+        if let Some(fault) = fault.filter(|f| !f.at_request()) {
+            self.order(Order::Around(fault, effect.key.to_string()));
+        }
+    }
+
+    /// Gives an order.
+    pub fn order(&self, order: Order) {
+        // Nobody listens any more at the end of a run.
+        let _ = self.orders.send(order);
+    }
+
+    /// The process dies here: nothing of this life goes on.
+    pub fn crash(&self, life: &Life) {
+        life.kill();
+        self.line(|| format!("[{}] killed", life.number));
+        self.state().on_their_way.clear();
+        self.order(Order::Crash);
+    }
+
+    /// Forgets effects whose requests will never come: their process is gone.
+    pub fn forget_notes(&self) {
+        self.state().on_their_way.clear();
+    }
+
+    /// The note of the effect whose request this is.
+    ///
+    /// # Panics
+    /// A mutating request came without one.
+    pub fn arrived(&self, what: &str, fits: impl Fn(&Effect) -> bool) -> Noted {
+        let mut state = self.state();
+        let Some(at) = state.on_their_way.iter().position(|n| fits(&n.effect)) else {
+            let waiting: Vec<String> = state
+                .on_their_way
+                .iter()
+                .map(|n| n.point().to_string())
+                .collect();
+            drop(state);
+            self.violated(format!(
+                "{what} changes something and did not pass the gate (on their way: {waiting:?})"
+            ));
+            panic!("{what} did not pass the gate");
+        };
+        state
+            .on_their_way
+            .remove(at)
+            .unwrap_or_else(|| unreachable!())
+    }
+
+    /// Takes the vCenter away for a while.
+    pub fn take_vcenter(&self, lasting: Duration) {
+        self.state().vcenter_away = Some(Instant::now() + lasting);
+    }
+
+    /// Takes the API server away for a while.
+    pub fn take_api(&self, lasting: Duration) {
+        self.state().api_away = Some(Instant::now() + lasting);
+    }
+
+    /// Lets every answer take long for a while.
+    pub fn slow_down(&self, lasting: Duration) {
+        self.state().slow_until = Some(Instant::now() + lasting);
+    }
+
+    /// Lets the operator's watches lag for a while.
+    pub fn lag(&self, lasting: Duration) {
+        self.state().lag_until = Some(Instant::now() + lasting);
+    }
+
+    /// Notes that a VM came into being.
+    pub fn note_created(&self) {
+        self.state().created += 1;
+    }
+
+    /// VMs that came into being.
+    #[must_use]
+    pub fn created(&self) -> u32 {
+        self.state().created
+    }
+
+    /// Lets the operator's wall clock jump ahead.
+    pub fn jump(&self, by: Duration) {
+        self.state().jump += by;
+    }
+
+    /// How far the operator's wall clock is ahead.
+    #[must_use]
+    pub fn clock_jump(&self) -> Duration {
+        self.state().jump
+    }
+
+    /// Whether the vCenter is away.
+    #[must_use]
+    pub fn vcenter_is_away(&self) -> bool {
+        self.state()
+            .vcenter_away
+            .is_some_and(|u| Instant::now() < u)
+    }
+
+    /// Until when the API server is away, if it is.
+    #[must_use]
+    pub fn api_away_until(&self) -> Option<Instant> {
+        self.state().api_away.filter(|u| Instant::now() < *u)
+    }
+
+    /// How much later than usual an event reaches the operator now.
+    #[must_use]
+    pub fn lag_now(&self) -> Duration {
+        let lags = self.state().lag_until.is_some_and(|u| Instant::now() < u);
+        if lags {
+            Duration::from_secs(20)
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// How long an answer takes that usually takes `usual`.
+    #[must_use]
+    pub fn latency(&self, usual: Duration) -> Duration {
+        let slow = self.state().slow_until.is_some_and(|u| Instant::now() < u);
+        if slow { usual * 100 } else { usual }
+    }
+}
+
+/// The operator's gate: every effect passes and is noted.
+pub struct SimGate {
+    /// Who is told.
+    pub director: Director,
+    /// Whose effects.
+    pub life: Arc<Life>,
+}
+
+#[async_trait]
+impl Gate for SimGate {
+    async fn admit(&self, effect: &Effect) -> Result<(), Held> {
+        alive(Some(&self.life)).await;
+        self.director.admit(&self.life, effect);
+        Ok(())
+    }
+
+    fn settled(&self, effect: &Effect, outcome: Settled) {
+        if !self.life.is_dead() {
+            self.director.line(|| {
+                format!(
+                    "[{}]   {} {} {outcome:?}",
+                    self.life.number,
+                    effect.kind.code(),
+                    effect.key
+                )
+            });
+        }
+    }
+}
+
+/// A new life.
+#[must_use]
+pub fn life(number: u32) -> Arc<Life> {
+    Arc::new(Life {
+        number,
+        dead: AtomicBool::new(false),
+    })
+}

@@ -1,0 +1,54 @@
+//! The image service as the operator's ISO source.
+
+use std::sync::Arc;
+
+use agent_forge_actors::{
+    error::Class,
+    ports::iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, IsoSource, Validators},
+};
+use agent_forge_lab::played::assisted::image_server::ImageServer;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt as _;
+
+use crate::director::{Life, alive};
+
+const CHUNK: usize = 64 << 10;
+
+/// Hands out what the image server has.
+pub struct Images {
+    /// The image server.
+    pub server: ImageServer,
+    /// Who downloads.
+    pub life: Arc<Life>,
+}
+
+#[async_trait]
+impl IsoSource for Images {
+    async fn open(&self, request: &IsoRequest) -> Result<IsoDownload, IsoError> {
+        alive(Some(&self.life)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        let Some(image) = self.server.image(request.url.expose().path()) else {
+            return Err(IsoError {
+                reason: "ISODownloadFailed",
+                message: "the ISO's server answered with HTTP status 404".to_owned(),
+                class: Class::Blocked,
+            });
+        };
+        let length = image.len() as u64;
+        let chunks: Vec<std::io::Result<Bytes>> = (0..image.len())
+            .step_by(CHUNK)
+            .map(|at| Ok(image.slice(at..(at + CHUNK).min(image.len()))))
+            .collect();
+        Ok(IsoDownload {
+            length,
+            validators: Validators::default(),
+            body: futures::stream::iter(chunks).boxed(),
+        })
+    }
+
+    async fn freshness(&self, _: &IsoRequest, _: &Validators) -> Result<Freshness, IsoError> {
+        alive(Some(&self.life)).await;
+        Ok(Freshness::Unknown)
+    }
+}

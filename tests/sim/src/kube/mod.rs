@@ -1,0 +1,311 @@
+//! A played API server under kube's client: real requests come in, real replies go out.
+//!
+//! Flow: [`Door`] is the tower service; it reads the request, lets the director spoil it, and calls [`store::Store`].
+//! Watches read the store's log. [`ApiServer::collect_garbage`] is what a controller manager does.
+//! Assumption: whoever sends a request that is not played here learns it from a panic, not from a wrong answer.
+
+pub mod path;
+pub mod service;
+pub mod store;
+pub mod watch;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use kube::Client;
+use serde_json::{Value, json};
+
+use self::{
+    service::Door,
+    store::{Kind, Moment, Name, Refusal, Served, Store, Written},
+};
+use crate::director::{Director, Life};
+
+/// Time from an owner's end to that of what it owned.
+const GARBAGE_DELAY: Duration = Duration::from_millis(300);
+
+/// The played API server. Cheap to clone.
+#[derive(Clone)]
+pub struct ApiServer {
+    store: Arc<Mutex<Store>>,
+    changed: tokio::sync::watch::Sender<u64>,
+    /// Time and faults.
+    pub director: Director,
+    epoch: jiff::Timestamp,
+}
+
+/// Group, plural, kind, versions, namespaced, status.
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+    bool,
+    bool,
+);
+
+const KINDS: &[Row] = &[
+    ("", "namespaces", "Namespace", &["v1"], false, true),
+    ("", "secrets", "Secret", &["v1"], true, false),
+    ("events.k8s.io", "events", "Event", &["v1"], true, false),
+    (
+        "coordination.k8s.io",
+        "leases",
+        "Lease",
+        &["v1"],
+        true,
+        false,
+    ),
+    (
+        "agent-forge.containeroo.ch",
+        "vsphereagentpools",
+        "VsphereAgentPool",
+        &["v1alpha1"],
+        true,
+        true,
+    ),
+    (
+        "agent-forge.containeroo.ch",
+        "vsphereagents",
+        "VsphereAgent",
+        &["v1alpha1"],
+        true,
+        true,
+    ),
+    (
+        "agent-install.openshift.io",
+        "agents",
+        "Agent",
+        &["v1beta1"],
+        true,
+        true,
+    ),
+    (
+        "agent-install.openshift.io",
+        "infraenvs",
+        "InfraEnv",
+        &["v1beta1"],
+        true,
+        true,
+    ),
+    (
+        "capi-provider.agent-install.openshift.io",
+        "agentmachines",
+        "AgentMachine",
+        &["v1beta1"],
+        true,
+        true,
+    ),
+    (
+        "capi-provider.agent-install.openshift.io",
+        "agentmachinetemplates",
+        "AgentMachineTemplate",
+        &["v1beta1"],
+        true,
+        true,
+    ),
+    (
+        "cluster.x-k8s.io",
+        "machines",
+        "Machine",
+        &["v1beta2", "v1beta1"],
+        true,
+        true,
+    ),
+    (
+        "cluster.x-k8s.io",
+        "machinesets",
+        "MachineSet",
+        &["v1beta2", "v1beta1"],
+        true,
+        true,
+    ),
+    (
+        "cluster.x-k8s.io",
+        "machinedeployments",
+        "MachineDeployment",
+        &["v1beta2", "v1beta1"],
+        true,
+        true,
+    ),
+];
+
+impl ApiServer {
+    /// An API server that serves all kinds and holds `kube-system`.
+    #[must_use]
+    pub fn new(director: Director, epoch: jiff::Timestamp, seed: u64) -> Self {
+        let mut store = Store::default();
+        store.seed = seed;
+        for (group, plural, kind, versions, namespaced, status) in KINDS {
+            store.serve(
+                group,
+                plural,
+                Served {
+                    kind: (*kind).to_owned(),
+                    versions: versions.iter().map(|v| (*v).to_owned()).collect(),
+                    namespaced: *namespaced,
+                    status: *status,
+                },
+            );
+        }
+        let server = Self {
+            store: Arc::new(Mutex::new(store)),
+            changed: tokio::sync::watch::channel(0).0,
+            director,
+            epoch,
+        };
+        server.namespace("kube-system");
+        server
+    }
+
+    /// Creates a namespace.
+    pub fn namespace(&self, name: &str) {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let created = self.write(|s, now| s.create(&kind("", "namespaces"), "", object, now));
+        assert!(created.is_ok(), "{created:?}");
+    }
+
+    /// A client of somebody whose requests nothing spoils.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(
+            Door {
+                server: self.clone(),
+                life: None,
+            },
+            "default",
+        )
+    }
+
+    /// A client of the operator.
+    #[must_use]
+    pub fn client_of(&self, life: &Arc<Life>) -> Client {
+        Client::new(
+            Door {
+                server: self.clone(),
+                life: Some(life.clone()),
+            },
+            "default",
+        )
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Now.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        let since = self.director.now();
+        let passed = jiff::SignedDuration::try_from(since).unwrap_or_default();
+        Moment {
+            wall: self.epoch.checked_add(passed).unwrap_or(self.epoch),
+            since,
+        }
+    }
+
+    /// Looks at the objects.
+    pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
+        look(&self.lock())
+    }
+
+    /// Writes, past all doors; who watches hears of it.
+    pub fn write<T>(&self, write: impl FnOnce(&mut Store, Moment) -> T) -> T {
+        let now = self.moment();
+        let (result, revision) = {
+            let mut store = self.lock();
+            (write(&mut store, now), store.revision())
+        };
+        self.changed.send_if_modified(|seen| {
+            let news = *seen != revision;
+            *seen = revision;
+            news
+        });
+        result
+    }
+
+    /// Merges a patch into an object, as somebody else does.
+    ///
+    /// # Errors
+    /// There is no such object, or the server refuses.
+    pub fn merge(&self, kind: &Kind, name: &Name, patch: &Value) -> Written {
+        self.write(|s, now| {
+            s.update(kind, name, (store::Via::Patch, false), now, |mut o| {
+                store::merge(&mut o, patch);
+                o
+            })
+        })
+    }
+
+    /// Every watch must list anew: those that run, and those that would go on from what they have.
+    pub fn compact(&self) {
+        let mut store = self.lock();
+        store.skip();
+        store.compacted = store.revision();
+        drop(store);
+        self.poke();
+    }
+
+    /// Lets all watches look up.
+    pub fn poke(&self) {
+        self.changed.send_modify(|_| {});
+    }
+
+    /// Removes what has lost all its owners, and the content of namespaces that are being deleted, until it is dropped.
+    pub async fn collect_garbage(self) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            tokio::time::sleep(GARBAGE_DELAY).await;
+            let orphans = self.read(Store::orphans);
+            for (kind, name, uid) in orphans {
+                let gone: Result<_, Refusal> =
+                    self.write(|s, now| s.delete(&kind, &name, &json!({ "uid": uid }), now));
+                self.director
+                    .line(|| format!("garbage {}/{} {:?}", name.0, name.1, gone.is_ok()));
+            }
+            self.empty_namespaces();
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// One round of the namespace controller: Secrets go first, as the alphabet of API groups has it.
+    fn empty_namespaces(&self) {
+        let namespaces = kind("", "namespaces");
+        let going: Vec<String> = self.read(|s| {
+            s.list(&namespaces, "")
+                .iter()
+                .filter(|n| n.pointer("/metadata/deletionTimestamp").is_some())
+                .filter_map(|n| n.pointer("/metadata/name")?.as_str().map(str::to_owned))
+                .collect()
+        });
+        for namespace in going {
+            let content: Vec<(Kind, Name)> = self.read(|s| {
+                s.objects
+                    .iter()
+                    .flat_map(|(k, all)| {
+                        all.keys()
+                            .filter(|n| n.0 == namespace)
+                            .map(move |n| (k.clone(), n.clone()))
+                    })
+                    .collect()
+            });
+            if content.is_empty() {
+                self.write(|s, now| s.evict(&namespaces, &(String::new(), namespace.clone()), now));
+            }
+            for (kind, name) in content {
+                // Gone meanwhile is as good.
+                let _ = self.write(|s, now| s.delete(&kind, &name, &json!({}), now));
+            }
+        }
+    }
+}
+
+/// A kind by group and plural.
+#[must_use]
+pub fn kind(group: &str, plural: &str) -> Kind {
+    (group.to_owned(), plural.to_owned())
+}

@@ -1,0 +1,108 @@
+//! What a request to the API server asks for, read from its path.
+
+use super::store::{Kind, Name};
+
+/// A request's target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Resources of a group version.
+    Discovery {
+        /// Group.
+        group: String,
+        /// Version.
+        version: String,
+    },
+    /// A kind, one namespace of it or (with an empty one) all.
+    Collection {
+        /// Kind.
+        kind: Kind,
+        /// Version.
+        version: String,
+        /// Namespace.
+        namespace: String,
+    },
+    /// An object.
+    Object {
+        /// Kind.
+        kind: Kind,
+        /// Version.
+        version: String,
+        /// Which.
+        name: Name,
+        /// Its status door.
+        status: bool,
+    },
+}
+
+/// Reads a path; `None` for what is not played.
+#[must_use]
+pub fn parse(path: &str) -> Option<Target> {
+    let all: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (group, version, rest) = match all.as_slice() {
+        ["api", version, rest @ ..] => ("", *version, rest),
+        ["apis", group, version, rest @ ..] => (*group, *version, rest),
+        _ => return None,
+    };
+    let version = version.to_owned();
+    let kind = |plural: &str| (group.to_owned(), plural.to_owned());
+    let object = |plural: &str, namespace: &str, name: &str, status| Target::Object {
+        kind: kind(plural),
+        version: version.clone(),
+        name: (namespace.to_owned(), name.to_owned()),
+        status,
+    };
+    let collection = |plural: &str, namespace: &str| Target::Collection {
+        kind: kind(plural),
+        version: version.clone(),
+        namespace: namespace.to_owned(),
+    };
+    Some(match rest {
+        [] => Target::Discovery {
+            group: group.to_owned(),
+            version,
+        },
+        ["namespaces", namespace, plural, name, "status"] => object(plural, namespace, name, true),
+        ["namespaces", namespace, plural, name] => object(plural, namespace, name, false),
+        ["namespaces", namespace, plural] => collection(plural, namespace),
+        [plural, name] => object(plural, "", name, false),
+        [plural] => collection(plural, ""),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_read() {
+        let kind = ("g".to_owned(), "things".to_owned());
+        let version = "v1".to_owned();
+        let name = ("n".to_owned(), "a".to_owned());
+        assert_eq!(
+            parse("/apis/g/v1/namespaces/n/things/a/status"),
+            Some(Target::Object {
+                kind: kind.clone(),
+                version: version.clone(),
+                name,
+                status: true
+            })
+        );
+        assert_eq!(
+            parse("/apis/g/v1/things"),
+            Some(Target::Collection {
+                kind,
+                version,
+                namespace: String::new()
+            })
+        );
+        assert!(
+            matches!(parse("/api/v1/namespaces/kube-system"), Some(Target::Object { name, .. }) if name.1 == "kube-system")
+        );
+        assert!(matches!(
+            parse("/apis/g/v1"),
+            Some(Target::Discovery { .. })
+        ));
+        assert_eq!(parse("/version"), None);
+    }
+}

@@ -1,0 +1,487 @@
+//! The door: one request in, one reply out, spoiled on the way where the director says so.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use agent_forge_actors::effect::{Effect, EffectKind};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::{
+    ApiServer,
+    path::{self, Target},
+    store::{self, Refusal},
+    watch,
+};
+use crate::{
+    director::{Life, alive},
+    plan::Fault,
+};
+
+/// Body of a reply.
+pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// How long a request takes.
+const LATENCY: Duration = Duration::from_millis(2);
+/// How much later than its client's patience a late request arrives.
+const LATE: Duration = Duration::from_secs(45);
+
+/// One client's way in.
+#[derive(Clone)]
+pub struct Door {
+    /// The server.
+    pub server: ApiServer,
+    /// The life that the client belongs to; `None` for everybody but the operator.
+    pub life: Option<Arc<Life>>,
+}
+
+impl tower::Service<Request<Body>> for Door {
+    type Response = Response<ReplyBody>;
+    type Error = Failure;
+    type Future = BoxFuture<'static, Result<Self::Response, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let door = self.clone();
+        Box::pin(async move { door.serve(request).await })
+    }
+}
+
+/// A request, read.
+#[derive(Clone)]
+struct Asked {
+    method: Method,
+    target: Target,
+    query: Vec<(String, String)>,
+    body: Value,
+    metadata_only: bool,
+    path: String,
+}
+
+impl Asked {
+    fn query(&self, key: &str) -> Option<&str> {
+        self.query
+            .iter()
+            .find(|(k, _)| k == key)
+            .map(|(_, v)| v.as_str())
+    }
+}
+
+impl Door {
+    async fn serve(self, request: Request<Body>) -> Result<Response<ReplyBody>, Failure> {
+        let life = self.life.as_ref();
+        alive(life).await;
+        let director = self.server.director.clone();
+        let asked = read(request).await?;
+        if life.is_some() && director.api_away_until().is_some() {
+            tokio::time::sleep(LATENCY).await;
+            alive(life).await;
+            if asked.method != Method::GET {
+                let what = format!("{} {}", asked.method, asked.path);
+                director.arrived(&what, |e| carries(e, &asked));
+            }
+            return Err("connection refused".into());
+        }
+        if asked
+            .query("watch")
+            .is_some_and(|v| v != "false" && v != "0")
+        {
+            return Ok(watch::open(
+                &self,
+                &asked.target,
+                &asked.query,
+                asked.metadata_only,
+            ));
+        }
+        if asked.method == Method::GET {
+            tokio::time::sleep(director.latency(LATENCY)).await;
+            alive(life).await;
+            return Ok(self.perform(&asked));
+        }
+        let Some(life) = life else {
+            tokio::time::sleep(LATENCY).await;
+            return Ok(self.perform(&asked));
+        };
+        let what = format!("{} {}", asked.method, asked.path);
+        let noted = director.arrived(&what, |e| carries(e, &asked));
+        tokio::time::sleep(director.latency(LATENCY)).await;
+        alive(Some(life)).await;
+        let reply = match noted.fault {
+            Some(Fault::CrashBefore) => {
+                director.crash(life);
+                None
+            }
+            Some(Fault::CrashAfter) => {
+                self.perform(&asked);
+                director.crash(life);
+                None
+            }
+            Some(Fault::Refused) => {
+                Some(answer(&Refusal::new(409, "Conflict", "refused on request")))
+            }
+            Some(Fault::ServerError) => Some(answer(&Refusal::new(
+                503,
+                "ServiceUnavailable",
+                "away on request",
+            ))),
+            Some(Fault::LostRequest) => None,
+            Some(Fault::LostReply) => {
+                self.perform(&asked);
+                None
+            }
+            Some(Fault::Twice) => {
+                self.perform(&asked);
+                Some(self.perform(&asked))
+            }
+            Some(Fault::Late) => {
+                let (door, asked) = (self.clone(), asked.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(LATE).await;
+                    door.server
+                        .director
+                        .line(|| format!("late: {} {}", asked.method, asked.path));
+                    door.perform(&asked);
+                });
+                None
+            }
+            _ => Some(self.perform(&asked)),
+        };
+        let Some(reply) = reply else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep(director.latency(LATENCY)).await;
+        alive(Some(life)).await;
+        Ok(reply)
+    }
+
+    /// Does what is asked, now.
+    fn perform(&self, asked: &Asked) -> Response<ReplyBody> {
+        let result = self.execute(asked);
+        let server = &self.server;
+        if asked.method != Method::GET {
+            server.director.line(|| {
+                let who = if self.life.is_some() {
+                    "operator"
+                } else {
+                    "upstream"
+                };
+                let how = match &result {
+                    Ok(_) => "ok".to_owned(),
+                    Err(r) => format!("{} {}", r.code, r.reason),
+                };
+                // Names of Events carry the real time.
+                let path = match asked.path.split_once("/events") {
+                    Some((front, _)) => format!("{front}/events"),
+                    None => asked.path.clone(),
+                };
+                format!("    {who} {} {path}: {how}", asked.method)
+            });
+            if !asked.path.contains("/events") {
+                server.director.digest(asked.body.to_string().as_bytes());
+            }
+        }
+        match result {
+            Ok(value) => json_reply(StatusCode::OK, &value),
+            Err(refusal) => answer(&refusal),
+        }
+    }
+
+    fn execute(&self, asked: &Asked) -> Result<Value, Refusal> {
+        let server = &self.server;
+        let shown = |object: &Value, version: &str, group: &str| {
+            shown(object, version, group, asked.metadata_only)
+        };
+        match (&asked.target, &asked.method) {
+            (Target::Discovery { group, version }, &Method::GET) => {
+                discovery(server, group, version)
+            }
+            (
+                Target::Collection {
+                    kind,
+                    version,
+                    namespace,
+                },
+                &Method::GET,
+            ) => {
+                let unknown = ["labelSelector", "fieldSelector", "continue"]
+                    .iter()
+                    .find(|k| asked.query(k).is_some());
+                assert!(
+                    unknown.is_none(),
+                    "{unknown:?} of lists is not played: {}",
+                    asked.path
+                );
+                let (objects, revision, of) = server.read(|s| {
+                    let of = s.served.get(kind).cloned();
+                    (s.list(kind, namespace), s.revision(), of)
+                });
+                let served = of
+                    .filter(|s| s.versions.contains(version))
+                    .ok_or_else(not_served)?;
+                let items: Vec<Value> =
+                    objects.iter().map(|o| shown(o, version, &kind.0)).collect();
+                let name = if asked.metadata_only {
+                    "PartialObjectMetadataList".to_owned()
+                } else {
+                    format!("{}List", served.kind)
+                };
+                Ok(json!({
+                    "kind": name, "apiVersion": api_version(&kind.0, version),
+                    "metadata": {"resourceVersion": revision.to_string()}, "items": items,
+                }))
+            }
+            (
+                Target::Collection {
+                    kind,
+                    version,
+                    namespace,
+                },
+                &Method::POST,
+            ) => {
+                let mut object = asked.body.clone();
+                object["apiVersion"] = json!(api_version(&kind.0, version));
+                let created = server.write(|s, now| {
+                    if s.served
+                        .get(kind)
+                        .is_none_or(|k| !k.versions.contains(version))
+                    {
+                        return Err(not_served());
+                    }
+                    s.create(kind, namespace, object, now)
+                })?;
+                Ok(shown(&created, version, &kind.0))
+            }
+            (
+                Target::Object {
+                    kind,
+                    version,
+                    name,
+                    ..
+                },
+                &Method::GET,
+            ) => {
+                let (found, known) =
+                    server.read(|s| (s.get(kind, name), s.served.contains_key(kind)));
+                if !known {
+                    return Err(not_served());
+                }
+                let found = found.ok_or_else(|| {
+                    Refusal::new(
+                        404,
+                        "NotFound",
+                        format!("{} {:?} not found", kind.1, name.1),
+                    )
+                })?;
+                Ok(shown(&found, version, &kind.0))
+            }
+            (
+                Target::Object {
+                    kind,
+                    version,
+                    name,
+                    status,
+                },
+                &Method::PUT,
+            ) => {
+                let written = server.write(|s, now| {
+                    s.update(kind, name, (store::Via::Put, *status), now, |_| {
+                        asked.body.clone()
+                    })
+                })?;
+                Ok(shown(&written, version, &kind.0))
+            }
+            (
+                Target::Object {
+                    kind,
+                    version,
+                    name,
+                    status,
+                },
+                &Method::PATCH,
+            ) => {
+                let written = server.write(|s, now| {
+                    s.update(
+                        kind,
+                        name,
+                        (store::Via::Patch, *status),
+                        now,
+                        |mut object| {
+                            store::merge(&mut object, &asked.body);
+                            object
+                        },
+                    )
+                })?;
+                Ok(shown(&written, version, &kind.0))
+            }
+            (
+                Target::Object {
+                    kind,
+                    version,
+                    name,
+                    status: false,
+                },
+                &Method::DELETE,
+            ) => {
+                let none = json!({});
+                let preconditions = asked.body.get("preconditions").unwrap_or(&none);
+                let left = server.write(|s, now| s.delete(kind, name, preconditions, now))?;
+                Ok(match left {
+                    Some(object) => shown(&object, version, &kind.0),
+                    None => json!({
+                        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+                        "details": {"name": name.1, "group": kind.0, "kind": kind.1},
+                    }),
+                })
+            }
+            other => panic!("not played: {other:?}"),
+        }
+    }
+}
+
+fn not_served() -> Refusal {
+    Refusal::new(
+        404,
+        "NotFound",
+        "the server could not find the requested resource",
+    )
+}
+
+fn discovery(server: &ApiServer, group: &str, version: &str) -> Result<Value, Refusal> {
+    let resources: Vec<Value> = server.read(|s| {
+        s.served
+            .iter()
+            .filter(|((g, _), k)| g == group && k.versions.iter().any(|v| v == version))
+            .map(|((_, plural), k)| {
+                json!({"name": plural, "singularName": "", "namespaced": k.namespaced, "kind": k.kind, "verbs": ["get", "list", "watch"]})
+            })
+            .collect()
+    });
+    if resources.is_empty() {
+        return Err(not_served());
+    }
+    Ok(json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version(group, version), "resources": resources,
+    }))
+}
+
+fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}
+
+/// An object as this request wants to see it.
+pub(super) fn shown(object: &Value, version: &str, group: &str, metadata_only: bool) -> Value {
+    if metadata_only {
+        return json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]});
+    }
+    let mut object = object.clone();
+    object["apiVersion"] = json!(api_version(group, version));
+    object
+}
+
+fn answer(refusal: &Refusal) -> Response<ReplyBody> {
+    json_reply(
+        StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        &refusal.body(),
+    )
+}
+
+fn json_reply(status: StatusCode, value: &Value) -> Response<ReplyBody> {
+    let body = Full::new(Bytes::from(value.to_string()))
+        .map_err(|never| match never {})
+        .boxed_unsync();
+    let mut reply = Response::new(body);
+    *reply.status_mut() = status;
+    let json = http::HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    reply
+}
+
+async fn read(request: Request<Body>) -> Result<Asked, Failure> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    let Some(target) = path::parse(&path) else {
+        panic!("not played: {} {path}", parts.method);
+    };
+    let accept = parts
+        .headers
+        .get(http::header::ACCEPT)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
+    let metadata_only = accept.contains("as=PartialObjectMetadata");
+    let content = parts
+        .headers
+        .get(http::header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
+    assert!(
+        parts.method != Method::PATCH || content == "application/merge-patch+json",
+        "only merge patches are played, not {content}: {path}"
+    );
+    let bytes = body.collect().await?.to_bytes();
+    let body = if bytes.is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_slice(&bytes)?
+    };
+    let query = url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes())
+        .map(|(k, v)| (k.into_owned(), v.into_owned()))
+        .collect();
+    Ok(Asked {
+        method: parts.method,
+        target,
+        query,
+        body,
+        metadata_only,
+        path,
+    })
+}
+
+/// Whether this request carries that effect.
+fn carries(effect: &Effect, asked: &Asked) -> bool {
+    use EffectKind as E;
+    let (kind, name, status) = match &asked.target {
+        Target::Collection { kind, .. } => (kind, None, false),
+        Target::Object {
+            kind, name, status, ..
+        } => (kind, Some(name), *status),
+        Target::Discovery { .. } => return false,
+    };
+    let keyed =
+        || name.is_some_and(|(namespace, name)| effect.key.0 == format!("{namespace}/{name}"));
+    let (plural, method) = (kind.1.as_str(), &asked.method);
+    match effect.kind {
+        E::CreateChild => plural == "vsphereagents" && method == Method::POST,
+        E::PinSelector => plural == "agentmachines" && method == Method::PATCH,
+        E::AddFinalizer | E::RemoveChildFinalizer | E::RemovePoolFinalizer | E::ReassignChild => {
+            matches!(plural, "vsphereagents" | "vsphereagentpools") && method == Method::PATCH
+        }
+        E::RecordIdentity | E::RecordTask | E::RecordObservation => {
+            plural == "vsphereagents" && status && method == Method::PUT && keyed()
+        }
+        E::PrepareAgent | E::FenceAgent => plural == "agents" && method == Method::PATCH,
+        E::DeleteAgent => plural == "agents" && method == Method::DELETE,
+        E::DeleteChild => plural == "vsphereagents" && method == Method::DELETE,
+        E::PoolStatus | E::IsoStatus => {
+            plural == "vsphereagentpools" && status && method == Method::PUT
+        }
+        E::Event => plural == "events",
+        E::HoldSecret | E::ReleaseSecret => plural == "secrets" && method == Method::PATCH,
+        E::Lease => plural == "leases",
+        _ => false,
+    }
+}

@@ -1,0 +1,657 @@
+//! The objects of the played API server: what a write does, decided without a network.
+//!
+//! Guarantees, as the real one gives them for custom resources: one revision for all; a write that changes nothing is
+//! none; `status` and the rest are written through different doors; generation counts what is neither metadata nor
+//! status; an object with finalizers stays until the last one is gone; uid and resourceVersion in a write are
+//! preconditions. Not played: schemas (nothing is pruned, defaulted or refused), field managers, API version conversion.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// Group and plural, e.g. `("cluster.x-k8s.io", "machines")`.
+pub type Kind = (String, String);
+/// Namespace (empty for cluster-wide kinds) and name.
+pub type Name = (String, String);
+
+/// What is served.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// `AgentMachine`
+    pub kind: String,
+    /// Versions, the stored one first.
+    pub versions: Vec<String>,
+    /// In namespaces.
+    pub namespaced: bool,
+    /// With a status of its own.
+    pub status: bool,
+}
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is new.
+    Added,
+    /// It is another.
+    Modified,
+    /// It is gone.
+    Deleted,
+}
+
+/// One line of the log that watches read.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Revision.
+    pub revision: u64,
+    /// Which kind.
+    pub kind: Kind,
+    /// Which namespace.
+    pub namespace: String,
+    /// What.
+    pub change: Change,
+    /// The object after it; of a deletion the last state, with the deletion's revision.
+    pub object: Arc<Value>,
+    /// When, since the beginning of the world.
+    pub at: std::time::Duration,
+}
+
+/// A refusal: code, reason, sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// HTTP status.
+    pub code: u16,
+    /// CamelCase.
+    pub reason: &'static str,
+    /// Sentence.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// As it is sent.
+    #[must_use]
+    pub fn body(&self) -> Value {
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason, "code": self.code,
+        })
+    }
+}
+
+/// How an object is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// PUT.
+    Put,
+    /// PATCH.
+    Patch,
+}
+
+/// Answer of a write.
+pub type Written = Result<Arc<Value>, Refusal>;
+
+/// See the module's contract.
+#[derive(Debug, Default)]
+pub struct Store {
+    /// What is served, by group and plural.
+    pub served: BTreeMap<Kind, Served>,
+    /// Objects.
+    pub objects: BTreeMap<Kind, BTreeMap<Name, Arc<Value>>>,
+    /// What happened, oldest first.
+    pub log: Vec<Entry>,
+    /// Watches that begin before this revision are told to list again.
+    pub compacted: u64,
+    revision: u64,
+    uids: u64,
+    /// Makes uids differ between seeds.
+    pub seed: u64,
+}
+
+/// When a write happens: on the wall, and since the beginning of the world.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Wall clock.
+    pub wall: Timestamp,
+    /// Since the beginning.
+    pub since: std::time::Duration,
+}
+
+fn at<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+fn finalizers(object: &Value) -> usize {
+    object
+        .pointer("/metadata/finalizers")
+        .and_then(Value::as_array)
+        .map_or(0, Vec::len)
+}
+
+/// What is empty is not kept.
+fn tidy(object: &mut Value) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        let empty = metadata.get(field).is_some_and(|value| match value {
+            Value::Null => true,
+            Value::Array(all) => all.is_empty(),
+            Value::Object(all) => all.is_empty(),
+            _ => false,
+        });
+        if empty {
+            metadata.remove(field);
+        }
+    }
+}
+
+/// RFC 7386.
+pub fn merge(target: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in fields {
+        if value.is_null() {
+            if let Some(object) = target.as_object_mut() {
+                object.remove(key);
+            }
+        } else {
+            merge(&mut target[key.as_str()], value);
+        }
+    }
+    // Indexing leaves a null where a nested patch removed what was never there.
+    if let Some(object) = target.as_object_mut() {
+        object.retain(|_, v| !v.is_null());
+    }
+}
+
+impl Store {
+    /// The latest revision.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Uses a revision up for nothing.
+    pub fn skip(&mut self) {
+        self.revision += 1;
+    }
+
+    /// Serves a kind.
+    pub fn serve(&mut self, group: &str, plural: &str, served: Served) {
+        let kind = (group.to_owned(), plural.to_owned());
+        self.objects.entry(kind.clone()).or_default();
+        self.served.insert(kind, served);
+    }
+
+    /// One object.
+    #[must_use]
+    pub fn get(&self, kind: &Kind, name: &Name) -> Option<Arc<Value>> {
+        self.objects.get(kind)?.get(name).cloned()
+    }
+
+    /// All objects of a kind, of one namespace if it is named.
+    #[must_use]
+    pub fn list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
+        let all = self.objects.get(kind).into_iter().flatten();
+        all.filter(|((ns, _), _)| namespace.is_empty() || ns == namespace)
+            .map(|(_, o)| o.clone())
+            .collect()
+    }
+
+    fn missing(kind: &Kind, name: &Name) -> Refusal {
+        Refusal::new(
+            404,
+            "NotFound",
+            format!("{}.{} {:?} not found", kind.1, kind.0, name.1),
+        )
+    }
+
+    fn record(
+        &mut self,
+        kind: &Kind,
+        name: &Name,
+        change: Change,
+        mut object: Value,
+        now: Moment,
+    ) -> Arc<Value> {
+        self.revision += 1;
+        object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+        let object = Arc::new(object);
+        let objects = self.objects.entry(kind.clone()).or_default();
+        if change == Change::Deleted {
+            objects.remove(name);
+        } else {
+            objects.insert(name.clone(), object.clone());
+        }
+        self.log.push(Entry {
+            revision: self.revision,
+            kind: kind.clone(),
+            namespace: name.0.clone(),
+            change,
+            object: object.clone(),
+            at: now.since,
+        });
+        object
+    }
+
+    /// POST.
+    ///
+    /// # Errors
+    /// It exists, its namespace does not or is going, or it has no name.
+    pub fn create(
+        &mut self,
+        kind: &Kind,
+        namespace: &str,
+        mut object: Value,
+        now: Moment,
+    ) -> Written {
+        let served = self.served[kind].clone();
+        let name = (
+            namespace.to_owned(),
+            at(&object, "/metadata/name").to_owned(),
+        );
+        if name.1.is_empty() {
+            return Err(Refusal::new(
+                422,
+                "Invalid",
+                "metadata.name: Required value",
+            ));
+        }
+        if served.namespaced {
+            let namespaces = (String::new(), "namespaces".to_owned());
+            let Some(found) = self.get(&namespaces, &(String::new(), namespace.to_owned())) else {
+                return Err(Refusal::new(
+                    404,
+                    "NotFound",
+                    format!("namespaces {namespace:?} not found"),
+                ));
+            };
+            if !at(&found, "/metadata/deletionTimestamp").is_empty() {
+                return Err(Refusal::new(
+                    403,
+                    "Forbidden",
+                    format!(
+                        "unable to create new content in namespace {namespace} because it is being terminated"
+                    ),
+                ));
+            }
+            object["metadata"]["namespace"] = json!(namespace);
+        }
+        if self.get(kind, &name).is_some() {
+            return Err(Refusal::new(
+                409,
+                "AlreadyExists",
+                format!("{}.{} {:?} already exists", kind.1, kind.0, name.1),
+            ));
+        }
+        self.uids += 1;
+        let seed = [self.seed.to_be_bytes(), self.uids.to_be_bytes()].concat();
+        let metadata = &mut object["metadata"];
+        metadata["uid"] = json!(uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, &seed).to_string());
+        metadata["creationTimestamp"] = json!(seconds(now.wall));
+        metadata["generation"] = json!(1);
+        if let Some(fields) = metadata.as_object_mut() {
+            fields.remove("deletionTimestamp");
+            fields.remove("deletionGracePeriodSeconds");
+        }
+        if served.status
+            && let Some(fields) = object.as_object_mut()
+        {
+            fields.remove("status");
+        }
+        object["kind"] = json!(served.kind);
+        tidy(&mut object);
+        Ok(self.record(kind, &name, Change::Added, object, now))
+    }
+
+    /// PUT or PATCH of the object (or, with `true`, of its status): `change` turns the present object into the wanted one, without knowing what may not be changed.
+    ///
+    /// # Errors
+    /// It does not exist, a precondition fails, or something is not allowed.
+    pub fn update(
+        &mut self,
+        kind: &Kind,
+        name: &Name,
+        door: (Via, bool),
+        now: Moment,
+        change: impl FnOnce(Value) -> Value,
+    ) -> Written {
+        let (via, status) = door;
+        let Some(old) = self.get(kind, name) else {
+            return Err(Self::missing(kind, name));
+        };
+        let wanted = change(old.as_ref().clone());
+        for field in ["resourceVersion", "uid"] {
+            let pointer = format!("/metadata/{field}");
+            let (given, have) = (at(&wanted, &pointer), at(&old, &pointer));
+            if given.is_empty() || given == have {
+                continue;
+            }
+            if field == "uid" && via == Via::Patch {
+                // To a patch the uid is a field like others that may not be changed.
+                let message = format!("metadata.uid: Invalid value: {given:?}: field is immutable");
+                return Err(Refusal::new(422, "Invalid", message));
+            }
+            return Err(conflict(kind, name, field, given, have));
+        }
+        let mut new = old.as_ref().clone();
+        if status {
+            match wanted.get("status") {
+                Some(wanted) => new["status"] = wanted.clone(),
+                None => drop(new.as_object_mut().and_then(|o| o.remove("status"))),
+            }
+        } else {
+            let keeps = self.served[kind].status;
+            self.apply(&old, &mut new, &wanted, keeps)?;
+        }
+        if new == *old {
+            return Ok(old);
+        }
+        let deleting = !at(&new, "/metadata/deletionTimestamp").is_empty();
+        if deleting && finalizers(&new) == 0 {
+            // Watches see the deletion's revision; the answer carries that of the object as it was.
+            self.record(kind, name, Change::Deleted, new.clone(), now);
+            return Ok(Arc::new(new));
+        }
+        Ok(self.record(kind, name, Change::Modified, new, now))
+    }
+
+    /// The main door: everything but identity, deletion mark and (where it has a door of its own) status.
+    fn apply(
+        &self,
+        old: &Value,
+        new: &mut Value,
+        wanted: &Value,
+        keeps_status: bool,
+    ) -> Result<(), Refusal> {
+        *new = wanted.clone();
+        for field in [
+            "name",
+            "namespace",
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+        ] {
+            match old["metadata"].get(field) {
+                Some(have) => new["metadata"][field] = have.clone(),
+                None => drop(
+                    new["metadata"]
+                        .as_object_mut()
+                        .and_then(|m| m.remove(field)),
+                ),
+            }
+        }
+        for field in ["kind", "apiVersion"] {
+            new[field] = old[field].clone();
+        }
+        if keeps_status {
+            match old.get("status") {
+                Some(have) => new["status"] = have.clone(),
+                None => drop(new.as_object_mut().and_then(|o| o.remove("status"))),
+            }
+        }
+        tidy(new);
+        let deleting = !at(old, "/metadata/deletionTimestamp").is_empty();
+        let list = |o: &Value| {
+            o.pointer("/metadata/finalizers")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default()
+        };
+        let before = list(old);
+        if deleting && list(new).iter().any(|f| !before.contains(f)) {
+            return Err(Refusal::new(
+                422,
+                "Invalid",
+                "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted",
+            ));
+        }
+        let body = |o: &Value| {
+            let mut o = o.clone();
+            if let Some(fields) = o.as_object_mut() {
+                fields.remove("metadata");
+                if keeps_status {
+                    fields.remove("status");
+                }
+            }
+            o
+        };
+        if body(old) != body(new) {
+            let generation = old["metadata"]["generation"].as_u64().unwrap_or(0);
+            new["metadata"]["generation"] = json!(generation + 1);
+        }
+        Ok(())
+    }
+
+    /// DELETE; the object as it is then, `None` when it is gone at once.
+    ///
+    /// # Errors
+    /// It does not exist, or a precondition fails.
+    pub fn delete(
+        &mut self,
+        kind: &Kind,
+        name: &Name,
+        preconditions: &Value,
+        now: Moment,
+    ) -> Result<Option<Arc<Value>>, Refusal> {
+        let Some(old) = self.get(kind, name) else {
+            return Err(Self::missing(kind, name));
+        };
+        for field in ["uid", "resourceVersion"] {
+            let given = preconditions
+                .get(field)
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let have = at(&old, &format!("/metadata/{field}"));
+            if !given.is_empty() && given != have {
+                return Err(conflict(kind, name, field, given, have));
+            }
+        }
+        let mut new = old.as_ref().clone();
+        // The content of a namespace holds it like a finalizer.
+        let held = finalizers(&new) > 0 || kind.1 == "namespaces" && kind.0.is_empty();
+        if !held {
+            self.record(kind, name, Change::Deleted, new, now);
+            return Ok(None);
+        }
+        if at(&new, "/metadata/deletionTimestamp").is_empty() {
+            new["metadata"]["deletionTimestamp"] = json!(seconds(now.wall));
+            new["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+            let generation = new["metadata"]["generation"].as_u64().unwrap_or(0);
+            new["metadata"]["generation"] = json!(generation + 1);
+            return Ok(Some(self.record(kind, name, Change::Modified, new, now)));
+        }
+        Ok(Some(old))
+    }
+
+    /// Removes an object whatever it says: what a namespace's end, or a restored etcd, does.
+    pub fn evict(&mut self, kind: &Kind, name: &Name, now: Moment) {
+        if let Some(old) = self.get(kind, name) {
+            self.record(kind, name, Change::Deleted, old.as_ref().clone(), now);
+        }
+    }
+
+    /// Objects all of whose owners are gone.
+    #[must_use]
+    pub fn orphans(&self) -> Vec<(Kind, Name, String)> {
+        let alive: std::collections::BTreeSet<&str> = self
+            .objects
+            .values()
+            .flatten()
+            .map(|(_, o)| at(o, "/metadata/uid"))
+            .collect();
+        let all = self
+            .objects
+            .iter()
+            .flat_map(|(k, objects)| objects.iter().map(move |(n, o)| (k, n, o)));
+        all.filter(|(_, _, o)| at(o, "/metadata/deletionTimestamp").is_empty())
+            .filter(|(_, _, o)| {
+                let owners = o
+                    .pointer("/metadata/ownerReferences")
+                    .and_then(Value::as_array);
+                owners.is_some_and(|owners| {
+                    !owners.is_empty()
+                        && owners
+                            .iter()
+                            .all(|owner| !alive.contains(at(owner, "/uid")))
+                })
+            })
+            .map(|(k, n, o)| (k.clone(), n.clone(), at(o, "/metadata/uid").to_owned()))
+            .collect()
+    }
+}
+
+fn conflict(kind: &Kind, name: &Name, field: &str, given: &str, have: &str) -> Refusal {
+    let message = if field == "uid" {
+        format!("Precondition failed: UID in precondition: {given}, UID in object meta: {have}")
+    } else {
+        format!(
+            "Operation cannot be fulfilled on {}.{} {:?}: the object has been modified; please apply your changes to \
+             the latest version and try again",
+            kind.1, kind.0, name.1
+        )
+    };
+    Refusal::new(409, "Conflict", message)
+}
+
+/// Whole seconds, as `metav1.Time` is written.
+#[must_use]
+pub fn seconds(at: Timestamp) -> String {
+    Timestamp::from_second(at.as_second())
+        .unwrap_or(at)
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Moment {
+        Moment {
+            wall: Timestamp::UNIX_EPOCH,
+            since: std::time::Duration::ZERO,
+        }
+    }
+
+    fn store() -> (Store, Kind, Name) {
+        let mut store = Store::default();
+        let served = |kind: &str, namespaced| Served {
+            kind: kind.into(),
+            versions: vec!["v1".into()],
+            namespaced,
+            status: namespaced,
+        };
+        store.serve("", "namespaces", served("Namespace", false));
+        store.serve("g", "things", served("Thing", true));
+        let namespaces = (String::new(), "namespaces".to_owned());
+        store
+            .create(&namespaces, "", json!({"metadata": {"name": "n"}}), now())
+            .expect("namespace");
+        let kind = ("g".to_owned(), "things".to_owned());
+        let thing = json!({"metadata": {"name": "a", "finalizers": ["f"]}, "spec": {"x": 1}, "status": {"lost": true}});
+        store.create(&kind, "n", thing, now()).expect("thing");
+        (store, kind, ("n".to_owned(), "a".to_owned()))
+    }
+
+    #[test]
+    fn status_and_spec_have_doors_of_their_own_and_nothing_is_no_write() {
+        let (mut store, kind, name) = store();
+        assert_eq!(store.get(&kind, &name).expect("thing").get("status"), None);
+        let both = json!({"spec": {"x": 2}, "status": {"y": 1}});
+        let patch = |mut o: Value| {
+            merge(&mut o, &both);
+            o
+        };
+        let wrote = store
+            .update(&kind, &name, (Via::Patch, true), now(), patch)
+            .expect("status");
+        assert_eq!(
+            (&wrote["spec"]["x"], &wrote["status"]["y"]),
+            (&json!(1), &json!(1))
+        );
+        assert_eq!(wrote["metadata"]["generation"], 1);
+        let before = store.revision();
+        store
+            .update(&kind, &name, (Via::Patch, true), now(), patch)
+            .expect("again");
+        assert_eq!(store.revision(), before, "the same once more is no write");
+        let wrote = store
+            .update(&kind, &name, (Via::Put, false), now(), patch)
+            .expect("spec");
+        assert_eq!(wrote["metadata"]["generation"], 2);
+    }
+
+    #[test]
+    fn deletion_waits_for_finalizers_and_takes_no_new_ones() {
+        let (mut store, kind, name) = store();
+        let held = store
+            .delete(&kind, &name, &json!({}), now())
+            .expect("marked");
+        assert_eq!(held.expect("held")["metadata"]["generation"], 2);
+        let more = |mut o: Value| {
+            o["metadata"]["finalizers"] = json!(["f", "g"]);
+            o
+        };
+        assert_eq!(
+            store
+                .update(&kind, &name, (Via::Put, false), now(), more)
+                .expect_err("refused")
+                .code,
+            422
+        );
+        let none = |mut o: Value| {
+            merge(&mut o, &json!({"metadata": {"finalizers": null}}));
+            o
+        };
+        store
+            .update(&kind, &name, (Via::Put, false), now(), none)
+            .expect("released");
+        assert_eq!(store.get(&kind, &name), None);
+        assert_eq!(store.log.last().expect("log").change, Change::Deleted);
+    }
+
+    #[test]
+    fn preconditions_refuse() {
+        let (mut store, kind, name) = store();
+        for field in ["uid", "resourceVersion"] {
+            let stale = |mut o: Value| {
+                o["metadata"][field] = json!("77");
+                o
+            };
+            assert_eq!(
+                store
+                    .update(&kind, &name, (Via::Put, false), now(), stale)
+                    .expect_err(field)
+                    .reason,
+                "Conflict"
+            );
+            assert_eq!(
+                store
+                    .delete(&kind, &name, &json!({ field: "77" }), now())
+                    .expect_err(field)
+                    .code,
+                409
+            );
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Watches: the log from a revision on, as lines of JSON.
+//!
+//! Guarantees: events in order, none twice; a bookmark a minute where the client allows them; the end after the
+//! client's `timeoutSeconds`; 410 for a revision that is compacted. The operator's watches may lag.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::stream;
+use http::Response;
+use http_body_util::{BodyExt as _, StreamBody};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    ApiServer,
+    path::Target,
+    service::{Door, ReplyBody, shown},
+    store::{Change, Entry, Kind, Refusal},
+};
+use crate::director::{Life, alive};
+
+const BOOKMARKS: Duration = Duration::from_secs(60);
+
+struct Open {
+    server: ApiServer,
+    life: Option<Arc<Life>>,
+    kind: Kind,
+    version: String,
+    namespace: String,
+    metadata_only: bool,
+    changed: tokio::sync::watch::Receiver<u64>,
+    /// Revision that the client has.
+    seen: u64,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    until: Instant,
+    over: bool,
+}
+
+/// Opens a watch.
+pub fn open(
+    door: &Door,
+    target: &Target,
+    query: &[(String, String)],
+    metadata_only: bool,
+) -> Response<ReplyBody> {
+    let Target::Collection {
+        kind,
+        version,
+        namespace,
+    } = target
+    else {
+        panic!("a watch of {target:?} is not played");
+    };
+    let get = |key: &str| {
+        query
+            .iter()
+            .find(|(k, _)| k == key)
+            .map(|(_, v)| v.as_str())
+    };
+    for unknown in ["labelSelector", "fieldSelector", "sendInitialEvents"] {
+        assert!(get(unknown).is_none(), "{unknown} of watches is not played");
+    }
+    let seconds = get("timeoutSeconds")
+        .and_then(|t| t.parse().ok())
+        .unwrap_or(300);
+    let open = Open {
+        changed: door.server.changed.subscribe(),
+        server: door.server.clone(),
+        life: door.life.clone(),
+        kind: kind.clone(),
+        version: version.clone(),
+        namespace: namespace.clone(),
+        metadata_only,
+        seen: get("resourceVersion")
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(0),
+        bookmarks: get("allowWatchBookmarks") == Some("true"),
+        next_bookmark: Instant::now() + BOOKMARKS,
+        until: Instant::now() + Duration::from_secs(seconds),
+        over: false,
+    };
+    let lines = stream::unfold(open, |mut open| async move {
+        let line = open.next().await?;
+        Some((line.map(hyper::body::Frame::data), open))
+    });
+    let mut reply = Response::new(StreamBody::new(lines).boxed_unsync());
+    let json = http::HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    reply
+}
+
+impl Open {
+    async fn next(&mut self) -> Option<std::io::Result<Bytes>> {
+        if self.over {
+            return None;
+        }
+        loop {
+            alive(self.life.as_ref()).await;
+            let director = self.server.director.clone();
+            let mine = self.life.is_some();
+            if mine && director.api_away_until().is_some() {
+                self.over = true;
+                return Some(Err(std::io::Error::new(
+                    std::io::ErrorKind::ConnectionReset,
+                    "reset",
+                )));
+            }
+            self.changed.borrow_and_update();
+            let lag = if mine {
+                director.lag_now()
+            } else {
+                Duration::ZERO
+            };
+            match self.server.read(|s| self.step(s)) {
+                Step::Compacted => {
+                    self.over = true;
+                    let gone = Refusal::new(410, "Expired", "too old resource version").body();
+                    return Some(Ok(line("ERROR", &gone)));
+                }
+                Step::Event(entry) if director.now() >= entry.at + lag => {
+                    self.seen = entry.revision;
+                    return Some(Ok(self.event(&entry)));
+                }
+                Step::Event(_) => {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    continue;
+                }
+                Step::Nothing(revision) => {
+                    if self.bookmarks && Instant::now() >= self.next_bookmark {
+                        self.next_bookmark = Instant::now() + BOOKMARKS;
+                        self.seen = revision;
+                        return Some(Ok(self.bookmark()));
+                    }
+                }
+            }
+            let bookmark = if self.bookmarks {
+                self.next_bookmark
+            } else {
+                self.until
+            };
+            tokio::select! {
+                biased;
+                changed = self.changed.changed() => if changed.is_err() { return None },
+                () = tokio::time::sleep_until(self.until) => {
+                    self.over = true;
+                    return None;
+                }
+                () = tokio::time::sleep_until(bookmark) => {}
+            }
+        }
+    }
+
+    fn step(&self, store: &super::store::Store) -> Step {
+        if self.seen < store.compacted {
+            return Step::Compacted;
+        }
+        let from = store.log.partition_point(|e| e.revision <= self.seen);
+        let mine = |e: &&Entry| {
+            e.kind == self.kind && (self.namespace.is_empty() || e.namespace == self.namespace)
+        };
+        match store.log[from..].iter().find(mine) {
+            Some(entry) => Step::Event(entry.clone()),
+            None => Step::Nothing(store.revision()),
+        }
+    }
+
+    fn event(&self, entry: &Entry) -> Bytes {
+        let name = match entry.change {
+            Change::Added => "ADDED",
+            Change::Modified => "MODIFIED",
+            Change::Deleted => "DELETED",
+        };
+        line(
+            name,
+            &shown(
+                &entry.object,
+                &self.version,
+                &self.kind.0,
+                self.metadata_only,
+            ),
+        )
+    }
+
+    fn bookmark(&self) -> Bytes {
+        let kind = self.server.read(|s| s.served[&self.kind].kind.clone());
+        let object = json!({"kind": kind, "apiVersion": self.version, "metadata": {"resourceVersion": self.seen.to_string()}});
+        line("BOOKMARK", &object)
+    }
+}
+
+enum Step {
+    Compacted,
+    Event(Entry),
+    Nothing(u64),
+}
+
+fn line(kind: &str, object: &Value) -> Bytes {
+    let mut text = json!({"type": kind, "object": object}).to_string();
+    text.push('\n');
+    Bytes::from(text)
+}

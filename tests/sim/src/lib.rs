@@ -1,0 +1,21 @@
+//! The simulation: the whole operator in one thread with virtual time, in a world that can be made to fail at every
+//! single effect.
+//!
+//! Flow: a [`plan::Plan`] names a workload and faults; [`run::run`] plays it in a fresh [`world::World`] and says which
+//! promises were broken; [`matrix`] makes the plans of a workload from the trace of a run without faults.
+//! Everything between the operator's borders is the real thing: kube's client and watches, the vSphere client, actors,
+//! decisions. Only transports, ISO source, clock and gate are the simulation's.
+//! Guarantee: the same plan gives the same trace, byte by byte, whenever it runs.
+
+pub mod around;
+pub mod director;
+pub mod iso;
+pub mod kube;
+pub mod matrix;
+pub mod oracles;
+pub mod plan;
+pub mod process;
+pub mod run;
+pub mod vcenter;
+pub mod workloads;
+pub mod world;

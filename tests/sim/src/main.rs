@@ -1,0 +1,208 @@
+//! `cargo run -p agent-forge-sim -- <command>`: the simulation by hand.
+
+#![allow(clippy::print_stdout, reason = "a command for people")]
+
+use agent_forge_sim::{
+    matrix::{self, Matrix},
+    plan::{Fault, Plan},
+    run::{SILENCE, counts, run},
+    workloads,
+};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Parser, Subcommand};
+
+/// The whole operator in virtual time, with everything going wrong.
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run one plan, e.g. `S1@1 V02:demo/w-x#1=m5`, and show its trace.
+    Replay {
+        /// The plan.
+        plan: String,
+    },
+    /// Run all single-fault plans of some workloads.
+    Enumerate {
+        /// Workloads; all without one.
+        #[arg(long, value_delimiter = ',')]
+        workloads: Vec<String>,
+        /// Codes of faults; all without one.
+        #[arg(long, value_delimiter = ',')]
+        faults: Vec<String>,
+        /// Codes of effects; all without one.
+        #[arg(long, value_delimiter = ',')]
+        effects: Vec<String>,
+        /// Show the whole trace of this many failures.
+        #[arg(long, default_value_t = 1)]
+        traces: usize,
+        /// Virtual minutes of listening after each run (O6).
+        #[arg(long, default_value_t = 15)]
+        silence: u64,
+        /// Only every n-th plan.
+        #[arg(long, default_value_t = 1)]
+        every: usize,
+    },
+    /// Run random schedules of one to five faults.
+    Random {
+        /// How many.
+        #[arg(default_value_t = 500)]
+        schedules: usize,
+        /// Seed of the schedules.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+}
+
+fn main() -> Result<()> {
+    if let Ok(filter) = std::env::var("RUST_LOG") {
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(false)
+            .without_time()
+            .init();
+    }
+    match Args::parse().command {
+        Command::Replay { plan } => replay(&plan.parse()?),
+        Command::Enumerate {
+            workloads,
+            faults,
+            effects,
+            traces,
+            silence,
+            every,
+        } => enumerate(&workloads, &faults, &effects, (traces, silence, every)),
+        Command::Random { schedules, seed } => random(schedules, seed),
+    }
+}
+
+fn replay(plan: &Plan) -> Result<()> {
+    let workload = workloads::named(&plan.workload)
+        .with_context(|| format!("no workload {}", plan.workload))?;
+    let reference = matrix::reference(workload, plan.seed);
+    let outcome = run(plan, Some(&reference), SILENCE);
+    print!("{}", matrix::report(&outcome));
+    for rest in &outcome.rests {
+        println!("{} after {:?}", rest.name, rest.took);
+        for line in &rest.picture {
+            println!("    {line}");
+        }
+    }
+    println!(
+        "{:?} virtual in {:?}; effects {:?}; trace hash {:016x}",
+        outcome.lasted,
+        outcome.took,
+        counts(&outcome.effects),
+        outcome.hash
+    );
+    if !outcome.failures.is_empty() {
+        bail!("{} broken promises", outcome.failures.len());
+    }
+    Ok(())
+}
+
+fn enumerate(
+    names: &[String],
+    codes: &[String],
+    effects: &[String],
+    (traces, silence, every): (usize, u64, usize),
+) -> Result<()> {
+    let faults: Vec<Fault> = Fault::ALL
+        .iter()
+        .copied()
+        .filter(|f| codes.is_empty() || codes.iter().any(|c| c == f.code()))
+        .collect();
+    let mut all = Matrix::default();
+    let mut failed = Vec::new();
+    let began = std::time::Instant::now();
+    for workload in workloads::ALL
+        .iter()
+        .filter(|w| names.is_empty() || names.iter().any(|n| n == w.name))
+    {
+        let reference = matrix::reference(workload, 1);
+        if !reference.failures.is_empty() {
+            print!("{}", matrix::report(&reference));
+            bail!("{} fails without any fault", workload.name);
+        }
+        let plans: Vec<Plan> = matrix::plans(&reference, &faults)
+            .into_iter()
+            .filter(|p| effects.is_empty() || effects.iter().any(|e| e == p.faults[0].0.effect))
+            .step_by(every.max(1))
+            .collect();
+        println!(
+            "{} {}: {} effects, {} plans",
+            workload.name,
+            workload.text,
+            reference.effects.len(),
+            plans.len()
+        );
+        for outcome in matrix::run_all(
+            &plans,
+            &reference,
+            Duration::from_secs(60 * silence),
+            |_| {},
+        ) {
+            all.count(&outcome);
+            if !outcome.failures.is_empty() {
+                failed.push(outcome);
+            }
+        }
+    }
+    println!("{}", all.text(&faults));
+    for outcome in failed.iter().take(traces) {
+        println!("{}", matrix::report(outcome));
+    }
+    for outcome in failed.iter().skip(traces) {
+        println!("{}: {}", outcome.plan, brief(&outcome.failures));
+    }
+    println!("{:?}", began.elapsed());
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        bail!("{} plans failed", failed.len())
+    }
+}
+
+fn random(schedules: usize, seed: u64) -> Result<()> {
+    let began = std::time::Instant::now();
+    let mut failed = Vec::new();
+    let mut strays = 0;
+    for (index, workload) in workloads::ALL.iter().enumerate() {
+        let reference = matrix::reference(workload, 1);
+        let count = schedules / workloads::ALL.len()
+            + usize::from(index < schedules % workloads::ALL.len());
+        let plans = matrix::schedules(&reference, count, seed);
+        println!("{}: {} schedules", workload.name, plans.len());
+        for outcome in matrix::run_all(&plans, &reference, Duration::from_secs(900), |_| {}) {
+            strays += usize::from(outcome.strays > 0);
+            if !outcome.failures.is_empty() {
+                failed.push(outcome);
+            }
+        }
+    }
+    for outcome in &failed {
+        println!("{}: {}", outcome.plan, brief(&outcome.failures));
+    }
+    println!(
+        "{} of {schedules} failed, {strays} left a stray ISO; {:?}",
+        failed.len(),
+        began.elapsed()
+    );
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        bail!("{} schedules failed", failed.len())
+    }
+}
+
+fn brief(failures: &[String]) -> String {
+    let short = failures
+        .iter()
+        .map(|f| f.chars().take(300).collect::<String>());
+    short.collect::<Vec<_>>().join(" | ")
+}

@@ -1,0 +1,197 @@
+//! All plans with a single fault, and what came of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    plan::{Fault, Plan, Point},
+    run::{Outcome, SILENCE, run},
+    workloads::Workload,
+};
+
+/// Why a fault means nothing for an effect; `None` when it means something.
+#[must_use]
+pub fn senseless(effect: &str, fault: Fault) -> Option<&'static str> {
+    let task = matches!(
+        effect,
+        "V02" | "V04" | "V05" | "V06" | "V09" | "V10" | "V11"
+    );
+    match fault {
+        Fault::TaskFails | Fault::TaskHangs if !task => Some("no task"),
+        _ => None,
+    }
+}
+
+/// Every effect of the reference run with every fault of `faults`.
+#[must_use]
+pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
+    let within = reference
+        .effects
+        .iter()
+        .filter(|(at, _)| *at < reference.ended);
+    let mut points: Vec<&Point> = within.map(|(_, p)| p).collect();
+    let mut seen = BTreeSet::new();
+    points.retain(|p| seen.insert((*p).clone()));
+    let of = |point: &&Point, fault: Fault| Plan {
+        workload: reference.plan.workload.clone(),
+        seed: reference.plan.seed,
+        faults: vec![((*point).clone(), fault)],
+    };
+    points
+        .iter()
+        .flat_map(|p| {
+            faults
+                .iter()
+                .filter(|f| senseless(p.effect, **f).is_none())
+                .map(move |f| of(p, *f))
+        })
+        .collect()
+}
+
+/// Random schedules of one to five faults at points of the reference run.
+#[must_use]
+pub fn schedules(reference: &Outcome, count: usize, seed: u64) -> Vec<Plan> {
+    let singles = plans(reference, Fault::ALL);
+    let mut chance = fastrand::Rng::with_seed(seed);
+    (0..count)
+        .map(|_| {
+            let mut faults: Vec<(Point, Fault)> = (0..chance.usize(1..=5))
+                .filter_map(|_| chance.choice(&singles).map(|p| p.faults[0].clone()))
+                .collect();
+            faults.sort();
+            // One fault at a point: a later one would never come about.
+            faults.dedup_by(|a, b| a.0 == b.0);
+            Plan {
+                faults,
+                ..reference.plan.clone()
+            }
+        })
+        .collect()
+}
+
+/// Runs plans on all cores; `each` hears of every outcome.
+pub fn run_all(
+    plans: &[Plan],
+    reference: &Outcome,
+    silence: Duration,
+    each: impl Fn(&Outcome) + Sync,
+) -> Vec<Outcome> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let cores = thread::available_parallelism().map_or(2, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while let Some(plan) = plans.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let mut outcome = run(plan, Some(reference), silence);
+                    each(&outcome);
+                    if outcome.failures.is_empty() {
+                        outcome.trace.clear();
+                        outcome.rests.clear();
+                    }
+                    done.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(outcome);
+                }
+            });
+        }
+    });
+    let mut all = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    all.sort_by(|a, b| a.plan.cmp(&b.plan));
+    all
+}
+
+/// Counts of one cell.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    ran: u32,
+    hit: u32,
+    failed: u32,
+}
+
+/// Plans per effect and fault.
+#[derive(Default)]
+pub struct Matrix(BTreeMap<(&'static str, Fault), Cell>);
+
+impl Matrix {
+    /// Counts an outcome in.
+    pub fn count(&mut self, outcome: &Outcome) {
+        for (point, fault) in &outcome.plan.faults {
+            let cell = self.0.entry((point.effect, *fault)).or_default();
+            cell.ran += 1;
+            cell.hit += u32::from(outcome.hit > 0);
+            cell.failed += u32::from(!outcome.failures.is_empty());
+        }
+    }
+
+    /// As a table: plans that ran, failures after a slash; `.` has a reason below.
+    #[must_use]
+    pub fn text(&self, faults: &[Fault]) -> String {
+        let mut out = String::from("effect                  ");
+        for fault in faults {
+            let _ = write!(out, "{:>6}", fault.code());
+        }
+        out.push('\n');
+        let mut total = Cell::default();
+        for effect in crate::plan::EFFECTS {
+            let _ = write!(out, "{} {:<20}", effect.code(), effect.name());
+            for fault in faults {
+                let text = match self.0.get(&(effect.code(), *fault)) {
+                    None => ".".to_owned(),
+                    Some(cell) => {
+                        total.ran += cell.ran;
+                        total.hit += cell.hit;
+                        total.failed += cell.failed;
+                        if cell.failed > 0 {
+                            format!("{}/{}", cell.ran, cell.failed)
+                        } else {
+                            cell.ran.to_string()
+                        }
+                    }
+                };
+                let _ = write!(out, "{text:>6}");
+            }
+            out.push('\n');
+        }
+        let _ = writeln!(
+            out,
+            "{} plans, {} came about, {} failed",
+            total.ran, total.hit, total.failed
+        );
+        out
+    }
+}
+
+/// The report of a failed run: how to replay it, what broke, and its trace.
+#[must_use]
+pub fn report(outcome: &Outcome) -> String {
+    let mut out = format!(
+        "replay: cargo run -p agent-forge-sim -- replay '{}'\n",
+        outcome.plan
+    );
+    for failure in &outcome.failures {
+        let _ = writeln!(out, "  {failure}");
+    }
+    for line in &outcome.trace {
+        let _ = writeln!(out, "    {line}");
+    }
+    out
+}
+
+/// The reference run of a workload.
+#[must_use]
+pub fn reference(workload: &Workload, seed: u64) -> Outcome {
+    let plan = Plan {
+        workload: workload.name.to_owned(),
+        seed,
+        faults: Vec::new(),
+    };
+    run(&plan, None, SILENCE)
+}

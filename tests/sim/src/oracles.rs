@@ -1,0 +1,275 @@
+//! What must always hold, looked at after every deed, and what must hold at rest.
+
+use std::collections::BTreeMap;
+
+use agent_forge_actors::model::marker::{MARKER_KEY, Marker};
+use agent_forge_crds::names::AGENT_FINALIZER;
+use agent_forge_lab::played::guests::identity;
+use serde_json::Value;
+
+use crate::{
+    kube::{ApiServer, kind, store::Store},
+    vcenter::{
+        Deed, VCenter,
+        model::{Inventory, Ref, Vm},
+    },
+    world::{PASSWORD, World},
+};
+
+/// Group of our kinds.
+pub const OURS: &str = "agent-forge.containeroo.ch";
+/// Group of Agents.
+pub const ASSISTED: &str = "agent-install.openshift.io";
+
+/// Looks at every deed from now on.
+pub fn watch(api: &ApiServer, vcenter: &VCenter) {
+    let api = api.clone();
+    vcenter.set_witness(Box::new(move |inventory, deed| {
+        if matches!(deed, Deed::Created(_)) {
+            api.director.note_created();
+        }
+        let broken = api.read(|store| judge(store, inventory, deed));
+        for what in broken {
+            api.director.violated(what);
+        }
+    }));
+}
+
+/// The marker of a VM.
+#[must_use]
+pub fn marker(vm: &Vm) -> Option<Marker> {
+    Marker::parse(vm.extra.get(MARKER_KEY)?)
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Whether an Agent serves, or is about to.
+#[must_use]
+pub fn serves(agent: &Value) -> bool {
+    !text(agent, "/spec/clusterDeploymentName/name").is_empty()
+        || agent.pointer("/metadata/labels/agentMachineRef").is_some()
+}
+
+fn judge(store: &Store, inventory: &Inventory, deed: &Deed) -> Vec<String> {
+    let mut broken = Vec::new();
+    match deed {
+        Deed::Created(_) => one_each(inventory, &mut broken),
+        Deed::Touches(what, vm) => untouchable(store, inventory, what, vm, &mut broken),
+        Deed::Destroyed(_) => {}
+    }
+    no_leak(store, inventory, &mut broken);
+    broken
+}
+
+/// O1: every marked VM belongs to a VsphereAgent that is there and cannot go without it.
+fn no_leak(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
+    let children = kind(OURS, "vsphereagents");
+    for vm in inventory.vms.values() {
+        let Some(marker) = marker(vm) else { continue };
+        let child = store.get(&children, &(marker.namespace.clone(), marker.name.clone()));
+        let held = child.as_ref().is_some_and(|c| {
+            let finalizers = c.pointer("/metadata/finalizers").and_then(Value::as_array);
+            text(c, "/metadata/uid") == marker.uid
+                && finalizers.is_some_and(|f| f.iter().any(|f| f == AGENT_FINALIZER))
+        });
+        if !held {
+            broken.push(format!(
+                "O1 leak: VM {} of {}/{} belongs to nobody",
+                vm.object.id, marker.namespace, marker.name
+            ));
+        }
+    }
+}
+
+/// O2: at most one VM per AgentMachine.
+fn one_each(inventory: &Inventory, broken: &mut Vec<String>) {
+    let mut seen: BTreeMap<(String, String), u32> = BTreeMap::new();
+    for marker in inventory.vms.values().filter_map(marker) {
+        *seen.entry((marker.namespace, marker.name)).or_default() += 1;
+    }
+    for ((namespace, name), count) in seen.into_iter().filter(|(_, n)| *n > 1) {
+        broken.push(format!("O2 double: {count} VMs for {namespace}/{name}"));
+    }
+}
+
+/// O3: nothing foreign and nothing that serves is touched.
+fn untouchable(
+    store: &Store,
+    inventory: &Inventory,
+    what: &str,
+    vm: &Ref,
+    broken: &mut Vec<String>,
+) {
+    let Some(vm) = inventory.vms.get(&vm.id) else {
+        return;
+    };
+    let Some(marker) = marker(vm) else {
+        broken.push(format!(
+            "O3 foreign: somebody {what} {} ({})",
+            vm.name, vm.object.id
+        ));
+        return;
+    };
+    if !matches!(what, "switches off" | "destroys") {
+        return;
+    }
+    let host = identity::swapped(&vm.uuid);
+    let agents = store.list(&kind(ASSISTED, "agents"), "");
+    if let Some(agent) = agents.iter().find(|a| text(a, "/metadata/name") == host)
+        && serves(agent)
+    {
+        broken.push(format!(
+            "O3 serving: somebody {what} {} whose Agent {host} serves",
+            vm.name
+        ));
+    }
+    let children = kind(OURS, "vsphereagents");
+    let child = store.get(&children, &(marker.namespace.clone(), marker.name.clone()));
+    let leaves = child.is_some_and(|c| !text(&c, "/metadata/deletionTimestamp").is_empty());
+    if what == "destroys" && !leaves {
+        broken.push(format!(
+            "O3 wanted: somebody destroys {} whose VsphereAgent is not being deleted",
+            vm.name
+        ));
+    }
+}
+
+/// What must hold when nothing moves any more.
+#[must_use]
+pub fn at_rest(world: &World) -> Vec<String> {
+    let mut broken = Vec::new();
+    world.api.read(|store| {
+        for plural in ["vsphereagents", "vsphereagentpools"] {
+            for object in store.list(&kind(OURS, plural), "") {
+                unexplained(plural, &object, &mut broken);
+            }
+        }
+        // O10: no secret in any object but the Secret itself.
+        let secrets = kind("", "secrets");
+        for (kind, objects) in &store.objects {
+            for (name, object) in objects.iter().filter(|_| *kind != secrets) {
+                if object.to_string().contains(PASSWORD) {
+                    broken.push(format!(
+                        "O10 the password stands in {} {}/{}",
+                        kind.1, name.0, name.1
+                    ));
+                }
+            }
+        }
+    });
+    world.vcenter.read(|i| {
+        let foreign = i.vms.get("vm-1").is_some_and(|vm| vm.on && vm.boots == 1);
+        if !foreign {
+            broken.push("O3 foreign: the database VM is not as it was".to_owned());
+        }
+    });
+    broken
+}
+
+/// O1 for files: what a dead life left half-written.
+#[must_use]
+pub fn left_over(world: &World) -> Vec<String> {
+    world.vcenter.read(|i| {
+        let partial = i.files.keys().filter(|(_, p)| p.contains(".partial"));
+        partial
+            .map(|(store, path)| format!("O1 left over: [{store}] {path}"))
+            .collect()
+    })
+}
+
+/// ISOs on datastores.
+#[must_use]
+pub fn isos(world: &World) -> usize {
+    world
+        .vcenter
+        .read(|i| i.files.keys().filter(|(_, p)| p.ends_with(".iso")).count())
+}
+
+/// O12: who is not ready says why.
+fn unexplained(plural: &str, object: &Value, broken: &mut Vec<String>) {
+    let name = text(object, "/metadata/name");
+    let none = Vec::new();
+    let conditions = object
+        .pointer("/status/conditions")
+        .and_then(Value::as_array)
+        .unwrap_or(&none);
+    if conditions.is_empty() {
+        broken.push(format!("O12 {plural} {name} has no condition"));
+    }
+    for condition in conditions {
+        let (reason, message) = (text(condition, "/reason"), text(condition, "/message"));
+        let status = text(condition, "/status");
+        if status != "True" && (reason.is_empty() || message.is_empty()) {
+            broken.push(format!(
+                "O12 {plural} {name}: {} is {status} without reason and message",
+                text(condition, "/type")
+            ));
+        }
+        if status == "Unknown" {
+            broken.push(format!(
+                "O12 {plural} {name}: {} is Unknown ({reason})",
+                text(condition, "/type")
+            ));
+        }
+    }
+}
+
+/// O4: the state as people see it, without names, numbers and times that differ between runs.
+#[must_use]
+pub fn picture(world: &World) -> Vec<String> {
+    let mut lines = Vec::new();
+    world.api.read(|store| {
+        for (plural, group) in [("vsphereagents", OURS), ("vsphereagentpools", OURS), ("agents", ASSISTED)] {
+            for object in store.list(&kind(group, plural), "") {
+                let mut conditions: Vec<String> = object
+                    .pointer("/status/conditions")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten()
+                    .map(|c| format!("{}={}({})", text(c, "/type"), text(c, "/status"), text(c, "/reason")))
+                    .collect();
+                conditions.sort();
+                let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+                let mut labels: Vec<&str> = labels.into_iter().flat_map(|l| l.keys().map(String::as_str)).filter(|k| *k != "somebody").collect();
+                labels.sort_unstable();
+                lines.push(format!(
+                    "{plural} pool={} phase={} reason={} power={} attempt={} approved={} role={} labels={labels:?} deleting={} {conditions:?}",
+                    text(&object, "/spec/poolRef/name"),
+                    text(&object, "/status/vm/phase"),
+                    text(&object, "/status/vm/reason"),
+                    text(&object, "/status/vm/powerState"),
+                    object.pointer("/status/vm/attempt").unwrap_or(&Value::Null),
+                    object.pointer("/spec/approved").unwrap_or(&Value::Null),
+                    text(&object, "/spec/role"),
+                    !text(&object, "/metadata/deletionTimestamp").is_empty(),
+                ));
+            }
+        }
+    });
+    world.vcenter.read(|i| {
+        for vm in i.vms.values() {
+            let tags = i
+                .tags
+                .get(&vm.object.id)
+                .map_or(0, std::collections::BTreeSet::len);
+            let folder = i.path(&vm.folder);
+            lines.push(format!(
+                "vm marked={} on={} boot={} tags={tags} folder={folder}",
+                marker(vm).is_some(),
+                vm.on,
+                vm.boot_order.len()
+            ));
+        }
+        // How many there are says `strays`: a download that is repeated may have other bytes, and so another name.
+        let isos = i.files.keys().any(|(_, p)| p.ends_with(".iso"));
+        let configs = i.files.keys().filter(|(_, p)| p.ends_with(".vmx")).count();
+        lines.push(format!("files isos={isos} vmx={configs}"));
+    });
+    lines.sort();
+    lines
+}

@@ -1,0 +1,182 @@
+//! The operator as a process: started, killed, terminated and started again, as a kubelet does it.
+//!
+//! A kill is not the end of a runtime, for the played upstream lives on the same clock: the process is cut off from the
+//! world (nothing of it arrives, nothing is answered), then everything that it is made of is dropped.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge::{
+    args::Args,
+    cluster::client::Clients,
+    run::{self, Borders},
+    telemetry::metrics::Metrics,
+    vsphere,
+};
+use agent_forge_actors::{ports::clock::Clock, supervisor::SupervisorMsg};
+use agent_forge_lab::played::assisted::image_server::ImageServer;
+use clap::Parser as _;
+use jiff::Timestamp;
+use ractor::ActorRef;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
+
+use crate::{
+    around,
+    director::{Director, Life, Order, SimGate, life},
+    iso::Images,
+    kube::ApiServer,
+    vcenter::{VCenter, service::Wire},
+    world::wall,
+};
+
+/// Time from a process's end to the next one's begin.
+const RESTART: Duration = Duration::from_secs(1);
+
+/// What a process needs of the world.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Faults and time.
+    pub director: Director,
+    /// API server.
+    pub api: ApiServer,
+    /// vCenter.
+    pub vcenter: VCenter,
+    /// Images.
+    pub images: ImageServer,
+}
+
+/// One life of the operator.
+pub struct Process {
+    /// Which.
+    pub life: Arc<Life>,
+    task: JoinHandle<()>,
+    stop: Option<oneshot::Sender<()>>,
+    head: Option<oneshot::Receiver<ActorRef<SupervisorMsg>>>,
+    supervisor: Option<ActorRef<SupervisorMsg>>,
+}
+
+struct SimClock(Director);
+
+impl Clock for SimClock {
+    fn wall(&self) -> Timestamp {
+        let jump = jiff::SignedDuration::try_from(self.0.clock_jump()).unwrap_or_default();
+        let now = wall(&self.0);
+        now.checked_add(jump).unwrap_or(now)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.now()
+    }
+}
+
+impl Process {
+    /// Starts the operator.
+    #[must_use]
+    pub fn start(around: &Surroundings, number: u32) -> Self {
+        let life = life(number);
+        let args = Args::parse_from([
+            "agent-forge",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=0",
+            "--debug-bind-address=0",
+        ]);
+        let metrics = Arc::new(Metrics::new().unwrap_or_else(|e| panic!("{e}")));
+        let (started, head) = oneshot::channel();
+        let borders = Borders {
+            clients: Clients {
+                watch: around.api.client_of(&life),
+                request: around.api.client_of(&life),
+            },
+            gate: Arc::new(SimGate {
+                director: around.director.clone(),
+                life: life.clone(),
+            }),
+            vsphere: vsphere::Options {
+                transport: Some(Arc::new(Wire {
+                    vcenter: around.vcenter.clone(),
+                    life: life.clone(),
+                })),
+                ..vsphere::Options::default()
+            },
+            iso_source: Arc::new(Images {
+                server: around.images.clone(),
+                life: life.clone(),
+            }),
+            clock: Arc::new(SimClock(around.director.clone())),
+            metrics,
+            started: Some(started),
+        };
+        let (stop, stopped) = oneshot::channel();
+        let director = around.director.clone();
+        director.line(|| format!("[{number}] process starts"));
+        let mine = life.clone();
+        let task = tokio::spawn(async move {
+            let ended = run::between(args, borders, async {
+                let _ = stopped.await;
+            })
+            .await;
+            if let Err(e) = ended {
+                director.violated(format!("the process gave up: {e:#}"));
+                director.crash(&mine);
+            }
+        });
+        Self {
+            life,
+            task,
+            stop: Some(stop),
+            head: Some(head),
+            supervisor: None,
+        }
+    }
+
+    /// The head of its tree.
+    pub async fn supervisor(&mut self) -> Option<&ActorRef<SupervisorMsg>> {
+        if let Some(head) = self.head.take() {
+            self.supervisor = head.await.ok();
+        }
+        self.supervisor.as_ref()
+    }
+
+    /// Ends it at once.
+    pub async fn kill(self) {
+        self.life.kill();
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
+    /// Ends it in order.
+    pub async fn terminate(mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        let _ = self.task.await;
+        self.life.kill();
+    }
+}
+
+/// Keeps one process running and carries out the director's orders, until it is dropped.
+pub async fn kubelet(around: Surroundings, mut orders: mpsc::UnboundedReceiver<Order>) {
+    let mut number = 1;
+    let mut process = Process::start(&around, number);
+    while let Some(order) = orders.recv().await {
+        match order {
+            Order::Crash => {
+                if !process.life.is_dead() {
+                    continue;
+                }
+                process.kill().await;
+            }
+            Order::Around(crate::plan::Fault::Terminate, _) => process.terminate().await,
+            Order::Around(fault, key) => {
+                around::happen(&around, &mut process, fault, &key).await;
+                continue;
+            }
+        }
+        around.director.forget_notes();
+        tokio::time::sleep(RESTART).await;
+        number += 1;
+        process = Process::start(&around, number);
+    }
+}

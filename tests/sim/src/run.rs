@@ -1,0 +1,209 @@
+//! One run of a plan: a fresh world on a runtime of its own, with virtual time and nothing else.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    panic,
+    sync::Once,
+    time::{Duration, Instant},
+};
+
+use tokio::runtime::Builder;
+
+use crate::{
+    oracles,
+    plan::{Plan, Point},
+    workloads::{self, Rest, Run},
+    world::World,
+};
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The plan.
+    pub plan: Plan,
+    /// Why it failed; empty when all promises were kept.
+    pub failures: Vec<String>,
+    /// Every effect, in order.
+    pub effects: Vec<(Duration, Point)>,
+    /// The pictures at rest.
+    pub rests: Vec<Rest>,
+    /// Planned faults that came about.
+    pub hit: usize,
+    /// Hash of everything that went over the wires.
+    pub hash: u64,
+    /// The trace.
+    pub trace: Vec<String>,
+    /// When the workload was over and the silence began.
+    pub ended: Duration,
+    /// VMs that came into being.
+    pub created: u32,
+    /// ISOs that nobody knows of any more.
+    pub strays: usize,
+    /// Virtual time.
+    pub lasted: Duration,
+    /// Real time.
+    pub took: Duration,
+}
+
+/// Time without any mutating call at the end (O6).
+pub const SILENCE: Duration = Duration::from_secs(3600);
+/// After that long what a crash left half-written is gone.
+const LEFTOVERS: Duration = Duration::from_secs(4500);
+/// Effects that keep a session or tell of something: they change nothing that anybody relies on.
+const HOUSEKEEPING: &[&str] = &["V01", "V12", "V13", "K15", "K16"];
+
+thread_local! {
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static RUNNING: Cell<bool> = const { Cell::new(false) };
+}
+
+fn hear_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if RUNNING.get() {
+                PANICS.with_borrow_mut(|all| all.push(info.to_string()));
+            } else {
+                usual(info);
+            }
+        }));
+    });
+}
+
+/// Runs a plan, and then listens for `silence`. `reference` is the run without faults that it is compared with.
+///
+/// # Panics
+/// There is no such workload.
+#[must_use]
+pub fn run(plan: &Plan, reference: Option<&Outcome>, silence: Duration) -> Outcome {
+    hear_panics();
+    PANICS.with_borrow_mut(Vec::clear);
+    let began = Instant::now();
+    let workload =
+        workloads::named(&plan.workload).unwrap_or_else(|| panic!("no workload {}", plan.workload));
+    // No IO driver: whoever opens a socket learns it.
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    let runtime = runtime.unwrap_or_else(|e| panic!("{e}"));
+    RUNNING.set(true);
+    let mut outcome = runtime.block_on(async {
+        let world = match World::start(plan).await {
+            Ok(world) => world,
+            Err(e) => panic!("the world does not start: {e:#}"),
+        };
+        let mut run = Run::new(world, plan.faults.iter().map(|(_, f)| *f).collect());
+        let mut failures = Vec::new();
+        let done = (workload.run)(&mut run).await;
+        let ended = run.world.director.now();
+        match done {
+            Ok(()) => {
+                let director = &run.world.director;
+                let before = director.effects().len();
+                tokio::time::sleep(silence).await;
+                let after = director.effects();
+                // What a dead life left half-written is cleared away an hour later.
+                let faulty = !plan.faults.is_empty();
+                let quiet =
+                    |p: &Point| matches!(p.effect, "V13" | "K16") || faulty && p.effect == "V10";
+                let spoken: Vec<String> = after[before..]
+                    .iter()
+                    .filter(|(_, p)| !quiet(p))
+                    .map(|(at, p)| format!("{p} at {at:?}"))
+                    .collect();
+                if !spoken.is_empty() {
+                    failures.push(format!("O6 not silent: {spoken:?}"));
+                }
+                if silence >= LEFTOVERS {
+                    failures.extend(oracles::left_over(&run.world));
+                }
+            }
+            Err(e) => failures.push(format!("O9 {e:#}")),
+        }
+        let director = &run.world.director;
+        failures.extend(director.violations());
+        Outcome {
+            plan: plan.clone(),
+            failures,
+            effects: director.effects(),
+            rests: run.rests.clone(),
+            hit: director.hit(),
+            hash: director.hash(),
+            trace: director.lines(),
+            ended,
+            created: director.created(),
+            strays: oracles::isos(&run.world).saturating_sub(run.world.node_pools.len()),
+            lasted: director.now(),
+            took: Duration::ZERO,
+        }
+    });
+    drop(runtime);
+    RUNNING.set(false);
+    outcome.took = began.elapsed();
+    let panics = PANICS.with_borrow_mut(std::mem::take);
+    outcome
+        .failures
+        .extend(panics.into_iter().map(|p| format!("O12 panic: {p}")));
+    if let Some(reference) = reference {
+        let differs = compare(&outcome, reference, workload.exact);
+        outcome.failures.extend(differs);
+    }
+    outcome
+}
+
+/// Effects by kind, without housekeeping.
+#[must_use]
+pub fn counts(effects: &[(Duration, Point)]) -> BTreeMap<&'static str, u32> {
+    let mut out = BTreeMap::new();
+    for (_, point) in effects
+        .iter()
+        .filter(|(_, p)| !HOUSEKEEPING.contains(&p.effect))
+    {
+        *out.entry(point.effect).or_default() += 1;
+    }
+    out
+}
+
+fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<String> {
+    let mut failures = Vec::new();
+    if exact && outcome.failures.is_empty() && outcome.created != reference.created {
+        failures.push(format!(
+            "O5 {} VMs were made, {} without faults",
+            outcome.created, reference.created
+        ));
+    }
+    for (mine, theirs) in outcome.rests.iter().zip(&reference.rests) {
+        if mine.picture != theirs.picture {
+            let lost: Vec<_> = theirs
+                .picture
+                .iter()
+                .filter(|l| !mine.picture.contains(l))
+                .collect();
+            let new: Vec<_> = mine
+                .picture
+                .iter()
+                .filter(|l| !theirs.picture.contains(l))
+                .collect();
+            failures.push(format!(
+                "O4 at {:?}: missing {lost:#?}, instead {new:#?}",
+                mine.name
+            ));
+        }
+    }
+    let total = |o: &Outcome| counts(&o.effects).values().sum::<u32>();
+    let faults = u32::try_from(outcome.plan.faults.len()).unwrap_or(u32::MAX);
+    let allowed = total(reference) + 3 * faults.max(1) + 9;
+    // Where something races, a late request may be work that the reference never had.
+    if exact && total(outcome) > allowed {
+        failures.push(format!(
+            "O7 {} mutating calls, {} without faults: {:?}",
+            total(outcome),
+            total(reference),
+            counts(&outcome.effects)
+        ));
+    }
+    failures
+}

@@ -1,0 +1,214 @@
+//! Datastore files.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::model::{Fault, File, Inventory, boxed};
+
+/// Datastore and path of `[datastore] path`.
+///
+/// # Errors
+/// `InvalidDatastorePath`.
+pub fn split(path: &str) -> Result<(String, String), Fault> {
+    let parts = path.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    parts
+        .map(|(store, file)| {
+            (
+                store.to_owned(),
+                file.trim().trim_end_matches('/').to_owned(),
+            )
+        })
+        .ok_or_else(|| Fault::new("InvalidDatastorePath", json!({"datastorePath": path})))
+}
+
+fn file_fault(kind: &str, path: &str) -> Fault {
+    Fault::new(kind, json!({"file": path}))
+}
+
+fn is_below(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory)
+        .is_some_and(|rest| rest.starts_with('/'))
+}
+
+impl Inventory {
+    fn has_store(&self, name: &str) -> bool {
+        self.nodes
+            .iter()
+            .any(|(r, n)| r.kind == "Datastore" && n.name == name)
+    }
+
+    /// Whether a directory is there; a datastore's root always is.
+    #[must_use]
+    pub fn is_directory(&self, store: &str, path: &str) -> bool {
+        path.is_empty() && self.has_store(store)
+            || self
+                .directories
+                .contains(&(store.to_owned(), path.to_owned()))
+    }
+
+    /// `HostDatastoreBrowserSearchResults` of a directory.
+    ///
+    /// # Errors
+    /// `FileNotFound`.
+    pub fn browse(&self, directory: &str, patterns: &[Value]) -> Result<Value, Fault> {
+        let (store, path) = split(directory)?;
+        if !self.is_directory(&store, &path) {
+            return Err(file_fault("FileNotFound", directory));
+        }
+        let fits = |name: &str| {
+            patterns.is_empty()
+                || patterns
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .any(|p| p == "*" || p == name)
+        };
+        let direct = |full: &str| {
+            let rest = if path.is_empty() {
+                Some(full)
+            } else {
+                full.strip_prefix(&path)?.strip_prefix('/')
+            }?;
+            (!rest.is_empty() && !rest.contains('/')).then(|| rest.to_owned())
+        };
+        let mut files = Vec::new();
+        for (_, full) in self.directories.iter().filter(|(s, _)| *s == store) {
+            if let Some(name) = direct(full).filter(|n| fits(n)) {
+                files.push(json!({"_typeName": "FolderFileInfo", "path": name}));
+            }
+        }
+        for ((_, full), file) in self.files.iter().filter(|((s, _), _)| *s == store) {
+            if let Some(name) = direct(full).filter(|n| fits(n)) {
+                files.push(json!({
+                    "_typeName": "IsoImageFileInfo", "path": name, "fileSize": file.bytes.len(), "modification": file.modified,
+                }));
+            }
+        }
+        Ok(
+            json!({"_typeName": "HostDatastoreBrowserSearchResults", "folderPath": directory, "file": files}),
+        )
+    }
+
+    /// Makes a directory with its parents.
+    ///
+    /// # Errors
+    /// `FileAlreadyExists`, `FileNotFound` for an unknown datastore.
+    pub fn make_directory(&mut self, name: &str) -> Result<(), Fault> {
+        let (store, path) = split(name)?;
+        if !self.has_store(&store) {
+            return Err(Fault::new("InvalidDatastore", json!({"name": store})));
+        }
+        let taken = self.is_directory(&store, &path)
+            || self.files.contains_key(&(store.clone(), path.clone()));
+        if taken {
+            return Err(file_fault("FileAlreadyExists", name));
+        }
+        self.parents(&store, &format!("{path}/x"));
+        Ok(())
+    }
+
+    /// Makes the directories above a file.
+    pub fn parents(&mut self, store: &str, path: &str) {
+        let mut at = 0;
+        while let Some(next) = path[at..].find('/') {
+            self.directories
+                .insert((store.to_owned(), path[..at + next].to_owned()));
+            at += next + 1;
+        }
+    }
+
+    /// The name of a running VM's connected drive that has this file, or one below it.
+    fn opened(&self, store: &str, path: &str) -> bool {
+        let name = format!("[{store}] {path}");
+        self.vms.values().filter(|vm| vm.on).any(|vm| {
+            let drives = vm
+                .devices
+                .iter()
+                .filter(|d| d["_typeName"] == "VirtualCdrom");
+            drives
+                .filter(|d| d["connectable"]["connected"] == true)
+                .filter_map(|d| d["backing"]["fileName"].as_str())
+                .any(|open| open == name || is_below(open, &name))
+        })
+    }
+
+    /// Moves a file; force is not played.
+    ///
+    /// # Errors
+    /// `FileNotFound`, `FileAlreadyExists`, `FileLocked`.
+    pub fn move_file(&mut self, from: &str, to: &str) -> Result<(), Fault> {
+        let (source, target) = (split(from)?, split(to)?);
+        if !self.files.contains_key(&source) {
+            return Err(file_fault("FileNotFound", from));
+        }
+        if source == target {
+            return Ok(());
+        }
+        if self.opened(&source.0, &source.1) {
+            return Err(file_fault("FileLocked", from));
+        }
+        if self.files.contains_key(&target) || self.is_directory(&target.0, &target.1) {
+            return Err(file_fault("FileAlreadyExists", to));
+        }
+        if let Some(file) = self.files.remove(&source) {
+            self.files.insert(target, file);
+        }
+        Ok(())
+    }
+
+    /// Deletes a file, or a directory with all in it.
+    ///
+    /// # Errors
+    /// `FileNotFound`, `FileLocked`.
+    pub fn delete_file(&mut self, name: &str) -> Result<(), Fault> {
+        let (store, path) = split(name)?;
+        let key = (store.clone(), path.clone());
+        let known = self.files.contains_key(&key) || self.directories.contains(&key);
+        if !known {
+            return Err(file_fault("FileNotFound", name));
+        }
+        if self.opened(&store, &path) {
+            return Err(file_fault("FileLocked", name));
+        }
+        self.files
+            .retain(|(s, p), _| *s != store || (*p != path && !is_below(p, &path)));
+        self.directories
+            .retain(|(s, p)| *s != store || (*p != path && !is_below(p, &path)));
+        Ok(())
+    }
+
+    /// Stores an upload; the directory must be there.
+    ///
+    /// # Errors
+    /// HTTP status.
+    pub fn upload(
+        &mut self,
+        store: &str,
+        path: &str,
+        bytes: Bytes,
+        modified: String,
+    ) -> Result<u16, u16> {
+        let parent = path.rsplit_once('/').map_or("", |(p, _)| p);
+        if !self.is_directory(store, parent) {
+            return Err(404);
+        }
+        if self.opened(store, path) {
+            return Err(500);
+        }
+        let old = self.files.insert(
+            (store.to_owned(), path.to_owned()),
+            File { bytes, modified },
+        );
+        Ok(if old.is_some() { 200 } else { 201 })
+    }
+
+    /// A search's result in a task.
+    #[must_use]
+    pub fn boxed_search(found: Value) -> Value {
+        // Data objects carry their own type name and need no box.
+        if found.is_array() {
+            boxed("ArrayOfHostDatastoreBrowserSearchResults", found)
+        } else {
+            found
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! A played vCenter under the vSphere client's transport: real requests come in, real replies go out.
+//!
+//! Flow: [`service::Wire`] is the transport; it lets the director spoil a request and hands it to [`calls`]. Tasks end
+//! by virtual time. [`VCenter`] is also the hypervisor that the played guests live on.
+//! Assumption: whoever sends a request that is not played here learns it from a panic, not from a wrong answer.
+//! Not played: privileges, hosts without DRS, Storage DRS, distributed switches, several datacenters.
+
+pub mod calls;
+pub mod collector;
+pub mod files;
+pub mod model;
+pub mod service;
+pub mod tasks;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use agent_forge_lab::played::guests::vcenter as guests;
+use anyhow::Result;
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use self::{
+    model::{Fault, Inventory, Ref, Task},
+    tasks::Work,
+};
+use crate::director::Director;
+
+/// What went through, for the oracles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// A VM was created.
+    Created(Ref),
+    /// A VM is about to be touched: reconfigured, switched or destroyed.
+    Touches(&'static str, Ref),
+    /// A VM was destroyed.
+    Destroyed(Ref),
+}
+
+/// Who hears of deeds, right before (touches) or after them.
+pub type Witness = Box<dyn Fn(&Inventory, &Deed) + Send + Sync>;
+
+/// The played vCenter. Cheap to clone.
+#[derive(Clone)]
+pub struct VCenter {
+    inventory: Arc<Mutex<Inventory>>,
+    changed: tokio::sync::watch::Sender<u64>,
+    witness: Arc<Mutex<Option<Witness>>>,
+    /// Time and faults.
+    pub director: Director,
+}
+
+impl std::fmt::Debug for VCenter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("VCenter")
+    }
+}
+
+/// How a task goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// As usual.
+    Usual,
+    /// It fails at its end.
+    Fails,
+    /// It ends ten minutes late.
+    Hangs,
+}
+
+impl VCenter {
+    /// A vCenter with that inventory.
+    #[must_use]
+    pub fn new(director: Director, inventory: Inventory) -> Self {
+        Self {
+            inventory: Arc::new(Mutex::new(inventory)),
+            changed: tokio::sync::watch::channel(0).0,
+            witness: Arc::default(),
+            director,
+        }
+    }
+
+    /// Sets who hears of deeds.
+    pub fn set_witness(&self, witness: Witness) {
+        *self.witness.lock().unwrap_or_else(PoisonError::into_inner) = Some(witness);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inventory> {
+        self.inventory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks.
+    pub fn read<T>(&self, look: impl FnOnce(&Inventory) -> T) -> T {
+        look(&self.lock())
+    }
+
+    /// Changes something; who waits hears of it.
+    pub fn write<T>(&self, change: impl FnOnce(&mut Inventory) -> T) -> T {
+        let mut inventory = self.lock();
+        let result = change(&mut inventory);
+        inventory.version += 1;
+        let version = inventory.version;
+        drop(inventory);
+        self.changed.send_replace(version);
+        result
+    }
+
+    fn tell(&self, inventory: &Inventory, deed: &Deed) {
+        if let Some(witness) = &*self.witness.lock().unwrap_or_else(PoisonError::into_inner) {
+            witness(inventory, deed);
+        }
+    }
+
+    /// Ends all sessions.
+    pub fn forget_sessions(&self) {
+        self.write(|i| i.sessions.clear());
+    }
+
+    /// Accepts a task, which goes on by itself.
+    pub fn start(&self, work: Work, course: Course) -> Ref {
+        let task = self.write(|i| {
+            let id = format!("task-{}", i.number());
+            let running = Task {
+                state: "running",
+                result: None,
+                error: None,
+            };
+            i.tasks.insert(id.clone(), running);
+            id
+        });
+        let (me, id) = (self.clone(), task.clone());
+        tokio::spawn(async move {
+            let mut takes = Duration::from_millis(work.takes());
+            if course == Course::Hangs {
+                takes += Duration::from_secs(600);
+            }
+            let begun = me.begin(&work);
+            tokio::time::sleep(takes).await;
+            let end = match (begun, course) {
+                (Err(fault), _) => Err(fault),
+                (Ok(()), Course::Fails) => {
+                    me.free(&work);
+                    Err(Fault::new(
+                        "SystemError",
+                        json!({"reason": "failed on request"}),
+                    ))
+                }
+                (Ok(()), _) => me.finish(&work),
+            };
+            me.director.line(|| {
+                let kind = format!("{work:?}");
+                let kind = kind.split(['(', '{']).next().unwrap_or_default();
+                format!(
+                    "    {id} {kind}: {}",
+                    end.as_ref().err().map_or("ok", |f| f.name())
+                )
+            });
+            me.write(|i| {
+                if let Some(task) = i.tasks.get_mut(&id) {
+                    match end {
+                        Ok(result) => (task.state, task.result) = ("success", result),
+                        Err(fault) => (task.state, task.error) = ("error", Some(fault.0)),
+                    }
+                }
+            });
+        });
+        Ref::new("Task", task)
+    }
+
+    /// Takes the VM for this task alone.
+    fn begin(&self, work: &Work) -> Result<(), Fault> {
+        let Some(vm) = work.vm() else { return Ok(()) };
+        self.write(|i| match i.vms.get_mut(&vm.id) {
+            None => Err(Fault::not_found(vm)),
+            Some(found) if found.busy => Err(Fault::new("TaskInProgress", json!({}))),
+            Some(found) => {
+                found.busy = true;
+                Ok(())
+            }
+        })
+    }
+
+    fn free(&self, work: &Work) {
+        if let Some(vm) = work.vm() {
+            self.write(|i| {
+                if let Some(found) = i.vms.get_mut(&vm.id) {
+                    found.busy = false;
+                }
+            });
+        }
+    }
+
+    fn finish(&self, work: &Work) -> Result<Option<Value>, Fault> {
+        self.free(work);
+        let name = match work {
+            Work::Reconfigure(..) => "reconfigures",
+            Work::PowerOn(_) => "switches on",
+            Work::PowerOff(_) => "switches off",
+            Work::Destroy(_) => "destroys",
+            _ => "",
+        };
+        if let Some(vm) = work.vm() {
+            self.tell(&self.lock(), &Deed::Touches(name, vm.clone()));
+        }
+        let mut created = None;
+        let result = self.write(|i| i.work(work, &mut created));
+        if let Some(vm) = created {
+            self.tell(&self.lock(), &Deed::Created(vm));
+        }
+        if let (Work::Destroy(vm), Ok(_)) = (work, &result) {
+            self.tell(&self.lock(), &Deed::Destroyed(vm.clone()));
+        }
+        result
+    }
+}
+
+#[async_trait]
+impl guests::Hypervisor for VCenter {
+    async fn inventory(&self, newer_than: Option<u64>) -> Result<guests::Inventory> {
+        if let Some(version) = newer_than {
+            let mut changed = self.changed.subscribe();
+            let waited = changed.wait_for(|now| *now > version);
+            // An unchanged inventory is an answer, too.
+            let _ = tokio::time::timeout(Duration::from_secs(600), waited).await;
+        }
+        Ok(self.read(|i| guests::Inventory {
+            version: i.version,
+            vms: i.vms.values().map(|vm| seen_by_guests(i, vm)).collect(),
+        }))
+    }
+
+    async fn read(&self, path: &str, length: usize) -> Result<Option<Vec<u8>>> {
+        let Ok(key) = files::split(path) else {
+            return Ok(None);
+        };
+        Ok(Self::read(self, |i| {
+            i.files
+                .get(&key)
+                .map(|f| f.bytes[..f.bytes.len().min(length)].to_vec())
+        }))
+    }
+}
+
+fn seen_by_guests(inventory: &Inventory, vm: &model::Vm) -> guests::Vm {
+    let of = |kind: &'static str| vm.devices.iter().filter(move |d| d["_typeName"] == kind);
+    let order = vm.boot_order.iter().map(|d| match d["deviceKey"].as_i64() {
+        Some(key) => format!("disk:{key}"),
+        None => "cdrom".to_owned(),
+    });
+    guests::Vm {
+        moref: vm.object.id.clone(),
+        name: vm.name.clone(),
+        path: inventory.path(&vm.object),
+        uuid: vm.uuid.clone(),
+        power: if vm.on { "poweredOn" } else { "poweredOff" }.to_owned(),
+        cdroms: of("VirtualCdrom")
+            .map(|d| guests::Cdrom {
+                path: d["backing"]["fileName"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
+                connected: d["connectable"]["connected"] == true,
+                start_connected: d["connectable"]["startConnected"] == true,
+            })
+            .collect(),
+        nics: of("VirtualVmxnet3")
+            .filter_map(|d| {
+                Some(guests::Nic {
+                    mac: d["macAddress"].as_str()?.to_owned(),
+                })
+            })
+            .collect(),
+        disks: of("VirtualDisk")
+            .map(|d| guests::Disk {
+                key: d["key"]
+                    .as_i64()
+                    .and_then(|k| i32::try_from(k).ok())
+                    .unwrap_or_default(),
+                gb: d["capacityInKB"].as_u64().unwrap_or_default() >> 20,
+            })
+            .collect(),
+        extra_config: vm.extra.clone(),
+        boot_order: order.collect(),
+        cpus: u32::try_from(vm.cpus).unwrap_or(1),
+        memory_mib: vm.memory,
+        powered_on_at: vm.on.then(|| vm.boots.to_string()),
+    }
+}

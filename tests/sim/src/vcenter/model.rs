@@ -1,0 +1,503 @@
+//! What a vCenter holds: inventory, VMs, tasks, files, tags, sessions. Data only; [`super::calls`] changes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// Type and id of a managed object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ref {
+    /// `VirtualMachine`
+    pub kind: String,
+    /// `vm-7`
+    pub id: String,
+}
+
+impl Ref {
+    /// A reference.
+    pub fn new(kind: &str, id: impl Into<String>) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            id: id.into(),
+        }
+    }
+
+    /// As it travels.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({"_typeName": "ManagedObjectReference", "type": self.kind, "value": self.id})
+    }
+
+    /// From what travels.
+    #[must_use]
+    pub fn read(value: &Value) -> Option<Self> {
+        Some(Self::new(
+            value.get("type")?.as_str()?,
+            value.get("value")?.as_str()?,
+        ))
+    }
+}
+
+/// A fault, as it travels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault(pub Value);
+
+impl Fault {
+    /// A fault of that type with these fields.
+    #[must_use]
+    pub fn new(kind: &str, fields: Value) -> Self {
+        let mut fault = json!({"_typeName": kind, "faultstring": format!("{kind} (played)")});
+        if let (Some(to), Some(from)) = (fault.as_object_mut(), fields.as_object()) {
+            to.extend(from.clone());
+        }
+        Self(fault)
+    }
+
+    /// The object is not there.
+    #[must_use]
+    pub fn not_found(object: &Ref) -> Self {
+        Self::new("ManagedObjectNotFound", json!({"obj": object.json()}))
+    }
+
+    /// Its type.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0["_typeName"].as_str().unwrap_or_default()
+    }
+}
+
+/// A part of the inventory that is no VM.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Name.
+    pub name: String,
+    /// Parent, but for the root.
+    pub parent: Option<Ref>,
+    /// Further properties, boxed where they are of any type.
+    pub properties: BTreeMap<&'static str, Value>,
+}
+
+/// A VM.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vm {
+    /// Its reference.
+    pub object: Ref,
+    /// Name.
+    pub name: String,
+    /// Folder.
+    pub folder: Ref,
+    /// BIOS uuid.
+    pub uuid: String,
+    /// vCenter's own id.
+    pub instance_uuid: String,
+    /// `extraConfig`.
+    pub extra: BTreeMap<String, String>,
+    /// Devices as the API shows them.
+    pub devices: Vec<Value>,
+    /// Boot order as the API shows it.
+    pub boot_order: Vec<Value>,
+    /// `[datastore] path`
+    pub path: String,
+    /// It runs.
+    pub on: bool,
+    /// How often it was switched on.
+    pub boots: u64,
+    /// A task works on it.
+    pub busy: bool,
+    /// CPUs.
+    pub cpus: u64,
+    /// MiB.
+    pub memory: u64,
+}
+
+/// A task.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// `running`, `success`, `error`
+    pub state: &'static str,
+    /// Boxed.
+    pub result: Option<Value>,
+    /// Of a failed one.
+    pub error: Option<Value>,
+}
+
+/// A file.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Content.
+    pub bytes: Bytes,
+    /// RFC 3339.
+    pub modified: String,
+}
+
+/// A session with what dies with it.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    /// User.
+    pub user: String,
+    /// Which life of the operator opened it.
+    pub life: u32,
+    /// Only for the Automation API.
+    pub automation: bool,
+    /// List views.
+    pub views: BTreeMap<String, BTreeSet<Ref>>,
+    /// Container views: what they hold is found at each look.
+    pub containers: BTreeSet<String>,
+    /// Property collectors with their filters.
+    pub collectors: BTreeMap<String, Collector>,
+}
+
+/// What a filter told, by object and property.
+pub type Told = BTreeMap<Ref, BTreeMap<String, Value>>;
+
+/// A property collector.
+#[derive(Clone, Debug, Default)]
+pub struct Collector {
+    /// Filters: their specs and what they told.
+    pub filters: Vec<(Value, Told)>,
+    /// Last version.
+    pub version: u64,
+    /// Waits so far: a new one ends the old one.
+    pub waits: u64,
+}
+
+/// Everything.
+#[derive(Debug, Default)]
+pub struct Inventory {
+    /// Grows with each change.
+    pub version: u64,
+    /// All but VMs.
+    pub nodes: BTreeMap<Ref, Node>,
+    /// VMs by id.
+    pub vms: BTreeMap<String, Vm>,
+    /// Tasks by id.
+    pub tasks: BTreeMap<String, Task>,
+    /// Files by datastore and path.
+    pub files: BTreeMap<(String, String), File>,
+    /// Directories by datastore and path.
+    pub directories: BTreeSet<(String, String)>,
+    /// Tags by VM.
+    pub tags: BTreeMap<String, BTreeSet<String>>,
+    /// Sessions by token.
+    pub sessions: BTreeMap<String, Session>,
+    /// Pages of large answers, by token.
+    pub pages: BTreeMap<String, Vec<Value>>,
+    /// User and password that are let in.
+    pub login: (String, String),
+    serial: u64,
+}
+
+/// A value in an any-typed slot.
+#[must_use]
+pub fn boxed(kind: &str, value: impl Into<Value>) -> Value {
+    json!({"_typeName": kind, "_value": value.into()})
+}
+
+impl Inventory {
+    /// The next number for ids.
+    pub fn number(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Adds a node.
+    pub fn add(&mut self, kind: &str, id: &str, name: &str, parent: Option<&Ref>) -> Ref {
+        let object = Ref::new(kind, id);
+        let node = Node {
+            name: name.to_owned(),
+            parent: parent.cloned(),
+            properties: BTreeMap::new(),
+        };
+        self.nodes.insert(object.clone(), node);
+        object
+    }
+
+    /// Sets a property.
+    pub fn set(&mut self, object: &Ref, property: &'static str, value: Value) {
+        if let Some(node) = self.nodes.get_mut(object) {
+            node.properties.insert(property, value);
+        }
+    }
+
+    /// Name and parent of any object.
+    #[must_use]
+    pub fn place(&self, object: &Ref) -> Option<(&str, Option<&Ref>)> {
+        if object.kind == "VirtualMachine" {
+            let vm = self.vms.get(&object.id)?;
+            return Some((&vm.name, Some(&vm.folder)));
+        }
+        let node = self.nodes.get(object)?;
+        Some((&node.name, node.parent.as_ref()))
+    }
+
+    /// What stands directly below.
+    #[must_use]
+    pub fn children(&self, parent: &Ref) -> Vec<Ref> {
+        let nodes = self
+            .nodes
+            .iter()
+            .filter(|(_, n)| n.parent.as_ref() == Some(parent))
+            .map(|(r, _)| r.clone());
+        let vms = self
+            .vms
+            .values()
+            .filter(|v| v.folder == *parent)
+            .map(|v| v.object.clone());
+        nodes.chain(vms).collect()
+    }
+
+    /// The child of that name.
+    #[must_use]
+    pub fn child(&self, parent: &Ref, name: &str) -> Option<Ref> {
+        let all = self.children(parent);
+        all.into_iter()
+            .find(|c| self.place(c).is_some_and(|(n, _)| n == name))
+    }
+
+    /// Path from the root, e.g. `/dc1/vm/demo/a`.
+    #[must_use]
+    pub fn path(&self, object: &Ref) -> String {
+        match self.place(object) {
+            Some((name, Some(parent))) => format!("{}/{name}", self.path(parent)),
+            _ => String::new(),
+        }
+    }
+
+    /// Whether an object is there at all.
+    #[must_use]
+    pub fn exists(&self, session: &Session, object: &Ref) -> bool {
+        match object.kind.as_str() {
+            "VirtualMachine" => self.vms.contains_key(&object.id),
+            "Task" => self.tasks.contains_key(&object.id),
+            "ListView" => session.views.contains_key(&object.id),
+            "ContainerView" => session.containers.contains(&object.id),
+            _ => self.nodes.contains_key(object),
+        }
+    }
+
+    /// A property as it travels in an any-typed slot; `None` when it is unset, a fault when there is no such property.
+    ///
+    /// # Errors
+    /// `InvalidProperty`.
+    pub fn property(&self, object: &Ref, path: &str) -> Result<Option<Value>, Fault> {
+        let text = |t: &str| Some(boxed("string", t));
+        let invalid = || Fault::new("InvalidProperty", json!({"name": path}));
+        if object.kind == "Task" {
+            let task = self.tasks.get(&object.id);
+            return Ok(match (path, task) {
+                (_, None) => None,
+                ("info.state", Some(t)) => Some(boxed("TaskInfoState", t.state)),
+                ("info.error", Some(t)) => t.error.clone(),
+                ("info.result", Some(t)) => t.result.clone(),
+                _ => return Err(invalid()),
+            });
+        }
+        if let Some(vm) = (object.kind == "VirtualMachine")
+            .then(|| self.vms.get(&object.id))
+            .flatten()
+        {
+            return Ok(match path {
+                "name" => text(&vm.name),
+                "parent" => Some(vm.folder.json()),
+                "config.uuid" => text(&vm.uuid),
+                "config.instanceUuid" => text(&vm.instance_uuid),
+                "config.extraConfig" => {
+                    let all: Vec<Value> = vm
+                        .extra
+                        .iter()
+                        .map(|(k, v)| json!({"_typeName": "OptionValue", "key": k, "value": boxed("string", v.as_str())}))
+                        .collect();
+                    Some(boxed("ArrayOfOptionValue", all))
+                }
+                "config.hardware.device" => Some(boxed("ArrayOfVirtualDevice", vm.devices.clone())),
+                "config.bootOptions" => {
+                    let mut options = json!({"_typeName": "VirtualMachineBootOptions"});
+                    if !vm.boot_order.is_empty() {
+                        options["bootOrder"] = json!(vm.boot_order);
+                    }
+                    Some(options)
+                }
+                "config.files.vmPathName" => text(&vm.path),
+                "runtime.powerState" => {
+                    let state = if vm.on { "poweredOn" } else { "poweredOff" };
+                    Some(boxed("VirtualMachinePowerState", state))
+                }
+                "runtime.connectionState" => {
+                    Some(boxed("VirtualMachineConnectionState", "connected"))
+                }
+                "guest.toolsRunningStatus" => {
+                    let state = if vm.on {
+                        "guestToolsRunning"
+                    } else {
+                        "guestToolsNotRunning"
+                    };
+                    text(state)
+                }
+                "guest.ipAddress" | "guest.hostName" => None,
+                _ => return Err(invalid()),
+            });
+        }
+        let Some(node) = self.nodes.get(object) else {
+            return Ok(None);
+        };
+        Ok(match path {
+            "name" => text(&node.name),
+            "parent" => node.parent.as_ref().map(Ref::json),
+            _ => match node.properties.get(path) {
+                Some(Value::Null) => None,
+                Some(value) => Some(value.clone()),
+                None => return Err(invalid()),
+            },
+        })
+    }
+
+    /// Objects behind a property that is followed.
+    #[must_use]
+    pub fn follow(&self, session: &Session, object: &Ref, path: &str) -> Vec<Ref> {
+        match (object.kind.as_str(), path) {
+            ("ListView", "view") => session
+                .views
+                .get(&object.id)
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect(),
+            ("ContainerView", "view") => self.vms.values().map(|v| v.object.clone()).collect(),
+            ("Folder" | "StoragePod", "childEntity") => self.children(object),
+            (_, "parent") => self
+                .place(object)
+                .and_then(|(_, p)| p.cloned())
+                .into_iter()
+                .collect(),
+            _ => {
+                let value = self.nodes.get(object).and_then(|n| n.properties.get(path));
+                let found = value.map(|v| v.get("_value").unwrap_or(v));
+                match found {
+                    Some(Value::Array(all)) => all.iter().filter_map(Ref::read).collect(),
+                    Some(one) => Ref::read(one).into_iter().collect(),
+                    None => Vec::new(),
+                }
+            }
+        }
+    }
+}
+
+/// Whether an object of type `kind` is a `wanted`.
+#[must_use]
+pub fn is_a(kind: &str, wanted: &str) -> bool {
+    let entity = || !matches!(kind, "Task" | "ListView" | "ContainerView");
+    kind == wanted
+        || match wanted {
+            "ManagedEntity" => entity(),
+            "ComputeResource" => kind == "ClusterComputeResource",
+            "Network" => matches!(kind, "DistributedVirtualPortgroup" | "OpaqueNetwork"),
+            "Folder" => kind == "StoragePod",
+            _ => false,
+        }
+}
+
+/// A vCenter with one datacenter: a cluster with DRS and two hosts, a datastore cluster with two datastores, an ISO
+/// datastore, one network, and a VM that is nobody's business.
+#[must_use]
+pub fn furnished(user: &str, password: &str) -> Inventory {
+    let mut i = Inventory {
+        login: (user.to_owned(), password.to_owned()),
+        ..Inventory::default()
+    };
+    let root = i.add("Folder", "group-d1", "Datacenters", None);
+    let dc = i.add("Datacenter", "datacenter-2", "dc1", Some(&root));
+    let vms = i.add("Folder", "group-v3", "vm", Some(&dc));
+    let host_folder = i.add("Folder", "group-h4", "host", Some(&dc));
+    let stores = i.add("Folder", "group-s5", "datastore", Some(&dc));
+    let networks = i.add("Folder", "group-n6", "network", Some(&dc));
+    let cluster = i.add(
+        "ClusterComputeResource",
+        "domain-c7",
+        "cluster",
+        Some(&host_folder),
+    );
+    let pool = i.add("ResourcePool", "resgroup-8", "Resources", Some(&cluster));
+    let hosts: Vec<Ref> = (0..2)
+        .map(|n| {
+            i.add(
+                "HostSystem",
+                &format!("host-{n}"),
+                &format!("esx{n}"),
+                Some(&cluster),
+            )
+        })
+        .collect();
+    let pod = i.add(
+        "StoragePod",
+        "group-p9",
+        "workload-datastore-cluster",
+        Some(&stores),
+    );
+    let all_stores = [
+        i.add("Datastore", "datastore-10", "ds-0", Some(&pod)),
+        i.add("Datastore", "datastore-11", "ds-1", Some(&pod)),
+        i.add("Datastore", "datastore-12", "iso-datastore", Some(&stores)),
+    ];
+    let network = i.add("Network", "network-13", "VM Network", Some(&networks));
+    let refs = |all: &[Ref]| {
+        boxed(
+            "ArrayOfManagedObjectReference",
+            all.iter().map(Ref::json).collect::<Vec<_>>(),
+        )
+    };
+    i.set(&dc, "datastore", refs(&all_stores));
+    i.set(&dc, "network", refs(std::slice::from_ref(&network)));
+    i.set(&cluster, "host", refs(&hosts));
+    i.set(&cluster, "resourcePool", pool.json());
+    i.set(&cluster, "configurationEx", json!({"_typeName": "ClusterConfigInfoEx", "drsConfig": {"_typeName": "ClusterDrsConfigInfo", "enabled": true}}));
+    i.set(&pool, "owner", cluster.json());
+    i.set(&pod, "podStorageDrsEntry", json!({"_typeName": "PodStorageDrsEntry", "storageDrsConfig": {"podConfig": {"enabled": false}}}));
+    for host in &hosts {
+        i.set(host, "network", refs(std::slice::from_ref(&network)));
+        i.set(
+            host,
+            "runtime.connectionState",
+            boxed("HostSystemConnectionState", "connected"),
+        );
+        i.set(host, "runtime.inMaintenanceMode", boxed("boolean", false));
+    }
+    let mounts: Vec<Value> = hosts
+        .iter()
+        .map(|h| json!({"_typeName": "DatastoreHostMount", "key": h.json(), "mountInfo": {"accessMode": "readWrite", "mounted": true, "accessible": true}}))
+        .collect();
+    for store in &all_stores {
+        let name = i.nodes[store].name.clone();
+        let free = (1_u64 << 42) + if name == "ds-0" { 1 << 30 } else { 0 };
+        i.set(store, "summary", json!({"_typeName": "DatastoreSummary", "name": name, "accessible": true, "freeSpace": free, "maintenanceMode": "normal"}));
+        i.set(
+            store,
+            "host",
+            boxed("ArrayOfDatastoreHostMount", mounts.clone()),
+        );
+        i.set(
+            store,
+            "browser",
+            Ref::new("HostDatastoreBrowser", format!("browser-{}", store.id)).json(),
+        );
+    }
+    let foreign = Vm {
+        object: Ref::new("VirtualMachine", "vm-1"),
+        name: "somebody-elses-database".to_owned(),
+        folder: vms,
+        uuid: "42310000-0000-4000-8000-000000000001".to_owned(),
+        instance_uuid: "50310000-0000-4000-8000-000000000001".to_owned(),
+        extra: BTreeMap::new(),
+        devices: Vec::new(),
+        boot_order: Vec::new(),
+        path: "[ds-0] somebody-elses-database/somebody-elses-database.vmx".to_owned(),
+        on: true,
+        boots: 1,
+        busy: false,
+        cpus: 8,
+        memory: 65536,
+    };
+    i.vms.insert("vm-1".to_owned(), foreign);
+    i.serial = 100;
+    i
+}

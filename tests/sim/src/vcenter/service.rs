@@ -1,0 +1,465 @@
+//! The transport: one request in, one reply out, spoiled on the way where the director says so.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge::vsphere::{Transport, TransportFailure};
+use agent_forge_actors::{
+    effect::{Effect, EffectKind},
+    ports::vcenter::VcErrorKind,
+};
+use async_trait::async_trait;
+use base64::Engine as _;
+use bytes::Bytes;
+use http::Method;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use super::{
+    Course, VCenter,
+    calls::{Invocation, Reply, content},
+    model::{Fault as VcFault, Inventory, Ref},
+};
+use crate::{
+    director::{Life, alive},
+    plan::Fault,
+};
+
+/// How long a request takes.
+const LATENCY: Duration = Duration::from_millis(5);
+/// How much later than its client's patience a late request arrives.
+const LATE: Duration = Duration::from_secs(50);
+const SESSION_HEADER: &str = "vmware-api-session-id";
+
+/// The operator's way to the vCenter.
+pub struct Wire {
+    /// The vCenter.
+    pub vcenter: VCenter,
+    /// Whose way.
+    pub life: Arc<Life>,
+}
+
+/// What a request for a file shows: the session as cookie, or user and password.
+#[derive(Clone, Debug)]
+struct Key {
+    session: String,
+    basic: String,
+}
+
+/// A request, read.
+#[derive(Clone, Debug)]
+enum Asked {
+    Hello,
+    Content,
+    Property(String, Ref, String),
+    Call(Invocation),
+    AutomationLogin(String),
+    AutomationLogout(String),
+    Attach {
+        token: String,
+        vm: String,
+        tags: Vec<String>,
+    },
+    Head {
+        key: Key,
+        store: String,
+        path: String,
+    },
+    Put {
+        key: Key,
+        store: String,
+        path: String,
+        bytes: Option<Bytes>,
+    },
+}
+
+impl Asked {
+    fn name(&self) -> String {
+        match self {
+            Self::Call(call) => call.method.clone(),
+            Self::Property(_, object, property) => format!("GET {}.{property}", object.kind),
+            Self::Head { store, path, .. } => format!("HEAD [{store}] {path}"),
+            Self::Put { store, path, .. } => format!("PUT [{store}] {path}"),
+            Self::Attach { vm, tags, .. } => format!("attach {tags:?} to {vm}"),
+            Self::AutomationLogin(_) => "POST /api/session".to_owned(),
+            Self::AutomationLogout(_) => "DELETE /api/session".to_owned(),
+            Self::Hello => "hello".to_owned(),
+            Self::Content => "content".to_owned(),
+        }
+    }
+
+    /// The effects that a request like this can carry; none for one that changes nothing.
+    fn effects(&self) -> &'static [EffectKind] {
+        use EffectKind as E;
+        match self {
+            Self::Call(call) => match call.method.as_str() {
+                "Login" => &[E::Login],
+                "Logout" => &[E::Logout],
+                "CreateVM_Task" => &[E::CreateVm],
+                "ReconfigVM_Task" => &[E::Reconfigure, E::EjectIso],
+                "PowerOnVM_Task" => &[E::PowerOn],
+                "PowerOffVM_Task" => &[E::PowerOff],
+                "Destroy_Task" => &[E::Destroy],
+                "MakeDirectory" => &[E::MakeDirectory],
+                "MoveDatastoreFile_Task" => &[E::Publish],
+                "DeleteDatastoreFile_Task" => &[E::DeleteFile],
+                "CreateFolder" => &[E::CreateFolder],
+                "CreateListView"
+                | "ModifyListView"
+                | "CreateContainerView"
+                | "DestroyView"
+                | "CreateFilter"
+                | "CreatePropertyCollector"
+                | "DestroyPropertyCollector" => &[E::SessionView],
+                _ => &[],
+            },
+            Self::AutomationLogin(_) => &[E::Login],
+            Self::AutomationLogout(_) => &[E::Logout],
+            Self::Attach { .. } => &[E::AttachTags],
+            Self::Put { .. } => &[E::Upload],
+            _ => &[],
+        }
+    }
+}
+
+fn no_answer(message: &str) -> TransportFailure {
+    TransportFailure {
+        kind: VcErrorKind::NoAnswer,
+        message: message.to_owned(),
+    }
+}
+
+#[async_trait]
+impl Transport for Wire {
+    async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, TransportFailure> {
+        let life = &self.life;
+        alive(Some(life)).await;
+        let director = &self.vcenter.director;
+        let (mut asked, body) = self.read(request);
+        let kinds = asked.effects();
+        let noted = (!kinds.is_empty())
+            .then(|| director.arrived(&asked.name(), |e: &Effect| kinds.contains(&e.kind)));
+        if director.vcenter_is_away() {
+            tokio::time::sleep(LATENCY).await;
+            alive(Some(life)).await;
+            return Err(TransportFailure {
+                kind: VcErrorKind::Unreachable,
+                message: "no connection: connection refused".to_owned(),
+            });
+        }
+        let fault = noted.and_then(|n| n.fault).filter(|f| f.at_request());
+        if fault == Some(Fault::CrashBefore) {
+            director.crash(life);
+            alive(Some(life)).await;
+        }
+        if let (Asked::Put { bytes, .. }, Some(body)) = (&mut asked, body) {
+            // A body that breaks off leaves what came; the played one leaves nothing.
+            let collected = body
+                .collect()
+                .await
+                .map_err(|e| no_answer(&format!("the upload broke off: {e}")))?;
+            *bytes = Some(collected.to_bytes());
+        }
+        tokio::time::sleep(director.latency(LATENCY)).await;
+        alive(Some(life)).await;
+        let reply = match fault {
+            Some(Fault::CrashAfter) => {
+                self.perform(&asked, Course::Usual).await;
+                director.crash(life);
+                None
+            }
+            Some(Fault::Refused) => Some(refused(&asked)),
+            Some(Fault::ServerError) => Some(Reply::status(503)),
+            Some(Fault::LostRequest) => None,
+            Some(Fault::LostReply) => {
+                self.perform(&asked, Course::Usual).await;
+                None
+            }
+            Some(Fault::Twice) => {
+                self.perform(&asked, Course::Usual).await;
+                Some(self.perform(&asked, Course::Usual).await)
+            }
+            Some(Fault::Late) => {
+                let late = Self {
+                    vcenter: self.vcenter.clone(),
+                    life: life.clone(),
+                };
+                let asked = asked.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(LATE).await;
+                    late.vcenter
+                        .director
+                        .line(|| format!("late: {}", asked.name()));
+                    late.perform(&asked, Course::Usual).await;
+                });
+                None
+            }
+            Some(Fault::TaskFails) => Some(self.perform(&asked, Course::Fails).await),
+            Some(Fault::TaskHangs) => Some(self.perform(&asked, Course::Hangs).await),
+            _ => Some(self.perform(&asked, Course::Usual).await),
+        };
+        let Some(reply) = reply else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep(director.latency(LATENCY)).await;
+        alive(Some(life)).await;
+        if director.vcenter_is_away() {
+            return Err(no_answer("the connection ended before the answer: reset"));
+        }
+        Ok(response(&asked, &reply))
+    }
+}
+
+/// A refusal that passes, as this call knows it.
+fn refused(asked: &Asked) -> Reply {
+    match asked {
+        Asked::Attach { .. } | Asked::AutomationLogin(_) | Asked::AutomationLogout(_) => Reply {
+            status: 500,
+            session: None,
+            body: json!({"error_type": "INTERNAL_SERVER_ERROR", "messages": [{"default_message": "refused on request"}]}),
+        },
+        Asked::Put { .. } => Reply::status(500),
+        _ => VcFault::new("SystemError", json!({"reason": "refused on request"})).into(),
+    }
+}
+
+fn response(asked: &Asked, reply: &Reply) -> reqwest::Response {
+    let mut response = http::Response::builder().status(reply.status);
+    if let Some(token) = &reply.session {
+        response = response.header(SESSION_HEADER, token);
+    }
+    let body = match (asked, &reply.body) {
+        (Asked::Head { .. }, _) | (_, Value::Null) => String::new(),
+        (_, body) => body.to_string(),
+    };
+    let response = response.body(body).unwrap_or_else(|_| unreachable!());
+    reqwest::Response::from(response)
+}
+
+impl Wire {
+    /// Reads a request; an upload's body comes beside it.
+    fn read(&self, mut request: reqwest::Request) -> (Asked, Option<reqwest::Body>) {
+        let header = |name: &str| {
+            let value = request.headers().get(name).and_then(|v| v.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        };
+        let token = header(SESSION_HEADER);
+        let authorization = header("authorization");
+        let url = request.url().clone();
+        let query = |key: &str| {
+            let found = url.query_pairs().find(|(k, _)| k == key);
+            found.map(|(_, v)| v.into_owned()).unwrap_or_default()
+        };
+        let decode = |text: &str| {
+            percent_encoding::percent_decode_str(text)
+                .decode_utf8_lossy()
+                .into_owned()
+        };
+        let segments: Vec<String> = url
+            .path()
+            .trim_start_matches('/')
+            .split('/')
+            .map(decode)
+            .collect();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let method = request.method().clone();
+        let arguments = || -> Value {
+            let bytes = request
+                .body()
+                .and_then(reqwest::Body::as_bytes)
+                .unwrap_or_default();
+            serde_json::from_slice(bytes).unwrap_or_default()
+        };
+        let asked = match (segments.as_slice(), &method) {
+            (["api", "vcenter", "system"], &Method::POST) => Asked::Hello,
+            (["api", "session"], &Method::POST) => Asked::AutomationLogin(authorization),
+            (["api", "session"], &Method::DELETE) => Asked::AutomationLogout(token),
+            (["api", "cis", "tagging", "tag-association", rest @ ..], &Method::POST) => {
+                let body = arguments();
+                let tags = match rest {
+                    [tag] => vec![(*tag).to_owned()],
+                    _ => body["tag_ids"]
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .filter_map(|t| t.as_str().map(str::to_owned))
+                        .collect(),
+                };
+                let vm = body["object_id"]["id"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned();
+                Asked::Attach { token, vm, tags }
+            }
+            (
+                [
+                    "sdk",
+                    "vim25",
+                    _,
+                    "ServiceInstance",
+                    "ServiceInstance",
+                    "content",
+                ],
+                &Method::GET,
+            ) => Asked::Content,
+            (["sdk", "vim25", _, kind, id, property], &Method::GET) => {
+                Asked::Property(token, Ref::new(kind, *id), (*property).to_owned())
+            }
+            (["sdk", "vim25", _, kind, id, method], &Method::POST) => Asked::Call(Invocation {
+                token,
+                target: Ref::new(kind, *id),
+                method: (*method).to_owned(),
+                arguments: arguments(),
+                life: self.life.number,
+            }),
+            (["folder", path @ ..], method) => {
+                let (store, path) = (query("dsName"), path.join("/"));
+                let session = header("cookie").replace("vmware_soap_session=", "");
+                let basic = authorization;
+                let key = Key { session, basic };
+                if *method == Method::HEAD {
+                    Asked::Head { key, store, path }
+                } else {
+                    Asked::Put {
+                        key,
+                        store,
+                        path,
+                        bytes: None,
+                    }
+                }
+            }
+            other => panic!("not played: {other:?}"),
+        };
+        let body = matches!(asked, Asked::Put { .. })
+            .then(|| request.body_mut().take())
+            .flatten();
+        (asked, body)
+    }
+
+    async fn perform(&self, asked: &Asked, course: Course) -> Reply {
+        let reply = self.carry_out(asked, course).await;
+        let vcenter = &self.vcenter;
+        if !asked.effects().is_empty() {
+            vcenter.director.line(|| {
+                let how = match reply.status {
+                    200..=299 => reply.body["value"].as_str().unwrap_or("ok").to_owned(),
+                    status => format!(
+                        "{status} {}",
+                        reply.body["_typeName"].as_str().unwrap_or_default()
+                    ),
+                };
+                format!("    vcenter {}: {how}", asked.name())
+            });
+            if let Asked::Call(call) = asked {
+                vcenter
+                    .director
+                    .digest(call.arguments.to_string().as_bytes());
+            }
+        }
+        reply
+    }
+
+    async fn carry_out(&self, asked: &Asked, course: Course) -> Reply {
+        let vcenter = &self.vcenter;
+        match asked {
+            Asked::Hello => Reply::ok(json!({"api_release": "8.0.2.0"})),
+            Asked::Content => Reply::ok(content()),
+            Asked::Property(token, object, property) => vcenter.read(|i| {
+                if property == "currentSession" {
+                    return Reply::ok(
+                        i.sessions
+                            .get(token)
+                            .map_or(Value::Null, |s| json!({"userName": s.user})),
+                    );
+                }
+                if !i.sessions.contains_key(token) {
+                    return VcFault::new("NotAuthenticated", json!({})).into();
+                }
+                let value = i
+                    .nodes
+                    .get(object)
+                    .and_then(|n| n.properties.get(property.as_str()));
+                match value {
+                    Some(value) => Reply::ok(value.clone()),
+                    None => VcFault::new("InvalidProperty", json!({"name": property})).into(),
+                }
+            }),
+            Asked::Call(invocation) => vcenter.invoke(invocation, course).await,
+            Asked::AutomationLogin(authorization) => vcenter.write(|i| {
+                let wanted = basic(i);
+                if *authorization != wanted {
+                    return automation_error(401, "UNAUTHENTICATED");
+                }
+                let user = i.login.0.clone();
+                let token = i.open_session(&user, self.life.number, true);
+                Reply {
+                    status: 201,
+                    session: None,
+                    body: json!(token),
+                }
+            }),
+            Asked::AutomationLogout(token) => vcenter.write(|i| {
+                i.sessions.remove(token);
+                Reply::status(204)
+            }),
+            Asked::Attach { token, vm, tags } => vcenter.write(|i| {
+                // This release keeps the sessions of its two interfaces apart.
+                if !i.sessions.get(token).is_some_and(|s| s.automation) {
+                    return automation_error(401, "UNAUTHENTICATED");
+                }
+                if !i.vms.contains_key(vm) {
+                    return automation_error(404, "NOT_FOUND");
+                }
+                i.tags
+                    .entry(vm.clone())
+                    .or_default()
+                    .extend(tags.iter().cloned());
+                if tags.len() == 1 {
+                    return Reply::status(204);
+                }
+                Reply::ok(json!({"success": true, "error_messages": []}))
+            }),
+            Asked::Head { key, store, path } => vcenter.read(|i| {
+                if !lets_in(i, key) {
+                    return Reply::status(401);
+                }
+                let key = (store.clone(), path.clone());
+                Reply::status(if i.files.contains_key(&key) { 200 } else { 404 })
+            }),
+            Asked::Put {
+                key,
+                store,
+                path,
+                bytes,
+            } => {
+                if !vcenter.read(|i| lets_in(i, key)) {
+                    return Reply::status(401);
+                }
+                let modified = crate::world::wall(&vcenter.director).to_string();
+                let bytes = bytes.clone().unwrap_or_default();
+                let stored = vcenter.write(|i| i.upload(store, path, bytes, modified));
+                Reply::status(stored.unwrap_or_else(|status| status))
+            }
+        }
+    }
+}
+
+fn basic(inventory: &Inventory) -> String {
+    let pair = format!("{}:{}", inventory.login.0, inventory.login.1);
+    format!(
+        "Basic {}",
+        base64::engine::general_purpose::STANDARD.encode(pair)
+    )
+}
+
+fn lets_in(inventory: &Inventory, key: &Key) -> bool {
+    let session = inventory.sessions.get(&key.session);
+    session.is_some_and(|s| !s.automation) || key.basic == basic(inventory)
+}
+
+fn automation_error(status: u16, kind: &str) -> Reply {
+    Reply {
+        status,
+        session: None,
+        body: json!({"error_type": kind, "messages": []}),
+    }
+}

@@ -1,0 +1,289 @@
+//! What tasks do when their time has come. Each checks again what may have changed since it was accepted.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    files,
+    model::{Fault, Inventory, Ref, Vm},
+};
+
+/// Work of a task.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Create a VM from this `CreateVM_Task` in this folder.
+    Create(Ref, Value),
+    /// Reconfigure by this spec.
+    Reconfigure(Ref, Value),
+    /// Switch on.
+    PowerOn(Ref),
+    /// Switch off.
+    PowerOff(Ref),
+    /// Destroy.
+    Destroy(Ref),
+    /// Search this directory for these names.
+    Search(String, Vec<Value>),
+    /// Move a file.
+    Move(String, String),
+    /// Delete a file.
+    Delete(String),
+}
+
+impl Work {
+    /// The VM that it works on alone.
+    #[must_use]
+    pub fn vm(&self) -> Option<&Ref> {
+        match self {
+            Self::Reconfigure(vm, _)
+            | Self::PowerOn(vm)
+            | Self::PowerOff(vm)
+            | Self::Destroy(vm) => Some(vm),
+            _ => None,
+        }
+    }
+
+    /// How long it takes, in milliseconds.
+    #[must_use]
+    pub fn takes(&self) -> u64 {
+        match self {
+            Self::Create(..) => 900,
+            Self::PowerOn(_) => 400,
+            Self::Destroy(_) | Self::PowerOff(_) => 300,
+            Self::Reconfigure(..) => 200,
+            Self::Search(..) => 20,
+            Self::Move(..) | Self::Delete(_) => 50,
+        }
+    }
+}
+
+impl Inventory {
+    /// Carries a task's work out; the boxed result.
+    ///
+    /// # Errors
+    /// The task's fault.
+    pub fn work(&mut self, work: &Work, created: &mut Option<Ref>) -> Result<Option<Value>, Fault> {
+        match work {
+            Work::Create(folder, arguments) => {
+                let vm = self.create_vm(folder, arguments)?;
+                *created = Some(vm.clone());
+                Ok(Some(vm.json()))
+            }
+            Work::Reconfigure(vm, spec) => self.reconfigure(vm, spec).map(|()| None),
+            Work::PowerOn(vm) => self.power(vm, true).map(|()| None),
+            Work::PowerOff(vm) => self.power(vm, false).map(|()| None),
+            Work::Destroy(vm) => self.destroy(vm).map(|()| None),
+            Work::Search(directory, patterns) => self
+                .browse(directory, patterns)
+                .map(|found| Some(Self::boxed_search(found))),
+            Work::Move(from, to) => self.move_file(from, to).map(|()| None),
+            Work::Delete(name) => self.delete_file(name).map(|()| None),
+        }
+    }
+
+    fn create_vm(&mut self, folder: &Ref, arguments: &Value) -> Result<Ref, Fault> {
+        let config = &arguments["config"];
+        let text = |pointer: &str| {
+            config
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        if !self.nodes.contains_key(folder) {
+            return Err(Fault::not_found(folder));
+        }
+        let name = text("/name");
+        if let Some(holder) = self.child(folder, name) {
+            return Err(Fault::new(
+                "DuplicateName",
+                json!({"name": name, "object": holder.json()}),
+            ));
+        }
+        let path = text("/files/vmPathName");
+        let file = files::split(path)?;
+        if !path.ends_with(".vmx") {
+            return Err(Fault::new(
+                "InvalidVmConfig",
+                json!({"property": "configSpec.files.vmPathName"}),
+            ));
+        }
+        if self.files.contains_key(&file) {
+            return Err(Fault::new("FileAlreadyExists", json!({"file": path})));
+        }
+        let number = self.number();
+        let object = Ref::new("VirtualMachine", format!("vm-{number}"));
+        let changes = config["deviceChange"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let devices = self.devices(&changes)?;
+        self.parents(&file.0, &file.1);
+        let modified = String::new();
+        let bytes = bytes::Bytes::new();
+        self.files
+            .insert(file, super::model::File { bytes, modified });
+        let vm = Vm {
+            object: object.clone(),
+            name: name.to_owned(),
+            folder: folder.clone(),
+            uuid: text("/uuid").to_owned(),
+            instance_uuid: format!("50{number:06x}-0000-4000-8000-000000000000"),
+            extra: BTreeMap::new(),
+            devices,
+            boot_order: Vec::new(),
+            path: path.to_owned(),
+            on: false,
+            boots: 0,
+            busy: false,
+            cpus: config["numCPUs"].as_u64().unwrap_or(1),
+            memory: config["memoryMB"].as_u64().unwrap_or(1),
+        };
+        self.vms.insert(object.id.clone(), vm);
+        self.extra(&object, config);
+        Ok(object)
+    }
+
+    /// Devices of a new VM with the keys that vCenter gives.
+    fn devices(&mut self, changes: &[Value]) -> Result<Vec<Value>, Fault> {
+        let mut keys: BTreeMap<i64, i64> = BTreeMap::new();
+        let mut used: BTreeMap<i64, i64> = BTreeMap::new();
+        let mut out = Vec::new();
+        for change in changes {
+            let mut device = change["device"].clone();
+            let kind = device["_typeName"].as_str().unwrap_or_default().to_owned();
+            let base = match kind.as_str() {
+                "VirtualDisk" => 2000,
+                "VirtualCdrom" => 16000,
+                "VirtualAHCIController" => 15000,
+                "VirtualNVMEController" => 31000,
+                k if k.ends_with("Controller") => 1000,
+                _ => 4000,
+            };
+            let offset = used.entry(base).or_default();
+            let key = base + *offset;
+            *offset += 1;
+            keys.insert(device["key"].as_i64().unwrap_or_default(), key);
+            device["key"] = json!(key);
+            if let Some(controller) = device.get("controllerKey").and_then(Value::as_i64) {
+                let real = keys.get(&controller).copied().unwrap_or(controller);
+                device["controllerKey"] = json!(real);
+            }
+            if kind == "VirtualCdrom" {
+                let name = device["backing"]["fileName"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned();
+                if !self.files.contains_key(&files::split(&name)?) {
+                    return Err(Fault::new("FileNotFound", json!({"file": name})));
+                }
+            }
+            if base == 4000 {
+                let number = self.number();
+                device["macAddress"] = json!(format!(
+                    "00:50:56:{:02x}:{:02x}:{:02x}",
+                    0x80 + (number >> 16),
+                    (number >> 8) & 255,
+                    number & 255
+                ));
+            }
+            out.push(device);
+        }
+        Ok(out)
+    }
+
+    fn extra(&mut self, vm: &Ref, spec: &Value) {
+        let options = spec["extraConfig"].as_array().cloned().unwrap_or_default();
+        let Some(vm) = self.vms.get_mut(&vm.id) else {
+            return;
+        };
+        for option in options {
+            let key = option["key"].as_str().unwrap_or_default().to_owned();
+            let value = option["value"]["_value"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            if value.is_empty() {
+                vm.extra.remove(&key);
+            } else {
+                vm.extra.insert(key, value);
+            }
+        }
+    }
+
+    fn reconfigure(&mut self, object: &Ref, spec: &Value) -> Result<(), Fault> {
+        self.extra(object, spec);
+        let vm = self
+            .vms
+            .get_mut(&object.id)
+            .ok_or_else(|| Fault::not_found(object))?;
+        if let Some(order) = spec
+            .pointer("/bootOptions/bootOrder")
+            .and_then(Value::as_array)
+        {
+            let unknown = order
+                .iter()
+                .filter_map(|d| d.get("deviceKey"))
+                .any(|key| !vm.devices.iter().any(|d| d["key"] == *key));
+            if unknown {
+                return Err(Fault::new(
+                    "InvalidArgument",
+                    json!({"invalidProperty": "bootOptions.bootOrder"}),
+                ));
+            }
+            vm.boot_order = order.clone();
+        }
+        Ok(())
+    }
+
+    fn power(&mut self, object: &Ref, on: bool) -> Result<(), Fault> {
+        let files = &self.files;
+        let vm = self
+            .vms
+            .get_mut(&object.id)
+            .ok_or_else(|| Fault::not_found(object))?;
+        if vm.on == on {
+            let state = |on| if on { "poweredOn" } else { "poweredOff" };
+            return Err(Fault::new(
+                "InvalidPowerState",
+                json!({"requestedState": state(on), "existingState": state(vm.on)}),
+            ));
+        }
+        vm.on = on;
+        if on {
+            vm.boots += 1;
+            // A drive whose image is gone comes up empty.
+            for device in vm
+                .devices
+                .iter_mut()
+                .filter(|d| d["_typeName"] == "VirtualCdrom")
+            {
+                let name = device["backing"]["fileName"].as_str().unwrap_or_default();
+                if files::split(name).is_ok_and(|file| !files.contains_key(&file)) {
+                    device["connectable"]["connected"] = json!(false);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn destroy(&mut self, object: &Ref) -> Result<(), Fault> {
+        let vm = self
+            .vms
+            .get(&object.id)
+            .ok_or_else(|| Fault::not_found(object))?;
+        if vm.on {
+            return Err(Fault::new(
+                "InvalidPowerState",
+                json!({"requestedState": "poweredOff", "existingState": "poweredOn"}),
+            ));
+        }
+        let (store, path) = files::split(&vm.path)?;
+        self.vms.remove(&object.id);
+        self.tags.remove(&object.id);
+        self.files.remove(&(store.clone(), path.clone()));
+        if let Some((directory, _)) = path.rsplit_once('/') {
+            self.directories.remove(&(store, directory.to_owned()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,295 @@
+//! What happens to the operator in a run, besides faults.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::future::BoxFuture;
+use serde_json::json;
+
+use crate::{oracles, plan::Fault, world::World};
+
+/// A workload.
+#[derive(Clone, Copy)]
+pub struct Workload {
+    /// Name in plans, after the design's S1-S16.
+    pub name: &'static str,
+    /// What it does, in a phrase.
+    pub text: &'static str,
+    /// Faults do not change how many VMs it takes: nothing in it races.
+    pub exact: bool,
+    /// Does it.
+    pub run: for<'a> fn(&'a mut Run) -> BoxFuture<'a, Result<()>>,
+}
+
+/// A run of a workload.
+pub struct Run {
+    /// Its world.
+    pub world: World,
+    /// The pictures at rest, in order.
+    pub rests: Vec<Rest>,
+    /// How long each rest may take beyond the causes of faults.
+    pub patience: Duration,
+    faults: Vec<Fault>,
+}
+
+/// A moment when nothing moves any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// What was waited for.
+    pub name: &'static str,
+    /// The state.
+    pub picture: Vec<String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// No effect for that long is rest.
+const QUIET: Duration = Duration::from_secs(130);
+/// How long a rest may take (O9): ten minutes after the last cause of trouble.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+impl Run {
+    /// A run in that world, in which these faults may happen.
+    #[must_use]
+    pub fn new(world: World, faults: Vec<Fault>) -> Self {
+        Self {
+            world,
+            rests: Vec::new(),
+            patience: PATIENCE,
+            faults,
+        }
+    }
+
+    fn limit(&self) -> Duration {
+        let causes: Duration = self.faults.iter().map(|f| f.lasts()).sum();
+        self.patience + causes
+    }
+
+    /// Waits for `done`, then for quiet, and takes a picture.
+    ///
+    /// # Errors
+    /// It does not come about in time.
+    pub async fn rest(&mut self, name: &'static str, done: impl Fn(&World) -> bool) -> Result<()> {
+        let began = self.world.director.now();
+        let limit = self.limit();
+        let world = &self.world;
+        world.until(name, limit, || done(world)).await?;
+        let took = world.director.now().saturating_sub(began);
+        self.quiet(limit).await?;
+        let broken = oracles::at_rest(&self.world);
+        for what in broken {
+            self.world
+                .director
+                .violated(format!("at rest {name:?}: {what}"));
+        }
+        let picture = oracles::picture(&self.world);
+        self.world.director.line(|| format!("REST {name}"));
+        self.rests.push(Rest {
+            name,
+            picture,
+            took,
+        });
+        Ok(())
+    }
+
+    async fn quiet(&self, limit: Duration) -> Result<()> {
+        let director = &self.world.director;
+        let until = director.now() + limit + QUIET;
+        loop {
+            let before = director.effects().len();
+            tokio::time::sleep(QUIET).await;
+            if director.effects().len() == before
+                && director.api_away_until().is_none()
+                && !director.vcenter_is_away()
+            {
+                return Ok(());
+            }
+            anyhow::ensure!(
+                director.now() < until,
+                "effects do not end: {:?}",
+                director.effects().last()
+            );
+        }
+    }
+
+    /// Waits until all NodePools have as many running Machines as replicas, and nothing else is left.
+    ///
+    /// # Errors
+    /// It does not come about in time.
+    pub async fn rest_with(&mut self, name: &'static str, counts: &[(&str, usize)]) -> Result<()> {
+        let counts: Vec<(String, usize)> =
+            counts.iter().map(|(p, n)| ((*p).to_owned(), *n)).collect();
+        self.rest(name, move |world| {
+            let total: usize = counts.iter().map(|(_, n)| n).sum();
+            let fits = counts.iter().all(|(pool, count)| {
+                world
+                    .play(pool)
+                    .is_ok_and(|p| p.machines().len() == *count && p.running().len() == *count)
+            });
+            fits && marked(world) == total && children(world) == total
+        })
+        .await
+        .map_err(|e| {
+            let standing: Vec<_> = self
+                .world
+                .node_pools
+                .iter()
+                .map(|(_, p)| p.describe())
+                .collect();
+            let picture = oracles::picture(&self.world);
+            e.context(format!("{standing:?}\n{picture:#?}"))
+        })
+    }
+}
+
+/// Marked VMs.
+#[must_use]
+pub fn marked(world: &World) -> usize {
+    world.vcenter.read(|i| {
+        i.vms
+            .values()
+            .filter(|v| oracles::marker(v).is_some())
+            .count()
+    })
+}
+
+/// VsphereAgents.
+#[must_use]
+pub fn children(world: &World) -> usize {
+    world.api.read(|s| {
+        s.list(&crate::kube::kind(oracles::OURS, "vsphereagents"), "")
+            .len()
+    })
+}
+
+/// All workloads.
+pub const ALL: &[Workload] = &[
+    Workload {
+        name: "S1",
+        text: "one machine up, then down",
+        exact: true,
+        run: s1,
+    },
+    Workload {
+        name: "S2",
+        text: "two pools with one folder: three machines up",
+        exact: true,
+        run: s2,
+    },
+    Workload {
+        name: "S3",
+        text: "two machines up, one down, one up again",
+        exact: true,
+        run: s3,
+    },
+    Workload {
+        name: "S5",
+        text: "one machine up, its NodePool and then its pool deleted",
+        exact: true,
+        run: s5,
+    },
+    Workload {
+        name: "S11",
+        text: "a Machine deleted while its VM is made",
+        exact: false,
+        run: s11,
+    },
+    Workload {
+        name: "S16",
+        text: "a Machine replaced by a health check, then a rolling upgrade with maxSurge 1",
+        exact: true,
+        run: s16,
+    },
+];
+
+/// The workload of that name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Workload> {
+    ALL.iter().find(|w| w.name == name)
+}
+
+fn s1(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
+fn s2(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.pool("x", &json!({})).await?;
+        run.world.play("w")?.scale(2);
+        run.world.play("x")?.scale(1);
+        run.rest_with("three up", &[("w", 2), ("x", 1)]).await
+    })
+}
+
+fn s3(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        for (name, replicas) in [("two up", 2), ("one down", 1), ("up again", 2)] {
+            run.world.play("w")?.scale(replicas);
+            run.rest_with(name, &[("w", replicas)]).await?;
+        }
+        Ok(())
+    })
+}
+
+fn s5(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        run.world.play("w")?.delete_node_pool().await?;
+        run.world.delete_pool("w")?;
+        run.rest("all gone", |world| {
+            let pools = crate::kube::kind(oracles::OURS, "vsphereagentpools");
+            let left = world.api.read(|s| s.list(&pools, "").len());
+            left + children(world) + marked(world) == 0
+        })
+        .await
+    })
+}
+
+fn s11(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        let (director, limit) = (
+            run.world.director.clone(),
+            run.patience + Duration::from_secs(7200),
+        );
+        let asked = || director.effects().iter().any(|(_, p)| p.effect == "V02");
+        run.world.until("a VM is asked for", limit, asked).await?;
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
+fn s16(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        let play = run.world.play("w")?;
+        let sick = play.running().pop().unwrap_or_default();
+        play.remediate(&sick).await?;
+        run.rest("replaced", move |world| {
+            let running = world.play("w").map(|p| p.running()).unwrap_or_default();
+            running.len() == 1 && running[0] != sick && marked(world) == 1 && children(world) == 1
+        })
+        .await?;
+        let play = run.world.play("w")?;
+        let old = play.running().pop().unwrap_or_default();
+        play.rolling_upgrade(1)?;
+        run.rest("upgraded", move |world| {
+            let running = world.play("w").map(|p| p.running()).unwrap_or_default();
+            running.len() == 1 && running[0] != old && marked(world) == 1 && children(world) == 1
+        })
+        .await
+    })
+}

@@ -1,0 +1,224 @@
+//! One world: API server, vCenter, upstream, and the operator in it.
+
+use std::time::Duration;
+
+use agent_forge_lab::played::{
+    Delays, HostedCluster, HostedClusterPlay, PlayedOptions, Upstream,
+    assisted::image_server::ImageServer, nature, options::ImageOptions, task::Task,
+};
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::{
+    director::Director,
+    kube::{ApiServer, kind},
+    oracles,
+    plan::Plan,
+    process::{Surroundings, kubelet},
+    vcenter::{VCenter, model},
+};
+
+/// Wall clock at the beginning of every world: 1 January 2026.
+const EPOCH: i64 = 1_767_225_600;
+/// Namespace of pools, NodePools and Agents.
+pub const NAMESPACE: &str = "demo";
+/// Namespace and name of the credentials.
+pub const SECRET: (&str, &str) = (NAMESPACE, "vsphere-credentials");
+/// A password that must appear nowhere.
+pub const PASSWORD: &str = "canary-p4ssw0rd";
+const USER: &str = "operator@vsphere.local";
+
+/// The wall clock of everybody but the operator.
+#[must_use]
+pub fn wall(director: &Director) -> Timestamp {
+    let passed = jiff::SignedDuration::try_from(director.now()).unwrap_or_default();
+    let epoch = epoch();
+    epoch.checked_add(passed).unwrap_or(epoch)
+}
+
+fn epoch() -> Timestamp {
+    Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// A world. Ends with its runtime.
+pub struct World {
+    /// Faults, time and trace.
+    pub director: Director,
+    /// API server.
+    pub api: ApiServer,
+    /// vCenter.
+    pub vcenter: VCenter,
+    /// Upstream.
+    pub upstream: Upstream,
+    /// The hosted cluster.
+    pub cluster: HostedCluster,
+    /// A client that nothing spoils.
+    pub client: Client,
+    /// The NodePools in play, by name.
+    pub node_pools: Vec<(String, HostedClusterPlay)>,
+    /// The seed of its names.
+    pub seed: u64,
+    _tasks: Vec<Task>,
+}
+
+impl World {
+    /// A world in which `plan` goes wrong; without pools yet.
+    ///
+    /// # Errors
+    /// The played parts cannot start, which is a defect here.
+    pub async fn start(plan: &Plan) -> Result<Self> {
+        fastrand::seed(plan.seed);
+        nature::simulate(epoch(), plan.seed);
+        let (director, orders) = Director::new(plan.faults.clone());
+        let api = ApiServer::new(director.clone(), epoch(), plan.seed);
+        let vcenter = VCenter::new(director.clone(), model::furnished(USER, PASSWORD));
+        oracles::watch(&api, &vcenter);
+        let cluster = HostedCluster::new(NAMESPACE, "demo");
+        for namespace in [
+            NAMESPACE,
+            &cluster.control_plane_namespace,
+            "agent-forge-system",
+        ] {
+            api.namespace(namespace);
+        }
+        let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET.1},
+            "data": {"server": encoded("https://vcenter.example"), "username": encoded(USER), "password": encoded(PASSWORD)},
+        });
+        let created = api.write(|s, now| s.create(&kind("", "secrets"), SECRET.0, secret, now));
+        anyhow::ensure!(created.is_ok(), "{created:?}");
+        let garbage = Task::spawn(api.clone().collect_garbage());
+        let images = ImageServer::unplugged(ImageOptions {
+            size: 1,
+            volatile: true,
+        });
+        let client = api.client();
+        let options = PlayedOptions {
+            clusters: vec![cluster.clone()],
+            delays: delays(),
+            ..PlayedOptions::default()
+        };
+        let upstream =
+            Upstream::start_with(&client, Some(vcenter.clone()), images.clone(), options).await?;
+        upstream
+            .service(&cluster.agent_namespace)?
+            .create_infra_env("demo", json!({}))
+            .await?;
+        let around = Surroundings {
+            director: director.clone(),
+            api: api.clone(),
+            vcenter: vcenter.clone(),
+            images,
+        };
+        let operator = Task::spawn(kubelet(around, orders));
+        Ok(Self {
+            director,
+            api,
+            vcenter,
+            upstream,
+            cluster,
+            client,
+            node_pools: Vec::new(),
+            seed: plan.seed,
+            _tasks: vec![garbage, operator],
+        })
+    }
+
+    /// Creates a pool and its NodePool; `patch` is merged over the pool's spec.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn pool(&mut self, name: &str, patch: &Value) -> Result<()> {
+        let mut spec = json!({
+            "hostedClusterRef": {"name": "demo"},
+            "nodePoolRef": {"name": name},
+            "infraEnvRef": {"name": "demo"},
+            "controlPlaneNamespace": self.cluster.control_plane_namespace,
+            "vsphere": {
+                "credentialsSecretRef": {"name": SECRET.1},
+                "datacenter": "dc1",
+                "datastoreCluster": "workload-datastore-cluster",
+                "isoDatastore": "iso-datastore",
+                "resourcePool": "cluster/Resources",
+                "folder": "demo",
+                "network": "VM Network",
+                "vmTags": ["urn:vmomi:InventoryServiceTag:1:GLOBAL"],
+            },
+            "template": {},
+            "agent": {"labels": {"customer": "example", "hypershift.openshift.io/nodepool-role": name}},
+        });
+        crate::kube::store::merge(&mut spec, patch);
+        let object = json!({
+            "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgentPool",
+            "metadata": {"name": name}, "spec": spec,
+        });
+        let pools = kind("agent-forge.containeroo.ch", "vsphereagentpools");
+        let created = self
+            .api
+            .write(|s, now| s.create(&pools, NAMESPACE, object, now));
+        created.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        let selector = json!({"matchLabels": {"hypershift.openshift.io/nodepool-role": name}});
+        let play = self
+            .upstream
+            .node_pool(&self.cluster, name, Some(selector))
+            .await?;
+        self.node_pools.push((name.to_owned(), play));
+        Ok(())
+    }
+
+    /// Deletes a pool, as a person does.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn delete_pool(&self, name: &str) -> Result<()> {
+        let pools = kind("agent-forge.containeroo.ch", "vsphereagentpools");
+        let name = (NAMESPACE.to_owned(), name.to_owned());
+        let deleted = self
+            .api
+            .write(|s, now| s.delete(&pools, &name, &json!({}), now));
+        deleted.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+    }
+
+    /// The NodePool of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn play(&self, name: &str) -> Result<&HostedClusterPlay> {
+        let found = self.node_pools.iter().find(|(n, _)| n == name);
+        found
+            .map(|(_, p)| p)
+            .with_context(|| format!("no NodePool {name}"))
+    }
+
+    /// Waits until `done`, looking twice a second.
+    ///
+    /// # Errors
+    /// Not within `limit`.
+    pub async fn until(
+        &self,
+        what: &str,
+        limit: Duration,
+        mut done: impl FnMut() -> bool,
+    ) -> Result<()> {
+        let until = self.director.now() + limit;
+        while !done() {
+            anyhow::ensure!(self.director.now() < until, "not within {limit:?}: {what}");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        Ok(())
+    }
+}
+
+/// Long enough that a crash can come between any two of them.
+fn delays() -> Delays {
+    Delays {
+        agent_poll: Duration::from_secs(5),
+        monitor: Duration::from_secs(5),
+        hook_poll: Duration::from_secs(10),
+        ..Delays::default()
+    }
+}

@@ -1,0 +1,311 @@
+//! The played API server against the real one: the same random operations, the same answers.
+//!
+//! Compared are codes, reasons, and objects without uid, times and managed fields; of resourceVersions, whether an
+//! operation made a new one. Both sides see valid objects only: schemas are not played.
+
+use std::collections::BTreeMap;
+
+use agent_forge_crds::{VsphereAgent, names::AGENT_FINALIZER};
+use agent_forge_lab::{Lab, LabOptions, install_tls_provider};
+use agent_forge_sim::{director::Director, kube::ApiServer};
+use fastrand::Rng;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::{Value, json};
+
+const NAMESPACE: &str = "conformance";
+const OPERATIONS: usize = 400;
+
+/// One operation, decided before either side sees it.
+#[derive(Clone, Debug)]
+enum Operation {
+    Create {
+        name: String,
+        finalizers: Vec<String>,
+    },
+    Labels {
+        name: String,
+        value: Option<u32>,
+        stale: bool,
+        wrong_uid: bool,
+    },
+    Finalizers {
+        name: String,
+        finalizers: Vec<String>,
+    },
+    Status {
+        name: String,
+        generation: u32,
+        stale: bool,
+        wrong_uid: bool,
+    },
+    Spec {
+        name: String,
+        pool: u32,
+    },
+    Delete {
+        name: String,
+        stale: bool,
+        wrong_uid: bool,
+    },
+    Get {
+        name: String,
+    },
+    List,
+}
+
+fn draw(rng: &mut Rng) -> Operation {
+    let name = format!("agent-{}", rng.u32(0..3));
+    let finalizers = || {
+        let mut all = Vec::new();
+        for finalizer in [AGENT_FINALIZER, "example.org/other"] {
+            if fastrand::bool() {
+                all.push(finalizer.to_owned());
+            }
+        }
+        all
+    };
+    let rarely = |rng: &mut Rng| rng.u32(0..5) == 0;
+    match rng.u32(0..12) {
+        0..=2 => Operation::Create {
+            name,
+            finalizers: finalizers(),
+        },
+        3 | 4 => {
+            let value = rng.bool().then(|| rng.u32(0..3));
+            Operation::Labels {
+                name,
+                value,
+                stale: rarely(rng),
+                wrong_uid: rarely(rng),
+            }
+        }
+        5 | 6 => Operation::Finalizers {
+            name,
+            finalizers: finalizers(),
+        },
+        7 => Operation::Status {
+            name,
+            generation: rng.u32(0..3),
+            stale: rarely(rng),
+            wrong_uid: rarely(rng),
+        },
+        8 => Operation::Spec {
+            name,
+            pool: rng.u32(0..2),
+        },
+        9 | 10 => Operation::Delete {
+            name,
+            stale: rarely(rng),
+            wrong_uid: rarely(rng),
+        },
+        _ if rng.bool() => Operation::Get { name },
+        _ => Operation::List,
+    }
+}
+
+/// One side: what is needed to say the same to it as to the other.
+struct Side {
+    api: Api<VsphereAgent>,
+    /// Per name: the versions seen so far, the newest last.
+    versions: BTreeMap<String, Vec<String>>,
+    /// Per name: the last uid.
+    uids: BTreeMap<String, String>,
+}
+
+impl Side {
+    fn new(client: Client) -> Self {
+        Self {
+            api: Api::namespaced(client, NAMESPACE),
+            versions: BTreeMap::new(),
+            uids: BTreeMap::new(),
+        }
+    }
+
+    /// The object without what differs between any two servers.
+    fn masked(&mut self, object: &VsphereAgent) -> Value {
+        let mut value = serde_json::to_value(object).expect("object");
+        let metadata = value["metadata"].as_object_mut().expect("metadata");
+        let name = metadata["name"].as_str().expect("name").to_owned();
+        let uid = metadata["uid"].as_str().expect("uid").to_owned();
+        let version = metadata["resourceVersion"]
+            .as_str()
+            .expect("version")
+            .to_owned();
+        let same_object = self.uids.insert(name.clone(), uid.clone()) == Some(uid);
+        let versions = self.versions.entry(name).or_default();
+        let new = versions.last() != Some(&version);
+        if new {
+            versions.push(version);
+        }
+        for field in ["creationTimestamp", "deletionTimestamp"] {
+            if let Some(time) = metadata.get_mut(field) {
+                *time = json!("some time");
+            }
+        }
+        for field in ["uid", "resourceVersion", "managedFields"] {
+            metadata.remove(field);
+        }
+        json!({"object": value, "new version": new, "same object": same_object})
+    }
+
+    fn version(&self, name: &str, stale: bool) -> Value {
+        let known = self.versions.get(name).map_or(&[][..], Vec::as_slice);
+        let found = if stale {
+            known.len().checked_sub(2).map(|i| &known[i])
+        } else {
+            known.last()
+        };
+        json!(found)
+    }
+
+    fn uid(&self, name: &str, wrong: bool) -> Value {
+        let wrong = wrong.then(|| "00000000-0000-4000-8000-000000000000".to_owned());
+        json!(wrong.or_else(|| self.uids.get(name).cloned()))
+    }
+
+    async fn perform(&mut self, operation: &Operation) -> Value {
+        let post = PostParams::default();
+        let result = match operation {
+            Operation::Create { name, finalizers } => {
+                let object = json!({
+                    "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgent",
+                    "metadata": {"name": name, "finalizers": finalizers}, "spec": {"poolRef": {"name": "pool-0"}},
+                });
+                self.api
+                    .create(&post, &serde_json::from_value(object).expect("object"))
+                    .await
+            }
+            Operation::Labels {
+                name,
+                value,
+                stale,
+                wrong_uid,
+            } => {
+                let patch = json!({"metadata": {
+                    "labels": {"x": value.map(|v| v.to_string())},
+                    "resourceVersion": self.version(name, *stale), "uid": self.uid(name, *wrong_uid),
+                }});
+                self.patch(name, patch).await
+            }
+            Operation::Finalizers { name, finalizers } => {
+                self.patch(name, json!({"metadata": {"finalizers": finalizers}}))
+                    .await
+            }
+            Operation::Spec { name, pool } => {
+                self.patch(
+                    name,
+                    json!({"spec": {"poolRef": {"name": format!("pool-{pool}")}}}),
+                )
+                .await
+            }
+            Operation::Status {
+                name,
+                generation,
+                stale,
+                wrong_uid,
+            } => {
+                let object = json!({
+                    "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgent",
+                    "metadata": {
+                        "name": name, "resourceVersion": self.version(name, *stale), "uid": self.uid(name, *wrong_uid),
+                    },
+                    "spec": {"poolRef": {"name": "never-taken"}}, "status": {"observedGeneration": generation},
+                });
+                self.api
+                    .replace_status(
+                        name,
+                        &post,
+                        &serde_json::from_value(object).expect("object"),
+                    )
+                    .await
+            }
+            Operation::Delete {
+                name,
+                stale,
+                wrong_uid,
+            } => {
+                let text = |v: Value| v.as_str().map(str::to_owned);
+                let parameters = DeleteParams::default().preconditions(Preconditions {
+                    uid: text(self.uid(name, *wrong_uid)),
+                    resource_version: stale.then(|| text(self.version(name, true))).flatten(),
+                });
+                match self.api.delete(name, &parameters).await {
+                    Ok(left) => return left.left().map_or(json!("gone"), |o| self.masked(&o)),
+                    Err(e) => Err(e),
+                }
+            }
+            Operation::Get { name } => self.api.get(name).await,
+            Operation::List => {
+                let all = self
+                    .api
+                    .list(&Default::default())
+                    .await
+                    .expect("a list")
+                    .items;
+                return all.iter().map(|o| self.masked(o)).collect();
+            }
+        };
+        match result {
+            Ok(object) => self.masked(&object),
+            Err(kube::Error::Api(status)) => json!({"code": status.code, "reason": status.reason}),
+            Err(e) => panic!("{operation:?}: {e}"),
+        }
+    }
+
+    async fn patch(&self, name: &str, patch: Value) -> kube::Result<VsphereAgent> {
+        self.api
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_played_api_server_answers_as_the_real_one() {
+    install_tls_provider();
+    let lab = Lab::start(LabOptions::default()).await.expect("a lab");
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    agent_forge_lab::lab::apply::apply(&lab.admin(), &namespace)
+        .await
+        .expect("namespace");
+    let (director, _orders) = Director::new(Vec::new());
+    let played = ApiServer::new(director, jiff::Timestamp::UNIX_EPOCH, 1);
+    played.namespace(NAMESPACE);
+    let (mut real, mut played) = (Side::new(lab.admin()), Side::new(played.client()));
+    fastrand::seed(11);
+    let mut rng = Rng::with_seed(7);
+    let (mut met, mut differences) = (BTreeMap::<String, u32>::new(), Vec::<String>::new());
+    for number in 0..OPERATIONS {
+        let operation = draw(&mut rng);
+        let (wanted, got) = (
+            real.perform(&operation).await,
+            played.perform(&operation).await,
+        );
+        if wanted != got {
+            differences.push(format!(
+                "operation {number} {operation:?}\n  real   {wanted}\n  played {got}"
+            ));
+        }
+        let kind = wanted
+            .get("reason")
+            .and_then(Value::as_str)
+            .unwrap_or("accepted");
+        *met.entry(kind.to_owned()).or_default() += 1;
+    }
+    differences.truncate(10);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    // A comparison that never met a refusal compared nothing.
+    for kind in [
+        "accepted",
+        "AlreadyExists",
+        "Conflict",
+        "NotFound",
+        "Invalid",
+    ] {
+        assert!(met.contains_key(kind), "no {kind} among {met:?}");
+    }
+    println!("{met:?}");
+}

@@ -1,0 +1,152 @@
+//! Files on datastores.
+
+use agent_forge_actors::{
+    effect::{EffectKind, Settled},
+    model::names::DatastorePath,
+    ports::vcenter::{Fault, VcErrorKind},
+};
+use bytes::Bytes;
+
+use crate::support::*;
+
+fn path(text: &str) -> DatastorePath {
+    DatastorePath::parse(text).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_uploaded_moved_seen_and_deleted() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let dc = vc.datacenter("dc1").await.unwrap();
+    let directory = path("[iso-datastore] agent-forge/ns/pool 1");
+    let part = directory.join("a.iso.partial-1").unwrap();
+    let whole = directory.join("a.iso").unwrap();
+    let (mkdir, upload) = (
+        effect(EffectKind::MakeDirectory),
+        effect(EffectKind::Upload),
+    );
+    let (publish, delete) = (effect(EffectKind::Publish), effect(EffectKind::DeleteFile));
+
+    assert_eq!(
+        vc.list(&dc, &directory).await.unwrap(),
+        None,
+        "no such directory yet"
+    );
+    assert_eq!(vc.stat(&dc, &whole).await.unwrap(), None);
+    vc.make_directory(&mkdir, &dc, &directory).await.unwrap();
+    vc.make_directory(&mkdir, &dc, &directory)
+        .await
+        .expect("there already is success");
+    assert_eq!(vc.list(&dc, &directory).await.unwrap(), Some(vec![]));
+    assert_eq!(vc.stat(&dc, &whole).await.unwrap(), None);
+
+    let chunks = (0..1000_u32).map(|n| Ok(Bytes::from(vec![(n % 251) as u8; 1000])));
+    let body = Box::pin(futures::stream::iter(chunks.collect::<Vec<_>>()));
+    vc.upload(&upload, &dc, &part, 1_000_000, body)
+        .await
+        .unwrap();
+    assert_eq!(vc.stat(&dc, &part).await.unwrap(), Some(1_000_000));
+    put(&*vc, &dc, &part, b"overwritten").await.unwrap();
+    assert_eq!(vc.stat(&dc, &part).await.unwrap(), Some(11));
+
+    vc.move_file(&publish, &dc, &part, &whole).await.unwrap();
+    assert_eq!(vc.stat(&dc, &part).await.unwrap(), None);
+    assert_eq!(vc.stat(&dc, &whole).await.unwrap(), Some(11));
+    put(&*vc, &dc, &part, b"another").await.unwrap();
+    let e = vc
+        .move_file(&publish, &dc, &part, &whole)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(e.fault(), Some(Fault::AlreadyExists(_))),
+        "{e} {:?}",
+        e.kind
+    );
+    assert_eq!(
+        vc.stat(&dc, &whole).await.unwrap(),
+        Some(11),
+        "the loser overwrites nothing"
+    );
+
+    let mut names: Vec<_> = vc.list(&dc, &directory).await.unwrap().unwrap();
+    names.sort_by(|a, b| a.path.cmp(&b.path));
+    let names: Vec<_> = names.iter().map(|f| (f.path.file_name(), f.size)).collect();
+    assert_eq!(names, [("a.iso", 11), ("a.iso.partial-1", 7)]);
+
+    vc.delete_file(&delete, &dc, &whole).await.unwrap();
+    vc.delete_file(&delete, &dc, &whole)
+        .await
+        .expect("gone already is success");
+    assert_eq!(vc.stat(&dc, &whole).await.unwrap(), None);
+    assert_eq!(world.gate.outcomes(EffectKind::Upload).len(), 3);
+    assert_eq!(world.logins("vim").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_is_too_short_or_fails_leaves_no_success() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let dc = vc.datacenter("dc1").await.unwrap();
+    let file = path("[iso-datastore] x.iso");
+    let upload = effect(EffectKind::Upload);
+    let ok = || Ok(Bytes::from_static(b"0123456789"));
+    let broken = || Err(std::io::Error::other("the disk is on fire"));
+    for (parts, length, wanted) in [
+        (vec![ok()], 20, "ended after 10 of 20 bytes"),
+        (vec![ok(), broken()], 20, "the disk is on fire"),
+        (vec![ok(), ok(), ok()], 20, "more than the 20 bytes"),
+    ] {
+        let body = Box::pin(futures::stream::iter(parts));
+        let e = vc
+            .upload(&upload, &dc, &file, length, body)
+            .await
+            .unwrap_err();
+        assert_eq!(e.kind, VcErrorKind::NoAnswer, "{e}");
+        assert!(e.message.contains(wanted), "{e}");
+    }
+    assert_eq!(
+        world.gate.outcomes(EffectKind::Upload),
+        [Settled::Unknown; 3]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_session_is_noticed_before_the_bytes_flow() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let dc = vc.datacenter("dc1").await.unwrap();
+    let file = path("[iso-datastore] x.iso");
+    put(&*vc, &dc, &file, b"first").await.unwrap();
+    world.post("sessions/kill", serde_json::json!({})).await;
+    put(&*vc, &dc, &file, b"second").await.unwrap();
+    assert_eq!(vc.stat(&dc, &file).await.unwrap(), Some(6));
+    assert_eq!(world.logins("vim").await, 2);
+    assert_eq!(world.calls().await["PUT /folder"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_privilege_names_itself() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let dc = vc.datacenter("dc1").await.unwrap();
+    let deny = serde_json::json!({"deny": [{"privilege": "Datastore.FileManagement"}]});
+    world.post("permissions", deny).await;
+    let file = path("[iso-datastore] x.iso");
+    for e in [
+        put(&*vc, &dc, &file, b"x").await.unwrap_err(),
+        vc.make_directory(
+            &effect(EffectKind::MakeDirectory),
+            &dc,
+            &path("[iso-datastore] d"),
+        )
+        .await
+        .unwrap_err(),
+    ] {
+        match e.fault() {
+            Some(Fault::NoPermission { privilege, .. }) => {
+                assert_eq!(privilege, "Datastore.FileManagement");
+            }
+            other => panic!("{other:?}: {e}"),
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! The request bodies, as they are sent, equal the committed ones: `tests/fixtures/vsphere/golden/*.json`.
+//!
+//! A change there is a change on the wire: look at it against the vendor's documentation, then run this test with
+//! `UPDATE_GOLDEN=1`. The truth check (docs/vsphere.md) parses these files with types made by the vendor's specification.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use agent_forge::vsphere::{Options, VsphereConnector};
+use agent_forge_actors::{
+    effect::EffectKind,
+    model::hardware::{DiskController, Firmware, NetworkAdapter},
+    ports::vcenter::{Connector as _, Credentials, TaskEnd, Trust, VCenter},
+};
+use agent_forge_lab::parts::vcenter::VCenterOptions;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, Response, body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+
+use crate::support::*;
+
+/// Stands between client and vCenter and keeps what goes by.
+#[derive(Clone)]
+struct Tap {
+    upstream: String,
+    http: reqwest::Client,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    step: &'static str,
+    bodies: BTreeMap<String, String>,
+}
+
+impl Tap {
+    async fn start(upstream: &str) -> (Self, String) {
+        let tap = Self {
+            upstream: upstream.to_owned(),
+            http: reqwest::Client::builder().no_proxy().build().unwrap(),
+            seen: Arc::default(),
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tap.clone();
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let tap = serving.clone();
+                let service = service_fn(move |request| {
+                    let tap = tap.clone();
+                    async move { Ok::<_, std::convert::Infallible>(tap.pass(request).await) }
+                });
+                tokio::spawn(
+                    hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(socket), service),
+                );
+            }
+        });
+        (tap, format!("http://{address}"))
+    }
+
+    async fn pass(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        self.note(head.uri.path(), head.uri.query().unwrap_or_default(), &body);
+        let mut headers = head.headers;
+        headers.remove(http::header::HOST);
+        let url = format!("{}{}", self.upstream, head.uri);
+        let reply = self
+            .http
+            .request(head.method, url)
+            .headers(headers)
+            .body(body)
+            .send()
+            .await
+            .unwrap();
+        let mut response = Response::builder().status(reply.status());
+        for (name, value) in reply.headers() {
+            if name != http::header::TRANSFER_ENCODING && name != http::header::CONTENT_LENGTH {
+                response = response.header(name, value);
+            }
+        }
+        response
+            .body(Full::new(reply.bytes().await.unwrap()))
+            .unwrap()
+    }
+
+    fn note(&self, path: &str, query: &str, raw: &[u8]) {
+        let Ok(mut body) =
+            serde_json::from_slice::<serde_json::Map<String, Value>>(raw).map(Value::Object)
+        else {
+            return;
+        };
+        if path.starts_with("/sdk/") {
+            named_objects(&body, raw);
+        }
+        mask(&mut body);
+        let last = path.rsplit('/').next().unwrap();
+        let method = query.strip_prefix("action=").unwrap_or(last);
+        let name = match method {
+            "RetrievePropertiesEx" => format!("{method}.{}", types(&body)),
+            _ => method.to_owned(),
+        };
+        let mut seen = self.seen.lock().unwrap();
+        // These differ by names and by who waits just then, not in form.
+        let once = ["FindByInventoryPath", "ModifyListView", "CreateFolder"].contains(&method);
+        if once && seen.bodies.contains_key(method) {
+            return;
+        }
+        let text = serde_json::to_string_pretty(&body).unwrap() + "\n";
+        let step = seen.step;
+        let names = [name.clone(), format!("{name}.{step}")];
+        let numbered = (2..10).map(|n| format!("{name}.{step}-{n}"));
+        let same = |(known, body): (&String, &String)| known.starts_with(&name) && *body == text;
+        if seen.bodies.iter().any(same) {
+            return;
+        }
+        let free = names
+            .into_iter()
+            .chain(numbered)
+            .find(|n| !seen.bodies.contains_key(n));
+        seen.bodies
+            .insert(free.expect("a step sends few bodies per method"), text);
+    }
+
+    fn step(&self, name: &'static str) {
+        self.seen.lock().unwrap().step = name;
+    }
+}
+
+/// Every data object but the arguments themselves says its type, and says it first.
+fn named_objects(body: &Value, raw: &[u8]) {
+    fn objects(value: &Value) -> usize {
+        match value {
+            Value::Array(all) => all.iter().map(objects).sum(),
+            Value::Object(object) => 1 + object.values().map(objects).sum::<usize>(),
+            _ => 0,
+        }
+    }
+    let raw = std::str::from_utf8(raw).unwrap();
+    let first = raw.matches("{\"_typeName\":").count();
+    assert_eq!(first, objects(body) - 1, "{raw}");
+}
+
+/// Which types a question is about.
+fn types(body: &Value) -> String {
+    let sets = body["specSet"][0]["propSet"].as_array().unwrap();
+    let types: Vec<_> = sets
+        .iter()
+        .map(|set| set["type"].as_str().unwrap())
+        .collect();
+    types.join("+")
+}
+
+/// Numbers and sessions differ from run to run; what stays has the same form.
+fn mask(value: &mut Value) {
+    match value {
+        Value::Array(all) => all.iter_mut().for_each(mask),
+        Value::Object(object) => {
+            let is_reference = object
+                .get("_typeName")
+                .is_some_and(|t| t == "ManagedObjectReference");
+            for (key, value) in object.iter_mut() {
+                match value {
+                    Value::String(text) if is_reference && key == "value" => {
+                        *text = masked_id(text)
+                    }
+                    Value::String(text) if key == "version" && !text.is_empty() => {
+                        *text = "1".to_owned();
+                    }
+                    Value::String(text) if key == "token" || key == "switchUuid" => {
+                        *text = "masked".to_owned();
+                    }
+                    Value::String(text) if key == "portgroupKey" => *text = masked_id(text),
+                    Value::Number(_) if key == "deviceKey" => *value = 2000.into(),
+                    other => mask(other),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn masked_id(id: &str) -> String {
+    if id.starts_with("session[") {
+        return "session[52000000-0000-0000-0000-000000000000]52000000-0000-0000-0000-000000000001"
+            .to_owned();
+    }
+    let kept = id.trim_end_matches(|c: char| c.is_ascii_digit());
+    if kept.len() == id.len() {
+        id.to_owned()
+    } else {
+        format!("{kept}1")
+    }
+}
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/vsphere/golden")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn request_bodies_are_the_committed_ones() {
+    let world = world(VCenterOptions {
+        tls: false,
+        username: "operator@vsphere.local".into(),
+        password: "password".into(),
+        api_release: Some("8.0.1.0".into()),
+        ..quick()
+    })
+    .await;
+    let (tap, url) = Tap::start(world.vcenter.url()).await;
+    let connector = VsphereConnector::new(
+        world.gate.clone(),
+        Options {
+            allow_http: true,
+            ..Options::default()
+        },
+    );
+    let credentials = Credentials {
+        server: url.parse().unwrap(),
+        username: "operator@vsphere.local".into(),
+        password: "password".to_owned().into(),
+        trust: Trust::Insecure,
+    };
+    tap.step("connect");
+    let vc = connector.connect(&credentials).await.unwrap();
+    everything(&tap, &*vc, &world).await;
+
+    let bodies = std::mem::take(&mut tap.seen.lock().unwrap().bodies);
+    let directory = directory();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).unwrap();
+        for (name, text) in &bodies {
+            std::fs::write(directory.join(format!("{name}.json")), text).unwrap();
+        }
+    }
+    let mut committed = BTreeMap::new();
+    for entry in std::fs::read_dir(&directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        committed.insert(name, std::fs::read_to_string(path).unwrap());
+    }
+    let names = |all: &BTreeMap<String, String>| all.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(
+        names(&bodies),
+        names(&committed),
+        "run with UPDATE_GOLDEN=1 after looking at it"
+    );
+    for (name, text) in &bodies {
+        assert_eq!(*text, committed[name], "{name}");
+    }
+}
+
+/// One of each.
+async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
+    tap.step("datacenter");
+    vc.datacenter("dc1").await.unwrap();
+    vc.datacenter("elsewhere").await.unwrap_err();
+    tap.step("files");
+    upload_iso(vc).await;
+    let dc = vc.datacenter("dc1").await.unwrap();
+    let moved = iso().parent().unwrap().join("b.iso").unwrap();
+    vc.move_file(&effect(EffectKind::Publish), &dc, &iso(), &moved)
+        .await
+        .unwrap();
+    vc.stat(&dc, &moved).await.unwrap();
+    vc.list(&dc, &iso().parent().unwrap()).await.unwrap();
+    vc.delete_file(&effect(EffectKind::DeleteFile), &dc, &moved)
+        .await
+        .unwrap();
+    put(vc, &dc, &iso(), b"an iso").await.unwrap();
+
+    tap.step("standard");
+    let place = crate::support::place(vc).await.unwrap();
+    let create = effect(EffectKind::CreateVm);
+    let task = vc
+        .create_vm(&create, &create_vm("standard", &place))
+        .await
+        .unwrap();
+    let TaskEnd::Success(Some(vm)) = vc.wait(&task).await.unwrap() else {
+        panic!("no VM")
+    };
+    tap.step("distributed");
+    let mut request = place_request();
+    request.network = "dvpg-0".into();
+    let distributed = vc
+        .place(&effect(EffectKind::CreateFolder), &request)
+        .await
+        .unwrap();
+    let mut other = create_vm("distributed", &distributed);
+    other.hardware.disk_controller = DiskController::Sata;
+    other.hardware.network_adapter = NetworkAdapter::E1000e;
+    other.hardware.firmware = Firmware::Bios;
+    other.hardware.eagerly_scrub = true;
+    let host = world.inventory().await["vms"][0]["host"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    other.place.host = Some((
+        host,
+        agent_forge_actors::model::names::MoRef::new("HostSystem", "host-1"),
+    ));
+    // The host is made up: what matters is the body.
+    if let Ok(task) = vc.create_vm(&create, &other).await {
+        let _ = vc.wait(&task).await;
+    }
+    tap.step("nvme");
+    let mut other = create_vm("nvme", &place);
+    other.hardware.disk_controller = DiskController::Nvme;
+    let task = vc.create_vm(&create, &other).await.unwrap();
+    vc.wait(&task).await.unwrap();
+
+    tap.step("look");
+    vc.find_by_uuid(&dc, uuid_of("standard")).await.unwrap();
+    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    let folder = seen.folder.clone().unwrap();
+    let (one, two) = tokio::join!(vc.observe(&vm), vc.folder_visible(&folder));
+    one.unwrap();
+    assert!(two.unwrap());
+    vc.mounted_isos().await.unwrap();
+    tap.step("bootOrder");
+    let change = effect(EffectKind::Reconfigure);
+    let task = vc
+        .set_boot_order(&change, &vm, &seen.disk_keys)
+        .await
+        .unwrap();
+    vc.wait(&task).await.unwrap();
+    tap.step("stamp");
+    let task = vc
+        .stamp_marker(&change, &vm, &marker("standard"))
+        .await
+        .unwrap();
+    vc.wait(&task).await.unwrap();
+    tap.step("power");
+    let task = vc
+        .power_on(&effect(EffectKind::PowerOn), &vm)
+        .await
+        .unwrap();
+    vc.wait(&task).await.unwrap();
+    let task = vc
+        .power_off(&effect(EffectKind::PowerOff), &vm)
+        .await
+        .unwrap();
+    vc.wait(&task).await.unwrap();
+    tap.step("tags");
+    let ids = ["one", "two"].map(|t| format!("urn:vmomi:InventoryServiceTag:{t}:GLOBAL"));
+    vc.attach_tags(&effect(EffectKind::AttachTags), &vm, &ids)
+        .await
+        .unwrap_err();
+    tap.step("destroy");
+    let task = vc.destroy(&effect(EffectKind::Destroy), &vm).await.unwrap();
+    vc.wait(&task).await.unwrap();
+    vc.logout(&effect(EffectKind::Logout)).await;
+}

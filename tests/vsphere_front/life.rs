@@ -1,0 +1,331 @@
+//! VMs come, run and go.
+
+use std::time::{Duration, Instant};
+
+use agent_forge_actors::{
+    effect::{EffectKind, Settled},
+    ports::vcenter::{BootDevice, Fault, MountedIso, PowerState, TaskEnd},
+};
+use agent_forge_lab::parts::vcenter::VCenterOptions;
+
+use crate::support::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_lives_and_is_gone_without_a_trace() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let vm = life(&*vc, "node-1").await.unwrap();
+
+    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    assert_eq!(seen.name, "node-1");
+    assert_eq!(seen.bios_uuid, Some(uuid_of("node-1")));
+    assert_eq!(seen.power, PowerState::On);
+    assert_eq!(
+        seen.boot_order,
+        [BootDevice::Disk(seen.disk_keys[0]), BootDevice::Cdrom]
+    );
+    assert_eq!(seen.cdroms.len(), 1);
+    assert_eq!(
+        seen.cdroms[0].iso.as_deref(),
+        Some(iso().to_string().as_str())
+    );
+    assert_eq!(seen.macs.len(), 1);
+    assert!(
+        seen.vm_path.ends_with("node-1-12345678-1/node-1.vmx"),
+        "{}",
+        seen.vm_path
+    );
+
+    let behind = world.vms().await;
+    let behind = find(&behind, "node-1");
+    assert_eq!(behind["extraConfig"]["disk.EnableUUID"], "TRUE");
+    assert_eq!(behind["path"], "/dc1/vm/demo/workers/node-1");
+    assert_eq!(behind["numCPU"], 4);
+    assert_eq!(behind["memoryMB"], 16384);
+    assert_eq!(behind["firmware"], "efi");
+    assert_eq!(behind["disks"][0]["gb"], 100);
+    assert_eq!(behind["disks"][0]["thin"], true);
+    assert_eq!(
+        behind["disks"][0]["controller"],
+        "ParaVirtualSCSIController"
+    );
+    assert_eq!(behind["nics"][0]["type"], "VirtualVmxnet3");
+    assert_eq!(behind["nics"][0]["network"], "VM Network");
+
+    let datacenter = vc.datacenter("dc1").await.unwrap();
+    let found = vc
+        .find_by_uuid(&datacenter, uuid_of("node-1"))
+        .await
+        .unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0], seen);
+    let mounted = MountedIso {
+        iso: iso().to_string(),
+        vm: "node-1".to_owned(),
+    };
+    assert_eq!(vc.mounted_isos().await.unwrap(), [mounted]);
+    assert!(
+        vc.folder_visible(seen.folder.as_ref().unwrap())
+            .await
+            .unwrap()
+    );
+
+    // A running VM is not destroyed, and says so in its task.
+    let task = vc.destroy(&effect(EffectKind::Destroy), &vm).await;
+    let refused = match task {
+        Ok(task) => vc.wait(&task).await.unwrap_err(),
+        Err(e) => e,
+    };
+    assert!(
+        matches!(refused.fault(), Some(Fault::InvalidPowerState { .. })),
+        "{refused}"
+    );
+    let task = vc
+        .power_off(&effect(EffectKind::PowerOff), &vm)
+        .await
+        .unwrap();
+    vc.wait(&task).await.unwrap();
+    let task = vc.destroy(&effect(EffectKind::Destroy), &vm).await.unwrap();
+    assert_eq!(vc.wait(&task).await.unwrap(), TaskEnd::Success(None));
+    assert_eq!(vc.observe(&vm).await.unwrap(), None);
+    assert!(
+        vc.find_by_uuid(&datacenter, uuid_of("node-1"))
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(world.vms().await.is_empty());
+
+    // Each mutating call passed the gate, and its end was told.
+    for kind in [
+        EffectKind::CreateVm,
+        EffectKind::Reconfigure,
+        EffectKind::PowerOn,
+        EffectKind::PowerOff,
+    ] {
+        assert_eq!(world.gate.outcomes(kind), [Settled::Done], "{kind:?}");
+    }
+    assert_eq!(
+        world.gate.admitted.lock().unwrap().len(),
+        world.gate.settled.lock().unwrap().len()
+    );
+
+    vc.logout(&effect(EffectKind::Logout)).await;
+    assert_eq!(
+        world.inventory().await["sessions"]
+            .as_array()
+            .unwrap()
+            .len(),
+        0
+    );
+    assert!(
+        vc.observe(&vm).await.is_err(),
+        "a session that was ended stays ended"
+    );
+    // And a new one can be had.
+    world.connect().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_at_once_take_as_long_as_one() {
+    let delays = VCenterOptions {
+        create_delay: Duration::from_millis(1500),
+        power_on_delay: Duration::from_millis(1000),
+        reconfigure_delay: Duration::from_millis(200),
+        ..quick()
+    };
+    let world = world(delays).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    world.forget_calls().await;
+    let started = Instant::now();
+    let all = (0..20).map(|n| {
+        let vc = vc.clone();
+        tokio::spawn(async move { life(&*vc, &format!("node-{n}")).await })
+    });
+    for done in futures::future::join_all(all).await {
+        done.unwrap().unwrap();
+    }
+    let took = started.elapsed();
+    let calls = world.calls().await;
+    let total: u64 = calls.values().sum();
+    println!(
+        "20 VMs in {took:?}, {total} requests, {:.1} per VM: {calls:?}",
+        total as f64 / 20.0
+    );
+    assert!(
+        took < Duration::from_secs(8),
+        "tasks of 2.7 s in parallel took {took:?}"
+    );
+    assert!(total <= 20 * 8, "{total} requests for 20 VMs: {calls:?}");
+    let vms = world.vms().await;
+    assert_eq!(vms.len(), 20);
+    assert!(vms.iter().all(|vm| vm["power"] == "poweredOn"));
+    assert_eq!(
+        world.logins("vim").await,
+        0,
+        "the session from before serves"
+    );
+    // Nothing is asked when nothing is under way.
+    world.forget_calls().await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(world.calls().await.values().sum::<u64>(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_and_files_that_are_taken_are_told_as_such() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let vm = life(&*vc, "node-1").await.unwrap();
+    let place = place(&*vc).await.unwrap();
+
+    let mut again = create_vm("node-1", &place);
+    again.vm_path = again
+        .vm_path
+        .parent()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("other/node-1.vmx")
+        .unwrap();
+    let task = vc
+        .create_vm(&effect(EffectKind::CreateVm), &again)
+        .await
+        .unwrap();
+    let e = vc.wait(&task).await.unwrap_err();
+    match e.fault() {
+        Some(Fault::DuplicateName { name, holder }) => {
+            assert_eq!(name, "node-1");
+            assert_eq!(holder.as_ref(), Some(&vm));
+        }
+        other => panic!("{other:?}: {e}"),
+    }
+    assert_eq!(
+        e.operation, "CreateVM_Task",
+        "the failure names the call, not the task"
+    );
+
+    // Another name, the same file.
+    let mut clash = create_vm("node-2", &place);
+    clash.vm_path = vc.observe(&vm).await.unwrap().unwrap().vm_path.parse_path();
+    clash.place.datastore.0.clone_from(&clash.vm_path.datastore);
+    let task = vc
+        .create_vm(&effect(EffectKind::CreateVm), &clash)
+        .await
+        .unwrap();
+    let e = vc.wait(&task).await.unwrap_err();
+    assert!(
+        matches!(e.fault(), Some(Fault::AlreadyExists(_))),
+        "{e} {:?}",
+        e.kind
+    );
+    assert_eq!(world.vms().await.len(), 1);
+}
+
+trait ParsePath {
+    fn parse_path(&self) -> agent_forge_actors::model::names::DatastorePath;
+}
+
+impl ParsePath for String {
+    fn parse_path(&self) -> agent_forge_actors::model::names::DatastorePath {
+        agent_forge_actors::model::names::DatastorePath::parse(self).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_hardware_is_accepted() {
+    use agent_forge_actors::model::hardware::{DiskController as D, Firmware, NetworkAdapter as N};
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let place = place(&*vc).await.unwrap();
+    let table = [
+        (
+            D::ParaVirtual,
+            N::Vmxnet3,
+            "ParaVirtualSCSIController",
+            "VirtualVmxnet3",
+        ),
+        (
+            D::LsiLogic,
+            N::Vmxnet2,
+            "VirtualLsiLogicController",
+            "VirtualVmxnet2",
+        ),
+        (
+            D::LsiLogicSas,
+            N::E1000,
+            "VirtualLsiLogicSASController",
+            "VirtualE1000",
+        ),
+        (
+            D::BusLogic,
+            N::E1000e,
+            "VirtualBusLogicController",
+            "VirtualE1000e",
+        ),
+        (
+            D::Nvme,
+            N::PcNet32,
+            "VirtualNVMEController",
+            "VirtualPCNet32",
+        ),
+        (
+            D::Sata,
+            N::Vmxnet3,
+            "VirtualAHCIController",
+            "VirtualVmxnet3",
+        ),
+    ];
+    for (n, (disk, nic, disk_type, nic_type)) in table.into_iter().enumerate() {
+        let name = format!("hw-{n}");
+        let mut vm = create_vm(&name, &place);
+        vm.hardware.disk_controller = disk;
+        vm.hardware.network_adapter = nic;
+        vm.hardware.firmware = Firmware::Bios;
+        vm.hardware.eagerly_scrub = true;
+        let task = vc
+            .create_vm(&effect(EffectKind::CreateVm), &vm)
+            .await
+            .unwrap();
+        vc.wait(&task)
+            .await
+            .unwrap_or_else(|e| panic!("{disk:?} {nic:?}: {e}"));
+        let vms = world.vms().await;
+        let made = find(&vms, &name);
+        assert_eq!(made["disks"][0]["controller"], disk_type);
+        assert_eq!(made["disks"][0]["thin"], false);
+        assert_eq!(made["nics"][0]["type"], nic_type);
+        assert_eq!(made["firmware"], "bios");
+        assert_eq!(made["cdroms"][0]["path"], iso().to_string());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_of_the_predecessor_gets_its_marker_later() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    world
+        .post(
+            "vms",
+            serde_json::json!({"name": "old-1", "folder": "demo", "powerOn": false}),
+        )
+        .await;
+    let vms = world.vms().await;
+    let uuid = find(&vms, "old-1")["uuid"].as_str().unwrap().to_owned();
+    let uuid = agent_forge_actors::model::identity::BiosUuid::parse(&uuid).unwrap();
+    let datacenter = vc.datacenter("dc1").await.unwrap();
+    let found = vc.find_by_uuid(&datacenter, uuid).await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].marker, None);
+    let vm = found[0].moref.clone();
+    let task = vc
+        .stamp_marker(&effect(EffectKind::Reconfigure), &vm, &marker("old-1"))
+        .await
+        .unwrap();
+    vc.wait(&task).await.unwrap();
+    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    assert_eq!(seen.marker, Some(marker("old-1")));
+}

@@ -1,0 +1,277 @@
+//! Placement: names of the spec become a place, or a field to blame.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use agent_forge_actors::{
+    effect::EffectKind,
+    ports::vcenter::{Fault, PlaceRequest, TaskEnd, VcErrorKind},
+};
+use agent_forge_lab::parts::vcenter::VCenterOptions;
+use serde_json::json;
+
+use crate::support::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_are_understood_as_people_write_them() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let create = effect(EffectKind::CreateFolder);
+    let base = vc.place(&create, &place_request()).await.unwrap();
+    assert_eq!(base.datacenter.kind, "Datacenter");
+    assert_eq!(base.folder.kind, "Folder");
+    assert_eq!(base.resource_pool.kind, "ResourcePool");
+    assert!(base.datastore.0.starts_with("ds-"), "{base:?}");
+    assert_eq!(base.host, None, "DRS chooses");
+    let folders = world.inventory().await["folders"].clone();
+    assert!(
+        folders
+            .as_array()
+            .unwrap()
+            .contains(&json!("/dc1/vm/demo/workers")),
+        "{folders}"
+    );
+
+    let change = |change: &dyn Fn(&mut PlaceRequest)| {
+        let mut request = place_request();
+        change(&mut request);
+        request
+    };
+    for request in [
+        change(&|r| r.datacenter = "/dc1".into()),
+        change(&|r| r.folder = "/dc1/vm/demo/workers/".into()),
+        change(&|r| r.resource_pool = "cluster".into()),
+        change(&|r| r.resource_pool = "/dc1/host/cluster/Resources".into()),
+        change(&|r| r.datastore_cluster = "/dc1/datastore/workload-datastore-cluster".into()),
+        change(&|r| r.network = "/dc1/network/VM Network".into()),
+    ] {
+        let place = vc
+            .place(&create, &request)
+            .await
+            .unwrap_or_else(|e| panic!("{request:?}: {e}"));
+        assert_eq!(
+            (&place.folder, &place.resource_pool),
+            (&base.folder, &base.resource_pool)
+        );
+    }
+    // A datastore by its mere name, although it is part of a cluster; and the datacenter's own folder.
+    let request = change(&|r| {
+        r.datastore_cluster = "ds-1".into();
+        r.folder = String::new();
+    });
+    let place = vc.place(&create, &request).await.unwrap();
+    assert_eq!(place.datastore.0, "ds-1");
+    assert_ne!(place.folder, base.folder);
+    assert_eq!(
+        world.calls().await["CreateFolder"],
+        2,
+        "demo and workers, once each"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_there_is_named_and_nothing_is_made() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let before = world.inventory().await["folders"].clone();
+    type Spoil = fn(&mut PlaceRequest, &str);
+    let table: [(&str, &str, Spoil); 8] = [
+        ("datacenter", "dc9", |r, v| r.datacenter = v.into()),
+        ("resourcePool", "nowhere/Resources", |r, v| {
+            r.resource_pool = v.into()
+        }),
+        ("datastoreCluster", "no-pod", |r, v| {
+            r.datastore_cluster = v.into()
+        }),
+        ("isoDatastore", "no-store", |r, v| {
+            r.iso_datastore = v.into()
+        }),
+        ("isoDatastore", "unmounted-iso", |r, v| {
+            r.iso_datastore = v.into()
+        }),
+        ("isoDatastore", "workload-datastore-cluster", |r, v| {
+            r.iso_datastore = v.into()
+        }),
+        ("network", "no-net", |r, v| r.network = v.into()),
+        ("datastoreCluster", "unmounted-iso", |r, v| {
+            r.datastore_cluster = v.into()
+        }),
+    ];
+    for (field, value, set) in table {
+        let mut request = place_request();
+        set(&mut request, value);
+        let e = vc
+            .place(&effect(EffectKind::CreateFolder), &request)
+            .await
+            .unwrap_err();
+        let wanted = VcErrorKind::Unresolved {
+            field,
+            value: value.to_owned(),
+        };
+        assert_eq!(e.kind, wanted, "{e}");
+        assert!(
+            e.to_string().contains(field) && e.to_string().contains(value),
+            "{e}"
+        );
+    }
+    assert_eq!(world.inventory().await["folders"], before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn promised_space_spreads_machines_and_fullness_is_told() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let gib = 1_u64 << 30;
+    for (name, free) in [("ds-0", 300), ("ds-1", 250), ("ds-2", 200)] {
+        world
+            .post(
+                &format!("datastores/{name}"),
+                json!({"freeBytes": free * gib}),
+            )
+            .await;
+    }
+    let create = effect(EffectKind::CreateFolder);
+    let mut request = place_request();
+    request.bytes = 120 * gib;
+    let mut chosen = BTreeSet::new();
+    for _ in 0..5 {
+        let place = vc.place(&create, &request).await.unwrap();
+        *request
+            .reserved
+            .entry(place.datastore.1.id.clone())
+            .or_default() += request.bytes;
+        chosen.insert(place.datastore.0);
+    }
+    // 2 + 2 + 1 fit, and not one more.
+    assert_eq!(chosen.len(), 3, "{chosen:?}");
+    let e = vc.place(&create, &request).await.unwrap_err();
+    assert!(matches!(e.fault(), Some(Fault::NoDiskSpace(_))), "{e}");
+    assert!(e.message.contains("120 GiB"), "{e}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn datastores_that_are_away_are_not_chosen() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    world
+        .post("datastores/ds-0", json!({"maintenance": true}))
+        .await;
+    world
+        .post("datastores/ds-2", json!({"accessible": false}))
+        .await;
+    for _ in 0..3 {
+        let place = place(&*vc).await.unwrap();
+        assert_eq!(place.datastore.0, "ds-1");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_drs_hosts_take_turns() {
+    let world = world(VCenterOptions {
+        drs: false,
+        ..quick()
+    })
+    .await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let mut hosts = BTreeSet::new();
+    for n in 0..3 {
+        let place = place(&*vc).await.unwrap();
+        let (host, _) = place.host.clone().expect("somebody has to choose");
+        let vm = create_vm(&format!("node-{n}"), &place);
+        let task = vc
+            .create_vm(&effect(EffectKind::CreateVm), &vm)
+            .await
+            .unwrap();
+        vc.wait(&task).await.unwrap();
+        let vms = world.vms().await;
+        assert_eq!(find(&vms, &format!("node-{n}"))["host"], host.as_str());
+        hosts.insert(host);
+    }
+    assert_eq!(hosts.len(), 3, "{hosts:?}");
+    // A datastore that one host alone has decides.
+    let mut request = place_request();
+    request.datastore_cluster = "local-only".into();
+    for _ in 0..3 {
+        let place = vc
+            .place(&effect(EffectKind::CreateFolder), &request)
+            .await
+            .unwrap();
+        assert_eq!(place.host.unwrap().0, "host-0");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_distributed_port_group_is_plugged_in() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let mut request = place_request();
+    request.network = "dvpg-0".into();
+    let place = vc
+        .place(&effect(EffectKind::CreateFolder), &request)
+        .await
+        .unwrap();
+    let task = vc
+        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
+        .await
+        .unwrap();
+    assert!(matches!(
+        vc.wait(&task).await.unwrap(),
+        TaskEnd::Success(Some(_))
+    ));
+    let vms = world.vms().await;
+    assert_eq!(find(&vms, "node-1")["nics"][0]["network"], "dvpg-0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_placements_at_once_share_their_look_ups() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    world.forget_calls().await;
+    let all = (0..30).map(|_| {
+        let vc = vc.clone();
+        tokio::spawn(async move { place(&*vc).await })
+    });
+    let mut folders = BTreeSet::new();
+    for place in futures::future::join_all(all).await {
+        folders.insert(place.unwrap().unwrap().folder.id);
+    }
+    assert_eq!(folders.len(), 1);
+    let mut calls = world.calls().await;
+    let recommendations = calls.remove("RecommendDatastores").unwrap_or(0);
+    let created = calls.remove("CreateFolder").unwrap_or(0);
+    let rest: u64 = calls.values().sum();
+    println!(
+        "30 placements: {recommendations} recommendations, {created} CreateFolder, {rest} others"
+    );
+    assert_eq!(recommendations, 1, "one burst, one answer");
+    assert_eq!(created, 2, "each missing folder is created once");
+    assert!(rest <= 20, "{calls:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_moved_is_looked_up_anew() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let place = place(&*vc).await.unwrap();
+    let mut gone = create_vm("node-1", &place);
+    gone.place.folder.id = "group-v999999".into();
+    let e = vc
+        .create_vm(&effect(EffectKind::CreateVm), &gone)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(e.fault(), Some(Fault::ManagedObjectNotFound(_))),
+        "{e}"
+    );
+    world.forget_calls().await;
+    tokio::time::timeout(Duration::from_secs(10), crate::support::place(&*vc))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        world.calls().await.contains_key("FindByInventoryPath"),
+        "the cache was dropped"
+    );
+}

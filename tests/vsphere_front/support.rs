@@ -1,0 +1,305 @@
+//! One simulated vCenter per test, and what the tests do with it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use agent_forge::vsphere::{Options, VsphereConnector};
+use agent_forge_actors::{
+    effect::{Effect, EffectKind, Gate, Held, Settled},
+    model::{
+        hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
+        identity::BiosUuid,
+        marker::Marker,
+        names::{DatastorePath, MoRef},
+    },
+    ports::vcenter::{
+        Connector as _, CreateVm, Credentials, Place, PlaceRequest, TaskEnd, Trust, VCenter,
+        VcResult,
+    },
+};
+use agent_forge_lab::parts::vcenter::{VCenterOptions, VCenterProcess};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+/// Lets everything through and remembers it.
+#[derive(Default)]
+pub struct Recorder {
+    pub settled: Mutex<Vec<(EffectKind, Settled)>>,
+    pub admitted: Mutex<Vec<EffectKind>>,
+    pub held: Mutex<Option<EffectKind>>,
+}
+
+impl Recorder {
+    pub fn outcomes(&self, kind: EffectKind) -> Vec<Settled> {
+        let all = self.settled.lock().unwrap();
+        all.iter()
+            .filter(|(k, _)| *k == kind)
+            .map(|(_, s)| *s)
+            .collect()
+    }
+}
+
+#[async_trait]
+impl Gate for Recorder {
+    async fn admit(&self, effect: &Effect) -> Result<(), Held> {
+        if *self.held.lock().unwrap() == Some(effect.kind) {
+            return Err(Held {
+                effect: effect.clone(),
+                reason: "the test says so".into(),
+            });
+        }
+        self.admitted.lock().unwrap().push(effect.kind);
+        Ok(())
+    }
+
+    fn settled(&self, effect: &Effect, outcome: Settled) {
+        self.settled.lock().unwrap().push((effect.kind, outcome));
+    }
+}
+
+/// A simulated vCenter and a connector to it.
+pub struct World {
+    pub vcenter: VCenterProcess,
+    pub gate: Arc<Recorder>,
+    pub connector: VsphereConnector,
+    admin: reqwest::Client,
+    _dir: tempfile::TempDir,
+}
+
+/// No delays: what is tested is the order of things.
+pub fn quick() -> VCenterOptions {
+    VCenterOptions {
+        create_delay: Duration::ZERO,
+        power_on_delay: Duration::ZERO,
+        power_off_delay: Duration::ZERO,
+        reconfigure_delay: Duration::ZERO,
+        destroy_delay: Duration::ZERO,
+        ..VCenterOptions::default()
+    }
+}
+
+pub async fn world(options: VCenterOptions) -> World {
+    world_with(
+        options,
+        Options {
+            call_timeout: Duration::from_secs(20),
+            ..Options::default()
+        },
+    )
+    .await
+}
+
+pub async fn world_with(options: VCenterOptions, client: Options) -> World {
+    let dir = tempfile::tempdir().unwrap();
+    let vcenter = VCenterProcess::start(dir.path(), options).await.unwrap();
+    let gate = Arc::new(Recorder::default());
+    let connector = VsphereConnector::new(gate.clone(), client);
+    let mut admin = reqwest::Client::builder().no_proxy();
+    if !vcenter.ca_pem().is_empty() {
+        let ca = reqwest::Certificate::from_pem(vcenter.ca_pem().as_bytes()).unwrap();
+        admin = admin.tls_certs_only([ca]);
+    }
+    World {
+        vcenter,
+        gate,
+        connector,
+        admin: admin.build().unwrap(),
+        _dir: dir,
+    }
+}
+
+impl World {
+    pub fn credentials(&self) -> Credentials {
+        Credentials {
+            server: self.vcenter.url().parse().unwrap(),
+            username: self.vcenter.options().username.clone(),
+            password: self.vcenter.options().password.clone().into(),
+            trust: match self.vcenter.ca_pem() {
+                "" => Trust::Insecure,
+                pem => Trust::CaBundle(pem.to_owned()),
+            },
+        }
+    }
+
+    pub async fn connect(&self) -> Arc<dyn VCenter> {
+        self.connector.connect(&self.credentials()).await.unwrap()
+    }
+
+    pub async fn admin(&self, method: reqwest::Method, path: &str, body: Option<Value>) -> Value {
+        let mut request = self
+            .admin
+            .request(method, format!("{}/_admin/{path}", self.vcenter.url()));
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let reply = request.send().await.unwrap();
+        let status = reply.status();
+        let text = reply.text().await.unwrap();
+        assert!(status.is_success(), "{path}: {status} {text}");
+        if text.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_str(&text).unwrap()
+        }
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Value {
+        self.admin(reqwest::Method::POST, path, Some(body)).await
+    }
+
+    pub async fn inventory(&self) -> Value {
+        self.admin(reqwest::Method::GET, "inventory", None).await
+    }
+
+    pub async fn vms(&self) -> Vec<Value> {
+        self.inventory().await["vms"].as_array().unwrap().clone()
+    }
+
+    pub async fn fault(&self, rule: Value) {
+        self.post("faults", rule).await;
+    }
+
+    pub async fn forget_calls(&self) {
+        self.admin(reqwest::Method::DELETE, "calls", None).await;
+    }
+
+    pub async fn calls(&self) -> BTreeMap<String, u64> {
+        let view = self.admin(reqwest::Method::GET, "calls", None).await;
+        serde_json::from_value(view["byMethod"].clone()).unwrap()
+    }
+
+    pub async fn logins(&self, kind: &str) -> u64 {
+        let view = self.admin(reqwest::Method::GET, "calls", None).await;
+        view["logins"][kind].as_u64().unwrap()
+    }
+}
+
+pub fn effect(kind: EffectKind) -> Effect {
+    Effect::new(kind, "ns/vm")
+}
+
+pub fn hardware() -> Hardware {
+    Hardware {
+        guest_id: "rhel9_64Guest".into(),
+        firmware: Firmware::Efi,
+        num_cpus: 4,
+        memory_mib: 16384,
+        disk_gib: 100,
+        eagerly_scrub: false,
+        disk_controller: DiskController::ParaVirtual,
+        network_adapter: NetworkAdapter::Vmxnet3,
+    }
+}
+
+pub fn place_request() -> PlaceRequest {
+    PlaceRequest {
+        datacenter: "dc1".into(),
+        folder: "demo/workers".into(),
+        resource_pool: "cluster/Resources".into(),
+        datastore_cluster: "workload-datastore-cluster".into(),
+        iso_datastore: "iso-datastore".into(),
+        network: "VM Network".into(),
+        bytes: 116 << 30,
+        reserved: BTreeMap::new(),
+        hardware: hardware(),
+    }
+}
+
+pub fn marker(name: &str) -> Marker {
+    Marker {
+        cluster_id: "cluster-id".into(),
+        namespace: "ns".into(),
+        name: name.into(),
+        uid: format!("uid-{name}"),
+        attempt: 1,
+    }
+}
+
+pub fn uuid_of(name: &str) -> BiosUuid {
+    BiosUuid::derive("cluster-id", &format!("uid-{name}"), 1)
+}
+
+pub fn iso() -> DatastorePath {
+    DatastorePath::new("iso-datastore", "iso/a.iso").unwrap()
+}
+
+pub fn create_vm(name: &str, place: &Place) -> CreateVm {
+    CreateVm {
+        name: name.into(),
+        uuid: uuid_of(name),
+        marker: marker(name),
+        hardware: hardware(),
+        place: place.clone(),
+        vm_path: DatastorePath::new(&place.datastore.0, &format!("{name}-12345678-1/{name}.vmx"))
+            .unwrap(),
+        iso: iso(),
+        annotation: "made by a test".into(),
+    }
+}
+
+pub async fn place(vc: &dyn VCenter) -> VcResult<Place> {
+    vc.place(&effect(EffectKind::CreateFolder), &place_request())
+        .await
+}
+
+/// Uploads a small ISO where [`create_vm`] expects it.
+pub async fn upload_iso(vc: &dyn VCenter) {
+    let datacenter = vc.datacenter("dc1").await.unwrap();
+    let directory = iso().parent().unwrap();
+    vc.make_directory(&effect(EffectKind::MakeDirectory), &datacenter, &directory)
+        .await
+        .unwrap();
+    put(vc, &datacenter, &iso(), b"an iso").await.unwrap();
+}
+
+pub async fn put(
+    vc: &dyn VCenter,
+    datacenter: &MoRef,
+    path: &DatastorePath,
+    bytes: &'static [u8],
+) -> VcResult<()> {
+    let body = futures::stream::iter([Ok(bytes::Bytes::from_static(bytes))]);
+    let length = bytes.len() as u64;
+    vc.upload(
+        &effect(EffectKind::Upload),
+        datacenter,
+        path,
+        length,
+        Box::pin(body),
+    )
+    .await
+}
+
+/// From nothing to a VM that runs, the way the VM actor does it.
+pub async fn life(vc: &dyn VCenter, name: &str) -> VcResult<MoRef> {
+    let place = place(vc).await?;
+    let task = vc
+        .create_vm(&effect(EffectKind::CreateVm), &create_vm(name, &place))
+        .await?;
+    let TaskEnd::Success(Some(vm)) = vc.wait(&task).await? else {
+        panic!("no VM from the create task")
+    };
+    let seen = vc.observe(&vm).await?.expect("the VM is there");
+    assert_eq!(seen.marker, Some(marker(name)));
+    let task = vc
+        .set_boot_order(&effect(EffectKind::Reconfigure), &vm, &seen.disk_keys)
+        .await?;
+    vc.wait(&task).await?;
+    let task = vc.power_on(&effect(EffectKind::PowerOn), &vm).await?;
+    vc.wait(&task).await?;
+    Ok(vm)
+}
+
+pub fn find<'a>(vms: &'a [Value], name: &str) -> &'a Value {
+    vms.iter()
+        .find(|vm| vm["name"] == name)
+        .unwrap_or_else(|| panic!("no VM {name} in {vms:?}"))
+}
+
+/// A rule of the simulated vCenter: this method fails with that fault.
+pub fn fault(method: &str, at: &str, type_name: &str, count: u32) -> Value {
+    json!({"method": method, "at": at, "count": count, "fault": {"_typeName": type_name}})
+}

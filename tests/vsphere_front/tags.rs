@@ -1,0 +1,136 @@
+//! Tags, by the Automation API.
+
+use agent_forge_actors::{effect::EffectKind, ports::vcenter::VcErrorKind};
+use agent_forge_lab::parts::vcenter::VCenterOptions;
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+async fn tag(world: &World, name: &str) -> String {
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .tls_certs_only([
+            reqwest::Certificate::from_pem(world.vcenter.ca_pem().as_bytes()).unwrap(),
+        ])
+        .build()
+        .unwrap();
+    let options = world.vcenter.options();
+    let url = |path: &str| format!("{}/api/{path}", world.vcenter.url());
+    let session: String = http
+        .post(url("session"))
+        .basic_auth(&options.username, Some(&options.password))
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    let post = |path: &'static str, body: Value| {
+        let request = http
+            .post(url(path))
+            .header("vmware-api-session-id", &session)
+            .json(&body);
+        async move {
+            let reply = request.send().await.unwrap();
+            assert!(
+                reply.status().is_success(),
+                "{path}: {}",
+                reply.text().await.unwrap()
+            );
+            reply.json::<String>().await.unwrap()
+        }
+    };
+    let category = post(
+        "cis/tagging/category",
+        json!({"name": format!("c-{name}"), "description": "", "cardinality": "MULTIPLE",
+               "associable_types": ["VirtualMachine"]}),
+    )
+    .await;
+    let made = json!({"name": name, "description": "", "category_id": category});
+    let id = post("cis/tagging/tag", made).await;
+    http.delete(url("session"))
+        .header("vmware-api-session-id", &session)
+        .send()
+        .await
+        .unwrap();
+    id
+}
+
+async fn attached(world: &World) {
+    let (one, two) = (tag(world, "one").await, tag(world, "two").await);
+    world.forget_calls().await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let vm = life(&*vc, "node-1").await.unwrap();
+    assert_eq!(
+        world.logins("rest").await,
+        0,
+        "no session there before tags are used"
+    );
+    let attach = effect(EffectKind::AttachTags);
+    vc.attach_tags(&attach, &vm, &[]).await.unwrap();
+    vc.attach_tags(&attach, &vm, std::slice::from_ref(&one))
+        .await
+        .unwrap();
+    vc.attach_tags(&attach, &vm, &[one.clone(), two.clone()])
+        .await
+        .expect("one is there already");
+    let vms = world.vms().await;
+    let mut seen: Vec<String> =
+        serde_json::from_value(find(&vms, "node-1")["tags"].clone()).unwrap();
+    seen.sort();
+    let mut wanted = vec![one.clone(), two];
+    wanted.sort();
+    assert_eq!(seen, wanted);
+
+    // A wrong id names itself.
+    let wrong = "urn:vmomi:InventoryServiceTag:00000000-0000-0000-0000-000000000000:GLOBAL";
+    for ids in [vec![wrong.to_owned()], vec![one, wrong.to_owned()]] {
+        let e = vc.attach_tags(&attach, &vm, &ids).await.unwrap_err();
+        let named = VcErrorKind::Unresolved {
+            field: "vmTags",
+            value: wrong.to_owned(),
+        };
+        assert_eq!(e.kind, named, "{e}");
+    }
+
+    // Both sessions killed: new ones, once.
+    world.post("sessions/kill", json!({})).await;
+    vc.attach_tags(&attach, &vm, &[]).await.unwrap();
+    let other = tag(world, "three").await;
+    vc.attach_tags(&attach, &vm, &[other]).await.unwrap();
+    vc.logout(&effect(EffectKind::Logout)).await;
+    assert_eq!(world.inventory().await["sessions"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tags_with_two_sessions() {
+    let world = world(VCenterOptions {
+        api_release: Some("8.0.1.0".into()),
+        ..quick()
+    })
+    .await;
+    attached(&world).await;
+    assert_eq!(world.logins("refused").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tags_with_one_shared_session() {
+    let options = VCenterOptions {
+        api_release: Some("8.0.3.0".into()),
+        flags: vec!["--share-sessions".into()],
+        ..quick()
+    };
+    let world = world(options).await;
+    attached(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tags_where_sharing_was_expected_in_vain() {
+    let world = world(VCenterOptions {
+        api_release: Some("8.0.3.0".into()),
+        ..quick()
+    })
+    .await;
+    attached(&world).await;
+}

@@ -1,0 +1,412 @@
+//! Lost replies, dead sessions, silence, outages.
+
+use std::time::{Duration, Instant};
+
+use agent_forge::vsphere::Options;
+use agent_forge_actors::{
+    effect::{EffectKind, Settled},
+    ports::vcenter::{Fault, TaskEnd, TaskRef, VcErrorKind},
+};
+use agent_forge_lab::parts::vcenter::VCenterOptions;
+use serde_json::json;
+
+use crate::support::*;
+
+fn slow() -> VCenterOptions {
+    VCenterOptions {
+        create_delay: Duration::from_secs(2),
+        ..quick()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_killed_while_a_vm_is_created_costs_one_login_and_no_double() {
+    let world = world(slow()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let making = {
+        let vc = vc.clone();
+        tokio::spawn(async move { life(&*vc, "node-1").await })
+    };
+    // As soon as the task is on its way, and its watcher as well.
+    while world
+        .calls()
+        .await
+        .get("WaitForUpdatesEx")
+        .copied()
+        .unwrap_or(0)
+        < 2
+    {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(world.calls().await.contains_key("CreateVM_Task"));
+    world.post("sessions/kill", json!({})).await;
+    making.await.unwrap().unwrap();
+    assert_eq!(world.vms().await.len(), 1);
+    assert_eq!(world.logins("vim").await, 2);
+    assert_eq!(world.calls().await["CreateVM_Task"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_into_a_dead_session_is_replayed_once() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let place = place(&*vc).await.unwrap();
+    let vm = create_vm("node-1", &place);
+    // Known beforehand, so that the create itself meets the dead session.
+    let mut wrong = vm.clone();
+    wrong.place.folder.id = "group-v9999".into();
+    vc.create_vm(&effect(EffectKind::CreateVm), &wrong)
+        .await
+        .unwrap_err();
+    world.forget_calls().await;
+    vc.datacenter("dc1").await.unwrap();
+    world.post("sessions/kill", json!({})).await;
+    let task = vc
+        .create_vm(&effect(EffectKind::CreateVm), &vm)
+        .await
+        .unwrap();
+    assert!(matches!(
+        vc.wait(&task).await.unwrap(),
+        TaskEnd::Success(Some(_))
+    ));
+    assert_eq!(world.vms().await.len(), 1);
+    assert_eq!(world.logins("vim").await, 1);
+
+    // A server that always says so gets two calls, not a flood.
+    world.forget_calls().await;
+    world
+        .fault(fault("PowerOnVM_Task", "call", "NotAuthenticated", 0))
+        .await;
+    let moref = vc
+        .find_by_uuid(&place.datacenter, uuid_of("node-1"))
+        .await
+        .unwrap()[0]
+        .moref
+        .clone();
+    let e = vc
+        .power_on(&effect(EffectKind::PowerOn), &moref)
+        .await
+        .unwrap_err();
+    assert!(matches!(e.fault(), Some(Fault::NotAuthenticated)), "{e}");
+    assert_eq!(world.calls().await["PowerOnVM_Task"], 2);
+    assert_eq!(
+        world.gate.outcomes(EffectKind::PowerOn),
+        [Settled::Refused; 2]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_is_an_unknown_outcome() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let place = place(&*vc).await.unwrap();
+    world
+        .fault(json!({"method": "CreateVM_Task", "at": "lostReply", "count": 1}))
+        .await;
+    let e = vc
+        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
+        .await
+        .unwrap_err();
+    assert_eq!(e.kind, VcErrorKind::NoAnswer, "{e}");
+    assert!(e.outcome_unknown());
+    assert_eq!(
+        world.gate.outcomes(EffectKind::CreateVm),
+        [Settled::Unknown]
+    );
+    // Looking is what settles it.
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        let found = vc
+            .find_by_uuid(&place.datacenter, uuid_of("node-1"))
+            .await
+            .unwrap();
+        if let [one] = found.as_slice() {
+            assert_eq!(one.marker, Some(marker("node-1")));
+            break;
+        }
+        assert!(Instant::now() < until, "the VM never came");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(
+        world.calls().await["CreateVM_Task"],
+        1,
+        "nothing here repeats a create"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_of_the_long_poll_loses_no_task() {
+    let world = world(VCenterOptions {
+        create_delay: Duration::from_millis(600),
+        ..quick()
+    })
+    .await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let rule = json!({"method": "WaitForUpdatesEx", "at": "lostReply", "skip": 1, "count": 3});
+    world.fault(rule).await;
+    let all = (0..6).map(|n| {
+        let vc = vc.clone();
+        tokio::spawn(async move { life(&*vc, &format!("node-{n}")).await })
+    });
+    for done in futures::future::join_all(all).await {
+        done.unwrap().unwrap();
+    }
+    assert_eq!(world.vms().await.len(), 6);
+    assert_eq!(world.calls().await["CreateVM_Task"], 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_never_answers_ends_in_time_for_every_method() {
+    let options = Options {
+        call_timeout: Duration::from_millis(700),
+        ..Options::default()
+    };
+    let world = world_with(quick(), options).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let vm = life(&*vc, "node-1").await.unwrap();
+    let place = place(&*vc).await.unwrap();
+    let dc = place.datacenter.clone();
+    for method in [
+        "FindAllByUuid",
+        "RetrievePropertiesEx",
+        "CreateVM_Task",
+        "PowerOnVM_Task",
+        "PowerOffVM_Task",
+        "ReconfigVM_Task",
+        "Destroy_Task",
+        "MakeDirectory",
+        "SearchDatastore_Task",
+        "MoveDatastoreFile_Task",
+        "DeleteDatastoreFile_Task",
+        "CreateContainerView",
+    ] {
+        let known = world.calls().await.get(method).copied().unwrap_or(0);
+        world.fault(json!({"method": method, "at": "hang"})).await;
+        let started = Instant::now();
+        let (from, to) = (iso(), iso().parent().unwrap().join("b.iso").unwrap());
+        let e = match method {
+            "FindAllByUuid" => vc.find_by_uuid(&dc, uuid_of("node-1")).await.err(),
+            "RetrievePropertiesEx" => vc.observe(&vm).await.err(),
+            "CreateVM_Task" => vc
+                .create_vm(&effect(EffectKind::CreateVm), &create_vm("x", &place))
+                .await
+                .err(),
+            "PowerOnVM_Task" => vc.power_on(&effect(EffectKind::PowerOn), &vm).await.err(),
+            "PowerOffVM_Task" => vc.power_off(&effect(EffectKind::PowerOff), &vm).await.err(),
+            "ReconfigVM_Task" => vc
+                .set_boot_order(&effect(EffectKind::Reconfigure), &vm, &[])
+                .await
+                .err(),
+            "Destroy_Task" => vc.destroy(&effect(EffectKind::Destroy), &vm).await.err(),
+            "MakeDirectory" => vc
+                .make_directory(&effect(EffectKind::MakeDirectory), &dc, &from)
+                .await
+                .err(),
+            "SearchDatastore_Task" => vc.stat(&dc, &from).await.err(),
+            "MoveDatastoreFile_Task" => vc
+                .move_file(&effect(EffectKind::Publish), &dc, &from, &to)
+                .await
+                .err(),
+            "DeleteDatastoreFile_Task" => vc
+                .delete_file(&effect(EffectKind::DeleteFile), &dc, &to)
+                .await
+                .err(),
+            "CreateContainerView" => vc.mounted_isos().await.err(),
+            other => panic!("{other} is not called here"),
+        };
+        let e = e.unwrap_or_else(|| panic!("{method} hung and yet succeeded"));
+        assert_eq!(e.kind, VcErrorKind::NoAnswer, "{method}: {e}");
+        assert!(
+            started.elapsed() < Duration::from_secs(3),
+            "{method}: {:?}",
+            started.elapsed()
+        );
+        assert!(
+            world.calls().await[method] > known,
+            "{method} was never called"
+        );
+        world.admin(reqwest::Method::DELETE, "faults", None).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_outlasts_an_outage_of_every_kind() {
+    for mode in ["refuse", "unavailable", "hang"] {
+        let world = world(slow()).await;
+        let vc = world.connect().await;
+        upload_iso(&*vc).await;
+        let place = place(&*vc).await.unwrap();
+        let task = vc
+            .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
+            .await
+            .unwrap();
+        let waiting = {
+            let (vc, task) = (vc.clone(), task.clone());
+            tokio::spawn(async move { vc.wait(&task).await })
+        };
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        world
+            .post("outage", json!({"mode": mode, "seconds": 4}))
+            .await;
+        let end = tokio::time::timeout(Duration::from_secs(40), waiting).await;
+        let end = end
+            .unwrap_or_else(|_| panic!("{mode}: still waiting"))
+            .unwrap();
+        let end = end.unwrap_or_else(|e| panic!("{mode}: {e}"));
+        assert!(matches!(end, TaskEnd::Success(Some(_))), "{mode}: {end:?}");
+        assert_eq!(
+            world.logins("vim").await,
+            1,
+            "{mode}: an outage does not end a session"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silence_is_told_to_those_who_wait() {
+    let delay = VCenterOptions {
+        create_delay: Duration::from_secs(300),
+        ..quick()
+    };
+    let options = Options {
+        wait_patience: Duration::from_secs(3),
+        ..Options::default()
+    };
+    let world = world_with(delay, options).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let place = place(&*vc).await.unwrap();
+    let task = vc
+        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
+        .await
+        .unwrap();
+    let waiting = {
+        let vc = vc.clone();
+        tokio::spawn(async move { vc.wait(&task).await })
+    };
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    world
+        .post("outage", json!({"mode": "refuse", "seconds": 200}))
+        .await;
+    let end = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+    let e = end.expect("nobody waits for ever").unwrap().unwrap_err();
+    assert!(
+        matches!(e.kind, VcErrorKind::NoAnswer | VcErrorKind::Unreachable),
+        "{e}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_vcenter_forgot_is_vanished_not_failed() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let place = place(&*vc).await.unwrap();
+    let task = vc
+        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
+        .await
+        .unwrap();
+    vc.wait(&task).await.unwrap();
+    // A second wait on the same finished task still knows its end.
+    assert!(matches!(
+        vc.wait(&task).await.unwrap(),
+        TaskEnd::Success(Some(_))
+    ));
+    // Nobody waited for this one before it was forgotten, as after a restart.
+    let task = vc
+        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-2", &place))
+        .await
+        .unwrap();
+    while world.vms().await.len() < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let until = Instant::now() + Duration::from_secs(5);
+    while world.post("tasks/expire", json!({})).await["expired"] == 0 {
+        assert!(Instant::now() < until, "the task does not end");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(vc.wait(&task).await.unwrap(), TaskEnd::Vanished);
+    assert_eq!(
+        vc.wait(&TaskRef("task-99999".into())).await.unwrap(),
+        TaskEnd::Vanished
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_of_tasks_and_calls_are_the_same_to_callers() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let place = place(&*vc).await.unwrap();
+    for at in ["call", "task"] {
+        world
+            .fault(json!({"method": "CreateVM_Task", "at": at, "count": 1,
+                "fault": {"_typeName": "NoDiskSpace", "file": "[ds-0] x", "datastore": "ds-0"}}))
+            .await;
+        let vm = create_vm("node-1", &place);
+        let e = match vc.create_vm(&effect(EffectKind::CreateVm), &vm).await {
+            Ok(task) => vc.wait(&task).await.unwrap_err(),
+            Err(e) => e,
+        };
+        assert_eq!(
+            e.fault(),
+            Some(&Fault::NoDiskSpace("ds-0".into())),
+            "{at}: {e}"
+        );
+    }
+    // Without the privilege: its name.
+    let deny = json!({"deny": [{"privilege": "VirtualMachine.Inventory.Create"}]});
+    world.post("permissions", deny).await;
+    let e = vc
+        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
+        .await
+        .unwrap_err();
+    match e.fault() {
+        Some(Fault::NoPermission { privilege, object }) => {
+            assert_eq!(privilege, "VirtualMachine.Inventory.Create");
+            assert!(object.is_some());
+        }
+        other => panic!("{other:?}: {e}"),
+    }
+    assert!(world.vms().await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_gate_holds_back_is_not_sent() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let place = place(&*vc).await.unwrap();
+    *world.gate.held.lock().unwrap() = Some(EffectKind::CreateVm);
+    let e = vc
+        .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
+        .await
+        .unwrap_err();
+    assert!(matches!(e.kind, VcErrorKind::Held(_)), "{e}");
+    assert!(!world.calls().await.contains_key("CreateVM_Task"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_gives_up_leaves_nothing_behind_but_an_unknown_outcome() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let place = place(&*vc).await.unwrap();
+    world
+        .fault(json!({"method": "CreateVM_Task", "at": "hang", "count": 1}))
+        .await;
+    let vm = create_vm("node-1", &place);
+    let create = effect(EffectKind::CreateVm);
+    let given_up =
+        tokio::time::timeout(Duration::from_millis(500), vc.create_vm(&create, &vm)).await;
+    assert!(given_up.is_err());
+    assert_eq!(
+        world.gate.outcomes(EffectKind::CreateVm),
+        [Settled::Unknown]
+    );
+}
