@@ -78,18 +78,18 @@ async fn mismatched_pairs_are_recognised() -> Result<()> {
     Ok(())
 }
 
-/// When the youngest AgentMachine is a minute old, as its whole-second creationTimestamp tells.
+/// When the first AgentMachine is a minute old, as its whole-second creationTimestamp tells; each has a minute of its own.
 async fn a_minute_old(world: &World) -> Result<Timestamp> {
     let all = world.agent_machines().list(&Default::default()).await?;
-    let Some(youngest) = all
+    let Some(oldest) = all
         .iter()
         .filter_map(|am| am.metadata.creation_timestamp.as_ref())
         .map(|created| created.0)
-        .max()
+        .min()
     else {
         bail!("no AgentMachine")
     };
-    Ok(youngest + SignedDuration::from_secs(60))
+    Ok(oldest + SignedDuration::from_secs(60))
 }
 
 async fn with_waiting(setup: Setup, count: usize) -> Result<(World, HostedClusterPlay)> {

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 /// A generous bound that only catches a hang.
-pub const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_secs(240);
 /// Namespace of pool, NodePools and (by default) Agents.
 pub const NAMESPACE: &str = "demo";
 /// Name of the pool, its NodePool and its credentials Secret's prefix.

@@ -100,7 +100,7 @@ pub async fn perform(context: &Context, scene: &Scene, memory: &mut Memory, step
             hand.delete_agent("the deletion of its Machine waits for it, and its VM is dead")
                 .await
         }
-        Step::RemoveFinalizer => hand.remove_finalizer().await,
+        Step::RemoveFinalizer => hand.remove_finalizer(memory).await,
     }
 }
 

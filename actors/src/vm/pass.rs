@@ -74,10 +74,7 @@ pub async fn run(context: Context, key: ObjectKey, mut memory: Memory) -> (Memor
                     outcome.again = Some(again);
                     break;
                 }
-                Ok(After::Gone) => {
-                    traced::gone(&context, &object, &memory);
-                    return (memory, outcome.verdict());
-                }
+                Ok(After::Gone) => return (memory, outcome.verdict()),
                 Err(trouble) => {
                     tracing::warn!(key = %key, reason = %trouble.reason, "{trouble}");
                     outcome.fail(&key, &trouble);

@@ -186,11 +186,8 @@ pub fn recorded(context: &Context, object: &Arc<VsphereAgent>, new: &VsphereAgen
 
 /// The object is released: its VM is proven absent. Whoever took the finalizer off tells it; a reply that was lost
 /// leaves the last phase untold rather than told twice.
-pub fn gone(context: &Context, object: &Arc<VsphereAgent>, memory: &Memory) {
+pub fn gone(context: &Context, object: &Arc<VsphereAgent>, timeline: &[Milestone]) {
     let child = Child::read(object.clone());
-    // What the last passes noted was not worth a write any more.
-    let noted = memory.timeline.as_ref();
-    let timeline = noted.map_or(&[][..], |(_, t)| t.as_slice());
     let about = about(&child, &child.key);
     for span in timeline::phases(&about, timeline) {
         context.tracer.phase(span);

@@ -7,6 +7,7 @@ use agent_forge_crds::{
     names::AGENT_FINALIZER,
 };
 use kube::ResourceExt;
+use tracing::Instrument as _;
 
 use super::{After, Done, Hand};
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     model::{names::ObjectKey, standing::Standing},
     pool::prepare,
     ports::cluster::{AgentPatch, MetadataPatch, Notice, Precondition, Regarding},
+    vm::{memory::Memory, traced},
 };
 
 impl Hand<'_> {
@@ -131,8 +133,10 @@ impl Hand<'_> {
         }
     }
 
-    pub(super) async fn remove_finalizer(&self) -> Done {
-        let object = &self.scene.child.object;
+    /// The last write, and telling of it, are a task of their own: the reply races the watch's word of the deletion, which
+    /// ends this actor and aborts its pass.
+    pub(super) async fn remove_finalizer(&self, memory: &Memory) -> Done {
+        let object = self.scene.child.object.clone();
         let finalizers = object
             .finalizers()
             .iter()
@@ -143,14 +147,28 @@ impl Hand<'_> {
             finalizers: Some(finalizers),
             ..MetadataPatch::default()
         };
-        self.context
-            .cluster
-            .patch_child(
-                &self.effect(EffectKind::RemoveChildFinalizer),
-                &self.at(),
-                &patch,
-            )
-            .await?;
-        Ok(After::Gone)
+        let (effect, at) = (self.effect(EffectKind::RemoveChildFinalizer), self.at());
+        let context = self.context.clone();
+        // What the last passes noted was not worth a write any more.
+        let noted = memory.timeline.as_ref().map(|(_, t)| t.clone());
+        let last = async move {
+            context.cluster.patch_child(&effect, &at, &patch).await?;
+            traced::gone(&context, &object, &noted.unwrap_or_default());
+            Ok(After::Gone)
+        };
+        match tokio::spawn(last.in_current_span()).await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => Err(Trouble::transient(
+                    Side::Kubernetes,
+                    "Stopping",
+                    format!(
+                        "the finalizer of {} stays for now: {error}",
+                        self.scene.child.key
+                    ),
+                )),
+            },
+        }
     }
 }
