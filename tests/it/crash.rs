@@ -6,8 +6,9 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use crate::{
+    trouble::PROMPT,
     witness::Witness,
-    world::{Setup, World},
+    world::{LIMIT, Setup, World},
 };
 
 /// Kills the actors whose names start with `which`, as the debug endpoint does.
@@ -90,7 +91,7 @@ async fn actors_are_killed_at_each_stage() -> Result<()> {
             panic = !panic;
         }
         // They are back before the next stage is looked for.
-        tokio::time::timeout(Duration::from_secs(30), world.actors_back())
+        tokio::time::timeout(LIMIT, world.actors_back())
             .await
             .context("the actors came back")??;
     }
@@ -116,7 +117,7 @@ impl World {
     async fn actors_back(&self) -> Result<()> {
         loop {
             let names: Vec<String> = self
-                .actors(Duration::from_secs(5))
+                .actors(PROMPT)
                 .await?
                 .iter()
                 .filter_map(|a| a["name"].as_str().map(str::to_owned))

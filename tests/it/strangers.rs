@@ -12,6 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
+    trouble::PROMPT,
     witness::Witness,
     world::{LIMIT, NAMESPACE, POOL, Setup, World, pool_labels},
 };
@@ -236,7 +237,7 @@ async fn malformed_objects_of_others_are_skipped() -> Result<()> {
         as_they_are().await? == before,
         "a foreign Agent was touched"
     );
-    for actor in world.actors(Duration::from_secs(2)).await? {
+    for actor in world.actors(PROMPT).await? {
         ensure!(actor["restarts"] == 0, "an actor died: {actor}");
     }
     let log = world.operator.as_ref().context("an operator")?.log()?;

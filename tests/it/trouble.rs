@@ -21,7 +21,7 @@ use crate::{
 
 /// The debug endpoint answers within that time whatever vCenters do: far below the 30 s after which a silent call is given
 /// up, far above what a busy machine takes.
-pub const PROMPT: Duration = Duration::from_secs(10);
+pub const PROMPT: Duration = Duration::from_secs(20);
 
 pub fn quick() -> VCenterOptions {
     VCenterOptions {

@@ -269,7 +269,8 @@ async fn a_server_that_accepts_and_never_answers_is_reported_in_time() {
     let started = std::time::Instant::now();
     let e = connector.connect(&credentials).await.err().unwrap();
     assert_eq!(e.kind, VcErrorKind::NoAnswer, "{e}");
-    assert!(started.elapsed() < Duration::from_secs(3));
+    // Without the option it would be half a minute.
+    assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,7 @@ use kube::ResourceExt;
 use tracing::Instrument as _;
 
 use super::{
-    Memory, pass,
+    Memory, begin, pass,
     plan::{self, Action, ReleaseWhy, Waiting},
     snapshot::Snapshot,
     traced,
@@ -27,13 +27,13 @@ use super::{
 use crate::{
     context::Context,
     effect::{Effect, EffectKind},
-    error::{Class, Side, Trouble},
+    error::{Class, Trouble},
     model::{
         child::Child,
         names::ObjectKey,
         standing::{Standing, standing},
     },
-    ports::cluster::{ClusterErrorKind, MachineFacts, MetadataPatch, Precondition},
+    ports::cluster::{MachineFacts, MetadataPatch, Precondition},
 };
 
 /// What a live read held back is looked at again after that.
@@ -57,7 +57,8 @@ pub struct Acted {
     pub result: Result<(), Trouble>,
 }
 
-/// Carries all actions out in order. One that fails does not hold the others back: they are for different machines.
+/// Carries all actions out in order; those that begin with different AgentMachines go side by side. One that fails does
+/// not hold the others back: they are for different machines.
 pub async fn perform_all(
     context: &Context,
     s: &Snapshot,
@@ -73,45 +74,53 @@ pub async fn perform_all(
         held: Vec::new(),
         result: Ok(()),
     };
-    let mut failed_pins: Vec<String> = Vec::new();
-    for action in actions {
-        if let Action::CreateChild { agent_machine, .. } = action
-            && failed_pins.contains(&agent_machine.name_any())
-        {
-            continue;
-        }
-        // Whoever could not be pinned might take this Agent: it is prepared when that is settled.
-        if matches!(action, Action::Prepare(_)) && !failed_pins.is_empty() {
-            continue;
-        }
-        let work = traced::span(context, s, action);
-        match perform(context, s, action, memory).instrument(work).await {
-            Ok(Did::It) => {
-                acted.created += usize::from(matches!(action, Action::CreateChild { .. }));
-                acted.reassigned += usize::from(matches!(action, Action::Reassign { .. }));
-                acted.released += usize::from(matches!(action, Action::Release { .. }));
+    let mut unpinned = false;
+    for run in actions.chunk_by(|a, b| begin::whose(a).is_some() && begin::whose(b).is_some()) {
+        if run.iter().any(|a| begin::whose(a).is_some()) {
+            for (action, result) in begin::side_by_side(context, s, run).await {
+                unpinned |= result.is_err() && matches!(action, Action::Pin { .. });
+                acted.note(action, result.map(|()| Did::It));
             }
-            Ok(Did::Gone) => acted.gone = true,
+            continue;
+        }
+        for action in run {
+            // Whoever could not be pinned might take this Agent: it is prepared when that is settled.
+            if unpinned && matches!(action, Action::Prepare(_)) {
+                continue;
+            }
+            let work = traced::span(context, s, action);
+            let result = perform(context, s, action, memory).instrument(work).await;
+            acted.note(action, result);
+        }
+    }
+    acted
+}
+
+impl Acted {
+    fn note(&mut self, action: &Action, result: Result<Did, Trouble>) {
+        match result {
+            Ok(Did::It) => {
+                self.created += usize::from(matches!(action, Action::CreateChild { .. }));
+                self.reassigned += usize::from(matches!(action, Action::Reassign { .. }));
+                self.released += usize::from(matches!(action, Action::Release { .. }));
+            }
+            Ok(Did::Gone) => self.gone = true,
             Ok(Did::Held(why)) => {
-                acted.again = Some(HELD);
-                acted.held.extend(why);
+                self.again = Some(HELD);
+                self.held.extend(why);
             }
             Err(trouble) => {
-                if let Action::Pin { agent_machine, .. } = action {
-                    failed_pins.push(agent_machine.name_any());
-                }
-                let worse = acted
+                let worse = self
                     .result
                     .as_ref()
                     .err()
                     .is_none_or(|t| t.class == Class::Conflict);
                 if worse {
-                    acted.result = Err(trouble);
+                    self.result = Err(trouble);
                 }
             }
         }
     }
-    acted
 }
 
 enum Did {
@@ -150,24 +159,8 @@ async fn perform(
             pass::write(context, EffectKind::PoolStatus, &s.pool, status, memory).await?;
             Ok(Did::It)
         }
-        Action::Pin { agent_machine, pin } => {
-            let at = Precondition::of(agent_machine.as_ref());
-            cluster
-                .pin(
-                    &effect(EffectKind::PinSelector),
-                    &at,
-                    AGENT_MACHINE_LABEL,
-                    pin,
-                )
-                .await?;
-            Ok(Did::It)
-        }
-        Action::CreateChild {
-            agent_machine,
-            machine,
-            name,
-        } => {
-            create(context, s, agent_machine, machine, name).await?;
+        Action::Pin { .. } | Action::CreateChild { .. } => {
+            begin::perform(context, s, action).await?;
             Ok(Did::It)
         }
         Action::Reassign {
@@ -309,41 +302,6 @@ pub fn child_object(
         ..ObjectMeta::default()
     };
     child
-}
-
-async fn create(
-    context: &Context,
-    s: &Snapshot,
-    am: &Arc<AgentMachine>,
-    machine: &MachineFacts,
-    name: &str,
-) -> Result<(), Trouble> {
-    let child = child_object(&s.pool, am, machine, name);
-    let key = ObjectKey::new(s.key.namespace.clone(), name);
-    let effect = Effect::new(EffectKind::CreateChild, &key);
-    match context.cluster.create_child(&effect, &child).await {
-        Ok(_) => Ok(()),
-        // Made before, and the view lags: fine if it is for this AgentMachine (upstream-contract.md §8.1 no. 8).
-        Err(e) if e.kind == ClusterErrorKind::AlreadyExists => {
-            let there = context.cluster.live_child(&key).await?;
-            let mine = there.map(|c| Child::read(Arc::new(c))).is_some_and(|c| {
-                c.object.spec.pool_ref.name == s.pool.name_any()
-                    && c.agent_machine
-                        .is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
-            });
-            if mine {
-                return Ok(());
-            }
-            Err(Trouble::blocked(
-                Side::Kubernetes,
-                "NameConflict",
-                format!(
-                    "VsphereAgent {key} exists for something else; it is left alone until it is gone"
-                ),
-            ))
-        }
-        Err(e) => Err(e.into()),
-    }
 }
 
 /// Live proof that a VsphereAgent may go (reliability.md R7, R7a); `Some` says what holds it.

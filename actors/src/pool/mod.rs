@@ -4,6 +4,7 @@
 
 pub mod act;
 pub mod agents_home;
+mod begin;
 pub mod claims;
 pub mod custody;
 pub mod iso;

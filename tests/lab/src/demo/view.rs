@@ -72,14 +72,15 @@ impl View {
         for (name, line) in &track.lines {
             let now = last(line)
                 .map(Milestone::title)
-                .unwrap_or("seen")
+                .unwrap_or("AgentMachine created")
                 .to_owned();
             if self.told.get(name) != Some(&now) {
-                out(&format!(
-                    "  {:>6.1} s  {name}  {now}  ({})\n",
-                    track.elapsed().as_secs_f64(),
-                    line.phase
-                ));
+                let phase = match line.phase.as_str() {
+                    "" => String::new(),
+                    phase => format!("  ({phase})"),
+                };
+                let at = track.elapsed().as_secs_f64();
+                out(&format!("  {at:>6.1} s  {name}  {now}{phase}\n"));
                 self.told.insert(name.clone(), now);
             }
         }

@@ -1,0 +1,74 @@
+//! What goes side by side, and what a failure leaves out.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    effect::EffectKind,
+    testing::{World, agent_machine, machine},
+    vm::bench::Bench,
+};
+
+fn both(name: &str) -> [Action; 2] {
+    let agent_machine = Arc::new(agent_machine(name));
+    [
+        Action::Pin {
+            agent_machine: agent_machine.clone(),
+            pin: name.to_owned(),
+        },
+        Action::CreateChild {
+            agent_machine,
+            machine: machine(name),
+            name: name.to_owned(),
+        },
+    ]
+}
+
+/// Pins first, then VsphereAgents, as a plan has them.
+fn run(names: &[&str]) -> Vec<Action> {
+    let (pins, creates): (Vec<_>, Vec<_>) = names.iter().map(|n| both(n).into()).unzip();
+    pins.into_iter().chain(creates).collect()
+}
+
+#[tokio::test]
+async fn all_are_carried_out_those_of_one_machine_in_order() {
+    let bench = Bench::new();
+    let snapshot = World::waiting(&["a", "b", "c"]).snapshot();
+    let run = run(&["a", "b", "c"]);
+    let all = side_by_side(&bench.context, &snapshot, &run).await;
+    let order: Vec<_> = all
+        .iter()
+        .map(|(action, result)| {
+            assert_eq!(*result, Ok(()));
+            let am = whose(action).and_then(|am| am.metadata.name.as_deref());
+            (am.expect("a name"), matches!(action, Action::Pin { .. }))
+        })
+        .collect();
+    let expected = ["a", "b", "c"].map(|n| [(n, true), (n, false)]);
+    assert_eq!(order, expected.concat());
+    let effects = bench.hub.with(|o| o.effects.clone());
+    let made = |kind| effects.iter().filter(|k| **k == kind).count();
+    assert_eq!(made(EffectKind::PinSelector), 3);
+    assert_eq!(made(EffectKind::CreateChild), 3);
+}
+
+#[tokio::test]
+async fn nothing_is_made_for_one_that_could_not_be_pinned() {
+    let bench = Bench::new();
+    bench.hub.with(|o| {
+        let gone = ClusterErrorKind::NotFound;
+        o.fails.insert(EffectKind::PinSelector, gone)
+    });
+    let snapshot = World::waiting(&["a", "b"]).snapshot();
+    let run = run(&["a", "b"]);
+    let all = side_by_side(&bench.context, &snapshot, &run).await;
+    let failed: Vec<_> = all.iter().filter(|(_, r)| r.is_err()).collect();
+    assert_eq!((all.len(), failed.len()), (3, 1));
+    let pinned = whose(failed[0].0).map(kube::ResourceExt::name_any);
+    let made = all
+        .iter()
+        .filter(|(a, _)| matches!(a, Action::CreateChild { .. }))
+        .filter_map(|(a, _)| whose(a).map(kube::ResourceExt::name_any));
+    assert_eq!(made.collect::<Vec<_>>(), ["b"]);
+    assert_eq!(pinned.as_deref(), Some("a"));
+}
