@@ -102,7 +102,7 @@ pub enum IsoState {
         file: IsoFile,
         /// Found rather than uploaded.
         reused: bool,
-        /// Files that retention removed since the last answer.
+        /// Files of the pool's list that retention removed.
         pruned: Vec<DatastorePath>,
         /// Files that could not be removed, and why.
         prune_failures: Vec<(DatastorePath, String)>,

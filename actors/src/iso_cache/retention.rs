@@ -2,7 +2,8 @@
 //!
 //! Guarantees: only files that carry the cache's own kind of name (`<sha256>.iso`) are tried, none that a pool relies
 //! on; each at most once per [`AGAIN`]; a reason that did not change is told once, so that an ISO that stays mounted for
-//! months is no stream of events.
+//! months is no stream of events; that a file is gone is told until the pool lists it no more, since the write that takes
+//! it off the list may fail.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +15,7 @@ use crate::model::names::{DatastorePath, ObjectKey};
 /// Least time between two tries of the same file.
 pub(super) const AGAIN: Duration = Duration::from_secs(600);
 
-/// Files removed, and files kept with the reason.
+/// Files that are gone, and files kept with the reason.
 pub(super) type PruneNews = (Vec<DatastorePath>, Vec<(DatastorePath, String)>);
 
 /// One pool's retention.
@@ -24,14 +25,22 @@ pub(super) struct PruneLog {
     pub(super) queued: bool,
     trying: Vec<DatastorePath>,
     tried: BTreeMap<DatastorePath, (Duration, Option<String>)>,
-    news: PruneNews,
+    /// Removed, and still on the pool's list.
+    gone: BTreeSet<DatastorePath>,
+    /// Kept, and the pool has not heard why.
+    stayed: Vec<(DatastorePath, String)>,
 }
 
 impl PruneLog {
-    /// Is there a file to try, and no try under way?
-    pub(super) fn due(&mut self, prunable: &[DatastorePath], now: Duration) -> bool {
+    /// Takes in what the pool lists: what it lists no more is forgotten.
+    pub(super) fn listed(&mut self, prunable: &[DatastorePath]) {
         let listed: BTreeSet<_> = prunable.iter().collect();
         self.tried.retain(|path, _| listed.contains(path));
+        self.gone.retain(|path| listed.contains(path));
+    }
+
+    /// Is there a file to try, and no try under way?
+    pub(super) fn due(&self, prunable: &[DatastorePath], now: Duration) -> bool {
         !self.queued && prunable.iter().any(|p| self.is_due(p, now))
     }
 
@@ -79,14 +88,15 @@ impl PruneLog {
         now: Duration,
     ) -> bool {
         self.trying.clear();
+        let removed = !gone.is_empty();
         for path in gone {
             self.tried.insert(path.clone(), (now, None));
-            self.news.0.push(path);
+            self.gone.insert(path);
         }
         for (path, reason) in kept {
             self.kept(path, reason, now);
         }
-        self.has_news()
+        removed || !self.stayed.is_empty()
     }
 
     /// The whole try failed.
@@ -94,23 +104,20 @@ impl PruneLog {
         for path in std::mem::take(&mut self.trying) {
             self.kept(path, reason.to_owned(), now);
         }
-        self.has_news()
+        !self.stayed.is_empty()
     }
 
     fn kept(&mut self, path: DatastorePath, reason: String, now: Duration) {
         let before = self.tried.insert(path.clone(), (now, Some(reason.clone())));
         if before.and_then(|(_, r)| r).as_ref() != Some(&reason) {
-            self.news.1.push((path, reason));
+            self.stayed.push((path, reason));
         }
     }
 
-    fn has_news(&self) -> bool {
-        !self.news.0.is_empty() || !self.news.1.is_empty()
-    }
-
-    /// What the pool has not been told yet.
+    /// What is gone of the pool's list, and what it has not been told yet of the rest.
     pub(super) fn take_news(&mut self) -> PruneNews {
-        std::mem::take(&mut self.news)
+        let gone = self.gone.iter().cloned().collect();
+        (gone, std::mem::take(&mut self.stayed))
     }
 }
 
@@ -119,4 +126,41 @@ pub(super) fn is_ours(path: &DatastorePath) -> bool {
     path.file_name().strip_suffix(".iso").is_some_and(|stem| {
         stem.len() == 64 && stem.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(digit: char) -> DatastorePath {
+        let name = digit.to_string().repeat(64);
+        DatastorePath::new("ds", &format!("agent-forge/{name}.iso")).expect("a path")
+    }
+
+    #[test]
+    fn what_is_gone_is_told_until_it_is_listed_no_more() {
+        let (a, b, now) = (path('a'), path('b'), Duration::ZERO);
+        let list = [a.clone(), b.clone()];
+        let mut log = PruneLog::default();
+        log.listed(&list);
+        assert!(log.due(&list, now));
+        assert_eq!(log.begin(&list, &BTreeMap::new(), now), list);
+        assert!(log.ended(
+            vec![a.clone()],
+            vec![(b.clone(), "mounted".to_owned())],
+            now
+        ));
+        // The write that follows fails: the list stays as it is.
+        for kept in [vec![(b.clone(), "mounted".to_owned())], vec![], vec![]] {
+            log.listed(&list);
+            assert!(!log.due(&list, now), "once in ten minutes");
+            assert_eq!(log.take_news(), (vec![a.clone()], kept));
+        }
+        let left = [b];
+        log.listed(&left);
+        assert_eq!(log.take_news(), (vec![], vec![]));
+        // Listed once more, it is looked for once more.
+        log.listed(&list);
+        assert!(log.due(&list, now));
+    }
 }

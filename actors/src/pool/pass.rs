@@ -398,7 +398,7 @@ fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
     let condition = |s: &VsphereAgentPoolStatus, t: &str| {
         find_condition(&s.conditions, t).map(|c| (c.status.clone(), c.reason.clone()))
     };
-    // The cache tells once what it has removed: a status that waits would forget it.
+    // VM actors and other pools go by what lies where.
     let stored = |s: &VsphereAgentPoolStatus| {
         let iso = s.iso.as_ref();
         iso.map(|i| (i.stored_path.clone(), i.history.clone()))

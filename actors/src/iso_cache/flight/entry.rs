@@ -101,7 +101,10 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn asked(&mut self, want: IsoWant, now: Duration) {
         match self.wants.get_mut(&want.pool) {
-            Some(interest) => (interest.want, interest.asked) = (want, now),
+            Some(interest) => {
+                interest.prune.listed(&want.prunable);
+                (interest.want, interest.asked) = (want, now);
+            }
             None => {
                 let interest = Interest {
                     asked: now,

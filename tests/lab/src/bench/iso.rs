@@ -58,6 +58,7 @@ pub async fn run(args: Args) -> Result<()> {
         },
         tls: !args.plain,
         idle: None,
+        restart: None,
     };
     let world = World::start(&path, &plan).await?;
     let ended = Instant::now();

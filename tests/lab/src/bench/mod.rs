@@ -9,6 +9,7 @@ mod binary;
 pub mod iso;
 mod proc;
 mod report;
+mod restart;
 mod run;
 mod world;
 
@@ -24,6 +25,7 @@ use crate::{
 };
 
 pub use binary::Program;
+pub use restart::Restart;
 pub use run::{Idle, Run};
 
 /// Task slots of one vCenter unless the operator is told otherwise (`--max-concurrent-vcenter-tasks`).
@@ -66,6 +68,17 @@ pub struct Args {
     /// How long the operator is watched at rest, after the runs with the most machines; 0 leaves it out.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub idle_seconds: u64,
+    /// At the end of each run, start the operator anew and measure how it finds its way.
+    #[arg(long)]
+    pub restart: bool,
+    /// Before that, let each Agent grow by that many bytes of inventory: those of real hosts are large.
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 60_000,
+        requires = "restart"
+    )]
+    pub agent_bytes: usize,
     /// Print JSON instead of the table.
     #[arg(long)]
     pub json: bool,
@@ -97,6 +110,8 @@ struct Plan {
     image: ImageOptions,
     tls: bool,
     idle: Option<Duration>,
+    /// Bytes that each Agent grows by before the operator is started anew; `None`: it is not.
+    restart: Option<usize>,
 }
 
 /// Measures and prints.
@@ -141,6 +156,7 @@ pub async fn run(args: Args) -> Result<()> {
                 image: ImageOptions::default(),
                 tls: true,
                 idle,
+                restart: args.restart.then_some(args.agent_bytes),
             };
             let run = run::measure(&path, &plan).await.with_context(|| {
                 format!("measure {machines} machines with at most {tasks} tasks")

@@ -143,6 +143,20 @@ pub(super) fn run(run: &Run) -> String {
             idle.usage.resident_bytes as f64 / MIB
         );
     }
+    if let Some(restart) = &run.restart {
+        let _ = writeln!(
+            out,
+            "  started anew beside {} Agents of {:.0} kB: ready after {:.1} s, then {} reads, {} writes, {} vCenter calls until rest; {:.1} MiB resident, {:.1} at most",
+            run.machines,
+            restart.agent_bytes as f64 / 1e3,
+            restart.ready_seconds,
+            restart.reads,
+            restart.writes,
+            restart.calls,
+            restart.usage.resident_bytes as f64 / MIB,
+            restart.usage.peak_bytes as f64 / MIB
+        );
+    }
     for goal in goals(run).into_iter().filter(|g| g.value > g.most) {
         let _ = writeln!(
             out,
@@ -171,6 +185,12 @@ fn goals(run: &Run) -> Vec<Goal> {
     ];
     if let Some(idle) = &run.idle {
         goals.push(goal("writes per minute at rest", 0.0, idle.writes));
+    }
+    if let Some(restart) = &run.restart {
+        goals.push(goal("seconds until ready", 10.0, restart.ready_seconds));
+        let peak = restart.usage.peak_bytes as f64 / MIB;
+        goals.push(goal("resident MiB after a start", 64.0, peak));
+        goals.push(goal("writes after a start", 0.0, restart.writes as f64));
     }
     goals
 }

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     Plan,
     proc::{self, Busy, Usage},
+    restart::{self, Restart},
     world::World,
 };
 use crate::{
@@ -68,6 +69,8 @@ pub struct Run {
     pub load: f64,
     /// The operator at rest with all VMs bound, where it was watched.
     pub idle: Option<Idle>,
+    /// The same world met by a new process, where one was started.
+    pub restart: Option<Restart>,
 }
 
 /// What the operator asks for when nothing happens, per minute.
@@ -119,7 +122,7 @@ impl Run {
 /// # Errors
 /// A part does not come up or the scale-up does not end.
 pub(super) async fn measure(program: &Path, plan: &Plan) -> Result<Run> {
-    let world = World::start(program, plan).await?;
+    let mut world = World::start(program, plan).await?;
     quiet(&world).await?;
     let pid = world.operator.process.pid();
     let before = proc::usage(pid)?;
@@ -141,6 +144,10 @@ pub(super) async fn measure(program: &Path, plan: &Plan) -> Result<Run> {
     let load = proc::load()?;
     let idle = match plan.idle {
         Some(span) => Some(idle(&world, span).await?),
+        None => None,
+    };
+    let restart = match plan.restart {
+        Some(bytes) => Some(restart::measure(&mut world, bytes).await?),
         None => None,
     };
     let seconds = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64();
@@ -168,6 +175,7 @@ pub(super) async fn measure(program: &Path, plan: &Plan) -> Result<Run> {
         busy,
         load,
         idle,
+        restart,
     })
 }
 
@@ -223,7 +231,7 @@ async fn all_on(vcenter: &VCenterAdmin, machines: usize) -> Result<Timestamp> {
 }
 
 /// Waits until the operator has left both sides alone for [`QUIET`].
-async fn quiet(world: &World) -> Result<()> {
+pub(super) async fn quiet(world: &World) -> Result<()> {
     let deadline = Instant::now() + LIMIT;
     let mut last = None;
     loop {
@@ -272,12 +280,12 @@ async fn idle(world: &World, span: Duration) -> Result<Idle> {
     })
 }
 
-async fn written_since(world: &World, mark: usize) -> Result<Vec<Entry>> {
+pub(super) async fn written_since(world: &World, mark: usize) -> Result<Vec<Entry>> {
     let mut entries = world.lab.audited().await?;
     Ok(entries.split_off(mark.min(entries.len())))
 }
 
-fn own<'a>(world: &'a World, entries: &'a [Entry]) -> impl Iterator<Item = &'a Entry> {
+pub(super) fn own<'a>(world: &'a World, entries: &'a [Entry]) -> impl Iterator<Item = &'a Entry> {
     entries
         .iter()
         .filter(|entry| entry.user.username == world.access.user)

@@ -2,10 +2,16 @@
 
 use std::{path::Path, time::Duration};
 
-use agent_forge_crds::{VsphereAgentPool, conditions};
+use agent_forge_crds::{VsphereAgentPool, conditions, external::agent::Agent};
 use anyhow::{Context as _, Result};
-use kube::{Api, api::PostParams, runtime::wait::await_condition};
+use kube::{
+    Api,
+    api::PostParams,
+    core::{ApiResource, DynamicObject},
+    runtime::wait::await_condition,
+};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::Plan;
 use crate::{
@@ -31,6 +37,7 @@ pub(super) struct World {
     pub(super) vcenter: VCenterAdmin,
     pub(super) access: OperatorAccess,
     pub(super) lab: Lab,
+    options: OperatorOptions,
 }
 
 impl World {
@@ -72,6 +79,7 @@ impl World {
             vcenter,
             access,
             lab,
+            options,
         };
         world
             .until_pool("its ISO on the datastore", |pool| {
@@ -80,6 +88,25 @@ impl World {
             })
             .await?;
         Ok(world)
+    }
+
+    /// Starts another operator in the place of the one that was stopped; how long until it was ready.
+    ///
+    /// # Errors
+    /// It does not become ready.
+    pub(super) async fn start_anew(&mut self) -> Result<Duration> {
+        let begun = Instant::now();
+        self.operator = self.lab.operator(&self.options).await?;
+        Ok(begun.elapsed())
+    }
+
+    /// All Agents of the world.
+    pub(super) fn agents(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(
+            self.lab.admin(),
+            NAMESPACE,
+            &ApiResource::erase::<Agent>(&()),
+        )
     }
 
     /// Waits until `done` holds for the pool.
