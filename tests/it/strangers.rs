@@ -1,7 +1,5 @@
 //! Objects of others as upstream never writes them, or only for a moment: none of them stops the work for the rest.
 
-use std::time::Duration;
-
 use agent_forge_lab::{lab::apply::apply, played::foreign};
 use anyhow::{Context as _, Result, ensure};
 use kube::{
