@@ -1,5 +1,7 @@
 //! A new process in a world that stands: how long until it knows it, and what that costs.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Patch, PatchParams};
@@ -26,8 +28,8 @@ pub struct Restart {
     pub ready_seconds: f64,
     /// Kubernetes reads.
     pub reads: usize,
-    /// Kubernetes writes, renewals of the lease apart.
-    pub writes: usize,
+    /// Kubernetes writes by verb and resource.
+    pub writes: BTreeMap<String, usize>,
     /// vCenter calls.
     pub calls: u64,
     /// The new process at the end.
@@ -55,7 +57,11 @@ pub(super) async fn measure(world: &mut World, bytes: usize) -> Result<Restart> 
         agent_bytes,
         ready_seconds,
         reads,
-        writes: count_writes(&entries, &world.access.user).total(),
+        writes: count_writes(&entries, &world.access.user)
+            .0
+            .into_iter()
+            .map(|(write, count)| (write.to_string(), count))
+            .collect(),
         calls: world.vcenter.calls().await?.total - calls,
         usage: proc::usage(world.operator.process.pid())?,
     })
