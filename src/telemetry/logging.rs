@@ -1,11 +1,16 @@
 //! Logs to stderr by `RUST_LOG`, spans to an OTLP collector by the standard `OTEL_*` variables. Without an endpoint
 //! variable no exporter exists and spans cost what the log filter lets through.
 
+use agent_forge_actors::ports::tracer::SPAN_EVENTS;
 use anyhow::Context;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing::{Level, Metadata, level_filters::LevelFilter};
 use tracing_subscriber::{
-    EnvFilter, Layer, filter::FilterExt, layer::SubscriberExt, util::SubscriberInitExt,
+    EnvFilter, Layer,
+    filter::{FilterExt, FilterFn},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
 use super::{repeats::Repeats, traces};
@@ -25,6 +30,12 @@ impl Telemetry {
             tracing::warn!("flushing spans: {e}");
         }
     }
+}
+
+/// What stands in traces: our spans, what is told at `info` and above in them, and what is told for them alone.
+fn traced(of: &Metadata<'_>) -> bool {
+    let ours = of.target().starts_with("agent_forge");
+    ours && (of.is_span() || *of.level() <= Level::INFO || of.target() == SPAN_EVENTS)
 }
 
 /// Installs the subscriber. `json`: one JSON object per line instead of human text.
@@ -57,11 +68,14 @@ pub fn install(json: bool) -> anyhow::Result<Telemetry> {
     opentelemetry::global::set_text_map_propagator(
         opentelemetry_sdk::propagation::TraceContextPropagator::new(),
     );
+    // Where in the code, on which thread and how busy: six attributes and two looks at the clock for each poll, for what
+    // nobody asks a machine's trace.
     let spans = tracing_opentelemetry::layer()
         .with_tracer(provider.tracer(traces::SCOPE))
-        .with_filter(EnvFilter::new(
-            "off,agent_forge=debug,agent_forge_actors=debug",
-        ));
+        .with_location(false)
+        .with_threads(false)
+        .with_tracked_inactivity(false)
+        .with_filter(FilterFn::new(traced).with_max_level_hint(LevelFilter::DEBUG));
     registry.with(spans).init();
     Ok(Telemetry {
         provider: Some(provider),

@@ -19,15 +19,19 @@ pub struct OtlpClient {
 }
 
 impl OtlpClient {
-    /// A client whose requests run on the current runtime.
+    /// A client whose requests run on the current runtime. With `ca_pem` it trusts those certificates, else the system's.
     ///
     /// # Errors
-    /// No TLS set-up.
-    pub fn new() -> reqwest::Result<Self> {
-        let client = reqwest::Client::builder()
+    /// No TLS set-up, or certificates that are not usable.
+    pub fn new(ca_pem: Option<&str>) -> reqwest::Result<Self> {
+        let mut builder = reqwest::Client::builder()
             .timeout(TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .build()?;
+            .redirect(reqwest::redirect::Policy::none());
+        if let Some(pem) = ca_pem {
+            builder =
+                builder.tls_certs_only(reqwest::Certificate::from_pem_bundle(pem.as_bytes())?);
+        }
+        let client = builder.build()?;
         Ok(Self {
             runtime: Handle::current(),
             client,

@@ -21,7 +21,10 @@ use opentelemetry::{
         TraceState,
     },
 };
-use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_otlp::{
+    Protocol, SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig,
+    tonic_types::transport::{Certificate, ClientTlsConfig},
+};
 use opentelemetry_sdk::{
     Resource,
     error::OTelSdkResult,
@@ -82,7 +85,13 @@ pub fn provider() -> anyhow::Result<Option<SdkTracerProvider>> {
     let resource = resource
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
         .build();
-    let mut exporter = exporter()?;
+    let (machines, provider) = through(exporter()?, resource);
+    let _ = INSTALLED.set(Arc::new(machines));
+    Ok(Some(provider))
+}
+
+/// Both kinds of spans through one queue to this exporter.
+fn through(mut exporter: SpanExporter, resource: Resource) -> (MachineTracer, SdkTracerProvider) {
     exporter.set_resource(&resource);
     let queue = Arc::new(BatchSpanProcessor::builder(exporter).build());
     let machines = MachineTracer {
@@ -92,24 +101,68 @@ pub fn provider() -> anyhow::Result<Option<SdkTracerProvider>> {
         sent: Mutex::default(),
         since: SystemTime::now() - REPEATED,
     };
-    let _ = INSTALLED.set(Arc::new(machines));
     let provider = SdkTracerProvider::builder()
         .with_span_processor(Queue(queue))
         .with_resource(resource)
         .build();
-    Ok(Some(provider))
+    (machines, provider)
+}
+
+/// Certificates that the collector's may be signed by, instead of the system's.
+fn collector_ca() -> anyhow::Result<Option<String>> {
+    let client = [
+        "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
+        "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+    ];
+    if let Some(name) = client.iter().find(|name| variable(&[name]).is_some()) {
+        anyhow::bail!("{name}: client certificates for the collector are not supported; unset it");
+    }
+    let ca = [
+        "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+        "OTEL_EXPORTER_OTLP_CERTIFICATE",
+    ];
+    let Some(file) = variable(&ca) else {
+        return Ok(None);
+    };
+    let read = std::fs::read_to_string(&file);
+    let pem = read.with_context(|| format!("reading OTEL_EXPORTER_OTLP_CERTIFICATE={file}"))?;
+    anyhow::ensure!(
+        pem.contains("-----BEGIN CERTIFICATE-----"),
+        "OTEL_EXPORTER_OTLP_CERTIFICATE={file} holds no PEM certificate"
+    );
+    Ok(Some(pem))
+}
+
+fn grpc_tls(ca: Option<&str>) -> ClientTlsConfig {
+    match ca {
+        Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
+        None => ClientTlsConfig::new().with_native_roots(),
+    }
 }
 
 fn exporter() -> anyhow::Result<SpanExporter> {
+    let ca = collector_ca()?;
+    let endpoint = variable(&[
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+    ]);
+    // Without a scheme the exporter takes it for https too.
+    let in_the_clear = endpoint.is_some_and(|e| e.starts_with("http://"));
     let protocol = variable(&[
         "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
         "OTEL_EXPORTER_OTLP_PROTOCOL",
     ]);
     match protocol.as_deref() {
-        Some("grpc") => SpanExporter::builder().with_tonic().build(),
+        Some("grpc") if in_the_clear => SpanExporter::builder().with_tonic().build(),
+        Some("grpc") => SpanExporter::builder()
+            .with_tonic()
+            .with_tls_config(grpc_tls(ca.as_deref()))
+            .build(),
         None | Some("http/protobuf") => SpanExporter::builder()
             .with_http()
-            .with_http_client(OtlpClient::new().context("setting up the way to the collector")?)
+            .with_http_client(
+                OtlpClient::new(ca.as_deref()).context("setting up the way to the collector")?,
+            )
             .with_protocol(Protocol::HttpBinary)
             .build(),
         Some(other) => anyhow::bail!(
@@ -232,3 +285,6 @@ impl Tracer for MachineTracer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

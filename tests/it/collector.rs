@@ -1,4 +1,4 @@
-//! A collector: takes spans by OTLP over HTTP and keeps them.
+//! A collector: takes spans by OTLP over HTTP and gRPC, both behind TLS, and keeps them.
 
 use std::{
     collections::BTreeMap,
@@ -9,62 +9,78 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, Response, body::Incoming, service::service_fn};
-use hyper_util::rt::TokioIo;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
+use hyper::{
+    Request, Response,
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{KeyValue, any_value::Value},
     trace::v1::Span,
 };
 use prost::Message as _;
+use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinSet};
+
+use crate::tls_door::TlsDoor;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// The collector; it ends when it is dropped.
 pub struct Collector {
-    address: SocketAddr,
+    http: TlsDoor,
+    grpc: TlsDoor,
+    certificates: TempDir,
     spans: Arc<Mutex<Vec<Span>>>,
     _serving: JoinSet<()>,
+}
+
+/// How spans travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    Http,
+    Grpc,
 }
 
 impl Collector {
     /// Listens on loopback.
     pub async fn start() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
         let spans = Arc::new(Mutex::new(Vec::new()));
         let mut serving = JoinSet::new();
-        let kept = spans.clone();
-        serving.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let kept = kept.clone();
-                connections.spawn(async move {
-                    let service = service_fn(|request| take(request, &kept));
-                    let _ = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
-                });
-            }
-        });
+        let http = TlsDoor::before(listen(By::Http, &spans, &mut serving).await?, "http/1.1");
+        let grpc = TlsDoor::before(listen(By::Grpc, &spans, &mut serving).await?, "h2");
         Ok(Self {
-            address,
+            http: http.await?,
+            grpc: grpc.await?,
+            certificates: tempfile::tempdir()?,
             spans,
             _serving: serving,
         })
     }
 
     /// What the operator is told of it; spans leave soon, so that few are lost with a killed process.
-    pub fn environment(&self) -> Vec<(String, String)> {
-        [
+    pub fn environment(&self, by: By) -> Result<Vec<(String, String)>> {
+        let (door, protocol) = match by {
+            By::Http => (&self.http, "http/protobuf"),
+            By::Grpc => (&self.grpc, "grpc"),
+        };
+        let ca = self.certificates.path().join(format!("{by:?}.pem"));
+        std::fs::write(&ca, &door.ca)?;
+        let told = [
             (
                 "OTEL_EXPORTER_OTLP_ENDPOINT",
-                format!("http://{}", self.address),
+                format!("https://{}", door.address),
             ),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.to_owned()),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.display().to_string()),
             ("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned()),
-        ]
-        .map(|(k, v)| (k.to_owned(), v))
-        .to_vec()
+        ];
+        Ok(told.map(|(k, v)| (k.to_owned(), v)).to_vec())
     }
 
     /// All spans so far, in the order of their arrival.
@@ -73,26 +89,78 @@ impl Collector {
     }
 }
 
+async fn listen(
+    by: By,
+    spans: &Arc<Mutex<Vec<Span>>>,
+    serving: &mut JoinSet<()>,
+) -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let kept = spans.clone();
+    serving.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let kept = kept.clone();
+            connections.spawn(async move {
+                let stream = TokioIo::new(stream);
+                let service = service_fn(move |request| take(by, request, kept.clone()));
+                let _ = match by {
+                    By::Http => {
+                        http1::Builder::new()
+                            .serve_connection(stream, service)
+                            .await
+                    }
+                    By::Grpc => {
+                        let builder = http2::Builder::new(TokioExecutor::new());
+                        builder.serve_connection(stream, service).await
+                    }
+                };
+            });
+        }
+    });
+    Ok(address)
+}
+
 async fn take(
+    by: By,
     request: Request<Incoming>,
-    spans: &Mutex<Vec<Span>>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+    spans: Arc<Mutex<Vec<Span>>>,
+) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
     let read = async {
-        let body = request.into_body().collect().await?.to_bytes();
+        let mut body = request.into_body().collect().await?.to_bytes();
+        if by == By::Grpc {
+            // Of each message first whether it is compressed, and its length.
+            anyhow::ensure!(body.len() >= 5 && body[0] == 0, "no plain gRPC message");
+            body = body.slice(5..);
+        }
         anyhow::Ok(ExportTraceServiceRequest::decode(body)?)
     };
-    let mut answer = Response::new(Full::default());
-    match read.await {
-        Ok(export) => {
-            let scopes = export
-                .resource_spans
-                .into_iter()
-                .flat_map(|r| r.scope_spans);
-            if let Ok(mut spans) = spans.lock() {
-                spans.extend(scopes.flat_map(|s| s.spans));
-            }
+    let known = read.await.map(|export| {
+        let scopes = export
+            .resource_spans
+            .into_iter()
+            .flat_map(|r| r.scope_spans);
+        if let Ok(mut spans) = spans.lock() {
+            spans.extend(scopes.flat_map(|s| s.spans));
         }
-        Err(_) => *answer.status_mut() = hyper::StatusCode::BAD_REQUEST,
+    });
+    let mut answer = Response::new(match by {
+        By::Http => Full::default().boxed_unsync(),
+        By::Grpc => {
+            let status = if known.is_ok() { "0" } else { "3" };
+            let trailers = HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static(status))]);
+            Full::new(Bytes::from_static(&[0; 5]))
+                .with_trailers(async move { Some(Ok(trailers)) })
+                .boxed_unsync()
+        }
+    });
+    match by {
+        By::Http if known.is_err() => *answer.status_mut() = StatusCode::BAD_REQUEST,
+        By::Http => {}
+        By::Grpc => {
+            let kind = HeaderValue::from_static("application/grpc");
+            answer.headers_mut().insert(CONTENT_TYPE, kind);
+        }
     }
     Ok(answer)
 }

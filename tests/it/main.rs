@@ -26,6 +26,7 @@ mod site;
 mod status;
 mod storm;
 mod strangers;
+mod tls_door;
 mod traces;
 mod trouble;
 mod trust;

@@ -1,11 +1,13 @@
 //! One trace per machine, whatever becomes of the operator.
 
 use agent_forge_actors::model::trace::TraceId;
+use agent_forge_lab::parts::vcenter_trouble::Rule;
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
+use opentelemetry_proto::tonic::trace::v1::{Span, span::Event};
 
 use crate::{
-    collector::{Collector, Tree, text},
+    collector::{By, Collector, Tree, text},
     world::{Setup, World},
 };
 
@@ -26,10 +28,13 @@ const LIFE: [&str; 10] = [
 async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
     let collector = Collector::start().await?;
     let mut world = World::start(Setup {
-        operator_env: collector.environment(),
+        operator_env: collector.environment(By::Http)?,
         ..Setup::default()
     })
     .await?;
+    // One call gets no answer of use: a fault, a wait and a retry.
+    let rule = Rule::answers("ReconfigVM_Task", 503).times(1);
+    let rule = world.vcenter.add_rule(&rule).await?;
     let nodes = world.node_pool().await?;
     nodes.scale(1);
     let timeline = async |world: &World| -> Result<Vec<String>> {
@@ -45,9 +50,14 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
     // What the first process knows of the creation has left; then it dies.
     world
         .until("the phase of the creation", async || {
-            Ok(collector.spans().iter().any(|s| s.name == "vm.create"))
+            let all = collector.spans();
+            let told = |name: &str| all.iter().any(|s| s.name == name);
+            let retried = all.iter().any(|s| event(s, "retry").is_some());
+            Ok(told("vm.create") && told("machine.wait") && retried)
         })
         .await?;
+    ensure!(world.vcenter.rule_hits(&rule).await? == Some(1));
+    world.setup.operator_env = collector.environment(By::Grpc)?;
     world.operator.take().context("an operator")?.kill().await?;
     world.start_operator().await?;
     world.running(&nodes, 1).await?;
@@ -127,13 +137,39 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
     // Work is linked to the pass that did it, a pass to the wakes that led to it.
     let linked = |name: &str| all.iter().any(|s| s.name == name && !s.links.is_empty());
     ensure!(linked("vm.submit_create") && linked("vm.pass") && linked("pool.pass"));
+    waits_and_faults(&tree)?;
     nothing_secret(&world, &all)
 }
 
-fn nothing_secret(
-    world: &World,
-    all: &[opentelemetry_proto::tonic::trace::v1::Span],
-) -> Result<()> {
+/// An event of a span.
+fn event<'a>(span: &'a Span, name: &str) -> Option<&'a Event> {
+    span.events.iter().find(|e| e.name == name)
+}
+
+/// Why the machine waited, and what failed and was tried again, stands in its trace.
+fn waits_and_faults(tree: &Tree) -> Result<()> {
+    let failed = tree.spans.values().find(|s| event(s, "fault").is_some());
+    let failed = failed.context("a step with a fault")?;
+    let fault = event(failed, "fault").context("a fault")?;
+    let reason = text(&fault.attributes, "reason").context("its reason")?;
+    ensure!(
+        text(&failed.attributes, "error.type").as_ref() == Some(&reason),
+        "{failed:?}"
+    );
+    let again = tree.named(&failed.name);
+    let again = again.iter().find_map(|s| event(s, "retry"));
+    let attempt = text(&again.context("its retry")?.attributes, "attempt");
+    ensure!(attempt.as_deref() == Some("2"), "{attempt:?}");
+    let waits = tree.named("machine.wait");
+    let wait = waits
+        .iter()
+        .find(|s| text(&s.attributes, "agent_forge.waiting_on").as_ref() == Some(&reason));
+    let wait = wait.with_context(|| format!("a wait for {reason} among {waits:?}"))?;
+    ensure!(wait.end_time_unix_nano >= wait.start_time_unix_nano);
+    Ok(())
+}
+
+fn nothing_secret(world: &World, all: &[Span]) -> Result<()> {
     let password = &world.lab.vcenters()[0].options().password;
     for span in all {
         let told = format!("{span:?}");

@@ -6,6 +6,9 @@ use tracing::Span;
 
 use crate::model::trace::{SpanId, TraceId};
 
+/// Target of events that are for traces: logs have them at `debug`.
+pub const SPAN_EVENTS: &str = "agent_forge_actors::span";
+
 /// A phase of a machine that is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseSpan {

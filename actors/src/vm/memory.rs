@@ -49,6 +49,8 @@ pub struct Memory {
     pub batch: Batch,
     /// What happened to the machine of that trace, with what is not written yet.
     pub timeline: Option<(TraceId, Vec<Milestone>)>,
+    /// The step that failed last, and how often in a row.
+    pub failed_step: Option<(&'static str, u32)>,
     /// How much of that trace has left: entries of the timeline, and the installation.
     pub traced: Option<(TraceId, usize, bool)>,
 }

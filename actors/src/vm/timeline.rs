@@ -7,6 +7,7 @@
 //! machine. The Agent keeps it as long as it serves.
 
 use agent_forge_crds::{
+    WaitingOn,
     agent::{MAX_TIMELINE_ROWS, Milestone, VmStatus},
     external::agent::{Agent, INSTALLED},
 };
@@ -35,6 +36,8 @@ pub const ROOT: &str = "machine.demand";
 pub const INSTALL: &str = "agent.install";
 /// From the deletion of the VsphereAgent on.
 pub const DESTROY: &str = "vm.destroy";
+/// A reason in `status.waitingOn`, from its first moment to its last.
+pub const WAIT: &str = "machine.wait";
 const DEMANDED: &str = "Demanded";
 const ACCEPTED: &str = "Accepted";
 const BOUND: &str = "Bound";
@@ -260,6 +263,43 @@ pub fn destruction(about: &About<'_>, timeline: &[Milestone], end: Timestamp) ->
         micro(end),
         false,
     ))
+}
+
+/// What was waited for and is not any more: the rows of `old` that `new` lacks. Each lies in the phase that was under way
+/// meanwhile, and its id follows from reason and first moment.
+#[must_use]
+pub fn waits_over(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    old: &[WaitingOn],
+    new: &[WaitingOn],
+    end: Timestamp,
+) -> Vec<PhaseSpan> {
+    let goes_on = |row: &WaitingOn| {
+        let same = |w: &WaitingOn| w.subject == row.subject && w.reason == row.reason;
+        new.iter().any(|w| same(w) && w.since == row.since)
+    };
+    let parent = under(about.trace, timeline).span;
+    let over = old.iter().filter(|row| !goes_on(row));
+    over.filter_map(|row| {
+        let since = row.since.as_ref()?.0;
+        // Whole seconds, as the API server keeps them.
+        let second = since.as_second();
+        let which = format!("{WAIT} {} {} {second}", row.subject, row.reason);
+        let mut span = about.span(WAIT, attempt_of(timeline), since, micro(end), false);
+        span.id = about.trace.phase(&which, 1);
+        span.parent = Some(parent);
+        span.attributes
+            .push(("agent_forge.waiting_on", row.reason.clone()));
+        span.attributes
+            .push(("agent_forge.waiting_for", row.subject.clone()));
+        Some(span)
+    })
+    .collect()
+}
+
+fn attempt_of(timeline: &[Milestone]) -> i32 {
+    timeline.last().map_or(1, |e| e.attempt)
 }
 
 /// Where work belongs that is done now.

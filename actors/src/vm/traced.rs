@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use agent_forge_crds::agent::{Milestone, VsphereAgent, VsphereAgentStatus};
+use agent_forge_crds::{
+    WaitingOn,
+    agent::{Milestone, VsphereAgent, VsphereAgentStatus},
+};
 use tracing::{Instrument, field::Empty};
 
 use super::{
@@ -20,8 +23,8 @@ use super::{
 use crate::{
     context::Context,
     error::Trouble,
-    model::{child::Child, names::ObjectKey},
-    ports::vcenter::PowerState,
+    model::{child::Child, names::ObjectKey, trace::TraceId},
+    ports::{tracer::SPAN_EVENTS, vcenter::PowerState},
 };
 
 fn recorded_timeline<'a>(child: &Child, status: Option<&'a VsphereAgentStatus>) -> &'a [Milestone] {
@@ -103,12 +106,26 @@ pub async fn perform(
         error.type = Empty,
     );
     context.tracer.place(&span, under);
+    let name = step.name();
+    // Other steps may lie between: after an unknown outcome the VM is looked at first.
+    let failed = memory.failed_step.filter(|(step, _)| *step == name);
+    let failed = failed.map_or(0, |(_, times)| times);
+    if failed > 0 {
+        span.in_scope(|| tracing::debug!(target: SPAN_EVENTS, attempt = failed + 1, "retry"));
+    }
     let result = act::perform(context, scene, memory, step)
         .instrument(span.clone())
         .await;
+    if result.is_ok() && failed > 0 {
+        memory.failed_step = None;
+    }
     if let Err(trouble) = &result {
+        memory.failed_step = Some((name, failed + 1));
         span.record("otel.status_code", "ERROR");
         span.record("error.type", trouble.reason.as_str());
+        // Without the sentence: it may name addresses.
+        let (side, class) = (trouble.side, trouble.class);
+        span.in_scope(|| tracing::debug!(target: SPAN_EVENTS, reason = %trouble.reason, ?side, ?class, "fault"));
     }
     result
 }
@@ -164,14 +181,11 @@ pub fn recorded(context: &Context, object: &Arc<VsphereAgent>, new: &VsphereAgen
     for (event, seconds) in timeline::news(recorded_timeline(&child, old), &new.timeline) {
         context.instruments.milestone(&pool, event, seconds);
     }
+    tell_waits(context, &child, old, &new.waiting_on);
     let Some(old) = old.filter(|s| s.trace_id.is_some() && s.trace_id != new.trace_id) else {
         return;
     };
-    let Some(trace) = old
-        .trace_id
-        .as_deref()
-        .and_then(crate::model::trace::TraceId::parse)
-    else {
+    let Some(trace) = old.trace_id.as_deref().and_then(TraceId::parse) else {
         return;
     };
     let about = About {
@@ -184,10 +198,30 @@ pub fn recorded(context: &Context, object: &Arc<VsphereAgent>, new: &VsphereAgen
     context.tracer.forget(trace);
 }
 
+/// Tells the waits of `old` that are over. Whoever wrote that tells it, so each leaves once; a lost reply leaves it untold.
+fn tell_waits(
+    context: &Context,
+    child: &Child,
+    old: Option<&VsphereAgentStatus>,
+    new: &[WaitingOn],
+) {
+    let Some(old) = old else { return };
+    let recorded = old.trace_id.as_deref().and_then(TraceId::parse);
+    let about = About {
+        trace: recorded.unwrap_or_else(|| child.trace()),
+        ..about(child, &child.key)
+    };
+    let now = context.clock.wall();
+    for span in timeline::waits_over(&about, &old.timeline, &old.waiting_on, new, now) {
+        context.tracer.phase(span);
+    }
+}
+
 /// The object is released: its VM is proven absent. Whoever took the finalizer off tells it; a reply that was lost
 /// leaves the last phase untold rather than told twice.
 pub fn gone(context: &Context, object: &Arc<VsphereAgent>, timeline: &[Milestone]) {
     let child = Child::read(object.clone());
+    tell_waits(context, &child, object.status.as_ref(), &[]);
     let about = about(&child, &child.key);
     for span in timeline::phases(&about, timeline) {
         context.tracer.phase(span);

@@ -283,3 +283,41 @@ proptest! {
         prop_assert!(untold.is_empty(), "{:?} of {:?}", untold, timeline);
     }
 }
+
+#[test]
+fn a_wait_that_is_over_lies_in_the_phase_of_that_time() {
+    let (timeline, _) = life();
+    let until_placed = &timeline[..4];
+    let row = |reason: &str, since| WaitingOn {
+        subject: "vSphere".to_owned(),
+        reason: reason.to_owned(),
+        message: "https://vcenter/ says no".to_owned(),
+        since: Some(Time(at(since))),
+    };
+    let (full, scarce) = (row("NoSpace", 31), row("NoPermission", 33));
+    let over =
+        |old: &[WaitingOn], new: &[WaitingOn]| waits_over(&about(), until_placed, old, new, at(38));
+    assert_eq!(
+        over(std::slice::from_ref(&full), std::slice::from_ref(&full)),
+        []
+    );
+    assert_eq!(over(&[], std::slice::from_ref(&full)), [], "it only begins");
+    let spans = over(
+        &[full.clone(), scarce.clone()],
+        std::slice::from_ref(&scarce),
+    );
+    let [span] = &spans[..] else {
+        panic!("{spans:?}")
+    };
+    assert_eq!((span.name, span.start, span.end), (WAIT, at(31), at(38)));
+    assert_eq!(span.parent, Some(about().trace.phase("vm.create", 1)));
+    assert!(
+        span.attributes
+            .contains(&("agent_forge.waiting_on", "NoSpace".to_owned()))
+    );
+    assert!(!format!("{span:?}").contains("https://"), "no sentence");
+    // The same reason since another moment is another wait, and each has its id.
+    let again = over(std::slice::from_ref(&full), &[row("NoSpace", 36)]);
+    assert_eq!(again[0].id, span.id);
+    assert_ne!(over(&[scarce], &[])[0].id, span.id);
+}

@@ -59,6 +59,7 @@ pub async fn run(args: Args) -> Result<()> {
         tls: !args.plain,
         idle: None,
         restart: None,
+        env: Vec::new(),
     };
     let world = World::start(&path, &plan).await?;
     let ended = Instant::now();

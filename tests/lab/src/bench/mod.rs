@@ -11,6 +11,7 @@ mod proc;
 mod report;
 mod restart;
 mod run;
+pub mod traces;
 mod world;
 
 use std::{path::PathBuf, time::Duration};
@@ -112,6 +113,8 @@ struct Plan {
     idle: Option<Duration>,
     /// Bytes that each Agent grows by before the operator is started anew; `None`: it is not.
     restart: Option<usize>,
+    /// What else the operator finds in its environment.
+    env: Vec<(String, String)>,
 }
 
 /// Measures and prints.
@@ -157,6 +160,7 @@ pub async fn run(args: Args) -> Result<()> {
                 tls: true,
                 idle,
                 restart: args.restart.then_some(args.agent_bytes),
+                env: Vec::new(),
             };
             let run = run::measure(&path, &plan).await.with_context(|| {
                 format!("measure {machines} machines with at most {tasks} tasks")

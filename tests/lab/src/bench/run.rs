@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// A generous bound that only catches a hang.
-const LIMIT: Duration = Duration::from_secs(600);
+pub(super) const LIMIT: Duration = Duration::from_secs(600);
 /// A scale-up is over when neither vCenter nor the API server heard of the operator for that long.
 const QUIET: Duration = Duration::from_secs(6);
 /// How often the inventory is read while VMs come up: each reading costs the simulated vCenter something, and the times

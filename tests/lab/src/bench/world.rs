@@ -60,8 +60,9 @@ impl World {
         let process = lab.vcenters().first().context("the lab has one vCenter")?;
         let vcenter = process.admin()?;
         let access = lab.kubeconfig_for_operator(OPERATOR_NAMESPACE).await?;
-        let options = OperatorOptions::new(program, &access.kubeconfig)
+        let mut options = OperatorOptions::new(program, &access.kubeconfig)
             .args([format!("--max-concurrent-vcenter-tasks={}", plan.tasks)]);
+        options.env.extend(plan.env.clone());
         let operator = lab.operator(&options).await?;
         let nodes = upstream
             .node_pool(&cluster, POOL, Some(agent_selector()))

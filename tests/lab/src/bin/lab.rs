@@ -19,6 +19,8 @@ enum Command {
     Bench(bench::Args),
     /// Measure one ISO transfer: throughput against `curl | sha256sum`, memory.
     BenchIso(bench::iso::Args),
+    /// Measure what tracing costs: processor time per machine with it and without, memory while the collector is away.
+    BenchTraces(bench::traces::Args),
 }
 
 #[tokio::main]
@@ -33,5 +35,6 @@ async fn main() -> anyhow::Result<()> {
         Command::Demo(args) => demo::run(args).await,
         Command::Bench(args) => bench::run(args).await,
         Command::BenchIso(args) => bench::iso::run(args).await,
+        Command::BenchTraces(args) => bench::traces::run(args).await,
     }
 }

@@ -1,0 +1,65 @@
+//! TLS before a server that speaks none, with an authority of its own.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use agent_forge_lab::parts::certificates::Authority;
+use anyhow::{Context as _, Result};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        ServerConfig,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    },
+};
+
+/// The door; it shuts when it is dropped.
+pub struct TlsDoor {
+    pub address: SocketAddr,
+    /// The certificate that makes its own trusted, PEM.
+    pub ca: String,
+    _serving: JoinSet<()>,
+}
+
+impl TlsDoor {
+    /// Opens it on loopback before the server at `behind`, which speaks `protocol` (as ALPN names it).
+    pub async fn before(behind: SocketAddr, protocol: &str) -> Result<Self> {
+        let authority = Authority::new("a CA of its own")?;
+        let pair = authority.server("door")?;
+        let certificate =
+            CertificateDer::from_pem_slice(pair.certificate.as_bytes()).context("a certificate")?;
+        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).context("a key")?;
+        let mut config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)?;
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                connections.spawn(async move {
+                    // Whoever does not trust it goes away here.
+                    let Ok(mut inside) = acceptor.accept(stream).await else {
+                        return;
+                    };
+                    if let Ok(mut server) = TcpStream::connect(behind).await {
+                        let _ = copy_bidirectional(&mut inside, &mut server).await;
+                    }
+                });
+            }
+        });
+        Ok(Self {
+            address,
+            ca: authority.certificate().to_owned(),
+            _serving: serving,
+        })
+    }
+}
