@@ -105,7 +105,9 @@ impl HttpIsoSource {
         let all = [self.door.options.extra_ca_pem.as_deref().unwrap_or(""), own].join("\n");
         tls::system_and(Some(&all)).map_err(|why| IsoError {
             reason: "InvalidISOCABundle",
-            message: format!("the CA bundle for the ISO's server is not usable: {why}"),
+            message: format!(
+                "spec.iso.caBundleRef: the certificates for the ISO's server are not usable: {why}"
+            ),
             class: Class::Blocked,
         })
     }

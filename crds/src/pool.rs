@@ -12,7 +12,9 @@ mod template;
 mod vsphere;
 
 pub use iso::{DEFAULT_RETAIN_VERSIONS, IsoSpec};
-pub use references::{CredentialsSecretRef, InfraEnvRef, ObjectNameRef};
+pub use references::{
+    CaBundleRef, CredentialsSecretRef, DEFAULT_CA_BUNDLE_KEY, InfraEnvRef, ObjectNameRef,
+};
 pub use status::{
     HeldSecret, IsoHistoryEntry, IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm,
     PlannedAction, VsphereAgentPoolStatus,

@@ -21,7 +21,7 @@ use agent_forge_crds::{
     pool::VsphereAgentPoolStatus,
 };
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{
@@ -404,6 +404,14 @@ impl Cluster for Writer {
             data.filter_map(|(k, v)| Some((k, SecretString::from(String::from_utf8(v.0).ok()?))))
                 .collect()
         }))
+    }
+
+    async fn config_map(&self, key: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, String>>> {
+        let api: Api<ConfigMap> = self.api(&key.namespace);
+        let found = self
+            .read("get", subject::<ConfigMap>(key), api.get_opt(&key.name))
+            .await?;
+        Ok(found.map(|map| map.data.unwrap_or_default()))
     }
 
     async fn hold_secret(

@@ -108,7 +108,8 @@ impl Client {
     }
 
     async fn datastore(&self, datacenter: &MoRef, name: &str) -> VcResult<MoRef> {
-        self.cache
+        let found = self
+            .cache
             .stores
             .get_or((datacenter.clone(), name.to_owned()), STRUCTURE, async {
                 match self.find_below(datacenter, name, DATASTORE).await? {
@@ -116,11 +117,16 @@ impl Client {
                     None => Err(self.no_datastore(datacenter, name).await?),
                 }
             })
-            .await
+            .await?;
+        // The same name as some pool's datastore cluster, which was looked up before.
+        if found.kind == "StoragePod" {
+            return Err(self.no_datastore(datacenter, name).await?);
+        }
+        Ok(found)
     }
 
     /// Why no datastore has that name. Files lie on one datastore, and nobody chooses it from a cluster for them.
-    async fn no_datastore(&self, datacenter: &MoRef, name: &str) -> VcResult<VcError> {
+    pub(super) async fn no_datastore(&self, datacenter: &MoRef, name: &str) -> VcResult<VcError> {
         let cluster = match self.store(datacenter, name, "isoDatastore").await {
             Ok(store) if store.kind == "StoragePod" => store,
             Ok(_) | Err(_) => {
@@ -193,8 +199,13 @@ impl Client {
         let call = Call::new(&self.file_manager().await?, "MakeDirectory", &arguments)
             .about(path.to_string());
         match self.mutate::<Value>(effect, call).await {
-            Err(e) if !matches!(e.fault(), Some(Fault::AlreadyExists(_))) => Err(e),
-            _ => Ok(()),
+            Err(e) if matches!(e.fault(), Some(Fault::AlreadyExists(_))) => Ok(()),
+            Err(e) if matches!(e.fault(), Some(Fault::InvalidArgument { .. })) => {
+                // It says no more than that: whether there is such a datastore tells people what to mend.
+                self.datastore(datacenter, &path.datastore).await?;
+                Err(e)
+            }
+            done => done.map(drop),
         }
     }
 

@@ -10,7 +10,6 @@ use agent_forge_actors::{
 
 use super::{
     client::Client,
-    lookup::unresolved,
     site::meeting,
     storage::{self, Datastore},
 };
@@ -30,8 +29,8 @@ impl Client {
             self.store(&datacenter, &request.iso_datastore, "isoDatastore"),
         )?;
         if iso_store.kind != "Datastore" {
-            let why = "a datastore is needed here, this is a datastore cluster";
-            return Err(unresolved("isoDatastore", &request.iso_datastore, why));
+            let why = self.no_datastore(&datacenter, &request.iso_datastore);
+            return Err(why.await?);
         }
         let (candidates, iso_stores) =
             futures::try_join!(self.datastores(&store), self.datastores(&iso_store))?;

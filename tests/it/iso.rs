@@ -8,7 +8,7 @@ use std::{
 
 use agent_forge_crds::pool::IsoStatus;
 use agent_forge_lab::{
-    parts::vcenter_trouble::VmAction,
+    parts::vcenter_trouble::{ForeignVm, VmAction},
     played::{
         ImageOptions,
         assisted::image_server::{ImageCounters, ImageFaults, ImageServer, Manners, Tag},
@@ -16,10 +16,20 @@ use agent_forge_lab::{
     },
 };
 use anyhow::{Context as _, Result, ensure};
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::events::v1::Event;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
 use serde_json::json;
+use tokio::process::Command;
 
-use crate::world::{LIMIT, NAMESPACE, POOL, Setup, World};
+use url::Url;
+
+use crate::{
+    tls_door::TlsDoor,
+    world::{LIMIT, NAMESPACE, POOL, Setup, World},
+};
 
 impl World {
     /// Paths of the files on the ISO datastore.
@@ -276,11 +286,46 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
         since(before, server)
     );
 
+    its_own_ca(&world, server).await?;
+
     world.no_partial_file().await?;
     let log = world.operator_log()?;
     let token = |line: &&str| line.contains("byapikey/") && !line.contains("byapikey/REDACTED");
     let told: Vec<_> = log.lines().filter(token).collect();
     ensure!(told.is_empty(), "the URL's token is in the log: {told:#?}");
+    Ok(())
+}
+
+/// An image server with a CA of its own: refused, until the pool names that CA.
+async fn its_own_ca(world: &World, server: &ImageServer) -> Result<()> {
+    let before = world.iso_status(POOL).await?;
+    let url = Url::parse(&server.publish(&world.cluster.agent_namespace, "demo"))?;
+    let behind = url.socket_addrs(|| None)?;
+    let door = TlsDoor::before(*behind.first().context("an address")?, "http/1.1").await?;
+    let url = format!("https://{}{}", door.address, url.path());
+    // Other bytes, so that it cannot be the ISO that lies there.
+    server.set_manners(Manners {
+        edition: 77,
+        ..Manners::default()
+    });
+    let service = world.upstream.service(&world.cluster.agent_namespace)?;
+    service.set_image_url("demo", &url).await?;
+    let said = world
+        .until_refused(POOL, "ISOReady", "ISODownloadFailed")
+        .await?;
+    ensure!(said.contains("not trusted"), "{said}");
+    let named = json!({"iso": {"caBundleRef": {"name": "image-ca", "key": "ca.pem"}}});
+    world.patch_pool(POOL, &named).await?;
+    let said = world
+        .until_refused(POOL, "ISOReady", "ISOCABundleMissing")
+        .await?;
+    ensure!(said.contains("demo/image-ca does not exist"), "{said}");
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": NAMESPACE, "name": "image-ca"}, "data": {"ca.pem": door.ca},
+    });
+    agent_forge_lab::lab::apply::apply(&world.client, &map).await?;
+    world.another_iso(POOL, &before).await?;
     Ok(())
 }
 
@@ -297,6 +342,15 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
     world.until_true(POOL, "ISOReady").await?;
     let mut last = world.iso_status(POOL).await?;
     ensure!(server.counters().completed == 1);
+    // Somebody else boots from the first version: it stays as long as that VM has it.
+    let first = last.clone();
+    let theirs = ForeignVm {
+        name: "somebody-elses".to_owned(),
+        folder: "others".to_owned(),
+        iso: first.stored_path.clone().context("a path")?,
+        ..ForeignVm::default()
+    };
+    let theirs = world.vcenter.create_vm(&theirs).await?;
 
     // Local authentication: other bytes at each download. A reconcile of the InfraEnv changes nothing.
     server.touch(&namespace, "demo");
@@ -315,6 +369,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
         );
         ensure!(last.volatile.is_none(), "a new version is no evidence");
     }
+    mounted_stays(&world, &first, &last).await?;
     // Forced, each new value once; and now there is evidence.
     let before = server.counters();
     world.annotate(POOL, "force-iso-refresh", "1").await?;
@@ -439,6 +494,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
     let files = world.iso_files().await?;
     ensure!(files.iter().any(|f| f.contains(".partial-")), "{files:?}");
     server.set_faults(ImageFaults::default());
+    world.vcenter.act(&theirs, VmAction::Destroy).await?;
     world.start_operator().await?;
     last = world.another_iso(POOL, &last).await?;
     world.no_partial_file().await?;
@@ -457,6 +513,79 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
             Ok(world.iso_status(POOL).await?.history.len() == 1)
         })
         .await
+}
+
+/// Retention says why it leaves an ISO that somebody has in a drive, and `agent-forge iso` says who.
+async fn mounted_stays(world: &World, first: &IsoStatus, last: &IsoStatus) -> Result<()> {
+    world
+        .until("why the first version stays", async || {
+            world.wake(POOL).await?;
+            let events: Api<Event> = Api::namespaced(world.client.clone(), NAMESPACE);
+            let events = events.list(&Default::default()).await?.items;
+            Ok(events.iter().any(|e| {
+                let note = e.note.as_deref().unwrap_or_default();
+                e.reason.as_deref() == Some("ISOPruneFailed") && note.contains("somebody-elses")
+            }))
+        })
+        .await?;
+    let files = world.iso_files().await?;
+    ensure!(
+        first.path.as_ref().is_some_and(|p| files.contains(p)),
+        "{files:?}"
+    );
+    let shown = Command::new(env!("CARGO_BIN_EXE_agent-forge"))
+        .args(["iso", "--namespace", NAMESPACE])
+        .env_clear()
+        .env("KUBECONFIG", &world.access.kubeconfig)
+        .output()
+        .await?;
+    let table = String::from_utf8(shown.stdout)?;
+    ensure!(
+        shown.status.success(),
+        "{}",
+        String::from_utf8_lossy(&shown.stderr)
+    );
+    let row = |iso: &IsoStatus| {
+        let digest = iso.sha256.as_deref().and_then(|d| d.get(..12));
+        let digest = digest.context("a digest")?;
+        let row = table.lines().find(|line| line.contains(digest));
+        anyhow::Ok(
+            row.with_context(|| format!("no row of {digest}:\n{table}"))?
+                .to_owned(),
+        )
+    };
+    let (old, new) = (row(first)?, row(last)?);
+    let size = format!(
+        "{:.1}Mi",
+        last.size_bytes.context("a size")? as f64 / 1048576.0
+    );
+    for (row, said) in [
+        (&old, "somebody-elses"),
+        (&new, "*"),
+        (&new, size.as_str()),
+        (&new, "/byapikey/REDACTED/"),
+        (&new, last.stored_path.as_deref().context("a path")?),
+        (&new, &format!("{NAMESPACE}/{POOL}")),
+    ] {
+        ensure!(row.contains(said), "{said:?} is not in {row:?}");
+    }
+    ensure!(
+        !old.contains('*') && !new.contains("somebody-elses"),
+        "{table}"
+    );
+    // A size, then an age.
+    let age = |row: &str| {
+        row.split("  ")
+            .filter(|c| !c.trim().is_empty())
+            .nth(3)
+            .map(str::trim)
+            .map(str::to_owned)
+    };
+    ensure!(
+        age(&old).is_some_and(|a| a.ends_with(['s', 'm'])),
+        "no age in {old:?}"
+    );
+    Ok(())
 }
 
 /// Resident memory of the operator that is its own, in bytes.

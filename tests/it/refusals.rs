@@ -38,6 +38,12 @@ fn wrong_specs() -> Vec<(&'static str, Value, &'static str, &'static str)> {
             "iso-9",
         ),
         (
+            "iso-cluster",
+            json!({"isoDatastore": "workload-datastore-cluster"}),
+            "isoDatastore",
+            "the ISO lies on one datastore: name one of ",
+        ),
+        (
             "unmounted",
             json!({"isoDatastore": "unmounted-iso"}),
             "isoDatastore",

@@ -58,8 +58,9 @@ pub struct IsoWant {
     pub shareable: bool,
     /// Where the bytes come from.
     pub source: IsoUrl,
-    /// Certificates that the source's may be signed by, beside those that are trusted anyway.
-    pub ca_pem: Option<String>,
+    /// Certificates that the source's may be signed by, beside those that are trusted anyway; or why they cannot be had:
+    /// that is in the way of a transfer, not of an ISO that lies there.
+    pub ca_pem: Result<Option<String>, Trouble>,
     /// What identifies the source without its token; equal keys mean equal content.
     pub source_key: String,
     /// Value of the force-refresh annotation; a new value is one more transfer.
@@ -75,12 +76,14 @@ pub struct IsoWant {
 
 impl IsoWant {
     /// The request for the bytes.
-    #[must_use]
-    pub fn request(&self) -> IsoRequest {
-        IsoRequest {
+    ///
+    /// # Errors
+    /// Certificates that the pool names are not to be had.
+    pub fn request(&self) -> Result<IsoRequest, Trouble> {
+        Ok(IsoRequest {
             url: self.source.clone(),
-            ca_pem: self.ca_pem.clone(),
-        }
+            ca_pem: self.ca_pem.clone()?,
+        })
     }
 }
 

@@ -122,7 +122,7 @@ impl Site {
         want: &IsoWant,
         meter: &Meter,
     ) -> Result<IsoDownload, Trouble> {
-        let download = ports.source.open(&want.request()).await?;
+        let download = ports.source.open(&want.request()?).await?;
         meter.moved();
         if download.length < SHORTEST {
             let what = format!(
@@ -266,7 +266,10 @@ async fn is_volatile(ports: &Ports, want: &IsoWant, said: &Validators) -> bool {
     if want.check_every.is_none() || said.is_empty() {
         return false;
     }
-    let again = ports.source.freshness(&want.request(), said).await;
+    let Ok(request) = want.request() else {
+        return false;
+    };
+    let again = ports.source.freshness(&request, said).await;
     matches!(again, Ok(Freshness::Changed))
 }
 

@@ -51,7 +51,14 @@ pub(super) async fn check(
     }
     site.sweep(ports, want, false).await;
     if let Some(had) = compare.filter(|had| !had.is_empty()) {
-        let answer = ports.source.freshness(&want.request(), had).await;
+        let answer = match want.request() {
+            Ok(request) => ports
+                .source
+                .freshness(&request, had)
+                .await
+                .map_err(Trouble::from),
+            Err(trouble) => Err(trouble),
+        };
         ports.instruments.iso_operation("compare", answer.is_ok());
         match answer {
             Ok(Freshness::Changed) => return Ok(Found::Outdated),

@@ -1,6 +1,7 @@
 //! The pool's side of the discovery ISO: what it wants ([`want`]), what other pools' statuses say of it ([`kept`]), and
-//! what its own status says of what it got ([`record`]). Pure.
+//! what its own status says of what it got ([`record`]). Pure, but for the read of a ConfigMap ([`ca`]).
 
+pub mod ca;
 pub mod kept;
 mod record;
 
@@ -160,7 +161,7 @@ pub fn want(
         check_every: (!source.is_assisted() && !volatile).then(|| check_interval(pool)),
         directory,
         source,
-        ca_pem: None,
+        ca_pem: Ok(None),
         source_key,
         force_token,
     })

@@ -50,6 +50,8 @@ pub struct Memory {
     pub said: waits::Said,
     /// When (monotonic) the Secrets on record were last seen to be held.
     pub custody_checked: Option<Duration>,
+    /// The image service's certificates, as they were read last.
+    pub iso_ca: Option<iso::ca::Known>,
     /// Digest-named ISO last announced in an Event.
     pub announced_iso: Option<String>,
     /// Reason of the failure last announced in an Event.

@@ -67,7 +67,7 @@ pub async fn run(
     // First what only the cluster is needed for: a vCenter that does not answer must not hold back a fence.
     let mut acted = act::perform_all(&context, &s, &plan.actions, &mut memory).await;
     acted.result = acted.result.and(custody);
-    let mut around = surroundings(&context, isos.as_ref(), &s).await;
+    let mut around = surroundings(&context, isos.as_ref(), &s, &mut memory).await;
     announce_iso(&context, &s, &around, &mut memory);
     if let Err(trouble) = &acted.result {
         // A lost race is worth neither a warning nor a condition: it is looked at again at once.
@@ -137,7 +137,12 @@ fn note_spare(memory: &mut Memory, plan: &Plan, now: Duration) {
     }
 }
 
-async fn surroundings(context: &Context, isos: &dyn IsoCaches, s: &Snapshot) -> Surroundings {
+async fn surroundings(
+    context: &Context,
+    isos: &dyn IsoCaches,
+    s: &Snapshot,
+    memory: &mut Memory,
+) -> Surroundings {
     let mut around = Surroundings::default();
     let deleting = s.pool.metadata.deletion_timestamp.is_some();
     let found = hardware::hardware(&s.pool)
@@ -159,6 +164,7 @@ async fn surroundings(context: &Context, isos: &dyn IsoCaches, s: &Snapshot) -> 
     let want = match iso::want(&s.pool, &others, env, &secret) {
         Ok(want) => Some(IsoWant {
             prunable: prunable(context, s, &others),
+            ca_pem: iso::ca::bundle(context, &s.pool, &mut memory.iso_ca).await,
             ..want
         }),
         Err(no) => {

@@ -230,6 +230,8 @@ pub trait Cluster: Send + Sync {
         &self,
         key: &ObjectKey,
     ) -> ClusterResult<Option<BTreeMap<String, SecretString>>>;
+    /// Reads a ConfigMap's `data`; `None` from a typed 404 only.
+    async fn config_map(&self, key: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, String>>>;
 
     /// Puts a finalizer on a Secret, where it is not there yet; `false` where there is no such Secret, or it is being
     /// deleted without it.

@@ -1,5 +1,6 @@
 //! How the discovery ISO is kept.
 
+use super::references::CaBundleRef;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,9 @@ pub struct IsoSpec {
     /// old versions can go. VMs that were taken over keep theirs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eject_after_install: Option<bool>,
+    /// Certificates that the image service's own may be signed by, beside those that the operator trusts anyway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_bundle_ref: Option<CaBundleRef>,
 }
 
 impl IsoSpec {

@@ -46,3 +46,28 @@ pub struct CredentialsSecretRef {
     #[schemars(length(max = 63), regex(pattern = schema::DNS_LABEL_OR_EMPTY))]
     pub namespace: Option<String>,
 }
+
+/// Key of a [`CaBundleRef`] that names none.
+pub const DEFAULT_CA_BUNDLE_KEY: &str = "ca-bundle.crt";
+
+/// Names certificates in a ConfigMap of the pool's namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct CaBundleRef {
+    /// `metadata.name` of the ConfigMap.
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::DNS_SUBDOMAIN))]
+    pub name: String,
+    /// Key in its `data`, whose value is one or more certificates in PEM. Empty: `ca-bundle.crt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253), regex(pattern = r"^[-._a-zA-Z0-9]*$"))]
+    pub key: Option<String>,
+}
+
+impl CaBundleRef {
+    /// The key that counts.
+    pub fn key(&self) -> &str {
+        let named = self.key.as_deref().filter(|k| !k.is_empty());
+        named.unwrap_or(DEFAULT_CA_BUNDLE_KEY)
+    }
+}

@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    error::Trouble,
     iso_cache::{
         msg::{IsoFile, IsoState, IsoWant},
         retention::PruneLog,
@@ -94,8 +95,24 @@ pub(super) struct Entry {
     pub(super) phase: Phase,
     /// Pool whose Secret and URL the last failed flight used: the next one is another's turn.
     pub(super) last_failed: Option<ObjectKey>,
-    /// URL of the last failed transfer.
-    pub(super) failed_url: Option<IsoUrl>,
+    /// What the last failed transfer was made with.
+    pub(super) failed_with: Option<Input>,
+}
+
+/// What people mend when a transfer fails: URL and certificates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Input {
+    url: IsoUrl,
+    ca: Result<Option<String>, Trouble>,
+}
+
+impl Input {
+    pub(super) fn of(want: &IsoWant) -> Self {
+        Self {
+            url: want.source.clone(),
+            ca: want.ca_pem.clone(),
+        }
+    }
 }
 
 impl Entry {

@@ -27,7 +27,7 @@ use std::{
 
 use self::{
     backoff::Backoffs,
-    entry::{Content, Entry, Interest, Phase, Source},
+    entry::{Content, Entry, Input, Interest, Phase, Source},
 };
 use super::msg::{FlightNews, IsoFile, IsoState, IsoWant};
 use crate::{
@@ -125,13 +125,13 @@ impl FlightTable {
         self.forget(&content, &pool, now);
         let (known, every) = (want.known.clone(), want.check_every);
         let entry = self.entries.entry(content.clone()).or_default();
-        // Another URL is another chance: whatever failed may have been the old one.
+        // Another URL or CA bundle is another chance: whatever failed may have been the old one.
         if entry
-            .failed_url
+            .failed_with
             .as_ref()
-            .is_some_and(|url| *url != want.source)
+            .is_some_and(|input| *input != Input::of(&want))
         {
-            entry.failed_url = None;
+            entry.failed_with = None;
             self.backoffs.release(&content.source());
         }
         entry.asked(want, now);

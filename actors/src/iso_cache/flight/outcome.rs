@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Content, FlightTable, PROGRESS_WAKE, Phase, RECHECK, Running, Work, backoff::delay};
+use super::{
+    Content, FlightTable, Input, PROGRESS_WAKE, Phase, RECHECK, Running, Work, backoff::delay,
+};
 use crate::{
     error::Trouble,
     iso_cache::msg::{FlightNews, IsoFile},
@@ -61,7 +63,7 @@ impl FlightTable {
         let Some(entry) = self.entries.get_mut(content) else {
             return wake;
         };
-        (entry.last_failed, entry.failed_url) = (None, None);
+        (entry.last_failed, entry.failed_with) = (None, None);
         // What was uploaded and is seen again stays "uploaded"; nobody needs to be woken for it.
         let (reused, before) = match &entry.phase {
             Phase::Ready {
@@ -110,7 +112,7 @@ impl FlightTable {
     ) -> BTreeSet<ObjectKey> {
         let source = content.source();
         if let Some(entry) = self.entries.get_mut(content) {
-            entry.failed_url = entry.wants.get(&pool).map(|i| i.want.source.clone());
+            entry.failed_with = entry.wants.get(&pool).map(|i| Input::of(&i.want));
             entry.last_failed = Some(pool);
             // A look that failed is no proof that the file is gone: the answer stays, the look is repeated.
             if let Phase::Ready {

@@ -59,7 +59,7 @@ pub(crate) fn want(name: &str) -> IsoWant {
             "https://img/byapikey/{TOKEN}/4.19/x86_64/full.iso"
         ))
         .expect("url"),
-        ca_pem: None,
+        ca_pem: Ok(None),
         source_key: "0123456789abcdef0123".to_owned(),
         force_token: None,
         check_every: None,

@@ -164,6 +164,9 @@ impl Cluster for Hub {
     async fn secret(&self, _: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, SecretString>>> {
         Ok(self.with(|o| o.secret.clone()))
     }
+    async fn config_map(&self, _: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, String>>> {
+        Ok(None)
+    }
     async fn hold_secret(&self, effect: &Effect, _: &ObjectKey, _: &str) -> ClusterResult<bool> {
         self.write(effect, |_| Ok(true))
     }

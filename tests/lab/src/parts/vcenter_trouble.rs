@@ -116,6 +116,8 @@ pub struct ForeignVm {
     pub extra_config: BTreeMap<String, String>,
     /// Whether it runs.
     pub power_on: bool,
+    /// What lies in its CD-ROM drive, as `[datastore] path`; empty is a VM without a drive.
+    pub iso: String,
 }
 
 /// What a datastore says of itself; `None` leaves it as it is.

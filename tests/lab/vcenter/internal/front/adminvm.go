@@ -20,6 +20,7 @@ func (f *Front) adminCreateVM(w http.ResponseWriter, r *http.Request) {
 		UUID        string            `json:"uuid"`
 		ExtraConfig map[string]string `json:"extraConfig"`
 		PowerOn     bool              `json:"powerOn"`
+		ISO         string            `json:"iso"`
 	}
 	if !readAdmin(w, r, &n) {
 		return
@@ -37,6 +38,9 @@ func (f *Front) adminCreateVM(w http.ResponseWriter, r *http.Request) {
 	spec := foreignSpec(n.Name, n.Datastore, n.UUID)
 	for k, v := range n.ExtraConfig {
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: k, Value: v})
+	}
+	if n.ISO != "" {
+		spec.DeviceChange = append(spec.DeviceChange, drive(n.ISO)...)
 	}
 	pool := f.world.sites.rootPool
 	if fault := configArguments(spec); fault != nil {
@@ -111,6 +115,26 @@ func foreignSpec(name, datastore, id string) *types.VirtualMachineConfigSpec {
 				}},
 			}}}, ""),
 		},
+	}
+}
+
+// drive is a CD-ROM drive with this file in it.
+func drive(iso string) []types.BaseVirtualDeviceConfigSpec {
+	unit := int32(0)
+	add := func(d types.BaseVirtualDevice) types.BaseVirtualDeviceConfigSpec {
+		return &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: d}
+	}
+	return []types.BaseVirtualDeviceConfigSpec{
+		add(&types.VirtualAHCIController{VirtualSATAController: types.VirtualSATAController{
+			VirtualController: types.VirtualController{VirtualDevice: types.VirtualDevice{Key: -4}},
+		}}),
+		add(&types.VirtualCdrom{VirtualDevice: types.VirtualDevice{
+			Key: -5, ControllerKey: -4, UnitNumber: &unit,
+			Backing: &types.VirtualCdromIsoBackingInfo{
+				VirtualDeviceFileBackingInfo: types.VirtualDeviceFileBackingInfo{FileName: iso},
+			},
+			Connectable: &types.VirtualDeviceConnectInfo{StartConnected: true, AllowGuestControl: true, Connected: true},
+		}}),
 	}
 }
 
