@@ -36,6 +36,7 @@ use opentelemetry_sdk::{
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use super::otlp_client::OtlpClient;
+use crate::vsphere::tls;
 
 /// Phases that ended longer ago were told by the process before this one: a restart does not repeat a fleet's history.
 const REPEATED: Duration = Duration::from_secs(3600);
@@ -126,10 +127,9 @@ fn collector_ca() -> anyhow::Result<Option<String>> {
     };
     let read = std::fs::read_to_string(&file);
     let pem = read.with_context(|| format!("reading OTEL_EXPORTER_OTLP_CERTIFICATE={file}"))?;
-    anyhow::ensure!(
-        pem.contains("-----BEGIN CERTIFICATE-----"),
-        "OTEL_EXPORTER_OTLP_CERTIFICATE={file} holds no PEM certificate"
-    );
+    // Whoever builds the exporter says less of what is wrong with it, or nothing.
+    tls::system_and(Some(&pem))
+        .map_err(|why| anyhow::anyhow!("OTEL_EXPORTER_OTLP_CERTIFICATE={file}: {why}"))?;
     Ok(Some(pem))
 }
 

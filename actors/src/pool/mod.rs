@@ -46,6 +46,8 @@ pub struct Memory {
     pub batch: Batch,
     /// Passes in a row that found vCenter or its credentials in trouble.
     pub vsphere_failures: u32,
+    /// Waits of AgentMachines, for their traces.
+    pub watched: waits::Watched,
     /// What AgentMachines were told about their wait.
     pub said: waits::Said,
     /// When (monotonic) the Secrets on record were last seen to be held.

@@ -14,7 +14,7 @@ use super::{
     plan::{self, Plan},
     snapshot::{self, Snapshot},
     status::{self, Surroundings},
-    waits,
+    traced, waits,
 };
 use crate::{
     actor::{shell::Verdict, written::Written},
@@ -340,7 +340,9 @@ fn announce_waits(
     plan: &Plan,
     memory: &mut Memory,
 ) -> Option<Duration> {
-    let (notices, next) = memory.said.due(&waits::waits(s, plan), s.now);
+    let waits = waits::waits(s, plan);
+    traced::tell_waits(context, s, &waits, &mut memory.watched);
+    let (notices, next) = memory.said.due(&waits, s.now);
     for notice in notices {
         context.cluster.notify(notice);
     }

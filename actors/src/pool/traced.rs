@@ -4,10 +4,17 @@ use agent_forge_crds::agent::Milestone;
 use kube::ResourceExt;
 use tracing::Span;
 
-use super::{plan::Action, snapshot::Snapshot};
+use super::{
+    plan::Action,
+    snapshot::Snapshot,
+    waits::{Wait, Watched},
+};
 use crate::{
-    context::Context, model::child::Child, model::trace::TraceId, ports::tracer::Under,
-    vm::timeline,
+    context::Context,
+    model::child::Child,
+    model::trace::TraceId,
+    ports::tracer::Under,
+    vm::timeline::{self, About},
 };
 
 fn under(child: &Child) -> Under {
@@ -39,6 +46,36 @@ fn whose(s: &Snapshot, action: &Action) -> Option<(&'static str, Under)> {
         Action::Fence(patch) => Some(("agent.fence", on_agent(&patch.uid)?)),
         Action::Release { child, .. } => Some(("machine.release", under(child))),
         Action::AddFinalizer | Action::Close | Action::RemoveFinalizer => None,
+    }
+}
+
+/// Tells what AgentMachines waited for until the pool could act, under their traces' roots.
+pub fn tell_waits(context: &Context, s: &Snapshot, waits: &[Wait], watched: &mut Watched) {
+    let child_of = |uid: &str| {
+        let is_for = |c: &&Child| {
+            let am = c.agent_machine.as_ref();
+            am.is_some_and(|am| am.uid.as_deref() == Some(uid))
+        };
+        s.children.iter().find(is_for)
+    };
+    let exists = |uid: &str| {
+        let mut all = s.agent_machines.iter();
+        all.any(|am| am.uid().as_deref() == Some(uid))
+    };
+    let over = watched.over(waits, s.wall, |uid| child_of(uid).is_some(), exists);
+    for wait in over {
+        let Some(child) = child_of(&wait.uid) else {
+            continue;
+        };
+        let about = About {
+            trace: child.trace(),
+            namespace: &child.key.namespace,
+            name: &child.key.name,
+            pool: &s.key.name,
+        };
+        let what = format!("AgentMachine/{}", child.key.name);
+        let span = timeline::wait(&about, &[], (&what, &wait.reason), wait.since, wait.end);
+        context.tracer.phase(span);
     }
 }
 

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_crds::external::agent_machine::AgentMachine;
+use jiff::{SignedDuration, Timestamp};
 use kube::{Resource as _, ResourceExt};
 
 use super::{claims::Need, plan::Plan, snapshot::Snapshot};
@@ -18,6 +19,8 @@ use crate::{
 pub const QUIET: Duration = Duration::from_secs(30);
 /// A wait that goes on for the same reason is said again after that.
 pub const AGAIN: Duration = Duration::from_secs(900);
+/// Shorter waits are the debounce; no trace needs them.
+const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
 /// Most Events of one pass; the rest follow in the next ones.
 pub const AT_ONCE: usize = 10;
 
@@ -30,6 +33,75 @@ pub struct Wait {
     pub reason: String,
     /// Sentence.
     pub message: String,
+    /// It waits for its VM, whose VsphereAgent says so too.
+    pub of_vm: bool,
+}
+
+/// A wait for the pool's decision that is over, for the trace of its machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Over {
+    /// uid of the AgentMachine.
+    pub uid: String,
+    /// CamelCase.
+    pub reason: String,
+    /// First and last moment, wall clock.
+    pub since: Timestamp,
+    /// Last moment.
+    pub end: Timestamp,
+}
+
+/// Which waits are under way, and which are over and not told yet.
+#[derive(Clone, Debug, Default)]
+pub struct Watched {
+    /// Reason and first moment, by uid of the AgentMachine.
+    now: BTreeMap<String, (String, Timestamp)>,
+    over: Vec<Over>,
+}
+
+impl Watched {
+    /// Takes in who waits at `now`; gives back the waits that are over, of machines that `accepted` has (their traces have
+    /// a root). The others are kept while `exists` holds.
+    pub fn over(
+        &mut self,
+        waits: &[Wait],
+        now: Timestamp,
+        accepted: impl Fn(&str) -> bool,
+        exists: impl Fn(&str) -> bool,
+    ) -> Vec<Over> {
+        let reason_of = |uid: &str| {
+            let own = |w: &&Wait| !w.of_vm && w.agent_machine.uid().as_deref() == Some(uid);
+            waits.iter().find(own).map(|w| &w.reason)
+        };
+        let ended: Vec<String> = self
+            .now
+            .iter()
+            .filter(|(uid, (reason, _))| reason_of(uid) != Some(reason))
+            .map(|(uid, _)| uid.clone())
+            .collect();
+        for uid in ended {
+            if let Some((reason, since)) = self.now.remove(&uid)
+                && now.duration_since(since) >= SHORTEST
+            {
+                self.over.push(Over {
+                    uid,
+                    reason,
+                    since,
+                    end: now,
+                });
+            }
+        }
+        for wait in waits.iter().filter(|w| !w.of_vm) {
+            let uid = wait.agent_machine.uid().unwrap_or_default();
+            let fresh = || (wait.reason.clone(), now);
+            self.now.entry(uid).or_insert_with(fresh);
+        }
+        let (told, kept) = std::mem::take(&mut self.over)
+            .into_iter()
+            .partition(|o| accepted(&o.uid));
+        self.over = kept;
+        self.over.retain(|o| exists(&o.uid));
+        told
+    }
 }
 
 /// What was said, by uid of the AgentMachine.
@@ -65,8 +137,10 @@ pub fn waits(s: &Snapshot, plan: &Plan) -> Vec<Wait> {
             let row = child?.object.status.as_ref()?.waiting_on.first()?;
             Some((row.reason.clone(), row.message.clone()))
         };
+        let by_pool = planned.is_some();
         let (reason, message) = planned.or_else(of_vm)?;
         Some(Wait {
+            of_vm: !by_pool,
             agent_machine: claim.agent_machine.clone(),
             reason,
             message,
@@ -140,6 +214,7 @@ mod tests {
             agent_machine: Arc::new(agent_machine(name)),
             reason: reason.to_owned(),
             message: "a sentence".to_owned(),
+            of_vm: false,
         }
     }
 
@@ -166,6 +241,46 @@ mod tests {
         // Served, and waiting once more: another wait.
         said.due(&[], s(940));
         assert_eq!(said.due(&waits, s(941)).0, vec![]);
+    }
+
+    #[test]
+    fn a_wait_is_told_when_it_is_over_and_its_machine_has_a_root() {
+        use crate::testing::at;
+        let mut watched = Watched::default();
+        let mut look = |waits: &[Wait], second, accepted: bool, exists: bool| {
+            let told = watched.over(waits, at(second), |_| accepted, |_| exists);
+            let row = |o: Over| (o.uid, o.reason, o.since, o.end);
+            told.into_iter().map(row).collect::<Vec<_>>()
+        };
+        let told = |reason: &str, since, end| {
+            vec![("am-a".to_owned(), reason.to_owned(), at(since), at(end))]
+        };
+        assert_eq!(look(&[wait("a", "FreeAgentFits")], 0, false, true), []);
+        assert_eq!(
+            look(&[wait("a", "FreeAgentFits")], 5, true, true),
+            [],
+            "it goes on"
+        );
+        assert_eq!(
+            look(&[wait("a", "PoolConflict")], 9, false, true),
+            [],
+            "no root yet"
+        );
+        assert_eq!(
+            look(&[], 9, true, true),
+            told("FreeAgentFits", 0, 9),
+            "the other was too short"
+        );
+        assert_eq!(look(&[], 10, true, true), [], "once");
+        // What a VM waits for is its own to tell; a machine that is gone has no trace.
+        let of_vm = Wait {
+            of_vm: true,
+            ..wait("a", "IsoNotReady")
+        };
+        assert_eq!(look(&[of_vm], 20, true, true), []);
+        assert_eq!(look(&[wait("a", "PoolConflict")], 30, true, true), []);
+        assert_eq!(look(&[], 40, false, false), []);
+        assert_eq!(look(&[], 41, true, true), []);
     }
 
     #[test]

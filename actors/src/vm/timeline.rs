@@ -279,23 +279,37 @@ pub fn waits_over(
         let same = |w: &WaitingOn| w.subject == row.subject && w.reason == row.reason;
         new.iter().any(|w| same(w) && w.since == row.since)
     };
-    let parent = under(about.trace, timeline).span;
     let over = old.iter().filter(|row| !goes_on(row));
     over.filter_map(|row| {
         let since = row.since.as_ref()?.0;
-        // Whole seconds, as the API server keeps them.
-        let second = since.as_second();
-        let which = format!("{WAIT} {} {} {second}", row.subject, row.reason);
-        let mut span = about.span(WAIT, attempt_of(timeline), since, micro(end), false);
-        span.id = about.trace.phase(&which, 1);
-        span.parent = Some(parent);
-        span.attributes
-            .push(("agent_forge.waiting_on", row.reason.clone()));
-        span.attributes
-            .push(("agent_forge.waiting_for", row.subject.clone()));
-        Some(span)
+        let what = (row.subject.as_str(), row.reason.as_str());
+        Some(wait(about, timeline, what, since, end))
     })
     .collect()
+}
+
+/// A wait for `what` (subject and reason) that is over, in the phase that is under way after `timeline`.
+#[must_use]
+pub fn wait(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    what: (&str, &str),
+    since: Timestamp,
+    end: Timestamp,
+) -> PhaseSpan {
+    let (subject, reason) = what;
+    // Whole seconds, as the API server keeps them.
+    let which = format!("{WAIT} {subject} {reason} {}", since.as_second());
+    let mut span = about.span(WAIT, attempt_of(timeline), since, micro(end), false);
+    span.id = about.trace.phase(&which, 1);
+    span.parent = Some(under(about.trace, timeline).span);
+    let told = [
+        ("agent_forge.waiting_on", reason),
+        ("agent_forge.waiting_for", subject),
+    ];
+    let told = told.map(|(key, value)| (key, value.to_owned()));
+    span.attributes.extend(told);
+    span
 }
 
 fn attempt_of(timeline: &[Milestone]) -> i32 {
