@@ -30,7 +30,18 @@ const MAX_STEPS: usize = 24;
 const QUIET_WRITES: Duration = Duration::from_secs(4);
 
 /// Runs one pass.
-pub async fn run(context: Context, key: ObjectKey, mut memory: Memory) -> (Memory, Verdict) {
+pub async fn run(context: Context, key: ObjectKey, memory: Memory) -> (Memory, Verdict) {
+    run_at_most(usize::MAX, context, key, memory).await
+}
+
+/// Runs a pass that ends after so many steps, as one does that something interrupts there: the next one goes on. This is
+/// how a model checker puts the rest of the world between any two steps.
+pub async fn run_at_most(
+    limit: usize,
+    context: Context,
+    key: ObjectKey,
+    mut memory: Memory,
+) -> (Memory, Verdict) {
     let Some(shown) = context.view.child(&key) else {
         return (memory, Verdict::default());
     };
@@ -56,6 +67,10 @@ pub async fn run(context: Context, key: ObjectKey, mut memory: Memory) -> (Memor
             } => {
                 outcome.hold(&key, reason, message, again);
                 break;
+            }
+            _ if steps > limit => {
+                outcome.again = Some(Duration::ZERO);
+                return (memory, outcome.verdict());
             }
             step if steps > MAX_STEPS => {
                 let trouble = Trouble {

@@ -1,0 +1,518 @@
+//! VM step and pool plan in the small world: real passes of the product, each step of a VM and each round of a pool a
+//! transition of its own, with at most one effect of it going wrong.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use agent_forge_actors::{
+    actor::shell::Worker,
+    context::{Context, Settings},
+    effect::EffectKind,
+    model::names::ObjectKey,
+    orphans::{self, Doubts, OrphanScan},
+    pool::{self, plan, snapshot},
+    ports::{instruments::NoInstruments, tracer::NoTracer},
+    vm::{
+        arrival::Arrival,
+        memory::Memory,
+        pass,
+        scene::Scene,
+        seen::Seen,
+        step::{self, Step},
+    },
+};
+use agent_forge_crds::pool::VsphereAgentPool;
+use kube::ResourceExt;
+use stateright::{Model, Property};
+use tokio::runtime::Runtime;
+
+use crate::{
+    objects::{self, NAMESPACE, POOL},
+    ports::{Blow, Ports},
+    shared::Shared,
+    upstream::{self, Deed},
+    verdict::{self, Endings},
+    world::{Fault, Stale, THEN, World, ageless},
+};
+
+/// A pass sees what is remembered as that old: longer than the pause between two proofs of absence, shorter than anything
+/// else that is waited for.
+const SOON: Duration = Duration::from_secs(3);
+/// ... or as that old: longer than anything that is waited for.
+const LONG: Duration = Duration::from_secs(1000);
+
+thread_local! {
+    static RUNTIME: Runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without threads");
+}
+
+/// What a transition is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// Everybody else's.
+    Deed(Deed),
+    /// One step of a VM actor.
+    Vm(String, bool, Option<(EffectKind, Blow)>),
+    /// One round of the pool actor: plan and actions.
+    Pool(bool, Option<(EffectKind, Blow)>),
+    /// The orphan scan.
+    Scans,
+    /// The operator dies between two passes.
+    Dies,
+    /// A watch stops showing what is new.
+    Lags(&'static str),
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let blow = |f: &mut fmt::Formatter<'_>, blow: &Option<(EffectKind, Blow)>| match blow {
+            Some((effect, blow)) => write!(f, ", {} {blow:?}", effect.code()),
+            None => Ok(()),
+        };
+        let late = |late: &bool| if *late { "long after" } else { "soon" };
+        match self {
+            Self::Deed(deed) => deed.fmt(f),
+            Self::Vm(name, l, b) => {
+                write!(f, "VM actor {name}, {}", late(l))?;
+                blow(f, b)
+            }
+            Self::Pool(l, b) => {
+                write!(f, "pool actor, {}", late(l))?;
+                blow(f, b)
+            }
+            Self::Scans => write!(f, "the orphan scan"),
+            Self::Dies => write!(f, "the operator dies, the other takes over"),
+            Self::Lags(what) => write!(f, "the watch of {what} lags"),
+        }
+    }
+}
+
+/// A transition with the state that it leads to.
+#[derive(Clone)]
+pub struct Action {
+    /// What happens.
+    pub label: Label,
+    next: World,
+}
+
+impl PartialEq for Action {
+    fn eq(&self, other: &Self) -> bool {
+        self.label == other.label && self.next == other.next
+    }
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.label)
+    }
+}
+
+/// A pass as it was run.
+struct Ran {
+    world: World,
+    effects: Vec<EffectKind>,
+}
+
+/// The model.
+pub struct Machines {
+    /// Where it begins.
+    pub start: World,
+    /// What people may do.
+    pub people: Vec<Deed>,
+    /// So many hours may go by.
+    pub hours: u8,
+    /// A planted defect; `None` in earnest.
+    pub defect: Option<Defect>,
+    pool: Arc<VsphereAgentPool>,
+    endings: Endings,
+    chart: Mutex<BTreeSet<(String, String)>>,
+}
+
+/// A defect that is planted into the world, to see that the oracles find what comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// vCenter says of every VM that it is not there.
+    HiddenVms,
+}
+
+impl Machines {
+    /// These machines, with a foreign VM that holds the first one's name, and these faults.
+    pub fn new(names: &[&str], people: Vec<Deed>, hours: u8, faults: &[Fault]) -> Self {
+        let foreign = people.contains(&Deed::Renames);
+        Self {
+            start: World::new(names, foreign, faults),
+            people,
+            hours,
+            defect: None,
+            pool: Arc::new(objects::pool()),
+            endings: Endings::default(),
+            chart: Mutex::default(),
+        }
+    }
+
+    fn context(&self, ports: &Ports) -> Context {
+        let (_, doubts) = tokio::sync::watch::channel(Doubts::default());
+        Context {
+            view: Arc::new(ports.clone()),
+            cluster: Arc::new(ports.clone()),
+            sessions: Arc::new(ports.clone()),
+            placer: Arc::new(ports.clone()),
+            clock: Arc::new(ports.clone()),
+            instruments: Arc::new(NoInstruments),
+            tracer: Arc::new(NoTracer),
+            doubts,
+            settings: Settings {
+                discovery_timeout: Duration::from_secs(1800),
+                secret_namespaces: Vec::new(),
+            },
+        }
+    }
+
+    fn ports(&self, w: &World, long: bool, blow: Option<(usize, Blow)>) -> Ports {
+        let age = if long { LONG } else { SOON };
+        Ports::new(w.clone(), self.pool.clone(), age, blow, self.defect)
+    }
+
+    fn run<T>(ports: &Ports, work: impl Future<Output = T>) -> Option<T> {
+        RUNTIME.with(|runtime| {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    done = work => Some(done),
+                    () = ports.died() => None,
+                }
+            })
+        })
+    }
+
+    /// A pass of a VM actor, of at most so many steps.
+    fn vm(
+        &self,
+        w: &World,
+        name: &str,
+        long: bool,
+        steps: usize,
+        blow: Option<(usize, Blow)>,
+    ) -> Ran {
+        let ports = self.ports(w, long, blow);
+        let memory = w.memory.get(name).map(Shared::as_ref_clone);
+        let key = ObjectKey::new(NAMESPACE, name);
+        let work = pass::run_at_most(steps, self.context(&ports), key, memory.unwrap_or_default());
+        let ended = Self::run(&ports, work).map(|(memory, _)| memory);
+        let (mut world, effects) = ports.end();
+        match ended {
+            Some(mut memory) => {
+                ageless(&mut memory);
+                world.memory.insert(name.to_owned(), Shared::new(memory));
+            }
+            None => dies(&mut world),
+        }
+        Self::over(world, effects, blow)
+    }
+
+    /// What a VM actor decides next; `None` where its pass looks at the VM first, whatever it would decide.
+    fn decides(&self, w: &World, name: &str) -> Option<String> {
+        let ports = self.ports(w, false, None);
+        let context = self.context(&ports);
+        let object = w.shown_children().iter().find(|c| c.name_any() == name)?;
+        let known = w.memory.get(name).map(Shared::as_ref_clone);
+        let mut memory = known.unwrap_or_default();
+        let object = memory.newest(&object.arc());
+        let scene = Scene::gather(&context, object);
+        let overdue = matches!(scene.arrival(&context, &memory), Arrival::Overdue { .. });
+        if overdue && !memory.looked_late {
+            return None;
+        }
+        Some(match step::next(&scene.facts(&context, &memory)) {
+            Step::Hold { reason, .. } => reason.to_owned(),
+            step => step.name().to_owned(),
+        })
+    }
+
+    /// The arrows of the VM's chart met so far: what is decided, and what is decided after that was done.
+    pub fn chart(&self) -> BTreeSet<(String, String)> {
+        let chart = self.chart.lock();
+        chart.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, before: &World, after: &World, name: &str) {
+        let (Some(from), Some(to)) = (self.decides(before, name), self.decides(after, name)) else {
+            return;
+        };
+        if from != to {
+            let chart = self.chart.lock();
+            let mut chart = chart.unwrap_or_else(PoisonError::into_inner);
+            chart.insert((from, to));
+        }
+    }
+
+    /// A round of the pool actor.
+    fn pool(&self, w: &World, long: bool, blow: Option<(usize, Blow)>) -> Ran {
+        let ports = self.ports(w, long, blow);
+        let context = self.context(&ports);
+        // Long after: whatever is waited for is over. Soon: an AgentMachine is seen waiting for longer than the debounce, a
+        // VM is on offer since just now, and the provider may still bind a free Agent.
+        let now = THEN + if long { LONG } else { SOON };
+        let waiting = w.agent_machines.iter().filter_map(|am| {
+            let since = if long { THEN } else { now.saturating_sub(SOON) };
+            Some((am.uid()?, since))
+        });
+        let spare = w.children.iter().filter_map(|c| {
+            let since = if long { THEN } else { now };
+            Some((c.uid()?, since))
+        });
+        let key = ObjectKey::new(NAMESPACE, POOL);
+        let snapshot = snapshot::gather(&ports, &ports, &key, &waiting.collect(), &spare.collect());
+        let snapshot = snapshot.expect("the pool is there");
+        let plan = plan::plan(&snapshot);
+        let mut memory = pool::Memory::default();
+        let work = pool::act::perform_all(&context, &snapshot, &plan.actions, &mut memory);
+        let ended = Self::run(&ports, work).is_some();
+        let (mut world, effects) = ports.end();
+        if !ended {
+            dies(&mut world);
+        }
+        Self::over(world, effects, blow)
+    }
+
+    /// The orphan scan: one that meets a VM that is nobody's, and one that meets it again.
+    fn scan(&self, w: &World) -> World {
+        let mut world = w.clone();
+        let mut memory = orphans::Memory::default();
+        for age in [SOON, LONG, LONG * 2] {
+            let ports = Ports::new(world, self.pool.clone(), age, None, self.defect);
+            let (doubts, _) = tokio::sync::watch::channel(Doubts::default());
+            let scan = OrphanScan {
+                context: self.context(&ports),
+                doubts: Arc::new(doubts),
+            };
+            let ended = Self::run(&ports, scan.pass(memory));
+            memory = ended.map(|(memory, _)| memory).unwrap_or_default();
+            world = ports.end().0;
+        }
+        world.settle();
+        world
+    }
+
+    fn over(mut world: World, effects: Vec<EffectKind>, blow: Option<(usize, Blow)>) -> Ran {
+        if let Some((_, blow)) = blow {
+            world.left.spend(blow.fault());
+        }
+        world.settle();
+        Ran { world, effects }
+    }
+
+    /// A pass as it is, and with each of its effects going wrong in each way that is left.
+    fn pass(
+        w: &World,
+        all: &mut Vec<Action>,
+        run: impl Fn(Option<(usize, Blow)>) -> Ran,
+        label: impl Fn(Option<(EffectKind, Blow)>) -> Label,
+    ) {
+        let plain = run(None);
+        // What changes nothing may go wrong as it likes.
+        let effects = if plain.world == *w {
+            &[][..]
+        } else {
+            &plain.effects
+        };
+        for (n, effect) in effects.iter().enumerate() {
+            for blow in Blow::ALL {
+                let to_vcenter = effect.code().starts_with('V');
+                if !w.left.has(blow.fault()) || blow == Blow::Late && !to_vcenter {
+                    continue;
+                }
+                all.push(Action {
+                    label: label(Some((*effect, blow))),
+                    next: run(Some((n, blow))).world,
+                });
+            }
+        }
+        all.push(Action {
+            label: label(None),
+            next: plain.world,
+        });
+    }
+
+    /// All transitions that change something.
+    pub fn successors(&self, w: &World) -> Vec<Action> {
+        let mut all = Vec::new();
+        for name in w.shown_children().iter().map(|c| c.name_any()) {
+            let ages = |m: &Shared<Memory>| m.seen != Seen::NotAsked || m.stuck_since.is_some();
+            let ages: &[bool] = match w.memory.get(&name) {
+                Some(memory) if ages(memory) => &[false, true],
+                _ => &[false],
+            };
+            if w.stale.is_none() {
+                self.note(w, &self.vm(w, &name, false, 1, None).world, &name);
+            }
+            for &long in ages {
+                Self::pass(
+                    w,
+                    &mut all,
+                    |blow| self.vm(w, &name, long, 1, blow),
+                    |blow| Label::Vm(name.clone(), long, blow),
+                );
+            }
+        }
+        for long in [false, true] {
+            Self::pass(
+                w,
+                &mut all,
+                |blow| self.pool(w, long, blow),
+                |blow| Label::Pool(long, blow),
+            );
+        }
+        let mut deeds = upstream::possible(w, &self.people);
+        if w.hours < self.hours && upstream::waits_for_time(w) {
+            deeds.push(Deed::Hour);
+        }
+        for deed in deeds {
+            let mut next = w.clone();
+            upstream::act(&mut next, &deed);
+            next.settle();
+            all.push(Action {
+                label: Label::Deed(deed),
+                next,
+            });
+        }
+        if verdict::orphan(w).is_some() {
+            all.push(Action {
+                label: Label::Scans,
+                next: self.scan(w),
+            });
+        }
+        if w.left.has(Fault::Crash) && !w.memory.is_empty() {
+            let mut next = w.clone();
+            dies(&mut next);
+            next.left.spend(Fault::Crash);
+            all.push(Action {
+                label: Label::Dies,
+                next,
+            });
+        }
+        all.retain(|a| a.next != *w);
+        // A watch lags from a change on that it does not show: before that it is like any other.
+        if w.left.has(Fault::Lag) && w.stale.is_none() {
+            let lagging: Vec<Action> = all.iter().flat_map(|a| lags(w, a)).collect();
+            all.extend(lagging);
+        }
+        // Long or soon is often the same.
+        let mut seen: Vec<World> = Vec::new();
+        all.retain(|a| {
+            let new = !seen.contains(&a.next);
+            if new {
+                seen.push(a.next.clone());
+            }
+            new
+        });
+        all
+    }
+
+    /// The faults are over: everybody does what he has to, and where that changes nothing, does it again much later.
+    pub fn round(&self, w: &World) -> World {
+        let soon = self.round_at(w, false);
+        if soon == *w {
+            self.round_at(w, true)
+        } else {
+            soon
+        }
+    }
+
+    fn round_at(&self, w: &World, long: bool) -> World {
+        let mut w = w.clone();
+        w.left = Default::default();
+        let deeds = upstream::possible(&w, &[]);
+        for deed in deeds {
+            // What one deed has changed may be none of the next one's business any more.
+            if upstream::possible(&w, &[]).contains(&deed) {
+                upstream::act(&mut w, &deed);
+                w.settle();
+            }
+        }
+        if verdict::orphan(&w).is_some() {
+            w = self.scan(&w);
+        }
+        w = self.pool(&w, long, None).world;
+        let names: Vec<String> = w.shown_children().iter().map(|c| c.name_any()).collect();
+        for name in names {
+            w = self.vm(&w, &name, long, usize::MAX, None).world;
+        }
+        w
+    }
+}
+
+fn lags(before: &World, a: &Action) -> Vec<Action> {
+    let mut all = Vec::new();
+    let mut add = |what, changed: bool, stale: Stale| {
+        if changed && a.next.stale.is_none() {
+            let mut next = a.next.clone();
+            next.stale = Some(stale);
+            next.left.spend(Fault::Lag);
+            next.settle();
+            all.push(Action {
+                label: Label::Lags(what),
+                next,
+            });
+        }
+    };
+    let changed = before.children != a.next.children;
+    add(
+        "VsphereAgents",
+        changed,
+        Stale::Children(before.children.clone()),
+    );
+    let changed = before.agents != a.next.agents;
+    add("Agents", changed, Stale::Agents(before.agents.clone()));
+    let changed =
+        before.agent_machines != a.next.agent_machines || before.machines != a.next.machines;
+    let demand = Stale::Demand(before.agent_machines.clone(), before.machines.clone());
+    add("AgentMachines and Machines", changed, demand);
+    all
+}
+
+/// The leader dies: what it remembers is gone, and the other one takes over.
+fn dies(w: &mut World) {
+    w.memory.clear();
+    w.leader = 3 - w.leader;
+}
+
+impl Model for Machines {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![self.start.clone()]
+    }
+
+    fn actions(&self, w: &World, actions: &mut Vec<Action>) {
+        // What comes after a broken promise tells nothing more.
+        if w.harm.is_none() {
+            actions.extend(self.successors(w));
+        }
+    }
+
+    fn next_state(&self, _: &World, action: Action) -> Option<World> {
+        Some(action.next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(verdict::NO_LEAK, |_, w| verdict::leak(w).is_none()),
+            Property::always(verdict::NO_DOUBLE, |_, w| verdict::double(w).is_none()),
+            Property::always(verdict::NO_HARM, |_, w: &World| w.harm.is_none()),
+            Property::always(verdict::ENDS, |m: &Machines, w| m.endings.ends(m, w)),
+            Property::sometimes("a machine is served", |_, w| verdict::served(w)),
+            Property::sometimes("a machine is gone with all that was its", |_, w| {
+                verdict::someone_left(w)
+            }),
+        ]
+    }
+}

@@ -1,0 +1,653 @@
+//! The ports of the product over a [`World`]: every mutating call is one effect that may go wrong as it was told.
+
+#![allow(
+    clippy::result_large_err,
+    reason = "the ports' own error types, as the adapters return them"
+)]
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use agent_forge_actors::{
+    effect::{Effect, EffectKind},
+    error::Trouble,
+    model::{
+        identity::BiosUuid,
+        marker::Marker,
+        names::{DatastorePath, MoRef, ObjectKey},
+    },
+    placement::Placer,
+    ports::{
+        clock::Clock,
+        cluster::{
+            AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult, MachineFacts,
+            MetadataPatch, Notice, Precondition, View,
+        },
+        sessions::Sessions,
+        vcenter::{
+            ByteStream, CreateVm, FileInfo, MarkedVm, MountedIso, Place, PlaceRequest, TaskEnd,
+            TaskRef, VCenter, VcErrorKind, VcResult, VmObservation,
+        },
+    },
+};
+use agent_forge_crds::{
+    agent::{VsphereAgent, VsphereAgentStatus},
+    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+    pool::{VsphereAgentPool, VsphereAgentPoolStatus},
+};
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use secrecy::SecretString;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::{
+    machines::Defect,
+    objects::{self, CLUSTER_ID, SERVER, STRANGER},
+    shared::Shared,
+    world::{Fault, Harm, Late, Order, THEN, World, arcs, bare, bump, key, vc_error},
+};
+
+/// What goes wrong with one effect of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Blow {
+    /// The operator dies when it was carried out, before its answer came.
+    DiesAfter,
+    /// The request is lost.
+    Lost,
+    /// Carried out; the answer is lost.
+    Unheard,
+    /// Carried out later; nobody hears of it.
+    Late,
+    /// Carried out twice.
+    Twice,
+}
+
+impl Blow {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::DiesAfter,
+        Self::Lost,
+        Self::Unheard,
+        Self::Late,
+        Self::Twice,
+    ];
+
+    /// The fault that it is one of.
+    pub const fn fault(self) -> Fault {
+        match self {
+            Self::DiesAfter => Fault::Crash,
+            Self::Lost => Fault::Loss,
+            Self::Unheard | Self::Late => Fault::Unknown,
+            Self::Twice => Fault::Duplicate,
+        }
+    }
+}
+
+/// One pass's script, and what came of it.
+#[derive(Debug, Default)]
+struct Script {
+    blow: Option<(usize, Blow)>,
+    effects: Vec<EffectKind>,
+}
+
+struct Inner {
+    world: Mutex<World>,
+    script: Mutex<Script>,
+    died: Notify,
+    pool: Arc<VsphereAgentPool>,
+    monotonic: Duration,
+    defect: Option<Defect>,
+}
+
+/// The ports.
+#[derive(Clone)]
+pub struct Ports(Arc<Inner>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn refused(kind: ClusterErrorKind) -> ClusterError {
+    ClusterError {
+        kind,
+        operation: "write",
+        subject: "it".to_owned(),
+        message: "as told".to_owned(),
+    }
+}
+
+/// An error that says nothing about what happened.
+trait NoAnswer {
+    fn no_answer() -> Self;
+}
+
+impl NoAnswer for ClusterError {
+    fn no_answer() -> Self {
+        refused(ClusterErrorKind::Unavailable)
+    }
+}
+
+impl NoAnswer for agent_forge_actors::ports::vcenter::VcError {
+    fn no_answer() -> Self {
+        vc_error(VcErrorKind::NoAnswer)
+    }
+}
+
+impl Ports {
+    /// Over `world`, for one pass that sees everything as `age` old, with one effect going wrong.
+    pub fn new(
+        world: World,
+        pool: Arc<VsphereAgentPool>,
+        age: Duration,
+        blow: Option<(usize, Blow)>,
+        defect: Option<Defect>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            world: Mutex::new(world),
+            script: Mutex::new(Script {
+                blow,
+                effects: Vec::new(),
+            }),
+            died: Notify::new(),
+            pool,
+            monotonic: THEN + age,
+            defect,
+        }))
+    }
+
+    /// Waits until the operator is told to die.
+    pub async fn died(&self) {
+        self.0.died.notified().await;
+    }
+
+    /// The world after the pass, and the effects that it tried.
+    pub fn end(&self) -> (World, Vec<EffectKind>) {
+        let world = lock(&self.0.world).clone();
+        (world, std::mem::take(&mut lock(&self.0.script).effects))
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut World) -> T) -> T {
+        f(&mut lock(&self.0.world))
+    }
+
+    fn blow(&self, kind: EffectKind) -> Option<Blow> {
+        let mut script = lock(&self.0.script);
+        let n = script.effects.len();
+        script.effects.push(kind);
+        script.blow.filter(|(at, _)| *at == n).map(|(_, blow)| blow)
+    }
+
+    async fn act<T, E: NoAnswer>(
+        &self,
+        kind: EffectKind,
+        order: Option<&Order>,
+        deed: impl Fn(&mut World) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match self.blow(kind) {
+            None => self.with(deed),
+            Some(Blow::Lost) => Err(E::no_answer()),
+            Some(Blow::Unheard) => {
+                let _ = self.with(deed);
+                Err(E::no_answer())
+            }
+            Some(Blow::Late) => {
+                let order = order.cloned();
+                self.with(|w| w.late = order.map(|order| Shared::new(Late { order, looks: 0 })));
+                Err(E::no_answer())
+            }
+            Some(Blow::Twice) => {
+                let _ = self.with(&deed);
+                self.with(deed)
+            }
+            Some(Blow::DiesAfter) => {
+                let _ = self.with(deed);
+                self.0.died.notify_one();
+                std::future::pending().await
+            }
+        }
+    }
+
+    async fn order(&self, kind: EffectKind, order: Order) -> VcResult<TaskRef> {
+        self.act(kind, Some(&order), |w| w.obey(&order)).await
+    }
+}
+
+fn named<'a, K: ResourceExt + std::fmt::Debug>(
+    all: &'a mut [Shared<K>],
+    at: &Precondition,
+) -> ClusterResult<&'a mut Shared<K>> {
+    let object = all
+        .iter_mut()
+        .find(|o| o.name_any() == at.key.name)
+        .ok_or_else(|| refused(ClusterErrorKind::NotFound))?;
+    let same = object.uid().as_deref() == Some(at.uid.as_str())
+        && object.resource_version().as_deref() == Some(at.resource_version.as_str());
+    if same {
+        Ok(object)
+    } else {
+        Err(refused(ClusterErrorKind::Conflict))
+    }
+}
+
+impl Clock for Ports {
+    fn wall(&self) -> Timestamp {
+        objects::at(600 + 3600 * i64::from(self.with(|w| w.hours)))
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic
+    }
+}
+
+impl View for Ports {
+    fn ready(&self) -> bool {
+        true
+    }
+    fn cluster_id(&self) -> String {
+        CLUSTER_ID.to_owned()
+    }
+    fn pools(&self) -> Vec<Arc<VsphereAgentPool>> {
+        vec![self.0.pool.clone()]
+    }
+    fn pool(&self, key: &ObjectKey) -> Option<Arc<VsphereAgentPool>> {
+        Some(&self.0.pool)
+            .filter(|p| ObjectKey::of(p.as_ref()) == *key)
+            .cloned()
+    }
+    fn children(&self, _: &ObjectKey) -> Vec<Arc<VsphereAgent>> {
+        self.all_children()
+    }
+    fn child(&self, key: &ObjectKey) -> Option<Arc<VsphereAgent>> {
+        let mut all = self.all_children().into_iter();
+        all.find(|c| c.name_any() == key.name)
+    }
+    fn all_children(&self) -> Vec<Arc<VsphereAgent>> {
+        self.with(|w| arcs(w.shown_children()))
+    }
+    fn agent_machines(&self, _: &str) -> Vec<Arc<AgentMachine>> {
+        self.with(|w| arcs(w.shown_agent_machines()))
+    }
+    fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>> {
+        self.agent_machines("")
+    }
+    fn machines(&self, _: &str) -> Vec<MachineFacts> {
+        self.with(|w| {
+            w.shown_machines()
+                .iter()
+                .map(Shared::as_ref_clone)
+                .collect()
+        })
+    }
+    fn agents(&self, _: &str) -> Vec<Arc<Agent>> {
+        self.with(|w| arcs(w.shown_agents()))
+    }
+    fn infra_env(&self, _: &ObjectKey) -> Option<Arc<InfraEnv>> {
+        None
+    }
+}
+
+#[async_trait]
+impl Cluster for Ports {
+    async fn live_child(&self, key: &ObjectKey) -> ClusterResult<Option<VsphereAgent>> {
+        Ok(self.with(|w| {
+            let mut all = w.children.iter();
+            all.find(|c| c.name_any() == key.name)
+                .map(Shared::as_ref_clone)
+        }))
+    }
+    async fn live_children(&self, _: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>> {
+        Ok(self.with(|w| w.children.iter().map(Shared::as_ref_clone).collect()))
+    }
+    async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>> {
+        Ok(self.with(|w| {
+            let mut all = w.agents.iter();
+            all.find(|a| a.name_any() == key.name)
+                .map(Shared::as_ref_clone)
+        }))
+    }
+    async fn live_agents(&self, _: &str) -> ClusterResult<Vec<Agent>> {
+        Ok(self.with(|w| w.agents.iter().map(Shared::as_ref_clone).collect()))
+    }
+    async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>> {
+        Ok(self.with(|w| {
+            let mut all = w.agent_machines.iter();
+            all.find(|am| am.name_any() == key.name)
+                .map(Shared::as_ref_clone)
+        }))
+    }
+    async fn live_machines(&self, _: &str) -> ClusterResult<Vec<MachineFacts>> {
+        Ok(self.with(|w| w.machines.iter().map(Shared::as_ref_clone).collect()))
+    }
+    async fn secret(&self, _: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, SecretString>>> {
+        Ok(None)
+    }
+    async fn config_map(&self, _: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, String>>> {
+        Ok(None)
+    }
+    async fn hold_secret(&self, _: &Effect, _: &ObjectKey, _: &str) -> ClusterResult<bool> {
+        unreachable!("the Secret is held")
+    }
+    async fn release_secret(&self, _: &Effect, _: &ObjectKey, _: &str) -> ClusterResult<()> {
+        unreachable!("the Secret is held")
+    }
+    async fn create_child(
+        &self,
+        effect: &Effect,
+        child: &VsphereAgent,
+    ) -> ClusterResult<VsphereAgent> {
+        self.act(effect.kind, None, |w| {
+            let name = child.name_any();
+            if w.children.iter().any(|c| c.name_any() == name) {
+                return Err(refused(ClusterErrorKind::AlreadyExists));
+            }
+            let wanted = crate::upstream::made_for(child);
+            if w.children
+                .iter()
+                .any(|c| crate::upstream::made_for(c) == wanted)
+            {
+                w.harmed(Harm::Doubled);
+            }
+            let born = w.born.entry(name.clone()).or_default();
+            born.0 += 1;
+            let mut made = child.clone();
+            made.metadata.uid = Some(format!("va-{name}-{}", born.0));
+            made.metadata.resource_version = Some("1".to_owned());
+            made.metadata.generation = Some(1);
+            made.metadata.creation_timestamp = Some(Time(objects::at(0)));
+            w.children.push(Shared::new(made.clone()));
+            w.children.sort_by_key(|c| c.name_any());
+            Ok(made)
+        })
+        .await
+    }
+    async fn patch_child(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        patch: &MetadataPatch,
+    ) -> ClusterResult<()> {
+        self.act(effect.kind, None, |w| {
+            named(&mut w.children, at)?.change(|child| {
+                merge(child.labels_mut(), &patch.labels);
+                merge(child.annotations_mut(), &patch.annotations);
+                if let Some(finalizers) = &patch.finalizers {
+                    child.metadata.finalizers = Some(finalizers.clone());
+                }
+                bump(child);
+            });
+            w.reap();
+            Ok(())
+        })
+        .await
+    }
+    async fn delete_child(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
+        self.act(effect.kind, None, |w| {
+            named(&mut w.children, at)?.change(|child| {
+                let now = Time(objects::at(600));
+                child.metadata.deletion_timestamp.get_or_insert(now);
+                bump(child);
+            });
+            w.reap();
+            Ok(())
+        })
+        .await
+    }
+    async fn child_status(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        status: &VsphereAgentStatus,
+    ) -> ClusterResult<String> {
+        self.act(effect.kind, None, |w| {
+            let child = named(&mut w.children, at)?;
+            Ok(child.change(|child| {
+                let mut status = status.clone();
+                bare(&mut status);
+                if child.status.as_ref() == Some(&status) {
+                    return child.resource_version().unwrap_or_default();
+                }
+                child.status = Some(status);
+                bump(child)
+            }))
+        })
+        .await
+    }
+    async fn patch_pool(
+        &self,
+        _: &Effect,
+        _: &Precondition,
+        _: &MetadataPatch,
+    ) -> ClusterResult<()> {
+        unreachable!("the pool stays")
+    }
+    async fn pool_status(
+        &self,
+        _: &Effect,
+        _: &Precondition,
+        _: &VsphereAgentPoolStatus,
+    ) -> ClusterResult<String> {
+        unreachable!("the pool stays")
+    }
+    async fn pin(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        label: &str,
+        value: &str,
+    ) -> ClusterResult<()> {
+        self.act(effect.kind, None, |w| {
+            named(&mut w.agent_machines, at)?.change(|am| {
+                let selector = am.spec.agent_label_selector.get_or_insert_default();
+                let labels = selector.match_labels.get_or_insert_default();
+                labels.insert(label.to_owned(), value.to_owned());
+                bump(am);
+            });
+            Ok(())
+        })
+        .await
+    }
+    async fn patch_agent(&self, effect: &Effect, patch: &AgentPatch) -> ClusterResult<()> {
+        let at = Precondition {
+            key: patch.key.clone(),
+            uid: patch.uid.clone(),
+            resource_version: patch.resource_version.clone(),
+        };
+        self.act(effect.kind, None, |w| {
+            if patch.key.name == STRANGER {
+                w.harmed(Harm::ForeignTouched);
+            }
+            let agent = named(&mut w.agents, &at)?;
+            agent.change(|agent| {
+                merge(agent.labels_mut(), &patch.labels);
+                agent.spec.approved = patch.approved.unwrap_or(agent.spec.approved);
+                if patch.hostname.is_some() {
+                    agent.spec.hostname.clone_from(&patch.hostname);
+                }
+                if let Some(role) = &patch.role {
+                    agent.spec.role.clone_from(role);
+                }
+                bump(agent);
+            });
+            let agent = agent.arc();
+            if patch.approved == Some(true) && !crate::verdict::may_be_approved(w, &agent) {
+                w.harmed(Harm::LateApproved);
+            }
+            Ok(())
+        })
+        .await
+    }
+    async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
+        self.act(effect.kind, None, |w| {
+            let agent = named(&mut w.agents, at)?.arc();
+            if at.key.name == STRANGER {
+                w.harmed(Harm::ForeignTouched);
+            }
+            if agent.is_claimed_or_bound() {
+                w.harmed(Harm::ServingDestroyed);
+            }
+            w.agents.retain(|a| key(a.arc().as_ref()) != at.key);
+            Ok(())
+        })
+        .await
+    }
+    fn notify(&self, _: Notice) {}
+}
+
+fn merge(all: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<String>>) {
+    for (key, value) in patch {
+        match value {
+            Some(value) => all.insert(key.clone(), value.clone()),
+            None => all.remove(key),
+        };
+    }
+}
+
+#[async_trait]
+impl Sessions for Ports {
+    async fn session(&self, _: &ObjectKey) -> Result<Arc<dyn VCenter>, Trouble> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl Placer for Ports {
+    async fn place(
+        &self,
+        _: Arc<dyn VCenter>,
+        _: Effect,
+        request: PlaceRequest,
+    ) -> Result<Place, Trouble> {
+        Ok(Place {
+            datacenter: MoRef::new("Datacenter", "datacenter-1"),
+            folder: MoRef::new("Folder", "group-v1"),
+            resource_pool: MoRef::new("ResourcePool", "resgroup-1"),
+            datastore: ("ds1".to_owned(), MoRef::new("Datastore", "id-ds1")),
+            host: None,
+            network: request.network,
+        })
+    }
+}
+
+#[async_trait]
+impl VCenter for Ports {
+    fn server(&self) -> &str {
+        SERVER
+    }
+    fn insecure(&self) -> bool {
+        false
+    }
+    fn login_refused(&self) -> bool {
+        false
+    }
+    fn slots(&self) -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(8))
+    }
+    async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
+        unreachable!("the placer does")
+    }
+    async fn find_by_uuid(&self, _: &MoRef, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
+        if self.0.defect == Some(Defect::HiddenVms) {
+            return Ok(Vec::new());
+        }
+        Ok(self.with(|w| w.look(uuid)))
+    }
+    async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {
+        if self.0.defect == Some(Defect::HiddenVms) {
+            return Ok(None);
+        }
+        Ok(self.with(|w| {
+            let mut all = w.vms.iter();
+            all.find(|v| v.moref == *vm).map(Shared::as_ref_clone)
+        }))
+    }
+    async fn marked_vms(&self) -> VcResult<Vec<MarkedVm>> {
+        Ok(self.with(|w| {
+            let marked = |v: &Shared<VmObservation>| {
+                Some(MarkedVm {
+                    moref: v.moref.clone(),
+                    name: v.name.clone(),
+                    marker: v.marker.clone()?,
+                    power: v.power,
+                    has_boot_order: !v.boot_order.is_empty(),
+                })
+            };
+            w.vms.iter().filter_map(marked).collect()
+        }))
+    }
+    async fn folder_visible(&self, _: &MoRef) -> VcResult<bool> {
+        Ok(true)
+    }
+    async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
+        self.order(effect.kind, Order::Create(Box::new(vm.clone())))
+            .await
+    }
+    async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
+        self.order(e.kind, Order::Boot(vm.clone(), keys.to_vec()))
+            .await
+    }
+    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Marker) -> VcResult<TaskRef> {
+        unreachable!("no records of the predecessor here")
+    }
+    async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.order(e.kind, Order::On(vm.clone())).await
+    }
+    async fn power_off(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.order(e.kind, Order::Off(vm.clone())).await
+    }
+    async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.order(e.kind, Order::Destroy(vm.clone())).await
+    }
+    async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd> {
+        let created = Some(&task.0).filter(|t| t.starts_with("vm-"));
+        let result = created.map(|id| MoRef::new("VirtualMachine", id));
+        Ok(TaskEnd::Success(result))
+    }
+    async fn eject_isos(&self, _: &Effect, _: &MoRef) -> VcResult<()> {
+        unreachable!("no drives here")
+    }
+    async fn attach_tags(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
+        unreachable!("no tags here")
+    }
+    async fn datacenter(&self, _: &str) -> VcResult<MoRef> {
+        unreachable!("no files here")
+    }
+    async fn stat(&self, _: &MoRef, _: &DatastorePath) -> VcResult<Option<u64>> {
+        unreachable!("no files here")
+    }
+    async fn list(&self, _: &MoRef, _: &DatastorePath) -> VcResult<Option<Vec<FileInfo>>> {
+        unreachable!("no files here")
+    }
+    async fn make_directory(&self, _: &Effect, _: &MoRef, _: &DatastorePath) -> VcResult<()> {
+        unreachable!("no files here")
+    }
+    async fn upload(
+        &self,
+        _: &Effect,
+        _: &MoRef,
+        _: &DatastorePath,
+        _: u64,
+        _: ByteStream,
+    ) -> VcResult<()> {
+        unreachable!("no files here")
+    }
+    async fn move_file(
+        &self,
+        _: &Effect,
+        _: &MoRef,
+        _: &DatastorePath,
+        _: &DatastorePath,
+    ) -> VcResult<()> {
+        unreachable!("no files here")
+    }
+    async fn delete_file(&self, _: &Effect, _: &MoRef, _: &DatastorePath) -> VcResult<()> {
+        unreachable!("no files here")
+    }
+    async fn mounted_isos(&self) -> VcResult<Vec<MountedIso>> {
+        unreachable!("no files here")
+    }
+    async fn logout(&self, _: &Effect) {}
+}

@@ -1,0 +1,277 @@
+//! What everybody else does: guests, the agent provider, Cluster API, people. One deed at a time, at any moment.
+
+use std::fmt;
+
+use agent_forge_actors::ports::vcenter::PowerState;
+use agent_forge_crds::{
+    agent::VsphereAgent,
+    external::{
+        NamespacedName,
+        agent::{AGENT_MACHINE_REF_LABEL, AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent, BOUND},
+        agent_machine::{AGENT_RESERVED, AgentMachine},
+    },
+    names::AGENT_MACHINE_UID_ANNOTATION,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use crate::{
+    objects::{self, CONTROL_PLANE, condition},
+    shared::Shared,
+    world::{World, bump, is_ours},
+};
+
+/// A deed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// The guest of that VM registers its Agent.
+    Registers(String),
+    /// The provider binds an Agent to an AgentMachine.
+    Binds(String, String),
+    /// A person deletes that Machine.
+    Leaves(String),
+    /// Cluster API deletes its AgentMachine.
+    Follows(String),
+    /// The provider unbinds the Agent of an AgentMachine that is being deleted.
+    Unbinds(String),
+    /// The provider lets that AgentMachine go.
+    Forgets(String),
+    /// Cluster API lets that Machine go.
+    Ends(String),
+    /// A person renames the foreign VM.
+    Renames,
+    /// An hour goes by.
+    Hour,
+    /// The late request arrives.
+    Arrives,
+    /// The watch catches up.
+    CatchesUp,
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Registers(vm) => write!(f, "guest of {vm} registers"),
+            Self::Binds(am, agent) => write!(f, "provider binds Agent {agent} to {am}"),
+            Self::Leaves(m) => write!(f, "a person deletes Machine {m}"),
+            Self::Follows(m) => write!(f, "AgentMachine {m} is being deleted"),
+            Self::Unbinds(m) => write!(f, "provider unbinds the Agent of {m}"),
+            Self::Forgets(m) => write!(f, "AgentMachine {m} is gone"),
+            Self::Ends(m) => write!(f, "Machine {m} is gone"),
+            Self::Renames => write!(f, "a person renames the foreign VM"),
+            Self::Hour => write!(f, "an hour goes by"),
+            Self::Arrives => write!(f, "the late request arrives"),
+            Self::CatchesUp => write!(f, "the watch catches up"),
+        }
+    }
+}
+
+/// uid of the AgentMachine that a VsphereAgent is for.
+pub fn made_for(child: &VsphereAgent) -> Option<String> {
+    child
+        .annotations()
+        .get(AGENT_MACHINE_UID_ANNOTATION)
+        .cloned()
+}
+
+/// The provider may bind them.
+fn fit(am: &AgentMachine, agent: &Agent) -> bool {
+    let asked = am.spec.agent_label_selector.as_ref();
+    let asked = asked.and_then(|s| s.match_labels.as_ref());
+    let has = |(k, v): (&String, &String)| agent.labels().get(k) == Some(v);
+    agent.is_valid_for_claim()
+        && agent.claimed_by().is_none()
+        && !agent.is_deleting()
+        && asked.into_iter().flatten().all(has)
+}
+
+fn named<K: ResourceExt + fmt::Debug>(all: &mut [Shared<K>], name: &str) -> Option<usize> {
+    all.iter().position(|o| o.name_any() == name)
+}
+
+/// What may happen next; `people`: what people do as well.
+pub fn possible(w: &World, people: &[Deed]) -> Vec<Deed> {
+    let mut deeds = Vec::new();
+    for vm in w.vms.iter().filter(|v| is_ours(v)) {
+        if vm.power == PowerState::On && w.agent_on(vm).is_none() {
+            deeds.push(Deed::Registers(vm.moref.id.clone()));
+        }
+    }
+    for am in &w.agent_machines {
+        let name = am.name_any();
+        let machine = w.machines.iter().find(|m| m.key.name == name);
+        let leaves = machine.is_some_and(|m| m.deleting);
+        match (am.is_deleting(), am.agent_ref()) {
+            (false, _) if leaves => deeds.push(Deed::Follows(name)),
+            (false, None) => {
+                for agent in w.agents.iter().filter(|a| fit(am, a)) {
+                    deeds.push(Deed::Binds(name.clone(), agent.name_any()));
+                }
+            }
+            (false, Some(_)) => {}
+            (true, reference) => {
+                let bound = w.agents.iter().any(|a| {
+                    reference.is_some_and(|r| r.name == a.name_any())
+                        && a.claimed_by() == Some(name.as_str())
+                });
+                deeds.push(if bound {
+                    Deed::Unbinds(name)
+                } else {
+                    Deed::Forgets(name)
+                });
+            }
+        }
+    }
+    for m in w.machines.iter().filter(|m| m.deleting) {
+        if !w
+            .agent_machines
+            .iter()
+            .any(|am| am.name_any() == m.key.name)
+        {
+            deeds.push(Deed::Ends(m.key.name.clone()));
+        }
+    }
+    if w.late.is_some() {
+        deeds.push(Deed::Arrives);
+    }
+    if w.stale.is_some() {
+        deeds.push(Deed::CatchesUp);
+    }
+    for deed in people {
+        let now = match deed {
+            Deed::Leaves(name) => {
+                let mut lives = w.machines.iter().filter(|m| !m.deleting);
+                lives.any(|m| m.key.name == *name)
+            }
+            Deed::Renames => {
+                let wanted = |v: &Shared<_>| w.machines.iter().any(|m| names_it(v, &m.key.name));
+                w.vms.iter().any(wanted)
+            }
+            _ => false,
+        };
+        if now {
+            deeds.push(deed.clone());
+        }
+    }
+    deeds
+}
+
+fn names_it(vm: &Shared<agent_forge_actors::ports::vcenter::VmObservation>, name: &str) -> bool {
+    vm.marker.is_none() && vm.name == name
+}
+
+/// Time matters: a VM waits for its Agent, or rests after one that was given up.
+pub fn waits_for_time(w: &World) -> bool {
+    w.children.iter().any(|c| {
+        let Some(status) = &c.status else {
+            return false;
+        };
+        let Some(vm) = &status.vm else {
+            return false;
+        };
+        let unseen = || {
+            let mut vms = w.vms.iter();
+            vms.any(|v| Some(&v.moref.id) == vm.moref.as_ref() && w.agent_on(v).is_none())
+        };
+        let resting = vm.bios_uuid.is_none()
+            && status.last_failure.as_ref().is_some_and(|f| {
+                let at = objects::at(600 + 3600 * i64::from(w.hours));
+                f.time.as_ref().is_some_and(|t| t.0 >= at)
+            });
+        let awaited = vm
+            .discovery_deadline
+            .as_ref()
+            .is_some_and(|d| d.0 > objects::at(600 + 3600 * i64::from(w.hours)));
+        c.metadata.deletion_timestamp.is_none() && (resting || awaited && unseen())
+    })
+}
+
+/// Does it.
+pub fn act(w: &mut World, deed: &Deed) {
+    match deed {
+        Deed::Registers(vm) => {
+            let agent = w.vms.iter().find(|v| v.moref.id == *vm);
+            if let Some(agent) = agent.and_then(|vm| objects::agent_on(vm)) {
+                w.agents.push(Shared::new(agent));
+                w.agents.sort_by_key(|a| a.name_any());
+            }
+        }
+        Deed::Binds(am, agent) => {
+            let (Some(am), Some(agent)) = (
+                named(&mut w.agent_machines, am),
+                named(&mut w.agents, agent),
+            ) else {
+                return;
+            };
+            let name = w.agent_machines[am].name_any();
+            let reference = NamespacedName {
+                name: w.agents[agent].name_any(),
+                namespace: w.agents[agent].namespace().unwrap_or_default(),
+            };
+            w.agents[agent].change(|a| {
+                a.labels_mut()
+                    .insert(AGENT_MACHINE_REF_LABEL.to_owned(), name);
+                a.annotations_mut().insert(
+                    AGENT_MACHINE_REF_NAMESPACE_ANNOTATION.to_owned(),
+                    CONTROL_PLANE.to_owned(),
+                );
+                a.spec.cluster_deployment_name = Some(NamespacedName {
+                    name: "demo".to_owned(),
+                    namespace: CONTROL_PLANE.to_owned(),
+                });
+                let status = a.status.get_or_insert_default();
+                status.conditions = vec![condition(BOUND, "True", "Bound")];
+                bump(a);
+            });
+            w.agent_machines[am].change(|am| {
+                let status = am.status.get_or_insert_default();
+                status.agent_ref = Some(reference);
+                status.conditions = vec![condition(AGENT_RESERVED, "True", "AgentReserved")];
+                bump(am);
+            });
+        }
+        Deed::Leaves(name) => {
+            for m in &mut w.machines {
+                if m.key.name == *name {
+                    m.change(|m| m.deleting = true);
+                }
+            }
+        }
+        Deed::Follows(name) => {
+            if let Some(at) = named(&mut w.agent_machines, name) {
+                w.agent_machines[at].change(|am| {
+                    am.metadata.deletion_timestamp = Some(Time(objects::at(600)));
+                    bump(am);
+                });
+            }
+        }
+        Deed::Unbinds(name) => {
+            for agent in &mut w.agents {
+                if agent.claimed_by() == Some(name.as_str()) {
+                    agent.change(|a| {
+                        a.labels_mut().remove(AGENT_MACHINE_REF_LABEL);
+                        a.annotations_mut()
+                            .remove(AGENT_MACHINE_REF_NAMESPACE_ANNOTATION);
+                        a.spec.cluster_deployment_name = None;
+                        a.status.get_or_insert_default().conditions = objects::free();
+                        bump(a);
+                    });
+                }
+            }
+        }
+        Deed::Forgets(name) => w.agent_machines.retain(|am| am.name_any() != *name),
+        Deed::Ends(name) => w.machines.retain(|m| m.key.name != *name),
+        Deed::Renames => {
+            for vm in w.vms.iter_mut().filter(|v| v.marker.is_none()) {
+                vm.change(|vm| vm.name = "renamed".to_owned());
+            }
+        }
+        Deed::Hour => w.hours += 1,
+        Deed::Arrives => {
+            if let Some(late) = w.late.take() {
+                let _ = w.obey(&late.order);
+            }
+        }
+        Deed::CatchesUp => w.stale = None,
+    }
+}

@@ -1,0 +1,262 @@
+//! The oracles.
+
+use std::{
+    collections::{HashMap, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+    sync::{Mutex, PoisonError},
+};
+
+use agent_forge_actors::{
+    model::child::Child,
+    ports::vcenter::{PowerState, VmObservation},
+};
+use agent_forge_crds::{agent::VsphereAgent, external::agent::Agent, names::AGENT_FINALIZER};
+use kube::ResourceExt;
+
+use crate::{
+    machines::Machines,
+    objects::STRANGER,
+    shared::Shared,
+    upstream,
+    world::{World, is_ours},
+};
+
+/// No marked VM that ran is nobody's.
+pub const NO_LEAK: &str = "no leak";
+/// One VM per VsphereAgent.
+pub const NO_DOUBLE: &str = "no double";
+/// See [`crate::world::Harm`].
+pub const NO_HARM: &str = "nothing foreign touched, nothing serving destroyed";
+/// From every state, once faults are over, all come to rest as they should.
+pub const ENDS: &str = "every machine ends";
+/// All of them.
+pub const PROMISES: [&str; 4] = [NO_LEAK, NO_DOUBLE, NO_HARM, ENDS];
+
+fn ours(w: &World) -> impl Iterator<Item = &Shared<VmObservation>> {
+    w.vms.iter().filter(|v| is_ours(v))
+}
+
+/// A marked VM that no VsphereAgent with our finalizer answers for.
+pub fn orphan(w: &World) -> Option<&Shared<VmObservation>> {
+    let answered = |vm: &VmObservation| {
+        w.children.iter().any(|c| {
+            let held = c.finalizers().iter().any(|f| f == AGENT_FINALIZER);
+            held && c.uid().as_ref() == vm.marker.as_ref().map(|m| &m.uid)
+        })
+    };
+    ours(w).find(|v| !answered(v))
+}
+
+/// An orphan that the orphan scan may not remove: one that ran.
+pub fn leak(w: &World) -> Option<String> {
+    let leaked = orphan(w).filter(|v| v.power != PowerState::Off || !v.boot_order.is_empty())?;
+    Some(format!("{} ran, and is nobody's", leaked.moref.id))
+}
+
+/// Two VMs of one VsphereAgent.
+pub fn double(w: &World) -> Option<String> {
+    let mut owners: Vec<&str> = ours(w)
+        .filter_map(|v| v.marker.as_ref())
+        .map(|m| m.uid.as_str())
+        .collect();
+    owners.sort_unstable();
+    let double = owners.windows(2).find(|w| w[0] == w[1])?;
+    Some(format!("{} has two VMs", double[0]))
+}
+
+/// The Agent's VM is recorded by a VsphereAgent that has not given it up.
+pub fn may_be_approved(w: &World, agent: &Agent) -> bool {
+    w.children.iter().any(|c| {
+        let child = Child::read(c.arc());
+        let records = child.identity.as_ref().is_some_and(|i| {
+            agent_forge_actors::model::identity::BiosUuid::parse(&agent.name_any())
+                .is_some_and(|u| u.same_machine(i.bios_uuid))
+        });
+        records && !child.given_up
+    })
+}
+
+/// Some AgentMachine has its Agent.
+pub fn served(w: &World) -> bool {
+    w.agent_machines.iter().any(|am| am.agent_ref().is_some())
+}
+
+/// A Machine is gone, and a VM was made for it before.
+pub fn someone_left(w: &World) -> bool {
+    w.born.iter().any(|(name, (_, vms))| {
+        *vms > 0
+            && !w.machines.iter().any(|m| m.key.name == *name)
+            && !w.children.iter().any(|c| c.name_any() == *name)
+    })
+}
+
+/// What is not as it should be where nothing moves any more; `None`: every machine has ended well.
+pub fn unrest(w: &World) -> Option<String> {
+    if let Some(harm) = w.harm {
+        return Some(format!("{harm:?}"));
+    }
+    if w.late.is_some() || w.stale.is_some() {
+        return Some("something is still on its way".to_owned());
+    }
+    for m in &w.machines {
+        let name = &m.key.name;
+        if m.deleting {
+            return Some(format!("Machine {name} stays"));
+        }
+        let Some(am) = w.agent_machines.iter().find(|am| am.name_any() == *name) else {
+            return Some(format!("AgentMachine {name} vanished"));
+        };
+        if let Some(reference) = am.agent_ref() {
+            let agent = w.agents.iter().find(|a| a.name_any() == reference.name);
+            let on = agent.and_then(|a| w.vm_of(a));
+            if on.is_none_or(|vm| !is_ours(vm)) {
+                return Some(format!("{name} is served by no VM of ours"));
+            }
+            continue;
+        }
+        let taken = w.vms.iter().any(|v| !is_ours(v) && v.name == *name);
+        let said = w.children.iter().any(|c| {
+            let status = c.status.as_ref();
+            upstream::made_for(c) == am.uid()
+                && status.is_some_and(|s| s.waiting_on.iter().any(|w| w.reason == "NameConflict"))
+        });
+        if !(taken && said) {
+            return Some(format!("{name} has no host, and nobody says why"));
+        }
+    }
+    for c in &w.children {
+        let for_it = |am: &Shared<_>| upstream::made_for(c) == ResourceExt::uid(&**am);
+        if !w.agent_machines.iter().any(for_it) {
+            return Some(format!("VsphereAgent {} is for nobody", c.name_any()));
+        }
+    }
+    for a in w.agents.iter().filter(|a| a.name_any() != STRANGER) {
+        if !a.is_claimed_or_bound() {
+            return Some(format!("Agent {} is left", a.name_any()));
+        }
+    }
+    let serving = ours(w).filter(|v| w.agent_on(v).is_some()).count();
+    if serving != ours(w).count() {
+        return Some("a VM of ours serves nobody".to_owned());
+    }
+    if let Some(vm) = orphan(w) {
+        return Some(format!("{} is nobody's", vm.moref.id));
+    }
+    double(w)
+}
+
+/// So many rounds are more than any good ending takes: fifteen looks, a replacement and a way out are some forty.
+const ROUNDS: usize = 150;
+
+/// Which states are known to end well.
+#[derive(Default)]
+pub struct Endings(Mutex<HashMap<u64, bool>>);
+
+fn fingerprint(w: &World) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    w.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// How it ends once no more faults happen and everybody does what he has to.
+enum End {
+    /// Known from before.
+    Known(bool),
+    /// Nothing changes any more, but for what is remembered and said while somebody looks again and again.
+    Rest(Vec<World>),
+    /// It goes round and round.
+    Never,
+}
+
+/// The same but for what is remembered and said.
+fn same_things(a: &World, b: &World) -> bool {
+    let records = |w: &World| -> Vec<_> {
+        let bare = |c: &Shared<VsphereAgent>| {
+            let mut c = c.as_ref_clone();
+            c.metadata.resource_version = None;
+            if let Some(status) = &mut c.status {
+                status.waiting_on.clear();
+            }
+            Shared::new(c)
+        };
+        w.children.iter().map(bare).collect()
+    };
+    a.vms == b.vms
+        && a.agents == b.agents
+        && a.agent_machines == b.agent_machines
+        && a.machines == b.machines
+        && records(a) == records(b)
+}
+
+impl Endings {
+    fn known(&self, print: u64) -> Option<bool> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&print).copied()
+    }
+
+    fn follow(&self, model: &Machines, w: &World, way: &mut Vec<World>) -> End {
+        let mut now = w.clone();
+        now.left = Default::default();
+        let mut prints = Vec::new();
+        for _ in 0..ROUNDS {
+            let print = fingerprint(&now);
+            if let Some(known) = self.known(print) {
+                return End::Known(known);
+            }
+            let seen = prints.iter().position(|p| *p == print);
+            if let Some(at) = seen {
+                let circle = way.split_off(at);
+                let rest = circle.iter().all(|w| same_things(w, &circle[0]));
+                if !rest {
+                    return End::Never;
+                }
+                let waiting = circle.iter().find(|w| upstream::waits_for_time(w));
+                let Some(waiting) = waiting else {
+                    return End::Rest(circle);
+                };
+                now = waiting.clone();
+                upstream::act(&mut now, &upstream::Deed::Hour);
+                prints.truncate(at);
+                continue;
+            }
+            prints.push(print);
+            way.push(now.clone());
+            now = model.round(&now);
+        }
+        End::Never
+    }
+
+    /// Whether everything ends well from here.
+    pub fn ends(&self, model: &Machines, w: &World) -> bool {
+        let mut way = Vec::new();
+        let good = match self.follow(model, w, &mut way) {
+            End::Known(good) => good,
+            End::Rest(circle) => circle.iter().any(|w| unrest(w).is_none()),
+            End::Never => false,
+        };
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(way.iter().map(|w| (fingerprint(w), good)));
+        let mut first = w.clone();
+        first.left = Default::default();
+        all.insert(fingerprint(&first), good);
+        good
+    }
+
+    /// How it ends from here, for people.
+    pub fn tell(model: &Machines, w: &World) -> String {
+        let all = Self::default();
+        match all.follow(model, w, &mut Vec::new()) {
+            End::Rest(circle) => {
+                let last = &circle[0];
+                let wrong = unrest(last).unwrap_or_else(|| "all is well".to_owned());
+                let records: Vec<String> = last
+                    .children
+                    .iter()
+                    .map(|c| format!("{}: {:?}", c.name_any(), c.status))
+                    .collect();
+                format!("{wrong}; {records:#?}; {:#?}", last.memory)
+            }
+            _ => "it never comes to rest".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,604 @@
+//! The small world: what the API server and vCenter hold, what the leading operator remembers, which faults are left.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use agent_forge_actors::{
+    model::{
+        identity::BiosUuid,
+        names::{MoRef, ObjectKey},
+    },
+    ports::{
+        cluster::MachineFacts,
+        vcenter::{
+            BootDevice, CreateVm, Fault as VcFault, PowerState, TaskRef, VcError, VcErrorKind,
+            VcResult, VmObservation,
+        },
+    },
+    vm::{memory::Memory, seen::Seen},
+};
+use agent_forge_crds::{
+    agent::{VsphereAgent, VsphereAgentStatus},
+    conditions::{Phase, reason},
+    external::{agent::Agent, agent_machine::AgentMachine},
+};
+use kube::ResourceExt;
+
+use crate::{
+    objects::{self, CLUSTER_ID},
+    shared::Shared,
+};
+
+/// Monotonic time of everything that is remembered: ages are told by the pass that looks, not by the state, so that the
+/// state does not grow with time.
+pub const THEN: Duration = Duration::from_secs(10_000);
+
+/// What may go wrong, each at most once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fault {
+    /// The operator dies; the other one takes over and remembers nothing.
+    Crash,
+    /// A watch shows what was, until it catches up.
+    Lag,
+    /// A request is lost, and nobody can tell.
+    Loss,
+    /// A request arrives twice; the second answer is the one that is heard.
+    Duplicate,
+    /// A request is carried out, at once or some time later, and its answer is lost.
+    Unknown,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Crash,
+        Self::Lag,
+        Self::Loss,
+        Self::Duplicate,
+        Self::Unknown,
+    ];
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// Which faults may still happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Budget(u8);
+
+impl Budget {
+    /// These, once each.
+    pub fn of(faults: &[Fault]) -> Self {
+        Self(faults.iter().fold(0, |all, f| all | f.bit()))
+    }
+
+    /// Whether it may still happen.
+    pub fn has(self, fault: Fault) -> bool {
+        self.0 & fault.bit() != 0
+    }
+
+    /// It has happened.
+    pub fn spend(&mut self, fault: Fault) {
+        self.0 &= !fault.bit();
+    }
+}
+
+/// A broken promise, as soon as it is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Harm {
+    /// Something that is not ours was changed.
+    ForeignTouched,
+    /// The VM or the Agent of a host that serves was taken away.
+    ServingDestroyed,
+    /// A second VsphereAgent was made for an AgentMachine that has one.
+    Doubled,
+    /// An Agent was approved whose VM is given up, or nobody's.
+    LateApproved,
+}
+
+/// The watch that lags, with what it still shows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Stale {
+    /// VsphereAgents.
+    Children(Vec<Shared<VsphereAgent>>),
+    /// Agents.
+    Agents(Vec<Shared<Agent>>),
+    /// AgentMachines and Machines.
+    Demand(Vec<Shared<AgentMachine>>, Vec<Shared<MachineFacts>>),
+}
+
+/// What vCenter is told to do.
+#[derive(Clone, Debug)]
+pub enum Order {
+    /// Create a VM.
+    Create(Box<CreateVm>),
+    /// Set the boot order.
+    Boot(MoRef, Vec<i32>),
+    /// Switch it on.
+    On(MoRef),
+    /// Switch it off.
+    Off(MoRef),
+    /// Destroy it.
+    Destroy(MoRef),
+}
+
+/// A request on its way whose sender has given up.
+#[derive(Clone, Debug)]
+pub struct Late {
+    /// What it says.
+    pub order: Order,
+    /// How often somebody has looked for its VM meanwhile, and seen none.
+    pub looks: u8,
+}
+
+/// So many looks, two seconds apart, are more than the longest time a request may take to arrive (`PROOF_PAUSE` and
+/// `Timing::call_bound` in the product): it has arrived by then, or never does.
+pub const LATEST: u8 = 14;
+
+/// A state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    /// AgentMachines.
+    pub agent_machines: Vec<Shared<AgentMachine>>,
+    /// Machines.
+    pub machines: Vec<Shared<MachineFacts>>,
+    /// VsphereAgents.
+    pub children: Vec<Shared<VsphereAgent>>,
+    /// Agents.
+    pub agents: Vec<Shared<Agent>>,
+    /// VMs, ours and others'.
+    pub vms: Vec<Shared<VmObservation>>,
+    /// The watch that lags.
+    pub stale: Option<Stale>,
+    /// The request that may still arrive.
+    pub late: Option<Shared<Late>>,
+    /// What the leading operator's VM actors remember.
+    pub memory: BTreeMap<String, Shared<Memory>>,
+    /// How many VsphereAgents and VMs of that name were ever made.
+    pub born: BTreeMap<String, (u8, u8)>,
+    /// Hours gone by: longer than any deadline and any rest.
+    pub hours: u8,
+    /// Faults that are left.
+    pub left: Budget,
+    /// Which operator leads.
+    pub leader: u8,
+    /// The first broken promise.
+    pub harm: Option<Harm>,
+}
+
+/// A failed call to vCenter.
+pub fn vc_error(kind: VcErrorKind) -> VcError {
+    VcError {
+        kind,
+        operation: "call",
+        subject: "it".to_owned(),
+        message: "as told".to_owned(),
+    }
+}
+
+fn fault(fault: VcFault) -> VcError {
+    vc_error(VcErrorKind::Fault(fault))
+}
+
+/// One more write: versions grow.
+pub fn bump<K: kube::Resource>(object: &mut K) -> String {
+    let meta = object.meta_mut();
+    let version = number(meta.resource_version.as_deref()) + 1;
+    let version = version.to_string();
+    meta.resource_version = Some(version.clone());
+    version
+}
+
+fn number(version: Option<&str>) -> u64 {
+    version.and_then(|v| v.parse().ok()).unwrap_or(0)
+}
+
+fn renumber<K: ResourceExt + std::fmt::Debug + Clone>(
+    live: &mut [Shared<K>],
+    shown: Option<&mut Vec<Shared<K>>>,
+    mut remembered: impl FnMut(&str, u64, Option<u64>, &dyn Fn(u64) -> u64),
+) {
+    let mut shown = shown;
+    let names: std::collections::BTreeSet<String> = live
+        .iter()
+        .chain(shown.iter().flat_map(|s| s.iter()))
+        .map(|o| o.uid().unwrap_or_default())
+        .collect();
+    for uid in names {
+        let is_it = |o: &&Shared<K>| o.uid().as_deref() == Some(uid.as_str());
+        let version = |o: &Shared<K>| number(o.resource_version().as_deref());
+        let lives = live.iter().find(is_it).map(version);
+        let shows = shown
+            .as_ref()
+            .and_then(|s| s.iter().find(is_it))
+            .map(version);
+        // The watch shows the same version, or one before it; nothing between them is remembered, but for our own write.
+        let oldest = shows.or(lives).unwrap_or(1).min(lives.unwrap_or(u64::MAX));
+        let rank = |v: u64| -> u64 {
+            if v <= oldest {
+                1
+            } else if Some(v) == lives {
+                3
+            } else {
+                2
+            }
+        };
+        remembered(&uid, oldest, lives, &rank);
+        let all = live
+            .iter_mut()
+            .chain(shown.iter_mut().flat_map(|s| s.iter_mut()));
+        for object in all.filter(|o| o.uid().as_deref() == Some(uid.as_str())) {
+            let want = rank(number(object.resource_version().as_deref())).to_string();
+            if object.resource_version().as_ref() != Some(&want) {
+                object.change(|o| o.meta_mut().resource_version = Some(want));
+            }
+        }
+    }
+}
+
+impl World {
+    /// These machines wait, a foreign VM holds the name of the first, a foreign Agent is there.
+    pub fn new(names: &[&str], foreign: bool, faults: &[Fault]) -> Self {
+        let foreign = foreign.then(|| names.first()).flatten();
+        Self {
+            agent_machines: names
+                .iter()
+                .map(|n| Shared::new(objects::agent_machine(n)))
+                .collect(),
+            machines: names
+                .iter()
+                .map(|n| Shared::new(objects::machine(n)))
+                .collect(),
+            children: Vec::new(),
+            agents: vec![Shared::new(objects::stranger())],
+            vms: foreign
+                .map(|name| Shared::new(foreign_vm(name)))
+                .into_iter()
+                .collect(),
+            stale: None,
+            late: None,
+            memory: BTreeMap::new(),
+            born: BTreeMap::new(),
+            hours: 0,
+            left: Budget::of(faults),
+            leader: 1,
+            harm: None,
+        }
+    }
+
+    /// VsphereAgents as the watch shows them.
+    pub fn shown_children(&self) -> &[Shared<VsphereAgent>] {
+        match &self.stale {
+            Some(Stale::Children(old)) => old,
+            _ => &self.children,
+        }
+    }
+
+    /// Agents as the watch shows them.
+    pub fn shown_agents(&self) -> &[Shared<Agent>] {
+        match &self.stale {
+            Some(Stale::Agents(old)) => old,
+            _ => &self.agents,
+        }
+    }
+
+    /// AgentMachines as the watch shows them.
+    pub fn shown_agent_machines(&self) -> &[Shared<AgentMachine>] {
+        match &self.stale {
+            Some(Stale::Demand(old, _)) => old,
+            _ => &self.agent_machines,
+        }
+    }
+
+    /// Machines as the watch shows them.
+    pub fn shown_machines(&self) -> &[Shared<MachineFacts>] {
+        match &self.stale {
+            Some(Stale::Demand(_, old)) => old,
+            _ => &self.machines,
+        }
+    }
+
+    /// The first harm counts.
+    pub fn harmed(&mut self, harm: Harm) {
+        self.harm.get_or_insert(harm);
+    }
+
+    /// The VM that an Agent runs on.
+    pub fn vm_of(&self, agent: &Agent) -> Option<&Shared<VmObservation>> {
+        let uuid = BiosUuid::parse(&agent.name_any())?;
+        let runs = |vm: &&Shared<VmObservation>| vm.bios_uuid.is_some_and(|u| u.same_machine(uuid));
+        self.vms.iter().find(runs)
+    }
+
+    /// The Agent that runs on a VM.
+    pub fn agent_on(&self, vm: &VmObservation) -> Option<&Shared<Agent>> {
+        let uuid = vm.bios_uuid?;
+        let runs = |a: &&Shared<Agent>| {
+            BiosUuid::parse(&a.name_any()).is_some_and(|u| u.same_machine(uuid))
+        };
+        self.agents.iter().find(runs)
+    }
+
+    fn change_vm(
+        &mut self,
+        moref: &MoRef,
+        takes_away: bool,
+        change: impl FnOnce(&mut VmObservation) -> Result<(), VcFault>,
+    ) -> VcResult<TaskRef> {
+        let Some(at) = self.vms.iter().position(|v| v.moref == *moref) else {
+            return Err(fault(VcFault::ManagedObjectNotFound(Some(moref.clone()))));
+        };
+        let mut vm = self.vms[at].as_ref_clone();
+        change(&mut vm).map_err(fault)?;
+        if self.vms[at].marker.is_none() {
+            self.harmed(Harm::ForeignTouched);
+        }
+        let serves = self
+            .agent_on(&self.vms[at])
+            .is_some_and(|a| a.is_claimed_or_bound());
+        if takes_away && serves {
+            self.harmed(Harm::ServingDestroyed);
+        }
+        self.vms[at] = Shared::new(vm);
+        Ok(TaskRef("done".to_owned()))
+    }
+
+    /// vCenter carries an order out.
+    ///
+    /// # Errors
+    /// The fault that vCenter answers with.
+    #[allow(clippy::result_large_err, reason = "the port's own error type")]
+    pub fn obey(&mut self, order: &Order) -> VcResult<TaskRef> {
+        let power = |vm: &VmObservation, want: PowerState| {
+            if vm.power == want {
+                let existing = vm.power.as_str().to_owned();
+                return Err(VcFault::InvalidPowerState { existing });
+            }
+            Ok(())
+        };
+        match order {
+            Order::Create(spec) => self.create(spec),
+            Order::Boot(vm, keys) => self.change_vm(vm, false, |vm| {
+                let disks = keys.iter().map(|k| BootDevice::Disk(*k));
+                vm.boot_order = disks.chain([BootDevice::Cdrom]).collect();
+                Ok(())
+            }),
+            Order::On(vm) => self.change_vm(vm, false, |vm| {
+                power(vm, PowerState::On)?;
+                vm.power = PowerState::On;
+                Ok(())
+            }),
+            Order::Off(vm) => self.change_vm(vm, true, |vm| {
+                power(vm, PowerState::Off)?;
+                vm.power = PowerState::Off;
+                Ok(())
+            }),
+            Order::Destroy(vm) => {
+                let done = self.change_vm(vm, true, |vm| power(vm, PowerState::On))?;
+                self.vms.retain(|v| v.moref != *vm);
+                Ok(done)
+            }
+        }
+    }
+
+    #[allow(clippy::result_large_err, reason = "the port's own error type")]
+    fn create(&mut self, spec: &CreateVm) -> VcResult<TaskRef> {
+        if let Some(holder) = self.vms.iter().find(|v| v.name == spec.name) {
+            return Err(fault(VcFault::DuplicateName {
+                name: spec.name.clone(),
+                holder: Some(holder.moref.clone()),
+            }));
+        }
+        let path = spec.vm_path.to_string();
+        if self.vms.iter().any(|v| v.vm_path == path) {
+            return Err(fault(VcFault::AlreadyExists(path)));
+        }
+        let born = self.born.entry(spec.name.clone()).or_default();
+        born.1 += 1;
+        let n = born.1;
+        let id = format!("vm-{}-{n}", spec.name);
+        self.vms.push(Shared::new(VmObservation {
+            moref: MoRef::new("VirtualMachine", &id),
+            name: spec.name.clone(),
+            bios_uuid: Some(spec.uuid),
+            instance_uuid: Some(format!("instance-{id}")),
+            folder: Some(spec.place.folder.clone()),
+            marker: Some(spec.marker.clone()),
+            power: PowerState::Off,
+            connection_state: "connected".to_owned(),
+            macs: objects::mac(&spec.name, n).into_iter().collect(),
+            disk_keys: vec![2000],
+            cdroms: Vec::new(),
+            boot_order: Vec::new(),
+            vm_path: path,
+            tools: None,
+            guest_address: None,
+            guest_host: None,
+        }));
+        self.vms.sort_by(|a, b| a.moref.cmp(&b.moref));
+        Ok(TaskRef(id))
+    }
+
+    /// Somebody looks for VMs with that uuid.
+    pub fn look(&mut self, uuid: BiosUuid) -> Vec<VmObservation> {
+        let has_it = |v: &&Shared<VmObservation>| v.bios_uuid == Some(uuid);
+        let found: Vec<_> = self
+            .vms
+            .iter()
+            .filter(has_it)
+            .map(|v| v.as_ref_clone())
+            .collect();
+        let awaited = |l: &Late| matches!(&l.order, Order::Create(spec) if spec.uuid == uuid);
+        if found.is_empty() && self.late.as_ref().is_some_and(|l| awaited(l)) {
+            let over = self.late.as_mut().is_some_and(|l| {
+                l.change(|l| {
+                    l.looks += 1;
+                    l.looks >= LATEST
+                })
+            });
+            if over {
+                self.late = None;
+            }
+        }
+        found
+    }
+
+    /// What is left of a VsphereAgent that is being deleted once its last finalizer is off.
+    pub fn reap(&mut self) {
+        self.children
+            .retain(|c| c.metadata.deletion_timestamp.is_none() || !c.finalizers().is_empty());
+    }
+
+    /// The same state in its one form: memories without ages, versions without history.
+    pub fn settle(&mut self) {
+        if let Some(stale) = &self.stale {
+            let caught_up = match stale {
+                Stale::Children(old) => *old == self.children,
+                Stale::Agents(old) => *old == self.agents,
+                Stale::Demand(am, m) => *am == self.agent_machines && *m == self.machines,
+            };
+            if caught_up {
+                self.stale = None;
+            }
+        }
+        let children: Vec<String> = self.shown_children().iter().map(|c| c.name_any()).collect();
+        // An actor ends with its object.
+        self.memory.retain(|name, _| children.contains(name));
+        let memory = &mut self.memory;
+        let mut stale = self.stale.take();
+        let old_children = match &mut stale {
+            Some(Stale::Children(old)) => Some(old),
+            _ => None,
+        };
+        let uid_of: BTreeMap<String, String> = self
+            .children
+            .iter()
+            .chain(old_children.iter().flat_map(|old| old.iter()))
+            .map(|c| (c.uid().unwrap_or_default(), c.name_any()))
+            .collect();
+        renumber(&mut self.children, old_children, |uid, shown, _, rank| {
+            let Some(known) = uid_of.get(uid).and_then(|name| memory.get_mut(name)) else {
+                return;
+            };
+            let Some(written) = &known.written else {
+                return;
+            };
+            let version = number(Some(&written.resource_version));
+            let want = rank(version).to_string();
+            if version <= shown {
+                known.change(|m| m.written = None);
+            } else if written.resource_version != want {
+                known.change(|m| {
+                    if let Some(w) = &mut m.written {
+                        w.resource_version = want;
+                    }
+                });
+            }
+        });
+        let old_agents = match &mut stale {
+            Some(Stale::Agents(old)) => Some(old),
+            _ => None,
+        };
+        renumber(&mut self.agents, old_agents, |_, _, _, _| {});
+        let old_demand = match &mut stale {
+            Some(Stale::Demand(old, _)) => Some(old),
+            _ => None,
+        };
+        renumber(&mut self.agent_machines, old_demand, |_, _, _, _| {});
+        self.stale = stale;
+    }
+}
+
+/// A memory in its one form: every moment is [`THEN`], what is only told to people is left out.
+pub fn ageless(memory: &mut Memory) {
+    memory.timeline = None;
+    memory.traced = None;
+    memory.batch.clear();
+    // Every pass comes later than the pause between two proofs.
+    memory.proof_at = None;
+    memory.seen_since = (memory.seen != Seen::NotAsked).then_some(THEN);
+    memory.stuck_since = memory.stuck_since.map(|_| THEN);
+    if let Seen::Foreign { at, what, .. } = &mut memory.seen {
+        *at = THEN;
+        what.clear();
+    }
+    if let Some(refused) = &mut memory.create_refused {
+        refused.at = THEN;
+    }
+    if let Some(written) = &mut memory.written {
+        bare(&mut written.status);
+    }
+}
+
+/// What a VsphereAgent's status tells people and nothing is decided from.
+pub fn bare(status: &mut VsphereAgentStatus) {
+    status.timeline.clear();
+    status.conditions.clear();
+    status.waiting_on.retain_mut(|w| {
+        w.message.clear();
+        LASTING.contains(&w.reason.as_str())
+    });
+    if let Some(vm) = &mut status.vm {
+        vm.last_transition_time = None;
+        // Only an orphan's phase is decided from.
+        if vm.phase != Some(Phase::Orphaned) {
+            vm.phase = None;
+        }
+    }
+}
+
+/// Reasons that the pool decides from.
+const LASTING: [&str; 6] = [
+    reason::NAME_CONFLICT,
+    reason::OWNERSHIP_UNPROVEN,
+    reason::AMBIGUOUS_VM,
+    reason::CLUSTER_ID_CHANGED,
+    reason::RECORD_UNREADABLE,
+    "VMMissing",
+];
+
+/// Somebody else's VM.
+pub fn foreign_vm(name: &str) -> VmObservation {
+    VmObservation {
+        moref: MoRef::new("VirtualMachine", "vm-0-foreign"),
+        name: name.to_owned(),
+        bios_uuid: Some(BiosUuid::derive("elsewhere", "foreign", 1)),
+        instance_uuid: Some("instance-foreign".to_owned()),
+        folder: Some(MoRef::new("Folder", "group-v1")),
+        marker: None,
+        power: PowerState::On,
+        connection_state: "connected".to_owned(),
+        macs: objects::mac("z", 99).into_iter().collect(),
+        disk_keys: vec![2000],
+        cdroms: Vec::new(),
+        boot_order: Vec::new(),
+        vm_path: format!("[ds1] {name}/{name}.vmx"),
+        tools: None,
+        guest_address: None,
+        guest_host: None,
+    }
+}
+
+/// Whether the marker is this cluster's.
+pub fn is_ours(vm: &VmObservation) -> bool {
+    vm.marker
+        .as_ref()
+        .is_some_and(|m| m.cluster_id == CLUSTER_ID)
+}
+
+/// Key of an object.
+pub fn key<K: ResourceExt>(object: &K) -> ObjectKey {
+    ObjectKey::of(object)
+}
+
+impl<T: Clone> Shared<T> {
+    /// A copy to change.
+    pub fn as_ref_clone(&self) -> T {
+        T::clone(self)
+    }
+}
+
+/// All values, shared as the ports hand them out.
+pub fn arcs<T: std::fmt::Debug>(all: &[Shared<T>]) -> Vec<Arc<T>> {
+    all.iter().map(Shared::arc).collect()
+}

@@ -1,0 +1,107 @@
+//! Small worlds, each explored whole: one machine that comes and may go at any moment, and one thing that goes wrong.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "the numbers are what a reader looks for"
+)]
+
+use std::collections::BTreeSet;
+
+use agent_forge_model::{
+    machines::{Defect, Machines},
+    upstream::Deed,
+    verdict::{ENDS, PROMISES},
+    world::Fault,
+};
+use stateright::{Checker, Model};
+
+type Found = (BTreeSet<&'static str>, BTreeSet<(String, String)>);
+
+/// Explores all of it: what was found, by name, and the arrows of the chart.
+fn explore(what: &str, model: Machines) -> Found {
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    for (name, path) in checker.discoveries() {
+        if PROMISES.contains(&name) {
+            println!("{what}: {name}: {:#?}", path.into_actions());
+        }
+    }
+    let (states, ways) = (checker.unique_state_count(), checker.state_count());
+    println!("{what}: {states} states by {ways} transitions");
+    let found = checker.discoveries().into_keys().collect();
+    (found, checker.model().chart())
+}
+
+fn one(faults: &[Fault]) -> Machines {
+    Machines::new(&["b"], vec![Deed::Leaves("b".to_owned())], 0, faults)
+}
+
+/// Both ways out were met, and no promise was broken; a broken one would have ended the search early.
+fn keeps_all(what: &str, model: Machines) -> BTreeSet<(String, String)> {
+    let (found, arrows) = explore(what, model);
+    let met = BTreeSet::from([
+        "a machine is gone with all that was its",
+        "a machine is served",
+    ]);
+    assert_eq!(found, met);
+    arrows
+}
+
+#[test]
+fn a_crash_at_any_moment_breaks_no_promise() {
+    keeps_all("crash", one(&[Fault::Crash]));
+}
+
+#[test]
+fn a_lost_request_breaks_no_promise() {
+    keeps_all("loss", one(&[Fault::Loss]));
+}
+
+#[test]
+fn a_request_that_arrives_twice_breaks_no_promise() {
+    keeps_all("duplicate", one(&[Fault::Duplicate]));
+}
+
+#[test]
+fn a_request_whose_outcome_is_unknown_breaks_no_promise() {
+    keeps_all("unknown outcome", one(&[Fault::Unknown]));
+}
+
+/// A foreign VM that holds the name is waited out and never touched; a VM whose guest never comes is replaced. What the VM
+/// actor decides in these worlds is the chart of docs/actors.md, arrow by arrow.
+#[test]
+fn the_chart_in_the_docs_is_what_the_code_does() {
+    let leaves = || Deed::Leaves("b".to_owned());
+    let foreign = Machines::new(&["b"], vec![leaves(), Deed::Renames], 0, &[]);
+    let mut arrows = keeps_all("foreign VM", foreign);
+    let attempts = Machines::new(&["b"], vec![leaves()], 2, &[]);
+    arrows.extend(keeps_all("two attempts", attempts));
+    let drawn: BTreeSet<(String, String)> = include_str!("../../../docs/actors.md")
+        .split("```mermaid\nstateDiagram-v2\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .into_iter()
+        .flat_map(str::lines)
+        .filter_map(|line| line.trim().split_once(" --> "))
+        .map(|(from, to)| (from.to_owned(), to.to_owned()))
+        .collect();
+    let text = |arrows: Vec<&(String, String)>| {
+        let lines = arrows
+            .iter()
+            .map(|(from, to)| format!("    {from} --> {to}\n"));
+        lines.collect::<String>()
+    };
+    assert!(
+        arrows == drawn,
+        "the chart in docs/actors.md is another one than the code's.\nmissing there:\n{}not in the code:\n{}",
+        text(arrows.difference(&drawn).collect()),
+        text(drawn.difference(&arrows).collect()),
+    );
+}
+
+#[test]
+fn a_planted_defect_is_found() {
+    let mut model = one(&[]);
+    model.defect = Some(Defect::HiddenVms);
+    let (found, _) = explore("planted: VMs are hidden", model);
+    assert!(found.contains(ENDS), "{found:?}");
+}
