@@ -14,6 +14,7 @@ pub mod error;
 pub mod iso_cache;
 pub mod lease;
 pub mod model;
+pub mod mutants;
 pub mod orphans;
 pub mod placement;
 pub mod pool;

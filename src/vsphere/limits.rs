@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use agent_forge_actors::mutants::{Mutant, on};
 use tokio::sync::Semaphore;
 
 /// Semaphores for tasks in flight, one per vCenter (`host[:port]`).
@@ -18,7 +19,11 @@ impl Limits {
     /// At most `max` (at least one) tasks in flight per vCenter.
     pub(super) fn new(max: usize) -> Self {
         Self {
-            max: max.max(1),
+            max: if on(Mutant::OneAtATime) {
+                1
+            } else {
+                max.max(1)
+            },
             servers: Mutex::default(),
         }
     }

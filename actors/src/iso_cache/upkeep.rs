@@ -17,6 +17,7 @@ use crate::{
     effect::EffectKind,
     error::{Side, Trouble},
     model::names::DatastorePath,
+    mutants::{Mutant, on},
     ports::iso_source::{Freshness, Validators},
 };
 
@@ -50,6 +51,9 @@ pub(super) async fn check(
         return Ok(Found::NotThere);
     }
     site.sweep(ports, want, false).await;
+    if on(Mutant::VolatileRefetched) {
+        return Ok(Found::Outdated);
+    }
     if let Some(had) = compare.filter(|had| !had.is_empty()) {
         let answer = match want.request() {
             Ok(request) => ports

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agent_forge_crds::{
     agent::{Failure, VmStatus, VsphereAgent},
+    conditions::Phase,
     external::agent::Agent,
     names::{
         ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
@@ -13,6 +14,8 @@ use agent_forge_crds::{
 };
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
+
+use crate::mutants::{Mutant, on};
 
 use super::{
     identity::{self, AgentMatch, BiosUuid, MacAddress, VmIdentity},
@@ -184,10 +187,12 @@ impl Child {
                 .labels()
                 .get(CREATED_FOR_LABEL)
                 .is_some_and(|v| v == CREATED_FOR_ADOPTED)
-                && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true"),
+                && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true")
+                && !on(Mutant::AdoptedIsOurs),
             deleting: object.metadata.deletion_timestamp.is_some(),
             has_finalizer: object.finalizers().iter().any(|f| f == AGENT_FINALIZER),
-            forced: annotation(FORCE_DELETE_ANNOTATION).is_some_and(|v| v == "true"),
+            forced: annotation(FORCE_DELETE_ANNOTATION).is_some_and(|v| v == "true")
+                || on(Mutant::DeleteMeansDelete),
             given_up: vm.is_some_and(|vm| is_given_up(vm, failure)),
             object,
         }
@@ -197,8 +202,17 @@ impl Child {
     #[must_use]
     pub fn agent_among<'a>(&self, agents: &'a [Arc<Agent>]) -> Option<&'a Arc<Agent>> {
         let identity = self.identity.as_ref()?;
-        agents
-            .iter()
-            .find(|a| identity::agent_runs_on(a, identity) == AgentMatch::Same)
+        agents.iter().find(|a| {
+            identity::agent_runs_on(a, identity) == AgentMatch::Same
+                || on(Mutant::HostnameIsProof) && a.spec.hostname.as_ref() == Some(&self.vm_name)
+                || on(Mutant::AnyUnapproved) && !a.spec.approved
+        })
+    }
+
+    /// Whether the record says that its Machine was seen on its way out. Only a mutant asks for that.
+    #[must_use]
+    pub fn saw_deletion(&self) -> bool {
+        let vm = self.object.status.as_ref().and_then(|s| s.vm.as_ref());
+        vm.and_then(|v| v.phase.as_ref()) == Some(&Phase::Released)
     }
 }

@@ -10,6 +10,8 @@ use agent_forge_crds::external::agent::Agent;
 use kube::ResourceExt;
 use uuid::Uuid;
 
+use crate::mutants::{Mutant, on};
+
 /// BIOS uuid in vSphere's byte order (`config.uuid`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BiosUuid(Uuid);
@@ -38,7 +40,10 @@ impl BiosUuid {
     /// not a VMware identity (predecessor fault 2: any 32 characters were taken for one).
     #[must_use]
     pub fn from_vmware_serial(serial: &str) -> Option<Self> {
-        let rest = serial.trim().strip_prefix("VMware-")?;
+        let rest = match serial.trim().strip_prefix("VMware-") {
+            None if on(Mutant::AnySerial) => serial.trim(),
+            rest => rest?,
+        };
         let digits: String = rest.chars().filter(|c| *c != ' ' && *c != '-').collect();
         if digits.len() != 32 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
             return None;
@@ -131,14 +136,21 @@ pub fn agent_runs_on(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
         .and_then(|v| v.serial_number.as_deref())
         .map(str::trim)
         .unwrap_or_default();
+    let other_maker = vendor
+        .and_then(|v| v.manufacturer.as_deref())
+        .is_some_and(|m| !m.starts_with("VMware"));
+    if on(Mutant::ForeignAgents) && other_maker || on(Mutant::OrderIsProof) && inventory.is_none() {
+        return AgentMatch::Same;
+    }
     let by_name =
         || BiosUuid::parse(&agent.name_any()).is_some_and(|u| u.same_machine(vm.bios_uuid));
     let same_uuid = if serial.is_empty() {
         by_name()
     } else {
-        let is_vmware = vendor
-            .and_then(|v| v.manufacturer.as_deref())
-            .is_some_and(|m| m.starts_with("VMware"));
+        let is_vmware = on(Mutant::AnySerial)
+            || vendor
+                .and_then(|v| v.manufacturer.as_deref())
+                .is_some_and(|m| m.starts_with("VMware"));
         is_vmware
             && BiosUuid::from_vmware_serial(serial).is_some_and(|u| u.same_machine(vm.bios_uuid))
     };

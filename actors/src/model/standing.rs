@@ -11,6 +11,7 @@ use agent_forge_crds::external::agent_machine::AgentMachine;
 use kube::ResourceExt;
 
 use super::child::Child;
+use crate::mutants::{Mutant, on};
 use crate::ports::cluster::MachineFacts;
 
 /// How the recorded Machine and AgentMachine stand.
@@ -71,6 +72,7 @@ pub fn standing(
         Some(r) if child.reborn && machines.iter().any(|m| m.key.name == r.name) => {
             namesake("Machine", &r.name)
         }
+        _ if on(Mutant::GoneMustBeSeen) && !child.saw_deletion() => Standing::Alive,
         _ => Standing::Gone,
     }
 }

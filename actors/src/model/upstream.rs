@@ -7,7 +7,10 @@ use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::ports::cluster::MachineFacts;
+use crate::{
+    mutants::{Mutant, on},
+    ports::cluster::MachineFacts,
+};
 
 /// What an AgentMachine's conditions say about waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +28,7 @@ pub enum WaitingSign {
 pub fn waiting_sign(am: &AgentMachine) -> WaitingSign {
     if am.conditions().is_empty() {
         WaitingSign::NoConditions
-    } else if am.is_waiting() || am.is_waiting_legacy() {
+    } else if am.is_waiting() && !on(Mutant::ReadyOnly) || am.is_waiting_legacy() {
         WaitingSign::NoSuitableAgents
     } else {
         WaitingSign::Other

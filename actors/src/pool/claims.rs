@@ -19,6 +19,7 @@ use crate::{
         selector,
         upstream::{self, WaitingSign},
     },
+    mutants::{Mutant, on},
     ports::cluster::MachineFacts,
 };
 
@@ -204,7 +205,7 @@ fn need(
         return Need::Quiet(Why::Paused);
     }
     let other = facts.other_pools.iter().find(|p| belongs(p, am));
-    if let Some(other) = other {
+    if let Some(other) = other.filter(|_| !on(Mutant::EveryPoolAnswers)) {
         return Need::NotNow {
             why: Why::PoolConflict(ObjectKey::of(other.as_ref())),
             again: None,

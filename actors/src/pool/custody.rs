@@ -22,6 +22,7 @@ use crate::{
     effect::{Effect, EffectKind},
     error::Trouble,
     model::names::ObjectKey,
+    mutants::{Mutant, on},
     vm::hardware,
 };
 
@@ -49,7 +50,7 @@ pub fn on_record(pool: &VsphereAgentPool) -> &[HeldSecret] {
 /// Whether that Secret is confirmed as held for the pool.
 #[must_use]
 pub fn holds(pool: &VsphereAgentPool, secret: &ObjectKey) -> bool {
-    on_record(pool).iter().any(|h| h.held && key(h) == *secret)
+    on(Mutant::NothingHeld) || on_record(pool).iter().any(|h| h.held && key(h) == *secret)
 }
 
 fn key(held: &HeldSecret) -> ObjectKey {
@@ -94,7 +95,7 @@ pub async fn tend(
     actions: &[Action],
     memory: &mut Memory,
 ) -> Result<(), Trouble> {
-    if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) {
+    if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) || on(Mutant::NothingHeld) {
         return Ok(());
     }
     let allowed = &context.settings.secret_namespaces;

@@ -34,6 +34,7 @@ use crate::{
         names::ObjectKey,
         upstream,
     },
+    mutants::{Mutant, on},
     ports::cluster::{AgentPatch, MachineFacts},
 };
 
@@ -170,7 +171,7 @@ pub fn plan(s: &Snapshot) -> Plan {
     } else if !has_finalizer {
         plan.actions.push(Action::AddFinalizer);
     }
-    let reassigned = if deleting {
+    let reassigned = if deleting && !on(Mutant::ClosedAnswers) {
         BTreeSet::new()
     } else {
         demand::answer(s, &mut plan)

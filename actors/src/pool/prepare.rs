@@ -21,6 +21,7 @@ use crate::{
         names::ObjectKey,
         selector::{self, Labels, Unsatisfiable},
     },
+    mutants::{Mutant, on},
     ports::cluster::AgentPatch,
 };
 
@@ -135,6 +136,9 @@ pub fn fence(
     choosers: &[Arc<AgentMachine>],
     agent: &Agent,
 ) -> Option<AgentPatch> {
+    if on(Mutant::NoFence) {
+        return None;
+    }
     let selectors: Vec<Option<&LabelSelector>> = choosers
         .iter()
         .map(|am| am.spec.agent_label_selector.as_ref())

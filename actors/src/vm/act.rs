@@ -21,7 +21,7 @@ use super::{
     pass::{known, write},
     place,
     scene::Scene,
-    seen::Expected,
+    seen::{self, Expected},
     status,
     step::Step,
     traced,
@@ -31,6 +31,7 @@ use crate::{
     effect::{Effect, EffectKind},
     error::{Class, Side, Trouble},
     model::{identity::BiosUuid, marker::Marker, names::DatastorePath},
+    mutants::{Mutant, on},
     ports::{
         cluster::Precondition,
         vcenter::{Place, TaskRef, VCenter},
@@ -75,7 +76,13 @@ pub async fn perform(context: &Context, scene: &Scene, memory: &mut Memory, step
         Step::AddFinalizer => hand.add_finalizer().await,
         Step::RecordIdentity => hand.record_identity(memory).await,
         Step::FinishTask(task) => hand.finish_task(memory, &TaskRef(task)).await,
-        Step::Lookup => hand.lookup(memory).await,
+        Step::Lookup => match hand.lookup(memory).await {
+            Err(_) if on(Mutant::ErrorIsAbsence) => {
+                memory.seen = seen::absent_once_more(&memory.seen);
+                Ok(After::Same)
+            }
+            done => done,
+        },
         Step::TakeOver => hand.take_over(memory).await,
         Step::PlaceAgain => hand.place_again(memory).await,
         Step::Create => hand.create(memory).await,

@@ -16,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
     model::child::is_given_up,
+    mutants::{Mutant, on},
     ports::vcenter::{PowerState, VmObservation},
 };
 
@@ -68,7 +69,7 @@ pub fn arrival(
     }
     let over = vm.discovery_deadline.as_ref().is_some_and(|d| d.0 <= now);
     // One that had an Agent once may be a node, even where the Agent is gone.
-    if !over || agent_known || vm.agent_ref.is_some() {
+    if !over || agent_known || vm.agent_ref.is_some() || on(Mutant::NoReplacement) {
         return Arrival::Awaited;
     }
     Arrival::Overdue {

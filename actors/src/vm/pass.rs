@@ -21,6 +21,7 @@ use crate::{
     effect::{Effect, EffectKind},
     error::{Class, Side, Trouble},
     model::names::ObjectKey,
+    mutants::{Mutant, on},
     ports::cluster::Precondition,
 };
 
@@ -248,7 +249,7 @@ async fn publish(
         &scene.record(),
         &known(&scene, outcome.obstacle.as_ref(), memory, now),
     );
-    if object.status.as_ref() == Some(&rendered) {
+    if object.status.as_ref() == Some(&rendered) && !on(Mutant::AlwaysWrites) {
         memory.batch.clear();
         return;
     }

@@ -29,6 +29,7 @@ use crate::{
         standing::{Standing, standing},
         upstream,
     },
+    mutants::{Mutant, on},
     pool::{agents_home, custody, prepare},
     ports::cluster::MachineFacts,
 };
@@ -240,7 +241,8 @@ impl Scene {
             agent_fenced: self.fenced,
             stuck_on_guest: memory
                 .stuck_since
-                .is_some_and(|t| now.saturating_sub(t) >= STUCK_GRACE),
+                .is_some_and(|t| now.saturating_sub(t) >= STUCK_GRACE)
+                && !on(Mutant::HookWaits),
             now,
         }
     }

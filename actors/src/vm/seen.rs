@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::{
     model::{marker::Marker, names::MoRef},
+    mutants::{Mutant, on},
     ports::vcenter::VmObservation,
 };
 
@@ -62,7 +63,7 @@ pub struct Expected {
 pub fn judge(found: Vec<VmObservation>, expected: &Expected, before: &Seen, now: Duration) -> Seen {
     let candidates: Vec<VmObservation> = found
         .into_iter()
-        .filter(|vm| !is_other_instance(vm, expected))
+        .filter(|vm| !is_other_instance(vm, expected) || on(Mutant::CloneIsOurs))
         .collect();
     if candidates.is_empty() {
         return absent_once_more(before);
@@ -95,8 +96,10 @@ pub fn judge(found: Vec<VmObservation>, expected: &Expected, before: &Seen, now:
 #[must_use]
 pub fn judge_holder(holder: VmObservation, expected: &Expected, now: Duration) -> Seen {
     let what = format!("{} ({})", holder.name, holder.moref.id);
+    let named = Box::new(holder.clone());
     match judge(vec![holder], expected, &Seen::NotAsked, now) {
         ours @ Seen::Ours(_) => ours,
+        _ if on(Mutant::NameIsProof) => Seen::Ours(named),
         _ => Seen::Foreign {
             what,
             met: Met::ByName,

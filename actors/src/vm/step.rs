@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     model::standing::Standing,
+    mutants::{Mutant, on},
     ports::vcenter::{BootDevice, PowerState, VmObservation},
 };
 
@@ -297,6 +298,7 @@ fn alive(f: &Facts<'_>) -> Step {
                 Some(CONFLICT_PROBE.saturating_sub(f.now.saturating_sub(*at))),
             ),
             Seen::Foreign { .. } => Step::Lookup,
+            Seen::NotAsked if vm.task_id.is_some() && on(Mutant::NotResumed) => Step::Settled,
             Seen::NotAsked if vm.task_id.is_some() => {
                 Step::FinishTask(vm.task_id.clone().unwrap_or_default())
             }
@@ -430,6 +432,7 @@ fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
             "the VM is not powered on although its Agent is bound; it is left as it is",
             Some(MISSING_PROBE),
         ),
+        _ if on(Mutant::CdromFirst) => Step::PowerOn,
         _ if !boots_disk_first(shown) && !shown.disk_keys.is_empty() => {
             Step::SetBootOrder(shown.disk_keys.clone())
         }
@@ -491,7 +494,8 @@ fn deleting(f: &Facts<'_>) -> Step {
             )
         };
     }
-    if f.adopted || f.vm.is_none_or(|vm| vm.bios_uuid.is_none()) {
+    let forgotten = on(Mutant::PoolGoneForgets) && !f.pool_exists;
+    if f.adopted || f.vm.is_none_or(|vm| vm.bios_uuid.is_none()) || forgotten {
         // Nothing of ours exists: an adopted VM is somebody else's, and before its identity none is made.
         return Step::RemoveFinalizer;
     }
@@ -507,7 +511,10 @@ fn deleting(f: &Facts<'_>) -> Step {
     let recorded = f.vm.is_some_and(|v| v.moref.is_some());
     let task = f.vm.and_then(|v| v.task_id.clone()).filter(|_| !recorded);
     match f.seen {
-        Seen::NotAsked if f.unissued && !recorded => Step::RemoveFinalizer,
+        Seen::NotAsked if (f.unissued || on(Mutant::UnseenIsUnmade)) && !recorded => {
+            Step::RemoveFinalizer
+        }
+        Seen::Ours(_) if on(Mutant::AgentFirst) && f.agent_present => Step::DeleteAgent,
         Seen::NotAsked => task.map_or(Step::Lookup, Step::FinishTask),
         // Its Agent is told by the addresses on record: without them it would be left behind.
         Seen::Ours(vm)

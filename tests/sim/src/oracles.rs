@@ -35,10 +35,14 @@ pub fn watch(api: &ApiServer, vcenter: &VCenter) {
     }));
 }
 
-/// The marker of a VM.
+/// Key in the `extraConfig` of a VM that an admin copied from one of ours: the copy carries our marker and is foreign.
+pub const COPY: &str = "somebody.copied-this";
+
+/// The marker of a VM of ours.
 #[must_use]
 pub fn marker(vm: &Vm) -> Option<Marker> {
-    Marker::parse(vm.extra.get(MARKER_KEY)?)
+    let ours = !vm.extra.contains_key(COPY);
+    Marker::parse(vm.extra.get(MARKER_KEY).filter(|_| ours)?)
 }
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
@@ -63,6 +67,16 @@ fn judge(store: &Store, inventory: &Inventory, deed: &Deed) -> Vec<String> {
         Deed::Destroyed(_) => {}
     }
     no_leak(store, inventory, &mut broken);
+    broken
+}
+
+/// O1 at the end of a run, however that went.
+#[must_use]
+pub fn leaks(world: &World) -> Vec<String> {
+    let mut broken = Vec::new();
+    world
+        .api
+        .read(|store| world.vcenter.read(|i| no_leak(store, i, &mut broken)));
     broken
 }
 
@@ -130,10 +144,16 @@ fn untouchable(
     }
     let children = kind(OURS, "vsphereagents");
     let child = store.get(&children, &(marker.namespace.clone(), marker.name.clone()));
-    let leaves = child.is_some_and(|c| !text(&c, "/metadata/deletionTimestamp").is_empty());
+    let leaves = child.is_some_and(|c| {
+        let deleted = !text(&c, "/metadata/deletionTimestamp").is_empty();
+        let given_up = c
+            .pointer("/status/lastFailure/attempt")
+            .and_then(Value::as_u64);
+        deleted || given_up == Some(u64::from(marker.attempt))
+    });
     if what == "destroys" && !leaves {
         broken.push(format!(
-            "O3 wanted: somebody destroys {} whose VsphereAgent is not being deleted",
+            "O3 wanted: somebody destroys {} whose VsphereAgent is neither being deleted nor given up",
             vm.name
         ));
     }

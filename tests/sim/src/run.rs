@@ -13,7 +13,7 @@ use tokio::runtime::Builder;
 use crate::{
     oracles,
     plan::{Plan, Point},
-    workloads::{self, Rest, Run},
+    workloads::{self, Rest, Run, Workload},
     world::World,
 };
 
@@ -78,11 +78,25 @@ fn hear_panics() {
 /// There is no such workload.
 #[must_use]
 pub fn run(plan: &Plan, reference: Option<&Outcome>, silence: Duration) -> Outcome {
+    let workload =
+        workloads::named(&plan.workload).unwrap_or_else(|| panic!("no workload {}", plan.workload));
+    run_workload(workload, plan, reference, silence)
+}
+
+/// As [`run`], with a workload of the caller's own.
+///
+/// # Panics
+/// The world does not start, which is a defect here.
+#[must_use]
+pub fn run_workload(
+    workload: &Workload,
+    plan: &Plan,
+    reference: Option<&Outcome>,
+    silence: Duration,
+) -> Outcome {
     hear_panics();
     PANICS.with_borrow_mut(Vec::clear);
     let began = Instant::now();
-    let workload =
-        workloads::named(&plan.workload).unwrap_or_else(|| panic!("no workload {}", plan.workload));
     // No IO driver: whoever opens a socket learns it.
     let runtime = Builder::new_current_thread()
         .enable_time()
@@ -125,6 +139,7 @@ pub fn run(plan: &Plan, reference: Option<&Outcome>, silence: Duration) -> Outco
         }
         let director = &run.world.director;
         failures.extend(director.violations());
+        failures.extend(oracles::leaks(&run.world));
         Outcome {
             plan: plan.clone(),
             failures,

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::{
     iso_cache::msg::{IsoFile, IsoState, IsoWant},
     model::names::DatastorePath,
+    mutants::{Mutant, on},
     ports::iso_source::Validators,
 };
 
@@ -88,7 +89,11 @@ pub fn status(
             }
             let compares = !want.source.is_assisted();
             Some(IsoStatus {
-                url: Some(want.source.redacted()),
+                url: Some(if on(Mutant::TokenShown) {
+                    want.source.expose().to_string()
+                } else {
+                    want.source.redacted()
+                }),
                 sha256: Some(file.sha256.clone()),
                 path: Some(file.path.path.clone()),
                 stored_path: Some(file.path.to_string()),

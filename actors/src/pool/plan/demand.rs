@@ -16,6 +16,7 @@ use crate::{
         standing::Standing,
         upstream::{self, WaitingSign},
     },
+    mutants::{Mutant, on},
     pool::{
         claims::{self, Claim, Need, Why},
         prepare,
@@ -27,6 +28,9 @@ use crate::{
 /// holds it for somebody else.
 fn child_name(s: &Snapshot, am: &AgentMachine) -> String {
     let name = am.name_any();
+    if on(Mutant::RandomNames) {
+        return format!("{name}-{:05x}", s.now.as_micros() % 0xf_ffff);
+    }
     if s.children
         .iter()
         .any(|c| c.key.name == name && !is_for(c, am))
@@ -163,7 +167,7 @@ pub(super) fn pin_if_needed(s: &Snapshot, am: &Arc<AgentMachine>, plan: &mut Pla
         .actions
         .iter()
         .any(|a| matches!(a, Action::Pin { agent_machine, .. } if agent_machine.uid() == am.uid()));
-    if prepare::pinned(am).is_none() && !planned {
+    if prepare::pinned(am).is_none() && !planned && !on(Mutant::NoPin) {
         let pin = prepare::pin_value(am, s.ambiguous_names.contains(&am.name_any()));
         plan.actions.push(Action::Pin {
             agent_machine: am.clone(),

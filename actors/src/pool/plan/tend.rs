@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use super::{Action, Plan, ReleaseWhy, demand, find_claim, served_by_child, serving_agent};
 use crate::{
     model::{child::Child, standing::Standing},
+    mutants::{Mutant, on},
     pool::{
         claims::{Claim, Need},
         prepare,
@@ -29,11 +30,21 @@ pub(super) fn tend(s: &Snapshot, child: &Child, pool_deleting: bool, plan: &mut 
         return;
     }
     let going = matches!(standing, Standing::Leaving | Standing::Gone);
-    let agent = child.agent_among(&s.agents).filter(|a| !a.is_deleting());
+    let labelled = |a: &Agent| {
+        let all = prepare::base_labels(&s.pool);
+        all.iter().all(|(k, v)| a.labels().get(k) == Some(v))
+    };
+    let agent = child
+        .agent_among(&s.agents)
+        .filter(|a| !a.is_deleting())
+        .filter(|a| !on(Mutant::LabelsFirst) || labelled(a));
     let surplus = claim
         .as_ref()
         .is_some_and(|c| c.need == Need::Served && !served_by_child(s, c, child))
-        || standing == Standing::Nobody && !child.adopted;
+        || standing == Standing::Nobody && !child.adopted
+        || on(Mutant::WaitingIsSurplus)
+            && claim.as_ref().is_some_and(|c| c.need == Need::InFlight)
+            && plan.claims.iter().any(|c| c.need == Need::Served);
     let bound = serving_agent(s, child);
     let leaving = going || bound.is_none() && (child.deleting || surplus || pool_deleting);
     if let Some(agent) = agent {
@@ -94,7 +105,7 @@ pub(super) fn tend(s: &Snapshot, child: &Child, pool_deleting: bool, plan: &mut 
             "Offered",
             "its AgentMachine went before its Agent was approved; the VM is kept a moment for the next one that waits",
         );
-    } else if why == ReleaseWhy::Surplus && someone_waits {
+    } else if why == ReleaseWhy::Surplus && someone_waits && !on(Mutant::WaitingIsSurplus) {
         plan.wait(
             child.key.name.clone(),
             "SurplusKept",
@@ -140,7 +151,8 @@ fn prepare_agent(
     };
     let am = &claim.agent_machine;
     // The pin must stand in the AgentMachine before its Agent can be chosen (upstream-contract.md §0.4).
-    let Some(pin) = prepare::pinned(am) else {
+    let unpinned = on(Mutant::NoPin).then(|| am.name_any());
+    let Some(pin) = prepare::pinned(am).or(unpinned.as_ref()) else {
         demand::pin_if_needed(s, am, plan);
         return;
     };

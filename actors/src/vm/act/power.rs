@@ -9,6 +9,7 @@ use crate::{
     effect::EffectKind,
     error::{Side, Trouble},
     model::names::MoRef,
+    mutants::{Mutant, on},
     ports::vcenter::{BootDevice, Fault, PowerState, TaskEnd, VmObservation},
     vm::{memory::Memory, seen::Seen},
 };
@@ -156,10 +157,15 @@ impl Hand<'_> {
         let session = self.session().await.map_err(failed)?;
         let tags = pool.spec.vsphere.vm_tags();
         let effect = self.effect(EffectKind::AttachTags);
-        session
+        let attached = session
             .attach_tags(&effect, &MoRef::new("VirtualMachine", moref), tags)
-            .await
-            .map_err(|e| failed(e.into()))?;
+            .await;
+        if on(Mutant::TagsOrDie) && attached.is_err() {
+            self.lookup(memory).await?;
+            self.power(memory, EffectKind::PowerOff).await?;
+            return self.power(memory, EffectKind::Destroy).await;
+        }
+        attached.map_err(|e| failed(e.into()))?;
         memory.tagged = true;
         memory.untagged = false;
         Ok(After::Same)

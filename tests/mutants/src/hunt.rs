@@ -1,0 +1,169 @@
+//! Running a case: its plan without the mutant, then with it.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use agent_forge_actors::mutants;
+use agent_forge_sim::{
+    plan::{Fault, Plan, Point},
+    run::{Outcome, run_workload},
+};
+
+use crate::{Mutant, cases::Case, workloads};
+
+/// Listening after each run: longer than the interval in which an ISO is looked at.
+const LISTEN: Duration = Duration::from_secs(900);
+/// All names and jitter of these runs come from it.
+const SEED: u64 = 1;
+
+/// What came of a case.
+pub struct Hunt {
+    /// The case.
+    pub case: &'static Case,
+    /// Its plan, with the keys of this seed.
+    pub plan: Plan,
+    /// As the operator is.
+    pub without: Outcome,
+    /// With the mutant.
+    pub with: Outcome,
+}
+
+impl Hunt {
+    /// What speaks against it; empty when the mutant, and only the mutant, was found by the oracle that the table names.
+    #[must_use]
+    pub fn verdict(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        if !self.without.failures.is_empty() {
+            wrong.push(format!(
+                "fails without the mutant: {:#?}",
+                self.without.failures
+            ));
+        }
+        for (name, run) in [("without", &self.without), ("with", &self.with)] {
+            if run.hit != self.plan.faults.len() {
+                wrong.push(format!("the fault did not come about {name} the mutant"));
+            }
+        }
+        if self.with.failures.is_empty() {
+            wrong.push("the mutant is not found".to_owned());
+        } else if !self
+            .with
+            .failures
+            .iter()
+            .any(|f| f.starts_with(self.case.oracle))
+        {
+            wrong.push(format!(
+                "{} does not say so, but {:#?}",
+                self.case.oracle, self.with.failures
+            ));
+        }
+        wrong
+    }
+}
+
+/// The run of a workload without faults and mutants.
+///
+/// # Panics
+/// There is no such workload.
+#[must_use]
+pub fn reference(workload: &str) -> Outcome {
+    let plan = Plan {
+        workload: workload.to_owned(),
+        seed: SEED,
+        faults: Vec::new(),
+    };
+    play(&plan, None, None)
+}
+
+fn play(plan: &Plan, reference: Option<&Outcome>, mutant: Option<Mutant>) -> Outcome {
+    let workload =
+        workloads::named(&plan.workload).unwrap_or_else(|| panic!("no workload {}", plan.workload));
+    mutants::set(mutant);
+    let outcome = run_workload(workload, plan, reference, LISTEN);
+    mutants::set(None);
+    outcome
+}
+
+/// The plan of a case: its fault hits the first occurrence of the effect in the reference run.
+///
+/// # Panics
+/// The effect does not occur, or there is no such fault.
+#[must_use]
+pub fn plan(case: &Case, reference: &Outcome) -> Plan {
+    let fault = case.fault.map(|text| {
+        let (effect, code) = text.split_once('=').unwrap_or_else(|| panic!("{text}"));
+        let point: &Point = reference
+            .effects
+            .iter()
+            .map(|(_, p)| p)
+            .find(|p| p.effect == effect)
+            .unwrap_or_else(|| panic!("{effect} does not occur in {}", case.workload));
+        let fault = Fault::ALL.iter().find(|f| f.code() == code);
+        let fault = fault.unwrap_or_else(|| panic!("no fault {code}"));
+        (point.clone(), *fault)
+    });
+    Plan {
+        workload: case.workload.to_owned(),
+        seed: SEED,
+        faults: fault.into_iter().collect(),
+    }
+}
+
+/// Runs a case.
+#[must_use]
+pub fn hunt(case: &'static Case, reference: &Outcome) -> Hunt {
+    let plan = plan(case, reference);
+    let without = if plan.faults.is_empty() {
+        reference.clone()
+    } else {
+        play(&plan, Some(reference), None)
+    };
+    let with = play(&plan, Some(reference), Some(case.mutant));
+    Hunt {
+        case,
+        plan,
+        without,
+        with,
+    }
+}
+
+/// Runs cases on all cores; in their order.
+#[must_use]
+pub fn hunt_all(cases: &[&'static Case]) -> Vec<Hunt> {
+    let mut names: Vec<&str> = cases.iter().map(|c| c.workload).collect();
+    names.sort_unstable();
+    names.dedup();
+    let references = on_all_cores(&names, |name| reference(name));
+    on_all_cores(cases, |case| {
+        let at = names.iter().position(|n| *n == case.workload);
+        hunt(case, &references[at.unwrap_or_default()])
+    })
+}
+
+fn on_all_cores<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let cores = thread::available_parallelism().map_or(2, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = all.get(at) else { break };
+                    let result = work(one);
+                    done.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((at, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,48 @@
+//! `cargo run -p agent-forge-mutants`: the hunt by hand.
+
+#![allow(clippy::print_stdout, reason = "a command for people")]
+
+use std::process::ExitCode;
+
+use agent_forge_mutants::{
+    cases::{CASES, Case},
+    docs,
+    hunt::hunt_all,
+};
+use agent_forge_sim::matrix::report;
+
+/// Without arguments: all cases. `table`: the table of docs/reliability.md. Names of mutants: their cases, with the traces
+/// of both runs.
+fn main() -> ExitCode {
+    let named: Vec<String> = std::env::args().skip(1).collect();
+    if named == ["table"] {
+        print!("{}", docs::table());
+        return ExitCode::SUCCESS;
+    }
+    let cases: Vec<&'static Case> = CASES
+        .iter()
+        .filter(|c| named.is_empty() || named.contains(&format!("{:?}", c.mutant)))
+        .collect();
+    let mut good = !cases.is_empty();
+    for hunt in hunt_all(&cases) {
+        let wrong = hunt.verdict();
+        good &= wrong.is_empty();
+        let took = (hunt.without.took, hunt.with.took);
+        println!("{:?} by {} in {took:?}", hunt.case.mutant, hunt.plan);
+        for failure in &hunt.with.failures {
+            let short: String = failure.chars().take(240).collect();
+            println!("    found: {}", short.replace('\n', " "));
+        }
+        for what in &wrong {
+            println!("    WRONG: {what}");
+        }
+        if !named.is_empty() {
+            println!("{}\n{}", report(&hunt.without), report(&hunt.with));
+        }
+    }
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,250 @@
+//! Small pieces that the workloads are made of: what other people do, and what must not have happened to them.
+
+use std::time::Duration;
+
+use agent_forge_lab::played::{
+    assisted::host::HostFacts,
+    guests::identity::{serial, swapped},
+};
+use agent_forge_sim::{
+    kube::kind,
+    oracles::{ASSISTED, OURS, marker},
+    vcenter::model::{Ref, Vm},
+    world::{NAMESPACE, World},
+};
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+/// Virtual time that is long for a step and short for a rest.
+pub const SOON: Duration = Duration::from_secs(600);
+
+/// Text at a JSON pointer, empty without it.
+#[must_use]
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    let found = object.pointer(pointer).and_then(Value::as_str);
+    found.unwrap_or_default()
+}
+
+/// Namespace and name in the namespace of the pools.
+#[must_use]
+pub fn at_home(name: &str) -> (String, String) {
+    (NAMESPACE.to_owned(), name.to_owned())
+}
+
+/// All objects of a kind.
+#[must_use]
+pub fn all(world: &World, group: &str, plural: &str) -> Vec<Value> {
+    let list = world.api.read(|s| s.list(&kind(group, plural), ""));
+    list.iter().map(|o| o.as_ref().clone()).collect()
+}
+
+/// The first VM of ours, once it is there.
+///
+/// # Errors
+/// None appears in time.
+pub async fn our_vm(world: &World) -> Result<Vm> {
+    let find = || {
+        world
+            .vcenter
+            .read(|i| i.vms.values().find(|v| marker(v).is_some()).cloned())
+    };
+    world
+        .until("a VM of ours", SOON, || find().is_some())
+        .await?;
+    find().context("it went again")
+}
+
+/// The name of the first AgentMachine, once it is there.
+///
+/// # Errors
+/// None appears in time.
+pub async fn wanted_name(world: &World, pool: &str) -> Result<String> {
+    let play = world.play(pool)?;
+    let names = || {
+        play.agent_machines()
+            .first()
+            .map(|o| text_of_name(&o.metadata.name))
+    };
+    world
+        .until("an AgentMachine", SOON, || names().is_some())
+        .await?;
+    names().context("it went again")
+}
+
+fn text_of_name(name: &Option<String>) -> String {
+    name.clone().unwrap_or_default()
+}
+
+/// Waits until an effect of that code was asked for so many times.
+///
+/// # Errors
+/// Not in time.
+pub async fn until_effect(world: &World, code: &str, times: usize) -> Result<()> {
+    let director = world.director.clone();
+    let seen = || {
+        let effects = director.effects();
+        effects.iter().filter(|(_, p)| p.effect == code).count() >= times
+    };
+    world
+        .until(&format!("{times} times {code}"), SOON, seen)
+        .await
+}
+
+/// Adds a VM that is somebody else's; its id.
+pub fn foreign_vm(world: &World, name: &str, folder: &Ref, uuid: &str) -> String {
+    world.vcenter.write(|i| {
+        let number = i.number();
+        let model = i.vms["vm-1"].clone();
+        let id = format!("vm-{number}");
+        let vm = Vm {
+            object: Ref::new("VirtualMachine", id.clone()),
+            name: name.to_owned(),
+            folder: folder.clone(),
+            uuid: uuid.to_owned(),
+            instance_uuid: format!("50310000-0000-4000-8000-{number:012x}"),
+            path: format!("[ds-0] {name}-theirs/{name}.vmx"),
+            ..model
+        };
+        i.vms.insert(id.clone(), vm);
+        id
+    })
+}
+
+/// An admin's copy of a VM: the same BIOS uuid and `extraConfig`, another reference, instance uuid and name. It is on,
+/// and marked as a copy for the oracles.
+pub fn clone_vm(world: &World, vm: &Vm) -> String {
+    let id = foreign_vm(world, &format!("{}-copy", vm.name), &vm.folder, &vm.uuid);
+    world.vcenter.write(|i| {
+        if let Some(copy) = i.vms.get_mut(&id) {
+            copy.extra = vm.extra.clone();
+            copy.extra
+                .insert(agent_forge_sim::oracles::COPY.to_owned(), "true".to_owned());
+        }
+    });
+    id
+}
+
+/// An Agent of the InfraEnv that runs on somebody's machine, unapproved, with a hostname of its own.
+///
+/// # Errors
+/// The service refuses.
+pub async fn foreign_agent(world: &World, facts: HostFacts, spec: &Value) -> Result<String> {
+    let service = world.upstream.service(&world.cluster.agent_namespace)?;
+    let id = facts.id.clone();
+    service.register("demo", facts).await?;
+    let agents = kind(ASSISTED, "agents");
+    let name = at_home(&id);
+    let inventoried = || {
+        let agent = world.api.read(|s| s.get(&agents, &name));
+        agent.is_some_and(|a| !text(&a, "/status/inventory/systemVendor/manufacturer").is_empty())
+    };
+    world
+        .until("a foreign Agent's inventory", SOON, inventoried)
+        .await?;
+    let written = world.api.merge(&agents, &name, spec);
+    written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+    Ok(id)
+}
+
+/// A bare-metal host whose serial number is the BIOS uuid of that VM.
+#[must_use]
+pub fn namesake(vm: &Vm) -> HostFacts {
+    HostFacts {
+        serial: vm.uuid.replace('-', ""),
+        ..HostFacts::bare_metal(7)
+    }
+}
+
+/// Labels that the pool puts on its Agents.
+#[must_use]
+pub fn pool_labels(pool: &str) -> Value {
+    json!({"customer": "example", "hypershift.openshift.io/nodepool-role": pool})
+}
+
+/// O3: a foreign Agent is neither approved nor labelled, renamed or deleted by us.
+pub fn agent_is_untouched(world: &World, id: &str, hostname: &str) {
+    let agent = world
+        .api
+        .read(|s| s.get(&kind(ASSISTED, "agents"), &at_home(id)));
+    let Some(agent) = agent else {
+        world.director.violated("O3 foreign: the Agent is gone");
+        return;
+    };
+    let labels = agent
+        .pointer("/metadata/labels")
+        .cloned()
+        .unwrap_or_default();
+    let ours = labels
+        .as_object()
+        .is_some_and(|l| l.keys().any(|k| k.starts_with(OURS)));
+    let approved = agent.pointer("/spec/approved") == Some(&json!(true));
+    if ours || approved || text(&agent, "/spec/hostname") != hostname {
+        world.director.violated(format!(
+            "O3 foreign: the Agent was prepared: {labels} {}",
+            agent["spec"]
+        ));
+    }
+}
+
+/// O2: each machine is the one that it was made for: the VM's VsphereAgent, the Agent on it and the AgentMachine that
+/// claims it name one another.
+pub fn pairs_agree(world: &World) {
+    let agents = all(world, ASSISTED, "agents");
+    let children = all(world, OURS, "vsphereagents");
+    let vms: Vec<Vm> = world.vcenter.read(|i| i.vms.values().cloned().collect());
+    for vm in &vms {
+        let Some(marker) = marker(vm) else { continue };
+        let child = children
+            .iter()
+            .find(|c| text(c, "/metadata/name") == marker.name);
+        let wanted = child
+            .and_then(|c| {
+                c["metadata"]["labels"]["agent-forge.containeroo.ch/agent-machine"].as_str()
+            })
+            .unwrap_or_default();
+        let host = swapped(&vm.uuid);
+        let agent = agents.iter().find(|a| text(a, "/metadata/name") == host);
+        let claimed = agent
+            .and_then(|a| a["metadata"]["labels"]["agentMachineRef"].as_str())
+            .unwrap_or_default();
+        let hostname = agent.map_or("", |a| text(a, "/spec/hostname"));
+        if claimed != wanted || hostname != wanted {
+            world.director.violated(format!(
+                "O2 mixed up: VM {} was made for {wanted}, its Agent is {hostname:?} and serves {claimed:?} ({})",
+                vm.name,
+                serial(&vm.uuid)
+            ));
+        }
+    }
+}
+
+/// O10: the token of the ISO's URL stands in no object of ours.
+pub fn no_token(world: &World) {
+    let infra_envs = all(world, ASSISTED, "infraenvs");
+    let url = infra_envs
+        .iter()
+        .map(|i| text(i, "/status/isoDownloadURL"))
+        .find(|u| !u.is_empty())
+        .unwrap_or_default()
+        .to_owned();
+    let tokens: Vec<&str> = url
+        .split(['/', '?', '&', '='])
+        .filter(|part| part.len() >= 32)
+        .collect();
+    if tokens.is_empty() {
+        world
+            .director
+            .violated(format!("the ISO's URL has no token to look for: {url:?}"));
+    }
+    for plural in ["vsphereagents", "vsphereagentpools"] {
+        for object in all(world, OURS, plural) {
+            let shown = object.to_string();
+            if tokens.iter().any(|t| shown.contains(t)) {
+                world.director.violated(format!(
+                    "O10 the ISO's token stands in {plural} {}",
+                    text(&object, "/metadata/name")
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,527 @@
+//! Workloads that the simulation's own do not have: each brings about what one fault of old needs to show.
+
+use std::time::Duration;
+
+use agent_forge_lab::played::{assisted::host::HostFacts, guests::identity::Quirk};
+use agent_forge_sim::{
+    kube::kind,
+    oracles::{ASSISTED, OURS},
+    vcenter::model::Ref,
+    workloads::{self, Run, Workload},
+    world::{NAMESPACE, SECRET},
+};
+use anyhow::{Context as _, Result};
+use futures::future::BoxFuture;
+use serde_json::json;
+
+use crate::scenes::{
+    SOON, agent_is_untouched, all, at_home, clone_vm, foreign_agent, foreign_vm, namesake,
+    no_token, our_vm, pairs_agree, pool_labels, text, until_effect, wanted_name,
+};
+
+macro_rules! workloads {
+    ($($name:literal $run:ident $text:literal;)*) => {
+        /// All of them.
+        pub const ALL: &[Workload] = &[$(Workload { name: $name, text: $text, exact: true, run: $run },)*];
+    };
+}
+
+workloads! {
+    "stranger" stranger "S1 beside a free, unapproved bare-metal Agent that carries the pool's labels";
+    "serial" serial "S1 beside a serving bare-metal Agent whose serial number is the VM's BIOS uuid";
+    "imposter" imposter "S1 beside a foreign Agent that has the hostname of the wanted machine";
+    "order" order "S1, with an eye on whether the Agent outlives its VM";
+    "unseen" unseen "one machine up; its Machine goes while the operator cannot see";
+    "dead" dead "the first guest never registers";
+    "taken" taken "somebody's VM has the name that ours is to get";
+    "poolless" poolless "the pool vanishes, finalizer and all, under a machine that serves";
+    "adopted" adopted "a user names somebody's VM in a VsphereAgent of his own, and deletes that";
+    "deleted" deleted "somebody deletes the VsphereAgent of a machine that serves";
+    "cut" cut "the first uploaded ISO loses its second half";
+    "hanging" hanging "the first create hangs in one pool, another pool goes on";
+    "tenant" tenant "a pool names the credentials of another namespace";
+    "token" token "S1, with an eye on the ISO's URL";
+    "copied" copied "an admin copies a machine's VM and removes the original; the machine goes";
+    "secretless" secretless "somebody deletes the credentials Secret, then the machine goes";
+    "pairs" pairs "three machines up in two pools, each is the one that it was made for";
+    "rivals" rivals "two pools claim one NodePool";
+    "closing" closing "a pool is deleted while it serves, and its NodePool wants more";
+    "spare" spare "a second machine while the first one serves; not one VM more is made";
+    "lagging" lagging "one machine up while all that the operator sees is 20 s old";
+    "freed" freed "a machine goes while somebody's NodePool waits for any Agent with its labels";
+    "dark" dark "a VM loses power for good while its Agent is bound, then the machine goes";
+}
+
+/// The workload of that name, of these or of the simulation's.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Workload> {
+    ALL.iter()
+        .find(|w| w.name == name)
+        .or_else(|| workloads::named(name))
+}
+
+async fn one_up(run: &mut Run) -> Result<()> {
+    run.world.pool("w", &json!({})).await?;
+    run.world.play("w")?.scale(1);
+    run.rest_with("one up", &[("w", 1)]).await
+}
+
+async fn down(run: &mut Run) -> Result<()> {
+    run.world.play("w")?.scale(0);
+    run.rest_with("down", &[("w", 0)]).await
+}
+
+fn stranger(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let spec = json!({"metadata": {"labels": pool_labels("w")}, "spec": {"hostname": "metal"}});
+        let id = foreign_agent(&run.world, HostFacts::bare_metal(1), &spec).await?;
+        let done = match one_up(run).await {
+            Ok(()) => down(run).await,
+            failed => failed,
+        };
+        agent_is_untouched(&run.world, &id, "metal");
+        done
+    })
+}
+
+fn serial(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        let vm = our_vm(&run.world).await?;
+        let spec = json!({
+            "metadata": {"labels": {"agentMachineRef": "somebodys"}}, "spec": {"hostname": "metal"},
+        });
+        let id = foreign_agent(&run.world, namesake(&vm), &spec).await?;
+        down(run).await?;
+        agent_is_untouched(&run.world, &id, "metal");
+        Ok(())
+    })
+}
+
+fn imposter(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        let name = wanted_name(&run.world, "w").await?;
+        let spec = json!({"spec": {"hostname": name}});
+        let id = foreign_agent(&run.world, HostFacts::bare_metal(1), &spec).await?;
+        run.rest_with("one up", &[("w", 1)]).await?;
+        down(run).await?;
+        agent_is_untouched(&run.world, &id, &name);
+        Ok(())
+    })
+}
+
+fn order(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        run.world.play("w")?.scale(0);
+        until_effect(&run.world, "K09", 1).await?;
+        if workloads::marked(&run.world) > 0 {
+            let early = "O3 order: the Agent is deleted while its VM is there";
+            run.world.director.violated(early);
+        }
+        down(run).await
+    })
+}
+
+fn unseen(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        run.world.director.take_api(Duration::from_secs(300));
+        run.world.api.poke();
+        run.world.play("w")?.scale(0);
+        let play = run.world.play("w")?;
+        let gone = || play.machines().is_empty() && play.agent_machines().is_empty();
+        run.world
+            .until("no Machine, unseen", Duration::from_secs(290), gone)
+            .await?;
+        down(run).await
+    })
+}
+
+fn dead(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let guests = run.world.upstream.guests.as_ref().context("no guests")?;
+        guests.add_quirk("demo", Quirk::DeadOnArrival);
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        until_effect(&run.world, "V04", 1).await?;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        run.world
+            .upstream
+            .guests
+            .as_ref()
+            .context("no guests")?
+            .clear_quirks();
+        run.patience = Duration::from_secs(3600);
+        run.rest_with("one up", &[("w", 1)]).await
+    })
+}
+
+fn taken(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        // The folder comes with the first machine.
+        one_up(run).await?;
+        let folder = our_vm(&run.world).await?.folder;
+        down(run).await?;
+        run.world.play("w")?.scale(1);
+        let name = wanted_name(&run.world, "w").await?;
+        let theirs = foreign_vm(
+            &run.world,
+            &name,
+            &folder,
+            "42310000-0000-4000-8000-0000000000f1",
+        );
+        run.world.vcenter.write(|i| {
+            if let Some(vm) = i.vms.get_mut(&theirs) {
+                vm.on = false;
+            }
+        });
+        let told = || {
+            let children = all(&run.world, OURS, "vsphereagents");
+            children
+                .iter()
+                .any(|c| c.to_string().contains("NameConflict"))
+        };
+        run.world.until("the conflict is told", SOON, told).await?;
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        run.world.play("w")?.scale(0);
+        run.rest("down", |world| workloads::children(world) == 0)
+            .await
+    })
+}
+
+fn poolless(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        let pools = kind(OURS, "vsphereagentpools");
+        run.world
+            .api
+            .write(|s, now| s.evict(&pools, &at_home("w"), now));
+        // Garbage collection deletes the VsphereAgent after its owner; its Agent serves, so it stays.
+        tokio::time::sleep(SOON).await;
+        run.world.play("w")?.scale(0);
+        run.rest("down", |world| {
+            workloads::children(world) + workloads::marked(world) == 0
+        })
+        .await
+    })
+}
+
+fn adopted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        let folder = our_vm(&run.world).await?.folder;
+        let uuid = "42310000-0000-4000-8000-0000000000f2";
+        foreign_vm(&run.world, "precious", &folder, uuid);
+        let children = kind(OURS, "vsphereagents");
+        let object = json!({
+            "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgent",
+            "metadata": {
+                "name": "precious",
+                "labels": {
+                    "agent-forge.containeroo.ch/created-for": "adopted",
+                    "agent-forge.containeroo.ch/vsphere-agent-pool": "w",
+                },
+            },
+            "spec": {"poolRef": {"name": "w"}},
+            "status": {"vm": {"name": "precious", "biosUUID": uuid}},
+        });
+        let created = run
+            .world
+            .api
+            .write(|s, now| s.create(&children, NAMESPACE, object, now));
+        created.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        let status = json!({"status": {"vm": {"name": "precious", "biosUUID": uuid}}});
+        let written = run.world.api.write(|s, now| {
+            let via = (agent_forge_sim::kube::store::Via::Patch, true);
+            s.update(&children, &at_home("precious"), via, now, |mut o| {
+                agent_forge_sim::kube::store::merge(&mut o, &status);
+                o
+            })
+        });
+        written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        tokio::time::sleep(SOON).await;
+        let deleted = run
+            .world
+            .api
+            .write(|s, now| s.delete(&children, &at_home("precious"), &json!({}), now));
+        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.rest_with("one up, as before", &[("w", 1)]).await
+    })
+}
+
+fn deleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        let name = all(&run.world, OURS, "vsphereagents")
+            .first()
+            .map(|c| text(c, "/metadata/name").to_owned())
+            .unwrap_or_default();
+        let children = kind(OURS, "vsphereagents");
+        let deleted = run
+            .world
+            .api
+            .write(|s, now| s.delete(&children, &at_home(&name), &json!({}), now));
+        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        tokio::time::sleep(SOON).await;
+        down(run).await
+    })
+}
+
+fn cut(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        let vcenter = run.world.vcenter.clone();
+        let whole = loop {
+            let cut = vcenter.write(|i| {
+                let uploaded = i
+                    .files
+                    .iter_mut()
+                    .find(|((_, p), _)| p.contains(".partial"));
+                uploaded.map(|(_, file)| {
+                    let whole = file.bytes.len();
+                    file.bytes = file.bytes.slice(..whole / 2);
+                    whole
+                })
+            });
+            if let Some(whole) = cut {
+                break whole;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        run.rest_with("one up", &[("w", 1)]).await?;
+        let short = vcenter.read(|i| {
+            let isos = i.files.iter().filter(|((_, p), _)| p.ends_with(".iso"));
+            isos.filter(|(_, f)| f.bytes.len() != whole).count()
+        });
+        if short > 0 {
+            run.world
+                .director
+                .violated(format!("O4 {short} ISOs on the datastore are cut off"));
+        }
+        Ok(())
+    })
+}
+
+fn hanging(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.pool("x", &json!({})).await?;
+        run.world.play("x")?.scale(1);
+        until_effect(&run.world, "V02", 1).await?;
+        run.world.play("w")?.scale(1);
+        let play = run.world.play("w")?;
+        let world = &run.world;
+        // As long as it takes alone, and as much again.
+        let up = || play.running().len() == 1;
+        if world
+            .until("w's machine", Duration::from_secs(100), up)
+            .await
+            .is_err()
+        {
+            let late = "O9 one pool waits for another one's task";
+            world.director.violated(late);
+        }
+        run.rest_with("two up", &[("w", 1), ("x", 1)]).await
+    })
+}
+
+fn tenant(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.api.namespace("other");
+        let secrets = kind("", "secrets");
+        let theirs = run
+            .world
+            .api
+            .read(|s| s.get(&secrets, &at_home(SECRET.1)))
+            .context("no Secret")?;
+        let copy = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "theirs"}, "data": theirs["data"],
+        });
+        let created = run
+            .world
+            .api
+            .write(|s, now| s.create(&secrets, "other", copy, now));
+        created.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        let reference =
+            json!({"vsphere": {"credentialsSecretRef": {"name": "theirs", "namespace": "other"}}});
+        run.world.pool("w", &reference).await?;
+        run.world.play("w")?.scale(1);
+        tokio::time::sleep(SOON).await;
+        let logins = run.world.director.effects();
+        if logins.iter().any(|(_, p)| p.effect == "V01") {
+            let used = "O3 foreign: the credentials of another namespace were used";
+            run.world.director.violated(used);
+        }
+        run.world.play("w")?.scale(0);
+        run.rest("down", |world| workloads::children(world) == 0)
+            .await
+    })
+}
+
+fn token(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        no_token(&run.world);
+        down(run).await
+    })
+}
+
+fn copied(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        let vm = our_vm(&run.world).await?;
+        let copy = clone_vm(&run.world, &vm);
+        run.world.vcenter.write(|i| i.vms.remove(&vm.object.id));
+        run.world.play("w")?.scale(0);
+        run.patience = Duration::from_secs(1800);
+        run.rest("down", |world| {
+            world.play("w").is_ok_and(|p| p.machines().is_empty())
+                && workloads::children(world) == 0
+        })
+        .await?;
+        if !run.world.vcenter.read(|i| i.vms.contains_key(&copy)) {
+            let gone = "O3 foreign: the admin's copy is gone";
+            run.world.director.violated(gone);
+        }
+        // The orphan scan tells of it once.
+        tokio::time::sleep(SOON * 2).await;
+        Ok(())
+    })
+}
+
+fn secretless(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        let secrets = kind("", "secrets");
+        let deleted = run
+            .world
+            .api
+            .write(|s, now| s.delete(&secrets, &at_home(SECRET.1), &json!({}), now));
+        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        tokio::time::sleep(SOON).await;
+        down(run).await
+    })
+}
+
+fn pairs(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.pool("x", &json!({})).await?;
+        run.world.play("w")?.scale(2);
+        run.world.play("x")?.scale(1);
+        run.rest_with("three up", &[("w", 2), ("x", 1)]).await?;
+        pairs_agree(&run.world);
+        Ok(())
+    })
+}
+
+fn rivals(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        let rival = json!({"nodePoolRef": {"name": "w"}});
+        run.world.pool("x", &rival).await?;
+        run.world.play("w")?.scale(1);
+        tokio::time::sleep(SOON).await;
+        let made = run.world.director.created();
+        if made > 0 {
+            let double = format!("O2 double: {made} VMs for an AgentMachine that two pools claim");
+            run.world.director.violated(double);
+        }
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
+fn closing(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        run.world.delete_pool("w")?;
+        run.world.play("w")?.scale(2);
+        no_more_than(run, 1, Duration::from_secs(120)).await?;
+        run.world.play("w")?.delete_node_pool().await?;
+        run.rest("all gone", |world| {
+            let pools = all(world, OURS, "vsphereagentpools").len();
+            pools + workloads::children(world) + workloads::marked(world) == 0
+        })
+        .await
+    })
+}
+
+fn spare(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        run.world.play("w")?.scale(2);
+        no_more_than(run, 2, Duration::from_secs(120)).await?;
+        run.rest_with("two up", &[("w", 2)]).await
+    })
+}
+
+fn lagging(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.director.lag(Duration::from_secs(120));
+        run.world.play("w")?.scale(1);
+        no_more_than(run, 1, Duration::from_secs(180)).await?;
+        run.rest_with("one up", &[("w", 1)]).await
+    })
+}
+
+/// O5: for a while, not more VMs than that come into being.
+async fn no_more_than(run: &Run, most: u32, lasting: Duration) -> Result<()> {
+    let director = run.world.director.clone();
+    let more = || director.created() > most;
+    if run.world.until("one VM more", lasting, more).await.is_ok() {
+        let made = format!(
+            "O5 {} VMs were made, for {most} machines",
+            director.created()
+        );
+        director.violated(made);
+        anyhow::bail!("and so on");
+    }
+    Ok(())
+}
+
+fn freed(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        let selector = json!({"matchLabels": {"customer": "example"}});
+        let world = &run.world;
+        let theirs = world
+            .upstream
+            .node_pool(&world.cluster, "theirs", Some(selector))
+            .await?;
+        theirs.scale(1);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        run.world.play("w")?.scale(0);
+        let gone = |world: &agent_forge_sim::world::World| {
+            let machines = world.play("w").map_or(1, |p| p.machines().len());
+            machines + workloads::children(world) + workloads::marked(world) == 0
+        };
+        run.rest("down", gone).await
+    })
+}
+
+fn dark(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        let vm: Ref = our_vm(&run.world).await?.object;
+        let binds = || {
+            let agents = all(&run.world, ASSISTED, "agents");
+            agents
+                .iter()
+                .any(|a| text(a, "/status/debugInfo/state") == "binding")
+        };
+        run.world.until("an Agent that binds", SOON, binds).await?;
+        run.world.vcenter.write(|i| {
+            if let Some(vm) = i.vms.get_mut(&vm.id) {
+                vm.on = false;
+            }
+        });
+        down(run).await
+    })
+}

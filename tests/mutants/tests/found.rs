@@ -1,0 +1,86 @@
+//! Every known fault, put back in, is found by the plan and the oracle that docs/reliability.md names; without it the same
+//! plan passes. And no row of the lists is forgotten.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use agent_forge_mutants::{
+    Mutant,
+    cases::{CASES, Case, WITHOUT, rows},
+    docs,
+    hunt::hunt_all,
+};
+
+#[test]
+fn each_mutant_is_found_and_only_the_mutant() {
+    let cases: Vec<&'static Case> = CASES.iter().collect();
+    let mut missed = Vec::new();
+    for hunt in hunt_all(&cases) {
+        let wrong = hunt.verdict();
+        println!(
+            "{:?} by {} in {:?} and {:?}",
+            hunt.case.mutant, hunt.plan, hunt.without.took, hunt.with.took
+        );
+        if !wrong.is_empty() {
+            let replay = format!("cargo run -p agent-forge-mutants -- {:?}", hunt.case.mutant);
+            missed.push(format!("{replay}\n  {}", wrong.join("\n  ")));
+        }
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+fn each_mutant_has_a_case_and_each_row_a_mutant_or_a_reason() {
+    for mutant in Mutant::ALL {
+        let of_it = CASES.iter().filter(|c| c.mutant == *mutant).count();
+        assert!(of_it > 0, "{mutant:?} has no case");
+    }
+    let (stood_for, reasons): (Vec<&str>, Vec<&str>) = (
+        CASES.iter().flat_map(|c| c.rows.iter().copied()).collect(),
+        WITHOUT.iter().map(|(row, _)| *row).collect(),
+    );
+    let told: BTreeSet<&str> = stood_for.iter().chain(&reasons).copied().collect();
+    let all = rows();
+    let all: BTreeSet<&str> = all.iter().map(String::as_str).collect();
+    assert_eq!(told, all);
+    let both: Vec<&&str> = reasons.iter().filter(|r| stood_for.contains(r)).collect();
+    assert!(both.is_empty(), "a mutant and a reason for none: {both:?}");
+}
+
+#[test]
+fn the_docs_have_the_table() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reliability.md");
+    let text = fs::read_to_string(path).expect("docs/reliability.md");
+    let (_, rest) = text.split_once(docs::BEGIN).expect("its begin");
+    let (shown, _) = rest.split_once(docs::END).expect("its end");
+    assert_eq!(
+        shown,
+        docs::table(),
+        "cargo run -p agent-forge-mutants -- table"
+    );
+}
+
+/// The copies are compiled from the same sources with the same crates: a dependency that is added to an original is
+/// missing here, or has other features.
+#[test]
+fn the_copies_depend_on_what_their_originals_do() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let dependencies = |path: &str| -> BTreeSet<String> {
+        let text = fs::read_to_string(root.join(path)).expect(path);
+        let (_, rest) = text.split_once("\n[dependencies]\n").expect("dependencies");
+        rest.lines()
+            .take_while(|line| !line.starts_with('['))
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            // Originals and copies of members are named alike.
+            .filter(|line| !line.contains("path =") && !line.starts_with("agent-forge"))
+            .map(str::to_owned)
+            .collect()
+    };
+    for (original, copy) in [
+        ("actors/Cargo.toml", "actors"),
+        ("Cargo.toml", "operator"),
+        ("tests/sim/Cargo.toml", "sim"),
+    ] {
+        let copied = dependencies(&format!("tests/mutants/copies/{copy}/Cargo.toml"));
+        assert_eq!(dependencies(original), copied, "{original} and {copy}");
+    }
+}
