@@ -528,3 +528,35 @@ async fn a_serving_vm_that_is_gone_is_said_and_never_made_anew() {
     bench.pass().await;
     assert_eq!(bench.times(E::CreateVm), 1);
 }
+
+/// A name that somebody has is asked about, not tried again and again; nothing flickers meanwhile.
+#[tokio::test]
+async fn a_taken_name_costs_one_create_until_it_is_free() {
+    let mut bench = Bench::new();
+    let taken = testing::with(
+        testing::shown(&testing::child("another"), PowerState::On),
+        |vm| {
+            vm.name = "a".to_owned();
+            vm.marker = None;
+            vm.bios_uuid = None;
+        },
+    );
+    bench.site.with(|i| {
+        i.vms = vec![taken];
+        i.names_are_unique = true;
+    });
+    bench
+        .until(|b| b.waits_on().as_deref() == Some("NameConflict"))
+        .await;
+    let told = bench.hub.with(|o| o.effects.len());
+    for _ in 0..120 {
+        bench.turn(Duration::from_secs(31));
+        bench.pass().await;
+        assert_eq!(bench.waits_on().as_deref(), Some("NameConflict"));
+    }
+    assert_eq!(bench.times(E::CreateVm), 1);
+    assert_eq!(bench.hub.with(|o| o.effects.len()), told, "a write");
+    bench.site.with(|i| i.vms.clear());
+    bench.until(Bench::is_on).await;
+    assert_eq!(bench.times(E::CreateVm), 2);
+}

@@ -131,6 +131,7 @@ impl Hand<'_> {
                     Some(moref) => session.observe(moref).await?,
                     None => None,
                 };
+                memory.holder = shown.as_ref().map(|vm| vm.moref.clone());
                 memory.seen = match shown {
                     Some(shown) => seen::judge_holder(shown, &self.expected(), now),
                     None => Seen::Foreign {

@@ -9,7 +9,7 @@ use crate::{
     effect::EffectKind,
     error::{Side, Trouble},
     model::names::MoRef,
-    ports::vcenter::VmObservation,
+    ports::vcenter::{Place, VCenter, VmObservation},
     vm::{
         hardware,
         memory::Memory,
@@ -38,6 +38,10 @@ impl Hand<'_> {
             return Ok(After::Same);
         }
         let place = self.place()?;
+        if let Some(still) = self.holder(memory, session.as_ref(), &place).await? {
+            memory.seen = seen::judge_holder(still, &self.expected(), now);
+            return Ok(After::Same);
+        }
         let found = session
             .find_by_uuid(&place.datacenter, self.uuid()?)
             .await?;
@@ -55,6 +59,31 @@ impl Hand<'_> {
         memory.seen = seen::judge(found, &self.expected(), &memory.seen, now);
         memory.proof_at = Some(now);
         Ok(After::Same)
+    }
+
+    /// Whoever had our name when ours was refused, where it still has it: no need to ask by another create.
+    async fn holder(
+        &self,
+        memory: &mut Memory,
+        session: &dyn VCenter,
+        place: &Place,
+    ) -> Result<Option<VmObservation>, Trouble> {
+        let by_name = matches!(
+            memory.seen,
+            Seen::Foreign {
+                met: Met::ByName,
+                ..
+            }
+        );
+        let Some(moref) = memory.holder.take().filter(|_| by_name) else {
+            return Ok(None);
+        };
+        let shown = session.observe(&moref).await?;
+        let still = shown.filter(|vm| {
+            vm.name == self.scene.child.vm_name && vm.folder.as_ref() == Some(&place.folder)
+        });
+        memory.holder = still.as_ref().map(|vm| vm.moref.clone());
+        Ok(still)
     }
 
     /// Proof for a record of the predecessor: exactly one VM with the recorded uuid, of that name, in the pool's folder.
