@@ -15,7 +15,7 @@ use crate::{
     model::names::{MoRef, ObjectKey},
     ports::{
         cluster::ClusterErrorKind,
-        vcenter::{Fault, PowerState, VcErrorKind},
+        vcenter::{Fault, PowerState, VcErrorKind, VmObservation},
     },
     testing::{self, NAMESPACE, agent_on, claim, delete, running, shown, with},
 };
@@ -533,16 +533,8 @@ async fn a_serving_vm_that_is_gone_is_said_and_never_made_anew() {
 #[tokio::test]
 async fn a_taken_name_costs_one_create_until_it_is_free() {
     let mut bench = Bench::new();
-    let taken = testing::with(
-        testing::shown(&testing::child("another"), PowerState::On),
-        |vm| {
-            vm.name = "a".to_owned();
-            vm.marker = None;
-            vm.bios_uuid = None;
-        },
-    );
     bench.site.with(|i| {
-        i.vms = vec![taken];
+        i.vms = vec![taken_name()];
         i.names_are_unique = true;
     });
     bench
@@ -559,4 +551,35 @@ async fn a_taken_name_costs_one_create_until_it_is_free() {
     bench.site.with(|i| i.vms.clear());
     bench.until(Bench::is_on).await;
     assert_eq!(bench.times(E::CreateVm), 2);
+}
+
+/// Whoever has the name does not hold back one that goes.
+#[tokio::test]
+async fn a_taken_name_holds_no_deletion_back() {
+    let mut bench = Bench::new();
+    let taken = taken_name();
+    bench.site.with(|i| {
+        i.vms = vec![taken.clone()];
+        i.names_are_unique = true;
+    });
+    bench
+        .until(|b| b.waits_on().as_deref() == Some("NameConflict"))
+        .await;
+    bench.hub.with(|o| {
+        o.agent_machines.clear();
+        o.machines.clear();
+        delete(o.child.as_mut().expect("it exists"));
+    });
+    bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+    assert_eq!(bench.site.with(|i| i.vms.clone()), [taken]);
+}
+
+/// A VM of somebody else with the name that ours is to get.
+fn taken_name() -> VmObservation {
+    let theirs = testing::shown(&testing::child("another"), PowerState::On);
+    with(theirs, |vm| {
+        vm.name = "a".to_owned();
+        vm.marker = None;
+        vm.bios_uuid = None;
+    })
 }

@@ -61,7 +61,8 @@ impl Hand<'_> {
         Ok(After::Same)
     }
 
-    /// Whoever had our name when ours was refused, where it still has it: no need to ask by another create.
+    /// Whoever had our name when ours was refused, where it still has it: no need to ask by another create. Of no interest
+    /// to one that goes, which asks whether ours exists.
     async fn holder(
         &self,
         memory: &mut Memory,
@@ -75,7 +76,8 @@ impl Hand<'_> {
                 ..
             }
         );
-        let Some(moref) = memory.holder.take().filter(|_| by_name) else {
+        let coming = !self.scene.child.deleting && !self.scene.child.given_up;
+        let Some(moref) = memory.holder.take().filter(|_| by_name && coming) else {
             return Ok(None);
         };
         let shown = session.observe(&moref).await?;
