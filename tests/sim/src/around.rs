@@ -10,7 +10,7 @@ use crate::{
     kube::kind,
     plan::Fault,
     process::{Process, Surroundings},
-    world::{PASSWORD, SECRET},
+    world::SECRET,
 };
 
 /// Lets it happen. `key` is what the effect at that point is for.
@@ -52,8 +52,18 @@ pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, 
             director.take_api(fault.lasts());
             around.api.poke();
         }
-        Fault::SecretWrong => secret(around, Some("wrong"), fault.lasts()),
-        Fault::SecretGone => secret(around, None, fault.lasts()),
+        Fault::SecretWrong => {
+            director.outage(true, fault.lasts());
+            secret(around, Some("wrong"), fault.lasts());
+        }
+        Fault::SecretGone => {
+            director.outage(true, fault.lasts());
+            secret(around, None, fault.lasts());
+        }
+        Fault::DiskFull => {
+            director.outage(true, fault.lasts());
+            director.fill_disks(fault.lasts());
+        }
         Fault::ClockJumps => director.jump(fault.lasts()),
         Fault::Slow => director.slow_down(fault.lasts()),
         Fault::ForeignEdit => {
@@ -86,14 +96,18 @@ fn secret(around: &Surroundings, password: Option<&str>, lasting: Duration) {
         }
         None => around.api.write(|s, now| s.evict(&secrets, &name, now)),
     }
-    let api = around.api.clone();
+    let (api, vcenter) = (around.api.clone(), around.vcenter.clone());
     tokio::spawn(async move {
         tokio::time::sleep(lasting).await;
         let Some(before) = before else { return };
+        let mut before = (*before).clone();
+        // Who puts it right writes what the vCenter takes now.
+        let password = json!(encoded(&vcenter.read(|i| i.login.1.clone())));
         if api.read(|s| s.get(&secrets, &name)).is_some() {
-            let patch = json!({"data": {"password": encoded(PASSWORD)}});
+            let patch = json!({"data": {"password": password}});
             let _ = api.merge(&secrets, &name, &patch);
         } else {
+            before["data"]["password"] = password;
             let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name.1}, "data": before["data"]});
             // The namespace may be on its way out.
             let _ = api.write(|s, now| s.create(&secrets, &name.0, object, now));

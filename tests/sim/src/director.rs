@@ -81,6 +81,17 @@ pub enum Order {
     Around(Fault, String),
 }
 
+/// A time in which something did not serve the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// The vCenter's; else the API server's.
+    pub of_vcenter: bool,
+    /// Since when.
+    pub from: Duration,
+    /// Until when.
+    pub until: Duration,
+}
+
 #[derive(Default)]
 struct State {
     counts: BTreeMap<(EffectKind, String), u32>,
@@ -93,6 +104,8 @@ struct State {
     violations: Vec<String>,
     vcenter_away: Option<Instant>,
     api_away: Option<Instant>,
+    disk_full: Option<Instant>,
+    outages: Vec<Outage>,
     slow_until: Option<Instant>,
     lag_until: Option<Instant>,
     last_fault: Duration,
@@ -285,11 +298,40 @@ impl Director {
     /// Takes the vCenter away for a while.
     pub fn take_vcenter(&self, lasting: Duration) {
         self.state().vcenter_away = Some(Instant::now() + lasting);
+        self.outage(true, lasting);
     }
 
     /// Takes the API server away for a while.
     pub fn take_api(&self, lasting: Duration) {
         self.state().api_away = Some(Instant::now() + lasting);
+        self.outage(false, lasting);
+    }
+
+    /// Notes that one of them does not serve the operator for a while.
+    pub fn outage(&self, of_vcenter: bool, lasting: Duration) {
+        let from = self.now();
+        self.state().outages.push(Outage {
+            of_vcenter,
+            from,
+            until: from + lasting,
+        });
+    }
+
+    /// The outages so far.
+    #[must_use]
+    pub fn outages(&self) -> Vec<Outage> {
+        self.state().outages.clone()
+    }
+
+    /// Lets datastores take no more bytes for a while.
+    pub fn fill_disks(&self, lasting: Duration) {
+        self.state().disk_full = Some(Instant::now() + lasting);
+    }
+
+    /// Whether datastores take no bytes.
+    #[must_use]
+    pub fn disks_are_full(&self) -> bool {
+        self.state().disk_full.is_some_and(|u| Instant::now() < u)
     }
 
     /// Lets every answer take long for a while.

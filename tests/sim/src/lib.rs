@@ -10,6 +10,7 @@
 pub mod around;
 pub mod director;
 pub mod iso;
+pub mod known;
 pub mod kube;
 pub mod matrix;
 pub mod oracles;

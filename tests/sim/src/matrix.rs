@@ -12,10 +12,29 @@ use std::{
 };
 
 use crate::{
-    plan::{Fault, Plan, Point},
+    plan::{EFFECTS, Fault, Plan, Point},
     run::{Outcome, SILENCE, run},
     workloads::Workload,
 };
+
+/// Why there is no plan with that fault at that effect; `None` when there has to be one.
+#[must_use]
+pub fn empty(effect: &str, fault: Fault) -> Option<&'static str> {
+    never(effect).or_else(|| senseless(effect, fault))
+}
+
+/// Why no workload has that effect.
+#[must_use]
+pub fn never(effect: &str) -> Option<&'static str> {
+    match effect {
+        "K16" => Some("the lease is off here: tests/it/leader.rs, actors/src/lease/world.rs"),
+        "V12" => {
+            Some("a logout comes only at an orderly end (g4 has it), not in a run without faults")
+        }
+        "V15" => Some("the drive is emptied only where the pool wants that: tests/it/iso.rs"),
+        _ => None,
+    }
+}
 
 /// Why a fault means nothing for an effect; `None` when it means something.
 #[must_use]
@@ -25,7 +44,8 @@ pub fn senseless(effect: &str, fault: Fault) -> Option<&'static str> {
         "V02" | "V04" | "V05" | "V06" | "V09" | "V10" | "V11"
     );
     match fault {
-        Fault::TaskFails | Fault::TaskHangs if !task => Some("no task"),
+        Fault::TaskFails | Fault::TaskHangs if !task => Some("the effect is no task"),
+        Fault::DiskFull if !matches!(effect, "V07" | "V08") => Some("no bytes are written then"),
         _ => None,
     }
 }
@@ -131,7 +151,18 @@ impl Matrix {
         }
     }
 
-    /// As a table: plans that ran, failures after a slash; `.` has a reason below.
+    /// Empty cells that have no reason.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
+        let all = EFFECTS
+            .iter()
+            .flat_map(|e| Fault::ALL.iter().map(move |f| (e.code(), *f)));
+        all.filter(|(e, f)| !self.0.contains_key(&(*e, *f)) && empty(e, *f).is_none())
+            .map(|(e, f)| format!("{e} {}", f.code()))
+            .collect()
+    }
+
+    /// As a table: plans that ran, failures after a slash; a letter in brackets is the reason of an empty cell, `.` has none.
     #[must_use]
     pub fn text(&self, faults: &[Fault]) -> String {
         let mut out = String::from("effect                  ");
@@ -140,12 +171,22 @@ impl Matrix {
         }
         out.push('\n');
         let mut total = Cell::default();
-        for effect in crate::plan::EFFECTS {
+        let mut reasons: Vec<&'static str> = Vec::new();
+        for effect in EFFECTS {
             let _ = write!(out, "{} {:<20}", effect.code(), effect.name());
             for fault in faults {
-                let text = match self.0.get(&(effect.code(), *fault)) {
-                    None => ".".to_owned(),
-                    Some(cell) => {
+                let cell = self.0.get(&(effect.code(), *fault));
+                let text = match (cell, empty(effect.code(), *fault)) {
+                    (None, None) => ".".to_owned(),
+                    (None, Some(reason)) => {
+                        let known = reasons.iter().position(|r| *r == reason);
+                        let at = known.unwrap_or_else(|| {
+                            reasons.push(reason);
+                            reasons.len() - 1
+                        });
+                        format!("({})", letter(at))
+                    }
+                    (Some(cell), _) => {
                         total.ran += cell.ran;
                         total.hit += cell.hit;
                         total.failed += cell.failed;
@@ -160,6 +201,9 @@ impl Matrix {
             }
             out.push('\n');
         }
+        for (at, reason) in reasons.iter().enumerate() {
+            let _ = writeln!(out, "({}) {reason}", letter(at));
+        }
         let _ = writeln!(
             out,
             "{} plans, {} came about, {} failed",
@@ -169,13 +213,20 @@ impl Matrix {
     }
 }
 
+fn letter(at: usize) -> char {
+    u8::try_from(at).map_or('?', |at| char::from(b'a' + at))
+}
+
+/// The line that plays a plan again.
+#[must_use]
+pub fn replay(plan: &Plan) -> String {
+    format!("cargo run -p agent-forge-sim -- replay '{plan}'")
+}
+
 /// The report of a failed run: how to replay it, what broke, and its trace.
 #[must_use]
 pub fn report(outcome: &Outcome) -> String {
-    let mut out = format!(
-        "replay: cargo run -p agent-forge-sim -- replay '{}'\n",
-        outcome.plan
-    );
+    let mut out = format!("replay: {}\n", replay(&outcome.plan));
     for failure in &outcome.failures {
         let _ = writeln!(out, "  {failure}");
     }

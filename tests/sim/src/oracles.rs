@@ -159,6 +159,13 @@ fn untouchable(
     }
 }
 
+/// The last attempt that a VsphereAgent's record gives up.
+fn given_up(child: &Value) -> Option<i64> {
+    child
+        .pointer("/status/lastFailure/attempt")
+        .and_then(Value::as_i64)
+}
+
 /// What must hold when nothing moves any more.
 #[must_use]
 pub fn at_rest(world: &World) -> Vec<String> {
@@ -200,6 +207,55 @@ pub fn left_over(world: &World) -> Vec<String> {
             .map(|(store, path)| format!("O1 left over: [{store}] {path}"))
             .collect()
     })
+}
+
+/// O8: what was recorded of an attempt stays recorded; attempts only rise.
+#[must_use]
+pub fn lost(world: &World) -> Vec<String> {
+    const KEPT: [&str; 8] = [
+        "/status/clusterId",
+        "/status/vm/biosUuid",
+        "/status/vm/vmPath",
+        "/status/vm/credentialsRef",
+        "/status/vm/server",
+        "/status/vm/placement/datastore",
+        "/status/vm/instanceUuid",
+        "/status/vm/macAddresses",
+    ];
+    let children = kind(OURS, "vsphereagents");
+    let mut broken = Vec::new();
+    world.api.read(|store| {
+        let mut last: BTreeMap<&str, &Value> = BTreeMap::new();
+        for entry in store.log.iter().filter(|e| e.kind == children) {
+            let now: &Value = &entry.object;
+            let Some(before) = last.insert(text(now, "/metadata/uid"), now) else {
+                continue;
+            };
+            let attempt = |o: &Value| o.pointer("/status/vm/attempt").and_then(Value::as_i64);
+            let name = text(now, "/metadata/name");
+            match (attempt(before), attempt(now)) {
+                (Some(a), Some(b)) if b > a => continue,
+                // Given up: the record of that attempt ends before the next one begins.
+                (Some(a), _) if given_up(now).is_some_and(|failed| failed >= a) => continue,
+                (Some(a), b) if b != Some(a) => {
+                    broken.push(format!("O8 {name}: attempt {a} became {b:?}"));
+                    continue;
+                }
+                _ => {}
+            }
+            for field in KEPT {
+                let empty = Value::Array(Vec::new());
+                let was = before.pointer(field).filter(|v| **v != empty);
+                if was.is_some() && was != now.pointer(field) {
+                    let is = now.pointer(field).unwrap_or(&Value::Null);
+                    broken.push(format!("O8 {name}: {field} {was:?} became {is}"));
+                }
+            }
+        }
+    });
+    broken.dedup();
+    broken.truncate(5);
+    broken
 }
 
 /// ISOs on datastores.

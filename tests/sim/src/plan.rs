@@ -89,8 +89,10 @@ faults! {
     TaskHangs "m8h" "the task is accepted, then hangs for ten minutes";
     KillActor "g1" "the actor is killed";
     PanicActor "g2" "a handler of the actor panics";
+    Kill "g3" "SIGKILL a moment later, then a new process";
     Terminate "g4" "SIGTERM, then a new process";
     ViewLags "g6" "watches lag by 20 s for a minute";
+    OldView "g7" "SIGKILL, and for a minute the next process's watches lag by 20 s";
     Relist "g8" "watches lose their events and must list again (410)";
     SessionLost "g9" "the vCenter forgets all sessions";
     VcenterDown5s "g10s" "the vCenter is away for 5 s";
@@ -102,6 +104,7 @@ faults! {
     SecretGone "g13m" "the Secret is gone for 2 min";
     ClockJumps "g14" "the wall clock jumps ahead by 10 min";
     Slow "g15" "every answer takes 100 times as long for a minute";
+    DiskFull "g16" "the datastore takes no more bytes for 2 min";
     ForeignEdit "g17" "somebody edits labels and annotations of our objects";
 }
 
@@ -118,8 +121,8 @@ impl Fault {
         Duration::from_secs(match self {
             Self::Late => 60,
             Self::TaskHangs => 600,
-            Self::ViewLags | Self::Slow => 60,
-            Self::SecretWrong | Self::SecretGone => 120,
+            Self::ViewLags | Self::OldView | Self::Slow => 60,
+            Self::SecretWrong | Self::SecretGone | Self::DiskFull => 120,
             Self::ApiDown5m | Self::VcenterDown5m => 300,
             Self::VcenterDown2h => 7200,
             Self::ClockJumps => 600,

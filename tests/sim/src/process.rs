@@ -3,7 +3,10 @@
 //! A kill is not the end of a runtime, for the played upstream lives on the same clock: the process is cut off from the
 //! world (nothing of it arrives, nothing is answered), then everything that it is made of is dropped.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use agent_forge::{
     args::Args,
@@ -27,12 +30,16 @@ use crate::{
     director::{Director, Life, Order, SimGate, life},
     iso::Images,
     kube::ApiServer,
+    plan::Fault,
     vcenter::{VCenter, service::Wire},
     world::wall,
 };
 
 /// Time from a process's end to the next one's begin.
 const RESTART: Duration = Duration::from_secs(1);
+
+/// From an effect to a kill that is not aimed at its request.
+const MOMENT: Duration = Duration::from_millis(7);
 
 /// What a process needs of the world.
 #[derive(Clone)]
@@ -45,7 +52,12 @@ pub struct Surroundings {
     pub vcenter: VCenter,
     /// Images.
     pub images: ImageServer,
+    /// The head of the last process's tree, once it has started.
+    pub head: Head,
 }
+
+/// Where the head of a tree is told.
+pub type Head = Arc<Mutex<Option<ActorRef<SupervisorMsg>>>>;
 
 /// One life of the operator.
 pub struct Process {
@@ -71,6 +83,21 @@ impl Clock for SimClock {
     }
 }
 
+fn forward(
+    head: oneshot::Receiver<ActorRef<SupervisorMsg>>,
+    slot: Head,
+) -> oneshot::Receiver<ActorRef<SupervisorMsg>> {
+    let (told, next) = oneshot::channel();
+    tokio::spawn(async move {
+        if let Ok(actor) = head.await {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(actor.clone());
+            // The process may be over already.
+            let _ = told.send(actor);
+        }
+    });
+    next
+}
+
 impl Process {
     /// Starts the operator.
     #[must_use]
@@ -84,6 +111,7 @@ impl Process {
         ]);
         let metrics = Arc::new(Metrics::new().unwrap_or_else(|e| panic!("{e}")));
         let (started, head) = oneshot::channel();
+        let head = forward(head, around.head.clone());
         let borders = Borders {
             clients: Clients {
                 watch: around.api.client_of(&life),
@@ -163,12 +191,22 @@ pub async fn kubelet(around: Surroundings, mut orders: mpsc::UnboundedReceiver<O
     while let Some(order) = orders.recv().await {
         match order {
             Order::Crash => {
+                // A former life's, or one that was answered already.
                 if !process.life.is_dead() {
                     continue;
                 }
                 process.kill().await;
             }
-            Order::Around(crate::plan::Fault::Terminate, _) => process.terminate().await,
+            Order::Around(Fault::Terminate, _) => process.terminate().await,
+            Order::Around(fault @ (Fault::Kill | Fault::OldView), _) => {
+                // The request of the effect is on its way then, or was answered.
+                tokio::time::sleep(MOMENT).await;
+                around.director.crash(&process.life);
+                process.kill().await;
+                if fault == Fault::OldView {
+                    around.director.lag(fault.lasts());
+                }
+            }
             Order::Around(fault, key) => {
                 around::happen(&around, &mut process, fault, &key).await;
                 continue;

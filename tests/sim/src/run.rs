@@ -11,6 +11,7 @@ use std::{
 use tokio::runtime::Builder;
 
 use crate::{
+    director::Outage,
     oracles,
     plan::{Plan, Point},
     workloads::{self, Rest, Run, Workload},
@@ -26,6 +27,12 @@ pub struct Outcome {
     pub failures: Vec<String>,
     /// Every effect, in order.
     pub effects: Vec<(Duration, Point)>,
+    /// When API server or vCenter did not serve the operator.
+    pub outages: Vec<Outage>,
+    /// The operator's actors at the end, by kind.
+    pub actors: BTreeMap<String, usize>,
+    /// Tasks alive at the end.
+    pub tasks: usize,
     /// The pictures at rest.
     pub rests: Vec<Rest>,
     /// Planned faults that came about.
@@ -50,6 +57,10 @@ pub struct Outcome {
 pub const SILENCE: Duration = Duration::from_secs(3600);
 /// After that long what a crash left half-written is gone.
 const LEFTOVERS: Duration = Duration::from_secs(4500);
+/// Tasks that may be under way at the end by chance: a look at vCenter, a renewed watch.
+const TASKS: usize = 12;
+/// What follows an outage at once belongs to it.
+const AFTER: Duration = Duration::from_secs(60);
 /// Effects that keep a session or tell of something: they change nothing that anybody relies on.
 const HOUSEKEEPING: &[&str] = &["V01", "V12", "V13", "K15", "K16"];
 
@@ -123,11 +134,15 @@ pub fn run_workload(
                 let faulty = !plan.faults.is_empty();
                 let quiet =
                     |p: &Point| matches!(p.effect, "V13" | "K16") || faulty && p.effect == "V10";
-                let spoken: Vec<String> = after[before..]
-                    .iter()
-                    .filter(|(_, p)| !quiet(p))
-                    .map(|(at, p)| format!("{p} at {at:?}"))
-                    .collect();
+                let mut spoken: Vec<String> = Vec::new();
+                let mut logins = 0;
+                for (at, point) in after[before..].iter().filter(|(_, p)| !quiet(p)) {
+                    // A session that was lost while nobody needed it is missed at the next look.
+                    logins += usize::from(point.effect == "V01");
+                    if !(faulty && point.effect == "V01" && logins <= 2) {
+                        spoken.push(format!("{point} at {at:?}"));
+                    }
+                }
                 if !spoken.is_empty() {
                     failures.push(format!("O6 not silent: {spoken:?}"));
                 }
@@ -137,6 +152,11 @@ pub fn run_workload(
             }
             Err(e) => failures.push(format!("O9 {e:#}")),
         }
+        failures.extend(oracles::lost(&run.world));
+        let actors = run.world.actors().await;
+        let tasks = tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks();
         let director = &run.world.director;
         failures.extend(director.violations());
         failures.extend(oracles::leaks(&run.world));
@@ -144,6 +164,9 @@ pub fn run_workload(
             plan: plan.clone(),
             failures,
             effects: director.effects(),
+            outages: director.outages(),
+            actors,
+            tasks,
             rests: run.rests.clone(),
             hit: director.hit(),
             hash: director.hash(),
@@ -208,17 +231,68 @@ fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<String> {
             ));
         }
     }
-    let total = |o: &Outcome| counts(&o.effects).values().sum::<u32>();
+    failures.extend(thrift(outcome, reference, exact));
+    // Fewer is no trouble: a process that was started at the end had no need of an ISO cache any more.
+    let more = |(kind, count): (&String, &usize)| {
+        *count > reference.actors.get(kind).copied().unwrap_or(0)
+    };
+    if outcome.failures.is_empty() && outcome.actors.iter().any(more) {
+        failures.push(format!(
+            "O11 actors at the end: {:?}, without faults {:?}",
+            outcome.actors, reference.actors
+        ));
+    }
+    if outcome.failures.is_empty() && outcome.tasks > reference.tasks + TASKS {
+        failures.push(format!(
+            "O11 {} tasks at the end, {} without faults",
+            outcome.tasks, reference.tasks
+        ));
+    }
+    failures
+}
+
+/// O7: few calls more than without faults, and in an outage only as many tries as its length explains.
+fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<String> {
+    let mut failures = Vec::new();
+    let hits = |outage: &Outage, (at, point): &(Duration, Point)| {
+        outage.of_vcenter == point.effect.starts_with('V')
+            && (outage.from..outage.until + AFTER).contains(at)
+    };
+    let usual: Vec<_> = outcome
+        .effects
+        .iter()
+        .filter(|e| !outcome.outages.iter().any(|o| hits(o, e)))
+        .cloned()
+        .collect();
+    let total = |effects: &[(Duration, Point)]| counts(effects).values().sum::<u32>();
     let faults = u32::try_from(outcome.plan.faults.len()).unwrap_or(u32::MAX);
-    let allowed = total(reference) + 3 * faults.max(1) + 9;
+    let allowed = total(&reference.effects) + 3 * faults.max(1) + 9;
     // Where something races, a late request may be work that the reference never had.
-    if exact && total(outcome) > allowed {
+    if exact && total(&usual) > allowed {
         failures.push(format!(
             "O7 {} mutating calls, {} without faults: {:?}",
-            total(outcome),
-            total(reference),
-            counts(&outcome.effects)
+            total(&usual),
+            total(&reference.effects),
+            counts(&usual)
         ));
+    }
+    for outage in &outcome.outages {
+        let mut tries: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        let counted = |p: &Point| p.effect == "V01" || !HOUSEKEEPING.contains(&p.effect);
+        let during = outcome.effects.iter().filter(|e| hits(outage, e));
+        for (_, point) in during.filter(|(_, p)| counted(p)) {
+            *tries.entry((point.effect, &point.key)).or_default() += 1;
+        }
+        let seconds = (outage.until + AFTER - outage.from).as_secs();
+        let most = |effect: &str| match effect {
+            "V01" => 8 + seconds / 30,
+            _ => 12 + seconds / 10,
+        };
+        for ((effect, key), count) in tries.into_iter().filter(|((e, _), n)| *n > most(e)) {
+            failures.push(format!(
+                "O7 {count} tries of {effect} for {key} in an outage and the minute after it, {seconds} s"
+            ));
+        }
     }
     failures
 }

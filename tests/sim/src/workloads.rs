@@ -8,6 +8,8 @@ use serde_json::json;
 
 use crate::{oracles, plan::Fault, world::World};
 
+mod site;
+
 /// A workload.
 #[derive(Clone, Copy)]
 pub struct Workload {
@@ -183,16 +185,58 @@ pub const ALL: &[Workload] = &[
         run: s3,
     },
     Workload {
+        name: "S4",
+        text: "a Machine deleted when its Agent has registered, and another one wanted a second later",
+        exact: false,
+        run: site::s4,
+    },
+    Workload {
         name: "S5",
         text: "one machine up, its NodePool and then its pool deleted",
         exact: true,
         run: s5,
     },
     Workload {
+        name: "S6",
+        text: "a guest that never registers, replaced after its deadline",
+        exact: false,
+        run: site::s6,
+    },
+    Workload {
+        name: "S7",
+        text: "another discovery image, and the old one pruned",
+        exact: true,
+        run: site::s7,
+    },
+    Workload {
+        name: "S8",
+        text: "a serving VM renamed, then destroyed by somebody, its Machine replaced by a health check",
+        exact: true,
+        run: site::s8,
+    },
+    Workload {
+        name: "S9",
+        text: "a pool whose network does not exist, mended by an edit",
+        exact: true,
+        run: site::s9,
+    },
+    Workload {
+        name: "S10",
+        text: "the password changed, in vCenter first",
+        exact: true,
+        run: site::s10,
+    },
+    Workload {
         name: "S11",
         text: "a Machine deleted while its VM is made",
         exact: false,
         run: s11,
+    },
+    Workload {
+        name: "S14",
+        text: "the namespace deleted while a machine goes down",
+        exact: true,
+        run: site::s14,
     },
     Workload {
         name: "S16",

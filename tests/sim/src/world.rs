@@ -1,7 +1,8 @@
 //! One world: API server, vCenter, upstream, and the operator in it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
 
+use agent_forge_actors::supervisor::SupervisorMsg;
 use agent_forge_lab::played::{
     Delays, HostedCluster, HostedClusterPlay, PlayedOptions, Upstream,
     assisted::image_server::ImageServer, nature, options::ImageOptions, task::Task,
@@ -17,7 +18,7 @@ use crate::{
     kube::{ApiServer, kind},
     oracles,
     plan::Plan,
-    process::{Surroundings, kubelet},
+    process::{Head, Surroundings, kubelet},
     vcenter::{VCenter, model},
 };
 
@@ -61,6 +62,7 @@ pub struct World {
     pub node_pools: Vec<(String, HostedClusterPlay)>,
     /// The seed of its names.
     pub seed: u64,
+    head: Head,
     _tasks: Vec<Task>,
 }
 
@@ -113,7 +115,9 @@ impl World {
             api: api.clone(),
             vcenter: vcenter.clone(),
             images,
+            head: Head::default(),
         };
+        let head = around.head.clone();
         let operator = Task::spawn(kubelet(around, orders));
         Ok(Self {
             director,
@@ -124,6 +128,7 @@ impl World {
             client,
             node_pools: Vec::new(),
             seed: plan.seed,
+            head,
             _tasks: vec![garbage, operator],
         })
     }
@@ -192,6 +197,29 @@ impl World {
         found
             .map(|(_, p)| p)
             .with_context(|| format!("no NodePool {name}"))
+    }
+
+    /// The operator's actors, by kind.
+    pub async fn actors(&self) -> BTreeMap<String, usize> {
+        let head = self
+            .head
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let Some(head) = head else {
+            return BTreeMap::new();
+        };
+        let told = head
+            .call(SupervisorMsg::Describe, Some(Duration::from_secs(30)))
+            .await;
+        let mut kinds = BTreeMap::new();
+        if let Ok(ractor::rpc::CallResult::Success(all)) = told {
+            for actor in all {
+                let kind = actor.name.split('/').next().unwrap_or_default();
+                *kinds.entry(kind.to_owned()).or_default() += 1;
+            }
+        }
+        kinds
     }
 
     /// Waits until `done`, looking twice a second.

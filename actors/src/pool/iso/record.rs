@@ -37,6 +37,17 @@ pub fn status(
     now: Timestamp,
 ) -> Option<IsoStatus> {
     match state {
+        // Nothing has come yet. Were that said as zero bytes, each try of an outage would be two writes.
+        IsoState::Fetching {
+            done: 0,
+            total: None,
+            ..
+        }
+        | IsoState::Failed(_) => record.cloned().map(|mut iso| {
+            (iso.downloaded_bytes, iso.total_bytes) = (None, None);
+            (iso.bytes_per_second, iso.eta_seconds) = (None, None);
+            iso
+        }),
         IsoState::Fetching { done, total, rate } => {
             let mut iso = record.cloned().unwrap_or_default();
             let left = total.map(|t| t.saturating_sub(*done));
@@ -50,11 +61,6 @@ pub fn status(
             iso.eta_seconds = signed(eta);
             Some(iso)
         }
-        IsoState::Failed(_) => record.cloned().map(|mut iso| {
-            (iso.downloaded_bytes, iso.total_bytes) = (None, None);
-            (iso.bytes_per_second, iso.eta_seconds) = (None, None);
-            iso
-        }),
         IsoState::Ready { file, pruned, .. } => {
             let same = record.filter(|i| {
                 i.sha256.as_deref() == Some(file.sha256.as_str())
@@ -135,4 +141,57 @@ fn signed(number: Option<u64>) -> Option<i64> {
 
 fn whole(t: Timestamp) -> Time {
     Time(Timestamp::from_second(t.as_second()).unwrap_or(t))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        error::{Side, Trouble},
+        model::names::ObjectKey,
+        ports::iso_source::IsoUrl,
+    };
+
+    fn want() -> IsoWant {
+        IsoWant {
+            pool: ObjectKey::new("demo", "w"),
+            secret: ObjectKey::new("demo", "vsphere"),
+            source: IsoUrl::parse("https://images.example/iso").expect("URL"),
+            ca_pem: Ok(None),
+            source_key: "key".to_owned(),
+            directory: DatastorePath::new("iso", "agent-forge/demo/w").expect("path"),
+            known: None,
+            force_token: None,
+            prunable: Vec::new(),
+            shareable: true,
+            check_every: None,
+        }
+    }
+
+    #[test]
+    fn a_try_that_has_brought_nothing_is_not_a_write() {
+        let (want, now) = (want(), Timestamp::UNIX_EPOCH);
+        let fetching = |done, total| IsoState::Fetching {
+            done,
+            total,
+            rate: None,
+        };
+        let failed = IsoState::Failed(Trouble::transient(Side::Iso, "ISODownloadFailed", "503"));
+        let record = IsoStatus {
+            sha256: Some("ab".to_owned()),
+            ..IsoStatus::default()
+        };
+        for before in [None, Some(&record)] {
+            for state in [&fetching(0, None), &failed] {
+                assert_eq!(status(before, &want, state, now).as_ref(), before);
+            }
+        }
+        let coming = status(Some(&record), &want, &fetching(7, Some(9)), now).expect("a status");
+        assert_eq!(
+            (coming.downloaded_bytes, coming.total_bytes),
+            (Some(7), Some(9))
+        );
+        let broken = status(Some(&coming), &want, &failed, now).expect("a status");
+        assert_eq!(broken, record, "what came of a broken download is not kept");
+    }
 }

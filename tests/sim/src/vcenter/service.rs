@@ -434,6 +434,9 @@ impl Wire {
                 if !vcenter.read(|i| lets_in(i, key)) {
                     return Reply::status(401);
                 }
+                if vcenter.director.disks_are_full() {
+                    return Reply::status(507);
+                }
                 let modified = crate::world::wall(&vcenter.director).to_string();
                 let bytes = bytes.clone().unwrap_or_default();
                 let stored = vcenter.write(|i| i.upload(store, path, bytes, modified));

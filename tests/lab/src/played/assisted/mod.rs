@@ -29,6 +29,7 @@ use super::{
     desk::Desk,
     kinds,
     mirror::{Change, Mirror},
+    nature,
     object::Facts as _,
     options::PlayedOptions,
     refusal,
@@ -294,7 +295,7 @@ impl Assisted {
         let created = seen.and_then(|i| i.text("/status/createdTime").parse::<Timestamp>().ok());
         if let Some(created) = created {
             let next = created.saturating_add(SignedDuration::from_secs(1))?;
-            let left = next.duration_since(Timestamp::now());
+            let left = next.duration_since(nature::now());
             tokio::time::sleep(left.try_into().unwrap_or_default()).await;
         }
         self.patch_infra_env(

@@ -1,0 +1,66 @@
+//! Plans that break a promise for a reason that is known and not mended yet: by name, so that nothing is dropped in
+//! silence. The suite counts them apart; one that holds again is named, so that its line goes.
+
+use crate::{plan::Plan, run::Outcome};
+
+/// Plans of one kind that break one promise.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Workload; empty: any.
+    pub workload: &'static str,
+    /// Code of the effect; empty: any.
+    pub effect: &'static str,
+    /// Code of the fault; empty: any.
+    pub fault: &'static str,
+    /// How the failure begins.
+    pub failure: &'static str,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// All of them.
+pub const ALL: &[Known] = &[LAGGING, LAGGING_AFTER_A_KILL, FLAPPING, FLAPPING_FOR_LESS];
+
+const LAGGING: Known = Known {
+    workload: "",
+    effect: "",
+    fault: "g6",
+    failure: "O7 ",
+    reason: "what a lagging view decided is refused by its precondition and decided again, some 20 times a minute",
+};
+const LAGGING_AFTER_A_KILL: Known = Known {
+    fault: "g7",
+    ..LAGGING
+};
+
+const FLAPPING: Known = Known {
+    workload: "",
+    effect: "",
+    fault: "g10h",
+    failure: "O7 ",
+    reason: "while the ISO cannot be stored, VsphereReady of the pool says True for as long as each try lasts: two writes a try",
+};
+const FLAPPING_FOR_LESS: Known = Known {
+    fault: "g10m",
+    ..FLAPPING
+};
+
+impl Known {
+    fn is_of(&self, plan: &Plan) -> bool {
+        let fits = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
+        fits(self.workload, &plan.workload)
+            && plan.faults.iter().any(|(point, fault)| {
+                fits(self.effect, point.effect) && fits(self.fault, fault.code())
+            })
+    }
+}
+
+/// Why all that failed in this run is known; `None` when something is not.
+#[must_use]
+pub fn excuse(outcome: &Outcome) -> Option<&'static str> {
+    let known: Vec<&Known> = ALL.iter().filter(|k| k.is_of(&outcome.plan)).collect();
+    let reason = |failure: &String| known.iter().find(|k| failure.starts_with(k.failure));
+    let mut reasons = outcome.failures.iter().map(reason);
+    let first = reasons.next().flatten()?;
+    reasons.all(|r| r.is_some()).then_some(first.reason)
+}

@@ -1,0 +1,204 @@
+//! Workloads in which the site changes: images, credentials, specs, VMs, the namespace.
+
+use std::time::Duration;
+
+use agent_forge_lab::played::guests::identity::Quirk;
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{Run, children, marked};
+use crate::{
+    kube::kind,
+    oracles,
+    world::{NAMESPACE, SECRET, World},
+};
+
+/// The password after its rotation; it must appear nowhere either.
+pub const NEXT_PASSWORD: &str = "canary-p4ssw0rd-next";
+
+fn merge_pool(world: &World, name: &str, patch: &Value) -> Result<()> {
+    let name = (NAMESPACE.to_owned(), name.to_owned());
+    let merged = world
+        .api
+        .merge(&kind(oracles::OURS, "vsphereagentpools"), &name, patch);
+    merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+}
+
+/// `status` of a pool at that pointer.
+fn of_pool(world: &World, name: &str, pointer: &str) -> Value {
+    let name = (NAMESPACE.to_owned(), name.to_owned());
+    let pool = world
+        .api
+        .read(|s| s.get(&kind(oracles::OURS, "vsphereagentpools"), &name));
+    pool.and_then(|p| p.pointer(pointer).cloned())
+        .unwrap_or_default()
+}
+
+fn agents(world: &World) -> usize {
+    world
+        .api
+        .read(|s| s.list(&kind(oracles::ASSISTED, "agents"), NAMESPACE).len())
+}
+
+pub(super) fn s4(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        let limit = run.patience + Duration::from_secs(7200);
+        let world = &run.world;
+        let there = || agents(world) > 0;
+        world.until("an Agent has registered", limit, there).await?;
+        world.play("w")?.scale(0);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await
+    })
+}
+
+pub(super) fn s6(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.patience += Duration::from_secs(2700);
+        let guests = run.world.upstream.guests.as_ref().context("guests")?;
+        guests.add_quirk("/", Quirk::DeadOnArrival);
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        let limit = run.patience + Duration::from_secs(7200);
+        let world = &run.world;
+        let runs = || {
+            world
+                .vcenter
+                .read(|i| i.vms.values().any(|v| v.on && oracles::marker(v).is_some()))
+        };
+        world.until("a guest starts", limit, runs).await?;
+        // Its boot has read the quirk by then; a later one has none.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        world
+            .upstream
+            .guests
+            .as_ref()
+            .context("guests")?
+            .clear_quirks();
+        run.rest_with("one up", &[("w", 1)]).await
+    })
+}
+
+pub(super) fn s7(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.patience += Duration::from_secs(1200);
+        let retain = json!({"iso": {"retainVersions": 1}});
+        run.world.pool("w", &retain).await?;
+        run.rest("first image", |world| {
+            of_pool(world, "w", "/status/iso/sha256").is_string()
+        })
+        .await?;
+        let before = of_pool(&run.world, "w", "/status/iso/sourceKey");
+        let service = run.world.upstream.service(NAMESPACE)?;
+        service.rotate_image("demo").await?;
+        run.rest("next image alone", move |world| {
+            let history = of_pool(world, "w", "/status/iso/history");
+            of_pool(world, "w", "/status/iso/sourceKey") != before
+                && history.as_array().is_some_and(|h| h.len() == 1)
+        })
+        .await
+    })
+}
+
+pub(super) fn s8(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        run.world.vcenter.write(|i| {
+            let ours = i.vms.values_mut().find(|v| oracles::marker(v).is_some());
+            if let Some(vm) = ours {
+                vm.name = "somebody-renamed-it".to_owned();
+            }
+        });
+        run.rest_with("renamed", &[("w", 1)]).await?;
+        let sick = run.world.play("w")?.running().pop().unwrap_or_default();
+        run.world.vcenter.write(|i| {
+            let gone = i.vms.values().find(|v| oracles::marker(v).is_some());
+            if let Some(id) = gone.map(|v| v.object.id.clone()) {
+                i.vms.remove(&id);
+                i.tags.remove(&id);
+            }
+        });
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        run.world.play("w")?.remediate(&sick).await?;
+        run.rest("replaced", move |world| {
+            let running = world.play("w").map(|p| p.running()).unwrap_or_default();
+            running.len() == 1 && running[0] != sick && marked(world) == 1 && children(world) == 1
+        })
+        .await
+    })
+}
+
+pub(super) fn s9(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let wrong = json!({"vsphere": {"network": "no such network"}});
+        run.world.pool("w", &wrong).await?;
+        run.world.play("w")?.scale(1);
+        run.rest("refused", |world| {
+            let conditions = of_pool(world, "w", "/status/conditions");
+            let conditions = conditions.as_array().cloned().unwrap_or_default();
+            conditions
+                .iter()
+                .any(|c| c["type"] == "Ready" && c["status"] == "False")
+                && marked(world) == 0
+        })
+        .await?;
+        let mended = json!({"spec": {"vsphere": {"network": "VM Network"}}});
+        merge_pool(&run.world, "w", &mended)?;
+        run.rest_with("one up", &[("w", 1)]).await
+    })
+}
+
+pub(super) fn s10(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        run.world.director.outage(true, Duration::from_secs(60));
+        run.world
+            .vcenter
+            .write(|i| i.login.1 = NEXT_PASSWORD.to_owned());
+        run.world.vcenter.forget_sessions();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let secret = (SECRET.0.to_owned(), SECRET.1.to_owned());
+        let encoded = base64::engine::general_purpose::STANDARD.encode(NEXT_PASSWORD);
+        let patch = json!({"data": {"password": encoded}});
+        let (world, secrets) = (&run.world, kind("", "secrets"));
+        // It may just be gone: then whoever removed it puts it back with the new password.
+        let merged = || world.api.merge(&secrets, &secret, &patch).is_ok();
+        let limit = Duration::from_secs(600);
+        world.until("the Secret changed", limit, merged).await?;
+        run.world.play("w")?.scale(2);
+        run.rest_with("two up", &[("w", 2)]).await
+    })
+}
+
+pub(super) fn s14(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        run.world.play("w")?.delete_node_pool().await?;
+        let name = (String::new(), NAMESPACE.to_owned());
+        let deleted = run
+            .world
+            .api
+            .write(|s, now| s.delete(&kind("", "namespaces"), &name, &json!({}), now));
+        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.rest("all gone", |world| {
+            let pools = kind(oracles::OURS, "vsphereagentpools");
+            let secrets = kind("", "secrets");
+            let left = world
+                .api
+                .read(|s| s.list(&pools, "").len() + s.list(&secrets, NAMESPACE).len());
+            left + children(world) + marked(world) == 0
+        })
+        .await
+    })
+}
