@@ -1,5 +1,5 @@
 //! Plans that break a promise for a reason that is known and not mended yet: by name, so that nothing is dropped in
-//! silence. The suite counts them apart; one that holds again is named, so that its line goes.
+//! silence. The suite counts them apart.
 
 use crate::{plan::Plan, run::Outcome};
 
