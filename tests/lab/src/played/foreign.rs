@@ -52,7 +52,10 @@ pub async fn bare_metal(
         };
         // One that fits a waiting AgentMachine is claimed before it can be seen at rest.
         let claimed = agent.label(AGENT_MACHINE_REF).is_some();
-        let rests = agent.text("/status/debugInfo/state") == "known-unbound" && met == Some(wanted);
+        // The role comes from the patch: without it the service has still to answer that.
+        let rests = agent.text("/status/debugInfo/state") == "known-unbound"
+            && met == Some(wanted)
+            && agent.text("/status/role") == "worker";
         if claimed || rests {
             return Ok(agent);
         }
