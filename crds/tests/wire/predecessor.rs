@@ -13,6 +13,7 @@ use std::path::PathBuf;
 const ADDED_TO_POOL: &[&str] = &[
     "spec.agent.discoveryTimeout",
     "spec.infraEnvRef.namespace",
+    "spec.iso.caBundleRef",
     "spec.iso.ejectAfterInstall",
     "status.closed",
     "status.heldSecrets",
