@@ -113,3 +113,31 @@ fn a_leader_that_sees_another_name_or_none_has_lost() {
         assert_eq!(e.next(s(1)), Next::Lost(why));
     }
 }
+
+/// With the program's own look every second, whenever between two looks the leader lets go.
+#[test]
+fn a_released_lease_is_taken_within_two_seconds() {
+    let ms = Duration::from_millis;
+    for released in (0..3000).step_by(50) {
+        let timing = Timing::new(s(45), s(15), s(1)).expect("the program's defaults");
+        let mut e = Election::new("me".to_owned(), timing);
+        let mut now = Duration::ZERO;
+        let taken = loop {
+            match e.next(now) {
+                Next::Wait(time) => now += time,
+                Next::Read if now < ms(released) => e.shown(now, held_by(Some("other"), "7")),
+                Next::Read => e.shown(now, held_by(None, "8")),
+                Next::Replace { version, .. } => {
+                    assert_eq!(version, "8");
+                    break now;
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let after = taken.saturating_sub(ms(released));
+        assert!(
+            after <= s(1),
+            "released at {released} ms, taken {after:?} later"
+        );
+    }
+}

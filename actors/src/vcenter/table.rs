@@ -11,6 +11,9 @@ use crate::{error::Trouble, model::names::ObjectKey};
 pub const FRESH: Duration = Duration::from_secs(20);
 /// The same refused credential bytes are not tried again before.
 pub const LOCKOUT: Duration = Duration::from_secs(600);
+/// A Secret whose bytes were refused is read again at most that often: whoever asks every 20 to 24 s
+/// ([`crate::retry::SLOW_PROBE`]) then has the answer to a changed Secret within 30 s, whoever asked before him.
+pub const REFUSED_LOOK: Duration = Duration::from_secs(5);
 /// First delay after a failure other than a refused login; doubles up to [`FRESH`].
 pub const FIRST_RETRY: Duration = Duration::from_secs(2);
 
@@ -29,6 +32,7 @@ enum Entry<S> {
         trouble: Trouble,
         at: Duration,
         times: u32,
+        rest: Duration,
     },
 }
 
@@ -77,11 +81,9 @@ impl<S: Clone> Table<S> {
             Some(Entry::Ready { session, at, .. }) if now.saturating_sub(*at) < FRESH => {
                 Answer::Session(session.clone())
             }
-            Some(Entry::Failed { trouble, at, times })
-                if now.saturating_sub(*at) < pause(*times) =>
-            {
-                Answer::Trouble(trouble.clone())
-            }
+            Some(Entry::Failed {
+                trouble, at, rest, ..
+            }) if now.saturating_sub(*at) < *rest => Answer::Trouble(trouble.clone()),
             _ => Answer::Resolve,
         }
     }
@@ -125,12 +127,14 @@ impl<S: Clone> Table<S> {
                     trouble,
                     at: now,
                     times,
+                    rest: REFUSED_LOOK,
                 }
             }
             Resolved::Failed(trouble) => Entry::Failed {
                 trouble,
                 at: now,
                 times,
+                rest: pause(times),
             },
         };
         self.entries.insert(secret.clone(), entry);
@@ -222,5 +226,33 @@ mod tests {
         }
         assert!(reads >= 599 / 30, "{reads} looks at the Secret");
         assert!(t.refused_lately(&[1; 32], s(600)).is_none());
+    }
+
+    /// Many ask for one Secret, each at its own times: what one of them has just been told keeps none of them waiting.
+    #[test]
+    fn everybody_has_the_answer_to_a_changed_secret_within_thirty_seconds() {
+        let key = ObjectKey::new("ns", "secret");
+        let period = crate::retry::SLOW_PROBE.as_secs() * 7 / 6 + 1;
+        for changed in 100..200 {
+            let mut t: Table<u8> = Table::default();
+            let mut waiting: Vec<u64> = (0..period).collect();
+            for now in 0..=changed + 30 {
+                if !waiting.contains(&(now % period)) {
+                    continue;
+                }
+                if matches!(t.answer(&key, s(now)), Answer::Resolve) {
+                    let end = if now < changed {
+                        Resolved::Refused([1; 32], trouble())
+                    } else {
+                        Resolved::Session(7, [2; 32])
+                    };
+                    t.resolved(&key, end, s(now));
+                }
+                if matches!(t.answer(&key, s(now)), Answer::Session(_)) {
+                    waiting.retain(|phase| *phase != now % period);
+                }
+            }
+            assert!(waiting.is_empty(), "changed at {changed}: {waiting:?} wait");
+        }
     }
 }
