@@ -284,45 +284,4 @@ pub(super) fn overall(
 }
 
 #[cfg(test)]
-mod tests {
-    use agent_forge_crds::conditions::{ConditionStatus, ConditionUpdate, set_condition};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
-    use super::*;
-    use crate::error::Trouble;
-
-    fn said(row: &Row) -> Condition {
-        let mut list = Vec::new();
-        let update = ConditionUpdate {
-            type_: row.0,
-            status: ConditionStatus::from(row.1),
-            reason: &row.2,
-            message: &row.3,
-            observed_generation: None,
-        };
-        set_condition(&mut list, &update, &Time(jiff::Timestamp::UNIX_EPOCH));
-        list.remove(0)
-    }
-
-    #[test]
-    fn why_the_iso_failed_is_said_until_it_is_there() {
-        let around = |iso: IsoState| Surroundings {
-            iso: Some(iso),
-            ..Surroundings::default()
-        };
-        let fetching = around(IsoState::Fetching {
-            done: 7,
-            total: Some(9),
-            rate: None,
-        });
-        let first = iso(&fetching, None);
-        assert_eq!(first.2, reason::ISO_UPLOADING);
-        let again = iso(&fetching, Some(&said(&first)));
-        assert_eq!(again.2, reason::ISO_UPLOADING);
-        let trouble = Trouble::transient(Side::Iso, "ISODownloadStalled", "nothing came");
-        let failed = iso(&around(IsoState::Failed(trouble)), Some(&said(&again)));
-        assert_eq!(failed.2, "ISODownloadStalled");
-        let retried = iso(&fetching, Some(&said(&failed)));
-        assert_eq!(retried, failed, "the next try hides nothing");
-    }
-}
+mod tests;

@@ -1,0 +1,451 @@
+//! What a pool says of itself, as a table: what is so, and the conditions that do not hold for it, with reason and words.
+
+use std::collections::BTreeMap;
+
+use agent_forge_crds::{
+    WaitingOn,
+    conditions::{
+        AGENT_MACHINE_DEMAND_FOUND, CAPACITY_SATISFIED, ConditionStatus, ConditionUpdate,
+        INFRA_ENV_AVAILABLE, ISO_READY, READY, VSPHERE_READY, set_condition,
+    },
+    pool::IsoStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::*;
+use crate::{
+    error::Trouble,
+    iso_cache::msg::IsoFile,
+    model::names::DatastorePath,
+    pool::{plan::plan, status::render},
+    ports::iso_source::Validators,
+    testing::{World, agent_machine, at, child, delete, machine, pool, selector},
+};
+
+/// Condition, reason, and what its message has to name.
+type No = (&'static str, &'static str, &'static [&'static str]);
+
+struct Case {
+    so: &'static str,
+    world: World,
+    around: Surroundings,
+    not: &'static [No],
+}
+
+fn stored() -> IsoState {
+    IsoState::Ready {
+        file: IsoFile {
+            sha256: "ab".repeat(32),
+            path: DatastorePath::new("ds", "isos/ab.iso").expect("a path"),
+            size: 7,
+            uploaded_at: at(0),
+            validators: Validators::default(),
+            volatile: false,
+        },
+        reused: false,
+        pruned: vec![],
+        prune_failures: vec![],
+    }
+}
+
+fn well() -> Surroundings {
+    Surroundings {
+        iso: Some(stored()),
+        ..Surroundings::default()
+    }
+}
+
+fn fetching() -> IsoState {
+    IsoState::Fetching {
+        done: 7,
+        total: Some(9),
+        rate: None,
+    }
+}
+
+fn no_source(why: NoSource) -> Surroundings {
+    Surroundings {
+        no_source: Some(why),
+        ..Surroundings::default()
+    }
+}
+
+fn changed(mut world: World, change: impl FnOnce(&mut World)) -> World {
+    change(&mut world);
+    world
+}
+
+fn cases() -> Vec<Case> {
+    let case = |so, world, around, not| Case {
+        so,
+        world,
+        around,
+        not,
+    };
+    let waiting = || World::waiting(&["a"]);
+    let blocked = |side, reason: &str| Trouble::blocked(side, reason, "these are the words");
+    let full = |side| IsoState::Failed(blocked(side, "DatastoreFull"));
+    vec![
+        case("nobody asks for anything", World::default(), well(), &[]),
+        case(
+            "a machine waits: the pool's work, no trouble of its",
+            waiting(),
+            well(),
+            &[(CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"])],
+        ),
+        case(
+            "vCenter refuses the password",
+            World::default(),
+            Surroundings {
+                vsphere: Some(blocked(Side::Vsphere, "InvalidCredentials")),
+                ..Surroundings::default()
+            },
+            &[
+                (
+                    VSPHERE_READY,
+                    "InvalidCredentials",
+                    &["these are the words"],
+                ),
+                (ISO_READY, "WaitingForVsphere", &["VsphereReady"]),
+                (READY, "InvalidCredentials", &["these are the words"]),
+            ],
+        ),
+        case(
+            "a VM cannot be made for want of something in vCenter",
+            changed(World::default(), |w| {
+                let mut child = child("a");
+                child.status.get_or_insert_default().waiting_on = vec![WaitingOn {
+                    subject: "vSphere".to_owned(),
+                    reason: "VsphereObjectNotFound".to_owned(),
+                    message: "network nowhere".to_owned(),
+                    since: None,
+                }];
+                w.children.push(child);
+            }),
+            well(),
+            &[
+                (
+                    VSPHERE_READY,
+                    "VsphereObjectNotFound",
+                    &["a: ", "network nowhere"],
+                ),
+                (READY, "VsphereObjectNotFound", &["network nowhere"]),
+            ],
+        ),
+        case(
+            "no InfraEnv",
+            World::default(),
+            no_source(NoSource::InfraEnvNotFound),
+            &[
+                (
+                    INFRA_ENV_AVAILABLE,
+                    "InfraEnvNotFound",
+                    &["demo/infra", "spec.infraEnvRef"],
+                ),
+                (ISO_READY, "ISOURLPending", &["no ISO URL"]),
+                (READY, "InfraEnvNotFound", &["demo/infra"]),
+            ],
+        ),
+        case(
+            "an InfraEnv without URL",
+            World::default(),
+            no_source(NoSource::UrlPending),
+            &[
+                (
+                    INFRA_ENV_AVAILABLE,
+                    "ISOURLPending",
+                    &["demo/infra", "isoDownloadURL"],
+                ),
+                (ISO_READY, "ISOURLPending", &["no ISO URL"]),
+                (READY, "ISOURLPending", &["demo/infra"]),
+            ],
+        ),
+        case(
+            "an InfraEnv with a URL that is none",
+            World::default(),
+            no_source(NoSource::Invalid(blocked(Side::Iso, "InvalidISOURL"))),
+            &[
+                (
+                    INFRA_ENV_AVAILABLE,
+                    "InvalidISOURL",
+                    &["these are the words"],
+                ),
+                (ISO_READY, "InvalidISOURL", &["these are the words"]),
+                (READY, "InvalidISOURL", &["these are the words"]),
+            ],
+        ),
+        case(
+            "a field of spec.iso that cannot be used is not the InfraEnv's fault",
+            World::default(),
+            no_source(NoSource::Invalid(blocked(Side::Iso, "InvalidSpec"))),
+            &[
+                (ISO_READY, "InvalidSpec", &["these are the words"]),
+                (READY, "InvalidSpec", &["these are the words"]),
+            ],
+        ),
+        case(
+            "the ISO is on its way",
+            World::default(),
+            Surroundings {
+                iso: Some(fetching()),
+                ..Surroundings::default()
+            },
+            &[
+                (ISO_READY, "ISOUploading", &["on its way"]),
+                (READY, "ISOUploading", &["on its way"]),
+            ],
+        ),
+        case(
+            "the image service fails: vCenter is none the worse",
+            World::default(),
+            Surroundings {
+                iso: Some(full(Side::Iso)),
+                ..Surroundings::default()
+            },
+            &[
+                (ISO_READY, "DatastoreFull", &["these are the words"]),
+                (READY, "DatastoreFull", &["these are the words"]),
+            ],
+        ),
+        case(
+            "the datastore fails: the field is named",
+            World::default(),
+            Surroundings {
+                iso: Some(full(Side::Vsphere)),
+                ..Surroundings::default()
+            },
+            &[
+                (ISO_READY, "DatastoreFull", &["these are the words"]),
+                (
+                    VSPHERE_READY,
+                    "DatastoreFull",
+                    &["spec.vsphere.isoDatastore", "these are the words"],
+                ),
+                (READY, "DatastoreFull", &["these are the words"]),
+            ],
+        ),
+        case(
+            "two pools claim one AgentMachine",
+            changed(waiting(), |w| {
+                let mut other = pool("other");
+                other.spec.node_pool_ref = w.pool.spec.node_pool_ref.clone();
+                w.other_pools.push(other);
+            }),
+            well(),
+            &[
+                (
+                    AGENT_MACHINE_DEMAND_FOUND,
+                    "PoolConflict",
+                    &["AgentMachine a", "demo/other"],
+                ),
+                (CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"]),
+                (READY, "PoolConflict", &["demo/other"]),
+            ],
+        ),
+        case(
+            "an AgentMachine asks for labels that no Agent of the pool has",
+            changed(waiting(), |w| {
+                w.agent_machines[0].spec.agent_label_selector = Some(selector(
+                    &[],
+                    &[("zone", "DoesNotExist", &[]), ("zone", "Exists", &[])],
+                ));
+            }),
+            well(),
+            &[
+                (
+                    AGENT_MACHINE_DEMAND_FOUND,
+                    "SelectorUnsatisfiable",
+                    &["AgentMachine a", "zone"],
+                ),
+                (CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"]),
+                (READY, "SelectorUnsatisfiable", &["zone"]),
+            ],
+        ),
+        case(
+            "the provider does not accept an AgentMachine",
+            changed(waiting(), |w| {
+                w.agent_machines[0].metadata.finalizers = None
+            }),
+            well(),
+            &[
+                (
+                    AGENT_MACHINE_DEMAND_FOUND,
+                    "ProviderNotAccepting",
+                    &["AgentMachine a", "CAPI"],
+                ),
+                (CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"]),
+                (READY, "ProviderNotAccepting", &["AgentMachine a"]),
+            ],
+        ),
+        case(
+            "the provider says nothing of an AgentMachine",
+            changed(waiting(), |w| w.agent_machines[0].status = None),
+            well(),
+            &[
+                (
+                    AGENT_MACHINE_DEMAND_FOUND,
+                    "ConditionsMissing",
+                    &["AgentMachine a"],
+                ),
+                (CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"]),
+                (READY, "ConditionsMissing", &["AgentMachine a"]),
+            ],
+        ),
+        case(
+            "something failed while acting: that comes first",
+            World::default(),
+            Surroundings {
+                failed: Some(blocked(Side::Kubernetes, "NameConflict")),
+                vsphere: Some(blocked(Side::Vsphere, "InvalidCredentials")),
+                ..well()
+            },
+            &[
+                (
+                    VSPHERE_READY,
+                    "InvalidCredentials",
+                    &["these are the words"],
+                ),
+                (READY, "NameConflict", &["these are the words"]),
+            ],
+        ),
+        case(
+            "the pool is being deleted",
+            changed(World::discovered("a"), |w| {
+                delete(&mut w.pool);
+                w.agent_machines = vec![agent_machine("b")];
+                w.machines = vec![machine("b")];
+            }),
+            Surroundings::default(),
+            &[
+                (CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"]),
+                (READY, "ChildrenRemain", &["left: 1", "status.waitingOn"]),
+            ],
+        ),
+    ]
+}
+
+fn conditions_of(world: &World, around: &Surroundings) -> BTreeMap<String, Condition> {
+    let snapshot = world.snapshot();
+    let status = render(
+        &VsphereAgentPoolStatus::default(),
+        &snapshot,
+        &plan(&snapshot),
+        around,
+    );
+    let all = status.conditions.into_iter();
+    all.map(|c| (c.type_.clone(), c)).collect()
+}
+
+#[test]
+fn each_trouble_is_said_where_it_belongs_and_nowhere_else() {
+    for case in cases() {
+        let so = case.so;
+        let said = conditions_of(&case.world, &case.around);
+        for (type_, reason, words) in case.not {
+            let c = said
+                .get(*type_)
+                .unwrap_or_else(|| panic!("{so}: no {type_}"));
+            assert_eq!(
+                (c.status.as_str(), c.reason.as_str()),
+                ("False", *reason),
+                "{so}: {type_}"
+            );
+            for word in *words {
+                assert!(
+                    c.message.contains(word),
+                    "{so}: {type_}: {:?} lacks {word:?}",
+                    c.message
+                );
+            }
+        }
+        for (type_, c) in &said {
+            let expected = case.not.iter().any(|(t, ..)| t == type_);
+            assert!(expected || c.status == "True", "{so}: {type_} is {c:?}");
+            assert!(!c.reason.is_empty() && !c.message.is_empty(), "{so}: {c:?}");
+            assert_eq!(
+                c.observed_generation, case.world.pool.metadata.generation,
+                "{so}: {type_}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_person_should_know_stands_in_a_condition_that_holds() {
+    let insecure = Surroundings {
+        insecure: true,
+        ..well()
+    };
+    let said = conditions_of(&World::default(), &insecure);
+    assert!(said[VSPHERE_READY].message.contains("WARNING"), "{said:?}");
+    let volatile = Surroundings {
+        iso_status: Some(IsoStatus {
+            volatile: Some(true),
+            ..IsoStatus::default()
+        }),
+        ..well()
+    };
+    let said = conditions_of(&World::default(), &volatile);
+    assert!(
+        said[ISO_READY]
+            .message
+            .contains("other bytes at every download"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_condition_keeps_its_time_while_its_status_stays() {
+    let world = World::waiting(&["a"]);
+    let mut snapshot = world.snapshot();
+    let first = render(
+        &VsphereAgentPoolStatus::default(),
+        &snapshot,
+        &plan(&snapshot),
+        &well(),
+    );
+    snapshot.wall = at(10_000);
+    let second = render(&first, &snapshot, &plan(&snapshot), &well());
+    assert_eq!(
+        first, second,
+        "nothing happened, so there is nothing to write"
+    );
+    snapshot.agent_machines.clear();
+    let third = render(&second, &snapshot, &plan(&snapshot), &well());
+    let since = |s: &VsphereAgentPoolStatus, t| {
+        find_condition(&s.conditions, t).map(|c| c.last_transition_time.0)
+    };
+    assert_eq!(since(&third, CAPACITY_SATISFIED), Some(at(10_000)));
+    assert_eq!(since(&third, READY), since(&first, READY));
+}
+
+fn said(row: &Row) -> Condition {
+    let mut list = Vec::new();
+    let update = ConditionUpdate {
+        type_: row.0,
+        status: ConditionStatus::from(row.1),
+        reason: &row.2,
+        message: &row.3,
+        observed_generation: None,
+    };
+    set_condition(&mut list, &update, &Time(jiff::Timestamp::UNIX_EPOCH));
+    list.remove(0)
+}
+
+#[test]
+fn why_the_iso_failed_is_said_until_it_is_there() {
+    let around = |iso: IsoState| Surroundings {
+        iso: Some(iso),
+        ..Surroundings::default()
+    };
+    let fetching = around(fetching());
+    let first = iso(&fetching, None);
+    assert_eq!(first.2, reason::ISO_UPLOADING);
+    let again = iso(&fetching, Some(&said(&first)));
+    assert_eq!(again.2, reason::ISO_UPLOADING);
+    let trouble = Trouble::transient(Side::Iso, "ISODownloadStalled", "nothing came");
+    let failed = iso(&around(IsoState::Failed(trouble)), Some(&said(&again)));
+    assert_eq!(failed.2, "ISODownloadStalled");
+    let retried = iso(&fetching, Some(&said(&failed)));
+    assert_eq!(retried, failed, "the next try hides nothing");
+}
