@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use agent_forge_crds::{
     agent::{Failure, VmStatus, VsphereAgent},
-    conditions::Phase,
     external::agent::Agent,
     names::{
         ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
@@ -207,12 +206,5 @@ impl Child {
                 || on(Mutant::HostnameIsProof) && a.spec.hostname.as_ref() == Some(&self.vm_name)
                 || on(Mutant::AnyUnapproved) && !a.spec.approved
         })
-    }
-
-    /// Whether the record says that its Machine was seen on its way out. Only a mutant asks for that.
-    #[must_use]
-    pub fn saw_deletion(&self) -> bool {
-        let vm = self.object.status.as_ref().and_then(|s| s.vm.as_ref());
-        vm.and_then(|v| v.phase.as_ref()) == Some(&Phase::Released)
     }
 }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use agent_forge_crds::external::agent_machine::AgentMachine;
+use agent_forge_crds::{conditions::Phase, external::agent_machine::AgentMachine};
 use kube::ResourceExt;
 
 use super::child::Child;
@@ -72,9 +72,15 @@ pub fn standing(
         Some(r) if child.reborn && machines.iter().any(|m| m.key.name == r.name) => {
             namesake("Machine", &r.name)
         }
-        _ if on(Mutant::GoneMustBeSeen) && !child.saw_deletion() => Standing::Alive,
+        _ if on(Mutant::GoneMustBeSeen) && phase(child) != Some(&Phase::Released) => {
+            Standing::Alive
+        }
         _ => Standing::Gone,
     }
+}
+
+fn phase(child: &Child) -> Option<&Phase> {
+    child.object.status.as_ref()?.vm.as_ref()?.phase.as_ref()
 }
 
 #[cfg(test)]

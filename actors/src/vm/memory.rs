@@ -9,10 +9,7 @@ use super::{seen::Seen, step::MISSING_PROBE};
 use crate::{
     actor::{batch::Batch, written::Written},
     error::{Class, Trouble},
-    model::{
-        names::{MoRef, ObjectKey},
-        trace::TraceId,
-    },
+    model::{names::ObjectKey, trace::TraceId},
     ports::vcenter::Place,
     retry,
 };
@@ -30,8 +27,6 @@ pub struct Memory {
     pub path_taken: bool,
     /// vCenter refused to create it, and nothing was made.
     pub create_refused: Option<Refused>,
-    /// The foreign VM that had our name when ours was to be made.
-    pub holder: Option<MoRef>,
     /// Tags were attached in this actor's life.
     pub tagged: bool,
     /// They are missing for sure: it was just switched on, or attaching them failed, which may not have been recorded.

@@ -38,10 +38,10 @@ pub enum Seen {
 }
 
 /// How a foreign VM was met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Met {
-    /// It holds the name that ours was to get: ours does not exist.
-    ByName,
+    /// It holds the name that ours was to get: ours does not exist. Its reference, where vCenter showed it.
+    ByName(Option<MoRef>),
     /// It carries our BIOS uuid: whether ours exists cannot be told.
     ByUuid,
 }
@@ -96,16 +96,23 @@ pub fn judge(found: Vec<VmObservation>, expected: &Expected, before: &Seen, now:
 #[must_use]
 pub fn judge_holder(holder: VmObservation, expected: &Expected, now: Duration) -> Seen {
     let what = format!("{} ({})", holder.name, holder.moref.id);
+    let moref = holder.moref.clone();
     let named = Box::new(holder.clone());
     match judge(vec![holder], expected, &Seen::NotAsked, now) {
         ours @ Seen::Ours(_) => ours,
         _ if on(Mutant::NameIsProof) => Seen::Ours(named),
         _ => Seen::Foreign {
             what,
-            met: Met::ByName,
+            met: Met::ByName(Some(moref)),
             at: now,
         },
     }
+}
+
+/// Whether a VM, as it is now, still keeps that name in that folder from ours.
+#[must_use]
+pub fn still_holds(vm: &VmObservation, name: &str, folder: &MoRef) -> bool {
+    vm.name == name && vm.folder.as_ref() == Some(folder)
 }
 
 /// Whether a record of the predecessor, which names a BIOS uuid and no marker, is true of what vCenter holds.
@@ -269,9 +276,20 @@ pub(crate) mod tests {
         assert!(matches!(hold(Some(marker("u"))), Seen::Ours(_)));
         for m in [None, Some(marker("other"))] {
             assert!(
-                matches!(hold(m), Seen::Foreign { met: Met::ByName, what, .. } if what.contains("(1)"))
+                matches!(hold(m), Seen::Foreign { met: Met::ByName(Some(r)), what, .. } if what.contains("(1)") && r.id == "1")
             );
         }
+    }
+
+    #[test]
+    fn a_holder_holds_by_name_and_folder() {
+        let folder = MoRef::new("Folder", "f");
+        let mut holder = vm("1", None, "i");
+        assert!(!still_holds(&holder, "a", &folder), "moved away");
+        holder.folder = Some(folder.clone());
+        assert!(still_holds(&holder, "a", &folder));
+        holder.name = "b".into();
+        assert!(!still_holds(&holder, "a", &folder), "renamed");
     }
 
     #[test]

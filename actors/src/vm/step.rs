@@ -281,7 +281,7 @@ fn alive(f: &Facts<'_>) -> Step {
             Seen::Foreign {
                 what,
                 at,
-                met: Met::ByName,
+                met: Met::ByName(_),
             } if f.now.saturating_sub(*at) < CONFLICT_PROBE => hold(
                 "NameConflict",
                 format!(
@@ -527,7 +527,8 @@ fn deleting(f: &Facts<'_>) -> Step {
         Seen::Several(all) => ambiguous(all.len()),
         // Somebody has the name that ours was to get: that says nothing of ours.
         Seen::Foreign {
-            met: Met::ByName, ..
+            met: Met::ByName(_),
+            ..
         } => Step::Lookup,
         Seen::Foreign { what, .. } => hold(
             "OwnershipUnproven",

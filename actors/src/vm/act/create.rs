@@ -131,12 +131,11 @@ impl Hand<'_> {
                     Some(moref) => session.observe(moref).await?,
                     None => None,
                 };
-                memory.holder = shown.as_ref().map(|vm| vm.moref.clone());
                 memory.seen = match shown {
                     Some(shown) => seen::judge_holder(shown, &self.expected(), now),
                     None => Seen::Foreign {
                         what: format!("another object named {}", self.scene.child.vm_name),
-                        met: Met::ByName,
+                        met: Met::ByName(holder.clone()),
                         at: now,
                     },
                 };

@@ -38,7 +38,7 @@ impl Hand<'_> {
             return Ok(After::Same);
         }
         let place = self.place()?;
-        if let Some(still) = self.holder(memory, session.as_ref(), &place).await? {
+        if let Some(still) = self.holder(&memory.seen, session.as_ref(), &place).await? {
             memory.seen = seen::judge_holder(still, &self.expected(), now);
             return Ok(After::Same);
         }
@@ -65,27 +65,23 @@ impl Hand<'_> {
     /// to one that goes, which asks whether ours exists.
     async fn holder(
         &self,
-        memory: &mut Memory,
+        seen: &Seen,
         session: &dyn VCenter,
         place: &Place,
     ) -> Result<Option<VmObservation>, Trouble> {
-        let by_name = matches!(
-            memory.seen,
-            Seen::Foreign {
-                met: Met::ByName,
-                ..
-            }
-        );
-        let coming = !self.scene.child.deleting && !self.scene.child.given_up;
-        let Some(moref) = memory.holder.take().filter(|_| by_name && coming) else {
+        let child = &self.scene.child;
+        let Seen::Foreign {
+            met: Met::ByName(Some(moref)),
+            ..
+        } = seen
+        else {
             return Ok(None);
         };
-        let shown = session.observe(&moref).await?;
-        let still = shown.filter(|vm| {
-            vm.name == self.scene.child.vm_name && vm.folder.as_ref() == Some(&place.folder)
-        });
-        memory.holder = still.as_ref().map(|vm| vm.moref.clone());
-        Ok(still)
+        if child.deleting || child.given_up {
+            return Ok(None);
+        }
+        let shown = session.observe(moref).await?;
+        Ok(shown.filter(|vm| seen::still_holds(vm, &child.vm_name, &place.folder)))
     }
 
     /// Proof for a record of the predecessor: exactly one VM with the recorded uuid, of that name, in the pool's folder.

@@ -341,7 +341,11 @@ fn seen() -> impl Strategy<Value = Seen> {
         Just(Seen::Several(vec![])),
         (0..200_u64, any::<bool>()).prop_map(|(at, by_name)| Seen::Foreign {
             what: "somebody's".to_owned(),
-            met: if by_name { Met::ByName } else { Met::ByUuid },
+            met: if by_name {
+                Met::ByName(None)
+            } else {
+                Met::ByUuid
+            },
             at: Duration::from_secs(at),
         }),
         (1..20_u8).prop_map(|proofs| Seen::Absent { proofs }),
