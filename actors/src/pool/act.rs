@@ -12,7 +12,7 @@ use agent_forge_crds::{
         CREATED_FOR_AGENT_MACHINE, CREATED_FOR_LABEL, MACHINE_NAME_ANNOTATION,
         MACHINE_UID_ANNOTATION, POOL_FINALIZER, POOL_LABEL, VM_NAME_ANNOTATION,
     },
-    pool::{ObjectNameRef, VsphereAgentPool},
+    pool::{ObjectNameRef, VsphereAgentPool, VsphereAgentPoolStatus},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
@@ -25,6 +25,7 @@ use super::{
     traced,
 };
 use crate::{
+    actor::written::Written,
     context::Context,
     effect::{Effect, EffectKind},
     error::{Class, Trouble},
@@ -74,12 +75,13 @@ pub async fn perform_all(
         held: Vec::new(),
         result: Ok(()),
     };
+    let mut failed = begin::Failed::new();
     let mut unpinned = false;
     for run in actions.chunk_by(|a, b| begin::whose(a).is_some() && begin::whose(b).is_some()) {
         if run.iter().any(|a| begin::whose(a).is_some()) {
-            for (action, result) in begin::side_by_side(context, s, run).await {
+            for (action, result) in begin::side_by_side(context, s, run, &mut failed).await {
                 unpinned |= result.is_err() && matches!(action, Action::Pin { .. });
-                acted.note(action, result.map(|()| Did::It));
+                acted.note(action, result, memory);
             }
             continue;
         }
@@ -89,21 +91,22 @@ pub async fn perform_all(
                 continue;
             }
             let work = traced::span(context, s, action);
-            let result = perform(context, s, action, memory).instrument(work).await;
-            acted.note(action, result);
+            let result = perform(context, s, action).instrument(work).await;
+            acted.note(action, result, memory);
         }
     }
     acted
 }
 
 impl Acted {
-    fn note(&mut self, action: &Action, result: Result<Did, Trouble>) {
+    fn note(&mut self, action: &Action, result: Result<Did, Trouble>, memory: &mut Memory) {
         match result {
             Ok(Did::It) => {
                 self.created += usize::from(matches!(action, Action::CreateChild { .. }));
                 self.reassigned += usize::from(matches!(action, Action::Reassign { .. }));
                 self.released += usize::from(matches!(action, Action::Release { .. }));
             }
+            Ok(Did::Wrote(written)) => memory.wrote(*written),
             Ok(Did::Gone) => self.gone = true,
             Ok(Did::Held(why)) => {
                 self.again = Some(HELD);
@@ -123,19 +126,23 @@ impl Acted {
     }
 }
 
-enum Did {
+/// What came of an action that did not fail.
+pub enum Did {
+    /// It.
     It,
+    /// It, and this is the pool's status now.
+    Wrote(Box<Written<VsphereAgentPoolStatus>>),
+    /// It, and the pool object is another one now, or none.
     Gone,
     /// Not now; with the words for it where the plan has none.
     Held(Option<Waiting>),
 }
 
-async fn perform(
-    context: &Context,
-    s: &Snapshot,
-    action: &Action,
-    memory: &mut Memory,
-) -> Result<Did, Trouble> {
+/// Carries one action out.
+///
+/// # Errors
+/// The [`Trouble`] of its reads and writes.
+pub async fn perform(context: &Context, s: &Snapshot, action: &Action) -> Result<Did, Trouble> {
     let cluster = context.cluster.as_ref();
     let effect = |kind| Effect::new(kind, &s.key);
     let at = || Precondition::of(s.pool.as_ref());
@@ -156,11 +163,27 @@ async fn perform(
         Action::Close => {
             let mut status = s.pool.status.clone().unwrap_or_default();
             status.closed = Some(true);
-            pass::write(context, EffectKind::PoolStatus, &s.pool, status, memory).await?;
+            let written = pass::write(context, EffectKind::PoolStatus, &s.pool, status).await?;
+            Ok(Did::Wrote(Box::new(written)))
+        }
+        Action::Pin { agent_machine, pin } => {
+            let at = Precondition::of(agent_machine.as_ref());
+            cluster
+                .pin(
+                    &effect(EffectKind::PinSelector),
+                    &at,
+                    AGENT_MACHINE_LABEL,
+                    pin,
+                )
+                .await?;
             Ok(Did::It)
         }
-        Action::Pin { .. } | Action::CreateChild { .. } => {
-            begin::perform(context, s, action).await?;
+        Action::CreateChild {
+            agent_machine,
+            machine,
+            name,
+        } => {
+            begin::create(context, s, agent_machine, machine, name).await?;
             Ok(Did::It)
         }
         Action::Reassign {

@@ -1,19 +1,24 @@
 //! The beginning of a machine: its AgentMachine is pinned, then gets a VsphereAgent.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use agent_forge_crds::{external::agent_machine::AgentMachine, names::AGENT_MACHINE_LABEL};
+use agent_forge_crds::external::agent_machine::AgentMachine;
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 use tracing::Instrument as _;
 
-use super::{act::child_object, plan::Action, snapshot::Snapshot, traced};
+use super::{
+    act::{Did, child_object, perform},
+    plan::Action,
+    snapshot::Snapshot,
+    traced,
+};
 use crate::{
     context::Context,
     effect::{Effect, EffectKind},
     error::{Side, Trouble},
     model::{child::Child, names::ObjectKey},
-    ports::cluster::{ClusterErrorKind, MachineFacts, Precondition},
+    ports::cluster::{ClusterErrorKind, MachineFacts},
 };
 
 /// AgentMachines that are pinned and given a VsphereAgent at once. Not a setting: each is two writes to the API server,
@@ -31,7 +36,7 @@ pub fn whose(action: &Action) -> Option<&AgentMachine> {
 }
 
 /// The actions of each AgentMachine, in order.
-fn lanes(run: &[Action]) -> Vec<Vec<&Action>> {
+fn lanes(run: &[Action]) -> Vec<(&str, Vec<&Action>)> {
     let mut lanes: Vec<(&str, Vec<&Action>)> = Vec::new();
     for action in run {
         let name = whose(action).and_then(|am| am.metadata.name.as_deref());
@@ -41,29 +46,37 @@ fn lanes(run: &[Action]) -> Vec<Vec<&Action>> {
             None => lanes.push((name, vec![action])),
         }
     }
-    lanes.into_iter().map(|(_, lane)| lane).collect()
+    lanes
 }
 
+/// AgentMachines of which an action failed: the rest of theirs are left out, wherever in the plan they stand.
+pub type Failed = BTreeSet<String>;
+
 /// Carries `run` out, whose actions all begin machines: different AgentMachines side by side, the actions of one in
-/// order; after one that fails, the rest of its AgentMachine are left out. What came of each, in the order of AgentMachines.
+/// order, up to the first that fails. What came of each, in the order of AgentMachines.
 pub async fn side_by_side<'a>(
     context: &Context,
     s: &Snapshot,
     run: &'a [Action],
-) -> Vec<(&'a Action, Result<(), Trouble>)> {
+    failed: &mut Failed,
+) -> Vec<(&'a Action, Result<Did, Trouble>)> {
     let lanes: Vec<_> = lanes(run)
         .into_iter()
-        .map(|lane| one(context, s, lane))
+        .filter(|(name, _)| !failed.contains(*name))
+        .map(|(_, lane)| one(context, s, lane))
         .collect();
     let all: Vec<_> = stream::iter(lanes).buffered(SIDE_BY_SIDE).collect().await;
-    all.into_iter().flatten().collect()
+    let all: Vec<_> = all.into_iter().flatten().collect();
+    let troubled = all.iter().filter(|(_, result)| result.is_err());
+    failed.extend(troubled.filter_map(|(action, _)| Some(whose(action)?.name_any())));
+    all
 }
 
 async fn one<'a>(
     context: &Context,
     s: &Snapshot,
     lane: Vec<&'a Action>,
-) -> Vec<(&'a Action, Result<(), Trouble>)> {
+) -> Vec<(&'a Action, Result<Did, Trouble>)> {
     let mut all = Vec::with_capacity(lane.len());
     for action in lane {
         let work = traced::span(context, s, action);
@@ -77,28 +90,11 @@ async fn one<'a>(
     all
 }
 
-/// Pins or creates; nothing for an action that begins no machine.
+/// Creates the VsphereAgent of an AgentMachine.
 ///
 /// # Errors
 /// The [`Trouble`] of the write.
-pub async fn perform(context: &Context, s: &Snapshot, action: &Action) -> Result<(), Trouble> {
-    match action {
-        Action::Pin { agent_machine, pin } => {
-            let effect = Effect::new(EffectKind::PinSelector, &s.key);
-            let at = Precondition::of(agent_machine.as_ref());
-            let cluster = context.cluster.as_ref();
-            Ok(cluster.pin(&effect, &at, AGENT_MACHINE_LABEL, pin).await?)
-        }
-        Action::CreateChild {
-            agent_machine,
-            machine,
-            name,
-        } => create(context, s, agent_machine, machine, name).await,
-        _ => Ok(()),
-    }
-}
-
-async fn create(
+pub async fn create(
     context: &Context,
     s: &Snapshot,
     am: &Arc<AgentMachine>,

@@ -189,7 +189,7 @@ async fn record(
     }
     let mut status = s.pool.status.clone().unwrap_or_default();
     status.held_secrets = entries;
-    pass::write(context, EffectKind::PoolStatus, &s.pool, status, memory).await?;
+    memory.wrote(pass::write(context, EffectKind::PoolStatus, &s.pool, status).await?);
     let pool: &Arc<VsphereAgentPool> = &s.pool;
     s.pool = pass::newest(memory, pool);
     Ok(())

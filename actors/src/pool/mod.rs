@@ -60,6 +60,14 @@ pub struct Memory {
     pub announced_failure: Option<String>,
 }
 
+impl Memory {
+    /// The status was written: what waited to be written went with it.
+    pub fn wrote(&mut self, written: Written<VsphereAgentPoolStatus>) {
+        self.written = Some(written);
+        self.batch.clear();
+    }
+}
+
 /// Worker of a pool actor.
 pub struct PoolWorker {
     /// Ports.

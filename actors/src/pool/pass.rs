@@ -455,8 +455,9 @@ async fn publish(
     } else {
         EffectKind::IsoStatus
     };
-    if let Err(e) = write(context, kind, &pool, new, memory).await {
-        verdict.failure = verdict.failure.or(Some(e.class));
+    match write(context, kind, &pool, new).await {
+        Ok(written) => memory.wrote(written),
+        Err(e) => verdict.failure = verdict.failure.or(Some(e.class)),
     }
 }
 
@@ -469,12 +470,9 @@ pub async fn write(
     kind: EffectKind,
     pool: &Arc<VsphereAgentPool>,
     status: VsphereAgentPoolStatus,
-    memory: &mut Memory,
-) -> Result<(), Trouble> {
+) -> Result<Written<VsphereAgentPoolStatus>, Trouble> {
     let effect = Effect::new(kind, ObjectKey::of(pool.as_ref()));
     let at = Precondition::of(pool.as_ref());
     let version = context.cluster.pool_status(&effect, &at, &status).await?;
-    memory.written = Some(Written::new(pool.as_ref(), version, status));
-    memory.batch.clear();
-    Ok(())
+    Ok(Written::new(pool.as_ref(), version, status))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     effect::EffectKind,
+    pool::{Memory, act::perform_all},
     testing::{World, agent_machine, machine},
     vm::bench::Bench,
 };
@@ -35,11 +36,11 @@ async fn all_are_carried_out_those_of_one_machine_in_order() {
     let bench = Bench::new();
     let snapshot = World::waiting(&["a", "b", "c"]).snapshot();
     let run = run(&["a", "b", "c"]);
-    let all = side_by_side(&bench.context, &snapshot, &run).await;
+    let all = side_by_side(&bench.context, &snapshot, &run, &mut Failed::new()).await;
     let order: Vec<_> = all
         .iter()
         .map(|(action, result)| {
-            assert_eq!(*result, Ok(()));
+            assert!(matches!(result, Ok(Did::It)));
             let am = whose(action).and_then(|am| am.metadata.name.as_deref());
             (am.expect("a name"), matches!(action, Action::Pin { .. }))
         })
@@ -61,7 +62,9 @@ async fn nothing_is_made_for_one_that_could_not_be_pinned() {
     });
     let snapshot = World::waiting(&["a", "b"]).snapshot();
     let run = run(&["a", "b"]);
-    let all = side_by_side(&bench.context, &snapshot, &run).await;
+    let mut left_out = Failed::new();
+    let all = side_by_side(&bench.context, &snapshot, &run, &mut left_out).await;
+    assert_eq!(left_out.len(), 1);
     let failed: Vec<_> = all.iter().filter(|(_, r)| r.is_err()).collect();
     assert_eq!((all.len(), failed.len()), (3, 1));
     let pinned = whose(failed[0].0).map(kube::ResourceExt::name_any);
@@ -71,4 +74,23 @@ async fn nothing_is_made_for_one_that_could_not_be_pinned() {
         .filter_map(|(a, _)| whose(a).map(kube::ResourceExt::name_any));
     assert_eq!(made.collect::<Vec<_>>(), ["b"]);
     assert_eq!(pinned.as_deref(), Some("a"));
+}
+
+/// What stands between the pin and the VsphereAgent makes no difference.
+#[tokio::test]
+async fn nothing_is_made_for_one_that_could_not_be_pinned_however_far_apart() {
+    let bench = Bench::new();
+    bench.hub.with(|o| {
+        let gone = ClusterErrorKind::NotFound;
+        o.fails.insert(EffectKind::PinSelector, gone)
+    });
+    let snapshot = World::waiting(&["a"]).snapshot();
+    let [pin, create] = both("a");
+    let actions = [pin, Action::AddFinalizer, create];
+    let mut memory = Memory::default();
+    let acted = perform_all(&bench.context, &snapshot, &actions, &mut memory).await;
+    assert_eq!(acted.created, 0);
+    assert!(acted.result.is_err());
+    let effects = bench.hub.with(|o| o.effects.clone());
+    assert!(!effects.contains(&EffectKind::CreateChild), "{effects:?}");
 }
