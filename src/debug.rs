@@ -11,8 +11,18 @@ use crate::telemetry::http::{Answer, Asked, answer, text};
 
 const WITHIN: Option<Duration> = Some(Duration::from_secs(5));
 
-/// Answers `GET /` (a page), `GET /actors` (JSON) and `POST /actors/kill?which=<start of name or *>[&panic=true]`.
+/// What a request that kills must carry: a browser sends no such header across sites without asking first.
+pub const KILL_HEADER: &str = "x-agent-forge-kill";
+
+/// Answers `GET /` (a page), `GET /actors` (JSON) and `POST /actors/kill?which=<start of name or *>[&panic=true]`, the last
+/// one with the header [`KILL_HEADER`]; all of them by a loopback name only.
 pub async fn handle(supervisor: ActorRef<SupervisorMsg>, asked: Asked) -> Answer {
+    if !asked.of_loopback() {
+        return text(
+            StatusCode::FORBIDDEN,
+            "ask by localhost or a loopback address (header Host)\n",
+        );
+    }
     match (&asked.method, asked.path.as_str()) {
         (&Method::GET, path @ ("/" | "/actors")) => {
             match supervisor.call(SupervisorMsg::Describe, WITHIN).await {
@@ -28,6 +38,10 @@ pub async fn handle(supervisor: ActorRef<SupervisorMsg>, asked: Asked) -> Answer
                 ),
             }
         }
+        (&Method::POST, "/actors/kill") if !asked.headers.contains_key(KILL_HEADER) => text(
+            StatusCode::FORBIDDEN,
+            "killing needs the header X-Agent-Forge-Kill (any value)\n",
+        ),
         (&Method::POST, "/actors/kill") => {
             let query: Vec<(String, String)> = url::form_urlencoded::parse(asked.query.as_bytes())
                 .into_owned()
@@ -69,5 +83,43 @@ fn json(value: &impl serde::Serialize) -> Answer {
     match serde_json::to_vec_pretty(value) {
         Ok(body) => answer(StatusCode::OK, "application/json", body),
         Err(e) => text(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, header::HOST};
+
+    use super::*;
+
+    fn asked(host: Option<&'static str>) -> Asked {
+        let host = host.map(|h| (HOST, HeaderValue::from_static(h)));
+        Asked {
+            method: Method::POST,
+            path: "/actors/kill".to_owned(),
+            query: "which=*".to_owned(),
+            headers: HeaderMap::from_iter(host),
+        }
+    }
+
+    #[test]
+    fn only_names_of_this_host_are_answered() {
+        for host in [
+            "localhost:6060",
+            "127.0.0.1:6060",
+            "[::1]:6060",
+            "localhost",
+        ] {
+            assert!(asked(Some(host)).of_loopback(), "{host}");
+        }
+        for host in [
+            "evil.example:6060",
+            "127.0.0.1.evil.example",
+            "10.0.0.1",
+            "",
+        ] {
+            assert!(!asked(Some(host)).of_loopback(), "{host}");
+        }
+        assert!(!asked(None).of_loopback());
     }
 }

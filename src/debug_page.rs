@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use agent_forge_actors::supervisor::Described;
+use agent_forge_actors::{actor::shell::Description, supervisor::Described};
 
 const HEAD: &str = r#"<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5"><title>agent-forge: actors</title>
@@ -10,6 +10,7 @@ const HEAD: &str = r#"<!DOCTYPE html>
 body { font: 14px/1.4 system-ui, sans-serif; margin: 1.5em; color: #1d2330; background: #fff }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: .3em .7em; border-bottom: 1px solid #dde1e8; vertical-align: top }
+td.child { padding-left: 2em } tr.head td { font-weight: 600 }
 td.n { text-align: right; font-variant-numeric: tabular-nums }
 tr.bad td { background: #fff1ef } tr.waits td { background: #fffaea }
 .reason { font-weight: 600 } .quiet { color: #6a7282 }
@@ -32,13 +33,27 @@ fn escaped(text: &str) -> String {
     out
 }
 
+/// A dash where nobody counts.
+fn counted(number: Option<usize>) -> String {
+    number.map_or_else(|| "-".to_owned(), |n| n.to_string())
+}
+
+/// The last wake's reason, and how long ago it was.
+fn last_wake(state: &Description) -> String {
+    match state.last_wake_seconds {
+        Some(ago) => format!("{}, {ago} s ago", escaped(&state.last_wake)),
+        None => "-".to_owned(),
+    }
+}
+
 fn row(out: &mut String, actor: &Described) {
     let name = escaped(&actor.name);
     let Some(state) = &actor.state else {
         let _ = writeln!(
             out,
-            "<tr class=bad><td>{name}<td colspan=6>does not answer<td class=n>{}<td class=n>{}",
-            actor.mailbox, actor.restarts
+            "<tr class=bad><td class=child>{name}<td colspan=6>does not answer<td class=n>{}<td class=n>{}",
+            counted(actor.mailbox),
+            actor.restarts
         );
         return;
     };
@@ -57,14 +72,14 @@ fn row(out: &mut String, actor: &Described) {
     }
     let _ = writeln!(
         out,
-        "<tr{class}><td>{name}<td>{}<td class=n>{}<td class=n>{}<td class=quiet>{}<td class=n>{}<td>{waits}\
+        "<tr{class}><td class=child>{name}<td>{}<td class=n>{}<td class=n>{}<td class=quiet>{}<td class=n>{}<td>{waits}\
          <td class=n>{}<td class=n>{}",
         if state.running { "running" } else { "idle" },
         state.passes,
         state.wakes,
-        escaped(&state.last_wake),
+        last_wake(state),
         state.failures,
-        actor.mailbox,
+        counted(actor.mailbox),
         actor.restarts
     );
 }
@@ -90,7 +105,17 @@ pub fn page(actors: &[Described]) -> String {
          in a row<th>Waiting on<th>Mailbox<th>Restarts",
         actors.len()
     );
+    // Who starts whom anew.
+    let mut above = None;
     for actor in actors {
+        if above != Some(actor.supervisor) {
+            above = Some(actor.supervisor);
+            let _ = writeln!(
+                out,
+                "<tr class=head><td colspan=9>{}",
+                escaped(actor.supervisor)
+            );
+        }
         row(&mut out, actor);
     }
     out += "</table></body></html>\n";
@@ -99,33 +124,36 @@ pub fn page(actors: &[Described]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use agent_forge_actors::actor::shell::Description;
-
     use super::*;
 
     #[test]
     fn a_page_says_what_an_actor_waits_for_and_trusts_no_text() {
         let waits = Described {
             name: "vm/demo/a<b".to_owned(),
+            supervisor: "supervisor",
             restarts: 3,
-            mailbox: 7,
+            mailbox: Some(7),
             state: Some(Description {
                 kind: "vm".to_owned(),
                 last_wake: "agent changed".to_owned(),
+                last_wake_seconds: Some(12),
                 waiting_on: vec![("ISONotReady".to_owned(), "<script>".to_owned())],
                 ..Description::default()
             }),
         };
         let silent = Described {
             name: "sessions".to_owned(),
+            supervisor: "supervisor",
             restarts: 0,
-            mailbox: 0,
+            mailbox: None,
             state: None,
         };
         let page = page(&[waits, silent]);
         for part in [
             "vm/demo/a&lt;b",
-            "agent changed",
+            "agent changed, 12 s ago",
+            "<td colspan=9>supervisor\n<tr class=waits><td class=child>vm/demo",
+            "<td class=n>-<td class=n>0",
             "ISONotReady</span> &lt;script&gt;",
             "<td class=n>7<td class=n>3",
             "does not answer",

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{
-    effect::{Effect, Gate, Held, Settled},
+    effect::{Effect, EffectKind, Gate, Held, Settled},
     lease::{Leadership, Need},
     ports::clock::Clock,
 };
@@ -12,6 +12,32 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::telemetry::metrics::Metrics;
+
+/// What people are told of in the log at `info`: what makes, switches, changes or ends a VM, its request, its Agent, its ISO.
+const fn is_news(kind: EffectKind) -> bool {
+    use EffectKind as E;
+    matches!(
+        kind,
+        E::CreateChild
+            | E::ReassignChild
+            | E::DeleteChild
+            | E::RemoveChildFinalizer
+            | E::PrepareAgent
+            | E::FenceAgent
+            | E::DeleteAgent
+            | E::CreateVm
+            | E::Reconfigure
+            | E::PowerOn
+            | E::PowerOff
+            | E::Destroy
+            | E::EjectIso
+            | E::Upload
+            | E::Publish
+            | E::DeleteFile
+            | E::Login
+            | E::Logout
+    )
+}
 
 /// Lets every effect through and counts it.
 pub struct OpenGate {
@@ -39,7 +65,12 @@ impl Gate for OpenGate {
             Settled::Refused => "refused",
             Settled::Unknown => "unknown",
         };
-        tracing::debug!(%effect, outcome = word, "effect");
+        let (name, object) = (effect.kind.name(), &effect.key);
+        if is_news(effect.kind) {
+            tracing::info!(%object, outcome = word, "effect {name}");
+        } else {
+            tracing::debug!(%object, outcome = word, "effect {name}");
+        }
         self.metrics.effect(effect.kind.name(), word);
     }
 }

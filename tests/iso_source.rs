@@ -539,3 +539,39 @@ async fn certificates_of_a_request_must_be_certificates() {
         .unwrap();
     assert_eq!((e.reason, e.class), ("InvalidISOCABundle", Class::Blocked));
 }
+
+#[tokio::test]
+async fn a_request_for_an_image_carries_the_trace_that_it_is_made_in() {
+    use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
+    use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+    use tracing_subscriber::layer::SubscriberExt as _;
+    opentelemetry::global::set_text_map_propagator(
+        opentelemetry_sdk::propagation::TraceContextPropagator::new(),
+    );
+    let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+    let _here = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    let (told, mut heads) = tokio::sync::mpsc::unbounded_channel();
+    let host = server(move |mut socket| {
+        let told = told.clone();
+        async move {
+            let mut request = [0; 4096];
+            let read = socket.read(&mut request).await.unwrap();
+            told.send(String::from_utf8_lossy(&request[..read]).into_owned())
+                .unwrap();
+            let _ = socket
+                .write_all(b"HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n")
+                .await;
+        }
+    })
+    .await;
+    let around = tracing::info_span!("around");
+    let trace = around.context().span().span_context().trace_id();
+    let source = HttpIsoSource::new(lab()).unwrap();
+    let request = asked(&format!("http://{host}/x.iso"));
+    let opened = tracing::Instrument::instrument(source.open(&request), around).await;
+    assert!(opened.is_err());
+    let head = heads.recv().await.unwrap();
+    let carried = format!("traceparent: 00-{trace}-");
+    assert!(head.contains(&carried), "{carried} is not in {head}");
+}

@@ -61,6 +61,44 @@ pub enum EffectKind {
 }
 
 impl EffectKind {
+    /// All of them.
+    pub const ALL: [Self; 34] = [
+        Self::CreateChild,
+        Self::PinSelector,
+        Self::AddFinalizer,
+        Self::RecordIdentity,
+        Self::RecordTask,
+        Self::RecordObservation,
+        Self::PrepareAgent,
+        Self::FenceAgent,
+        Self::DeleteAgent,
+        Self::DeleteChild,
+        Self::RemoveChildFinalizer,
+        Self::RemovePoolFinalizer,
+        Self::PoolStatus,
+        Self::IsoStatus,
+        Self::Event,
+        Self::Lease,
+        Self::ReassignChild,
+        Self::HoldSecret,
+        Self::ReleaseSecret,
+        Self::Login,
+        Self::CreateVm,
+        Self::AttachTags,
+        Self::PowerOn,
+        Self::PowerOff,
+        Self::Destroy,
+        Self::MakeDirectory,
+        Self::Upload,
+        Self::Publish,
+        Self::DeleteFile,
+        Self::Reconfigure,
+        Self::Logout,
+        Self::SessionView,
+        Self::CreateFolder,
+        Self::EjectIso,
+    ];
+
     /// Stable code of the effect (`docs/actors.md` lists them).
     #[must_use]
     pub const fn code(self) -> &'static str {

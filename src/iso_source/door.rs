@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use agent_forge_actors::{error::Class, ports::iso_source::IsoError};
 use http::{HeaderMap, StatusCode, header};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use tracing::Instrument as _;
+use tracing::{Instrument as _, field::Empty};
 use url::{Host, Url};
 
 use crate::telemetry::propagate;
@@ -78,12 +78,30 @@ impl Door {
             otel.kind = "client",
             http.request.method = "GET",
             server.address = url.host_str().unwrap_or_default(),
+            http.response.status_code = Empty,
+            otel.status_code = Empty,
+            error.type = Empty,
         );
         let mut headers = headers.clone();
         span.in_scope(|| propagate::inject(&mut headers));
         let asked = client.get(url.clone()).headers(headers).send();
         let answer =
-            tokio::time::timeout(self.options.connect_timeout, asked.instrument(span)).await;
+            tokio::time::timeout(self.options.connect_timeout, asked.instrument(span.clone()))
+                .await;
+        let failure = match &answer {
+            Ok(Ok(response)) => {
+                let status = response.status();
+                span.record("http.response.status_code", status.as_u16());
+                let bad = status.is_client_error() || status.is_server_error();
+                bad.then(|| status.as_str().to_owned())
+            }
+            Ok(Err(_)) => Some("connection".to_owned()),
+            Err(_) => Some("timeout".to_owned()),
+        };
+        if let Some(failure) = failure {
+            span.record("otel.status_code", "ERROR");
+            span.record("error.type", failure);
+        }
         match answer {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(e)) => Err(failed(&why(&e), Class::Transient)),

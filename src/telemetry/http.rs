@@ -1,10 +1,19 @@
 //! The small HTTP servers: metrics, health, and the debug endpoint (loopback only, off by default).
 
-use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::Future,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderMap, Method, Request, Response, StatusCode,
+    header::{CONTENT_TYPE, HOST},
+};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -39,6 +48,21 @@ pub struct Asked {
     pub path: String,
     /// Query, empty where there is none.
     pub query: String,
+    /// Headers.
+    pub headers: HeaderMap,
+}
+
+impl Asked {
+    /// Whether it was asked by a name of this very host: a page of another site that got its name to lead here is not.
+    #[must_use]
+    pub fn of_loopback(&self) -> bool {
+        let host = self.headers.get(HOST).and_then(|h| h.to_str().ok());
+        let Some(host) = host.and_then(|h| h.parse::<http::uri::Authority>().ok()) else {
+            return false;
+        };
+        let name = host.host().trim_start_matches('[').trim_end_matches(']');
+        name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
 }
 
 /// Parses a bind address as controller-runtime does: `:8080` is all interfaces, `0` is off.
@@ -91,6 +115,7 @@ where
                         method: request.method().clone(),
                         path: request.uri().path().to_owned(),
                         query: request.uri().query().unwrap_or_default().to_owned(),
+                        headers: request.headers().clone(),
                     };
                     let handler = handler.clone();
                     async move { Ok::<_, Infallible>(handler(asked).await) }

@@ -1,5 +1,5 @@
 //! Keeps the log readable while something goes wrong for long: a line that is the same as one of the last minute, fields
-//! included, is not written again. What it is about is one of its fields, so each object has its own.
+//! included, is not written again. What it is about is one of its fields or of its spans', so each object has its own.
 
 use std::{
     collections::HashMap,
@@ -12,8 +12,12 @@ use std::{
 use tracing::{
     Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
+    span::{Attributes, Id},
 };
-use tracing_subscriber::layer::{Context, Filter};
+use tracing_subscriber::{
+    layer::{Context, Filter},
+    registry::LookupSpan,
+};
 
 /// How long an unchanged line stays unsaid.
 const QUIET: Duration = Duration::from_secs(60);
@@ -48,6 +52,26 @@ impl Repeats {
     }
 }
 
+/// Fields of spans that say what a line in them is about; others, as the number of a pass, change all the time.
+const ABOUT: [&str; 3] = ["object", "cache", "server"];
+
+/// What a span is about, hashed.
+struct About(u64);
+
+/// Takes in the fields of [`ABOUT`].
+#[derive(Default)]
+struct AboutFields(DefaultHasher, bool);
+
+impl Visit for AboutFields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if ABOUT.contains(&field.name()) {
+            self.1 = true;
+            field.name().hash(&mut self.0);
+            format!("{value:?}").hash(&mut self.0);
+        }
+    }
+}
+
 struct Fields(DefaultHasher);
 
 impl Visit for Fields {
@@ -57,12 +81,20 @@ impl Visit for Fields {
     }
 }
 
-impl<S: Subscriber> Filter<S> for Repeats {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Filter<S> for Repeats {
     fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         true
     }
 
-    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut about = AboutFields::default();
+        attributes.record(&mut about);
+        if let (true, Some(span)) = (about.1, context.span(id)) {
+            span.extensions_mut().replace(About(about.0.finish()));
+        }
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, context: &Context<'_, S>) -> bool {
         // Whoever asks for debug lines wants all of them.
         if *event.metadata().level() > Level::INFO {
             return true;
@@ -70,6 +102,11 @@ impl<S: Subscriber> Filter<S> for Repeats {
         let mut fields = Fields(DefaultHasher::new());
         event.metadata().callsite().hash(&mut fields.0);
         event.record(&mut fields);
+        for span in context.event_scope(event).into_iter().flatten() {
+            if let Some(About(about)) = span.extensions().get() {
+                about.hash(&mut fields.0);
+            }
+        }
         self.is_new(fields.0.finish(), Instant::now())
     }
 }
@@ -119,6 +156,25 @@ mod tests {
         let written = String::from_utf8(lines.0.lock().expect("lock").clone()).expect("text");
         assert_eq!(written.matches("does not answer").count(), 2, "{written}");
         assert_eq!(written.matches("another line").count(), 10, "{written}");
+    }
+
+    #[test]
+    fn an_object_that_only_the_span_names_has_lines_of_its_own() {
+        let lines = Lines::default();
+        let layer = tracing_subscriber::fmt::layer()
+            .with_writer(lines.clone())
+            .with_filter(Repeats::default());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            for pass in 0..10 {
+                for object in ["demo/a", "demo/b"] {
+                    let span = tracing::error_span!("actor.pass", object, pass);
+                    let _in_it = span.enter();
+                    tracing::error_span!("vm.step").in_scope(|| tracing::warn!("no answer"));
+                }
+            }
+        });
+        let written = String::from_utf8(lines.0.lock().expect("lock").clone()).expect("text");
+        assert_eq!(written.matches("no answer").count(), 2, "{written}");
     }
 
     #[test]

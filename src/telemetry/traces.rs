@@ -4,8 +4,9 @@
 //! from what is recorded ([`MachineTracer`]). A full queue drops spans, it never blocks and never grows.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, OnceLock},
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -17,8 +18,8 @@ use anyhow::Context as _;
 use opentelemetry::{
     Context, InstrumentationScope, KeyValue,
     trace::{
-        SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId,
-        TraceState,
+        Link, Span as _, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags,
+        TraceId, TraceState,
     },
 };
 use opentelemetry_otlp::{
@@ -60,15 +61,17 @@ fn variable(names: &[&str]) -> Option<String> {
     names.iter().find_map(set)
 }
 
-/// Whether spans leave this process.
-fn wanted() -> bool {
-    let off = std::env::var("OTEL_SDK_DISABLED").is_ok_and(|v| v.eq_ignore_ascii_case("true"))
-        || variable(&["OTEL_TRACES_EXPORTER"]).as_deref() == Some("none");
-    let endpoint = [
+/// Whether spans leave a process with these variables.
+fn wanted(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let says = |name: &str, word: &str| {
+        variable(name).is_some_and(|value| value.eq_ignore_ascii_case(word))
+    };
+    let off = says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none");
+    let endpoints = [
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
         "OTEL_EXPORTER_OTLP_ENDPOINT",
     ];
-    !off && variable(&endpoint).is_some()
+    !off && endpoints.into_iter().any(|name| variable(name).is_some())
 }
 
 /// Sets the way to the collector up; `None` where none is named.
@@ -76,7 +79,7 @@ fn wanted() -> bool {
 /// # Errors
 /// A broken `OTEL_*` setting, named in the message.
 pub fn provider() -> anyhow::Result<Option<SdkTracerProvider>> {
-    if !wanted() {
+    if !wanted(|name| variable(&[name])) {
         return Ok(None);
     }
     let mut resource = Resource::builder();
@@ -103,7 +106,10 @@ fn through(mut exporter: SpanExporter, resource: Resource) -> (MachineTracer, Sd
         since: SystemTime::now() - REPEATED,
     };
     let provider = SdkTracerProvider::builder()
-        .with_span_processor(Queue(queue))
+        .with_span_processor(Queue {
+            queue,
+            open: Mutex::default(),
+        })
         .with_resource(resource)
         .build();
     (machines, provider)
@@ -173,26 +179,83 @@ fn exporter() -> anyhow::Result<SpanExporter> {
 }
 
 /// The one queue, shared by the provider and the machines' tracer.
+///
+/// A step is told when it is over, its calls before that: a process that dies in between would leave calls without the span
+/// above them. So a call is told under the phase that the step stands in, whose id is known and whose telling is sure, with
+/// the step's name, and linked to it.
 #[derive(Debug)]
-struct Queue(Arc<BatchSpanProcessor>);
+struct Queue {
+    queue: Arc<BatchSpanProcessor>,
+    /// Live spans below a phase.
+    open: Mutex<HashMap<SpanId, Below>>,
+}
+
+/// Where a live span stands.
+#[derive(Clone, Debug)]
+struct Below {
+    phase: SpanId,
+    step: Cow<'static, str>,
+}
+
+impl Queue {
+    fn open(&self) -> MutexGuard<'_, HashMap<SpanId, Below>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn under_the_phase(mut call: SpanData, below: Below) -> SpanData {
+    let (own, step) = (&call.span_context, call.parent_span_id);
+    let step = SpanContext::new(
+        own.trace_id(),
+        step,
+        own.trace_flags(),
+        false,
+        TraceState::default(),
+    );
+    call.links.links.push(Link::new(step, Vec::new(), 0));
+    call.parent_span_id = below.phase;
+    call.parent_span_is_remote = true;
+    call.attributes
+        .push(KeyValue::new("agent_forge.step", below.step.into_owned()));
+    call
+}
 
 impl SpanProcessor for Queue {
     fn on_start(&self, span: &mut Span, cx: &Context) {
-        self.0.on_start(span, cx);
+        let above = cx.span().span_context().clone();
+        let below = if above.is_remote() {
+            let step = span.exported_data().map(|data| data.name);
+            step.map(|step| Below {
+                phase: above.span_id(),
+                step,
+            })
+        } else {
+            self.open().get(&above.span_id()).cloned()
+        };
+        if let Some(below) = below {
+            self.open().insert(span.span_context().span_id(), below);
+        }
+        self.queue.on_start(span, cx);
     }
 
     fn on_end(&self, span: SpanData) {
-        if span.span_context.is_sampled() {
-            self.0.on_end(span);
+        let below = self.open().remove(&span.span_context.span_id());
+        if !span.span_context.is_sampled() {
+            return;
         }
+        let is_call = span.span_kind == SpanKind::Client && !span.parent_span_is_remote;
+        self.queue.on_end(match below.filter(|_| is_call) {
+            Some(below) => under_the_phase(span, below),
+            None => span,
+        });
     }
 
     fn force_flush(&self) -> OTelSdkResult {
-        self.0.force_flush()
+        self.queue.force_flush()
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.0.shutdown_with_timeout(timeout)
+        self.queue.shutdown_with_timeout(timeout)
     }
 }
 

@@ -20,6 +20,7 @@ async fn kill(world: &World, which: &str, panic: bool) -> Result<usize> {
     );
     let answer = reqwest::Client::new()
         .post(url)
+        .header("x-agent-forge-kill", "true")
         .send()
         .await?
         .error_for_status()?;

@@ -15,6 +15,7 @@ mod hardware;
 mod iso;
 mod leader;
 mod lifecycle;
+mod logs;
 mod look;
 mod metrics;
 mod occupied;

@@ -82,7 +82,7 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
     }
     let page = reqwest::get(operator.debug_url()).await?.text().await?;
     ensure!(
-        page.contains("<td>vm/demo/") && page.contains("<th>Mailbox"),
+        page.contains("<td class=child>vm/demo/") && page.contains("<th>Mailbox"),
         "{page}"
     );
     nodes.scale(0);

@@ -141,6 +141,54 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
     nothing_secret(&world, &all)
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_dies_in_the_middle_of_a_step_leaves_no_orphans() -> Result<()> {
+    let collector = Collector::start().await?;
+    let mut world = World::start(Setup {
+        operator_env: collector.environment(By::Http)?,
+        ..Setup::default()
+    })
+    .await?;
+    // The step waits for the task until it is killed; its call has been told by then.
+    let slow = std::time::Duration::from_secs(3600);
+    world.vcenter.set_delays(&[("create", slow)]).await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    let told = |name: &str| collector.spans().into_iter().find(|s| s.name == name);
+    world
+        .until("the call that makes the VM", async || {
+            Ok(told("CreateVM_Task").is_some())
+        })
+        .await?;
+    world.operator.take().context("an operator")?.kill().await?;
+    ensure!(told("vm.submit_create").is_none(), "the step was over");
+    let call = told("CreateVM_Task").context("the call")?;
+    // The phase that it stands in ends without a host.
+    nodes.scale(0);
+    world
+        .vcenter
+        .set_delays(&[("create", std::time::Duration::from_millis(100))])
+        .await?;
+    world.start_operator().await?;
+    world.settled(0).await?;
+    world.stop_operator().await?;
+    let tree = Tree::of(collector.spans(), &hex::encode(&call.trace_id))?;
+    let path = tree.path(&call)?;
+    ensure!(
+        path == ["machine.demand", "vm.create", "CreateVM_Task"],
+        "{path:?}"
+    );
+    let step = text(&call.attributes, "agent_forge.step");
+    ensure!(step.as_deref() == Some("vm.submit_create"), "{step:?}");
+    for span in tree.spans.values() {
+        ensure!(
+            tree.path(span)?[0] == "machine.demand",
+            "an orphan: {span:?}"
+        );
+    }
+    Ok(())
+}
+
 /// An event of a span.
 fn event<'a>(span: &'a Span, name: &str) -> Option<&'a Event> {
     span.events.iter().find(|e| e.name == name)

@@ -86,6 +86,8 @@ pub struct Description {
     pub wakes: u64,
     /// Last wake's reason.
     pub last_wake: String,
+    /// Seconds since the last wake; `null` before the first one, and for actors without passes.
+    pub last_wake_seconds: Option<u64>,
     /// Failures in a row.
     pub failures: u32,
     /// Why nothing more was done: reason and sentence.
@@ -112,6 +114,7 @@ pub struct ShellState<W: Worker> {
     woken: bool,
     /// A wake waits for the next pass.
     asked: bool,
+    woken_at: Option<Instant>,
     wakes: Vec<tracing::Span>,
     about: Description,
 }
@@ -162,7 +165,7 @@ impl<W: Worker> ShellState<W> {
             "actor.wake",
             otel.kind = "consumer",
             reason,
-            key = %self.about.key,
+            object = %self.about.key,
         );
         if !wake.is_disabled() && self.wakes.len() < MAX_LINKS {
             self.wakes.push(wake);
@@ -194,12 +197,12 @@ impl<W: Worker> ShellState<W> {
         let (pass, slot) = (self.worker.pass(memory), self.memory.clone());
         let (epoch, to) = (self.epoch, myself.clone());
         // A root of its own: a pass outlives the wake that led to it, and answers many.
-        let span = tracing::info_span!(
+        let span = tracing::error_span!(
             parent: None,
             "actor.pass",
             otel.name = %format_args!("{}.pass", self.about.kind),
             kind = %self.about.kind,
-            key = %self.about.key,
+            object = %self.about.key,
             pass = self.about.passes,
             wake = %self.about.last_wake,
             uid = tracing::field::Empty,
@@ -287,6 +290,7 @@ impl<W: Worker> Actor for Shell<W> {
             epoch: 0,
             woken: false,
             asked: false,
+            woken_at: None,
             wakes: Vec::new(),
             about,
         };
@@ -320,6 +324,7 @@ impl<W: Worker> Actor for Shell<W> {
                 state.about.wakes += 1;
                 state.note_wake(reason);
                 reason.clone_into(&mut state.about.last_wake);
+                state.woken_at = Some(Instant::now());
                 if state.pass.is_some() {
                     state.woken = true;
                 } else {
@@ -343,7 +348,9 @@ impl<W: Worker> Actor for Shell<W> {
             },
             ShellMsg::Ended(..) => {}
             ShellMsg::Describe(reply) => {
-                let _ = reply.send(state.about.clone());
+                let mut about = state.about.clone();
+                about.last_wake_seconds = state.woken_at.map(|at| at.elapsed().as_secs());
+                let _ = reply.send(about);
             }
             ShellMsg::Panic => return Err("killed by the debug endpoint".into()),
         }

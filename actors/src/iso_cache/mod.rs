@@ -195,11 +195,11 @@ impl IsoCacheState {
 
     fn launch(&mut self, myself: &ActorRef<IsoMsg>, start: Start) {
         let (ports, to, id) = (self.ports.clone(), myself.clone(), start.id);
-        let span = tracing::info_span!(
+        let span = tracing::error_span!(
             parent: None,
             "iso.flight",
             cache = %ports.key,
-            pool = %start.want.pool,
+            object = %start.want.pool,
             task = start.task.name(),
         );
         let flight = async move {

@@ -38,8 +38,16 @@ pub(super) async fn transfer(
     want: &IsoWant,
     tell: Tell,
 ) -> Result<(IsoFile, bool), Trouble> {
+    let began = ports.clock.monotonic();
     let result = fetch(ports, id, want, Meter::new(tell)).await;
     ports.instruments.iso_operation("upload", result.is_ok());
+    if let Ok((_, false)) = &result {
+        let took = ports.clock.monotonic().saturating_sub(began);
+        let cache = ports.key.to_string();
+        ports
+            .instruments
+            .iso_transferred(&cache, took.as_secs_f64());
+    }
     result.map_err(|trouble| scrubbed(trouble, &want.source))
 }
 

@@ -30,6 +30,7 @@ use crate::{
     model::names::{MoRef, ObjectKey},
     ports::{
         cluster::{Notice, Regarding},
+        instruments::Instruments,
         vcenter::VCenter,
     },
     vm::hardware,
@@ -73,6 +74,10 @@ impl Worker for OrphanScan {
         String::new()
     }
 
+    fn instruments(&self) -> &dyn Instruments {
+        self.context.instruments.as_ref()
+    }
+
     fn debounce(&self) -> Duration {
         Duration::from_secs(1)
     }
@@ -95,14 +100,38 @@ async fn run(
         return (memory, verdict);
     }
     memory.due = Some(now + INTERVAL);
-    for session in sessions(&context, &mut verdict).await {
+    let reached = sessions(&context, &mut verdict).await;
+    // Only who reached all of them knows that one is not named any more.
+    if verdict.waiting_on.is_empty() {
+        let named: BTreeSet<&str> = reached.iter().map(|s| s.server()).collect();
+        forget_others(&named, &doubts, &mut memory);
+    }
+    for session in reached {
         if let Err(trouble) = scan(&context, &session, &doubts, &mut memory).await {
             tracing::warn!(server = session.server(), reason = %trouble.reason, "orphan scan: {trouble}");
             verdict.waiting_on.push((trouble.reason, trouble.message));
         }
     }
+    let known = memory.known.iter();
+    let left = known.map(|(server, vms)| (server.clone(), vms.len()));
+    context.instruments.orphans(&left.collect());
     verdict.again = Some(INTERVAL);
     (memory, verdict)
+}
+
+/// What was known of vCenters that no pool and no record names any more.
+fn forget_others(named: &BTreeSet<&str>, doubts: &watch::Sender<Doubts>, memory: &mut Memory) {
+    memory
+        .known
+        .retain(|server, _| named.contains(server.as_str()));
+    memory
+        .said
+        .retain(|(server, _)| named.contains(server.as_str()));
+    doubts.send_if_modified(|all| {
+        let before = all.len();
+        all.retain(|server, _| named.contains(server.as_str()));
+        all.len() != before
+    });
 }
 
 /// One session per vCenter that pools or records name.
@@ -163,7 +192,6 @@ async fn scan(
         }
         left.push(orphan);
     }
-    context.instruments.orphans(&server, left.len());
     let morefs: BTreeSet<MoRef> = left.into_iter().map(|o| o.vm.moref).collect();
     memory
         .said

@@ -116,6 +116,18 @@ async fn the_api_server_and_a_fresh_look_have_the_last_word() {
 }
 
 #[tokio::test]
+async fn a_vcenter_that_nobody_names_any_more_is_forgotten() {
+    let on = with(lost("vm-7"), |v| v.power = PowerState::On);
+    let mut scans = Scans::of(vec![on]).await;
+    scans.next().await;
+    assert_eq!(scans.memory.known.len(), 1);
+    scans.bench.hub.with(|o| o.pool = None);
+    scans.next().await;
+    assert!(scans.memory.known.is_empty(), "{:?}", scans.memory.known);
+    assert!(scans.bench.doubts.borrow().is_empty());
+}
+
+#[tokio::test]
 async fn a_vcenter_that_does_not_answer_changes_nothing() {
     let mut scans = Scans::of(vec![lost("vm-7")]).await;
     scans.next().await;

@@ -72,9 +72,9 @@ pub async fn run(
     if let Err(trouble) = &acted.result {
         // A lost race is worth neither a warning nor a condition: it is looked at again at once.
         if trouble.class == Class::Conflict {
-            tracing::debug!(pool = %key, reason = %trouble.reason, "{trouble}");
+            tracing::debug!(object = %key, reason = %trouble.reason, "{trouble}");
         } else {
-            tracing::warn!(pool = %key, reason = %trouble.reason, "{trouble}");
+            tracing::warn!(object = %key, reason = %trouble.reason, "{trouble}");
         }
         around.failed = Some(trouble.clone()).filter(|t| t.class != Class::Conflict);
     }

@@ -84,7 +84,7 @@ pub fn span(context: &Context, s: &Snapshot, action: &Action) -> Span {
     let Some((name, under)) = whose(s, action) else {
         return Span::current();
     };
-    let span = tracing::info_span!(
+    let span = tracing::error_span!(
         "pool.action",
         otel.name = name,
         object = %s.key,

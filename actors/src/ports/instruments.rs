@@ -1,8 +1,23 @@
-//! What the actors count. Names and labels are fixed where they are registered (`src/telemetry/metrics.rs`).
+//! What the actors count. Names and labels are fixed where they are registered (`src/telemetry/metrics`).
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use crate::model::names::ObjectKey;
+
+/// Every operation that [`Instruments::vm_operation`] is told of.
+pub const VM_OPERATIONS: [&str; 7] = [
+    "create",
+    "power_on",
+    "power_off",
+    "destroy",
+    "destroy_orphan",
+    "eject",
+    "give_up",
+];
+/// Every operation that [`Instruments::iso_operation`] is told of.
+pub const ISO_OPERATIONS: [&str; 4] = ["upload", "reuse", "compare", "prune"];
 
 /// `agent_forge_pool_capacity` and the pool's hardware gauges (predecessor.md §1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,12 +41,12 @@ pub struct PoolGauges {
 /// What is said of a pool beside its counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PoolView {
-    /// Age in seconds of the oldest AgentMachine that has no host; 0: none.
-    pub oldest_waiting: f64,
-    /// Age in seconds of the oldest AgentMachine that is not ready; 0: none.
-    pub oldest_unready: f64,
-    /// Seconds since the first deletion that is not over; 0: none.
-    pub oldest_deleting: f64,
+    /// Creation of the oldest AgentMachine that has no host.
+    pub oldest_waiting: Option<Timestamp>,
+    /// Creation of the oldest AgentMachine that is not ready.
+    pub oldest_unready: Option<Timestamp>,
+    /// The first deletion of a VsphereAgent that is not over.
+    pub oldest_deleting: Option<Timestamp>,
     /// VsphereAgents by phase.
     pub phases: BTreeMap<String, i64>,
     /// What waits, by reason.
@@ -56,14 +71,14 @@ pub trait Instruments: Send + Sync {
     fn milestone(&self, _pool: &ObjectKey, _event: &str, _seconds: f64) {}
     /// A VM of that pool is proven absent, that many seconds after its deletion was asked for.
     fn destroyed(&self, _pool: &ObjectKey, _seconds: f64) {}
-    /// A vCenter task was sent.
-    fn task_began(&self, _task: &'static str) {}
+    /// A task was sent to that vCenter.
+    fn task_began(&self, _server: &str, _task: &'static str) {}
     /// That task is over, or nobody waits for it any more, that many seconds later.
-    fn task_ended(&self, _task: &'static str, _seconds: f64) {}
-    /// So many VMs of that vCenter carry our mark and are nobody's.
-    fn orphans(&self, _server: &str, _count: usize) {}
-    /// So many vCenter sessions are open.
-    fn sessions(&self, _open: usize) {}
+    fn task_ended(&self, _server: &str, _task: &'static str, _seconds: f64) {}
+    /// So many VMs of each of these vCenters carry our mark and are nobody's; others are not scanned any more.
+    fn orphans(&self, _by_server: &BTreeMap<String, usize>) {}
+    /// So many sessions are open at each of these vCenters.
+    fn sessions(&self, _by_server: &BTreeMap<String, usize>) {}
     /// A pass of an actor of that kind is over.
     fn pass(&self, _kind: &'static str, _seconds: f64, _success: bool) {}
     /// An actor of that kind was woken; coalesced: for a pass that was due anyway.
@@ -72,6 +87,8 @@ pub trait Instruments: Send + Sync {
     fn queued(&self, _kind: &'static str, _change: i64) {}
     /// Bytes done and in total of the transfer that an ISO cache runs; `None` when it runs none.
     fn iso_transfer(&self, _cache: &str, _progress: Option<(u64, u64)>) {}
+    /// A transfer of an ISO to that cache's datastore ended, that many seconds after it began.
+    fn iso_transferred(&self, _cache: &str, _seconds: f64) {}
     /// Number of live actors of a kind.
     fn actors(&self, kind: &'static str, count: i64);
     /// An actor of that kind was started anew after it died.

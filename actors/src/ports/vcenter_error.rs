@@ -86,6 +86,33 @@ impl Fault {
     }
 }
 
+/// Every reason that [`VcError::reason`] gives, but for the type names of [`Fault::Other`]. A test of the alerts puts each
+/// into one of them, or into none on purpose.
+pub const REASONS: [&str; 22] = [
+    "NotAuthenticated",
+    "InvalidLogin",
+    "NoPermission",
+    "ManagedObjectNotFound",
+    "DuplicateName",
+    "AlreadyExists",
+    "FileNotFound",
+    "FileLocked",
+    "NoDiskSpace",
+    "InsufficientResources",
+    "InvalidPowerState",
+    "TaskInProgress",
+    "ConcurrentAccess",
+    "RequestCanceled",
+    "InvalidArgument",
+    "NotFound",
+    "VCenterUnreachable",
+    "VCenterNoAnswer",
+    "UntrustedCertificate",
+    "VCenterUnavailable",
+    "InternalError",
+    "EffectHeld",
+];
+
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VcErrorKind {
@@ -199,5 +226,85 @@ impl VcError {
                 | Fault::InvalidArgument { .. } => Class::Blocked,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, time::Duration};
+
+    use super::*;
+    use crate::effect::{Effect, EffectKind};
+
+    /// One of each kind, in a row that has no end before the last one.
+    fn after(kind: Option<&VcErrorKind>) -> Option<VcErrorKind> {
+        use Fault as F;
+        use VcErrorKind as K;
+        let text = String::new;
+        let next = match kind {
+            None => K::Fault(F::NotAuthenticated),
+            Some(K::Fault(fault)) => match fault {
+                F::NotAuthenticated => K::Fault(F::InvalidLogin),
+                F::InvalidLogin => K::Fault(F::NoPermission {
+                    object: None,
+                    privilege: text(),
+                }),
+                F::NoPermission { .. } => K::Fault(F::ManagedObjectNotFound(None)),
+                F::ManagedObjectNotFound(_) => K::Fault(F::DuplicateName {
+                    name: text(),
+                    holder: None,
+                }),
+                F::DuplicateName { .. } => K::Fault(F::AlreadyExists(text())),
+                F::AlreadyExists(_) => K::Fault(F::FileNotFound(text())),
+                F::FileNotFound(_) => K::Fault(F::FileLocked(text())),
+                F::FileLocked(_) => K::Fault(F::NoDiskSpace(text())),
+                F::NoDiskSpace(_) => K::Fault(F::InsufficientResources(text())),
+                F::InsufficientResources(_) => K::Fault(F::InvalidPowerState { existing: text() }),
+                F::InvalidPowerState { .. } => K::Fault(F::TaskInProgress),
+                F::TaskInProgress => K::Fault(F::ConcurrentAccess),
+                F::ConcurrentAccess => K::Fault(F::RequestCanceled),
+                F::RequestCanceled => K::Fault(F::InvalidArgument { property: text() }),
+                F::InvalidArgument { .. } => K::Fault(F::Other {
+                    type_name: text(),
+                    message: text(),
+                }),
+                F::Other { .. } => K::Unresolved {
+                    field: "network",
+                    value: text(),
+                },
+            },
+            Some(K::Unresolved { .. }) => K::Unreachable,
+            Some(K::Unreachable) => K::NoAnswer,
+            Some(K::NoAnswer) => K::Untrusted,
+            Some(K::Untrusted) => K::Status(503),
+            Some(K::Status(_)) => K::Undecodable,
+            Some(K::Undecodable) => K::LoginBackoff(Duration::ZERO),
+            Some(K::LoginBackoff(_)) => K::Held(Held {
+                effect: Effect::new(EffectKind::Login, "vc"),
+                reason: text(),
+            }),
+            Some(K::Held(_)) => return None,
+        };
+        Some(next)
+    }
+
+    #[test]
+    fn every_kind_has_its_reason_in_the_list() {
+        let mut given = BTreeSet::new();
+        let mut kind = after(None);
+        while let Some(now) = kind {
+            kind = after(Some(&now));
+            let error = VcError {
+                kind: now,
+                operation: "Test",
+                subject: String::new(),
+                message: String::new(),
+            };
+            given.insert(error.reason());
+        }
+        // The type name of a fault that is none of ours.
+        given.remove("");
+        let listed: BTreeSet<String> = REASONS.map(str::to_owned).into();
+        assert_eq!(given, listed);
     }
 }

@@ -46,12 +46,12 @@ impl Handle {
         }
     }
 
-    /// Wakes on their way to it; 0 for actors without passes.
+    /// Wakes on their way to it; `None` for actors without passes, whose mailboxes are not counted.
     #[must_use]
-    pub fn mailbox(&self) -> usize {
+    pub fn mailbox(&self) -> Option<usize> {
         match self {
-            Self::Shell(_, mailbox) => mailbox.depth(),
-            _ => 0,
+            Self::Shell(_, mailbox) => Some(mailbox.depth()),
+            _ => None,
         }
     }
 

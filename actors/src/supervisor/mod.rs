@@ -103,10 +103,12 @@ pub enum SupervisorMsg {
 pub struct Described {
     /// `kind/key`.
     pub name: String,
+    /// Who starts it anew: the tree has one level.
+    pub supervisor: &'static str,
     /// How often it was started anew.
     pub restarts: u64,
-    /// Wakes on their way to it.
-    pub mailbox: usize,
+    /// Wakes on their way to it; `null` where they are not counted.
+    pub mailbox: Option<usize>,
     /// Its own words; `null` when it did not answer.
     pub state: Option<Description>,
 }

@@ -34,6 +34,16 @@ pub enum ActorKey {
 }
 
 impl ActorKey {
+    /// Every kind that [`ActorKey::kind`] names.
+    pub const KINDS: [&str; 6] = [
+        "sessions",
+        "placement",
+        "orphans",
+        "iso_cache",
+        "pool",
+        "vm",
+    ];
+
     /// Kind, for metrics and descriptions.
     #[must_use]
     pub const fn kind(&self) -> &'static str {

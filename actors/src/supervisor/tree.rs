@@ -229,6 +229,7 @@ impl SupervisorState {
                 .map(|(key, handle, restarts)| async move {
                     Described {
                         name: key.to_string(),
+                        supervisor: "supervisor",
                         restarts,
                         mailbox: handle.mailbox(),
                         state: handle.describe().await,

@@ -252,8 +252,11 @@ fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>
         .map_or(0, |_| state.about.failures + 1);
     state.about.passes += 1;
     state.table.resolved(secret, end, now);
-    let open = state.table.sessions().len();
-    state.args.instruments.sessions(open);
+    let mut open = BTreeMap::new();
+    for session in state.table.sessions() {
+        *open.entry(session.server().to_owned()).or_default() += 1;
+    }
+    state.args.instruments.sessions(&open);
     for reply in state.waiting.remove(secret).into_iter().flatten() {
         answer(reply, result.clone());
     }

@@ -121,10 +121,12 @@ impl Hand<'_> {
         Effect::new(kind, &self.scene.child.key)
     }
 
-    fn running(&self, kind: EffectKind) -> Running<'_> {
-        self.context.instruments.task_began(kind.name());
+    fn running(&self, session: &dyn VCenter, kind: EffectKind) -> Running<'_> {
+        let server = session.server().to_owned();
+        self.context.instruments.task_began(&server, kind.name());
         Running {
             context: self.context,
+            server,
             task: kind.name(),
             since: self.context.clock.monotonic(),
         }
@@ -260,6 +262,7 @@ impl Hand<'_> {
 /// Counts a task as long as somebody waits for it, however that ends.
 struct Running<'a> {
     context: &'a Context,
+    server: String,
     task: &'static str,
     since: Duration,
 }
@@ -268,7 +271,7 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let took = self.context.clock.monotonic().saturating_sub(self.since);
         let instruments = &self.context.instruments;
-        instruments.task_ended(self.task, took.as_secs_f64());
+        instruments.task_ended(&self.server, self.task, took.as_secs_f64());
     }
 }
 

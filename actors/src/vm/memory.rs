@@ -51,6 +51,10 @@ pub struct Memory {
     pub timeline: Option<(TraceId, Vec<Milestone>)>,
     /// The step that failed last, and how often in a row.
     pub failed_step: Option<(&'static str, u32)>,
+    /// The machine of that trace has a bound Agent that was not installed when last seen.
+    pub installing: Option<TraceId>,
+    /// The hold that an Event told of.
+    pub told_hold: Option<&'static str>,
     /// How much of that trace has left: entries of the timeline, and the installation.
     pub traced: Option<(TraceId, usize, bool)>,
 }

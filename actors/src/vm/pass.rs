@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_forge_crds::agent::{VsphereAgent, VsphereAgentStatus};
+use agent_forge_crds::{
+    agent::{VsphereAgent, VsphereAgentStatus},
+    conditions::event,
+};
 use kube::ResourceExt;
 
 use super::{
@@ -22,7 +25,7 @@ use crate::{
     error::{Class, Side, Trouble},
     model::names::ObjectKey,
     mutants::{Mutant, on},
-    ports::cluster::Precondition,
+    ports::cluster::{Notice, Precondition},
 };
 
 /// More steps than any path through the chart has; a guard against a decision that does not move.
@@ -57,7 +60,7 @@ pub async fn run_at_most(
         let scene = Scene::gather(&context, object.clone());
         traced::note(&context, &scene, &mut memory);
         let step = step::next(&scene.facts(&context, &memory));
-        tracing::debug!(key = %key, ?step, "next step");
+        tracing::debug!(object = %key, ?step, "next step");
         steps += 1;
         match step {
             Step::Settled => break,
@@ -66,6 +69,7 @@ pub async fn run_at_most(
                 message,
                 again,
             } => {
+                tell_hold(&context, &scene, &mut memory, reason, &message);
                 outcome.hold(&key, reason, message, again);
                 break;
             }
@@ -92,7 +96,7 @@ pub async fn run_at_most(
                 }
                 Ok(After::Gone) => return (memory, outcome.verdict()),
                 Err(trouble) => {
-                    tracing::warn!(key = %key, reason = %trouble.reason, "{trouble}");
+                    tracing::warn!(object = %key, reason = %trouble.reason, "{trouble}");
                     outcome.fail(&key, &trouble);
                     break;
                 }
@@ -121,6 +125,32 @@ pub async fn run_at_most(
         traced::export(&context, &memory.over(&shown), &mut memory);
     }
     (memory, outcome.verdict())
+}
+
+/// Holds that people are told of by an Event, once for each time that they begin.
+fn tell_hold(
+    context: &Context,
+    scene: &Scene,
+    memory: &mut Memory,
+    reason: &'static str,
+    message: &str,
+) {
+    let told = match reason {
+        "AgentBound" if scene.child.deleting => Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent")),
+        "PoolNotFound" => Some((event::POOL_NOT_FOUND, "ProvideHost")),
+        _ => None,
+    };
+    let before = std::mem::replace(&mut memory.told_hold, told.map(|_| reason));
+    let Some((event, action)) = told.filter(|_| before != Some(reason)) else {
+        return;
+    };
+    context.cluster.notify(Notice {
+        regarding: scene.regarding(),
+        warning: true,
+        reason: event,
+        action,
+        note: format!("{message} (trace {})", scene.child.trace()),
+    });
 }
 
 /// Starts or stops the clock of trap G; while it runs, the VM is looked at afresh.

@@ -515,6 +515,39 @@ async fn an_adopted_vm_is_taken_over_only_when_a_person_says_so_and_only_with_pr
 }
 
 #[tokio::test]
+async fn a_deletion_that_waits_and_a_pool_that_is_missing_are_told_once() {
+    let told = |bench: &Bench, reason: &str| {
+        bench.hub.with(|o| {
+            let of_it = o.notices.iter().filter(|n| n.reason == reason);
+            of_it.map(|n| n.note.clone()).collect::<Vec<_>>()
+        })
+    };
+    let mut bench = on().await;
+    bind_agent(&bench);
+    bench.hub.with(|o| delete(o.child.as_mut().expect("child")));
+    for _ in 0..3 {
+        bench.pass().await;
+        bench.turn(MINUTE);
+    }
+    let deferred = told(&bench, event::AGENT_DELETE_DEFERRED);
+    assert_eq!(deferred.len(), 1, "{deferred:?}");
+    assert!(deferred[0].contains("serves a Machine"), "{deferred:?}");
+    let mut bench = Bench::new();
+    let pool = bench.hub.with(|o| o.pool.take());
+    for _ in 0..3 {
+        bench.pass().await;
+        bench.turn(MINUTE);
+    }
+    assert_eq!(told(&bench, event::POOL_NOT_FOUND).len(), 1);
+    // It comes and goes again: that is news.
+    bench.hub.with(|o| o.pool.clone_from(&pool));
+    bench.pass().await;
+    bench.hub.with(|o| o.pool = None);
+    bench.pass().await;
+    assert_eq!(told(&bench, event::POOL_NOT_FOUND).len(), 2);
+}
+
+#[tokio::test]
 async fn a_serving_vm_that_is_gone_is_said_and_never_made_anew() {
     let mut bench = on().await;
     bind_agent(&bench);

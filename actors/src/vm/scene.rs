@@ -31,7 +31,7 @@ use crate::{
     },
     mutants::{Mutant, on},
     pool::{agents_home, custody, prepare},
-    ports::cluster::MachineFacts,
+    ports::cluster::{MachineFacts, Regarding},
 };
 
 /// How long a deletion hook may wait for the guest of a VM before the VM is looked at (trap G).
@@ -68,6 +68,17 @@ fn is_doubted(context: &Context, vm: &VmStatus) -> bool {
 }
 
 impl Scene {
+    /// Its VsphereAgent, as what an Event is about.
+    #[must_use]
+    pub fn regarding(&self) -> Regarding {
+        Regarding {
+            api_version: agent_forge_crds::names::API_VERSION.to_owned(),
+            kind: "VsphereAgent".to_owned(),
+            key: self.child.key.clone(),
+            uid: self.child.uid.clone(),
+        }
+    }
+
     /// Gathers from the cached view.
     #[must_use]
     pub fn gather(context: &Context, object: Arc<VsphereAgent>) -> Self {

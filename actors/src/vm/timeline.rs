@@ -4,7 +4,8 @@
 //! its parent, and is the same whoever works it out, and whenever.
 //! Assumption: entries are only ever appended, and what was written once is never changed.
 //! Caveat: `agent.install` ends with a condition of the Agent and is not recorded: that would be a write for every
-//! machine. The Agent keeps it as long as it serves.
+//! machine. The Agent keeps it as long as it serves. One that came to nothing is recorded with the deletion, by a process
+//! that saw the Agent serve without it.
 
 use agent_forge_crds::{
     WaitingOn,
@@ -42,6 +43,8 @@ const DEMANDED: &str = "Demanded";
 const ACCEPTED: &str = "Accepted";
 const BOUND: &str = "Bound";
 const DELETING: &str = "Deleting";
+/// The deletion came before the Agent was installed.
+const UNFINISHED: &str = "InstallAbandoned";
 /// Another VM is made for the same request.
 const REPLACED: &str = "Replaced";
 
@@ -62,6 +65,8 @@ pub struct Moments<'a> {
     pub agent: Option<&'a Agent>,
     /// The Agent is prepared for its AgentMachine.
     pub prepared: bool,
+    /// Its Agent serves, or did when last seen, and is not installed.
+    pub installing: bool,
     /// The VsphereAgent's deletionTimestamp.
     pub deleting: Option<Timestamp>,
     /// Now.
@@ -144,6 +149,9 @@ pub fn extend(recorded: &[Milestone], m: &Moments<'_>) -> Vec<Milestone> {
     note(REPLACED, attempt, m.at(REPLACED));
     for (event, _) in CHART.iter().skip(2) {
         note(event, attempt, m.at(event));
+    }
+    if m.installing && recorded.last().is_some_and(|e| e.event == BOUND) {
+        note(UNFINISHED, attempt, m.deleting);
     }
     note(DELETING, attempt, m.at(DELETING));
     all
@@ -230,6 +238,9 @@ pub fn phases(about: &About<'_>, timeline: &[Milestone]) -> Vec<PhaseSpan> {
         }
         if let Some(phase) = ended {
             spans.push(about.span(phase, entry.attempt, *start, *end, false));
+        }
+        if entry.event == UNFINISHED {
+            spans.push(about.span(INSTALL, entry.attempt, *start, *end, true));
         }
     }
     spans

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use agent_forge_crds::{
     WaitingOn,
     agent::{Milestone, VsphereAgent, VsphereAgentStatus},
+    external::agent::INSTALLED,
 };
 use tracing::{Instrument, field::Empty};
 
@@ -57,6 +58,10 @@ pub fn note_recorded(context: &Context, scene: &Scene, object: &VsphereAgent, me
         .filter(|(trace, noted)| *trace == child.trace() && noted.starts_with(recorded));
     let base = noted.map_or_else(|| recorded.to_vec(), |(_, noted)| noted);
     let meta = &child.object.metadata;
+    if let Some(agent) = scene.agent.as_deref().filter(|a| a.is_claimed_or_bound()) {
+        let installed = agent.condition(INSTALLED).is_some_and(|c| c.is_true());
+        memory.installing = (!installed).then(|| child.trace());
+    }
     let moments = Moments {
         demanded: scene.demanded,
         accepted: meta.creation_timestamp.as_ref().map(|t| t.0),
@@ -74,6 +79,7 @@ pub fn note_recorded(context: &Context, scene: &Scene, object: &VsphereAgent, me
             .agent
             .as_ref()
             .is_some_and(|a| status::prepared(a, child)),
+        installing: memory.installing == Some(child.trace()),
         deleting: meta.deletion_timestamp.as_ref().map(|t| t.0),
         now: context.clock.wall(),
     };
@@ -96,7 +102,8 @@ pub async fn perform(
         .as_ref()
         .map_or(&[][..], |(_, t)| t.as_slice());
     let under = timeline::under(child.trace(), noted);
-    let span = tracing::info_span!(
+    // Whatever level the log has, its lines say whom they are about.
+    let span = tracing::error_span!(
         "vm.step",
         otel.name = step.name(),
         object = %child.key,
@@ -179,6 +186,7 @@ pub fn recorded(context: &Context, object: &Arc<VsphereAgent>, new: &VsphereAgen
     let old = object.status.as_ref();
     let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
     for (event, seconds) in timeline::news(recorded_timeline(&child, old), &new.timeline) {
+        tracing::info!(object = %child.key, event, seconds, "milestone");
         context.instruments.milestone(&pool, event, seconds);
     }
     tell_waits(context, &child, old, &new.waiting_on);

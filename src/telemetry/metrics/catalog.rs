@@ -39,6 +39,10 @@ pub struct Family {
     pub help: &'static str,
 }
 
+/// From a glance at what is cached to a pass that waits for a vCenter task or an ISO.
+const PASS_SECONDS: &[f64] = &[
+    0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+];
 const POOL: &[&str] = &["namespace", "pool"];
 const KIND: &[&str] = &["kind"];
 /// From a fast inventory lookup to a call that hangs.
@@ -85,12 +89,12 @@ catalog! {
         "AgentMachines and VsphereAgents for which nothing happens now, by reason.";
     CONDITION = "agent_forge_pool_condition", Kind::Gauge, &["namespace", "pool", "condition", "status", "reason"],
         "The pool's conditions as they stand; always 1.";
-    OLDEST_WAITING = "agent_forge_pool_oldest_waiting_seconds", Kind::Gauge, POOL,
-        "Age of the oldest AgentMachine that has no host; 0 when there is none.";
-    OLDEST_UNREADY = "agent_forge_pool_oldest_unready_seconds", Kind::Gauge, POOL,
-        "Age of the oldest AgentMachine that is not ready; 0 when there is none.";
-    OLDEST_DELETING = "agent_forge_pool_oldest_deleting_seconds", Kind::Gauge, POOL,
-        "Since when the VsphereAgent that is longest being deleted is; 0 when there is none.";
+    OLDEST_WAITING = "agent_forge_pool_oldest_waiting_timestamp_seconds", Kind::Gauge, POOL,
+        "Since 1970: creation of the oldest AgentMachine that has no host; absent when there is none.";
+    OLDEST_UNREADY = "agent_forge_pool_oldest_unready_timestamp_seconds", Kind::Gauge, POOL,
+        "Since 1970: creation of the oldest AgentMachine that is not ready; absent when there is none.";
+    OLDEST_DELETING = "agent_forge_pool_oldest_deleting_timestamp_seconds", Kind::Gauge, POOL,
+        "Since 1970: when the VsphereAgent that is longest being deleted was asked to go; absent when there is none.";
     MACHINE_SECONDS_UNTIL = "agent_forge_machine_duration_seconds", Kind::Histogram(MACHINE_SECONDS),
         &["namespace", "pool", "until"],
         "From an AgentMachine's creation to each moment of its timeline; until=destroyed: from the deletion on.";
@@ -100,29 +104,73 @@ catalog! {
         "Operations on discovery ISOs by result.";
     ISO_TRANSFER = "agent_forge_iso_transfer_bytes", Kind::Gauge, &["datastore", "state"],
         "Bytes of the ISO transfer that runs to a datastore, done and total; nothing where none runs.";
+    ISO_TRANSFER_SECONDS = "agent_forge_iso_transfer_duration_seconds", Kind::Histogram(MACHINE_SECONDS), &["datastore"],
+        "From the beginning of an ISO's way to a datastore until it lies there complete.";
     EFFECTS = "agent_forge_effects_total", Kind::Counter, &["effect", "outcome"],
         "Mutating calls to Kubernetes and vCenter by effect and outcome.";
-    VSPHERE_REQUESTS = "agent_forge_vsphere_requests_total", Kind::Counter, &["operation", "failure"],
+    VSPHERE_REQUESTS = "agent_forge_vsphere_requests_total", Kind::Counter, &["server", "operation", "failure"],
         "Requests to vCenter by operation and failure (empty: success).";
     VSPHERE_REQUEST_SECONDS = "agent_forge_vsphere_request_duration_seconds", Kind::Histogram(CALL_SECONDS),
-        &["operation"], "Duration of vCenter requests.";
+        &["server", "operation"], "Duration of vCenter requests.";
     VSPHERE_TASK_SECONDS = "agent_forge_vsphere_task_duration_seconds", Kind::Histogram(TASK_SECONDS),
-        &["task"], "From the submission of a vCenter task to its end, as the operator sees it.";
-    VSPHERE_TASKS = "agent_forge_vsphere_tasks_in_flight", Kind::Gauge, &["task"],
+        &["server", "task"], "From the submission of a vCenter task to its end, as the operator sees it.";
+    VSPHERE_TASKS = "agent_forge_vsphere_tasks_in_flight", Kind::Gauge, &["server", "task"],
         "vCenter tasks that the operator waits for.";
     ORPHANS = "agent_forge_orphan_vms", Kind::Gauge, &["server"],
         "VMs that carry our mark and are nobody's, by vCenter.";
-    VSPHERE_SESSIONS = "agent_forge_vsphere_sessions", Kind::Gauge, &[], "Open vCenter sessions.";
+    VSPHERE_SESSIONS = "agent_forge_vsphere_sessions", Kind::Gauge, &["server"], "Open vCenter sessions.";
     ACTORS = "agent_forge_actors", Kind::Gauge, KIND, "Live actors by kind.";
     ACTOR_RESTARTS = "agent_forge_actor_restarts_total", Kind::Counter, KIND, "Actors started anew after they died.";
-    ACTOR_PASSES = "agent_forge_actor_passes_total", Kind::Counter, &["kind", "result"], "Passes of pool and VM actors.";
-    ACTOR_PASS_SECONDS = "agent_forge_actor_pass_duration_seconds", Kind::Histogram(CALL_SECONDS), KIND,
+    ACTOR_PASSES = "agent_forge_actor_passes_total", Kind::Counter, &["kind", "result"],
+        "Passes of pool and VM actors and of the orphan scan.";
+    ACTOR_PASS_SECONDS = "agent_forge_actor_pass_duration_seconds", Kind::Histogram(PASS_SECONDS), KIND,
         "Duration of passes, waiting for vCenter included.";
     ACTOR_WAKES = "agent_forge_actor_wakes_total", Kind::Counter, &["kind", "coalesced"],
         "Wakes of actors; coalesced=true: answered by a pass that was due anyway.";
     ACTOR_MAILBOX = "agent_forge_actor_mailbox_depth", Kind::Gauge, KIND,
         "Wakes that were sent and not yet read, over all actors of a kind.";
 }
+
+/// What the process says of itself, under the names that every client of Prometheus uses.
+pub const PROCESS: &[Family] = &[
+    family(
+        "process_start_time_seconds",
+        Kind::Gauge,
+        &[],
+        "Since 1970: when the process began.",
+    ),
+    family(
+        "process_cpu_seconds_total",
+        Kind::Counter,
+        &[],
+        "CPU time that was used.",
+    ),
+    family(
+        "process_resident_memory_bytes",
+        Kind::Gauge,
+        &[],
+        "Memory that is resident.",
+    ),
+    family(
+        "process_virtual_memory_bytes",
+        Kind::Gauge,
+        &[],
+        "Memory that is mapped.",
+    ),
+    family(
+        "process_open_fds",
+        Kind::Gauge,
+        &[],
+        "Open files and sockets.",
+    ),
+    family(
+        "process_max_fds",
+        Kind::Gauge,
+        &[],
+        "How many there may be.",
+    ),
+    family("process_threads", Kind::Gauge, &[], "Threads."),
+];
 
 /// `docs/metrics.md`.
 #[must_use]
@@ -131,7 +179,7 @@ pub fn document() -> String {
         "# Metrics\n\nMade from `src/telemetry/metrics/catalog.rs`; `AGENT_FORGE_BLESS=1 cargo test -p agent-forge --lib \
          catalog` writes it anew.\n\n| Family | Type | Labels | Meaning |\n|---|---|---|---|\n",
     );
-    for f in ALL {
+    for f in ALL.iter().chain(PROCESS) {
         let labels: Vec<String> = f.labels.iter().map(|l| format!("`{l}`")).collect();
         let (name, kind, help) = (f.name, f.kind.word(), f.help);
         out += &format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", "));

@@ -10,12 +10,14 @@ use std::{
 };
 
 use agent_forge_actors::{
+    effect::EffectKind,
     model::names::ObjectKey,
-    ports::instruments::{Instruments, PoolGauges, PoolView},
+    ports::instruments::{ISO_OPERATIONS, Instruments, PoolGauges, PoolView, VM_OPERATIONS},
+    supervisor::routing::ActorKey,
 };
 use prometheus::{
     Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    TextEncoder, process_collector::ProcessCollector,
 };
 
 use self::catalog::{Family, Kind};
@@ -28,6 +30,7 @@ pub struct Metrics {
     vm_operations: IntCounterVec,
     iso_operations: IntCounterVec,
     iso_transfer: IntGaugeVec,
+    iso_transfer_seconds: HistogramVec,
     capacity: IntGaugeVec,
     vm_cpu_cores: IntGaugeVec,
     vm_memory_bytes: IntGaugeVec,
@@ -44,8 +47,8 @@ pub struct Metrics {
     vsphere_seconds: HistogramVec,
     task_seconds: HistogramVec,
     tasks: IntGaugeVec,
-    orphans: IntGaugeVec,
-    sessions: IntGaugeVec,
+    orphans: ByServer,
+    sessions: ByServer,
     actors: IntGaugeVec,
     actor_restarts: IntCounterVec,
     passes: IntCounterVec,
@@ -80,6 +83,8 @@ const MOMENTS: [(&str, &str); 10] = [
     ("Installed", "installed"),
     (DESTROYED, "destroyed"),
 ];
+/// How an effect was settled.
+const OUTCOMES: [&str; 3] = ["done", "refused", "unknown"];
 const DESTROYED: &str = "Destroyed";
 
 /// A pool's gauge whose other labels come and go: what is not said any more disappears.
@@ -106,6 +111,26 @@ impl Changing {
         if !rows.is_empty() {
             shown.insert(pool.clone(), rows.into_keys().collect());
         }
+    }
+}
+
+/// A gauge of each vCenter: one that is not said any more disappears.
+struct ByServer {
+    family: IntGaugeVec,
+    shown: Mutex<BTreeSet<String>>,
+}
+
+impl ByServer {
+    fn set(&self, by_server: &BTreeMap<String, usize>) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        for old in shown.iter().filter(|old| !by_server.contains_key(*old)) {
+            let _ = self.family.remove_label_values(&[old]);
+        }
+        for (server, count) in by_server {
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            self.family.with_label_values(&[server]).set(count);
+        }
+        *shown = by_server.keys().cloned().collect();
     }
 }
 
@@ -147,6 +172,13 @@ impl Register<'_> {
         Ok(made)
     }
 
+    fn by_server(&self, f: &Family) -> prometheus::Result<ByServer> {
+        Ok(ByServer {
+            family: self.gauge(f)?,
+            shown: Mutex::default(),
+        })
+    }
+
     fn changing(&self, f: &Family) -> prometheus::Result<Changing> {
         Ok(Changing {
             family: self.gauge(f)?,
@@ -165,11 +197,13 @@ impl Metrics {
         let r = Register(&registry);
         let build = r.gauge(&catalog::BUILD)?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        Ok(Self {
+        registry.register(Box::new(ProcessCollector::for_self()))?;
+        let made = Self {
             leader: r.gauge(&catalog::LEADER)?,
             vm_operations: r.counter(&catalog::VM_OPERATIONS)?,
             iso_operations: r.counter(&catalog::ISO_OPERATIONS)?,
             iso_transfer: r.gauge(&catalog::ISO_TRANSFER)?,
+            iso_transfer_seconds: r.histogram(&catalog::ISO_TRANSFER_SECONDS)?,
             capacity: r.gauge(&catalog::CAPACITY)?,
             vm_cpu_cores: r.gauge(&catalog::VM_CPU)?,
             vm_memory_bytes: r.gauge(&catalog::VM_MEMORY)?,
@@ -186,8 +220,8 @@ impl Metrics {
             vsphere_seconds: r.histogram(&catalog::VSPHERE_REQUEST_SECONDS)?,
             task_seconds: r.histogram(&catalog::VSPHERE_TASK_SECONDS)?,
             tasks: r.gauge(&catalog::VSPHERE_TASKS)?,
-            orphans: r.gauge(&catalog::ORPHANS)?,
-            sessions: r.gauge(&catalog::VSPHERE_SESSIONS)?,
+            orphans: r.by_server(&catalog::ORPHANS)?,
+            sessions: r.by_server(&catalog::VSPHERE_SESSIONS)?,
             actors: r.gauge(&catalog::ACTORS)?,
             actor_restarts: r.counter(&catalog::ACTOR_RESTARTS)?,
             passes: r.counter(&catalog::ACTOR_PASSES)?,
@@ -195,7 +229,33 @@ impl Metrics {
             wakes: r.counter(&catalog::ACTOR_WAKES)?,
             mailbox: r.gauge(&catalog::ACTOR_MAILBOX)?,
             registry,
-        })
+        };
+        made.preset();
+        Ok(made)
+    }
+
+    /// Counters begin at 0: one that appears with its first event shows no increase.
+    fn preset(&self) {
+        let results = [true, false].map(result);
+        for kind in ActorKey::KINDS {
+            self.actor_restarts.with_label_values(&[kind]);
+            for result in results {
+                self.passes.with_label_values(&[kind, result]);
+            }
+        }
+        for result in results {
+            for operation in VM_OPERATIONS {
+                self.vm_operations.with_label_values(&[operation, result]);
+            }
+            for operation in ISO_OPERATIONS {
+                self.iso_operations.with_label_values(&[operation, result]);
+            }
+        }
+        for effect in EffectKind::ALL {
+            for outcome in OUTCOMES {
+                self.effects.with_label_values(&[effect.name(), outcome]);
+            }
+        }
     }
 
     /// Whether this process acts, or stands by.
@@ -227,7 +287,7 @@ impl Metrics {
         ]
     }
 
-    fn ages(&self) -> [&GaugeVec; 3] {
+    fn oldest(&self) -> [&GaugeVec; 3] {
         [
             &self.oldest_waiting,
             &self.oldest_unready,
@@ -272,13 +332,18 @@ impl Instruments for Metrics {
 
     fn pool_view(&self, pool: &ObjectKey, view: &PoolView) {
         let labels = [pool.namespace.as_str(), pool.name.as_str()];
-        let ages = [
+        let oldest = [
             view.oldest_waiting,
             view.oldest_unready,
             view.oldest_deleting,
         ];
-        for (family, value) in self.ages().into_iter().zip(ages) {
-            family.with_label_values(&labels).set(value);
+        for (family, since) in self.oldest().into_iter().zip(oldest) {
+            match since {
+                Some(since) => family
+                    .with_label_values(&labels)
+                    .set(since.as_duration().as_secs_f64()),
+                None => drop(family.remove_label_values(&labels)),
+            }
         }
         let single = |rows: &BTreeMap<String, i64>| {
             rows.iter().map(|(k, v)| (vec![k.clone()], *v)).collect()
@@ -300,7 +365,7 @@ impl Instruments for Metrics {
         for family in self.sizes() {
             let _ = family.remove_label_values(&labels);
         }
-        for family in self.ages() {
+        for family in self.oldest() {
             let _ = family.remove_label_values(&labels);
         }
         for family in self.changing() {
@@ -326,12 +391,14 @@ impl Instruments for Metrics {
     }
 
     fn vm_operation(&self, operation: &'static str, success: bool) {
+        debug_assert!(VM_OPERATIONS.contains(&operation), "{operation}");
         self.vm_operations
             .with_label_values(&[operation, result(success)])
             .inc();
     }
 
     fn iso_operation(&self, operation: &'static str, success: bool) {
+        debug_assert!(ISO_OPERATIONS.contains(&operation), "{operation}");
         self.iso_operations
             .with_label_values(&[operation, result(success)])
             .inc();
@@ -354,26 +421,29 @@ impl Instruments for Metrics {
         }
     }
 
-    fn task_began(&self, task: &'static str) {
-        self.tasks.with_label_values(&[task]).inc();
-    }
-
-    fn task_ended(&self, task: &'static str, seconds: f64) {
-        self.tasks.with_label_values(&[task]).dec();
-        self.task_seconds
-            .with_label_values(&[task])
+    fn iso_transferred(&self, cache: &str, seconds: f64) {
+        self.iso_transfer_seconds
+            .with_label_values(&[cache])
             .observe(seconds);
     }
 
-    fn orphans(&self, server: &str, count: usize) {
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.orphans.with_label_values(&[server]).set(count);
+    fn task_began(&self, server: &str, task: &'static str) {
+        self.tasks.with_label_values(&[server, task]).inc();
     }
 
-    fn sessions(&self, open: usize) {
-        let none: [&str; 0] = [];
-        let open = i64::try_from(open).unwrap_or(i64::MAX);
-        self.sessions.with_label_values(&none).set(open);
+    fn task_ended(&self, server: &str, task: &'static str, seconds: f64) {
+        self.tasks.with_label_values(&[server, task]).dec();
+        self.task_seconds
+            .with_label_values(&[server, task])
+            .observe(seconds);
+    }
+
+    fn orphans(&self, by_server: &BTreeMap<String, usize>) {
+        self.orphans.set(by_server);
+    }
+
+    fn sessions(&self, by_server: &BTreeMap<String, usize>) {
+        self.sessions.set(by_server);
     }
 
     fn actors(&self, kind: &'static str, count: i64) {
@@ -406,10 +476,14 @@ impl Instruments for Metrics {
 impl RequestObserver for Metrics {
     fn request(&self, record: &RequestRecord<'_>) {
         self.vsphere_requests
-            .with_label_values(&[record.operation, record.failure.unwrap_or("")])
+            .with_label_values(&[
+                record.server,
+                record.operation,
+                record.failure.unwrap_or(""),
+            ])
             .inc();
         self.vsphere_seconds
-            .with_label_values(&[record.operation])
+            .with_label_values(&[record.server, record.operation])
             .observe(record.duration.as_secs_f64());
     }
 }
@@ -430,7 +504,9 @@ mod tests {
             waiting_on: BTreeMap::from([("ISONotReady".to_owned(), 2)]),
             phases: BTreeMap::from([("Bound".to_owned(), 1)]),
             conditions: vec![["Ready", "True", "Reconciled"].map(str::to_owned)],
-            ..PoolView::default()
+            oldest_waiting: Some(jiff::Timestamp::UNIX_EPOCH),
+            oldest_unready: Some(jiff::Timestamp::UNIX_EPOCH),
+            oldest_deleting: Some(jiff::Timestamp::UNIX_EPOCH),
         };
         let gauges = PoolGauges {
             desired: 3,
@@ -456,6 +532,51 @@ mod tests {
             !left.contains(r#"pool="a""#) && left.contains(r#"pool="b""#),
             "{left}"
         );
+    }
+
+    #[test]
+    fn counters_begin_at_0_and_the_process_tells_of_itself() {
+        let shown = text(&Metrics::new().expect("families"));
+        for series in [
+            r#"agent_forge_actor_restarts_total{kind="vm"} 0"#,
+            r#"agent_forge_vsphere_vm_operations_total{operation="give_up",result="success"} 0"#,
+            r#"agent_forge_effects_total{effect="login",outcome="refused"} 0"#,
+            r#"agent_forge_iso_operations_total{operation="upload",result="error"} 0"#,
+            r#"agent_forge_actor_passes_total{kind="orphans",result="error"} 0"#,
+        ] {
+            assert!(shown.contains(series), "{series}:\n{shown}");
+        }
+        for family in catalog::PROCESS {
+            let typed = format!("# TYPE {} {}", family.name, family.kind.word());
+            assert!(shown.contains(&typed), "{typed}:\n{shown}");
+        }
+        let of_the_process = shown.matches("# TYPE process_").count();
+        assert_eq!(of_the_process, catalog::PROCESS.len(), "{shown}");
+    }
+
+    #[test]
+    fn a_moment_that_nothing_has_any_more_disappears_and_so_does_a_vcenter() {
+        let m = Metrics::new().expect("families");
+        let pool = ObjectKey::new("ns", "a");
+        let since = jiff::Timestamp::from_second(1_700_000_000).expect("a moment");
+        let waits = PoolView {
+            oldest_waiting: Some(since),
+            ..PoolView::default()
+        };
+        m.pool_view(&pool, &waits);
+        let servers = |names: &[&str]| names.iter().map(|n| ((*n).to_owned(), 1)).collect();
+        m.orphans(&servers(&["vc-a", "vc-b"]));
+        m.sessions(&servers(&["vc-a", "vc-b"]));
+        let oldest = r#"agent_forge_pool_oldest_waiting_timestamp_seconds{namespace="ns",pool="a"} 1700000000"#;
+        let orphans = r#"agent_forge_orphan_vms{server="vc-a"} 1"#;
+        let shown = text(&m);
+        assert!(shown.contains(oldest) && shown.contains(orphans), "{shown}");
+        m.pool_view(&pool, &PoolView::default());
+        m.orphans(&servers(&["vc-b"]));
+        m.sessions(&servers(&["vc-b"]));
+        let left = text(&m);
+        let gone = !left.contains("oldest_waiting_timestamp_seconds{") && !left.contains("vc-a");
+        assert!(gone && left.contains("vc-b"), "{left}");
     }
 
     #[test]

@@ -2,7 +2,90 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use super::catalog::{self, Family, Kind};
+use agent_forge_actors::{
+    effect::EffectKind,
+    ports::{
+        instruments::{ISO_OPERATIONS, VM_OPERATIONS},
+        vcenter_error,
+    },
+    supervisor::routing::ActorKey,
+};
+use agent_forge_crds::conditions::{self, Phase};
+
+use super::{
+    MOMENTS, OUTCOMES, STATES,
+    catalog::{self, Family, Kind},
+};
+
+/// Reasons of VsphereReady that no call to vCenter gives.
+const OWN_REASONS: [&str; 11] = [
+    "InvalidCredentials",
+    "SecretNotFound",
+    "SecretNamespaceRefused",
+    "SessionActorRestarting",
+    "PlacementActorRestarting",
+    "ServerMismatch",
+    "FolderNotVisible",
+    "InvalidSpec",
+    "VMMissing",
+    "MACPending",
+    "ISOUploadStalled",
+];
+/// Those that say neither that vCenter is away nor that it refuses us: AgentForgePoolNotReady tells of them.
+const OF_ONE_OBJECT: [&str; 23] = [
+    "ManagedObjectNotFound",
+    "DuplicateName",
+    "AlreadyExists",
+    "FileNotFound",
+    "FileLocked",
+    "NoDiskSpace",
+    "InsufficientResources",
+    "InvalidPowerState",
+    "TaskInProgress",
+    "ConcurrentAccess",
+    "RequestCanceled",
+    "InvalidArgument",
+    "NotFound",
+    "InternalError",
+    "EffectHeld",
+    "SessionActorRestarting",
+    "PlacementActorRestarting",
+    "ServerMismatch",
+    "FolderNotVisible",
+    "InvalidSpec",
+    "VMMissing",
+    "MACPending",
+    "ISOUploadStalled",
+];
+
+/// What a label of that family may say; `None`: anything.
+fn values(of: &Family, label: &str) -> Option<Vec<String>> {
+    let words = |words: &[&str]| Some(words.iter().map(|w| (*w).to_owned()).collect());
+    let phases = [
+        Phase::Provisioning,
+        Phase::Available,
+        Phase::Bound,
+        Phase::Released,
+        Phase::Orphaned,
+    ];
+    match label {
+        "state" if of.name == catalog::CAPACITY.name => words(&STATES),
+        "state" => words(&["done", "total"]),
+        "phase" => words(&phases.each_ref().map(Phase::as_str)),
+        "condition" => words(&conditions::POOL_CONDITIONS),
+        "status" => words(&["True", "False", "Unknown"]),
+        "reason" => words(&[&vcenter_error::REASONS[..], &OWN_REASONS[..]].concat()),
+        "effect" => words(&EffectKind::ALL.map(EffectKind::name)),
+        "outcome" => words(&OUTCOMES),
+        "until" => words(&MOMENTS.map(|(_, until)| until)),
+        "operation" if of.name == catalog::VM_OPERATIONS.name => words(&VM_OPERATIONS),
+        "operation" if of.name == catalog::ISO_OPERATIONS.name => words(&ISO_OPERATIONS),
+        "result" => words(&["success", "error"]),
+        "kind" => words(&ActorKey::KINDS),
+        "coalesced" => words(&["true", "false"]),
+        _ => None,
+    }
+}
 
 fn repository(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -14,7 +97,8 @@ fn read(path: &str) -> String {
 
 /// The family that a name in a query means, suffixes of histograms included.
 fn family(name: &str) -> Option<&'static Family> {
-    catalog::ALL.iter().find(|f| match f.kind {
+    let all = catalog::ALL.iter().chain(catalog::PROCESS);
+    all.into_iter().find(|f| match f.kind {
         Kind::Histogram(_) => ["_bucket", "_sum", "_count"]
             .iter()
             .any(|suffix| name.strip_suffix(suffix) == Some(f.name)),
@@ -32,7 +116,8 @@ fn faults(query: &str, used: &mut BTreeSet<&'static str>) -> Vec<String> {
     let mut faults = Vec::new();
     let mut labels: BTreeSet<&str> = BTreeSet::from(["le"]);
     let mut matched: Vec<(&str, &str)> = Vec::new();
-    for (at, _) in query.match_indices("agent_forge_") {
+    let ours = query.match_indices("agent_forge_");
+    for (at, _) in ours.chain(query.match_indices("process_")) {
         let name = word(&query[at..]);
         let Some(found) = family(name) else {
             faults.push(format!("{name} does not exist"));
@@ -43,17 +128,26 @@ fn faults(query: &str, used: &mut BTreeSet<&'static str>) -> Vec<String> {
         let rest = &query[at + name.len()..];
         if let Some(selector) = rest.strip_prefix('{').and_then(|r| r.split('}').next()) {
             for part in selector.split(", ") {
-                matched.push((name, word(part.trim())));
+                matched.push((name, part.trim()));
             }
         }
     }
-    if labels.len() == 1 && !query.contains("agent_forge_") {
+    if used.is_empty() && faults.is_empty() {
         faults.push("names no family of ours".to_owned());
     }
-    for (name, label) in matched {
-        let known = family(name).is_some_and(|f| f.labels.contains(&label) || label == "le");
-        if !known {
+    for (name, part) in matched {
+        let label = word(part);
+        let Some(found) = family(name).filter(|f| f.labels.contains(&label) || label == "le")
+        else {
             faults.push(format!("{name} has no label {label}"));
+            continue;
+        };
+        let asked = part.split('"').nth(1).unwrap_or_default().split('|');
+        // A dashboard's variable is whatever is chosen.
+        for value in asked.filter(|v| !v.is_empty() && !v.starts_with('$')) {
+            if values(found, label).is_some_and(|all| !all.iter().any(|known| known == value)) {
+                faults.push(format!("{name}: {label} is never {value}"));
+            }
         }
     }
     for by in query
@@ -66,6 +160,22 @@ fn faults(query: &str, used: &mut BTreeSet<&'static str>) -> Vec<String> {
         }
     }
     faults
+}
+
+/// The labels of a query's answer: those that it is summed by, else all that its families have.
+fn labels_left(query: &str) -> BTreeSet<&str> {
+    let by = query.split("by (").nth(1).and_then(|r| r.split(')').next());
+    if let Some(by) = by {
+        return by.split(", ").filter(|l| *l != "le").collect();
+    }
+    if ["sum(", "max(", "min("].iter().any(|f| query.contains(f)) {
+        return BTreeSet::new();
+    }
+    let names = query.match_indices("agent_forge_");
+    let families = names.filter_map(|(at, _)| family(word(&query[at..])));
+    let ours = families.flat_map(|f| f.labels.iter().copied());
+    // A scrape adds these.
+    ours.chain(["job", "instance"]).collect()
 }
 
 fn alerts() -> Vec<serde_json::Value> {
@@ -90,6 +200,31 @@ fn alerts_ask_for_what_exists() {
         let (name, query) = (text(&alert["alert"]), text(&alert["expr"]));
         let faults = faults(query, &mut BTreeSet::new());
         assert!(faults.is_empty(), "{name}: {faults:?}");
+    }
+}
+
+#[test]
+fn each_reason_of_a_failed_vcenter_call_belongs_to_one_alert_or_to_none_on_purpose() {
+    let asked = |name: &str| -> BTreeSet<String> {
+        let alert = alerts().into_iter().find(|a| text(&a["alert"]) == name);
+        let alert = alert.unwrap_or_else(|| panic!("no alert {name}"));
+        let reasons = text(&alert["expr"]).split("reason=~\"").nth(1);
+        let reasons = reasons.and_then(|r| r.split('"').next()).expect("reasons");
+        reasons.split('|').map(str::to_owned).collect()
+    };
+    let alerts = [
+        asked("AgentForgeVCenterUnreachable"),
+        asked("AgentForgeVCenterAccessLost"),
+        OF_ONE_OBJECT.map(str::to_owned).into(),
+    ];
+    let all = vcenter_error::REASONS.into_iter().chain(OWN_REASONS);
+    for reason in all.clone() {
+        let times = alerts.iter().filter(|a| a.contains(reason)).count();
+        assert_eq!(times, 1, "{reason} stands in {times} of them");
+    }
+    let known: BTreeSet<String> = all.map(str::to_owned).collect();
+    for listed in alerts.iter().flatten() {
+        assert!(known.contains(listed), "nothing gives the reason {listed}");
     }
 }
 
@@ -137,14 +272,14 @@ fn dashboards_ask_for_what_exists_and_leave_nothing_out() {
         for target in targets {
             queries += 1;
             let query = text(&target["expr"]);
-            let faults = faults(query, &mut used);
+            let mut here = BTreeSet::new();
+            let faults = faults(query, &mut here);
             assert!(faults.is_empty(), "{path}: {query}: {faults:?}");
+            used.extend(here);
+            let left = labels_left(query);
             for label in text(&target["legendFormat"]).split("{{").skip(1) {
                 let label = label.split('}').next().unwrap_or_default();
-                assert!(
-                    query.contains(label) || family(word(query)).is_some(),
-                    "{path}: {query} by {label}"
-                );
+                assert!(left.contains(label), "{path}: {query} has no {label} left");
             }
         }
         let variables = shown["templating"]["list"]
@@ -156,11 +291,10 @@ fn dashboards_ask_for_what_exists_and_leave_nothing_out() {
             .map(|v| text(&v["query"]))
             .filter(|q| q.contains('('))
         {
-            assert_eq!(
-                faults(query, &mut used),
-                Vec::<String>::new(),
-                "{path}: {query}"
-            );
+            let mut here = BTreeSet::new();
+            let faults = faults(query, &mut here);
+            assert!(faults.is_empty(), "{path}: {query}: {faults:?}");
+            used.extend(here);
         }
     }
     assert!(queries >= 30, "{queries} queries");
@@ -174,6 +308,15 @@ fn a_wrong_query_is_seen() {
     for (query, part) in [
         ("agent_forge_pool_capacities", "agent_forge_pool_capacities"),
         ("agent_forge_pool_capacity{phase=\"x\"}", "no label phase"),
+        ("agent_forge_pool_vms{phase=\"Lost\"}", "never Lost"),
+        (
+            "agent_forge_pool_condition{condition=\"Ready\", reason=~\"NoAnswer|NoPermission\"}",
+            "never NoAnswer",
+        ),
+        (
+            "agent_forge_effects_total{effect=\"log_in\"}",
+            "never log_in",
+        ),
         ("sum by (vm) (agent_forge_actors)", "label vm"),
         ("agent_forge_machine_duration_seconds", "does not exist"),
         ("up", "no family"),
@@ -184,4 +327,15 @@ fn a_wrong_query_is_seen() {
             "{query}: {faults:?}"
         );
     }
+}
+
+#[test]
+fn a_legend_may_name_what_is_left_of_the_labels_alone() {
+    let left = |query| labels_left(query).into_iter().collect::<Vec<_>>();
+    assert_eq!(
+        left("sum by (le, task) (rate(agent_forge_actors[1h]))"),
+        ["task"]
+    );
+    assert_eq!(left("agent_forge_actors"), ["instance", "job", "kind"]);
+    assert!(left("sum(agent_forge_actors{kind=\"vm\"})").is_empty());
 }

@@ -7,6 +7,7 @@ use opentelemetry::{
     StringValue, Value,
     trace::{Span as _, Tracer as _, TracerProvider as _},
 };
+use opentelemetry_sdk::trace::Sampler;
 use tokio::net::TcpListener;
 
 use super::*;
@@ -113,4 +114,100 @@ async fn a_collector_that_never_answers_costs_a_bounded_queue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_refuses_costs_a_bounded_queue() {
     nothing_grows(Away::Refuses).await;
+}
+
+#[test]
+fn without_an_endpoint_or_switched_off_nothing_is_sent() {
+    let asked = |set: &[(&str, &str)]| {
+        wanted(|name| {
+            let found = set.iter().find(|(n, _)| *n == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    };
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
+    assert!(!asked(&[]) && !asked(&[("OTEL_SERVICE_NAME", "x")]));
+    assert!(asked(&[endpoint]));
+    assert!(asked(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://x")]));
+    assert!(!asked(&[endpoint, ("OTEL_SDK_DISABLED", "TRUE")]));
+    assert!(asked(&[endpoint, ("OTEL_SDK_DISABLED", "false")]));
+    assert!(!asked(&[endpoint, ("OTEL_TRACES_EXPORTER", "none")]));
+}
+
+fn sampling(sampler: Sampler) -> MachineTracer {
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(OtlpClient::new(None).expect("a client"))
+        .with_endpoint("http://127.0.0.1:9/v1/traces")
+        .build()
+        .expect("an exporter");
+    let (machines, _) = through(exporter, Resource::builder_empty().build());
+    MachineTracer {
+        sampler: Box::new(sampler),
+        ..machines
+    }
+}
+
+#[tokio::test]
+async fn a_machine_is_sampled_or_not_in_every_process_alike() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let half = || Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(0.5)));
+    let (here, there) = (sampling(half()), sampling(half()));
+    let chosen = |tracer: &MachineTracer| -> Vec<bool> {
+        let of = |n: usize| {
+            let id = TraceId::from_bytes(trace::TraceId::of_machine(&n.to_string()).0);
+            tracer.flags(id).is_sampled()
+        };
+        (0..1000).map(of).collect()
+    };
+    let sampled = chosen(&here);
+    assert_eq!(sampled, chosen(&there));
+    let count = sampled.iter().filter(|s| **s).count();
+    assert!((400..600).contains(&count), "{count} of 1000");
+    // What is not chosen is not even remembered.
+    let none = sampling(Sampler::AlwaysOff);
+    none.phase(phase(1));
+    assert!(none.sent.lock().expect("sent").is_empty());
+    here.phase(phase(sampled.iter().position(|s| *s).expect("one")));
+    assert_eq!(here.sent.lock().expect("sent").len(), 1);
+}
+
+#[test]
+fn a_call_is_told_under_the_phase_and_linked_to_its_step() {
+    let trace = TraceId::from_bytes([7; 16]);
+    let call = SpanData {
+        span_context: SpanContext::new(
+            trace,
+            SpanId::from_bytes([1; 8]),
+            TraceFlags::SAMPLED,
+            false,
+            TraceState::default(),
+        ),
+        parent_span_id: SpanId::from_bytes([2; 8]),
+        parent_span_is_remote: false,
+        span_kind: SpanKind::Client,
+        name: "CreateVM_Task".into(),
+        start_time: SystemTime::UNIX_EPOCH,
+        end_time: SystemTime::UNIX_EPOCH,
+        attributes: Vec::new(),
+        dropped_attributes_count: 0,
+        events: Default::default(),
+        links: Default::default(),
+        status: Status::Unset,
+        instrumentation_scope: InstrumentationScope::builder(SCOPE).build(),
+    };
+    let below = Below {
+        phase: SpanId::from_bytes([3; 8]),
+        step: "vm.submit_create".into(),
+    };
+    let told = under_the_phase(call, below);
+    assert_eq!(told.parent_span_id, SpanId::from_bytes([3; 8]));
+    let link = &told.links.links[0].span_context;
+    assert_eq!(
+        (link.trace_id(), link.span_id()),
+        (trace, SpanId::from_bytes([2; 8]))
+    );
+    assert_eq!(
+        told.attributes,
+        [KeyValue::new("agent_forge.step", "vm.submit_create")]
+    );
 }

@@ -1,8 +1,6 @@
 //! The counts, for status and metrics.
 
 use agent_forge_crds::pool::VsphereAgentPoolStatus;
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use crate::{
@@ -63,15 +61,15 @@ pub fn gauges(s: &Snapshot, plan: &Plan) -> PoolGauges {
 /// What is said of the pool beside its counts, for metrics; `status` as it reads now.
 #[must_use]
 pub fn view(s: &Snapshot, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolView {
-    let age = |since: Option<&Time>| age(since, s.wall);
     let oldest = |wanted: &dyn Fn(&Claim) -> bool| {
         let live = plan
             .claims
             .iter()
             .filter(|c| !c.agent_machine.is_deleting());
         live.filter(|c| wanted(c))
-            .map(|c| age(c.agent_machine.metadata.creation_timestamp.as_ref()))
-            .fold(0.0, f64::max)
+            .filter_map(|c| c.agent_machine.metadata.creation_timestamp.as_ref())
+            .map(|t| t.0)
+            .min()
     };
     let mut view = PoolView {
         oldest_waiting: oldest(&|c| {
@@ -83,10 +81,8 @@ pub fn view(s: &Snapshot, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
     };
     for child in &s.children {
         let meta = &child.object.metadata;
-        let deleting = meta.deletion_timestamp.as_ref();
-        if deleting.is_some() {
-            view.oldest_deleting = view.oldest_deleting.max(age(deleting));
-        }
+        let deleting = meta.deletion_timestamp.as_ref().map(|t| t.0);
+        view.oldest_deleting = [view.oldest_deleting, deleting].into_iter().flatten().min();
         let said = child.object.status.as_ref();
         let phase = said.and_then(|st| st.vm.as_ref()?.phase.as_ref());
         let phase = phase.map_or_else(|| "Provisioning".to_owned(), ToString::to_string);
@@ -103,10 +99,6 @@ pub fn view(s: &Snapshot, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
         .map(|c| [c.type_.clone(), c.status.clone(), c.reason.clone()])
         .collect();
     view
-}
-
-fn age(since: Option<&Time>, now: Timestamp) -> f64 {
-    since.map_or(0.0, |t| now.duration_since(t.0).as_secs_f64().max(0.0))
 }
 
 fn is_ready(c: &Claim) -> bool {

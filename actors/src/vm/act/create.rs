@@ -47,7 +47,7 @@ impl Hand<'_> {
         };
         let slots = session.slots();
         let _slot = slots.acquire().await.map_err(|_| defect("shutting down"))?;
-        let _running = self.running(EffectKind::CreateVm);
+        let _running = self.running(session.as_ref(), EffectKind::CreateVm);
         memory.unissued = false;
         memory.create_refused = None;
         memory.seen = Seen::NotAsked;

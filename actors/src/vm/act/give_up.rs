@@ -49,19 +49,20 @@ impl Hand<'_> {
         let now = self.context.clock.wall();
         let failure = arrival::failure(&vm, record.last_failure.as_ref(), &shown, now);
         let note = format!(
-            "VM {} (attempt {}) is given up: no Agent registered in time ({}); it is replaced",
+            "VM {} (attempt {}) is given up: no Agent registered in time ({}); it is replaced (trace {})",
             vm.name,
             self.attempt(),
-            failure.class.as_deref().unwrap_or_default()
+            failure.class.as_deref().unwrap_or_default(),
+            self.scene.child.trace()
         );
         record.last_failure = Some(failure);
         let next = self
             .save_record(EffectKind::RecordObservation, record, memory)
             .await?;
-        tracing::warn!(key = %self.scene.child.key, "{note}");
+        tracing::warn!(object = %self.scene.child.key, "{note}");
         self.context.instruments.vm_operation("give_up", true);
         self.context.cluster.notify(Notice {
-            regarding: self.regarding(),
+            regarding: self.scene.regarding(),
             warning: true,
             reason: event::VM_GIVEN_UP,
             action: "ReplaceVM",

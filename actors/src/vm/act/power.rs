@@ -27,7 +27,7 @@ impl Hand<'_> {
         let session = self.session().await?;
         let slots = session.slots();
         let _slot = slots.acquire().await.map_err(|_| defect("shutting down"))?;
-        let _running = self.running(EffectKind::Reconfigure);
+        let _running = self.running(session.as_ref(), EffectKind::Reconfigure);
         memory.seen = Seen::NotAsked;
         let task = session
             .set_boot_order(&self.effect(EffectKind::Reconfigure), &shown.moref, keys)
@@ -48,7 +48,7 @@ impl Hand<'_> {
         let session = self.session().await?;
         let slots = session.slots();
         let _slot = slots.acquire().await.map_err(|_| defect("shutting down"))?;
-        let _running = self.running(kind);
+        let _running = self.running(session.as_ref(), kind);
         let effect = self.effect(kind);
         // Until the task's end is known, so is nothing about the VM.
         memory.seen = Seen::NotAsked;

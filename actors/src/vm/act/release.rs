@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use agent_forge_crds::{
+    conditions::event,
     external::{agent::Agent, agent_machine::AgentMachine},
     names::AGENT_FINALIZER,
 };
@@ -15,7 +16,7 @@ use crate::{
     error::{Side, Trouble},
     model::{names::ObjectKey, standing::Standing},
     pool::prepare,
-    ports::cluster::{AgentPatch, MetadataPatch, Notice, Precondition, Regarding},
+    ports::cluster::{AgentPatch, MetadataPatch, Notice, Precondition},
     vm::{memory::Memory, traced},
 };
 
@@ -110,9 +111,9 @@ impl Hand<'_> {
             .delete_agent(&effect, &Precondition::of(agent.as_ref()))
             .await?;
         self.context.cluster.notify(Notice {
-            regarding: self.regarding(),
+            regarding: self.scene.regarding(),
             warning: false,
-            reason: "AgentDeleted",
+            reason: event::AGENT_DELETED,
             action: "DeleteAgent",
             note: format!(
                 "Agent {} deleted: {why} (trace {})",
@@ -122,15 +123,6 @@ impl Hand<'_> {
         });
         // The watch shows its deletionTimestamp, or its absence.
         Ok(After::Pause(Duration::from_secs(2)))
-    }
-
-    pub(super) fn regarding(&self) -> Regarding {
-        Regarding {
-            api_version: agent_forge_crds::names::API_VERSION.to_owned(),
-            kind: "VsphereAgent".to_owned(),
-            key: self.scene.child.key.clone(),
-            uid: self.scene.child.uid.clone(),
-        }
     }
 
     /// The last write, and telling of it, are a task of their own: the reply races the watch's word of the deletion, which

@@ -254,6 +254,10 @@ impl Cluster for Hub {
         })
     }
     fn notify(&self, notice: Notice) {
+        // Whoever reads an Event about a machine is to find its trace; what is nobody's has none.
+        let of_machine = ["VsphereAgent", "AgentMachine"].contains(&notice.regarding.kind.as_str());
+        let of_machine = of_machine && !notice.reason.starts_with("OrphanVM");
+        assert!(!of_machine || notice.note.contains("(trace "), "{notice:?}");
         self.with(|o| o.notices.push(notice));
     }
 }

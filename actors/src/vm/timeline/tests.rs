@@ -165,6 +165,38 @@ fn what_is_recorded_is_never_told_differently() {
 }
 
 #[test]
+fn an_installation_that_a_deletion_overtakes_is_told_as_abandoned() {
+    let (timeline, _) = life();
+    let end = Moments {
+        accepted: Some(at(2)),
+        deleting: Some(at(300)),
+        now: at(301),
+        ..Moments::default()
+    };
+    let overtaken = Moments {
+        installing: true,
+        ..end
+    };
+    let over = extend(&timeline, &overtaken);
+    assert_eq!(over.last().map(|e| e.event.as_str()), Some(DELETING));
+    assert_eq!(extend(&over, &overtaken), over, "once");
+    let told = |timeline: &[Milestone]| {
+        let all = phases(&about(), timeline).into_iter();
+        let of_it = all.filter(|s| s.name == INSTALL);
+        of_it
+            .map(|s| (s.start, s.end, s.abandoned))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told(&over), [(at(80), at(300), true)]);
+    assert_eq!(
+        destruction(&about(), &over, at(310)).map(|s| s.start),
+        Some(at(300))
+    );
+    // One that was complete has been told by then.
+    assert_eq!(told(&extend(&timeline, &end)), []);
+}
+
+#[test]
 fn what_comes_to_nothing_is_said_so() {
     let child = child_with_vm("a");
     let planned = intent(&child, 1);
@@ -265,13 +297,14 @@ proptest! {
                 shown,
                 agent: [None, Some(&agent), Some(&agent), Some(&serving)][usize::from(agent_stage)],
                 prepared: agent_stage >= 2,
+                installing: agent_stage == 3,
                 deleting: None,
                 now: at(clock),
             });
             places.insert(under(about().trace, &timeline).span);
         }
         timeline = extend(&timeline, &Moments {
-            demanded: Some(at(0)), accepted: Some(at(1)), deleting: Some(at(clock)), now: at(clock + 5),
+            demanded: Some(at(0)), accepted: Some(at(1)), deleting: Some(at(clock)), now: at(clock + 5), installing: true,
             ..Moments::default()
         });
         places.insert(under(about().trace, &timeline).span);

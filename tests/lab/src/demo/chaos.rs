@@ -51,6 +51,7 @@ async fn kill(http: &reqwest::Client, url: &str, turn: usize) -> reqwest::Result
         .extend_pairs([("which", actor.name.as_str()), ("panic", panic)])
         .finish();
     http.post(format!("{url}/actors/kill?{query}"))
+        .header("x-agent-forge-kill", "true")
         .send()
         .await?
         .error_for_status()?;
