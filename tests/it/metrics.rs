@@ -69,16 +69,26 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
     for (series, expected) in [
         ("agent_forge_leader", 1.0),
         ("agent_forge_vsphere_sessions", 1.0),
-        ("agent_forge_vsphere_tasks_in_flight{task=\"create\"}", 0.0),
-        (
-            "agent_forge_vsphere_task_duration_seconds_count{task=\"create\"}",
-            2.0,
-        ),
         ("agent_forge_actors{kind=\"vm\"}", 2.0),
         ("agent_forge_actor_mailbox_depth{kind=\"vm\"}", 0.0),
     ] {
         let found = value(&scrape, series);
         ensure!(found == Some(expected), "{series}: {found:?}\n{scrape}");
+    }
+    // These say which vCenter as well.
+    for (family, expected) in [
+        ("agent_forge_vsphere_tasks_in_flight{server=", 0.0),
+        (
+            "agent_forge_vsphere_task_duration_seconds_count{server=",
+            2.0,
+        ),
+    ] {
+        let creates = "task=\"create\"}";
+        let series = scrape
+            .lines()
+            .find(|l| l.starts_with(family) && l.contains(creates));
+        let found = series.and_then(|s| value(&scrape, s));
+        ensure!(found == Some(expected), "{family}: {found:?}\n{scrape}");
     }
     let page = reqwest::get(operator.debug_url()).await?.text().await?;
     ensure!(

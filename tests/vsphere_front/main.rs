@@ -8,4 +8,5 @@ mod places;
 mod sessions;
 mod support;
 mod tags;
+mod traced;
 mod trouble;

@@ -513,6 +513,9 @@ impl World {
 pub fn ageless(memory: &mut Memory) {
     memory.timeline = None;
     memory.traced = None;
+    // For traces and Events alone.
+    memory.installing = None;
+    memory.told_hold = None;
     memory.batch.clear();
     // Every pass comes later than the pause between two proofs.
     memory.proof_at = None;
