@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, span::Event};
 
 use crate::{
     collector::{By, Collector, Tree, text},
-    world::{Setup, World},
+    world::{POOL, Setup, World},
 };
 
 const LIFE: [&str; 10] = [
@@ -149,6 +149,7 @@ async fn an_operator_that_dies_in_the_middle_of_a_step_leaves_no_orphans() -> Re
         ..Setup::default()
     })
     .await?;
+    world.until_true(POOL, "ISOReady").await?;
     // Nothing tells the step that its task is over; its call has been told by then.
     let deaf = Rule::hangs("WaitForUpdatesEx");
     let deaf = world.vcenter.add_rule(&deaf).await?;
