@@ -13,7 +13,8 @@ pub const MAX_TIMELINE_ROWS: usize = 64;
 #[schemars(!default)]
 pub struct Milestone {
     /// What happened: `Demanded` (AgentMachine created), `Accepted` (VsphereAgent created), `ISOReady`, `Placed`, `Created`,
-    /// `PoweredOn`, `Discovered` (its Agent registered), `Prepared`, `Bound`, `Replaced` (another VM is made), `Deleting`.
+    /// `PoweredOn`, `Discovered` (its Agent registered), `Prepared`, `Bound`, `Replaced` (another VM is made),
+    /// `InstallAbandoned` (the deletion came before the Agent was installed), `Deleting`.
     pub event: String,
     /// To which VM in a row for this request.
     #[schemars(range(min = 1))]
