@@ -22,7 +22,7 @@ use crate::scenes::{
 macro_rules! workloads {
     ($($name:literal $run:ident $text:literal;)*) => {
         /// All of them.
-        pub const ALL: &[Workload] = &[$(Workload { name: $name, text: $text, exact: true, run: $run },)*];
+        pub const ALL: &[Workload] = &[$(Workload { name: $name, text: $text, exact: true, instances: 1, run: $run },)*];
     };
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     kube::kind,
     plan::Fault,
-    process::{Process, Surroundings},
+    process::{LEASE_NAMESPACE, Process, Surroundings},
     world::SECRET,
 };
 
@@ -41,6 +41,14 @@ pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, 
                     director.line(|| format!("hit {names:?}"));
                 }
             }
+        }
+        Fault::LeaseTaken => {
+            let name = (LEASE_NAMESPACE.to_owned(), "agent-forge".to_owned());
+            let taken = json!({"spec": {"holderIdentity": "somebody-else"}});
+            // Where it is not there yet, nobody leads either.
+            let _ = around
+                .api
+                .merge(&kind("coordination.k8s.io", "leases"), &name, &taken);
         }
         Fault::ViewLags => director.lag(fault.lasts()),
         Fault::Relist => around.api.compact(),

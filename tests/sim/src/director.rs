@@ -6,7 +6,7 @@
 //! Guarantee: a mutating request without a note is a panic: nothing writes past the gate.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -58,6 +58,8 @@ pub struct Noted {
     pub nth: u32,
     /// What goes wrong with it.
     pub fault: Option<Fault>,
+    /// Number of the life that it belongs to.
+    pub life: u32,
 }
 
 impl Noted {
@@ -77,8 +79,8 @@ impl Noted {
 pub enum Order {
     /// Kill the process and start another.
     Crash,
-    /// Something around the point.
-    Around(Fault, String),
+    /// Something around the point: what, for which object, in which life.
+    Around(Fault, String, u32),
 }
 
 /// A time in which something did not serve the operator.
@@ -111,6 +113,22 @@ struct State {
     last_fault: Duration,
     jump: Duration,
     created: u32,
+    /// The life that acted last, and those that did before.
+    acting: Option<u32>,
+    acted: BTreeSet<u32>,
+}
+
+impl State {
+    /// Notes who acts; true where somebody else has acted since that life did: once it is over, leadership never comes
+    /// back to a process.
+    fn comes_back(&mut self, life: u32) -> bool {
+        if self.acting == Some(life) {
+            return false;
+        }
+        let before = self.acting.replace(life);
+        self.acted.extend(before);
+        self.acted.contains(&life)
+    }
 }
 
 /// See the module's contract. Cheap to clone.
@@ -118,17 +136,22 @@ struct State {
 pub struct Director {
     began: Instant,
     state: Arc<Mutex<State>>,
-    orders: mpsc::UnboundedSender<Order>,
+    orders: Vec<mpsc::UnboundedSender<Order>>,
 }
 
+/// Code of what is written to keep the lease, which a standby does as well.
+pub const LEASE: &str = "K16";
 /// Lines kept for the report of a failure.
 const LINES: usize = 4000;
 
 impl Director {
-    /// A director of `plan`; who carries out its orders holds the receiver.
+    /// A director of `plan`, and of that many instances; who carries out its orders for one of them holds a receiver.
     #[must_use]
-    pub fn new(plan: Vec<(Point, Fault)>) -> (Self, mpsc::UnboundedReceiver<Order>) {
-        let (orders, receiver) = mpsc::unbounded_channel();
+    pub fn new(
+        plan: Vec<(Point, Fault)>,
+        instances: usize,
+    ) -> (Self, Vec<mpsc::UnboundedReceiver<Order>>) {
+        let (orders, receivers) = (0..instances).map(|_| mpsc::unbounded_channel()).unzip();
         let state = State {
             plan,
             ..State::default()
@@ -138,7 +161,7 @@ impl Director {
             state: Arc::new(Mutex::new(state)),
             orders,
         };
-        (director, receiver)
+        (director, receivers)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -186,6 +209,17 @@ impl Director {
         self.state().effects.clone()
     }
 
+    /// How many effects there were, without those that keep the lease.
+    #[must_use]
+    pub fn deeds(&self) -> usize {
+        let state = self.state();
+        state
+            .effects
+            .iter()
+            .filter(|(_, p)| p.effect != LEASE)
+            .count()
+    }
+
     /// Planned faults that came about.
     #[must_use]
     pub fn hit(&self) -> usize {
@@ -226,6 +260,7 @@ impl Director {
             effect: effect.clone(),
             nth: *count,
             fault: None,
+            life: life.number,
         };
         let point = noted.point();
         state.effects.push((now, point.clone()));
@@ -237,7 +272,14 @@ impl Director {
         }
         let fault = noted.fault;
         state.on_their_way.push_back(noted);
+        let two = point.effect != LEASE && state.comes_back(life.number);
         drop(state);
+        if two {
+            self.violated(format!(
+                "R11 two act: [{}] does {point}, and another has acted since it did",
+                life.number
+            ));
+        }
         self.line(|| {
             let what = fault.map(|f| format!(" <- {} {}", f.code(), f.text()));
             format!(
@@ -248,36 +290,40 @@ impl Director {
             )
         });
         if let Some(fault) = fault.filter(|f| !f.at_request()) {
-            self.order(Order::Around(fault, effect.key.to_string()));
+            self.order(Order::Around(fault, effect.key.to_string(), life.number));
         }
     }
 
-    /// Gives an order.
+    /// Gives an order, to each instance: who it is for knows it.
     pub fn order(&self, order: Order) {
-        // Nobody listens any more at the end of a run.
-        let _ = self.orders.send(order);
+        for instance in &self.orders {
+            // Nobody listens any more at the end of a run.
+            let _ = instance.send(order.clone());
+        }
     }
 
     /// The process dies here: nothing of this life goes on.
     pub fn crash(&self, life: &Life) {
         life.kill();
         self.line(|| format!("[{}] killed", life.number));
-        self.state().on_their_way.clear();
+        self.forget_notes(life);
         self.order(Order::Crash);
     }
 
     /// Forgets effects whose requests will never come: their process is gone.
-    pub fn forget_notes(&self) {
-        self.state().on_their_way.clear();
+    pub fn forget_notes(&self, life: &Life) {
+        let mut state = self.state();
+        state.on_their_way.retain(|n| n.life != life.number);
     }
 
     /// The note of the effect whose request this is.
     ///
     /// # Panics
     /// A mutating request came without one.
-    pub fn arrived(&self, what: &str, fits: impl Fn(&Effect) -> bool) -> Noted {
+    pub fn arrived(&self, life: &Life, what: &str, fits: impl Fn(&Effect) -> bool) -> Noted {
         let mut state = self.state();
-        let Some(at) = state.on_their_way.iter().position(|n| fits(&n.effect)) else {
+        let mine = |n: &Noted| n.life == life.number && fits(&n.effect);
+        let Some(at) = state.on_their_way.iter().position(mine) else {
             let waiting: Vec<String> = state
                 .on_their_way
                 .iter()

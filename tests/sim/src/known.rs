@@ -19,7 +19,14 @@ pub struct Known {
 }
 
 /// All of them.
-pub const ALL: &[Known] = &[LAGGING, LAGGING_AFTER_A_KILL, FLAPPING, FLAPPING_FOR_LESS];
+pub const ALL: &[Known] = &[
+    LAGGING,
+    LAGGING_AFTER_A_KILL,
+    FLAPPING,
+    FLAPPING_FOR_LESS,
+    EACH_SECOND,
+    NO_WAY_BACK,
+];
 
 const LAGGING: Known = Known {
     workload: "",
@@ -43,6 +50,22 @@ const FLAPPING: Known = Known {
 const FLAPPING_FOR_LESS: Known = Known {
     fault: "g10m",
     ..FLAPPING
+};
+
+const EACH_SECOND: Known = Known {
+    fault: "g11m",
+    failure: "O7 ",
+    reason: "a VM whose Agent cannot be released is looked at each second after a minute, also where its status cannot be written",
+    ..LAGGING
+};
+
+/// No defect of the operator: the fault cannot be put right.
+const NO_WAY_BACK: Known = Known {
+    workload: "S14",
+    effect: "",
+    fault: "g13m",
+    failure: "O9 ",
+    reason: "the Secret was taken away by force, and in a namespace that is being deleted nobody can put it back",
 };
 
 impl Known {

@@ -91,6 +91,7 @@ faults! {
     PanicActor "g2" "a handler of the actor panics";
     Kill "g3" "SIGKILL a moment later, then a new process";
     Terminate "g4" "SIGTERM, then a new process";
+    LeaseTaken "g5" "somebody else writes himself into the lease, and never renews it";
     ViewLags "g6" "watches lag by 20 s for a minute";
     OldView "g7" "SIGKILL, and for a minute the next process's watches lag by 20 s";
     Relist "g8" "watches lose their events and must list again (410)";
@@ -121,7 +122,7 @@ impl Fault {
         Duration::from_secs(match self {
             Self::Late => 60,
             Self::TaskHangs => 600,
-            Self::ViewLags | Self::OldView | Self::Slow => 60,
+            Self::ViewLags | Self::OldView | Self::Slow | Self::LeaseTaken => 60,
             Self::SecretWrong | Self::SecretGone | Self::DiskFull => 120,
             Self::ApiDown5m | Self::VcenterDown5m => 300,
             Self::VcenterDown2h => 7200,

@@ -4,7 +4,11 @@
 //! world (nothing of it arrives, nothing is answered), then everything that it is made of is dropped.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,7 +19,7 @@ use agent_forge::{
     telemetry::metrics::Metrics,
     vsphere,
 };
-use agent_forge_actors::{ports::clock::Clock, supervisor::SupervisorMsg};
+use agent_forge_actors::{lease::Lost, ports::clock::Clock, supervisor::SupervisorMsg};
 use agent_forge_lab::played::assisted::image_server::ImageServer;
 use clap::Parser as _;
 use jiff::Timestamp;
@@ -38,6 +42,9 @@ use crate::{
 /// Time from a process's end to the next one's begin.
 const RESTART: Duration = Duration::from_secs(1);
 
+/// Where the Lease is.
+pub const LEASE_NAMESPACE: &str = "agent-forge-system";
+
 /// From an effect to a kill that is not aimed at its request.
 const MOMENT: Duration = Duration::from_millis(7);
 
@@ -52,12 +59,22 @@ pub struct Surroundings {
     pub vcenter: VCenter,
     /// Images.
     pub images: ImageServer,
-    /// The head of the last process's tree, once it has started.
-    pub head: Head,
+    /// The heads of the last processes' trees, once they have started.
+    pub heads: Heads,
+    /// How many instances there are; where there are two, a lease says who acts.
+    pub instances: usize,
+    /// Processes that were started.
+    pub lives: Arc<AtomicU32>,
 }
 
-/// Where the head of a tree is told.
-pub type Head = Arc<Mutex<Option<ActorRef<SupervisorMsg>>>>;
+impl Surroundings {
+    fn next_life(&self) -> u32 {
+        self.lives.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Where the heads of trees are told, by instance.
+pub type Heads = Arc<Mutex<BTreeMap<usize, ActorRef<SupervisorMsg>>>>;
 
 /// One life of the operator.
 pub struct Process {
@@ -85,12 +102,14 @@ impl Clock for SimClock {
 
 fn forward(
     head: oneshot::Receiver<ActorRef<SupervisorMsg>>,
-    slot: Head,
+    (instance, heads): (usize, Heads),
 ) -> oneshot::Receiver<ActorRef<SupervisorMsg>> {
     let (told, next) = oneshot::channel();
     tokio::spawn(async move {
         if let Ok(actor) = head.await {
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(actor.clone());
+            let mut heads = heads.lock().unwrap_or_else(PoisonError::into_inner);
+            heads.insert(instance, actor.clone());
+            drop(heads);
             // The process may be over already.
             let _ = told.send(actor);
         }
@@ -99,19 +118,28 @@ fn forward(
 }
 
 impl Process {
-    /// Starts the operator.
+    /// Starts the operator in that instance.
     #[must_use]
-    pub fn start(around: &Surroundings, number: u32) -> Self {
+    pub fn start(around: &Surroundings, instance: usize) -> Self {
+        let number = around.next_life();
         let life = life(number);
-        let args = Args::parse_from([
-            "agent-forge",
-            "--metrics-bind-address=0",
-            "--health-probe-bind-address=0",
-            "--debug-bind-address=0",
-        ]);
+        let mut args = vec![
+            "agent-forge".to_owned(),
+            "--metrics-bind-address=0".to_owned(),
+            "--health-probe-bind-address=0".to_owned(),
+            "--debug-bind-address=0".to_owned(),
+        ];
+        if around.instances > 1 {
+            args.push("--leader-elect".to_owned());
+            args.push(format!("--leader-election-namespace={LEASE_NAMESPACE}"));
+            args.push(format!("--pod-uid=instance-{instance}"));
+            // Thrice the default: fewer renewals to play.
+            args.push("--leader-elect-retry-period=3s".to_owned());
+        }
+        let args = Args::parse_from(args);
         let metrics = Arc::new(Metrics::new().unwrap_or_else(|e| panic!("{e}")));
         let (started, head) = oneshot::channel();
-        let head = forward(head, around.head.clone());
+        let head = forward(head, (instance, around.heads.clone()));
         let borders = Borders {
             clients: Clients {
                 watch: around.api.client_of(&life),
@@ -146,7 +174,11 @@ impl Process {
             })
             .await;
             if let Err(e) = ended {
-                director.violated(format!("the process gave up: {e:#}"));
+                if e.is::<Lost>() {
+                    director.line(|| format!("[{number}] {e:#}"));
+                } else {
+                    director.violated(format!("the process gave up: {e:#}"));
+                }
                 director.crash(&mine);
             }
         });
@@ -184,12 +216,20 @@ impl Process {
     }
 }
 
-/// Keeps one process running and carries out the director's orders, until it is dropped.
-pub async fn kubelet(around: Surroundings, mut orders: mpsc::UnboundedReceiver<Order>) {
-    let mut number = 1;
-    let mut process = Process::start(&around, number);
+/// Keeps one process of that instance running and carries out the director's orders, until it is dropped.
+pub async fn kubelet(
+    around: Surroundings,
+    instance: usize,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+) {
+    let mut process = Process::start(&around, instance);
     while let Some(order) = orders.recv().await {
+        let life = process.life.clone();
         match order {
+            // Where there is one instance its next life meets what its last one brought about.
+            Order::Around(.., life) if around.instances > 1 && life != process.life.number => {
+                continue;
+            }
             Order::Crash => {
                 // A former life's, or one that was answered already.
                 if !process.life.is_dead() {
@@ -197,8 +237,8 @@ pub async fn kubelet(around: Surroundings, mut orders: mpsc::UnboundedReceiver<O
                 }
                 process.kill().await;
             }
-            Order::Around(Fault::Terminate, _) => process.terminate().await,
-            Order::Around(fault @ (Fault::Kill | Fault::OldView), _) => {
+            Order::Around(Fault::Terminate, ..) => process.terminate().await,
+            Order::Around(fault @ (Fault::Kill | Fault::OldView), ..) => {
                 // The request of the effect is on its way then, or was answered.
                 tokio::time::sleep(MOMENT).await;
                 around.director.crash(&process.life);
@@ -207,14 +247,13 @@ pub async fn kubelet(around: Surroundings, mut orders: mpsc::UnboundedReceiver<O
                     around.director.lag(fault.lasts());
                 }
             }
-            Order::Around(fault, key) => {
+            Order::Around(fault, key, _) => {
                 around::happen(&around, &mut process, fault, &key).await;
                 continue;
             }
         }
-        around.director.forget_notes();
+        around.director.forget_notes(&life);
         tokio::time::sleep(RESTART).await;
-        number += 1;
-        process = Process::start(&around, number);
+        process = Process::start(&around, instance);
     }
 }

@@ -19,6 +19,8 @@ pub struct Workload {
     pub text: &'static str,
     /// Faults do not change how many VMs it takes: nothing in it races.
     pub exact: bool,
+    /// Instances of the operator; of two, the one with the lease acts.
+    pub instances: usize,
     /// Does it.
     pub run: for<'a> fn(&'a mut Run) -> BoxFuture<'a, Result<()>>,
 }
@@ -98,9 +100,9 @@ impl Run {
         let director = &self.world.director;
         let until = director.now() + limit + QUIET;
         loop {
-            let before = director.effects().len();
+            let before = director.deeds();
             tokio::time::sleep(QUIET).await;
-            if director.effects().len() == before
+            if director.deeds() == before
                 && director.api_away_until().is_none()
                 && !director.vcenter_is_away()
             {
@@ -170,78 +172,98 @@ pub const ALL: &[Workload] = &[
         name: "S1",
         text: "one machine up, then down",
         exact: true,
+        instances: 1,
         run: s1,
     },
     Workload {
         name: "S2",
         text: "two pools with one folder: three machines up",
         exact: true,
+        instances: 1,
         run: s2,
     },
     Workload {
         name: "S3",
         text: "two machines up, one down, one up again",
         exact: true,
+        instances: 1,
         run: s3,
     },
     Workload {
         name: "S4",
         text: "a Machine deleted when its Agent has registered, and another one wanted a second later",
         exact: false,
+        instances: 1,
         run: site::s4,
     },
     Workload {
         name: "S5",
         text: "one machine up, its NodePool and then its pool deleted",
         exact: true,
+        instances: 1,
         run: s5,
     },
     Workload {
         name: "S6",
         text: "a guest that never registers, replaced after its deadline",
         exact: false,
+        instances: 1,
         run: site::s6,
     },
     Workload {
         name: "S7",
         text: "another discovery image, and the old one pruned",
         exact: true,
+        instances: 1,
         run: site::s7,
     },
     Workload {
         name: "S8",
         text: "a serving VM renamed, then destroyed by somebody, its Machine replaced by a health check",
         exact: true,
+        instances: 1,
         run: site::s8,
     },
     Workload {
         name: "S9",
         text: "a pool whose network does not exist, mended by an edit",
         exact: true,
+        instances: 1,
         run: site::s9,
     },
     Workload {
         name: "S10",
         text: "the password changed, in vCenter first",
         exact: true,
+        instances: 1,
         run: site::s10,
     },
     Workload {
         name: "S11",
         text: "a Machine deleted while its VM is made",
         exact: false,
+        instances: 1,
         run: s11,
+    },
+    Workload {
+        name: "S13",
+        text: "S1 with two instances of the operator and a lease",
+        exact: true,
+        instances: 2,
+        run: s1,
     },
     Workload {
         name: "S14",
         text: "the namespace deleted while a machine goes down",
         exact: true,
+        instances: 1,
         run: site::s14,
     },
     Workload {
         name: "S16",
         text: "a Machine replaced by a health check, then a rolling upgrade with maxSurge 1",
         exact: true,
+        instances: 1,
         run: s16,
     },
 ];

@@ -1,6 +1,10 @@
 //! One world: API server, vCenter, upstream, and the operator in it.
 
-use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use agent_forge_actors::supervisor::SupervisorMsg;
 use agent_forge_lab::played::{
@@ -18,7 +22,7 @@ use crate::{
     kube::{ApiServer, kind},
     oracles,
     plan::Plan,
-    process::{Head, Surroundings, kubelet},
+    process::{Heads, LEASE_NAMESPACE, Surroundings, kubelet},
     vcenter::{VCenter, model},
 };
 
@@ -62,28 +66,24 @@ pub struct World {
     pub node_pools: Vec<(String, HostedClusterPlay)>,
     /// The seed of its names.
     pub seed: u64,
-    head: Head,
+    heads: Heads,
     _tasks: Vec<Task>,
 }
 
 impl World {
-    /// A world in which `plan` goes wrong; without pools yet.
+    /// A world in which `plan` goes wrong, with that many instances of the operator; without pools yet.
     ///
     /// # Errors
     /// The played parts cannot start, which is a defect here.
-    pub async fn start(plan: &Plan) -> Result<Self> {
+    pub async fn start(plan: &Plan, instances: usize) -> Result<Self> {
         fastrand::seed(plan.seed);
         nature::simulate(epoch(), plan.seed);
-        let (director, orders) = Director::new(plan.faults.clone());
+        let (director, orders) = Director::new(plan.faults.clone(), instances);
         let api = ApiServer::new(director.clone(), epoch(), plan.seed);
         let vcenter = VCenter::new(director.clone(), model::furnished(USER, PASSWORD));
         oracles::watch(&api, &vcenter);
         let cluster = HostedCluster::new(NAMESPACE, "demo");
-        for namespace in [
-            NAMESPACE,
-            &cluster.control_plane_namespace,
-            "agent-forge-system",
-        ] {
+        for namespace in [NAMESPACE, &cluster.control_plane_namespace, LEASE_NAMESPACE] {
             api.namespace(namespace);
         }
         let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
@@ -115,10 +115,15 @@ impl World {
             api: api.clone(),
             vcenter: vcenter.clone(),
             images,
-            head: Head::default(),
+            heads: Heads::default(),
+            instances,
+            lives: Arc::default(),
         };
-        let head = around.head.clone();
-        let operator = Task::spawn(kubelet(around, orders));
+        let heads = around.heads.clone();
+        let mut tasks = vec![garbage];
+        for (instance, orders) in orders.into_iter().enumerate() {
+            tasks.push(Task::spawn(kubelet(around.clone(), instance, orders)));
+        }
         Ok(Self {
             director,
             api,
@@ -128,8 +133,8 @@ impl World {
             client,
             node_pools: Vec::new(),
             seed: plan.seed,
-            head,
-            _tasks: vec![garbage, operator],
+            heads,
+            _tasks: tasks,
         })
     }
 
@@ -201,22 +206,21 @@ impl World {
 
     /// The operator's actors, by kind.
     pub async fn actors(&self) -> BTreeMap<String, usize> {
-        let head = self
-            .head
+        let heads = self
+            .heads
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let Some(head) = head else {
-            return BTreeMap::new();
-        };
-        let told = head
-            .call(SupervisorMsg::Describe, Some(Duration::from_secs(30)))
-            .await;
         let mut kinds = BTreeMap::new();
-        if let Ok(ractor::rpc::CallResult::Success(all)) = told {
-            for actor in all {
-                let kind = actor.name.split('/').next().unwrap_or_default();
-                *kinds.entry(kind.to_owned()).or_default() += 1;
+        for head in heads.values() {
+            let told = head
+                .call(SupervisorMsg::Describe, Some(Duration::from_secs(30)))
+                .await;
+            if let Ok(ractor::rpc::CallResult::Success(all)) = told {
+                for actor in all {
+                    let kind = actor.name.split('/').next().unwrap_or_default();
+                    *kinds.entry(kind.to_owned()).or_default() += 1;
+                }
             }
         }
         kinds

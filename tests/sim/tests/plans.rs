@@ -1,8 +1,8 @@
 //! The operator with one thing going wrong at a time, and with several.
 //!
-//! By itself the suite runs plans of S1 with a single fault, and random schedules of one to five faults of all
-//! workloads; `AGENT_FORGE_SIM_PLANS` runs that many single faults of all workloads, of every effect with every fault
-//! one first, and `all` runs every one.
+//! By itself the suite runs every plan with a single fault of [`WORKLOADS`], of the other workloads those that give
+//! each effect each fault, and random schedules of one to five faults of all workloads. `AGENT_FORGE_SIM_PLANS` runs
+//! that many single faults of all workloads, of every effect with every fault one first; `all` runs every one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,11 +20,13 @@ use agent_forge_sim::{
 };
 
 /// That many plans have every effect with every fault.
-const CELLS: usize = 900;
-/// Workloads whose share of these runs without being asked for.
-const WORKLOADS: &[&str] = &["S1"];
+const CELLS: usize = 1000;
+/// Workloads all of whose plans run without being asked for.
+const WORKLOADS: &[&str] = &["S1", "S5", "S7"];
+/// At least that many plans with a single fault run without being asked for.
+const SINGLES: usize = 4000;
 /// Random schedules of one to five faults.
-const SCHEDULES: usize = 60;
+const SCHEDULES: usize = 500;
 /// Listening after each run; the references listen for an hour.
 const LISTEN: Duration = Duration::from_secs(900);
 
@@ -54,16 +56,31 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
+/// Every plan with a single fault, by workload.
+fn every(references: &[Outcome]) -> Vec<Vec<Plan>> {
+    let of = |r| matrix::plans(r, Fault::ALL);
+    references.iter().map(of).collect()
+}
+
+/// Every plan of [`WORKLOADS`], and one of another workload for each effect and fault that these have not.
+fn suite(references: &[Outcome]) -> Vec<Vec<Plan>> {
+    let cell = |p: &Plan| (p.faults[0].0.effect, p.faults[0].1);
+    let mut plans = every(references);
+    let whole = |p: &Plan| WORKLOADS.contains(&p.workload.as_str());
+    let all = plans.iter().flatten();
+    let mut seen: BTreeSet<_> = all.filter(|p| whole(p)).map(cell).collect();
+    for plans in &mut plans {
+        plans.retain(|p| whole(p) || seen.insert(cell(p)));
+    }
+    plans
+}
+
 /// Of every effect and fault one plan, then a second one, and so on.
 fn spread(references: &[Outcome], count: usize) -> Vec<Vec<Plan>> {
-    let mut all: Vec<(usize, Plan)> = references
-        .iter()
+    let mut all: Vec<(usize, Plan)> = every(references)
+        .into_iter()
         .enumerate()
-        .flat_map(|(i, r)| {
-            matrix::plans(r, Fault::ALL)
-                .into_iter()
-                .map(move |p| (i, p))
-        })
+        .flat_map(|(i, plans)| plans.into_iter().map(move |p| (i, p)))
         .collect();
     fastrand::Rng::with_seed(1).shuffle(&mut all);
     let mut cells: BTreeMap<(&str, Fault), usize> = BTreeMap::new();
@@ -108,11 +125,15 @@ struct Tally {
     failed: Vec<Outcome>,
     excused: BTreeMap<&'static str, Vec<String>>,
     strays: usize,
+    by_workload: Vec<usize>,
 }
 
 impl Tally {
     fn of(plans: Vec<Vec<Plan>>) -> Self {
-        let mut tally = Self::default();
+        let mut tally = Self {
+            by_workload: plans.iter().map(Vec::len).collect(),
+            ..Self::default()
+        };
         for (reference, plans) in references().iter().zip(plans) {
             let at_once = |o: &Outcome| {
                 if !o.failures.is_empty() && known::excuse(o).is_none() {
@@ -181,17 +202,24 @@ fn every_promise_holds_with_one_fault_anywhere() {
         ),
         Err(_) => None,
     };
-    let mut plans = spread(references(), count.unwrap_or(CELLS));
-    if count.is_none() {
-        for plans in &mut plans {
-            plans.retain(|p| WORKLOADS.contains(&p.workload.as_str()));
-        }
-    }
+    let plans = match count {
+        Some(count) => spread(references(), count),
+        None => suite(references()),
+    };
+    let there_are: usize = every(references()).iter().map(Vec::len).sum();
+    let ran: usize = plans.iter().map(Vec::len).sum();
     let tally = Tally::of(plans);
     say(&tally.table.text(Fault::ALL));
+    for (reference, plans) in references().iter().zip(&tally.by_workload) {
+        say(&format!("{}: {plans} plans", reference.plan.workload));
+    }
+    say(&format!("{ran} of {there_are} plans with a single fault"));
     tally.tell();
     judge(&tally.failed);
-    if count.is_some_and(|c| c >= CELLS) {
+    if count.is_none() {
+        assert!(ran >= SINGLES, "only {ran} plans");
+    }
+    if count.is_none_or(|c| c >= CELLS) {
         let missing = tally.table.missing();
         assert!(
             missing.is_empty(),

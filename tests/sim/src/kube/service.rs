@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use kube::client::Body;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::{Value, json};
 
 use super::{
@@ -65,6 +66,8 @@ struct Asked {
     target: Target,
     query: Vec<(String, String)>,
     body: Value,
+    /// The body as it came.
+    bytes: Bytes,
     metadata_only: bool,
     path: String,
 }
@@ -84,12 +87,14 @@ impl Door {
         alive(life).await;
         let director = self.server.director.clone();
         let asked = read(request).await?;
-        if life.is_some() && director.api_away_until().is_some() {
+        if let Some(life) = life
+            && director.api_away_until().is_some()
+        {
             tokio::time::sleep(LATENCY).await;
-            alive(life).await;
+            alive(Some(life)).await;
             if asked.method != Method::GET {
                 let what = format!("{} {}", asked.method, asked.path);
-                director.arrived(&what, |e| carries(e, &asked));
+                director.arrived(life, &what, |e| carries(e, &asked));
             }
             return Err("connection refused".into());
         }
@@ -114,7 +119,7 @@ impl Door {
             return Ok(self.perform(&asked));
         };
         let what = format!("{} {}", asked.method, asked.path);
-        let noted = director.arrived(&what, |e| carries(e, &asked));
+        let noted = director.arrived(life, &what, |e| carries(e, &asked));
         tokio::time::sleep(director.latency(LATENCY)).await;
         alive(Some(life)).await;
         let reply = match noted.fault {
@@ -188,19 +193,20 @@ impl Door {
                 format!("    {who} {} {path}: {how}", asked.method)
             });
             if !asked.path.contains("/events") {
-                server.director.digest(asked.body.to_string().as_bytes());
+                server.director.digest(&asked.bytes);
             }
         }
         match result {
-            Ok(value) => json_reply(StatusCode::OK, &value),
+            Ok(text) => json_reply(StatusCode::OK, text),
             Err(refusal) => answer(&refusal),
         }
     }
 
-    fn execute(&self, asked: &Asked) -> Result<Value, Refusal> {
+    /// The answer, encoded.
+    fn execute(&self, asked: &Asked) -> Result<Vec<u8>, Refusal> {
         let server = &self.server;
         let shown = |object: &Value, version: &str, group: &str| {
-            shown(object, version, group, asked.metadata_only)
+            encoded(&Shown::new(object, version, group, asked.metadata_only))
         };
         match (&asked.target, &asked.method) {
             (Target::Discovery { group, version }, &Method::GET) => {
@@ -229,16 +235,20 @@ impl Door {
                 let served = of
                     .filter(|s| s.versions.contains(version))
                     .ok_or_else(not_served)?;
-                let items: Vec<Value> =
-                    objects.iter().map(|o| shown(o, version, &kind.0)).collect();
+                let items: Vec<Shown> = objects
+                    .iter()
+                    .map(|o| Shown::new(o, version, &kind.0, asked.metadata_only))
+                    .collect();
                 let name = if asked.metadata_only {
                     "PartialObjectMetadataList".to_owned()
                 } else {
                     format!("{}List", served.kind)
                 };
-                Ok(json!({
-                    "kind": name, "apiVersion": api_version(&kind.0, version),
-                    "metadata": {"resourceVersion": revision.to_string()}, "items": items,
+                Ok(encoded(&List {
+                    kind: name,
+                    api_version: api_version(&kind.0, version),
+                    metadata: json!({"resourceVersion": revision.to_string()}),
+                    items,
                 }))
             }
             (
@@ -338,15 +348,25 @@ impl Door {
                 let left = server.write(|s, now| s.delete(kind, name, preconditions, now))?;
                 Ok(match left {
                     Some(object) => shown(&object, version, &kind.0),
-                    None => json!({
+                    None => encoded(&json!({
                         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                         "details": {"name": name.1, "group": kind.0, "kind": kind.1},
-                    }),
+                    })),
                 })
             }
             other => panic!("not played: {other:?}"),
         }
     }
+}
+
+/// The answer to a list.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct List<'a> {
+    kind: String,
+    api_version: String,
+    metadata: Value,
+    items: Vec<Shown<'a>>,
 }
 
 fn not_served() -> Refusal {
@@ -357,7 +377,7 @@ fn not_served() -> Refusal {
     )
 }
 
-fn discovery(server: &ApiServer, group: &str, version: &str) -> Result<Value, Refusal> {
+fn discovery(server: &ApiServer, group: &str, version: &str) -> Result<Vec<u8>, Refusal> {
     let resources: Vec<Value> = server.read(|s| {
         s.served
             .iter()
@@ -370,9 +390,9 @@ fn discovery(server: &ApiServer, group: &str, version: &str) -> Result<Value, Re
     if resources.is_empty() {
         return Err(not_served());
     }
-    Ok(json!({
+    Ok(encoded(&json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version(group, version), "resources": resources,
-    }))
+    })))
 }
 
 fn api_version(group: &str, version: &str) -> String {
@@ -383,25 +403,56 @@ fn api_version(group: &str, version: &str) -> String {
     }
 }
 
-/// An object as this request wants to see it.
-pub(super) fn shown(object: &Value, version: &str, group: &str, metadata_only: bool) -> Value {
-    if metadata_only {
-        return json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]});
+/// An object as a request wants to see it, without a copy of it.
+pub(super) struct Shown<'a> {
+    object: &'a Value,
+    api_version: String,
+    metadata_only: bool,
+}
+
+impl<'a> Shown<'a> {
+    /// In that version; its metadata alone, if that is what was asked for.
+    pub(super) fn new(object: &'a Value, version: &str, group: &str, metadata_only: bool) -> Self {
+        Self {
+            object,
+            api_version: api_version(group, version),
+            metadata_only,
+        }
     }
-    let mut object = object.clone();
-    object["apiVersion"] = json!(api_version(group, version));
-    object
+}
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if self.metadata_only {
+            map.serialize_entry("kind", "PartialObjectMetadata")?;
+            map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
+            map.serialize_entry("metadata", &self.object["metadata"])?;
+            return map.end();
+        }
+        map.serialize_entry("apiVersion", &self.api_version)?;
+        let fields = self.object.as_object().into_iter().flatten();
+        for (key, value) in fields.filter(|(k, _)| *k != "apiVersion") {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+/// As bytes.
+pub(super) fn encoded(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn answer(refusal: &Refusal) -> Response<ReplyBody> {
     json_reply(
         StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-        &refusal.body(),
+        encoded(&refusal.body()),
     )
 }
 
-fn json_reply(status: StatusCode, value: &Value) -> Response<ReplyBody> {
-    let body = Full::new(Bytes::from(value.to_string()))
+fn json_reply(status: StatusCode, text: Vec<u8>) -> Response<ReplyBody> {
+    let body = Full::new(Bytes::from(text))
         .map_err(|never| match never {})
         .boxed_unsync();
     let mut reply = Response::new(body);
@@ -446,6 +497,7 @@ async fn read(request: Request<Body>) -> Result<Asked, Failure> {
         target,
         query,
         body,
+        bytes,
         metadata_only,
         path,
     })

@@ -5,8 +5,12 @@
 //! status; an object with finalizers stays until the last one is gone; uid and resourceVersion in a write are
 //! preconditions. Not played: schemas (nothing is pruned, defaulted or refused), field managers, API version conversion.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -54,6 +58,28 @@ pub struct Entry {
     pub object: Arc<Value>,
     /// When, since the beginning of the world.
     pub at: std::time::Duration,
+    /// As it was sent already.
+    pub sent: Sent,
+}
+
+/// What many watches are told is put into words once: by version, and whether it is metadata alone.
+#[derive(Clone, Debug, Default)]
+pub struct Sent(Arc<Mutex<Vec<(String, bool, Bytes)>>>);
+
+impl Sent {
+    /// The words for that version, as `make` has them the first time.
+    pub fn or(&self, version: &str, metadata_only: bool, make: impl FnOnce() -> Bytes) -> Bytes {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all
+            .iter()
+            .find(|(v, m, _)| v == version && *m == metadata_only);
+        if let Some((.., bytes)) = known {
+            return bytes.clone();
+        }
+        let bytes = make();
+        all.push((version.to_owned(), metadata_only, bytes.clone()));
+        bytes
+    }
 }
 
 /// A refusal: code, reason, sentence.
@@ -247,6 +273,7 @@ impl Store {
             change,
             object: object.clone(),
             at: now.since,
+            sent: Sent::default(),
         });
         object
     }
@@ -337,7 +364,7 @@ impl Store {
         let Some(old) = self.get(kind, name) else {
             return Err(Self::missing(kind, name));
         };
-        let wanted = change(old.as_ref().clone());
+        let mut wanted = change(old.as_ref().clone());
         for field in ["resourceVersion", "uid"] {
             let pointer = format!("/metadata/{field}");
             let (given, have) = (at(&wanted, &pointer), at(&old, &pointer));
@@ -351,16 +378,18 @@ impl Store {
             }
             return Err(conflict(kind, name, field, given, have));
         }
-        let mut new = old.as_ref().clone();
-        if status {
-            match wanted.get("status") {
-                Some(wanted) => new["status"] = wanted.clone(),
+        let new = if status {
+            let mut new = old.as_ref().clone();
+            match wanted.get_mut("status") {
+                Some(wanted) => new["status"] = wanted.take(),
                 None => drop(new.as_object_mut().and_then(|o| o.remove("status"))),
             }
+            new
         } else {
             let keeps = self.served[kind].status;
-            self.apply(&old, &mut new, &wanted, keeps)?;
-        }
+            Self::apply(&old, &mut wanted, keeps)?;
+            wanted
+        };
         if new == *old {
             return Ok(old);
         }
@@ -373,15 +402,9 @@ impl Store {
         Ok(self.record(kind, name, Change::Modified, new, now))
     }
 
-    /// The main door: everything but identity, deletion mark and (where it has a door of its own) status.
-    fn apply(
-        &self,
-        old: &Value,
-        new: &mut Value,
-        wanted: &Value,
-        keeps_status: bool,
-    ) -> Result<(), Refusal> {
-        *new = wanted.clone();
+    /// The main door: of what is wanted, everything but identity, deletion mark and (where it has a door of its own)
+    /// status becomes so.
+    fn apply(old: &Value, new: &mut Value, keeps_status: bool) -> Result<(), Refusal> {
         for field in [
             "name",
             "namespace",
@@ -426,17 +449,7 @@ impl Store {
                 "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted",
             ));
         }
-        let body = |o: &Value| {
-            let mut o = o.clone();
-            if let Some(fields) = o.as_object_mut() {
-                fields.remove("metadata");
-                if keeps_status {
-                    fields.remove("status");
-                }
-            }
-            o
-        };
-        if body(old) != body(new) {
+        if body(old, keeps_status) != body(new, keeps_status) {
             let generation = old["metadata"]["generation"].as_u64().unwrap_or(0);
             new["metadata"]["generation"] = json!(generation + 1);
         }
@@ -519,6 +532,14 @@ impl Store {
             .map(|(k, n, o)| (k.clone(), n.clone(), at(o, "/metadata/uid").to_owned()))
             .collect()
     }
+}
+
+/// What `generation` counts the changes of.
+fn body(object: &Value, keeps_status: bool) -> BTreeMap<&String, &Value> {
+    let fields = object.as_object().into_iter().flatten();
+    fields
+        .filter(|(key, _)| *key != "metadata" && !(keeps_status && *key == "status"))
+        .collect()
 }
 
 fn conflict(kind: &Kind, name: &Name, field: &str, given: &str, have: &str) -> Refusal {

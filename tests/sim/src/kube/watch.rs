@@ -1,6 +1,6 @@
 //! Watches: the log from a revision on, as lines of JSON.
 //!
-//! Guarantees: events in order, none twice; a bookmark a minute where the client allows them; the end after the
+//! Guarantees: events in order, none twice; a bookmark a minute where the operator allows them; the end after the
 //! client's `timeoutSeconds`; 410 for a revision that is compacted. The operator's watches may lag.
 
 use std::{sync::Arc, time::Duration};
@@ -9,13 +9,14 @@ use bytes::Bytes;
 use futures::stream;
 use http::Response;
 use http_body_util::{BodyExt as _, StreamBody};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
     ApiServer,
     path::Target,
-    service::{Door, ReplyBody, shown},
+    service::{Door, ReplyBody, Shown, encoded},
     store::{Change, Entry, Kind, Refusal},
 };
 use crate::director::{Life, alive};
@@ -32,6 +33,8 @@ struct Open {
     changed: tokio::sync::watch::Receiver<u64>,
     /// Revision that the client has.
     seen: u64,
+    /// Lines of the log that were looked at.
+    read: usize,
     bookmarks: bool,
     next_bookmark: Instant,
     until: Instant,
@@ -76,7 +79,8 @@ pub fn open(
         seen: get("resourceVersion")
             .and_then(|v| v.parse().ok())
             .unwrap_or(0),
-        bookmarks: get("allowWatchBookmarks") == Some("true"),
+        read: 0,
+        bookmarks: door.life.is_some() && get("allowWatchBookmarks") == Some("true"),
         next_bookmark: Instant::now() + BOOKMARKS,
         until: Instant::now() + Duration::from_secs(seconds),
         over: false,
@@ -113,7 +117,8 @@ impl Open {
             } else {
                 Duration::ZERO
             };
-            match self.server.read(|s| self.step(s)) {
+            let server = self.server.clone();
+            match server.read(|s| self.step(s)) {
                 Step::Compacted => {
                     self.over = true;
                     let gone = Refusal::new(410, "Expired", "too old resource version").body();
@@ -152,15 +157,18 @@ impl Open {
         }
     }
 
-    fn step(&self, store: &super::store::Store) -> Step {
+    fn step(&mut self, store: &super::store::Store) -> Step {
         if self.seen < store.compacted {
             return Step::Compacted;
         }
-        let from = store.log.partition_point(|e| e.revision <= self.seen);
-        let mine = |e: &&Entry| {
-            e.kind == self.kind && (self.namespace.is_empty() || e.namespace == self.namespace)
+        let mine = |e: &Entry| {
+            e.revision > self.seen
+                && e.kind == self.kind
+                && (self.namespace.is_empty() || e.namespace == self.namespace)
         };
-        match store.log[from..].iter().find(mine) {
+        let news = store.log[self.read..].iter().position(mine);
+        self.read = news.map_or(store.log.len(), |at| self.read + at);
+        match store.log.get(self.read) {
             Some(entry) => Step::Event(entry.clone()),
             None => Step::Nothing(store.revision()),
         }
@@ -172,15 +180,15 @@ impl Open {
             Change::Modified => "MODIFIED",
             Change::Deleted => "DELETED",
         };
-        line(
-            name,
-            &shown(
+        entry.sent.or(&self.version, self.metadata_only, || {
+            let shown = Shown::new(
                 &entry.object,
                 &self.version,
                 &self.kind.0,
                 self.metadata_only,
-            ),
-        )
+            );
+            line(name, &shown)
+        })
     }
 
     fn bookmark(&self) -> Bytes {
@@ -196,8 +204,14 @@ enum Step {
     Nothing(u64),
 }
 
-fn line(kind: &str, object: &Value) -> Bytes {
-    let mut text = json!({"type": kind, "object": object}).to_string();
-    text.push('\n');
+fn line(kind: &str, object: &impl Serialize) -> Bytes {
+    #[derive(Serialize)]
+    struct Line<'a, T> {
+        #[serde(rename = "type")]
+        kind: &'a str,
+        object: &'a T,
+    }
+    let mut text = encoded(&Line { kind, object });
+    text.push(b'\n');
     Bytes::from(text)
 }

@@ -137,7 +137,7 @@ impl Transport for Wire {
         let (mut asked, body) = self.read(request);
         let kinds = asked.effects();
         let noted = (!kinds.is_empty())
-            .then(|| director.arrived(&asked.name(), |e: &Effect| kinds.contains(&e.kind)));
+            .then(|| director.arrived(life, &asked.name(), |e: &Effect| kinds.contains(&e.kind)));
         if director.vcenter_is_away() {
             tokio::time::sleep(LATENCY).await;
             alive(Some(life)).await;
