@@ -1,9 +1,11 @@
 //! Reading all VMs of a vCenter, page by page, through a view that lives as long as the question.
 
+use std::collections::BTreeMap;
+
 use agent_forge_actors::{
     effect::EffectKind,
     model::names::MoRef,
-    ports::vcenter::{MarkedVm, MountedIso, VcErrorKind, VcResult},
+    ports::vcenter::{MarkedVm, MountedIso, VcError, VcErrorKind, VcResult},
 };
 use serde_json::Value;
 
@@ -19,20 +21,56 @@ use super::{
     },
 };
 
+const DEVICES: &str = "config.hardware.device";
+
+/// ISOs in the drives of one VM. A VM without any device does not exist: it is inaccessible, or not all there yet.
+fn in_drives(vm: &Properties, name: &str) -> VcResult<Vec<MountedIso>> {
+    vm.require_readable(&[DEVICES])?;
+    let devices = vm.list(DEVICES);
+    if devices.is_empty() {
+        return Err(VcError {
+            kind: VcErrorKind::NoAnswer,
+            operation: "RetrievePropertiesEx",
+            subject: name.to_owned(),
+            message: "vCenter shows none of its devices; is the VM inaccessible?".to_owned(),
+        });
+    }
+    let mounted = |iso: &str| MountedIso {
+        iso: iso.to_owned(),
+        vm: name.to_owned(),
+    };
+    Ok(devices.iter().filter_map(iso_of).map(mounted).collect())
+}
+
 impl Client {
     /// ISOs in the drives of all VMs.
+    ///
+    /// # Errors
+    /// Also when vCenter does not say what some VM has in its drives: that is not "nothing". The error names that VM, the
+    /// first of them by name, so that the same trouble has the same words at each look.
     pub(super) async fn isos_in_drives(&self) -> VcResult<Vec<MountedIso>> {
-        let mut isos = Vec::new();
-        self.each_vm(&["name", "config.hardware.device"], |vm| {
+        let (mut isos, mut unknown) = (Vec::new(), BTreeMap::new());
+        self.each_vm(&["name", DEVICES], |vm| {
             let name = vm.value("name").and_then(Value::as_str);
-            let name = name.unwrap_or(&vm.object.id);
-            let devices = vm.list("config.hardware.device");
-            isos.extend(devices.iter().filter_map(iso_of).map(|iso| MountedIso {
-                iso: iso.to_owned(),
-                vm: name.to_owned(),
-            }));
+            let name = name.unwrap_or(&vm.object.id).to_owned();
+            match in_drives(&vm, &name) {
+                Ok(found) => isos.extend(found),
+                Err(e) => {
+                    unknown.insert(name, e);
+                }
+            }
         })
         .await?;
+        let others = unknown.len() > 1;
+        if let Some((name, mut e)) = unknown.pop_first() {
+            let more = if others { ", nor for others" } else { "" };
+            e.subject = format!("VM {name}");
+            e.message = format!(
+                "it is not known which ISOs it has in its drives{more}: {}",
+                e.message
+            );
+            return Err(e);
+        }
         isos.sort_unstable();
         isos.dedup();
         Ok(isos)
@@ -76,5 +114,44 @@ impl Client {
             tracing::debug!(server = self.server(), error = %e, "a view stays until the session ends");
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::wire::collector::ObjectContent, *};
+
+    #[test]
+    fn a_vm_of_which_nothing_is_said_is_not_one_without_an_iso() {
+        let vm = |props: Value, missing: Value| -> Properties {
+            let content: ObjectContent = serde_json::from_value(json!({
+                "obj": {"type": "VirtualMachine", "value": "vm-1"}, "propSet": props, "missingSet": missing,
+            }))
+            .expect("content");
+            content.into()
+        };
+        let devices = |list: Value| json!([{"name": DEVICES, "val": {"_typeName": "ArrayOfVirtualDevice", "_value": list}}]);
+        let disk = json!({"_typeName": "VirtualDisk", "key": 1});
+        let drive = json!({"_typeName": "VirtualCdrom", "key": 2, "backing":
+            {"_typeName": "VirtualCdromIsoBackingInfo", "fileName": "[isos] a.iso"}});
+        let denied = json!([{"path": DEVICES, "fault": {"_typeName": "LocalizedMethodFault", "localizedMessage": "no",
+            "fault": {"_typeName": "NoPermission", "privilegeId": "System.Read"}}}]);
+        let none = || json!([]);
+        let held =
+            in_drives(&vm(devices(json!([disk.clone(), drive])), none()), "x").expect("known");
+        assert_eq!(held.len(), 1, "{held:?}");
+        assert_eq!(
+            in_drives(&vm(devices(json!([disk])), none()), "x"),
+            Ok(Vec::new())
+        );
+        for (what, props, missing) in [
+            ("withheld", none(), denied),
+            ("unset", none(), none()),
+            ("empty", devices(json!([])), none()),
+        ] {
+            assert!(in_drives(&vm(props, missing), "x").is_err(), "{what}");
+        }
     }
 }

@@ -150,3 +150,24 @@ async fn a_missing_privilege_names_itself() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_vm_mounts_is_unknown_where_it_may_not_be_read() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    for name in ["readable", "hidden"] {
+        life(&*vc, name).await.unwrap();
+    }
+    assert_eq!(vc.mounted_isos().await.unwrap().len(), 2);
+    let deny = serde_json::json!({"deny": [{"privilege": "System.Read", "objectName": "hidden"}]});
+    world.post("permissions", deny).await;
+    let hidden = world.vms().await;
+    let hidden = find(&hidden, "hidden")["moref"].as_str().unwrap();
+    let e = vc.mounted_isos().await.unwrap_err();
+    assert!(
+        matches!(e.fault(), Some(Fault::NoPermission { .. })),
+        "{e:?}"
+    );
+    assert!(e.to_string().contains(hidden), "it names the VM: {e}");
+}
