@@ -194,6 +194,10 @@ impl IsoSource for HttpIsoSource {
             other => Err(refused(other)),
         }
     }
+
+    fn patience(&self) -> Duration {
+        self.door.options.stall
+    }
 }
 
 /// One URL, and how its server is reached.
@@ -276,3 +280,6 @@ fn why(error: &reqwest::Error) -> String {
         format!("the download failed: {cause}")
     }
 }
+
+#[cfg(test)]
+mod tests;

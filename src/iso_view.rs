@@ -14,6 +14,7 @@ use agent_forge_actors::{
         credentials,
         names::{DatastorePath, ObjectKey},
     },
+    pool::iso::shown,
     ports::vcenter::{Connector as _, MountedIso},
     vm::hardware,
 };
@@ -175,13 +176,14 @@ fn versions(pool: &VsphereAgentPool, known: Option<&Mounted>, now: Timestamp) ->
         pool.namespace().unwrap_or_default(),
         pool.name_any()
     );
+    let url = iso.url.as_deref().map(shown).unwrap_or_default();
     let row = |entry: &agent_forge_crds::pool::IsoHistoryEntry| {
         let current = iso.sha256.as_ref() == Some(&entry.sha256);
         let path = DatastorePath::new(&datastore, &entry.path).ok();
         let note = match (current, iso.volatile == Some(true)) {
             (false, _) => String::new(),
-            (true, false) => iso.url.clone().unwrap_or_default(),
-            (true, true) => format!("{} (volatile)", iso.url.clone().unwrap_or_default()),
+            (true, false) => url.clone(),
+            (true, true) => format!("{url} (volatile)"),
         };
         [
             name.clone(),
@@ -247,7 +249,7 @@ mod tests {
             "metadata": {"name": "w", "namespace": "demo"},
             "spec": {"vsphere": {"credentialsSecretRef": {"name": "vc"}, "isoDatastore": "isos"}},
             "status": {"iso": {
-                "sha256": new, "url": "https://img/byapikey/REDACTED/x.iso", "volatile": true,
+                "sha256": new, "url": "https://img/byapikey/SECRET/x.iso", "volatile": true,
                 "storedPath": format!("[isos] p/{new}.iso"),
                 "history": [
                     {"sha256": new, "path": format!("p/{new}.iso"), "sizeBytes": 1 << 20,

@@ -53,6 +53,22 @@ pub(super) fn refused(ip: IpAddr) -> Option<Refused> {
     }
 }
 
+/// Is this name refused, whoever resolves it, and why?
+pub(super) fn refused_name(name: &str) -> Option<Refused> {
+    let name = name.trim_end_matches('.').to_lowercase();
+    let is = |known: &str| {
+        let below = name.strip_suffix(known);
+        below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
+    };
+    if is("localhost") || is("localhost.localdomain") || is("localhost6.localdomain6") {
+        Some(Refused::Loopback)
+    } else if is("metadata.google.internal") {
+        Some(Refused::Metadata)
+    } else {
+        None
+    }
+}
+
 fn refused_v4(ip: Ipv4Addr) -> Option<Refused> {
     if METADATA_V4.contains(&ip) {
         Some(Refused::Metadata)
@@ -98,6 +114,20 @@ fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_mean_this_machine_everywhere_are_refused() {
+        for (name, wanted) in [
+            ("localhost", Some(Refused::Loopback)),
+            ("LocalHost.", Some(Refused::Loopback)),
+            ("x.localhost", Some(Refused::Loopback)),
+            ("metadata.google.internal", Some(Refused::Metadata)),
+            ("notlocalhost", None),
+            ("localhost.example.com", None),
+        ] {
+            assert_eq!(refused_name(name), wanted, "{name}");
+        }
+    }
 
     #[test]
     fn inner_addresses_are_refused_in_every_notation() {

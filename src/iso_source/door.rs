@@ -62,7 +62,7 @@ impl Door {
             .connect_timeout(self.options.connect_timeout)
             .no_proxy();
         if let Some(proxy) = self.proxies.intercept(&uri) {
-            self.check_literal(url)?;
+            self.check_unresolved(url)?;
             builder = builder.proxy(through(&proxy)?);
         } else {
             let (host, addresses) = self.checked_addresses(url).await?;
@@ -116,21 +116,31 @@ impl Door {
         }
     }
 
-    fn check_literal(&self, url: &Url) -> Result<(), IsoError> {
+    /// What can be told of an address that a proxy resolves: literal ones, and names that mean the same everywhere.
+    fn check_unresolved(&self, url: &Url) -> Result<(), IsoError> {
         let ip = match url.host() {
             Some(Host::Ipv4(ip)) => ip.into(),
             Some(Host::Ipv6(ip)) => ip.into(),
-            _ => return Ok(()),
+            Some(Host::Domain(name)) => return self.judge(&name, address::refused_name(name)),
+            None => return Ok(()),
         };
         self.check(ip)
     }
 
     fn check(&self, ip: std::net::IpAddr) -> Result<(), IsoError> {
-        match address::refused(ip) {
+        self.judge(&ip, address::refused(ip))
+    }
+
+    fn judge(
+        &self,
+        place: &dyn std::fmt::Display,
+        refused: Option<address::Refused>,
+    ) -> Result<(), IsoError> {
+        match refused {
             Some(why) if !(self.options.allow_local && why.is_local()) => Err(IsoError {
                 reason: "ISOAddressNotAllowed",
                 message: format!(
-                    "the ISO's server is at {ip}, {}; downloads from there are refused",
+                    "the ISO's server is at {place}, {}; downloads from there are refused",
                     why.text()
                 ),
                 class: Class::Blocked,
@@ -171,7 +181,7 @@ impl Door {
     }
 }
 
-fn next_hop(current: &Url, response: &reqwest::Response) -> Result<Url, IsoError> {
+pub(super) fn next_hop(current: &Url, response: &reqwest::Response) -> Result<Url, IsoError> {
     let location = response
         .headers()
         .get(header::LOCATION)

@@ -70,13 +70,13 @@ pub(super) fn paced(
 
 impl Pace {
     async fn next(&mut self) -> Result<Option<Bytes>, IsoError> {
-        loop {
-            match self.chunk().await {
-                Err(e) if e.class == Class::Transient && self.may_resume() => {
-                    self.resume(e).await?
-                }
-                other => return other,
+        match self.chunk().await {
+            Err(e) if e.class == Class::Transient && self.may_resume() => {
+                self.resume(e).await?;
+                // Whoever reads learns that it goes on, however long the break was.
+                Ok(Some(Bytes::new()))
             }
+            other => other,
         }
     }
 

@@ -2,14 +2,16 @@
 //!
 //! Facts: an edit needs the whole device with its real keys; an ISO goes when the backing becomes the drive of a client
 //! that is not there. A guest that has mounted the medium locks the tray; vCenter then asks, as `runtime.question`, and
-//! the task waits for the answer (message `msg.cdromdisconnect.locked`, choices yes and no).
+//! the task waits for the answer (message `msg.cdromdisconnect.locked`, choices yes and no). It goes on waiting when
+//! whoever began it is gone, and until then no other change of the VM begins (`TaskInProgress`).
 
 use std::time::Duration;
 
 use agent_forge_actors::{
     effect::Effect,
+    error::Class,
     model::names::MoRef,
-    ports::vcenter::{VcErrorKind, VcResult},
+    ports::vcenter::{Fault, VcErrorKind, VcResult},
 };
 use serde_json::Value;
 
@@ -27,19 +29,27 @@ use super::{
 /// How often it is looked for a question while the task runs. A task without one is over before.
 const ASK: Duration = Duration::from_secs(1);
 const LOCKED: &str = "cdromdisconnect.locked";
+const DEVICES: &str = "config.hardware.device";
+const QUESTION: &str = "runtime.question";
 
 impl Client {
-    /// Takes the ISOs out of all drives of the VM; a locked tray is overruled.
-    pub(super) async fn empty_drives(&self, effect: &Effect, vm: &MoRef) -> VcResult<()> {
-        let question = Question::about(vm.to_string())
-            .read("VirtualMachine", &["config.hardware.device"])
-            .from(vm, Vec::new());
-        let found = self.retrieve(question).await?;
-        let mut device_change = Vec::new();
-        for properties in &found {
-            properties.require_readable(&["config.hardware.device"])?;
-            let devices = properties.list("config.hardware.device");
-            device_change.extend(devices.iter().filter_map(emptied));
+    /// Takes these ISOs out of the VM's drives; a locked tray is overruled.
+    pub(super) async fn empty_drives(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        isos: &[String],
+    ) -> VcResult<()> {
+        if isos.is_empty() {
+            return Ok(());
+        }
+        let (mut device_change, asked) = self.drives_with(vm, isos).await?;
+        // An earlier try's, whose process died: its task waits still.
+        if let Some(question) = asked.filter(|q| is_of_locked_tray(q) && !device_change.is_empty())
+        {
+            self.answer(effect, vm, &question).await?;
+            tokio::time::sleep(ASK).await;
+            (device_change, _) = self.drives_with(vm, isos).await?;
         }
         if device_change.is_empty() {
             return Ok(());
@@ -61,15 +71,46 @@ impl Client {
         }
     }
 
-    /// Answers the question of a locked tray, if that is asked; any other one is for people.
+    /// The changes that empty the VM's drives with these ISOs, and what the VM asks.
+    async fn drives_with(
+        &self,
+        vm: &MoRef,
+        isos: &[String],
+    ) -> VcResult<(Vec<DeviceChange>, Option<Value>)> {
+        let question = Question::about(vm.to_string())
+            .read("VirtualMachine", &[DEVICES, QUESTION])
+            .from(vm, Vec::new());
+        let (mut changes, mut asked) = (Vec::new(), None);
+        for properties in &self.retrieve(question).await? {
+            properties.require_readable(&[DEVICES])?;
+            let devices = properties.list(DEVICES).iter();
+            changes.extend(devices.filter_map(|d| emptied(d, isos)));
+            asked = asked.or_else(|| properties.value(QUESTION).cloned());
+        }
+        Ok((changes, asked))
+    }
+
+    /// Answers the question of a locked tray, if that is asked. A vCenter that does not say is asked again.
     async fn overrule(&self, effect: &Effect, vm: &MoRef) -> VcResult<()> {
         let asked = Question::about(vm.to_string())
-            .read("VirtualMachine", &["runtime.question"])
+            .read("VirtualMachine", &[QUESTION])
             .from(vm, Vec::new());
-        let found = self.retrieve(asked).await?;
-        let Some(question) = found.iter().find_map(|p| p.value("runtime.question")) else {
-            return Ok(());
+        let found = match self.retrieve(asked).await {
+            Ok(found) => found,
+            Err(e) if e.class() == Class::Transient => {
+                tracing::debug!(vm = %vm, error = %e, "what the VM asks is not known");
+                return Ok(());
+            }
+            Err(e) => return Err(e),
         };
+        match found.iter().find_map(|p| p.value(QUESTION)) {
+            Some(question) => self.answer(effect, vm, question).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Answers this question, if it is that of a locked tray; any other one is for people.
+    async fn answer(&self, effect: &Effect, vm: &MoRef, question: &Value) -> VcResult<()> {
         let text = |key: &str| {
             question
                 .get(key)
@@ -91,15 +132,27 @@ impl Client {
             answer_choice: choice,
         };
         tracing::info!(vm = %vm, "the guest has locked its CD-ROM tray; it is overruled");
-        self.mutate::<Value>(effect, Call::new(vm, "AnswerVM", &answer))
-            .await
-            .map(drop)
+        let answered = self
+            .mutate::<Value>(effect, Call::new(vm, "AnswerVM", &answer))
+            .await;
+        match answered {
+            // Somebody was faster, or it is not known whether it came: the next look tells.
+            Err(e)
+                if e.class() == Class::Transient
+                    || matches!(e.fault(), Some(Fault::InvalidArgument { .. })) =>
+            {
+                tracing::debug!(vm = %vm, error = %e, "the question was not answered");
+                Ok(())
+            }
+            other => other.map(drop),
+        }
     }
 }
 
-/// The change that empties this device, if it is a drive with an ISO.
-fn emptied(device: &Value) -> Option<DeviceChange> {
-    iso_of(device)?;
+/// The change that empties this device, if it is a drive with one of these ISOs.
+fn emptied(device: &Value, isos: &[String]) -> Option<DeviceChange> {
+    let iso = iso_of(device)?;
+    isos.iter().find(|i| *i == iso)?;
     let number = |key: &str| i32::try_from(device.get(key)?.as_i64()?).ok();
     Some(DeviceChange::edit(Device::VirtualCdrom(CdromDrive {
         key: number("key")?,
@@ -177,13 +230,15 @@ mod tests {
     }
 
     #[test]
-    fn only_drives_with_an_iso_are_emptied() {
+    fn only_drives_with_an_iso_that_is_named_are_emptied() {
         let drive = |backing: &str| {
             json!({
                 "_typeName": "VirtualCdrom", "key": 16000, "controllerKey": 15000, "unitNumber": 0,
                 "backing": {"_typeName": backing, "fileName": "[isos] a.iso"},
             })
         };
+        let ours = ["[isos] a.iso".to_owned()];
+        let emptied = |device: &Value| super::emptied(device, &ours);
         let change = emptied(&drive("VirtualCdromIsoBackingInfo")).expect("a change");
         let change = serde_json::to_value(change).expect("serialises");
         assert_eq!(change["operation"], "edit");
@@ -195,5 +250,10 @@ mod tests {
         );
         assert!(emptied(&drive("VirtualCdromRemotePassthroughBackingInfo")).is_none());
         assert!(emptied(&json!({"_typeName": "VirtualDisk", "key": 1})).is_none());
+        let rescue = super::emptied(
+            &drive("VirtualCdromIsoBackingInfo"),
+            &["[isos] b.iso".to_owned()],
+        );
+        assert!(rescue.is_none(), "somebody else's");
     }
 }

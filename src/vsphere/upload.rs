@@ -26,8 +26,9 @@ use super::{
     session::Asked,
 };
 
-/// An upload that moves no byte for that long is given up.
-const STALL: Duration = Duration::from_secs(60);
+/// An upload that moves no byte for that long is given up. Who feeds it has tighter bounds while bytes are to come; what
+/// a slow datastore needs after the last one must fit in.
+const STALL: Duration = Duration::from_secs(360);
 /// Bound of a whole upload; the caller's own deadline is usually tighter.
 const UPLOAD_LIMIT: Duration = Duration::from_secs(4 * 3600);
 

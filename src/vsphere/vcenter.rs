@@ -102,8 +102,8 @@ impl VCenter for Handle {
         self.0.tasks.wait(task).await
     }
 
-    async fn eject_isos(&self, effect: &Effect, vm: &MoRef) -> VcResult<()> {
-        self.0.empty_drives(effect, vm).await
+    async fn eject_isos(&self, effect: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<()> {
+        self.0.empty_drives(effect, vm, isos).await
     }
 
     async fn attach_tags(&self, effect: &Effect, vm: &MoRef, tag_ids: &[String]) -> VcResult<()> {

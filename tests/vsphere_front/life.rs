@@ -7,6 +7,7 @@ use agent_forge_actors::{
     ports::vcenter::{BootDevice, Fault, MountedIso, PowerState, TaskEnd},
 };
 use agent_forge_lab::parts::vcenter::VCenterOptions;
+use serde_json::json;
 
 use crate::support::*;
 
@@ -328,4 +329,45 @@ async fn a_vm_of_the_predecessor_gets_its_marker_later() {
     vc.wait(&task).await.unwrap();
     let seen = vc.observe(&vm).await.unwrap().unwrap();
     assert_eq!(seen.marker, Some(marker("old-1")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_a_dead_process_left_open_is_answered() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let vm = life(&*vc, "node-1").await.unwrap();
+    let rescue = ["[iso-datastore] rescue.iso".to_owned()];
+    let eject = effect(EffectKind::EjectIso);
+    vc.eject_isos(&eject, &vm, &rescue).await.unwrap();
+    let ours = [iso().to_string()];
+    let holds = async || find(&world.vms().await, "node-1")["cdroms"][0]["path"].clone();
+    assert_eq!(
+        holds().await,
+        ours[0],
+        "somebody else's disc is not touched"
+    );
+    let lock = format!("vms/{}/lock-tray", vm.id);
+    world.post(&lock, json!({})).await;
+    world.forget_calls().await;
+    let dying = {
+        let (vc, vm, ours) = (vc.clone(), vm.clone(), ours.clone());
+        tokio::spawn(async move {
+            vc.eject_isos(&effect(EffectKind::EjectIso), &vm, &ours)
+                .await
+        })
+    };
+    // Its task has begun, and asks; whoever began it is gone before it could answer.
+    while !world.calls().await.contains_key("ReconfigVM_Task") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    dying.abort();
+    let _ = dying.await;
+    // The question may come a moment after its task.
+    let until = Instant::now() + Duration::from_secs(240);
+    while let Err(e) = vc.eject_isos(&eject, &vm, &ours).await {
+        assert!(Instant::now() < until, "{e}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(holds().await, "", "the drive is empty");
 }

@@ -28,8 +28,12 @@ use crate::{
     ports::{iso_source::IsoError, vcenter::ByteStream},
 };
 
-/// A flight in which nothing moves for that long is given up.
+/// A flight in which nothing moves for that long is given up; later where its source may be silent for longer
+/// (`--iso-stall-timeout`): that it is, its own bound says first, and it may go on where it stopped.
 pub(super) const STALL: Duration = Duration::from_secs(60);
+/// After the last byte a datastore may be busy for longer: it flushes, is searched, moves a file. Half of the time in which
+/// everything is to be well again after a lost answer, so that a second try fits in.
+pub(super) const FLUSH: Duration = Duration::from_secs(300);
 /// Least time between two reports of progress.
 pub(super) const REPORT: Duration = Duration::from_millis(250);
 
@@ -44,6 +48,7 @@ pub(super) type Tell = Box<dyn Fn(u64, u64) + Send + Sync>;
 /// The shared notes of one transfer.
 pub(super) struct Meter {
     tell: Tell,
+    stall: Duration,
     notes: Mutex<Notes>,
 }
 
@@ -59,7 +64,8 @@ struct Notes {
 }
 
 impl Meter {
-    pub(super) fn new(tell: Tell) -> Arc<Self> {
+    /// `patience`: how long the source may be silent before it fails by itself.
+    pub(super) fn new(tell: Tell, patience: Duration) -> Arc<Self> {
         let notes = Notes {
             moved: Instant::now(),
             reported: None,
@@ -72,6 +78,7 @@ impl Meter {
         };
         Arc::new(Self {
             tell,
+            stall: STALL.max(3 * patience),
             notes: Mutex::new(notes),
         })
     }
@@ -96,16 +103,21 @@ impl Meter {
         self.notes().done
     }
 
-    /// Returns once nothing moved for [`STALL`], with the trouble that it is.
+    /// Returns once nothing moved for too long, with the trouble that it is.
     pub(super) async fn stalled(&self) -> Trouble {
         loop {
-            let deadline = self.notes().moved + STALL;
+            let (bound, deadline) = {
+                let notes = self.notes();
+                let whole = matches!(notes.verdict, Some(Ok(_)));
+                let bound = if whole { FLUSH } else { self.stall };
+                (bound, notes.moved + bound)
+            };
             if Instant::now() < deadline {
                 tokio::time::sleep_until(deadline).await;
                 continue;
             }
             let notes = self.notes();
-            let (seconds, done, length) = (STALL.as_secs(), notes.done, notes.length);
+            let (seconds, done, length) = (bound.as_secs(), notes.done, notes.length);
             return if notes.waits_for_source {
                 Trouble::transient(
                     Side::Iso,
@@ -239,7 +251,11 @@ impl Stream for Metered {
             let next = ready!(this.body.as_mut().poll_next(cx));
             this.meter.notes().waits_for_source = false;
             let failed = match next {
-                Some(Ok(chunk)) if chunk.is_empty() => continue,
+                // How a source says that it goes on after a break.
+                Some(Ok(chunk)) if chunk.is_empty() => {
+                    this.meter.moved();
+                    continue;
+                }
                 Some(Ok(chunk)) => match this.meter.pass(&chunk) {
                     Ok(true) => {
                         this.last = Some(chunk);
@@ -293,9 +309,8 @@ mod tests {
     async fn told(chunks: u64, pace: Duration) -> Vec<(u64, u64)> {
         let told = Arc::new(Mutex::new(Vec::new()));
         let to = told.clone();
-        let meter = Meter::new(Box::new(move |done, total| {
-            to.lock().expect("lock").push((done, total))
-        }));
+        let tell = move |done, total| to.lock().expect("lock").push((done, total));
+        let meter = Meter::new(Box::new(tell), Duration::ZERO);
         let body = stream::iter(0..chunks).then(move |i| async move {
             tokio::time::sleep(pace).await;
             let mut chunk = vec![0; CHUNK];
@@ -337,7 +352,7 @@ mod tests {
             message: "too slow".to_owned(),
             class: crate::error::Class::Transient,
         };
-        let meter = Meter::new(Box::new(|_, _| {}));
+        let meter = Meter::new(Box::new(|_, _| {}), Duration::ZERO);
         let body = stream::iter([Err(io::Error::other(known.clone()))]).boxed();
         let passed: Vec<_> = meter.watch(body, SHORTEST).collect().await;
         assert!(matches!(passed.as_slice(), [Err(_)]));

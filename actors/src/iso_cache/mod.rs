@@ -21,12 +21,19 @@ mod retention;
 mod transfer;
 mod upkeep;
 
+pub(crate) use self::retention::is_ours;
+
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef, rpc::CallResult};
@@ -42,7 +49,7 @@ use self::{
 use crate::{
     actor::shell::Description,
     error::{Class, Side, Trouble},
-    model::names::ObjectKey,
+    model::names::{DatastorePath, ObjectKey},
     ports::{
         clock::Clock,
         instruments::Instruments,
@@ -80,6 +87,8 @@ pub struct IsoCacheArgs {
 struct Ports {
     key: IsoKey,
     origin: Origin,
+    /// Directories in which this life has looked for what dead ones left.
+    swept: Arc<Mutex<BTreeSet<DatastorePath>>>,
     sessions: Arc<dyn Sessions>,
     source: Arc<dyn IsoSource>,
     clock: Arc<dyn Clock>,
@@ -189,7 +198,17 @@ impl IsoCacheState {
         let now = self.ports.clock.monotonic();
         if self.logged.is_none_or(|at| now.saturating_sub(at) >= LOG) {
             self.logged = Some(now);
-            tracing::info!(cache, done, total, "ISO transfer");
+            let rate = self.table.speed();
+            let left = total.saturating_sub(done);
+            let eta_seconds = rate.filter(|r| *r > 0).map(|r| left.div_ceil(r));
+            tracing::info!(
+                cache,
+                done,
+                total,
+                bytes_per_second = rate,
+                eta_seconds,
+                "ISO transfer"
+            );
         }
     }
 
@@ -283,6 +302,7 @@ impl Actor for IsoCache {
             ports: Ports {
                 key,
                 origin,
+                swept: Arc::default(),
                 sessions,
                 source,
                 clock,

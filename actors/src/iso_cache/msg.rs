@@ -1,6 +1,6 @@
 //! Messages of the ISO cache.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
@@ -45,6 +45,15 @@ pub struct IsoFile {
     pub volatile: bool,
 }
 
+/// Pools that share files of equal content although each has a directory of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShareGroup {
+    /// Those with the default directory.
+    Default,
+    /// Those whose directory is this one with their own name below it.
+    Beside(DatastorePath),
+}
+
 /// What a pool wants there.
 #[derive(Clone, Debug)]
 pub struct IsoWant {
@@ -54,8 +63,8 @@ pub struct IsoWant {
     pub secret: ObjectKey,
     /// Directory on the datastore (`spec.iso.pathPrefix` or its default).
     pub directory: DatastorePath,
-    /// The directory is the default one: a file of the same content in another pool's default directory will do.
-    pub shareable: bool,
+    /// A file of the same content in the directory of another pool of this group will do.
+    pub shareable: Option<ShareGroup>,
     /// Where the bytes come from.
     pub source: IsoUrl,
     /// Certificates that the source's may be signed by, beside those that are trusted anyway; or why they cannot be had:
@@ -70,6 +79,8 @@ pub struct IsoWant {
     pub check_every: Option<Duration>,
     /// What a pool's status says lies there for this very source key and force token, if anything.
     pub known: Option<IsoFile>,
+    /// Directories in which files of this pool lie, or lay: partial ones of dead processes are looked for there too.
+    pub directories: BTreeSet<DatastorePath>,
     /// Older files of this pool that retention allows to go, oldest first; never the wanted one.
     pub prunable: Vec<DatastorePath>,
 }

@@ -122,7 +122,7 @@ impl PruneLog {
 }
 
 /// Does the name look like one that the cache gives (`<sha256>.iso`)?
-pub(super) fn is_ours(path: &DatastorePath) -> bool {
+pub(crate) fn is_ours(path: &DatastorePath) -> bool {
     path.file_name().strip_suffix(".iso").is_some_and(|stem| {
         stem.len() == 64 && stem.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     })

@@ -6,7 +6,7 @@
 //! - Whatever fails, the partial file is deleted (best effort); partial names are unique to a flight, so that what a
 //!   crash leaves behind is in nobody's way, and the next flight removes it ([`super::partial`]).
 //! - A lost reply is settled by looking at both names (reliability.md R4).
-//! - Nothing moves for [`super::meter::STALL`]: the flight ends.
+//! - Nothing moves for [`super::meter::STALL`], or for [`super::meter::FLUSH`] after the last byte: the flight ends.
 //!
 //! Assumptions: the adapter bounds each call in time. Dropping the future drops the upload and the download.
 
@@ -24,12 +24,14 @@ use crate::{
     mutants::{Mutant, on},
     ports::{
         iso_source::{Freshness, IsoDownload, IsoUrl, Validators},
-        vcenter::{Fault, VCenter, VcError},
+        vcenter::{Fault, VCenter, VcError, VcErrorKind},
     },
 };
 
 /// How long the deletion of a partial file may take before the failure is reported without it.
 const DISCARD: Duration = Duration::from_secs(30);
+/// How long the move may take before both names are looked at; below [`super::meter::FLUSH`], so that there is time to.
+const MOVE: Duration = Duration::from_secs(270);
 
 /// Fetches the ISO and publishes it. The flag says that a file of this content was there already.
 pub(super) async fn transfer(
@@ -39,7 +41,8 @@ pub(super) async fn transfer(
     tell: Tell,
 ) -> Result<(IsoFile, bool), Trouble> {
     let began = ports.clock.monotonic();
-    let result = fetch(ports, id, want, Meter::new(tell)).await;
+    let meter = Meter::new(tell, ports.source.patience());
+    let result = fetch(ports, id, want, meter).await;
     ports.instruments.iso_operation("upload", result.is_ok());
     if let Ok((_, false)) = &result {
         let took = ports.clock.monotonic().saturating_sub(began);
@@ -213,14 +216,12 @@ impl Site {
         meter: &Meter,
     ) -> Result<bool, Trouble> {
         let publish = self.effect(EffectKind::Publish);
-        let error = match self
-            .vc
-            .move_file(&publish, &self.datacenter, partial, path)
-            .await
-        {
-            Ok(()) => return Ok(false),
-            Err(e) if outcome_is_to_be_seen(&e) => e,
-            Err(e) => return Err(e.into()),
+        let moving = self.vc.move_file(&publish, &self.datacenter, partial, path);
+        let error = match tokio::time::timeout(MOVE, moving).await {
+            Ok(Ok(())) => return Ok(false),
+            Ok(Err(e)) if outcome_is_to_be_seen(&e) => e,
+            Ok(Err(e)) => return Err(e.into()),
+            Err(_) => no_answer(partial),
         };
         meter.moved();
         let there = self.vc.stat(&self.datacenter, path).await?;
@@ -256,6 +257,15 @@ impl Site {
             }
             Err(_) => tracing::warn!(file = %partial, "partial ISO file not deleted: no answer"),
         }
+    }
+}
+
+fn no_answer(partial: &DatastorePath) -> VcError {
+    VcError {
+        kind: VcErrorKind::NoAnswer,
+        operation: "MoveDatastoreFile_Task",
+        subject: partial.to_string(),
+        message: format!("it did not end within {} s", MOVE.as_secs()),
     }
 }
 

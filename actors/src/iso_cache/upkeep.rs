@@ -3,7 +3,7 @@
 //! Guarantees: only two kinds of file are ever deleted here: what a pool's retention lists and no VM mounts, and partial
 //! files that are proven to have no writer ([`super::partial`]). Anything else is not ours.
 
-use std::{collections::BTreeMap, future::Future, time::Duration};
+use std::{collections::BTreeMap, future::Future, sync::PoisonError, time::Duration};
 
 use jiff::Timestamp;
 
@@ -76,22 +76,40 @@ pub(super) async fn check(
 }
 
 impl Site {
-    /// Deletes partial files that dead flights left behind; that it fails is no reason to do without the ISO.
+    /// Deletes partial files that dead flights left behind, where this one writes, and once in a life in the pool's other
+    /// directories; that it fails is no reason to do without the ISO.
     pub(super) async fn sweep(&self, ports: &Ports, want: &IsoWant, alone: bool) {
-        if let Err(trouble) = step("sweep", self.try_sweep(ports, want, alone)).await {
-            tracing::debug!(directory = %want.directory, error = %trouble, "abandoned partial files not looked for");
+        let swept = || ports.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = want.directories.iter().filter(|d| **d != want.directory);
+        let others: Vec<_> = others
+            .filter(|d| d.datastore == ports.key.datastore && !swept().contains(*d))
+            .collect();
+        for directory in std::iter::once(&want.directory).chain(others) {
+            match step("sweep", self.try_sweep(ports, directory, alone)).await {
+                Ok(()) => {
+                    swept().insert(directory.clone());
+                }
+                Err(trouble) => {
+                    tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
+                }
+            }
         }
     }
 
-    async fn try_sweep(&self, ports: &Ports, want: &IsoWant, alone: bool) -> Result<(), Trouble> {
+    async fn try_sweep(
+        &self,
+        ports: &Ports,
+        directory: &DatastorePath,
+        alone: bool,
+    ) -> Result<(), Trouble> {
         let now = ports.clock.wall();
-        let files = self.vc.list(&self.datacenter, &want.directory).await?;
+        let files = self.vc.list(&self.datacenter, directory).await?;
         for file in files.unwrap_or_default() {
             let changed = file
                 .modified
                 .as_deref()
                 .and_then(|m| m.parse::<Timestamp>().ok());
-            let ours = file.path.parent().as_ref() == Some(&want.directory);
+            let ours = file.path.parent().as_ref() == Some(directory);
             if !ours
                 || !ports
                     .origin

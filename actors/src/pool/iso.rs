@@ -4,6 +4,8 @@
 pub mod ca;
 pub mod kept;
 mod record;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,11 +19,11 @@ use async_trait::async_trait;
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
-pub use self::record::status;
+pub use self::record::{shown, status};
 use crate::{
     error::{Side, Trouble},
-    iso_cache::msg::{IsoKey, IsoState, IsoWant},
-    model::names::{DatastorePath, ObjectKey},
+    iso_cache::msg::{IsoKey, IsoState, IsoWant, ShareGroup},
+    model::names::{BadDatastorePath, DatastorePath, ObjectKey},
     ports::iso_source::IsoUrl,
 };
 
@@ -51,13 +53,13 @@ pub enum NoSource {
 /// # Errors
 /// A [`Trouble`] that names the field.
 pub fn directory(pool: &VsphereAgentPool) -> Result<DatastorePath, Trouble> {
-    let prefix = chosen_prefix(pool);
-    let own = format!(
-        "agent-forge/{}/{}",
-        pool.namespace().unwrap_or_default(),
-        pool.name_any()
-    );
-    DatastorePath::new(&pool.spec.vsphere.iso_datastore, prefix.unwrap_or(&own)).map_err(|e| {
+    let iso = pool.spec.iso.as_ref();
+    let chosen = iso.and_then(|i| i.path_prefix.as_deref());
+    let path = match chosen.filter(|p| !p.is_empty()) {
+        Some(chosen) => DatastorePath::new(&pool.spec.vsphere.iso_datastore, chosen),
+        None => default_directory(pool),
+    };
+    path.map_err(|e| {
         Trouble::blocked(
             Side::Iso,
             "InvalidSpec",
@@ -66,15 +68,23 @@ pub fn directory(pool: &VsphereAgentPool) -> Result<DatastorePath, Trouble> {
     })
 }
 
-fn chosen_prefix(pool: &VsphereAgentPool) -> Option<&str> {
-    let iso = pool.spec.iso.as_ref()?;
-    iso.path_prefix.as_deref().filter(|p| !p.is_empty())
+fn default_directory(pool: &VsphereAgentPool) -> Result<DatastorePath, BadDatastorePath> {
+    let namespace = pool.namespace().unwrap_or_default();
+    let own = format!("agent-forge/{namespace}/{}", pool.name_any());
+    DatastorePath::new(&pool.spec.vsphere.iso_datastore, &own)
 }
 
-/// The pool's directory is the default one, so that a file in another pool's default directory serves it as well.
+/// With whom the pool shares a file of equal content, wherever among their directories it lies. Pools whose directory is
+/// the default one share, also where it is written out, as the predecessor's objects do; so do pools whose directories
+/// differ in nothing but their own names. A directory of another form was chosen to hold the pool's ISO: `None`.
 #[must_use]
-pub fn shares(pool: &VsphereAgentPool) -> bool {
-    chosen_prefix(pool).is_none()
+pub fn shares(pool: &VsphereAgentPool) -> Option<ShareGroup> {
+    let directory = directory(pool).ok()?;
+    if default_directory(pool).as_ref() == Ok(&directory) {
+        return Some(ShareGroup::Default);
+    }
+    let beside = directory.file_name() == pool.name_any();
+    beside.then(|| directory.parent().map(ShareGroup::Beside))?
 }
 
 /// How often the source is asked for changes: `spec.iso.checkInterval`, 10 minutes unless that can be used.
@@ -149,13 +159,20 @@ pub fn want(
     // Each value of the annotation counts once; taking it off asks for nothing.
     let done = |of: Option<&String>| force_token.is_none() || of == force_token.as_ref();
     let current = same_source.filter(|i| done(i.force_refresh_token.as_ref()));
+    let inherited = || {
+        let status = status.filter(|i| done(i.force_refresh_token.as_ref()))?;
+        let datastore = &pool.spec.vsphere.iso_datastore;
+        record::predecessors_file(status, datastore, &source, infra_env.created_time())
+    };
     let volatile = same_source.is_some_and(|i| i.volatile == Some(true));
     Ok(IsoWant {
         pool: ObjectKey::of(pool),
         secret: secret.clone(),
         known: current
             .and_then(record::known_file)
+            .or_else(inherited)
             .or_else(|| kept::elsewhere(pool, others, &source_key, force_token.as_ref())),
+        directories: kept::directories(pool),
         prunable: Vec::new(),
         shareable: shares(pool),
         check_every: (!source.is_assisted() && !volatile).then(|| check_interval(pool)),

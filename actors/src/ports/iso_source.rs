@@ -1,5 +1,7 @@
 //! Where the discovery ISO comes from: the Assisted Installer's image service.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::vcenter::ByteStream;
@@ -175,6 +177,11 @@ pub trait IsoSource: Send + Sync {
         request: &IsoRequest,
         had: &Validators,
     ) -> Result<Freshness, IsoError>;
+
+    /// How long a download may be silent before it fails by itself. It says with an empty chunk that it goes on.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(30)
+    }
 }
 
 #[cfg(test)]

@@ -322,9 +322,10 @@ pub trait VCenter: Send + Sync {
     /// Waits for the end of a task. A failed task is the error, with its fault.
     async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd>;
 
-    /// Takes ISOs out of the VM's CD-ROM drives, connected or not, and waits; a guest that has locked its tray is
-    /// overruled. No ISO in any drive is success, and no request.
-    async fn eject_isos(&self, effect: &Effect, vm: &MoRef) -> VcResult<()>;
+    /// Takes these ISOs (as in [`Cdrom::iso`]) out of the VM's CD-ROM drives, connected or not, and waits; a guest that
+    /// has locked its tray is overruled, also where an earlier call left that question open. None of them in any drive is
+    /// success, and no write.
+    async fn eject_isos(&self, effect: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<()>;
 
     /// Attaches tags (ids as in `spec.vsphere.vmTags`); already attached is success.
     async fn attach_tags(&self, effect: &Effect, vm: &MoRef, tag_ids: &[String]) -> VcResult<()>;

@@ -1,6 +1,12 @@
-//! When is the CD-ROM drive of a VM emptied? Pure.
+//! When is the CD-ROM drive of a VM emptied, and of what? Pure.
+
+use std::collections::BTreeSet;
 
 use agent_forge_crds::{agent::VmStatus, external::agent::Agent, pool::VsphereAgentPool};
+
+use crate::{
+    iso_cache::is_ours, model::names::DatastorePath, pool::iso::kept, ports::vcenter::Cdrom,
+};
 
 /// Once, if the pool wants it, after its Agent is installed: until then the installer reads from it. Only in a VM that we
 /// made, which is one whose configuration file was chosen, and so recorded, by us; one that was taken over is left alone.
@@ -18,15 +24,70 @@ pub fn is_to_be_emptied(
     wanted && !adopted && vm.is_some_and(due) && agent.is_some_and(Agent::is_installed)
 }
 
+/// Discovery ISOs in the VM's drives, as vCenter spells them: `<sha256>.iso` in a directory of the pool's ISOs, on whatever
+/// datastore, since that of the pool may have changed. Another disc is somebody's who put it there.
+#[must_use]
+pub fn isos_of(pool: &VsphereAgentPool, drives: &[Cdrom]) -> Vec<String> {
+    let directories = kept::directories(pool);
+    let directories: BTreeSet<&str> = directories.iter().map(|d| d.path.as_str()).collect();
+    let ours = |iso: &&String| {
+        DatastorePath::parse(iso).is_ok_and(|path| {
+            is_ours(&path)
+                && path
+                    .parent()
+                    .is_some_and(|d| directories.contains(d.path.as_str()))
+        })
+    };
+    let isos = drives.iter().filter_map(|d| d.iso.as_ref());
+    isos.filter(ours).cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use agent_forge_crds::{
         external::{ForeignCondition, agent::INSTALLED},
-        pool::IsoSpec,
+        pool::{IsoSpec, IsoStatus},
     };
 
     use super::*;
     use crate::testing::{pool, with};
+
+    #[test]
+    fn only_the_pools_own_isos_are_taken_out() {
+        let drive = |iso: Option<String>| Cdrom {
+            key: 16000,
+            iso,
+            connected: true,
+            start_connected: true,
+        };
+        let digest = "a".repeat(64);
+        let spelled = |place: &str| Some(format!("{place}/{digest}.iso"));
+        let stored = format!("agent-forge/demo/first/{digest}.iso");
+        let pool = with(pool("w"), |p| {
+            let iso = IsoStatus {
+                stored_path: Some(format!("[isos] {stored}")),
+                ..IsoStatus::default()
+            };
+            p.status.get_or_insert_default().iso = Some(iso);
+        });
+        let (own, shared) = (
+            spelled("[isos] agent-forge/demo/w"),
+            spelled("[isos] /agent-forge/demo/first"),
+        );
+        let before = spelled("[old] agent-forge/demo/w");
+        let drives = [
+            own.clone(),
+            shared.clone(),
+            before.clone(),
+            Some("[isos] rescue.iso".to_owned()),
+            Some("[isos] agent-forge/demo/w/rescue.iso".to_owned()),
+            spelled("[isos] somewhere"),
+            None,
+        ]
+        .map(drive);
+        let wanted: Vec<String> = [own, shared, before].into_iter().flatten().collect();
+        assert_eq!(isos_of(&pool, &drives), wanted);
+    }
 
     #[test]
     fn only_an_installed_host_of_ours_and_only_once() {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use agent_forge_crds::{
     conditions::event,
+    external::{ForeignCondition, agent::INSTALLED},
     names::{AGENT_FINALIZER, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL},
-    pool::{CleanupPolicy, CredentialsSecretRef},
+    pool::{CleanupPolicy, CredentialsSecretRef, IsoSpec},
 };
 use kube::ResourceExt;
 
@@ -256,6 +257,36 @@ fn bind_agent(bench: &Bench) {
     }
     claim(&mut agent, &testing::agent_machine("a"));
     bench.hub.with(|o| o.agents = vec![agent]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eject_that_does_not_end_is_given_up_and_tried_again() {
+    let mut bench = on().await;
+    bind_agent(&bench);
+    bench.hub.with(|o| {
+        let iso = IsoSpec {
+            eject_after_install: Some(true),
+            ..IsoSpec::default()
+        };
+        o.pool.as_mut().expect("pool").spec.iso = Some(iso);
+        let installed = ForeignCondition {
+            type_: INSTALLED.to_owned(),
+            status: "True".to_owned(),
+            ..ForeignCondition::default()
+        };
+        let status = o.agents[0].status.as_mut().expect("status");
+        status.conditions.retain(|c| c.type_ != INSTALLED);
+        status.conditions.push(installed);
+    });
+    bench.site.with(|i| i.eject_hangs = true);
+    let failed = bench.until(|b| b.waits_on().as_deref() == Some("EjectFailed"));
+    tokio::time::timeout(60 * MINUTE, failed)
+        .await
+        .expect("a pass ends");
+    assert_eq!(bench.vm().iso_ejected, None);
+    bench.site.with(|i| i.eject_hangs = false);
+    bench.until(|b| b.vm().iso_ejected == Some(true)).await;
+    assert_eq!(bench.times(E::EjectIso), 1);
 }
 
 fn late_agent(bench: &Bench) -> agent_forge_crds::external::agent::Agent {

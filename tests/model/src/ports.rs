@@ -606,7 +606,7 @@ impl VCenter for Ports {
         let result = created.map(|id| MoRef::new("VirtualMachine", id));
         Ok(TaskEnd::Success(result))
     }
-    async fn eject_isos(&self, _: &Effect, _: &MoRef) -> VcResult<()> {
+    async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
         unreachable!("no drives here")
     }
     async fn attach_tags(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {

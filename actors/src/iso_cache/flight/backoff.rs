@@ -26,6 +26,13 @@ impl Backoffs {
         self.0.get(source).is_some_and(|b| b.until > now)
     }
 
+    /// It may be tried again: what it failed for is mended. Whoever calls wakes its pools.
+    pub(super) fn end(&mut self, source: &Source) {
+        if let Some(backoff) = self.0.get_mut(source) {
+            (backoff.until, backoff.announced) = (Duration::ZERO, true);
+        }
+    }
+
     /// It may be tried again, if its last failure was the ISO source's.
     pub(super) fn release(&mut self, source: &Source) {
         if let Some(backoff) = self.0.get_mut(source)

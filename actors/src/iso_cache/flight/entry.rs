@@ -8,7 +8,7 @@ use std::{
 use crate::{
     error::Trouble,
     iso_cache::{
-        msg::{IsoFile, IsoState, IsoWant},
+        msg::{FlightNews, IsoFile, IsoState, IsoWant},
         retention::PruneLog,
     },
     model::names::{DatastorePath, ObjectKey},
@@ -97,6 +97,42 @@ pub(super) struct Entry {
     pub(super) last_failed: Option<ObjectKey>,
     /// What the last failed transfer was made with.
     pub(super) failed_with: Option<Input>,
+    /// Whether its source's word tells anything.
+    pub(super) evidence: Evidence,
+}
+
+/// What came of fetching again because the source said that it has other bytes.
+#[derive(Debug, Default)]
+pub(super) struct Evidence {
+    /// Digest of what it said that of, until that is fetched again.
+    outdated: Option<String>,
+    /// How often in a row it said so when it was asked.
+    changes: u32,
+}
+
+/// A source that has other bytes each time it is asked, so often in a row, is fetched no more.
+const CHANGES: u32 = 2;
+
+impl Evidence {
+    /// A flight ended with this news; `looked_at`: it was a look at a file of that digest, else a transfer. The same bytes
+    /// although the source said that it has others, or others at each question, are evidence: the file is volatile then.
+    pub(super) fn note(
+        &mut self,
+        looked_at: Option<String>,
+        asked_source: bool,
+        news: &mut FlightNews,
+    ) {
+        match (news, looked_at) {
+            (FlightNews::Outdated, had) => (self.outdated, self.changes) = (had, self.changes + 1),
+            (FlightNews::Arrived(..), Some(_)) if asked_source => *self = Self::default(),
+            (FlightNews::Arrived(file, _), None) => {
+                if let Some(had) = self.outdated.take() {
+                    file.volatile |= had == file.sha256 || self.changes >= CHANGES;
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// What people mend when a transfer fails: URL and certificates.
@@ -195,6 +231,16 @@ impl Entry {
                     prune_failures,
                 })
             }
+        }
+    }
+
+    /// Bytes per second of what is on its way, once that can be told.
+    pub(super) fn speed(&self) -> Option<u64> {
+        match &self.phase {
+            Phase::Flying {
+                done, began, seen, ..
+            } => began.and_then(|began| rate(*done, seen.saturating_sub(began))),
+            _ => None,
         }
     }
 

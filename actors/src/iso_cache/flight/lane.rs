@@ -24,6 +24,7 @@ impl FlightTable {
             phase => *phase = Phase::Checking,
         }
         let look = Look {
+            sha256: file.sha256.clone(),
             content: content.clone(),
             pool: want.pool.clone(),
             source,
@@ -44,9 +45,13 @@ impl FlightTable {
     }
 
     pub(super) fn offer_prune(&mut self, content: &Content, pool: &ObjectKey, now: Duration) {
-        let Some(entry) = self.entries.get_mut(content).filter(|e| e.is_ready()) else {
+        let full = self.is_short_of_space(content);
+        let Some(entry) = self.entries.get_mut(content) else {
             return;
         };
+        if !entry.is_ready() && !full {
+            return;
+        }
         if self
             .first_ask
             .is_some_and(|at| now.saturating_sub(at) >= SETTLE)
@@ -101,16 +106,22 @@ impl FlightTable {
         pool: &ObjectKey,
         now: Duration,
     ) -> Option<(IsoWant, Task)> {
-        let used = self.paths_in_use();
+        let (used, full) = (self.paths_in_use(), self.is_short_of_space(content));
         let entry = self.entries.get_mut(content)?;
-        let ready = entry.is_ready();
+        let wanted = entry.is_ready() || full;
         let interest = entry.wants.get_mut(pool)?;
         interest.prune.queued = false;
-        if !ready {
+        if !wanted {
             return None;
         }
         let paths = interest.prune.begin(&interest.want.prunable, &used, now);
         (!paths.is_empty()).then(|| (interest.want.clone(), Task::Prune(paths)))
+    }
+
+    /// The transfer failed for want of space: what retention lets go is in the way of it, and goes first.
+    pub(super) fn is_short_of_space(&self, content: &Content) -> bool {
+        let trouble = self.backoffs.trouble(&content.source());
+        trouble.is_some_and(|t| t.reason == "NoDiskSpace")
     }
 
     /// Paths that some pool relies on, with its name: what was found or uploaded, and what statuses say.

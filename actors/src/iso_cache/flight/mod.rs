@@ -3,8 +3,8 @@
 //! Flow: `ask` -> answer at once, plus work to start -> `news` of that work -> whom to wake, plus work to start.
 //!
 //! Guarantees
-//! - Equal content (directory, source key, force token) is fetched by one transfer, however many pools ask; pools whose
-//!   directories are default ones are served from one directory.
+//! - Equal content (directory, source key, force token) is fetched by one transfer, however many pools ask; pools of one
+//!   [`super::msg::ShareGroup`] are served from one directory.
 //! - At most one transfer or prune runs at a time; checks (one read) run beside it, so that a pool whose file is there
 //!   never waits for somebody else's upload.
 //! - After a failure nothing runs for that (directory, source key) before its backoff is over; then the pools are woken.
@@ -100,6 +100,8 @@ struct Running {
 struct Look {
     content: Content,
     pool: ObjectKey,
+    /// Digest of the file.
+    sha256: String,
     /// The source is asked too.
     source: bool,
 }
@@ -163,13 +165,13 @@ impl FlightTable {
     }
 
     /// A flight reports. News of flights that the table does not know is ignored.
-    pub(super) fn news(&mut self, id: u64, news: FlightNews, now: Duration) -> Turn {
+    pub(super) fn news(&mut self, id: u64, mut news: FlightNews, now: Duration) -> Turn {
         let mut turn = Turn::default();
         if let FlightNews::Progress(done, total) = news {
             turn.wake = self.progress(id, done, total, now);
             return turn;
         }
-        let mut asked_source = true;
+        let (mut asked_source, mut looked_at) = (true, None);
         let (content, pool, prune) = match self.running.take_if(|r| r.id == id) {
             Some(Running {
                 work: Work::Transfer(content),
@@ -183,7 +185,7 @@ impl FlightTable {
             }) => (content, pool, true),
             None => match self.checks.remove(&id) {
                 Some(look) => {
-                    asked_source = look.source;
+                    (asked_source, looked_at) = (look.source, Some(look.sha256));
                     (look.content, look.pool, false)
                 }
                 None => return turn,
@@ -192,6 +194,9 @@ impl FlightTable {
         turn.wake = if prune {
             self.prune_ended(&content, &pool, news, now)
         } else {
+            if let Some(entry) = self.entries.get_mut(&content) {
+                entry.evidence.note(looked_at, asked_source, &mut news);
+            }
             match news {
                 FlightNews::Arrived(file, reused) => {
                     self.arrived(&content, file, reused, asked_source, now)
@@ -237,6 +242,14 @@ impl FlightTable {
         running.is_some_and(|r| matches!(r.work, Work::Transfer(_)))
     }
 
+    /// Bytes per second of the transfer under way, once that can be told.
+    pub(super) fn speed(&self) -> Option<u64> {
+        match &self.running.as_ref()?.work {
+            Work::Transfer(content) => self.entries.get(content)?.speed(),
+            Work::Prune(..) => None,
+        }
+    }
+
     /// Why things are not there yet: reason and sentence; and the highest number of failures in a row.
     pub(super) fn waiting_on(&self) -> (Vec<(String, String)>, u32) {
         let say = |(content, entry): (&Content, &Entry)| {
@@ -259,7 +272,7 @@ impl FlightTable {
     /// The directory in which this want is served: where its known file lies, else where another pool has or fetches
     /// the same content, else its own. A directory that somebody chose is never left.
     fn home(&self, want: &IsoWant) -> DatastorePath {
-        if !want.shareable {
+        if want.shareable.is_none() {
             return want.directory.clone();
         }
         let known = want.known.as_ref().and_then(|file| file.path.parent());
@@ -270,7 +283,11 @@ impl FlightTable {
             Phase::Idle => 0,
         };
         let shared = self.entries.iter().filter(|(content, entry)| {
-            content.is_same_content(want) && entry.wants.values().any(|i| i.want.shareable)
+            content.is_same_content(want)
+                && entry
+                    .wants
+                    .values()
+                    .any(|i| i.want.shareable == want.shareable)
         });
         known
             .or_else(|| {

@@ -147,19 +147,24 @@ impl FlightTable {
         news: FlightNews,
         now: Duration,
     ) -> BTreeSet<ObjectKey> {
-        let interest = self
-            .entries
-            .get_mut(content)
-            .and_then(|e| e.wants.get_mut(pool));
-        let Some(interest) = interest else {
+        let full = self.is_short_of_space(content);
+        let Some(entry) = self.entries.get_mut(content) else {
             return BTreeSet::new();
         };
+        let all = entry.pools();
+        let Some(interest) = entry.wants.get_mut(pool) else {
+            return BTreeSet::new();
+        };
+        let freed = matches!(&news, FlightNews::Pruned(gone, _) if !gone.is_empty());
         let told = match news {
             FlightNews::Pruned(gone, kept) => interest.prune.ended(gone, kept, now),
             FlightNews::Failed(trouble) => interest.prune.failed(&trouble.message, now),
             _ => false,
         };
-        if told {
+        if full && freed {
+            self.backoffs.end(&content.source());
+            all
+        } else if told {
             BTreeSet::from([pool.clone()])
         } else {
             BTreeSet::new()

@@ -54,7 +54,7 @@ pub(crate) fn want(name: &str) -> IsoWant {
         pool: pool(name),
         secret: ObjectKey::new("ns", "vcenter"),
         directory: DatastorePath::new("ds1", "isos").expect("path"),
-        shareable: false,
+        shareable: None,
         source: IsoUrl::parse(&format!(
             "https://img/byapikey/{TOKEN}/4.19/x86_64/full.iso"
         ))
@@ -64,6 +64,7 @@ pub(crate) fn want(name: &str) -> IsoWant {
         force_token: None,
         check_every: None,
         known: None,
+        directories: Default::default(),
         prunable: Vec::new(),
     }
 }

@@ -37,6 +37,10 @@ pub(crate) enum SourceFault {
     WrongMagic,
     /// Sends nothing more after so many bytes.
     Stall(u64),
+    /// Sends nothing for so long after so many bytes, then the rest.
+    Pause(u64, Duration),
+    /// The like, several times, and says after each that it goes on.
+    GoesOn(u64, Duration, u32),
     /// Panics when opened.
     Panic,
 }
@@ -55,6 +59,8 @@ pub(crate) struct ImageServer {
     pub(crate) validators: Mutex<Validators>,
     /// It says something else each time.
     pub(crate) validators_move: AtomicBool,
+    /// How long it may be silent by its own bound.
+    pub(crate) patience: Mutex<Duration>,
     /// Downloads opened.
     pub(crate) opened: AtomicUsize,
     /// Questions whether something changed.
@@ -124,6 +130,7 @@ impl ImageServer {
             faults: Mutex::default(),
             validators: Mutex::default(),
             validators_move: AtomicBool::new(false),
+            patience: Mutex::new(Duration::from_secs(30)),
             questions: AtomicUsize::new(0),
             opened: AtomicUsize::new(0),
             alive: Arc::default(),
@@ -180,6 +187,7 @@ impl IsoSource for ImageServer {
         let text = format!("cannot read {}", request.url.expose());
         let (mut declared, mut sent, mut magic, mut broken, mut stalls) =
             (length, length, b"CD001", false, false);
+        let mut pauses = None;
         match fault {
             None => {}
             Some(SourceFault::Refuse) => {
@@ -195,6 +203,8 @@ impl IsoSource for ImageServer {
             Some(SourceFault::Declare(n)) => (declared, sent) = (n, n),
             Some(SourceFault::WrongMagic) => magic = b"HTML!",
             Some(SourceFault::Stall(at)) => (sent, stalls) = (at, true),
+            Some(SourceFault::Pause(at, time)) => pauses = Some((at, time, 1)),
+            Some(SourceFault::GoesOn(at, time, times)) => pauses = Some((at, time, times)),
             Some(SourceFault::Panic) => panic!("as told"),
         }
         self.bodies.fetch_add(1, Ordering::SeqCst);
@@ -203,9 +213,20 @@ impl IsoSource for ImageServer {
             *self.pace.lock().expect("lock"),
             self.alive.clone(),
         );
-        let chunks = stream::unfold((guard, 0_u64), move |(guard, at)| {
+        let chunks = stream::unfold((guard, 0_u64, pauses), move |(guard, at, pauses)| {
             let (alive, text) = (alive.clone(), text.clone());
             async move {
+                if let Some((from, time, left)) =
+                    pauses.filter(|(from, _, left)| at >= *from && *left > 0)
+                {
+                    tokio::time::sleep(time).await;
+                    if left > 1 {
+                        return Some((Ok(Bytes::new()), (guard, at, Some((from, time, left - 1)))));
+                    }
+                    let len = CHUNK.min(sent - at);
+                    let piece = Tracked::bytes(piece(version, at, len, magic), &alive);
+                    return Some((Ok(piece), (guard, at + len, None)));
+                }
                 if at >= sent {
                     if stalls {
                         futures::future::pending::<()>().await;
@@ -213,7 +234,7 @@ impl IsoSource for ImageServer {
                     return (broken && at != u64::MAX).then(|| {
                         (
                             Err(io::Error::new(io::ErrorKind::ConnectionReset, text)),
-                            (guard, u64::MAX),
+                            (guard, u64::MAX, None),
                         )
                     });
                 }
@@ -221,7 +242,7 @@ impl IsoSource for ImageServer {
                 let len = CHUNK.min(sent - at);
                 Some((
                     Ok(Tracked::bytes(piece(version, at, len, magic), &alive)),
-                    (guard, at + len),
+                    (guard, at + len, pauses),
                 ))
             }
         });
@@ -230,6 +251,9 @@ impl IsoSource for ImageServer {
             validators: self.said(),
             body: chunks.boxed(),
         })
+    }
+    fn patience(&self) -> Duration {
+        *self.patience.lock().expect("lock")
     }
     async fn freshness(&self, _: &IsoRequest, had: &Validators) -> Result<Freshness, IsoError> {
         self.questions.fetch_add(1, Ordering::SeqCst);

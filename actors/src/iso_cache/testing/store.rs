@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -39,6 +40,10 @@ pub(crate) enum StoreFault {
     UploadLosesBytes,
     /// Takes so many bytes, then nothing more, and never answers.
     UploadHangs(u64),
+    /// Takes all bytes, and answers after so long.
+    UploadFlushes(Duration),
+    /// Moves, and never answers.
+    MoveHangs,
     /// Moves, but the answer is lost.
     MoveAnswerLost,
     /// Does not move, and the answer is lost.
@@ -78,6 +83,8 @@ pub(crate) struct Content {
     pub(crate) mounted: Vec<String>,
     pub(crate) faults: VecDeque<StoreFault>,
     pub(crate) unreachable: bool,
+    /// Bytes that fit; `None`: any number.
+    pub(crate) capacity: Option<u64>,
     pub(crate) calls: Vec<&'static str>,
     pub(crate) effects: Vec<Effect>,
 }
@@ -239,10 +246,19 @@ impl VCenter for Store {
                     | S::UploadEndsEarly(_)
                     | S::UploadLosesBytes
                     | S::UploadHangs(_)
+                    | S::UploadFlushes(_)
             )
         });
         if fault == Some(StoreFault::UploadRefused) {
             return Err(error(VcErrorKind::Unreachable, "PUT /folder", path));
+        }
+        let full = self.with(|c| {
+            let used: u64 = c.files.values().map(|f| f.size).sum();
+            c.capacity.is_some_and(|capacity| used + length > capacity)
+        });
+        if full {
+            let fault = Fault::NoDiskSpace("ds1".to_owned());
+            return Err(error(VcErrorKind::Fault(fault), "PutFile", path));
         }
         let (mut size, mut hash) = (0_u64, Sha256::new());
         // Like an HTTP server: the file is there from the first byte on, and reading ends with the declared length.
@@ -264,6 +280,11 @@ impl VCenter for Store {
                 Some(StoreFault::UploadHangs(at)) if size >= at => futures::future::pending().await,
                 _ => {}
             }
+        }
+        if let Some(StoreFault::UploadFlushes(time)) = fault {
+            // It asks for the end of the body, too.
+            assert!(body.next().await.is_none());
+            tokio::time::sleep(time).await;
         }
         let lost = u64::from(fault == Some(StoreFault::UploadLosesBytes));
         let sha256 = Some(hex::encode(hash.finalize()));
@@ -291,7 +312,12 @@ impl VCenter for Store {
             use StoreFault as S;
             matches!(
                 f,
-                S::MoveAnswerLost | S::MoveLost | S::MoveRepeated | S::MoveRace(_) | S::MoveRefused
+                S::MoveHangs
+                    | S::MoveAnswerLost
+                    | S::MoveLost
+                    | S::MoveRepeated
+                    | S::MoveRace(_)
+                    | S::MoveRefused
             )
         });
         let lost = || Err(error(VcErrorKind::NoAnswer, "MoveDatastoreFile_Task", from));
@@ -317,6 +343,7 @@ impl VCenter for Store {
         self.rename(from, to)?;
         match fault {
             Some(StoreFault::MoveAnswerLost) => lost(),
+            Some(StoreFault::MoveHangs) => futures::future::pending().await,
             Some(StoreFault::MoveRepeated) => {
                 let fault = Fault::FileNotFound(from.to_string());
                 Err(error(
@@ -356,7 +383,7 @@ impl VCenter for Store {
     async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
         self.not_for_isos("place")
     }
-    async fn eject_isos(&self, _: &Effect, _: &MoRef) -> VcResult<()> {
+    async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
         self.not_for_isos("eject_isos")
     }
     async fn find_by_uuid(&self, _: &MoRef, _: BiosUuid) -> VcResult<Vec<VmObservation>> {

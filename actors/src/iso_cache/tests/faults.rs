@@ -295,3 +295,45 @@ async fn failures_back_off_and_the_pool_is_woken_when_that_is_over() {
         bench.final_path()
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_datastore_may_take_its_time_after_the_last_byte() {
+    let mut bench = Bench::new().await;
+    bench
+        .store
+        .fail(StoreFault::UploadFlushes(Duration::from_secs(250)));
+    bench.store.fail(StoreFault::MoveHangs);
+    let (file, reused) = bench.arrived(&want("a")).await;
+    assert_eq!((&file.path, reused), (&bench.final_path(), false));
+    assert_eq!(
+        bench.opened(),
+        1,
+        "what lies there is found, not sent again"
+    );
+    assert_eq!(bench.store.files(), [file.path.to_string()]);
+    assert_eq!(bench.counted("upload", false), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_may_be_silent_for_longer_is_waited_for() {
+    for (patience, silence, opened) in [(30, 89, 1), (30, 91, 2), (120, 359, 1)] {
+        let mut bench = Bench::new().await;
+        let seconds = Duration::from_secs;
+        *bench.image.patience.lock().expect("lock") = seconds(patience);
+        bench
+            .image
+            .fail(SourceFault::Pause(CHUNK, seconds(silence)));
+        bench.arrived(&want("a")).await;
+        assert_eq!(bench.opened(), opened, "{silence} s of silence");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_says_that_it_goes_on_is_waited_for_anew() {
+    let mut bench = Bench::new().await;
+    bench
+        .image
+        .fail(SourceFault::GoesOn(CHUNK, Duration::from_secs(80), 5));
+    bench.arrived(&want("a")).await;
+    assert_eq!(bench.opened(), 1);
+}

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use crate::{
     effect::{EffectKey, EffectKind},
     iso_cache::{
-        msg::{IsoFile, IsoState, IsoWant},
+        msg::{IsoFile, IsoState, IsoWant, ShareGroup},
         testing::{
             bench::{Bench, SIZE, pool, want},
             image::{CHUNK, SourceFault},
@@ -255,7 +255,7 @@ async fn memory_is_bounded_whatever_the_size() {
 fn default_place(name: &str) -> IsoWant {
     IsoWant {
         directory: DatastorePath::new("ds1", &format!("agent-forge/ns/{name}")).expect("path"),
-        shareable: true,
+        shareable: Some(ShareGroup::Default),
         ..want(name)
     }
 }

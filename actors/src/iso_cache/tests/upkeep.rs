@@ -8,7 +8,7 @@ use crate::{
         msg::{IsoState, IsoWant},
         retention::PruneNews,
         testing::{
-            bench::{Bench, path, pool, want},
+            bench::{Bench, SIZE, path, pool, want},
             image::{CHUNK, SourceFault},
             store::{StoreFault, Stored},
         },
@@ -361,4 +361,115 @@ async fn a_server_whose_word_does_not_hold_is_said_to_be_volatile() {
         ..want("a")
     };
     assert!(bench.arrived(&compared).await.0.volatile);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_retention_lets_go_makes_room_on_a_full_datastore() {
+    let mut bench = Bench::new().await;
+    let current = path(&format!("{:064x}.iso", 9));
+    for file in [&old(1), &old(2), &current] {
+        bench
+            .store
+            .with(|c| c.files.insert(file.to_string(), Stored::of_size(SIZE)));
+    }
+    bench.store.with(|c| {
+        c.capacity = Some(3 * SIZE);
+        // The older of the two is mounted, and so no help.
+        c.mounted = vec![old(1).to_string()];
+    });
+    let wants = IsoWant {
+        prunable: vec![old(1), old(2)],
+        ..want("a")
+    };
+    let IsoState::Failed(trouble) = bench.settled(&wants).await else {
+        panic!("it does not fit")
+    };
+    assert_eq!(trouble.reason, "NoDiskSpace");
+    let (file, reused) = bench.arrived(&wants).await;
+    assert!(!reused);
+    let mut left = [old(1), current, file.path].map(|p| p.to_string());
+    left.sort();
+    assert_eq!(bench.store.files(), left);
+    assert_eq!(
+        pruned(&mut bench, &wants).await.0,
+        [old(2)],
+        "and it is told"
+    );
+}
+
+/// Asks at the interval until the source was asked and what follows from it is done; the answer then.
+async fn compared_again(bench: &mut Bench, want: &IsoWant) -> crate::iso_cache::msg::IsoFile {
+    let asked = |b: &Bench| b.image.questions.load(Ordering::SeqCst);
+    let before = asked(bench);
+    while bench.wakes.try_recv().is_ok() {}
+    tokio::time::advance(Duration::from_secs(30)).await;
+    bench.ask(want).await;
+    bench.until("a question", |b| asked(b) > before).await;
+    bench.woken(&want.pool).await;
+    bench.arrived(want).await.0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_says_so_of_the_same_bytes_or_each_time_is_volatile() {
+    let tagged = |tag: u64| Validators {
+        etag: Some(format!("\"{tag}\"")),
+        last_modified: None,
+    };
+    let compared = IsoWant {
+        check_every: Some(Duration::from_secs(30)),
+        ..want("a")
+    };
+    for other_bytes in [false, true] {
+        let mut bench = Bench::new().await;
+        *bench.image.validators.lock().expect("lock") = tagged(1);
+        assert!(!bench.arrived(&compared).await.0.volatile);
+        let mut seen = Vec::new();
+        for version in 2..=3 {
+            if other_bytes {
+                bench.image.version.store(version, Ordering::SeqCst);
+            }
+            *bench.image.validators.lock().expect("lock") = tagged(version);
+            seen.push(compared_again(&mut bench, &compared).await.volatile);
+            if seen.contains(&true) {
+                break;
+            }
+        }
+        let wanted: &[bool] = if other_bytes { &[false, true] } else { &[true] };
+        assert_eq!(seen, wanted, "other bytes: {other_bytes}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_life_looks_once_in_the_directories_of_the_history() {
+    let mut bench = Bench::new().await;
+    bench.image.fail(SourceFault::Stall(3 * CHUNK));
+    bench.ask(&want("a")).await;
+    bench
+        .until("a part of it is there", |b| b.store.files().len() == 1)
+        .await;
+    bench.kill().await;
+    // The pool's prefix was another one then.
+    let before = DatastorePath::new("ds1", "before").expect("path");
+    let left = bench.store.files().remove(0);
+    let name = DatastorePath::parse(&left).expect("path");
+    let left = before.join(name.file_name()).expect("path").to_string();
+    bench.store.with(|c| {
+        let file = c.files.pop_first().expect("a file").1;
+        c.files.insert(left.clone(), file);
+    });
+    tokio::time::advance(Duration::from_secs(1)).await;
+    bench.restart().await;
+    let wants = IsoWant {
+        directories: [before, want("a").directory].into(),
+        ..want("a")
+    };
+    let (file, _) = bench.arrived(&wants).await;
+    assert_eq!(bench.store.files(), [file.path.to_string()]);
+    let lists = bench.store.count("list");
+    tokio::time::advance(Duration::from_secs(601)).await;
+    bench.ask(&wants).await;
+    bench
+        .until("another look", |b| b.store.count("list") > lists)
+        .await;
+    assert_eq!(bench.store.count("list"), lists + 1, "once in a life");
 }

@@ -51,6 +51,17 @@ pub fn retained(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
     paths
 }
 
+/// Directories that the pool's ISOs lie in: its own, and those that its status names.
+#[must_use]
+pub fn directories(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
+    let datastore = datastore(pool);
+    let history = iso(pool).into_iter().flat_map(|i| &i.history);
+    let files = history.filter_map(|h| DatastorePath::new(&datastore, &h.path).ok());
+    let stored = iso(pool).and_then(|i| DatastorePath::parse(i.stored_path.as_deref()?).ok());
+    let named = files.chain(stored).filter_map(|file| file.parent());
+    named.chain(directory(pool).ok()).collect()
+}
+
 /// Files that retention lets go: history beyond `retainVersions`, oldest first; none that any pool retains. Pools of other
 /// vCenters count too: a datastore of that name may be the same one.
 #[must_use]
@@ -90,10 +101,11 @@ pub(super) fn elsewhere(
     source_key: &str,
     force_token: Option<&String>,
 ) -> Option<IsoFile> {
-    let own = directory(pool).ok();
+    let (own, group) = (directory(pool).ok(), shares(pool));
     let usable = |other: &&Arc<VsphereAgentPool>| {
         other.spec.vsphere.datacenter() == pool.spec.vsphere.datacenter()
-            && (shares(pool) && shares(other) || own.is_some() && directory(other).ok() == own)
+            && (group.is_some() && shares(other) == group
+                || own.is_some() && directory(other).ok() == own)
     };
     let known = others.iter().filter(usable).filter_map(|other| {
         let status = iso(other)?;

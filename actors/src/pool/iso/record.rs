@@ -10,7 +10,7 @@ use crate::{
     iso_cache::msg::{IsoFile, IsoState, IsoWant},
     model::names::DatastorePath,
     mutants::{Mutant, on},
-    ports::iso_source::Validators,
+    ports::iso_source::{IsoUrl, Validators},
 };
 
 /// The file that a status names, if it says all of it.
@@ -26,6 +26,53 @@ pub(super) fn known_file(iso: &IsoStatus) -> Option<IsoFile> {
         },
         volatile: iso.volatile == Some(true),
     })
+}
+
+/// The file that the predecessor's status names, where it is of this very source. It knew no source keys, but wrote down
+/// the URL that it fetched. A file that is older than the image (`created`) is another version's. Whether it lies there is
+/// looked for before it is relied upon.
+pub(super) fn predecessors_file(
+    iso: &IsoStatus,
+    datastore: &str,
+    source: &IsoUrl,
+    created: Option<&Time>,
+) -> Option<IsoFile> {
+    let ours = iso.source_key.is_some();
+    iso.url
+        .as_deref()
+        .filter(|url| !ours && is_of(url, source))?;
+    let uploaded_at = iso.uploaded_at.as_ref()?.0;
+    if created.is_some_and(|at| uploaded_at < at.0) {
+        return None;
+    }
+    Some(IsoFile {
+        sha256: iso.sha256.clone()?,
+        path: DatastorePath::new(datastore, iso.path.as_deref()?).ok()?,
+        size: u64::try_from(iso.size_bytes?).ok()?,
+        uploaded_at,
+        validators: Validators::default(),
+        volatile: false,
+    })
+}
+
+/// Was that fetched from here? Whole, as the predecessor wrote it, or as [`fit_to_show`] left it of such a one: without the
+/// token, the URLs of two InfraEnvs may be alike.
+fn is_of(fetched: &str, source: &IsoUrl) -> bool {
+    fetched == source.redacted() || IsoUrl::parse(fetched).as_ref() == Ok(source)
+}
+
+/// The predecessor's URL holds the token. Without it, it is kept only where it is the wanted one's: it would be taken for
+/// that later.
+fn fit_to_show(iso: &mut IsoStatus, source: &IsoUrl) {
+    let ours = iso.source_key.is_some();
+    let url = iso.url.take().filter(|url| ours || is_of(url, source));
+    iso.url = url.map(|url| shown(&url));
+}
+
+/// A URL out of a status as it may be shown: the predecessor wrote it with its token.
+#[must_use]
+pub fn shown(url: &str) -> String {
+    IsoUrl::parse(url).map_or_else(|_| "REDACTED".to_owned(), |url| url.redacted())
 }
 
 /// `status.iso` after the cache's answer.
@@ -46,6 +93,7 @@ pub fn status(
         | IsoState::Failed(_) => record.cloned().map(|mut iso| {
             (iso.downloaded_bytes, iso.total_bytes) = (None, None);
             (iso.bytes_per_second, iso.eta_seconds) = (None, None);
+            fit_to_show(&mut iso, &want.source);
             iso
         }),
         IsoState::Fetching { done, total, rate } => {
@@ -59,6 +107,7 @@ pub fn status(
             iso.total_bytes = signed(*total);
             iso.bytes_per_second = signed(*rate);
             iso.eta_seconds = signed(eta);
+            fit_to_show(&mut iso, &want.source);
             Some(iso)
         }
         IsoState::Ready { file, pruned, .. } => {
@@ -149,7 +198,6 @@ mod tests {
     use crate::{
         error::{Side, Trouble},
         model::names::ObjectKey,
-        ports::iso_source::IsoUrl,
     };
 
     fn want() -> IsoWant {
@@ -162,9 +210,39 @@ mod tests {
             directory: DatastorePath::new("iso", "agent-forge/demo/w").expect("path"),
             known: None,
             force_token: None,
+            directories: Default::default(),
             prunable: Vec::new(),
-            shareable: true,
+            shareable: None,
             check_every: None,
+        }
+    }
+
+    #[test]
+    fn a_token_that_the_predecessor_wrote_goes_with_the_first_write() {
+        let mut want = want();
+        want.source = IsoUrl::parse("https://img/byapikey/SECRET/x.iso").expect("URL");
+        let now = Timestamp::UNIX_EPOCH;
+        let coming = IsoState::Fetching {
+            done: 1,
+            total: None,
+            rate: None,
+        };
+        let failed = IsoState::Failed(Trouble::transient(Side::Iso, "ISODownloadFailed", "503"));
+        let clean = Some("https://img/byapikey/REDACTED/x.iso".to_owned());
+        for (url, left) in [
+            ("https://img/byapikey/SECRET/x.iso", clean.clone()),
+            ("https://img/byapikey/REDACTED/x.iso", clean),
+            ("https://img/byapikey/OTHER/x.iso", None),
+            ("SECRET", None),
+        ] {
+            let record = IsoStatus {
+                url: Some(url.to_owned()),
+                ..IsoStatus::default()
+            };
+            for state in [&coming, &failed] {
+                let written = status(Some(&record), &want, state, now).expect("a status");
+                assert_eq!(written.url, left, "{url}");
+            }
         }
     }
 

@@ -241,7 +241,15 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
             reason::ISO_UPLOADING,
             "the discovery ISO is on its way to the datastore".to_owned(),
         ),
-        (Some(IsoState::Failed(t)), _) => row(false, &t.reason, t.message.clone()),
+        (Some(IsoState::Failed(t)), _) => {
+            let before = around.iso_status.as_ref().and_then(|i| i.path.as_ref());
+            let note = if before.is_some() {
+                "; new VMs are made from the ISO that status.iso names meanwhile"
+            } else {
+                ""
+            };
+            row(false, &t.reason, format!("{}{note}", t.message))
+        }
         (None, Some(NoSource::Invalid(t))) => row(false, &t.reason, t.message.clone()),
         (None, Some(_)) => row(
             false,

@@ -1,11 +1,11 @@
 //! The CD-ROM drive of an installed host is emptied: the only write to a VM that serves.
 
-use super::{After, Done, Hand, defect};
+use super::{After, Done, Hand, TASK_PATIENCE, defect};
 use crate::{
     effect::EffectKind,
-    error::{Side, Trouble},
+    error::{Class, Side, Trouble},
     model::names::ObjectKey,
-    vm::memory::Memory,
+    vm::{drive, memory::Memory},
 };
 
 impl Hand<'_> {
@@ -25,20 +25,33 @@ impl Hand<'_> {
                 message,
             ));
         }
+        let isos = drive::isos_of(self.pool()?, &shown.cdroms);
         let session = self.session().await?;
         let slots = session.slots();
         let _slot = slots.acquire().await.map_err(|_| defect("shutting down"))?;
-        let ended = session
-            .eject_isos(&self.effect(EffectKind::EjectIso), &shown.moref)
-            .await;
+        let effect = self.effect(EffectKind::EjectIso);
+        let work = session.eject_isos(&effect, &shown.moref, &isos);
+        // It holds one of vCenter's task slots; a task that goes on is met again by the next try.
+        let ended = match tokio::time::timeout(TASK_PATIENCE, work).await {
+            Ok(ended) => ended.map_err(|e| (e.to_string(), e.class())),
+            Err(_) => {
+                let why = format!(
+                    "the CD-ROM drive was not empty within {} s; it is looked at again",
+                    TASK_PATIENCE.as_secs()
+                );
+                Err((why, Class::Transient))
+            }
+        };
         self.context
             .instruments
             .vm_operation("eject", ended.is_ok());
-        ended.map_err(|e| Trouble {
+        ended.map_err(|(why, class)| Trouble {
             side: Side::Vsphere,
             reason: "EjectFailed".to_owned(),
-            message: format!("spec.iso.ejectAfterInstall: {e}; the host is not touched otherwise"),
-            class: e.class(),
+            message: format!(
+                "spec.iso.ejectAfterInstall: {why}; the host is not touched otherwise"
+            ),
+            class,
         })?;
         let mut vm = self.vm();
         vm.iso_ejected = Some(true);

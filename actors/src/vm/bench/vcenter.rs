@@ -42,6 +42,8 @@ pub struct Inventory {
     pub datastores: VecDeque<&'static str>,
     pub tags_fail: bool,
     pub scan_fails: bool,
+    /// Emptying a drive does not end.
+    pub eject_hangs: bool,
     /// A create of a name that is taken fails as vCenter's does.
     pub names_are_unique: bool,
     /// The list of marked VMs shows them as they were made.
@@ -265,11 +267,15 @@ impl VCenter for Site {
         let result = created.map(|id| MoRef::new("VirtualMachine", id));
         Ok(TaskEnd::Success(result))
     }
-    async fn eject_isos(&self, e: &Effect, vm: &MoRef) -> VcResult<()> {
+    async fn eject_isos(&self, e: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<()> {
+        if self.with(|i| i.eject_hangs) {
+            return std::future::pending().await;
+        }
         self.with(|i| {
             i.effects.push(e.kind);
             let drives = i.vms.iter_mut().filter(|v| v.moref == *vm);
-            drives.for_each(|v| v.cdroms.clear());
+            let ours = |iso: &Option<String>| iso.as_ref().is_some_and(|iso| isos.contains(iso));
+            drives.for_each(|v| v.cdroms.retain(|c| !ours(&c.iso)));
             Ok(())
         })
     }

@@ -140,6 +140,18 @@ fn what_another_pool_has_is_taken_over_only_where_it_serves() {
     assert_eq!(find(&mine, &chosen(other.clone(), "here"), "key"), None);
     let (a, b) = (chosen(mine.clone(), "both"), chosen(other.clone(), "both"));
     assert_eq!(find(&a, &b, "key"), there, "one directory that both chose");
+    let (a, b) = (
+        chosen(mine.clone(), "isos/w"),
+        chosen(other.clone(), "isos/x"),
+    );
+    assert_eq!(find(&a, &b, "key"), there, "they differ in their own names");
+    assert_eq!(find(&a, &other, "key"), None, "not all do");
+    let spelled = chosen(mine.clone(), "agent-forge/demo/w");
+    assert_eq!(
+        find(&spelled, &other, "key"),
+        there,
+        "the default, written out"
+    );
     let mut far = mine;
     far.spec.vsphere.iso_datastore = "elsewhere".to_owned();
     assert_eq!(find(&far, &other, "key"), None);

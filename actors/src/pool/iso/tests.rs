@@ -1,0 +1,107 @@
+use agent_forge_crds::{
+    Time,
+    external::infra_env::{InfraEnvStatus, IsoDownloadUrl},
+    pool::IsoSpec,
+};
+
+use super::*;
+use crate::testing::{infra_env, pool};
+
+fn with_prefix(name: &str, prefix: Option<&str>) -> VsphereAgentPool {
+    let mut pool = pool(name);
+    pool.spec.iso = Some(IsoSpec {
+        path_prefix: prefix.map(str::to_owned),
+        ..IsoSpec::default()
+    });
+    pool
+}
+
+#[test]
+fn pools_share_where_their_prefixes_differ_in_their_own_names_only() {
+    let group = |name: &str, prefix: Option<&str>| shares(&with_prefix(name, prefix));
+    let default = Some(ShareGroup::Default);
+    assert_eq!(group("a", None), default);
+    assert_eq!(group("a", Some("")), default);
+    assert_eq!(
+        group("a", Some("agent-forge/demo/a")),
+        default,
+        "as the predecessor's objects write it out"
+    );
+    assert_eq!(group("a", Some("agent-forge/demo/a/")), default);
+    assert_eq!(group("a", Some("agent-forge/demo/b")), None, "another's");
+    let (a, b) = (group("a", Some("isos/a")), group("b", Some("isos/b")));
+    assert!(a.is_some() && a == b && a != default);
+    assert_ne!(a, group("a", Some("elsewhere/a")));
+    assert_ne!(a, group("a", Some("a")));
+    assert_eq!(group("a", Some("isos")), None, "chosen");
+}
+
+/// What the predecessor left, as recorded from a run of it.
+fn taken_over() -> VsphereAgentPool {
+    let text = include_str!("../../../../tests/fixtures/predecessor/pool-both-running.json");
+    serde_json::from_str(text).expect("a pool")
+}
+
+fn serving(url: &str, created: &str) -> InfraEnv {
+    let mut env = infra_env();
+    env.status = Some(InfraEnvStatus {
+        iso_download_url: Some(IsoDownloadUrl::new(url)),
+        created_time: Some(Time(created.parse().expect("a time"))),
+        ..env.status.unwrap_or_default()
+    });
+    env
+}
+
+#[test]
+fn the_predecessors_file_is_looked_for_before_anything_is_fetched() {
+    let pool = taken_over();
+    let status = pool.status.clone().and_then(|s| s.iso).expect("an ISO");
+    let url = status.url.clone().expect("a URL");
+    let (before, after) = ("2026-11-21T05:23:00Z", "2026-11-21T05:23:15Z");
+    let other = url.replace("/byapikey/", "/byapikey/x");
+    let secret = ObjectKey::new("demo", "vsphere-credentials");
+    let known = |pool: &VsphereAgentPool, url: &str, created: &str| {
+        let env = serving(url, created);
+        want(pool, &[], Some(&env), &secret).expect("a want").known
+    };
+    let file = known(&pool, &url, before).expect("known");
+    assert_eq!(
+        file.path.to_string(),
+        format!(
+            "[iso-datastore] {}",
+            status.path.as_deref().expect("a path")
+        )
+    );
+    assert_eq!(
+        (Some(file.sha256), file.size),
+        (status.sha256.clone(), 2_097_152)
+    );
+    assert_eq!(known(&pool, &url, after), None, "an older image");
+    assert_eq!(known(&pool, &other, before), None, "another InfraEnv's");
+    // The first write takes the token out, and nobody takes it for another InfraEnv's after that.
+    let written = |url: &str| {
+        let env = serving(url, before);
+        let want = want(&pool, &[], Some(&env), &secret).expect("a want");
+        let state = IsoState::Fetching {
+            done: 0,
+            total: None,
+            rate: None,
+        };
+        let mut pool = pool.clone();
+        let iso = super::status(
+            Some(&status),
+            &want,
+            &state,
+            "2026-11-21T06:00:00Z".parse().expect("a time"),
+        );
+        pool.status.as_mut().expect("a status").iso = iso;
+        pool
+    };
+    assert!(known(&written(&url), &url, before).is_some());
+    assert_eq!(known(&written(&other), &other, before), None);
+    let mut forced = pool.clone();
+    forced
+        .annotations_mut()
+        .insert(FORCE_ISO_REFRESH_ANNOTATION.to_owned(), "now".to_owned());
+    assert_eq!(known(&forced, &url, before), None, "asked for anew");
+}
