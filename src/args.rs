@@ -56,6 +56,10 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_AGENT_DISCOVERY_TIMEOUT", default_value = "30m", value_parser = duration, value_name = "DURATION")]
     pub agent_discovery_timeout: Duration,
 
+    /// How often each vCenter is scanned for VMs that carry this cluster's mark and are nobody's; 10s at least.
+    #[arg(long, env = "AGENT_FORGE_ORPHAN_SCAN_INTERVAL", default_value = "10m", value_parser = scan_interval, value_name = "DURATION")]
+    pub orphan_scan_interval: Duration,
+
     /// Tasks in flight per vCenter.
     #[arg(long, env = "AGENT_FORGE_MAX_CONCURRENT_VCENTER_TASKS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_concurrent_vcenter_tasks: u16,
@@ -218,6 +222,17 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A scan lists every VM with our mark: more often would keep a large vCenter busy with nothing else.
+fn scan_interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    if interval < Duration::from_secs(10) {
+        return Err(
+            "must be 10s or longer: each scan lists all marked VMs of a vCenter".to_owned(),
+        );
+    }
+    Ok(interval)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,6 +272,7 @@ mod tests {
     fn defaults_hold_and_nonsense_is_refused() {
         let args = Args::try_parse_from(["agent-forge"]).expect("defaults");
         assert_eq!(args.agent_discovery_timeout, Duration::from_secs(1800));
+        assert_eq!(args.orphan_scan_interval, Duration::from_secs(600));
         assert_eq!(args.max_concurrent_vcenter_tasks, 8);
         assert!(!args.iso_allow_local_source);
         assert!(!args.lease.leader_elect);
@@ -273,6 +289,8 @@ mod tests {
             "--agent-discovery-timeout=soon",
             "--agent-discovery-timeout=0s",
             "--max-concurrent-vcenter-tasks=0",
+            "--orphan-scan-interval=9s",
+            "--orphan-scan-interval=never",
         ] {
             assert!(Args::try_parse_from(["agent-forge", bad]).is_err(), "{bad}");
         }

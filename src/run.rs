@@ -267,6 +267,7 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
         tracer: traces::tracer(),
         settings: Settings {
             discovery_timeout: args.agent_discovery_timeout,
+            orphan_scan_interval: args.orphan_scan_interval,
             secret_namespaces: args.secret_namespaces.clone(),
         },
         allow_http: args.vsphere_allow_http,

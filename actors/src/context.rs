@@ -21,6 +21,8 @@ use crate::{
 pub struct Settings {
     /// How long a powered-on VM may take to register its Agent (`--agent-discovery-timeout`).
     pub discovery_timeout: Duration,
+    /// How often each vCenter is scanned for VMs that are nobody's (`--orphan-scan-interval`).
+    pub orphan_scan_interval: Duration,
     /// Namespaces beside the pool's own from which credentials may be read (`--secret-namespaces`).
     pub secret_namespaces: Vec<String>,
 }

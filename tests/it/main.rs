@@ -6,6 +6,7 @@
     reason = "tests play people and upstream controllers: they write as those do"
 )]
 
+mod arrival;
 mod collector;
 mod crash;
 mod credentials;
@@ -19,6 +20,7 @@ mod logs;
 mod look;
 mod metrics;
 mod occupied;
+mod orphans;
 mod privileges;
 mod refusals;
 mod scale;

@@ -1,6 +1,6 @@
 //! The orphan scan: marked VMs minus VsphereAgents, and VsphereAgents whose VM is not there (reliability.md R12).
 //!
-//! Flow of a pass: every [`INTERVAL`], per vCenter -> list of marked VMs, page by page -> pure [`judge`] -> what is
+//! Flow of a pass: every `--orphan-scan-interval`, per vCenter -> list of marked VMs, page by page -> pure [`judge`] -> what is
 //! nobody's is counted and said, once per VM, with the command that resolves it; recorded VMs that are gone or off are
 //! handed to their VM actors as doubts, which look for themselves.
 //!
@@ -36,9 +36,7 @@ use crate::{
     vm::hardware,
 };
 
-/// How often each vCenter is scanned.
-pub const INTERVAL: Duration = Duration::from_secs(600);
-/// The first scan waits that long: a start has better things to do.
+/// The first scan waits that long, or an interval where that is shorter: a start has better things to do.
 pub const FIRST: Duration = Duration::from_secs(60);
 
 /// References of recorded VMs that the last scan did not show, or not switched on, by vCenter.
@@ -93,13 +91,14 @@ async fn run(
     mut memory: Memory,
 ) -> (Memory, Verdict) {
     let now = context.clock.monotonic();
-    let due = *memory.due.get_or_insert(now + FIRST);
+    let interval = context.settings.orphan_scan_interval;
+    let due = *memory.due.get_or_insert(now + FIRST.min(interval));
     let mut verdict = Verdict::default();
     if now < due || !context.view.ready() {
         verdict.again = Some(due.saturating_sub(now).max(Duration::from_secs(1)));
         return (memory, verdict);
     }
-    memory.due = Some(now + INTERVAL);
+    memory.due = Some(now + interval);
     let reached = sessions(&context, &mut verdict).await;
     // Only who reached all of them knows that one is not named any more.
     if verdict.waiting_on.is_empty() {
@@ -115,7 +114,7 @@ async fn run(
     let known = memory.known.iter();
     let left = known.map(|(server, vms)| (server.clone(), vms.len()));
     context.instruments.orphans(&left.collect());
-    verdict.again = Some(INTERVAL);
+    verdict.again = Some(interval);
     (memory, verdict)
 }
 

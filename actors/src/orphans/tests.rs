@@ -11,6 +11,9 @@ use crate::{
     vm::bench::Bench,
 };
 
+/// What the bench's settings say.
+const INTERVAL: Duration = Duration::from_secs(600);
+
 /// A VM of another VsphereAgent that nobody knows, made and never switched on.
 fn lost(id: &str) -> VmObservation {
     with(shown(&child("a"), PowerState::Off), |v| {
@@ -81,6 +84,21 @@ async fn what_never_ran_goes_at_the_second_look() {
     assert!(scans.bench.site.with(|i| i.vms.is_empty()));
     assert_eq!(scans.said(event::ORPHAN_VM_DESTROYED).len(), 1);
     assert!(scans.said(event::ORPHAN_VM).is_empty());
+}
+
+#[tokio::test]
+async fn a_shorter_interval_holds_from_the_first_scan_on() {
+    let short = Duration::from_secs(10);
+    let mut bench = Bench::new();
+    bench.context.settings.orphan_scan_interval = short;
+    bench.site.with(|i| i.vms = vec![lost("vm-7")]);
+    let memory = Memory::default();
+    let mut scans = Scans { bench, memory };
+    for destroyed in [0, 0, 1] {
+        assert_eq!(scans.pass().await.again, Some(short));
+        assert_eq!(scans.destroyed(), destroyed);
+        scans.bench.turn(short);
+    }
 }
 
 #[tokio::test]

@@ -119,6 +119,7 @@ impl Tree {
             tracer: Arc::new(NoTracer),
             settings: Settings {
                 discovery_timeout: Duration::from_secs(1800),
+                orphan_scan_interval: Duration::from_secs(600),
                 secret_namespaces: vec![],
             },
             allow_http: false,

@@ -170,6 +170,7 @@ impl Machines {
             doubts,
             settings: Settings {
                 discovery_timeout: Duration::from_secs(1800),
+                orphan_scan_interval: Duration::from_secs(600),
                 secret_namespaces: Vec::new(),
             },
         }

@@ -1,0 +1,113 @@
+//! VMs with our mark and without their VsphereAgent: what never ran goes, what ran is left alone and said.
+
+use std::collections::BTreeMap;
+
+use agent_forge_lab::parts::vcenter_trouble::{ForeignVm, VmAction};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+
+use crate::world::{NAMESPACE, Setup, World};
+
+/// Key of the marker in a VM's `extraConfig`.
+const MARKER: &str = "agent-forge.owner";
+const CLUSTER: &str = "orphans-lab";
+
+/// A VM that carries a mark: of `cluster`, for a VsphereAgent that is not there.
+async fn marked(world: &World, name: &str, cluster: &str, power_on: bool) -> Result<String> {
+    let uid = format!("00000000-0000-4000-8000-{:012}", name.len());
+    let mark = format!("v1/{cluster}/{NAMESPACE}/{name}/{uid}/1");
+    let vm = ForeignVm {
+        name: name.to_owned(),
+        folder: "demo".to_owned(),
+        extra_config: BTreeMap::from([(MARKER.to_owned(), mark)]),
+        power_on,
+        ..ForeignVm::default()
+    };
+    world.vcenter.create_vm(&vm).await
+}
+
+impl World {
+    async fn events(&self, reason: &str) -> Result<Vec<String>> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let all = events.list(&Default::default()).await?.items.into_iter();
+        let fits = all.filter(|e| e.reason.as_deref() == Some(reason));
+        Ok(fits.filter_map(|e| e.note).collect())
+    }
+
+    async fn morefs(&self) -> Result<Vec<String>> {
+        let all = self.all_vms().await?;
+        Ok(all.into_iter().map(|vm| vm.moref).collect())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_never_ran_goes_and_what_ran_is_reported_with_what_removes_it() -> Result<()> {
+    let interval = "--orphan-scan-interval=10s".to_owned();
+    let world = World::start(Setup {
+        operator_args: vec![interval, format!("--cluster-id={CLUSTER}")],
+        ..Setup::default()
+    })
+    .await?;
+    let never_ran = marked(&world, "never-ran", CLUSTER, false).await?;
+    let runs = marked(&world, "runs", CLUSTER, true).await?;
+    // Switched off now; its boot order says that it was on once.
+    let ran = marked(&world, "ran-once", CLUSTER, false).await?;
+    world.vcenter.act(&ran, VmAction::BootFromDisk).await?;
+    let another_hubs = marked(&world, "another-hubs", "another-hub", false).await?;
+
+    world
+        .until("the end of what never ran", async || {
+            Ok(!world.morefs().await?.contains(&never_ran))
+        })
+        .await?;
+    world
+        .until("words on both that ran", async || {
+            Ok(world.events("OrphanVM").await?.len() == 2)
+        })
+        .await?;
+    for moref in [&runs, &ran] {
+        let said = world.events("OrphanVM").await?;
+        let command = format!("govc object.destroy VirtualMachine:{moref}");
+        ensure!(
+            said.iter().any(|note| note.contains(&command)),
+            "{command} is not told: {said:?}"
+        );
+    }
+    let told = world.events("OrphanVMDestroyed").await?;
+    ensure!(
+        told.len() == 1 && told[0].contains(&never_ran),
+        "what was destroyed is said: {told:?}"
+    );
+    let server = &world.lab.vcenters()[0].admin()?;
+    ensure!(
+        server.calls().await?.of("Destroy_Task") == 1,
+        "one VM was destroyed, no other one was tried"
+    );
+    let operator = world.operator.as_ref().context("an operator")?;
+    world
+        .until("two orphans in the metrics", async || {
+            let scrape = operator.metrics().await?;
+            let mut lines = scrape.lines();
+            Ok(lines.any(|l| l.starts_with("agent_forge_orphan_vms{") && l.ends_with(" 2")))
+        })
+        .await?;
+
+    // A person follows the words; the count follows the person.
+    world.vcenter.act(&runs, VmAction::PowerOff).await?;
+    for moref in [&runs, &ran] {
+        world.vcenter.act(moref, VmAction::Destroy).await?;
+    }
+    world
+        .until("no orphan in the metrics", async || {
+            let scrape = operator.metrics().await?;
+            let mut lines = scrape.lines();
+            Ok(lines.any(|l| l.starts_with("agent_forge_orphan_vms{") && l.ends_with(" 0")))
+        })
+        .await?;
+    ensure!(
+        world.morefs().await?.contains(&another_hubs),
+        "another hub's VM was touched"
+    );
+    Ok(())
+}
