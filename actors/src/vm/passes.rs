@@ -13,7 +13,10 @@ use kube::ResourceExt;
 use super::{arrival, bench::Bench, seen::Seen};
 use crate::{
     effect::EffectKind as E,
-    model::names::{MoRef, ObjectKey},
+    model::{
+        identity::BiosUuid,
+        names::{MoRef, ObjectKey},
+    },
     ports::{
         cluster::ClusterErrorKind,
         vcenter::{Fault, PowerState, VcErrorKind, VmObservation},
@@ -375,6 +378,48 @@ async fn an_agent_that_only_the_api_server_shows_saves_its_vm() {
     bench.pass().await;
     assert_eq!(bench.site.with(|i| i.vms.len()), 1);
     assert_eq!(bench.status().last_failure, None);
+}
+
+#[tokio::test]
+async fn an_agent_that_registered_while_its_vm_went_goes_before_the_finalizer() {
+    for (swapped, bound) in [(true, false), (false, false), (true, true)] {
+        let mut bench = on().await;
+        let uuid = BiosUuid::parse(bench.vm().bios_uuid.as_deref().expect("recorded"));
+        let uuid = uuid.expect("a uuid");
+        let agent = with(late_agent(&bench), |a| {
+            let name = if swapped { uuid.swapped() } else { uuid };
+            a.metadata.name = Some(name.to_string());
+            if bound {
+                claim(a, &testing::agent_machine("a"));
+            }
+        });
+        bench.hub.with(|o| {
+            o.unseen_agents = vec![agent, testing::foreign_agent("somebody")];
+            o.machines.clear();
+            o.agent_machines.clear();
+            delete(o.child.as_mut().expect("child"));
+        });
+        if bound {
+            // It cannot be told any more that it was ours to take: a person is told instead.
+            bench.until(|b| b.site.with(|i| i.vms.is_empty())).await;
+            for _ in 0..20 {
+                bench.turn(MINUTE);
+                bench.pass().await;
+            }
+            assert_eq!(bench.waits_on().as_deref(), Some("AgentBound"));
+            assert_eq!(agents_deleted(&bench), 0);
+            bench.hub.with(|o| o.unseen_agents.remove(0));
+        }
+        bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+        let left = bench.hub.with(|o| o.unseen_agents.len());
+        assert_eq!(left, 1, "the stranger stays, ours does not");
+        assert_eq!(agents_deleted(&bench), usize::from(!bound));
+    }
+}
+
+fn agents_deleted(bench: &Bench) -> usize {
+    let deleted = |e: &&E| **e == E::DeleteAgent;
+    bench.hub.with(|o| o.effects.iter().filter(deleted).count())
 }
 
 #[tokio::test]

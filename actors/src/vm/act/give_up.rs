@@ -21,20 +21,24 @@ impl Hand<'_> {
         let Some(identity) = &child.identity else {
             return Ok(Vec::new());
         };
-        let homes = self.scene.pool.as_deref().map(agents_home::candidates);
-        let namespaces: BTreeSet<String> = homes
-            .unwrap_or_default()
-            .into_iter()
-            .chain(child.agent.clone())
-            .map(|key| key.namespace)
-            .collect();
         let mut found = Vec::new();
-        for namespace in namespaces {
+        for namespace in self.agents_namespaces() {
             let agents = self.context.cluster.live_agents(&namespace).await?;
             let may_run_there = |a: &Agent| agent_runs_on(a, identity) != AgentMatch::Other;
             found.extend(agents.into_iter().filter(may_run_there).map(Arc::new));
         }
         Ok(found)
+    }
+
+    /// Where Agents of this VM may be.
+    pub(super) fn agents_namespaces(&self) -> BTreeSet<String> {
+        let homes = self.scene.pool.as_deref().map(agents_home::candidates);
+        homes
+            .unwrap_or_default()
+            .into_iter()
+            .chain(self.scene.child.agent.clone())
+            .map(|key| key.namespace)
+            .collect()
     }
 
     pub(super) async fn give_up(&self, memory: &mut Memory) -> Done {

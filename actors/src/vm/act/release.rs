@@ -1,4 +1,5 @@
-//! Letting go: fence, live proof, the Agent's deletion, the finalizer.
+//! Letting go: fence, live proof, the Agent's deletion, the finalizer; before that a live look for an Agent that the view
+//! does not show.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -6,6 +7,7 @@ use agent_forge_crds::{
     conditions::event,
     external::{agent::Agent, agent_machine::AgentMachine},
     names::AGENT_FINALIZER,
+    pool::CleanupPolicy,
 };
 use kube::ResourceExt;
 use tracing::Instrument as _;
@@ -14,7 +16,11 @@ use super::{After, Done, Hand};
 use crate::{
     effect::EffectKind,
     error::{Side, Trouble},
-    model::{names::ObjectKey, standing::Standing},
+    model::{
+        identity::{AgentMatch, agent_runs_on},
+        names::ObjectKey,
+        standing::Standing,
+    },
     pool::prepare,
     ports::cluster::{AgentPatch, MetadataPatch, Notice, Precondition},
     vm::{memory::Memory, traced},
@@ -105,10 +111,16 @@ impl Hand<'_> {
             return Ok(After::Same);
         };
         self.prove_unbound().await?;
+        self.drop_agent(agent, why).await?;
+        // The watch shows its deletionTimestamp, or its absence.
+        Ok(After::Pause(Duration::from_secs(2)))
+    }
+
+    async fn drop_agent(&self, agent: &Agent, why: &str) -> Result<(), Trouble> {
         let effect = self.effect(EffectKind::DeleteAgent);
         self.context
             .cluster
-            .delete_agent(&effect, &Precondition::of(agent.as_ref()))
+            .delete_agent(&effect, &Precondition::of(agent))
             .await?;
         self.context.cluster.notify(Notice {
             regarding: self.scene.regarding(),
@@ -121,13 +133,43 @@ impl Hand<'_> {
                 self.scene.child.trace()
             ),
         });
-        // The watch shows its deletionTimestamp, or its absence.
-        Ok(After::Pause(Duration::from_secs(2)))
+        Ok(())
+    }
+
+    /// Live, and by the names that an Agent of this VM has, its uuid in either byte order: one that registered while its
+    /// VM was taken away may not be in the view yet, and nobody else would ever delete it. Two small reads for each
+    /// VsphereAgent that goes, however many Agents there are.
+    async fn unseen_agent(&self) -> Result<Option<Agent>, Trouble> {
+        let child = &self.scene.child;
+        let keeps = child.adopted || self.scene.policy() == Some(CleanupPolicy::Retain);
+        let Some(identity) = child.identity.as_ref().filter(|_| !keeps) else {
+            return Ok(None);
+        };
+        let uuid = identity.bios_uuid;
+        for namespace in self.agents_namespaces() {
+            for name in [uuid.swapped(), uuid].map(|u| u.to_string()) {
+                let key = ObjectKey::new(&namespace, name);
+                let live = self.context.cluster.live_agent(&key).await?;
+                let runs_here = |a: &Agent| agent_runs_on(a, identity) == AgentMatch::Same;
+                if let Some(live) = live.filter(|a| runs_here(a) && !a.is_deleting()) {
+                    return Ok(Some(live));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The last write, and telling of it, are a task of their own: the reply races the watch's word of the deletion, which
     /// ends this actor and aborts its pass.
     pub(super) async fn remove_finalizer(&self, memory: &Memory) -> Done {
+        if let Some(agent) = self.unseen_agent().await? {
+            if agent.is_claimed_or_bound() && !self.scene.child.forced {
+                let message = format!("Agent {} is bound; it stays", agent.name_any());
+                return Err(Trouble::transient(Side::Upstream, "AgentBound", message));
+            }
+            self.drop_agent(&agent, "its VM is gone").await?;
+            return Ok(After::Pause(Duration::from_secs(2)));
+        }
         let object = self.scene.child.object.clone();
         let finalizers = object
             .finalizers()

@@ -250,6 +250,7 @@ impl Cluster for Hub {
     async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()> {
         self.write(effect, |o| {
             o.agents.retain(|a| a.name_any() != at.key.name);
+            o.unseen_agents.retain(|a| a.name_any() != at.key.name);
             Ok(())
         })
     }
