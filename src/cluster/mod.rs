@@ -5,6 +5,7 @@ pub mod client;
 pub mod events;
 pub mod lease;
 pub mod machines;
+pub mod refusals;
 pub mod trim;
 pub mod view;
 pub mod watches;

@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{Instrument as _, field::Empty};
 
-use super::{client::REQUEST_TIMEOUT, events::EventSink, machines};
+use super::{client::REQUEST_TIMEOUT, events::EventSink, machines, refusals::Refusals};
 use crate::deadline;
 
 /// An Agent may be 60 kB large.
@@ -48,6 +48,7 @@ pub struct Writer {
     gate: Arc<dyn Gate>,
     events: EventSink,
     write_within: Duration,
+    refusals: Refusals,
 }
 
 impl Writer {
@@ -64,6 +65,7 @@ impl Writer {
             gate,
             events,
             write_within: write_within.min(REQUEST_TIMEOUT),
+            refusals: Refusals::default(),
         }
     }
 
@@ -113,6 +115,35 @@ impl Writer {
         result
     }
 
+    /// As [`Self::effect`], for a write that holds only for the version in `at`. What the server refused for that
+    /// version once is not asked again.
+    async fn effect_at<T>(
+        &self,
+        effect: &Effect,
+        at: &Precondition,
+        operation: &'static str,
+        subject: String,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> ClusterResult<T> {
+        let version = format!("{}/{}", at.uid, at.resource_version);
+        if let Some(kind) = self.refusals.holds(&subject, &version) {
+            let message = "the view still shows a version that was refused already".to_owned();
+            return Err(ClusterError {
+                kind,
+                operation,
+                subject,
+                message,
+            });
+        }
+        let result = self.effect(effect, operation, subject, call).await;
+        if let Err(e) = &result
+            && !at.resource_version.is_empty()
+        {
+            self.refusals.note(&e.subject, &version, &e.kind);
+        }
+        result
+    }
+
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that patches, behind the gate"
@@ -136,7 +167,7 @@ impl Writer {
         let api: Api<K> = self.api(&at.key.namespace);
         let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
         let call = api.patch_metadata(&at.key.name, &params, &patch);
-        self.effect(effect, "patch", subject::<K>(&at.key), call)
+        self.effect_at(effect, at, "patch", subject::<K>(&at.key), call)
             .await
             .map(|_| ())
     }
@@ -158,8 +189,9 @@ impl Writer {
         });
         let api: Api<K> = self.api(&at.key.namespace);
         let result = self
-            .effect(
+            .effect_at(
                 effect,
+                at,
                 "delete",
                 subject::<K>(&at.key),
                 api.delete(&at.key.name, &params),
@@ -197,7 +229,9 @@ impl Writer {
             Api::namespaced_with(self.client.clone(), &at.key.namespace, &kind);
         let params = PostParams::default();
         let call = api.replace_status(&at.key.name, &params, &object);
-        let written = self.effect(effect, "update status", text, call).await?;
+        let written = self
+            .effect_at(effect, at, "update status", text, call)
+            .await?;
         Ok(written.resource_version().unwrap_or_default())
     }
 }

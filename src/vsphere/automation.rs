@@ -12,12 +12,13 @@ use http::{HeaderValue, Method, header};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{
     client::Client,
     http::{Reply, Request, VcErrorKindAndMessage},
     reply::decode,
-    session::{Asked, SESSION_HEADER, Session},
+    session::{Asked, COOL_DOWN, SESSION_HEADER, Session},
 };
 
 /// From this release on, one session serves both interfaces.
@@ -38,6 +39,8 @@ struct State {
     unshared: Option<u64>,
     /// The VIM session (its generation) during which this login was refused: not again before a new one.
     refused: Option<(u64, VcError)>,
+    /// When this login failed otherwise, and how: calls of other VMs do not try it again at once.
+    failed: Option<(Instant, VcError)>,
 }
 
 impl RestSession {
@@ -110,19 +113,20 @@ impl Client {
         {
             return Err(error);
         }
-        match self.automation_login().await {
-            Ok(token) => {
-                self.rest.set(|s| s.own = Some(token.clone()));
-                Ok(token)
-            }
-            Err(e) => {
-                if matches!(e.fault(), Some(Fault::InvalidLogin)) {
-                    self.rest
-                        .set(|s| s.refused = Some((session.generation, e.clone())));
-                }
-                Err(e)
-            }
+        if let Some((at, error)) = state.failed
+            && at.elapsed() < COOL_DOWN
+        {
+            return Err(error);
         }
+        let outcome = self.automation_login().await;
+        self.rest.set(|s| match &outcome {
+            Ok(token) => (s.own, s.failed) = (Some(token.clone()), None),
+            Err(e) if matches!(e.fault(), Some(Fault::InvalidLogin)) => {
+                s.refused = Some((session.generation, e.clone()));
+            }
+            Err(e) => s.failed = Some((Instant::now(), e.clone())),
+        });
+        outcome
     }
 
     async fn automation_login(&self) -> VcResult<HeaderValue> {

@@ -25,7 +25,7 @@ use super::wire::session::ServiceContent;
 pub(super) const SESSION_HEADER: &str = "vmware-api-session-id";
 
 /// After a failed (not refused) login, calls share its failure that long instead of trying again each.
-const COOL_DOWN: Duration = Duration::from_secs(5);
+pub(super) const COOL_DOWN: Duration = Duration::from_secs(5);
 
 /// What is the same for every session with one vCenter.
 #[derive(Debug)]

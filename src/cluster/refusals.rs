@@ -1,0 +1,94 @@
+//! Writes that the server refused since the object had moved on, or had gone.
+//!
+//! Guarantee: while the view still shows the version that was refused, the same is not asked again: a resourceVersion
+//! never comes back, so the answer would be the same. A view that lags by a minute costs one refusal for each object, not
+//! one for each try. What the view shows anew goes through at once.
+//!
+//! Assumption: whoever is refused decides again from the view. Caveat: after [`FORGOTTEN`] one more is let through, for
+//! refusals that have another cause than the version (an admission webhook's).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use agent_forge_actors::ports::cluster::ClusterErrorKind;
+use tokio::time::Instant;
+
+/// A refusal counts for that long.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// What was refused last, by object.
+#[derive(Debug, Default)]
+pub struct Refusals(Mutex<BTreeMap<String, Refused>>);
+
+#[derive(Debug)]
+struct Refused {
+    version: String,
+    kind: ClusterErrorKind,
+    at: Instant,
+}
+
+impl Refusals {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Refused>> {
+        // Nothing in here can be half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A write to `object` that was decided from this version of it failed so.
+    pub fn note(&self, object: &str, version: &str, kind: &ClusterErrorKind) {
+        if !matches!(
+            kind,
+            ClusterErrorKind::Conflict | ClusterErrorKind::NotFound
+        ) {
+            return;
+        }
+        let mut all = self.all();
+        let now = Instant::now();
+        all.retain(|_, r| now.duration_since(r.at) < FORGOTTEN);
+        let refused = Refused {
+            version: version.to_owned(),
+            kind: kind.clone(),
+            at: now,
+        };
+        all.insert(object.to_owned(), refused);
+    }
+
+    /// How it would be refused again.
+    pub fn holds(&self, object: &str, version: &str) -> Option<ClusterErrorKind> {
+        let all = self.all();
+        let refused = all.get(object).filter(|r| r.version == version);
+        let refused = refused.filter(|r| r.at.elapsed() < FORGOTTEN);
+        refused.map(|r| r.kind.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_is_refused_until_something_else_is_seen_or_a_minute_has_gone() {
+        use ClusterErrorKind::{Conflict, NotFound, Unavailable};
+        let refusals = Refusals::default();
+        refusals.note("Agent a/b", "u/1", &Unavailable);
+        assert_eq!(refusals.holds("Agent a/b", "u/1"), None, "that may pass");
+        refusals.note("Agent a/b", "u/1", &Conflict);
+        assert_eq!(refusals.holds("Agent a/b", "u/1"), Some(Conflict));
+        assert_eq!(refusals.holds("Agent a/b", "u/2"), None, "it has moved on");
+        assert_eq!(refusals.holds("Agent a/c", "u/1"), None, "another object");
+        refusals.note("Agent a/b", "u/2", &NotFound);
+        assert_eq!(
+            refusals.holds("Agent a/b", "u/1"),
+            None,
+            "one for each object"
+        );
+        tokio::time::advance(FORGOTTEN - Duration::from_secs(1)).await;
+        assert_eq!(refusals.holds("Agent a/b", "u/2"), Some(NotFound));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(refusals.holds("Agent a/b", "u/2"), None);
+        refusals.note("Agent a/c", "u/1", &Conflict);
+        assert_eq!(refusals.all().len(), 1, "what is forgotten is dropped");
+    }
+}
