@@ -248,6 +248,13 @@ fn can_wait(old: Option<&VsphereAgentStatus>, new: &VsphereAgentStatus) -> bool 
     })
 }
 
+/// When the wait for a guest has lasted long enough to be acted upon; `None` once it has: from there on the steps and
+/// their own backoff say when to look again.
+fn until_stuck(since: Duration, now: Duration) -> Option<Duration> {
+    let left = STUCK_GRACE.saturating_sub(now.saturating_sub(since));
+    (!left.is_zero()).then_some(left)
+}
+
 async fn publish(
     context: &Context,
     object: Arc<VsphereAgent>,
@@ -259,11 +266,9 @@ async fn publish(
     let scene = Scene::gather(context, object.clone());
     traced::note(context, &scene, memory);
     let now = context.clock.wall();
-    let stuck = memory.stuck_since.map(|since| {
-        STUCK_GRACE
-            .saturating_sub(context.clock.monotonic().saturating_sub(since))
-            .max(Duration::from_secs(1))
-    });
+    let stuck = memory
+        .stuck_since
+        .and_then(|since| until_stuck(since, context.clock.monotonic()));
     let deadline = scene
         .vm()
         .and_then(|v| v.discovery_deadline.as_ref())
@@ -342,4 +347,19 @@ pub async fn write(
     next.status = Some(status);
     next.metadata.resource_version = Some(version);
     Ok(Arc::new(next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_grace_wakes_once() {
+        let since = Duration::from_secs(10);
+        assert_eq!(until_stuck(since, since), Some(STUCK_GRACE));
+        let nearly = since + STUCK_GRACE - Duration::from_millis(1);
+        assert_eq!(until_stuck(since, nearly), Some(Duration::from_millis(1)));
+        assert_eq!(until_stuck(since, since + STUCK_GRACE), None);
+        assert_eq!(until_stuck(since, since + STUCK_GRACE * 100), None);
+    }
 }

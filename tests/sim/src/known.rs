@@ -24,7 +24,6 @@ pub const ALL: &[Known] = &[
     LAGGING_AFTER_A_KILL,
     FLAPPING,
     FLAPPING_FOR_LESS,
-    EACH_SECOND,
     NO_WAY_BACK,
 ];
 
@@ -50,13 +49,6 @@ const FLAPPING: Known = Known {
 const FLAPPING_FOR_LESS: Known = Known {
     fault: "g10m",
     ..FLAPPING
-};
-
-const EACH_SECOND: Known = Known {
-    fault: "g11m",
-    failure: "O7 ",
-    reason: "a VM whose Agent cannot be released is looked at each second after a minute, also where its status cannot be written",
-    ..LAGGING
 };
 
 /// No defect of the operator: the fault cannot be put right.
