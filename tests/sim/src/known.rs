@@ -32,7 +32,7 @@ const LAGGING: Known = Known {
     effect: "",
     fault: "g6",
     failure: "O7 ",
-    reason: "what a lagging view decided is refused by its precondition and decided again, some 20 times a minute",
+    reason: "a pool that does not see what it pinned and created pins and creates it again, 15 times a minute",
 };
 const LAGGING_AFTER_A_KILL: Known = Known {
     fault: "g7",
