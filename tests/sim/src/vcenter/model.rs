@@ -488,7 +488,8 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
         uuid: "42310000-0000-4000-8000-000000000001".to_owned(),
         instance_uuid: "50310000-0000-4000-8000-000000000001".to_owned(),
         extra: BTreeMap::new(),
-        devices: Vec::new(),
+        // One without any device would be one of which nothing is known.
+        devices: vec![json!({"_typeName": "VirtualDisk", "key": 2000})],
         boot_order: Vec::new(),
         path: "[ds-0] somebody-elses-database/somebody-elses-database.vmx".to_owned(),
         on: true,

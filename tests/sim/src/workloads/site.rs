@@ -145,7 +145,8 @@ pub(super) fn s9(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             let conditions = conditions.as_array().cloned().unwrap_or_default();
             conditions
                 .iter()
-                .any(|c| c["type"] == "Ready" && c["status"] == "False")
+                // For that reason: an outage has others, and its end is waited for.
+                .any(|c| c["type"] == "Ready" && c["reason"] == "NotFound")
                 && marked(world) == 0
         })
         .await?;
