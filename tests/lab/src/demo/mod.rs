@@ -19,7 +19,7 @@ use clap::ValueEnum;
 use tokio::time::{Instant, interval};
 
 use self::{promises::Promises, stage::Stage, track::Track, view::View};
-use crate::{ProviderGeneration, install_tls_provider};
+use crate::{ProviderGeneration, install_tls_provider, parts::Operator};
 
 /// Looks at the world this often. Everything shown is observed from outside, as a user could.
 const LOOK: Duration = Duration::from_millis(250);
@@ -52,7 +52,12 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     kill_every: Option<Duration>,
 
-    /// Start Jaeger too and check that it has one whole trace of each machine.
+    /// SIGKILL the operator once, as soon as the first VM is there, and start it again.
+    #[arg(long)]
+    sigkill: bool,
+
+    /// Start Jaeger too and check that it has one whole trace of each machine; with --sigkill, so that two processes
+    /// tell it.
     #[arg(long)]
     jaeger: bool,
 
@@ -94,14 +99,16 @@ pub async fn run(args: Args) -> Result<()> {
 
 async fn play(args: &Args) -> Result<()> {
     let begun = Instant::now();
-    let stage = Stage::start(args).await?;
+    let mut stage = Stage::start(args).await?;
     view::say(&format!(
         "everything is up after {:.1} s",
         begun.elapsed().as_secs_f64()
     ));
-    let _chaos = args
-        .kill_every
-        .map(|every| chaos::start(stage.operator.debug_url(), every));
+    let chaos = |operator: &Operator| {
+        args.kill_every
+            .map(|every| chaos::start(operator.debug_url(), every))
+    };
+    let mut _chaos = chaos(&stage.operator);
     let mut view = View::default();
     let mut track = Track::default();
     let mut promises = Promises::new(&stage).await?;
@@ -112,6 +119,13 @@ async fn play(args: &Args) -> Result<()> {
     );
     view::say(&format!("NodePool {} is scaled to {up}", stage.node_pool));
     stage.nodes.scale(up);
+    if args.sigkill || args.jaeger {
+        let begun = |s: &Counts| s.vms > 0 || s.running == up;
+        follow(args, &stage, &mut track, &mut view, &mut promises, begun).await?;
+        view::say("the operator is killed (SIGKILL) and started again");
+        stage.restart().await?;
+        _chaos = chaos(&stage.operator);
+    }
     follow(args, &stage, &mut track, &mut view, &mut promises, |s| {
         s.running == up
     })

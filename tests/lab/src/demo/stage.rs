@@ -23,6 +23,9 @@ const POOL: &str = "demo-worker";
 /// Everything that runs. Fields are dropped in this order: the operator first, the lab last.
 pub(super) struct Stage {
     pub(super) operator: Operator,
+    options: OperatorOptions,
+    /// Those that were killed.
+    pub(super) dead: Vec<Operator>,
     pub(super) nodes: HostedClusterPlay,
     pub(super) node_pool: &'static str,
     pub(super) upstream: Upstream,
@@ -121,6 +124,8 @@ impl Stage {
         let operator = lab.operator(&options).await?;
         Ok(Self {
             operator,
+            options,
+            dead: Vec::new(),
             nodes,
             node_pool: POOL,
             upstream,
@@ -133,6 +138,14 @@ impl Stage {
             jaeger,
             lab,
         })
+    }
+
+    /// Kills the operator as a crash of its node would, and starts another.
+    pub(super) async fn restart(&mut self) -> Result<()> {
+        self.operator.kill().await?;
+        let next = self.lab.operator(&self.options).await?;
+        self.dead.push(std::mem::replace(&mut self.operator, next));
+        Ok(())
     }
 
     pub(super) async fn look(&self) -> Result<Seen> {

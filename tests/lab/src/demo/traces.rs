@@ -43,6 +43,10 @@ fn fault(trace: &Trace, gone: bool) -> Option<String> {
     if roots != ["machine.demand"] {
         return Some(format!("roots: {roots:?}"));
     }
+    let differing = trace.differing();
+    if !differing.is_empty() {
+        return Some(format!("spans told twice, and differently: {differing:?}"));
+    }
     let phases = UP.iter().chain(gone.then_some(&"vm.destroy"));
     for phase in phases {
         if trace.named(phase) != 1 {

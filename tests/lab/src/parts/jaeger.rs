@@ -1,6 +1,6 @@
 //! Jaeger, all in one process, spans in memory: takes OTLP, answers queries.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{collections::BTreeSet, path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
@@ -119,16 +119,30 @@ impl Jaeger {
     }
 }
 
+/// A span as the query API tells it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Id of its parent, if that is in the same trace.
+    pub parent: Option<String>,
+    /// Start and duration, in microseconds.
+    pub time: (u64, u64),
+}
+
 /// A trace as the query API tells it.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// Span id, name, id of the parent.
-    pub spans: Vec<(String, String, Option<String>)>,
+    /// Its spans; one that was sent twice alike stands here once.
+    pub spans: BTreeSet<Span>,
 }
 
 impl Trace {
     fn read(trace: &Value) -> Result<Self> {
         let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let number = |v: &Value| v.as_u64().unwrap_or_default();
         let spans = trace["spans"].as_array().context("a trace has spans")?;
         let id = &trace["traceID"];
         let parent = |span: &Value| {
@@ -142,24 +156,37 @@ impl Trace {
         Ok(Self {
             spans: spans
                 .iter()
-                .map(|s| (text(&s["spanID"]), text(&s["operationName"]), parent(s)))
+                .map(|s| Span {
+                    id: text(&s["spanID"]),
+                    name: text(&s["operationName"]),
+                    parent: parent(s),
+                    time: (number(&s["startTime"]), number(&s["duration"])),
+                })
                 .collect(),
         })
     }
 
     /// How many spans have that name.
     pub fn named(&self, name: &str) -> usize {
-        self.spans.iter().filter(|(_, n, _)| n == name).count()
+        self.spans.iter().filter(|s| s.name == name).count()
+    }
+
+    /// Names of spans whose id stands for more than one content.
+    pub fn differing(&self) -> Vec<&str> {
+        let mut seen = BTreeSet::new();
+        let told = self.spans.iter();
+        told.filter_map(|s| (!seen.insert(&s.id)).then_some(s.name.as_str()))
+            .collect()
     }
 
     /// Names of the spans whose parent is not there, and of those without one.
     pub fn orphans_and_roots(&self) -> (Vec<&str>, Vec<&str>) {
-        let known = |id: &String| self.spans.iter().any(|(i, _, _)| i == id);
+        let known = |id: &String| self.spans.iter().any(|s| s.id == *id);
         let (mut orphans, mut roots) = (Vec::new(), Vec::new());
-        for (_, name, parent) in &self.spans {
-            match parent {
-                None => roots.push(name.as_str()),
-                Some(id) if !known(id) => orphans.push(name.as_str()),
+        for span in &self.spans {
+            match &span.parent {
+                None => roots.push(span.name.as_str()),
+                Some(id) if !known(id) => orphans.push(span.name.as_str()),
                 Some(_) => {}
             }
         }
