@@ -20,168 +20,73 @@ impl fmt::Display for EffectKey {
     }
 }
 
-/// Every kind of mutating call there is. The codes (K01..., V01...) are stable: plans and docs name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
-pub enum EffectKind {
-    CreateChild,
-    PinSelector,
-    AddFinalizer,
-    RecordIdentity,
-    RecordTask,
-    RecordObservation,
-    PrepareAgent,
-    FenceAgent,
-    DeleteAgent,
-    DeleteChild,
-    RemoveChildFinalizer,
-    RemovePoolFinalizer,
-    PoolStatus,
-    IsoStatus,
-    Event,
-    Lease,
-    ReassignChild,
-    HoldSecret,
-    ReleaseSecret,
-    Login,
-    CreateVm,
-    AttachTags,
-    PowerOn,
-    PowerOff,
-    Destroy,
-    MakeDirectory,
-    Upload,
-    Publish,
-    DeleteFile,
-    Reconfigure,
-    Logout,
-    SessionView,
-    CreateFolder,
-    EjectIso,
+macro_rules! effects {
+    ($($kind:ident $code:literal $name:literal;)*) => {
+        /// Every kind of mutating call there is. The codes (K01..., V01...) are stable: plans and docs name them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[allow(missing_docs)]
+        pub enum EffectKind {
+            $($kind,)*
+        }
+
+        impl EffectKind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$kind,)*];
+
+            /// Stable code of the effect (`docs/actors.md` lists them).
+            #[must_use]
+            pub const fn code(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $code,)*
+                }
+            }
+
+            /// Operation name, used as a metric label and in spans.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl EffectKind {
-    /// All of them.
-    pub const ALL: [Self; 34] = [
-        Self::CreateChild,
-        Self::PinSelector,
-        Self::AddFinalizer,
-        Self::RecordIdentity,
-        Self::RecordTask,
-        Self::RecordObservation,
-        Self::PrepareAgent,
-        Self::FenceAgent,
-        Self::DeleteAgent,
-        Self::DeleteChild,
-        Self::RemoveChildFinalizer,
-        Self::RemovePoolFinalizer,
-        Self::PoolStatus,
-        Self::IsoStatus,
-        Self::Event,
-        Self::Lease,
-        Self::ReassignChild,
-        Self::HoldSecret,
-        Self::ReleaseSecret,
-        Self::Login,
-        Self::CreateVm,
-        Self::AttachTags,
-        Self::PowerOn,
-        Self::PowerOff,
-        Self::Destroy,
-        Self::MakeDirectory,
-        Self::Upload,
-        Self::Publish,
-        Self::DeleteFile,
-        Self::Reconfigure,
-        Self::Logout,
-        Self::SessionView,
-        Self::CreateFolder,
-        Self::EjectIso,
-    ];
-
-    /// Stable code of the effect (`docs/actors.md` lists them).
-    #[must_use]
-    pub const fn code(self) -> &'static str {
-        use EffectKind as E;
-        match self {
-            E::CreateChild => "K01",
-            E::PinSelector => "K02",
-            E::AddFinalizer => "K03",
-            E::RecordIdentity => "K04",
-            E::RecordTask => "K05",
-            E::RecordObservation => "K06",
-            E::PrepareAgent => "K07",
-            E::FenceAgent => "K08",
-            E::DeleteAgent => "K09",
-            E::DeleteChild => "K10",
-            E::RemoveChildFinalizer => "K11",
-            E::RemovePoolFinalizer => "K12",
-            E::PoolStatus => "K13",
-            E::IsoStatus => "K14",
-            E::Event => "K15",
-            E::Lease => "K16",
-            E::ReassignChild => "K17",
-            E::HoldSecret => "K18",
-            E::ReleaseSecret => "K19",
-            E::Login => "V01",
-            E::CreateVm => "V02",
-            E::AttachTags => "V03",
-            E::PowerOn => "V04",
-            E::PowerOff => "V05",
-            E::Destroy => "V06",
-            E::MakeDirectory => "V07",
-            E::Upload => "V08",
-            E::Publish => "V09",
-            E::DeleteFile => "V10",
-            E::Reconfigure => "V11",
-            E::Logout => "V12",
-            E::SessionView => "V13",
-            E::CreateFolder => "V14",
-            E::EjectIso => "V15",
-        }
-    }
-
-    /// Operation name, used as a metric label and in spans.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        use EffectKind as E;
-        match self {
-            E::CreateChild => "create_child",
-            E::PinSelector => "pin_selector",
-            E::AddFinalizer => "add_finalizer",
-            E::RecordIdentity => "record_identity",
-            E::RecordTask => "record_task",
-            E::RecordObservation => "record_observation",
-            E::PrepareAgent => "prepare_agent",
-            E::FenceAgent => "fence_agent",
-            E::DeleteAgent => "delete_agent",
-            E::DeleteChild => "delete_child",
-            E::RemoveChildFinalizer => "remove_child_finalizer",
-            E::RemovePoolFinalizer => "remove_pool_finalizer",
-            E::PoolStatus => "pool_status",
-            E::IsoStatus => "iso_status",
-            E::Event => "event",
-            E::Lease => "lease",
-            E::ReassignChild => "reassign_child",
-            E::HoldSecret => "hold_secret",
-            E::ReleaseSecret => "release_secret",
-            E::Login => "login",
-            E::CreateVm => "create",
-            E::AttachTags => "attach_tags",
-            E::PowerOn => "power_on",
-            E::PowerOff => "power_off",
-            E::Destroy => "destroy",
-            E::MakeDirectory => "make_directory",
-            E::Upload => "upload",
-            E::Publish => "publish",
-            E::DeleteFile => "delete_file",
-            E::Reconfigure => "reconfigure",
-            E::Logout => "logout",
-            E::SessionView => "session_view",
-            E::CreateFolder => "create_folder",
-            E::EjectIso => "eject_iso",
-        }
-    }
+effects! {
+    CreateChild "K01" "create_child";
+    PinSelector "K02" "pin_selector";
+    AddFinalizer "K03" "add_finalizer";
+    RecordIdentity "K04" "record_identity";
+    RecordTask "K05" "record_task";
+    RecordObservation "K06" "record_observation";
+    PrepareAgent "K07" "prepare_agent";
+    FenceAgent "K08" "fence_agent";
+    DeleteAgent "K09" "delete_agent";
+    DeleteChild "K10" "delete_child";
+    RemoveChildFinalizer "K11" "remove_child_finalizer";
+    RemovePoolFinalizer "K12" "remove_pool_finalizer";
+    PoolStatus "K13" "pool_status";
+    IsoStatus "K14" "iso_status";
+    Event "K15" "event";
+    Lease "K16" "lease";
+    ReassignChild "K17" "reassign_child";
+    HoldSecret "K18" "hold_secret";
+    ReleaseSecret "K19" "release_secret";
+    Login "V01" "login";
+    CreateVm "V02" "create";
+    AttachTags "V03" "attach_tags";
+    PowerOn "V04" "power_on";
+    PowerOff "V05" "power_off";
+    Destroy "V06" "destroy";
+    MakeDirectory "V07" "make_directory";
+    Upload "V08" "upload";
+    Publish "V09" "publish";
+    DeleteFile "V10" "delete_file";
+    Reconfigure "V11" "reconfigure";
+    Logout "V12" "logout";
+    SessionView "V13" "session_view";
+    CreateFolder "V14" "create_folder";
+    EjectIso "V15" "eject_iso";
 }
 
 /// One mutating call: what it is and for whom.

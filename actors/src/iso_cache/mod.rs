@@ -28,13 +28,9 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeSet,
-    panic::AssertUnwindSafe,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use agent_forge_crds::conditions::reason;
 use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef, rpc::CallResult};
 use tokio::task::{AbortHandle, JoinSet};
@@ -87,12 +83,12 @@ pub struct IsoCacheArgs {
 struct Ports {
     key: IsoKey,
     origin: Origin,
-    /// Directories in which this life has looked for what dead ones left.
-    swept: Arc<Mutex<BTreeSet<DatastorePath>>>,
     sessions: Arc<dyn Sessions>,
     source: Arc<dyn IsoSource>,
     clock: Arc<dyn Clock>,
     instruments: Arc<dyn Instruments>,
+    /// Whom it tells.
+    actor: ActorRef<IsoMsg>,
 }
 
 /// The actor.
@@ -104,6 +100,8 @@ pub struct IsoCacheState {
     ports: Ports,
     waker: Arc<dyn Waker>,
     table: FlightTable,
+    /// Directories in which this life has looked for what dead ones left.
+    swept: BTreeSet<DatastorePath>,
     /// Dropped with the state: that aborts what flies.
     flights: JoinSet<()>,
     alarm: Option<(Duration, AbortHandle)>,
@@ -140,7 +138,7 @@ impl IsoCacheState {
             let (directory, datastore) = (&want.directory, &self.ports.key.datastore);
             return IsoState::Failed(Trouble {
                 side: Side::Iso,
-                reason: "InternalError".to_owned(),
+                reason: reason::INTERNAL_ERROR.to_owned(),
                 message: format!("{directory} was asked of the cache of datastore {datastore}"),
                 class: Class::Defect,
             });
@@ -162,7 +160,7 @@ impl IsoCacheState {
         while self.flights.try_join_next().is_some() {}
         for start in start {
             self.about.passes += 1;
-            self.launch(myself, start);
+            self.launch(start);
         }
         let due = self.table.next_due();
         if self.alarm.as_ref().map(|(at, _)| *at) != due {
@@ -212,8 +210,11 @@ impl IsoCacheState {
         }
     }
 
-    fn launch(&mut self, myself: &ActorRef<IsoMsg>, start: Start) {
-        let (ports, to, id) = (self.ports.clone(), myself.clone(), start.id);
+    fn launch(&mut self, mut start: Start) {
+        let (ports, id) = (self.ports.clone(), start.id);
+        // Where nobody has looked yet.
+        let directories = &mut start.want.directories;
+        directories.retain(|d| d.datastore == ports.key.datastore && !self.swept.contains(d));
         let span = tracing::error_span!(
             parent: None,
             "iso.flight",
@@ -222,13 +223,13 @@ impl IsoCacheState {
             task = start.task.name(),
         );
         let flight = async move {
-            let news = AssertUnwindSafe(fly(&ports, &to, start))
+            let news = AssertUnwindSafe(fly(&ports, start))
                 .catch_unwind()
                 .await
                 .unwrap_or_else(|_| {
                     FlightNews::Failed(Trouble {
                         side: Side::Iso,
-                        reason: "InternalError".to_owned(),
+                        reason: reason::INTERNAL_ERROR.to_owned(),
                         message: "a flight of the ISO cache panicked".to_owned(),
                         class: Class::Defect,
                     })
@@ -236,13 +237,13 @@ impl IsoCacheState {
             if let FlightNews::Failed(trouble) = &news {
                 tracing::warn!(reason = trouble.reason, error = %trouble, "ISO flight failed");
             }
-            let _ = to.send_message(IsoMsg::Flight(id, news));
+            let _ = ports.actor.send_message(IsoMsg::Flight(id, news));
         };
         self.flights.spawn(flight.instrument(span));
     }
 }
 
-async fn fly(ports: &Ports, to: &ActorRef<IsoMsg>, start: Start) -> FlightNews {
+async fn fly(ports: &Ports, start: Start) -> FlightNews {
     let Start { id, want, task } = start;
     let news = match task {
         Task::Check(file, compare) => {
@@ -256,7 +257,7 @@ async fn fly(ports: &Ports, to: &ActorRef<IsoMsg>, start: Start) -> FlightNews {
                 })
         }
         Task::Transfer => {
-            let to = to.clone();
+            let to = ports.actor.clone();
             let tell = move |done, total| {
                 let _ =
                     to.send_message(IsoMsg::Flight(id, FlightNews::Progress(done, Some(total))));
@@ -280,7 +281,7 @@ impl Actor for IsoCache {
 
     async fn pre_start(
         &self,
-        _: ActorRef<IsoMsg>,
+        myself: ActorRef<IsoMsg>,
         args: IsoCacheArgs,
     ) -> Result<Self::State, ActorProcessingErr> {
         let IsoCacheArgs {
@@ -302,14 +303,15 @@ impl Actor for IsoCache {
             ports: Ports {
                 key,
                 origin,
-                swept: Arc::default(),
                 sessions,
                 source,
                 clock,
                 instruments,
+                actor: myself,
             },
             waker,
             table: FlightTable::default(),
+            swept: BTreeSet::new(),
             flights: JoinSet::new(),
             alarm: None,
             logged: None,
@@ -334,6 +336,9 @@ impl Actor for IsoCache {
                     .news(id, news.clone(), state.ports.clock.monotonic());
                 state.report(&news);
                 state.settle(&myself, turn.wake, turn.start);
+            }
+            IsoMsg::Swept(directory) => {
+                state.swept.insert(directory);
             }
             IsoMsg::Due => {
                 state.alarm = None;

@@ -131,6 +131,8 @@ pub enum IsoMsg {
     Ensure(Box<IsoWant>, RpcReplyPort<IsoState>),
     /// A flight made progress or ended (internal).
     Flight(u64, FlightNews),
+    /// A flight has looked in that directory for what dead processes left (internal).
+    Swept(DatastorePath),
     /// A backoff may be over (internal); carries no data.
     Due,
     /// Describe yourself.

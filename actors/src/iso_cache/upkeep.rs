@@ -3,13 +3,13 @@
 //! Guarantees: only two kinds of file are ever deleted here: what a pool's retention lists and no VM mounts, and partial
 //! files that are proven to have no writer ([`super::partial`]). Anything else is not ours.
 
-use std::{collections::BTreeMap, future::Future, sync::PoisonError, time::Duration};
+use std::{collections::BTreeMap, future::Future, time::Duration};
 
 use jiff::Timestamp;
 
 use super::{
     Ports,
-    msg::{IsoFile, IsoWant},
+    msg::{IsoFile, IsoMsg, IsoWant},
     retention::PruneNews,
     transfer::Site,
 };
@@ -79,15 +79,11 @@ impl Site {
     /// Deletes partial files that dead flights left behind, where this one writes, and once in a life in the pool's other
     /// directories; that it fails is no reason to do without the ISO.
     pub(super) async fn sweep(&self, ports: &Ports, want: &IsoWant, alone: bool) {
-        let swept = || ports.swept.lock().unwrap_or_else(PoisonError::into_inner);
         let others = want.directories.iter().filter(|d| **d != want.directory);
-        let others: Vec<_> = others
-            .filter(|d| d.datastore == ports.key.datastore && !swept().contains(*d))
-            .collect();
         for directory in std::iter::once(&want.directory).chain(others) {
             match step("sweep", self.try_sweep(ports, directory, alone)).await {
                 Ok(()) => {
-                    swept().insert(directory.clone());
+                    let _ = ports.actor.send_message(IsoMsg::Swept(directory.clone()));
                 }
                 Err(trouble) => {
                     tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");

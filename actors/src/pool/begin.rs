@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use agent_forge_crds::external::agent_machine::AgentMachine;
+use agent_forge_crds::{conditions::reason, external::agent_machine::AgentMachine};
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 use tracing::Instrument as _;
@@ -119,7 +119,7 @@ pub async fn create(
             }
             Err(Trouble::blocked(
                 Side::Kubernetes,
-                "NameConflict",
+                reason::NAME_CONFLICT,
                 format!(
                     "VsphereAgent {key} exists for something else; it is left alone until it is gone"
                 ),

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
+    conditions::reason,
     external::{agent::Agent, agent_machine::AgentMachine},
     names::AGENT_MACHINE_LABEL,
     pool::VsphereAgentPool,
@@ -290,27 +291,27 @@ pub fn explain(why: &Why) -> (&'static str, String) {
     match why {
         Why::Deleting => ("Deleting", "it is being deleted".to_owned()),
         Why::Paused => ("Paused", "paused by cluster.x-k8s.io/paused".to_owned()),
-        Why::MachinePending => ("MachinePending", "its owner Machine is not there yet".to_owned()),
+        Why::MachinePending => (reason::MACHINE_PENDING, "its owner Machine is not there yet".to_owned()),
         Why::NotWaiting => ("NotWaiting", "it does not report NoSuitableAgents".to_owned()),
-        Why::Debouncing => ("Debouncing", "seen waiting only just now".to_owned()),
+        Why::Debouncing => (reason::DEBOUNCING, "seen waiting only just now".to_owned()),
         Why::FreeAgentFits(agent) => {
             ("FreeAgentFits", format!("free Agent {agent} fits; the provider is given time to bind it"))
         }
         Why::ConditionsMissing => (
-            "ConditionsMissing",
+            reason::CONDITIONS_MISSING,
             "it has no conditions and no agentRef; agent provider and AgentMachine CRD may be of different generations"
                 .to_owned(),
         ),
         Why::ProviderNotAccepting => (
-            "ProviderNotAccepting",
+            reason::PROVIDER_NOT_ACCEPTING,
             "the agent provider has not put its finalizer on it: it does not accept the owner Machine (check that the \
              provider's release fits the CAPI API version), so no VM is made"
                 .to_owned(),
         ),
         Why::PoolConflict(other) => {
-            ("PoolConflict", format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
+            (reason::POOL_CONFLICT, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
         }
-        Why::SelectorUnsatisfiable(why) => ("SelectorUnsatisfiable", why.clone()),
+        Why::SelectorUnsatisfiable(why) => (reason::SELECTOR_UNSATISFIABLE, why.clone()),
     }
 }
 

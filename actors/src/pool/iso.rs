@@ -10,6 +10,7 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
+    conditions::reason,
     duration,
     external::infra_env::InfraEnv,
     names::FORCE_ISO_REFRESH_ANNOTATION,
@@ -62,7 +63,7 @@ pub fn directory(pool: &VsphereAgentPool) -> Result<DatastorePath, Trouble> {
     path.map_err(|e| {
         Trouble::blocked(
             Side::Iso,
-            "InvalidSpec",
+            reason::INVALID_SPEC,
             format!("spec.iso.pathPrefix or spec.vsphere.isoDatastore: {e}"),
         )
     })

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
+    conditions::reason,
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
@@ -107,7 +108,7 @@ impl ClusterError {
             ClusterErrorKind::Forbidden => "Forbidden",
             ClusterErrorKind::Invalid => "Invalid",
             ClusterErrorKind::Unavailable => "APIServerUnavailable",
-            ClusterErrorKind::Undecodable => "InternalError",
+            ClusterErrorKind::Undecodable => reason::INTERNAL_ERROR,
             ClusterErrorKind::Held(_) => "EffectHeld",
         }
     }

@@ -1,5 +1,7 @@
 //! What a vCenter call can end with. Matched on the fault's type name, never on text (vsphere-rest.md §3).
 
+use agent_forge_crds::conditions::reason;
+
 use crate::{effect::Held, error::Class, model::names::MoRef};
 
 /// A typed vSphere fault.
@@ -74,8 +76,8 @@ impl Fault {
             Self::AlreadyExists(_) => "AlreadyExists",
             Self::FileNotFound(_) => "FileNotFound",
             Self::FileLocked(_) => "FileLocked",
-            Self::NoDiskSpace(_) => "NoDiskSpace",
-            Self::InsufficientResources(_) => "InsufficientResources",
+            Self::NoDiskSpace(_) => reason::NO_DISK_SPACE,
+            Self::InsufficientResources(_) => reason::INSUFFICIENT_RESOURCES,
             Self::InvalidPowerState { .. } => "InvalidPowerState",
             Self::TaskInProgress => "TaskInProgress",
             Self::ConcurrentAccess => "ConcurrentAccess",
@@ -97,19 +99,19 @@ pub const REASONS: [&str; 22] = [
     "AlreadyExists",
     "FileNotFound",
     "FileLocked",
-    "NoDiskSpace",
-    "InsufficientResources",
+    reason::NO_DISK_SPACE,
+    reason::INSUFFICIENT_RESOURCES,
     "InvalidPowerState",
     "TaskInProgress",
     "ConcurrentAccess",
     "RequestCanceled",
     "InvalidArgument",
     "NotFound",
-    "VCenterUnreachable",
+    reason::VCENTER_UNREACHABLE,
     "VCenterNoAnswer",
     "UntrustedCertificate",
     "VCenterUnavailable",
-    "InternalError",
+    reason::INTERNAL_ERROR,
     "EffectHeld",
 ];
 
@@ -186,11 +188,11 @@ impl VcError {
         match &self.kind {
             VcErrorKind::Fault(f) => f.name().to_owned(),
             VcErrorKind::Unresolved { .. } => "NotFound".to_owned(),
-            VcErrorKind::Unreachable => "VCenterUnreachable".to_owned(),
+            VcErrorKind::Unreachable => reason::VCENTER_UNREACHABLE.to_owned(),
             VcErrorKind::NoAnswer => "VCenterNoAnswer".to_owned(),
             VcErrorKind::Untrusted => "UntrustedCertificate".to_owned(),
             VcErrorKind::Status(_) => "VCenterUnavailable".to_owned(),
-            VcErrorKind::Undecodable => "InternalError".to_owned(),
+            VcErrorKind::Undecodable => reason::INTERNAL_ERROR.to_owned(),
             VcErrorKind::LoginBackoff(_) => "InvalidLogin".to_owned(),
             VcErrorKind::Held(_) => "EffectHeld".to_owned(),
         }

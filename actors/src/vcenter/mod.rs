@@ -9,6 +9,7 @@ pub mod table;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use agent_forge_crds::conditions::reason;
 use async_trait::async_trait;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::JoinSet;
@@ -110,7 +111,7 @@ impl Actor for VCenterSessions {
         while state.resolutions.try_join_next().is_some() {}
         let renewal = Trouble::blocked(
             Side::Vsphere,
-            "InvalidCredentials",
+            reason::INVALID_CREDENTIALS,
             "vCenter refused to renew the session with credentials that had worked; was the password changed? These \
              bytes are tried again in 10 minutes, a changed Secret within 30 seconds",
         );
@@ -177,7 +178,7 @@ async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Credentials, Tro
     let data = args.cluster.secret(secret).await?.ok_or_else(|| {
         Trouble::blocked(
             Side::Vsphere,
-            "SecretNotFound",
+            reason::SECRET_NOT_FOUND,
             format!(
                 "Secret {secret} does not exist; create it with keys server, username and password"
             ),
@@ -185,7 +186,7 @@ async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Credentials, Tro
     })?;
     credentials::parse(&data, args.allow_http).map_err(|e| {
         let message = format!("Secret {secret}: {e}");
-        Trouble::blocked(Side::Vsphere, "InvalidCredentials", message)
+        Trouble::blocked(Side::Vsphere, reason::INVALID_CREDENTIALS, message)
     })
 }
 
@@ -234,7 +235,7 @@ fn ended(
             );
             Resolved::Refused(
                 digest,
-                Trouble::blocked(Side::Vsphere, "InvalidCredentials", message),
+                Trouble::blocked(Side::Vsphere, reason::INVALID_CREDENTIALS, message),
             )
         }
         Err(e) => Resolved::Failed(e.clone().into()),

@@ -12,6 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::{VmStatus, VsphereAgent, VsphereAgentStatus},
+    conditions::reason,
     pool::VsphereAgentPool,
 };
 
@@ -278,7 +279,7 @@ impl Drop for Running<'_> {
 fn defect(message: &str) -> Trouble {
     Trouble {
         side: Side::Kubernetes,
-        reason: "InternalError".to_owned(),
+        reason: reason::INTERNAL_ERROR.to_owned(),
         message: message.to_owned(),
         class: Class::Defect,
     }

@@ -1,7 +1,10 @@
 //! From a pool's spec to what is built: hardware, names, places to look up. A value that cannot be mapped is a
 //! [`Trouble`] that names the field.
 
-use agent_forge_crds::pool::{CredentialsSecretRef, Firmware as WireFirmware, VsphereAgentPool};
+use agent_forge_crds::{
+    conditions::reason,
+    pool::{CredentialsSecretRef, Firmware as WireFirmware, VsphereAgentPool},
+};
 use kube::ResourceExt;
 
 use crate::{
@@ -20,7 +23,7 @@ const MIB: u64 = 1 << 20;
 fn invalid(field: &str, value: &str, must: &str) -> Trouble {
     Trouble::blocked(
         Side::Vsphere,
-        "InvalidSpec",
+        reason::INVALID_SPEC,
         format!("{field}: {value:?} {must}"),
     )
 }
@@ -140,7 +143,7 @@ pub fn secret_at(
     if refused && !on(Mutant::AnySecret) {
         return Err(Trouble::blocked(
             Side::Vsphere,
-            "SecretNamespaceRefused",
+            reason::SECRET_NAMESPACE_REFUSED,
             format!(
                 "spec.vsphere.credentialsSecretRef.namespace: {namespace:?} is not the pool's own namespace; put the \
                  Secret there, or have the operator started with --secret-namespaces={namespace}"

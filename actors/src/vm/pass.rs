@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
-    conditions::event,
+    conditions::{event, reason},
 };
 use kube::ResourceExt;
 
@@ -80,7 +80,7 @@ pub async fn run_at_most(
             step if steps > MAX_STEPS => {
                 let trouble = Trouble {
                     side: Side::Kubernetes,
-                    reason: "InternalError".to_owned(),
+                    reason: reason::INTERNAL_ERROR.to_owned(),
                     message: format!("{step:?} is decided again and again without effect"),
                     class: Class::Defect,
                 };
@@ -132,16 +132,18 @@ fn tell_hold(
     context: &Context,
     scene: &Scene,
     memory: &mut Memory,
-    reason: &'static str,
+    hold: &'static str,
     message: &str,
 ) {
-    let told = match reason {
-        "AgentBound" if scene.child.deleting => Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent")),
-        "PoolNotFound" => Some((event::POOL_NOT_FOUND, "ProvideHost")),
+    let told = match hold {
+        reason::AGENT_BOUND if scene.child.deleting => {
+            Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent"))
+        }
+        event::POOL_NOT_FOUND => Some((event::POOL_NOT_FOUND, "ProvideHost")),
         _ => None,
     };
-    let before = std::mem::replace(&mut memory.told_hold, told.map(|_| reason));
-    let Some((event, action)) = told.filter(|_| before != Some(reason)) else {
+    let before = std::mem::replace(&mut memory.told_hold, told.map(|_| hold));
+    let Some((event, action)) = told.filter(|_| before != Some(hold)) else {
         return;
     };
     context.cluster.notify(Notice {

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::{agent::VmStatus, pool::CleanupPolicy};
+use agent_forge_crds::{agent::VmStatus, conditions::reason, pool::CleanupPolicy};
 
 use super::{
     arrival::Arrival,
@@ -210,7 +210,7 @@ pub fn next(f: &Facts<'_>) -> Step {
     }
     if !f.pool_exists {
         return hold(
-            "PoolNotFound",
+            reason::POOL_NOT_FOUND,
             "the VsphereAgentPool in spec.poolRef does not exist; nothing is done",
             None,
         );
@@ -220,7 +220,7 @@ pub fn next(f: &Facts<'_>) -> Step {
     }
     if f.cluster_changed {
         return hold(
-            "ClusterIDChanged",
+            reason::CLUSTER_ID_CHANGED,
             "status.clusterID is not this cluster's: the VM's owner cannot be told; check --cluster-id or which hub \
              this object came from",
             None,
@@ -235,7 +235,7 @@ pub fn next(f: &Facts<'_>) -> Step {
 fn alive(f: &Facts<'_>) -> Step {
     if f.adopted {
         return hold(
-            "OwnershipUnproven",
+            reason::OWNERSHIP_UNPROVEN,
             "an adopted VM was not made by us: it is never touched",
             None,
         );
@@ -252,7 +252,7 @@ fn alive(f: &Facts<'_>) -> Step {
     let Some(vm) = f.vm.filter(|_| f.has_identity) else {
         if let Arrival::Resting(left) = f.arrival {
             return hold(
-                "ReplacementResting",
+                reason::REPLACEMENT_RESTING,
                 "the VM before was given up, see status.lastFailure; the next one is made after a rest",
                 Some(left),
             );
@@ -283,7 +283,7 @@ fn alive(f: &Facts<'_>) -> Step {
                 at,
                 met: Met::ByName(_),
             } if f.now.saturating_sub(*at) < CONFLICT_PROBE => hold(
-                "NameConflict",
+                reason::NAME_CONFLICT,
                 format!(
                     "{what} has this name and is not ours; it is left alone. Rename or move it, or delete the AgentMachine's Machine"
                 ),
@@ -291,7 +291,7 @@ fn alive(f: &Facts<'_>) -> Step {
             ),
             // A VM with our uuid and without our mark may be ours: nothing is made beside it.
             Seen::Foreign { what, at, .. } if f.now.saturating_sub(*at) < CONFLICT_PROBE => hold(
-                "OwnershipUnproven",
+                reason::OWNERSHIP_UNPROVEN,
                 format!(
                     "{what} carries our uuid but not our mark; it is left alone, and nothing is made beside it"
                 ),
@@ -325,7 +325,7 @@ fn alive(f: &Facts<'_>) -> Step {
         Seen::Ours(shown) => made(f, shown),
         Seen::Several(all) => ambiguous(all.len()),
         Seen::Foreign { what, .. } => hold(
-            "OwnershipUnproven",
+            reason::OWNERSHIP_UNPROVEN,
             format!("{what} is not the recorded VM; it is left alone"),
             Some(CONFLICT_PROBE),
         ),
@@ -342,7 +342,7 @@ fn predecessors(f: &Facts<'_>) -> Option<Step> {
     if !f.has_identity {
         return vm.bios_uuid.as_ref().map(|text| {
             hold(
-                "RecordUnreadable",
+                reason::RECORD_UNREADABLE,
                 format!(
                     "status.vm.biosUUID {text:?} is no uuid, so the VM cannot be told: nothing is made and nothing is removed"
                 ),
@@ -357,7 +357,7 @@ fn predecessors(f: &Facts<'_>) -> Option<Step> {
         Seen::Ours(_) => Step::RecordVm,
         Seen::Several(all) => ambiguous(all.len()),
         Seen::Foreign { what, .. } => hold(
-            "OwnershipUnproven",
+            reason::OWNERSHIP_UNPROVEN,
             format!("{what} could not be proven to be the recorded VM; it is left alone"),
             None,
         ),
@@ -369,7 +369,7 @@ fn predecessors(f: &Facts<'_>) -> Option<Step> {
         ),
         Seen::NotAsked | Seen::Absent { .. } if f.pool_exists => Step::TakeOver,
         Seen::NotAsked | Seen::Absent { .. } => hold(
-            "OwnershipUnproven",
+            reason::OWNERSHIP_UNPROVEN,
             "the record names neither vCenter nor folder, and the pool that would tell is gone: remove the VM by hand, \
              then the finalizer",
             None,
@@ -396,7 +396,10 @@ fn not_wanted(f: &Facts<'_>) -> Option<Step> {
             "MachineDeleted",
             "its Machine is gone: nothing more is built".to_owned(),
         ),
-        Standing::Unknown(why) => ("MachineStateUnknown", format!("{why}; nothing is built")),
+        Standing::Unknown(why) => (
+            reason::MACHINE_STATE_UNKNOWN,
+            format!("{why}; nothing is built"),
+        ),
     };
     Some(hold(reason, message, None))
 }
@@ -464,7 +467,7 @@ fn unstick(f: &Facts<'_>) -> Step {
         ),
         Seen::Several(all) => ambiguous(all.len()),
         Seen::Foreign { what, .. } => hold(
-            "OwnershipUnproven",
+            reason::OWNERSHIP_UNPROVEN,
             format!(
                 "the deletion hook waits for the guest, and {what} could not be proven to be its VM"
             ),
@@ -476,7 +479,7 @@ fn unstick(f: &Facts<'_>) -> Step {
 fn deleting(f: &Facts<'_>) -> Step {
     if f.agent_bound && !f.forced {
         return hold(
-            "AgentBound",
+            reason::AGENT_BOUND,
             "its Agent serves a Machine: deletion waits until that is gone (or set the annotation \
              agent-forge.containeroo.ch/force-delete=true)",
             None,
@@ -531,7 +534,7 @@ fn deleting(f: &Facts<'_>) -> Step {
             ..
         } => Step::Lookup,
         Seen::Foreign { what, .. } => hold(
-            "OwnershipUnproven",
+            reason::OWNERSHIP_UNPROVEN,
             format!(
                 "{what} carries our uuid but is not proven ours: it is left alone; delete it or its copy by hand"
             ),
@@ -561,7 +564,7 @@ fn iso_not_ready() -> Step {
 
 fn ambiguous(count: usize) -> Step {
     hold(
-        "AmbiguousVM",
+        reason::AMBIGUOUS_VM,
         format!(
             "{count} VMs carry our marker and none is the recorded one: remove the copies, nothing is touched until then"
         ),

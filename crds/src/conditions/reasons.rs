@@ -45,6 +45,8 @@ pub mod reason {
     pub const SELECTOR_UNSATISFIABLE: &str = "SelectorUnsatisfiable";
     /// A VM of that name exists and is not ours.
     pub const NAME_CONFLICT: &str = "NameConflict";
+    /// The VsphereAgent's pool does not exist (any more).
+    pub const POOL_NOT_FOUND: &str = "PoolNotFound";
     /// More than one VM carries our marker and none is the recorded one.
     pub const AMBIGUOUS_VM: &str = "AmbiguousVM";
     /// A field of the spec cannot be used; the message names it.
@@ -67,6 +69,8 @@ pub mod reason {
     pub const VSPHERE_ERROR: &str = "VsphereError";
     /// vCenter has too little room or capacity.
     pub const INSUFFICIENT_RESOURCES: &str = "InsufficientResources";
+    /// A datastore is full.
+    pub const NO_DISK_SPACE: &str = "NoDiskSpace";
     /// As many VMs were replaced in a row as ever are; a person decides.
     pub const REPLACEMENTS_EXHAUSTED: &str = "ReplacementsExhausted";
     /// A VM was given up lately; the next one waits a while.

@@ -10,7 +10,7 @@ use agent_forge_actors::{
     },
     supervisor::routing::ActorKey,
 };
-use agent_forge_crds::conditions::{self, Phase};
+use agent_forge_crds::conditions::{self, Phase, reason};
 
 use super::{
     MOMENTS, OUTCOMES, STATES,
@@ -19,14 +19,14 @@ use super::{
 
 /// Reasons of VsphereReady that no call to vCenter gives.
 const OWN_REASONS: [&str; 11] = [
-    "InvalidCredentials",
-    "SecretNotFound",
-    "SecretNamespaceRefused",
+    reason::INVALID_CREDENTIALS,
+    reason::SECRET_NOT_FOUND,
+    reason::SECRET_NAMESPACE_REFUSED,
     "SessionActorRestarting",
     "PlacementActorRestarting",
     "ServerMismatch",
     "FolderNotVisible",
-    "InvalidSpec",
+    reason::INVALID_SPEC,
     "VMMissing",
     "MACPending",
     "ISOUploadStalled",
@@ -39,20 +39,20 @@ const OF_ONE_OBJECT: [&str; 23] = [
     "FileNotFound",
     "FileLocked",
     "NoDiskSpace",
-    "InsufficientResources",
+    reason::INSUFFICIENT_RESOURCES,
     "InvalidPowerState",
     "TaskInProgress",
     "ConcurrentAccess",
     "RequestCanceled",
     "InvalidArgument",
     "NotFound",
-    "InternalError",
+    reason::INTERNAL_ERROR,
     "EffectHeld",
     "SessionActorRestarting",
     "PlacementActorRestarting",
     "ServerMismatch",
     "FolderNotVisible",
-    "InvalidSpec",
+    reason::INVALID_SPEC,
     "VMMissing",
     "MACPending",
     "ISOUploadStalled",
@@ -75,7 +75,10 @@ fn values(of: &Family, label: &str) -> Option<Vec<String>> {
         "condition" => words(&conditions::POOL_CONDITIONS),
         "status" => words(&["True", "False", "Unknown"]),
         "reason" => words(&[&vcenter_error::REASONS[..], &OWN_REASONS[..]].concat()),
-        "effect" => words(&EffectKind::ALL.map(EffectKind::name)),
+        "effect" => {
+            let names: Vec<_> = EffectKind::ALL.iter().map(|kind| kind.name()).collect();
+            words(&names)
+        }
         "outcome" => words(&OUTCOMES),
         "until" => words(&MOMENTS.map(|(_, until)| until)),
         "operation" if of.name == catalog::VM_OPERATIONS.name => words(&VM_OPERATIONS),

@@ -136,10 +136,13 @@ pub fn run_workload(
                     |p: &Point| matches!(p.effect, "V13" | "K16") || faulty && p.effect == "V10";
                 // Whoever had taken the Secret away took the hold on it away; it is looked at every five minutes.
                 let unheld = plan.faults.iter().any(|(_, f)| *f == Fault::SecretGone);
-                let quiet = |p: &Point| quiet(p) || unheld && p.effect == "K18";
+                let held_again = ended + Duration::from_secs(360);
+                let quiet = |at: Duration, p: &Point| {
+                    quiet(p) || unheld && p.effect == "K18" && at < held_again
+                };
                 let mut spoken: Vec<String> = Vec::new();
                 let mut logins = 0;
-                for (at, point) in after[before..].iter().filter(|(_, p)| !quiet(p)) {
+                for (at, point) in after[before..].iter().filter(|(at, p)| !quiet(*at, p)) {
                     // A session that was lost while nobody needed it is missed at the next look.
                     logins += usize::from(point.effect == "V01");
                     if !(faulty && point.effect == "V01" && logins <= 2) {

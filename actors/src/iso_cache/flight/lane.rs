@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use agent_forge_crds::conditions::reason;
+
 use super::{Content, FlightTable, Look, Phase, Running, SETTLE, Start, Task, Work};
 use crate::{
     iso_cache::msg::{IsoFile, IsoWant},
@@ -121,7 +123,7 @@ impl FlightTable {
     /// The transfer failed for want of space: what retention lets go is in the way of it, and goes first.
     pub(super) fn is_short_of_space(&self, content: &Content) -> bool {
         let trouble = self.backoffs.trouble(&content.source());
-        trouble.is_some_and(|t| t.reason == "NoDiskSpace")
+        trouble.is_some_and(|t| t.reason == reason::NO_DISK_SPACE)
     }
 
     /// Paths that some pool relies on, with its name: what was found or uploaded, and what statuses say.

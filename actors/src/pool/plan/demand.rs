@@ -97,7 +97,7 @@ pub(super) fn answer(s: &Snapshot, plan: &mut Plan) -> BTreeSet<ObjectKey> {
             Need::HostUnconfirmed => {
                 plan.wait(
                     claim.name(),
-                    "ConditionsMissing",
+                    reason::CONDITIONS_MISSING,
                     "the provider writes no conditions; one VM is tried until one such AgentMachine gets an Agent",
                 );
                 continue;
@@ -113,7 +113,7 @@ pub(super) fn answer(s: &Snapshot, plan: &mut Plan) -> BTreeSet<ObjectKey> {
             Need::Quiet(Why::MachinePending) => {
                 plan.wait(
                     claim.name(),
-                    "MachinePending",
+                    reason::MACHINE_PENDING,
                     "its owner Machine is not there yet",
                 );
                 continue;

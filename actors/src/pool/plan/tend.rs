@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::{external::agent::Agent, pool::CleanupPolicy};
+use agent_forge_crds::{conditions::reason, external::agent::Agent, pool::CleanupPolicy};
 use kube::ResourceExt;
 
 use super::{Action, Plan, ReleaseWhy, demand, find_claim, served_by_child, serving_agent};
@@ -26,7 +26,11 @@ pub(super) fn tend(s: &Snapshot, child: &Child, pool_deleting: bool, plan: &mut 
     let standing = s.standing(child);
     if let Standing::Unknown(why) = &standing {
         let message = format!("{why}; nothing is fenced or released until that is settled");
-        plan.wait(child.key.name.clone(), "MachineStateUnknown", message);
+        plan.wait(
+            child.key.name.clone(),
+            reason::MACHINE_STATE_UNKNOWN,
+            message,
+        );
         return;
     }
     let going = matches!(standing, Standing::Leaving | Standing::Gone);
@@ -80,7 +84,7 @@ pub(super) fn tend(s: &Snapshot, child: &Child, pool_deleting: bool, plan: &mut 
             "Agent {} is bound; it goes when its Machine is gone",
             agent.name_any()
         );
-        plan.wait(child.key.name.clone(), "AgentBound", message);
+        plan.wait(child.key.name.clone(), reason::AGENT_BOUND, message);
     } else if pool_deleting
         && (standing == Standing::Leaving || is_served(s, child, claim.as_ref()))
     {
@@ -94,7 +98,7 @@ pub(super) fn tend(s: &Snapshot, child: &Child, pool_deleting: bool, plan: &mut 
         // A deleted pool lets its records go; the VMs stay (`vm::step`).
         plan.wait(
             child.key.name.clone(),
-            "Retained",
+            reason::RETAINED,
             "cleanupPolicy Retain keeps VM and Agent; the Agent is fenced",
         );
     } else if let Some(left) = offer_left(s, child, plan).filter(|_| why == ReleaseWhy::MachineGone)
@@ -171,7 +175,7 @@ fn prepare_agent(
         Ok(None) if prepare::awaits_approval(&s.pool, agent) => {
             plan.wait(
                 child.key.name.clone(),
-                "ApprovalRequired",
+                reason::APPROVAL_REQUIRED,
                 format!(
                     "spec.agent.approve is false: approve Agent {} to let it join",
                     agent.name_any()
@@ -179,6 +183,10 @@ fn prepare_agent(
             );
         }
         Ok(None) => {}
-        Err(why) => plan.wait(claim.name(), "SelectorUnsatisfiable", why.to_string()),
+        Err(why) => plan.wait(
+            claim.name(),
+            reason::SELECTOR_UNSATISFIABLE,
+            why.to_string(),
+        ),
     }
 }

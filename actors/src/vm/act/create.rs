@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_forge_crds::agent::VmStatus;
+use agent_forge_crds::{agent::VmStatus, conditions::reason};
 
 use super::{After, Done, Hand, TASK_PATIENCE, defect, iso_path};
 use crate::{
@@ -208,7 +208,7 @@ fn refuses_the_place(trouble: &Trouble) -> bool {
 
 /// Refusals that say nothing of the place.
 const PASSING: [&str; 6] = [
-    "VCenterUnreachable",
+    reason::VCENTER_UNREACHABLE,
     "EffectHeld",
     "NotAuthenticated",
     "RequestCanceled",

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use agent_forge_crds::{
-    conditions::event,
+    conditions::{event, reason},
     external::{agent::Agent, agent_machine::AgentMachine},
     names::AGENT_FINALIZER,
     pool::CleanupPolicy,
@@ -58,7 +58,7 @@ impl Hand<'_> {
                 .is_some_and(|r| r.name == key.name);
             if live.is_claimed_or_bound() || reserved {
                 let message = format!("Agent {key} is bound; nothing is powered off or destroyed");
-                return Err(held("AgentBound", message));
+                return Err(held(reason::AGENT_BOUND, message));
             }
             let late = self.scene.child.given_up && live.spec.approved;
             let may_be_claimed = late || ours.as_ref() == Some(&key);
@@ -165,7 +165,11 @@ impl Hand<'_> {
         if let Some(agent) = self.unseen_agent().await? {
             if agent.is_claimed_or_bound() && !self.scene.child.forced {
                 let message = format!("Agent {} is bound; it stays", agent.name_any());
-                return Err(Trouble::transient(Side::Upstream, "AgentBound", message));
+                return Err(Trouble::transient(
+                    Side::Upstream,
+                    reason::AGENT_BOUND,
+                    message,
+                ));
             }
             self.drop_agent(&agent, "its VM is gone").await?;
             return Ok(After::Pause(Duration::from_secs(2)));

@@ -1,6 +1,6 @@
 //! Dead on arrival: may a VM whose Agent is overdue be given up, and how does one that was go?
 
-use agent_forge_crds::pool::CleanupPolicy;
+use agent_forge_crds::{conditions::reason, pool::CleanupPolicy};
 
 use super::{CONFLICT_PROBE, Facts, PROOFS, Step, ambiguous, hold};
 use crate::{
@@ -36,7 +36,7 @@ pub(super) fn overdue(f: &Facts<'_>, shown: &VmObservation) -> Step {
     }
     if exhausted {
         return ask(
-            "ReplacementsExhausted",
+            reason::REPLACEMENTS_EXHAUSTED,
             format!(
                 "no Agent registered in time ({class}), as with the {} VMs before it: another one will not mend it; {advice}; {allow}",
                 arrival::REPLACEMENTS
@@ -60,7 +60,7 @@ pub(super) fn overdue(f: &Facts<'_>, shown: &VmObservation) -> Step {
 pub(super) fn given_up(f: &Facts<'_>) -> Step {
     if f.agent_bound {
         return hold(
-            "AgentBound",
+            reason::AGENT_BOUND,
             "the VM was given up, and at the last moment its Agent was bound: it is left alone, and goes with its Machine",
             None,
         );
@@ -74,7 +74,7 @@ pub(super) fn given_up(f: &Facts<'_>) -> Step {
         Seen::Ours(_) => Step::PowerOff,
         Seen::Several(all) => ambiguous(all.len()),
         Seen::Foreign { what, .. } => hold(
-            "OwnershipUnproven",
+            reason::OWNERSHIP_UNPROVEN,
             format!("{what} is not proven to be the VM that was given up; it is left alone"),
             Some(CONFLICT_PROBE),
         ),

@@ -385,6 +385,23 @@ fn what_a_person_should_know_stands_in_a_condition_that_holds() {
         }),
         ..well()
     };
+    let older = Surroundings {
+        iso: Some(IsoState::Failed(Trouble::transient(
+            Side::Iso,
+            "ISODownloadFailed",
+            "503",
+        ))),
+        iso_status: Some(IsoStatus {
+            path: Some("isos/ab.iso".to_owned()),
+            ..IsoStatus::default()
+        }),
+        ..Surroundings::default()
+    };
+    let said = conditions_of(&World::default(), &older);
+    assert!(
+        said[ISO_READY].message.contains("made from the ISO that"),
+        "{said:?}"
+    );
     let said = conditions_of(&World::default(), &volatile);
     assert!(
         said[ISO_READY]
