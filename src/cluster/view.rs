@@ -101,12 +101,8 @@ impl View for Caches {
         self.agent_machines.all()
     }
 
-    fn machines(&self, namespace: &str) -> Vec<MachineFacts> {
-        self.machines
-            .of_namespace(namespace)
-            .iter()
-            .map(|m| m.as_ref().clone())
-            .collect()
+    fn machines(&self, namespace: &str) -> Vec<Arc<MachineFacts>> {
+        self.machines.of_namespace(namespace)
     }
 
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>> {

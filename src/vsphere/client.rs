@@ -18,6 +18,7 @@ use super::{
     cache::Cache,
     call::Call,
     http::{Http, Reply, Request, segment, unchecked},
+    limits::Bounds,
     look::Looks,
     options::Options,
     reply::{decode, judge, session_gone},
@@ -46,9 +47,10 @@ impl Client {
         credentials: Credentials,
         gate: Arc<dyn Gate>,
         options: Arc<Options>,
-        slots: Arc<Semaphore>,
+        bounds: Bounds,
     ) -> VcResult<Arc<Self>> {
-        let http = Http::new(&credentials, options)?;
+        let Bounds { slots, reach } = bounds;
+        let http = Http::new(&credentials, options, reach)?;
         Ok(Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             http,
@@ -309,6 +311,13 @@ impl Client {
         let Some(effect) = effect else {
             return sending.await;
         };
+        // What would not leave is no effect.
+        self.http.worth_a_try().map_err(|(kind, message)| VcError {
+            kind,
+            operation,
+            subject: subject.to_owned(),
+            message,
+        })?;
         // The bound counts from before the gate is asked: what was admitted ends within the lease.
         let end = Instant::now() + self.http.call_timeout();
         self.gate.admit(effect).await.map_err(|held| VcError {

@@ -52,12 +52,12 @@ impl VsphereConnector {
         if let Some(client) = clients.get(&key) {
             return Ok(Arc::clone(client));
         }
-        let slots = self.limits.of(&server_name(&credentials.server));
+        let bounds = self.limits.of(&server_name(&credentials.server));
         let client = Client::new(
             credentials.clone(),
             Arc::clone(&self.gate),
             Arc::clone(&self.options),
-            slots,
+            bounds,
         )?;
         clients.insert(key, Arc::clone(&client));
         Ok(client)

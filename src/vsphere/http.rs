@@ -20,6 +20,7 @@ use crate::telemetry::propagate;
 use super::{
     fault,
     options::{Options, RequestRecord},
+    reach::Reach,
     transport::{self, Network, Transport, TransportFailure},
     trust,
 };
@@ -88,12 +89,17 @@ pub(super) struct Http {
     base: Url,
     server: String,
     options: Arc<Options>,
+    reach: Arc<Reach>,
     password: secrecy::SecretString,
 }
 
 impl Http {
     /// Checks address and trust settings; connects to nothing yet.
-    pub(super) fn new(credentials: &Credentials, options: Arc<Options>) -> VcResult<Self> {
+    pub(super) fn new(
+        credentials: &Credentials,
+        options: Arc<Options>,
+        reach: Arc<Reach>,
+    ) -> VcResult<Self> {
         let server = server_name(&credentials.server);
         let refuse = |message: String| VcError {
             kind: VcErrorKind::Untrusted,
@@ -130,6 +136,7 @@ impl Http {
             base,
             server,
             options,
+            reach,
             password: credentials.password.clone(),
         })
     }
@@ -149,13 +156,32 @@ impl Http {
         self.options.call_timeout
     }
 
+    /// Whether the server is there, or has not been tried for a while.
+    ///
+    /// # Errors
+    /// As a request would fail that nobody sends.
+    pub(super) fn worth_a_try(&self) -> Result<(), VcErrorKindAndMessage> {
+        let tried = self.reach.worth_a_try();
+        tried.map_err(|message| (VcErrorKind::Unreachable, message))
+    }
+
     /// Sends one request and reads its whole reply. `judge` turns a reply into the call's failure, so that span and
-    /// metrics show it.
+    /// metrics show it; what is not worth a try appears in neither.
     pub(super) async fn send(
         &self,
         request: Request,
         judge: impl Fn(&Reply) -> Option<VcErrorKindAndMessage> + Send,
     ) -> VcResult<Reply> {
+        let operation = request.operation;
+        let subject = request.subject.clone();
+        if let Err((kind, message)) = self.worth_a_try() {
+            return Err(VcError {
+                kind,
+                operation,
+                subject,
+                message,
+            });
+        }
         let span = tracing::info_span!(
             "vsphere.request",
             otel.name = request.operation,
@@ -167,8 +193,6 @@ impl Http {
             otel.status_code = Empty,
             error.type = Empty,
         );
-        let operation = request.operation;
-        let subject = request.subject.clone();
         let started = Instant::now();
         let result = async {
             let reply = self.exchange(request).await?;
@@ -204,6 +228,19 @@ impl Http {
     }
 
     async fn exchange(&self, request: Request) -> Result<Reply, VcErrorKindAndMessage> {
+        let exchanged = self.exchange_now(request).await;
+        match &exchanged {
+            Err((VcErrorKind::Unreachable, message)) => {
+                self.reach.failed(self.redact(message.clone()));
+            }
+            // Sent, and nobody knows what became of it: that says nothing of the next connection.
+            Err((VcErrorKind::NoAnswer, _)) => {}
+            _ => self.reach.answered(),
+        }
+        exchanged
+    }
+
+    async fn exchange_now(&self, request: Request) -> Result<Reply, VcErrorKindAndMessage> {
         let mut url = self.base.clone();
         url.set_path(&request.path);
         url.set_query(request.query.as_deref());

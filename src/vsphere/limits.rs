@@ -8,11 +8,22 @@ use std::{
 use agent_forge_actors::mutants::{Mutant, on};
 use tokio::sync::Semaphore;
 
-/// Semaphores for tasks in flight, one per vCenter (`host[:port]`).
+use super::reach::Reach;
+
+/// What all sessions with one vCenter share.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    /// For tasks in flight.
+    pub(super) slots: Arc<Semaphore>,
+    /// For connections while there are none.
+    pub(super) reach: Arc<Reach>,
+}
+
+/// Bounds by vCenter (`host[:port]`).
 #[derive(Debug)]
 pub(super) struct Limits {
     max: usize,
-    servers: Mutex<HashMap<String, Arc<Semaphore>>>,
+    servers: Mutex<HashMap<String, Bounds>>,
 }
 
 impl Limits {
@@ -28,13 +39,13 @@ impl Limits {
         }
     }
 
-    /// The semaphore of a vCenter.
-    pub(super) fn of(&self, server: &str) -> Arc<Semaphore> {
+    /// The bounds of a vCenter.
+    pub(super) fn of(&self, server: &str) -> Bounds {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(
-            servers
-                .entry(server.to_owned())
-                .or_insert_with(|| Arc::new(Semaphore::new(self.max))),
-        )
+        let bounds = servers.entry(server.to_owned()).or_insert_with(|| Bounds {
+            slots: Arc::new(Semaphore::new(self.max)),
+            reach: Arc::default(),
+        });
+        bounds.clone()
     }
 }

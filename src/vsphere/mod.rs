@@ -32,6 +32,7 @@ mod observation;
 mod options;
 mod placement;
 mod properties;
+mod reach;
 mod reply;
 mod session;
 mod site;

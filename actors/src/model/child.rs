@@ -11,7 +11,7 @@ use agent_forge_crds::{
         MACHINE_UID_ANNOTATION, VM_NAME_ANNOTATION,
     },
 };
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
 
 use crate::mutants::{Mutant, on};
@@ -39,6 +39,13 @@ impl Recorded {
             Some(recorded) => recorded == uid,
             None => self.name == name,
         }
+    }
+
+    /// The same of an object with this metadata.
+    #[must_use]
+    pub fn is_object(&self, metadata: &ObjectMeta) -> bool {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        self.is(name, metadata.uid.as_deref().unwrap_or_default())
     }
 }
 

@@ -7,7 +7,6 @@
 use std::fmt;
 
 use agent_forge_crds::external::agent::Agent;
-use kube::ResourceExt;
 use uuid::Uuid;
 
 use crate::mutants::{Mutant, on};
@@ -44,11 +43,16 @@ impl BiosUuid {
             None if on(Mutant::AnySerial) => serial.trim(),
             rest => rest?,
         };
-        let digits: String = rest.chars().filter(|c| *c != ' ' && *c != '-').collect();
-        if digits.len() != 32 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return None;
+        // Every VM is compared with every Agent: no allocation.
+        let (mut number, mut digits) = (0_u128, 0_u32);
+        for c in rest.chars().filter(|c| *c != ' ' && *c != '-') {
+            number = number << 4 | u128::from(c.to_digit(16)?);
+            digits += 1;
+            if digits > 32 {
+                return None;
+            }
         }
-        Uuid::parse_str(&digits).ok().map(Self)
+        (digits == 32).then(|| Self(Uuid::from_u128(number)))
     }
 
     /// The same uuid as a guest with newer virtual hardware sees it: first three groups byte-swapped.
@@ -142,8 +146,10 @@ pub fn agent_runs_on(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
     if on(Mutant::ForeignAgents) && other_maker || on(Mutant::OrderIsProof) && inventory.is_none() {
         return AgentMatch::Same;
     }
-    let by_name =
-        || BiosUuid::parse(&agent.name_any()).is_some_and(|u| u.same_machine(vm.bios_uuid));
+    let by_name = || {
+        BiosUuid::parse(agent.metadata.name.as_deref().unwrap_or_default())
+            .is_some_and(|u| u.same_machine(vm.bios_uuid))
+    };
     let same_uuid = if serial.is_empty() {
         by_name()
     } else {

@@ -5,7 +5,7 @@
 //! recorded name. AgentMachine and Machine share their name, and the deletion of either ends the other
 //! (upstream-contract.md §6.5, §8.2 J, K).
 
-use std::sync::Arc;
+use std::{borrow::Borrow, sync::Arc};
 
 use agent_forge_crds::{conditions::Phase, external::agent_machine::AgentMachine};
 use kube::ResourceExt;
@@ -34,7 +34,7 @@ pub enum Standing {
 pub fn standing(
     child: &Child,
     namespace: &str,
-    machines: &[MachineFacts],
+    machines: &[impl Borrow<MachineFacts>],
     agent_machines: &[Arc<AgentMachine>],
 ) -> Standing {
     let (machine, agent_machine) = match (&child.machine, &child.agent_machine) {
@@ -46,12 +46,13 @@ pub fn standing(
             "its Machine is recorded in namespace {recorded}, spec.controlPlaneNamespace of the pool says {namespace}"
         ));
     }
+    let mut machines = machines.iter().map(Borrow::borrow);
     let m = machines
-        .iter()
+        .clone()
         .find(|m| machine.is_some_and(|r| r.is(&m.key.name, &m.uid)));
-    let am = agent_machines.iter().find(|am| {
-        agent_machine.is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
-    });
+    let am = agent_machines
+        .iter()
+        .find(|am| agent_machine.is_some_and(|r| r.is_object(&am.metadata)));
     if m.is_some_and(|m| m.deleting) || am.is_some_and(|am| am.is_deleting()) {
         return Standing::Leaving;
     }
@@ -69,7 +70,7 @@ pub fn standing(
         return namesake("AgentMachine", &r.name);
     }
     match machine {
-        Some(r) if child.reborn && machines.iter().any(|m| m.key.name == r.name) => {
+        Some(r) if child.reborn && machines.any(|m| m.key.name == r.name) => {
             namesake("Machine", &r.name)
         }
         _ if on(Mutant::GoneMustBeSeen) && phase(child) != Some(&Phase::Released) => {

@@ -1,7 +1,7 @@
 //! Composite facts of the upstream contract: what AgentMachine and Agent together tell (upstream-contract.md §0-§4).
 //! Single wire facts are methods of the types in `agent_forge_crds::external`.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Borrow, sync::Arc, time::Duration};
 
 use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
 use jiff::Timestamp;
@@ -59,7 +59,7 @@ pub fn claims(agent: &Agent, am: &AgentMachine) -> bool {
 pub fn is_reserved(
     agent: &Agent,
     agent_machines: &[Arc<AgentMachine>],
-    machines: &[MachineFacts],
+    machines: &[impl Borrow<MachineFacts>],
 ) -> bool {
     agent_machines.iter().any(|am| {
         let names_it = am.agent_ref().is_some_and(|r| {
@@ -69,7 +69,8 @@ pub fn is_reserved(
         let machine_lives = || {
             let mut owned = machines
                 .iter()
-                .filter(|m| owner.is_some_and(|o| o.uid == m.uid));
+                .map(Borrow::borrow)
+                .filter(|m: &&MachineFacts| owner.is_some_and(|o| o.uid == m.uid));
             owned.any(|m| !m.deleting)
         };
         names_it && !am.is_deleting() && machine_lives()

@@ -111,7 +111,11 @@ pub fn gather(
     let (infra_env_key, infra_env) = agents_home::find(view, &pool);
     Some(Snapshot {
         other_pools: pools.iter().filter(is_other).cloned().collect(),
-        machines: view.machines(namespace),
+        machines: view
+            .machines(namespace)
+            .iter()
+            .map(|m| m.as_ref().clone())
+            .collect(),
         choosers: view.all_agent_machines(),
         agents: agents_home::agents(view, Some(&pool), &children),
         children,

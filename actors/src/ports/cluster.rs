@@ -55,7 +55,7 @@ pub trait View: Send + Sync {
     /// AgentMachines of all namespaces: hosted clusters may choose from the same Agents.
     fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>>;
     /// Machines of a namespace, in name order.
-    fn machines(&self, namespace: &str) -> Vec<MachineFacts>;
+    fn machines(&self, namespace: &str) -> Vec<Arc<MachineFacts>>;
     /// Agents of a namespace, in name order.
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>>;
     /// One InfraEnv.

@@ -55,8 +55,6 @@ pub struct Scene {
     pub demanded: Option<jiff::Timestamp>,
     /// How that Machine stands.
     pub standing: Standing,
-    /// The Agent carries nothing that a selector could match.
-    pub fenced: bool,
 }
 
 fn is_doubted(context: &Context, vm: &VmStatus) -> bool {
@@ -105,7 +103,6 @@ impl Scene {
             machine: None,
             demanded: None,
             standing: Standing::Unknown("its pool does not exist".to_owned()),
-            fenced: true,
         };
         scene.look_upstream(context);
         scene
@@ -123,21 +120,30 @@ impl Scene {
             .possible
             .iter()
             .any(|a| upstream::is_reserved(a, &agent_machines, &machines));
-        let choosers = context.view.all_agent_machines();
-        self.fenced = self
-            .agent
-            .as_ref()
-            .is_none_or(|a| prepare::fence(&prepare::base_labels(pool), &choosers, a).is_none());
         let wanted = self.child.agent_machine.as_ref();
         self.demanded = agent_machines
             .iter()
-            .find(|am| wanted.is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default())))
+            .find(|am| wanted.is_some_and(|r| r.is_object(&am.metadata)))
             .and_then(|am| am.metadata.creation_timestamp.as_ref())
             .map(|t| t.0);
         let record = self.child.machine.as_ref();
         self.machine = machines
-            .into_iter()
-            .find(|m| record.is_some_and(|r| r.is(&m.key.name, &m.uid)));
+            .iter()
+            .find(|m| record.is_some_and(|r| r.is(&m.key.name, &m.uid)))
+            .map(|m| m.as_ref().clone());
+    }
+
+    /// Whether the Agent carries nothing that a selector could match. Every AgentMachine there is has a say, so it is
+    /// looked at only where somebody asks: when the VM is to go.
+    fn is_fenced(&self, context: &Context) -> bool {
+        let (Some(pool), Some(agent)) = (&self.pool, &self.agent) else {
+            return true;
+        };
+        if !self.child.deleting && !self.child.given_up {
+            return true;
+        }
+        let choosers = context.view.all_agent_machines();
+        prepare::fence(&prepare::base_labels(pool), &choosers, agent).is_none()
     }
 
     /// The recorded VM.
@@ -249,7 +255,7 @@ impl Scene {
                 self.vm(),
                 self.agent.as_deref(),
             ),
-            agent_fenced: self.fenced,
+            agent_fenced: self.is_fenced(context),
             stuck_on_guest: memory
                 .stuck_since
                 .is_some_and(|t| now.saturating_sub(t) >= STUCK_GRACE)

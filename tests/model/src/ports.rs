@@ -274,13 +274,8 @@ impl View for Ports {
     fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>> {
         self.agent_machines("")
     }
-    fn machines(&self, _: &str) -> Vec<MachineFacts> {
-        self.with(|w| {
-            w.shown_machines()
-                .iter()
-                .map(Shared::as_ref_clone)
-                .collect()
-        })
+    fn machines(&self, _: &str) -> Vec<Arc<MachineFacts>> {
+        self.with(|w| arcs(w.shown_machines()))
     }
     fn agents(&self, _: &str) -> Vec<Arc<Agent>> {
         self.with(|w| arcs(w.shown_agents()))

@@ -19,7 +19,10 @@ use agent_forge_actors::effect::{Effect, EffectKind, Gate, Held, Settled};
 use async_trait::async_trait;
 use tokio::{sync::mpsc, time::Instant};
 
-use crate::plan::{Fault, Point};
+use crate::{
+    plan::{Fault, Point},
+    traffic::Traffic,
+};
 
 /// One life of the operator's process.
 #[derive(Debug)]
@@ -134,6 +137,8 @@ impl State {
 /// See the module's contract. Cheap to clone.
 #[derive(Clone)]
 pub struct Director {
+    /// What the operator asks for.
+    pub traffic: Traffic,
     began: Instant,
     state: Arc<Mutex<State>>,
     orders: Vec<mpsc::UnboundedSender<Order>>,
@@ -157,6 +162,7 @@ impl Director {
             ..State::default()
         };
         let director = Self {
+            traffic: Traffic::default(),
             began: Instant::now(),
             state: Arc::new(Mutex::new(state)),
             orders,

@@ -17,6 +17,8 @@ pub mod oracles;
 pub mod plan;
 pub mod process;
 pub mod run;
+pub mod scale;
+pub mod traffic;
 pub mod vcenter;
 pub mod workloads;
 pub mod world;

@@ -6,6 +6,7 @@ use agent_forge_sim::{
     matrix::{self, Matrix},
     plan::{Fault, Plan},
     run::{SILENCE, counts, run},
+    scale::{self, Site},
     workloads,
 };
 use std::time::Duration;
@@ -57,6 +58,21 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Scale one pool up, in a fresh world each, and count what it costs.
+    Scale {
+        /// Numbers of machines.
+        #[arg(value_delimiter = ',', default_value = "10,100,1000")]
+        machines: Vec<usize>,
+        /// Then listen for so many virtual minutes.
+        #[arg(long, default_value_t = 0)]
+        listen: u32,
+        /// Then take the vCenter away for so many virtual minutes; two more machines are wanted meanwhile.
+        #[arg(long, default_value_t = 0)]
+        away: u64,
+        /// Machines that serve stand there from the beginning, instead of coming up.
+        #[arg(long)]
+        serving: bool,
+    },
 }
 
 fn main() -> Result<()> {
@@ -78,6 +94,15 @@ fn main() -> Result<()> {
             every,
         } => enumerate(&workloads, &faults, &effects, (traces, silence, every)),
         Command::Random { schedules, seed } => random(schedules, seed),
+        Command::Scale {
+            machines,
+            listen,
+            away,
+            serving,
+        } => {
+            let each = |n: &usize| scaled(*n, serving, listen, away);
+            machines.iter().try_for_each(each)
+        }
     }
 }
 
@@ -198,6 +223,28 @@ fn random(schedules: usize, seed: u64) -> Result<()> {
     } else {
         bail!("{} schedules failed", failed.len())
     }
+}
+
+fn scaled(machines: usize, serving: bool, listen: u32, away: u64) -> Result<()> {
+    let began = std::time::Instant::now();
+    scale::play(async {
+        let mut site = Site::start().await?;
+        if serving {
+            site.serving(machines).await?;
+            println!("{machines:>5} machines serve");
+        } else {
+            println!("{}", site.up(machines).await?);
+        }
+        if listen > 0 {
+            println!("      {}", site.listen(listen).await?);
+        }
+        if away > 0 {
+            let away = Duration::from_secs(60 * away);
+            println!("      {}", site.bear_absence(away, 2).await?);
+        }
+        println!("      {:.1} s of real time", began.elapsed().as_secs_f64());
+        Ok(())
+    })
 }
 
 fn brief(failures: &[String]) -> String {

@@ -83,6 +83,26 @@ fn hear_panics() {
     });
 }
 
+/// Runs `play` on a runtime of its own with virtual time and nothing else; the panics of all its tasks beside what it gives.
+///
+/// # Panics
+/// The runtime cannot be built.
+pub fn in_virtual_time<T>(play: impl Future<Output = T>) -> (T, Vec<String>) {
+    hear_panics();
+    PANICS.with_borrow_mut(Vec::clear);
+    // No IO driver: whoever opens a socket learns it.
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    let runtime = runtime.unwrap_or_else(|e| panic!("{e}"));
+    RUNNING.set(true);
+    let result = runtime.block_on(play);
+    drop(runtime);
+    RUNNING.set(false);
+    (result, PANICS.with_borrow_mut(std::mem::take))
+}
+
 /// Runs a plan, and then listens for `silence`. `reference` is the run without faults that it is compared with.
 ///
 /// # Panics
@@ -105,17 +125,8 @@ pub fn run_workload(
     reference: Option<&Outcome>,
     silence: Duration,
 ) -> Outcome {
-    hear_panics();
-    PANICS.with_borrow_mut(Vec::clear);
     let began = Instant::now();
-    // No IO driver: whoever opens a socket learns it.
-    let runtime = Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
-    let runtime = runtime.unwrap_or_else(|e| panic!("{e}"));
-    RUNNING.set(true);
-    let mut outcome = runtime.block_on(async {
+    let (mut outcome, panics) = in_virtual_time(async {
         let world = match World::start(plan, workload.instances).await {
             Ok(world) => world,
             Err(e) => panic!("the world does not start: {e:#}"),
@@ -184,10 +195,7 @@ pub fn run_workload(
             took: Duration::ZERO,
         }
     });
-    drop(runtime);
-    RUNNING.set(false);
     outcome.took = began.elapsed();
-    let panics = PANICS.with_borrow_mut(std::mem::take);
     outcome
         .failures
         .extend(panics.into_iter().map(|p| format!("O12 panic: {p}")));

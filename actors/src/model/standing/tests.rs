@@ -96,11 +96,11 @@ fn what_only_looks_like_gone_is_unknown() {
     })
     .snapshot();
     assert_eq!(
-        standing(&s.children[0], "elsewhere", &[], &[]),
+        standing(&s.children[0], "elsewhere", &s.machines[..0], &[]),
         Standing::Gone
     );
     assert!(matches!(
-        standing(&moved.children[0], "elsewhere", &[], &[]),
+        standing(&moved.children[0], "elsewhere", &moved.machines[..0], &[]),
         Standing::Unknown(why) if why.contains("controlPlaneNamespace")
     ));
 }

@@ -125,8 +125,8 @@ impl View for Hub {
     fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>> {
         self.agent_machines("")
     }
-    fn machines(&self, _: &str) -> Vec<MachineFacts> {
-        self.with(|o| o.machines.clone())
+    fn machines(&self, _: &str) -> Vec<Arc<MachineFacts>> {
+        self.with(|o| o.machines.iter().cloned().map(Arc::new).collect())
     }
     fn agents(&self, _: &str) -> Vec<Arc<Agent>> {
         self.with(|o| o.agents.iter().cloned().map(Arc::new).collect())

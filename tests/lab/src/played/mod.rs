@@ -22,6 +22,7 @@ pub mod options;
 pub mod provider;
 pub mod refusal;
 pub mod selector;
+pub mod stamps;
 pub mod task;
 
 use std::collections::BTreeMap;
@@ -51,7 +52,7 @@ pub struct Upstream {
     /// The guests; `None` without a vCenter.
     pub guests: Option<Guests>,
     services: BTreeMap<String, Assisted>,
-    _providers: Vec<Provider>,
+    providers: Vec<Provider>,
 }
 
 impl Upstream {
@@ -106,7 +107,7 @@ impl Upstream {
             images,
             guests,
             services,
-            _providers: providers,
+            providers,
         })
     }
 
@@ -118,6 +119,13 @@ impl Upstream {
         self.services
             .get(agent_namespace)
             .with_context(|| format!("no hosted cluster has its Agents in {agent_namespace}"))
+    }
+
+    /// Ends all of it but the image server; the objects stay, and nobody acts on them any more.
+    pub fn retire(&mut self) {
+        self.guests = None;
+        self.providers.clear();
+        self.services.clear();
     }
 
     /// A NodePool of one of the hosted clusters, with no replicas yet.

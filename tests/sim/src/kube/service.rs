@@ -24,6 +24,7 @@ use super::{
 use crate::{
     director::{Life, alive},
     plan::Fault,
+    traffic::Asked as Counted,
 };
 
 /// Body of a reply.
@@ -79,6 +80,27 @@ impl Asked {
             .find(|(k, _)| k == key)
             .map(|(_, v)| v.as_str())
     }
+
+    fn is_watch(&self) -> bool {
+        self.query("watch")
+            .is_some_and(|v| v != "false" && v != "0")
+    }
+
+    /// What it is counted as; leases are not.
+    fn counts_as(&self) -> Option<Counted> {
+        let kind = match &self.target {
+            Target::Collection { kind, .. } | Target::Object { kind, .. } => Some(kind),
+            Target::Discovery { .. } => None,
+        };
+        if kind.is_some_and(|k| k.1 == "leases") {
+            return None;
+        }
+        Some(match (&self.method, self.is_watch()) {
+            (&Method::GET, true) => Counted::Watch,
+            (&Method::GET, false) => Counted::Read,
+            _ => Counted::Write,
+        })
+    }
 }
 
 impl Door {
@@ -87,6 +109,11 @@ impl Door {
         alive(life).await;
         let director = self.server.director.clone();
         let asked = read(request).await?;
+        if life.is_some()
+            && let Some(what) = asked.counts_as()
+        {
+            director.traffic.count(what);
+        }
         if let Some(life) = life
             && director.api_away_until().is_some()
         {
@@ -98,10 +125,7 @@ impl Door {
             }
             return Err("connection refused".into());
         }
-        if asked
-            .query("watch")
-            .is_some_and(|v| v != "false" && v != "0")
-        {
+        if asked.is_watch() {
             return Ok(watch::open(
                 &self,
                 &asked.target,

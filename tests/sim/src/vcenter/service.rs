@@ -22,6 +22,7 @@ use super::{
 use crate::{
     director::{Life, alive},
     plan::Fault,
+    traffic::Asked as Counted,
 };
 
 /// How long a request takes.
@@ -87,6 +88,11 @@ impl Asked {
         }
     }
 
+    /// Whether it is answered only when something has changed, or much later.
+    fn is_long_poll(&self) -> bool {
+        matches!(self, Self::Call(call) if call.method == "WaitForUpdatesEx")
+    }
+
     /// The effects that a request like this can carry; none for one that changes nothing.
     fn effects(&self) -> &'static [EffectKind] {
         use EffectKind as E;
@@ -138,7 +144,10 @@ impl Transport for Wire {
         let kinds = asked.effects();
         let noted = (!kinds.is_empty())
             .then(|| director.arrived(life, &asked.name(), |e: &Effect| kinds.contains(&e.kind)));
+        director.traffic.count(Counted::Call);
+        let _waiting = asked.is_long_poll().then(|| director.traffic.wait());
         if director.vcenter_is_away() {
+            director.traffic.count(Counted::Refused);
             tokio::time::sleep(LATENCY).await;
             alive(Some(life)).await;
             return Err(TransportFailure {

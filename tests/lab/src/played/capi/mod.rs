@@ -54,7 +54,7 @@ pub struct NodePoolOptions {
 pub struct HostedClusterPlay {
     pool: Arc<Pool>,
     desk: Desk,
-    _tasks: Vec<Task>,
+    tasks: Vec<Task>,
 }
 
 /// What the controllers share.
@@ -151,11 +151,12 @@ impl HostedClusterPlay {
             desk.follow(&pool.agent_machines, both),
             desk.work(Arc::new(machine::Controller::new(pool.clone())), 16),
         ];
-        Ok(Self {
-            pool,
-            desk,
-            _tasks: tasks,
-        })
+        Ok(Self { pool, desk, tasks })
+    }
+
+    /// Ends the controllers; the NodePool's objects stay, and nobody acts on them any more.
+    pub fn retire(&mut self) {
+        self.tasks.clear();
     }
 
     /// Sets the NodePool's replicas; returns at once.

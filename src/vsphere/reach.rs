@@ -1,0 +1,104 @@
+//! Whether a vCenter that cannot be reached is worth another try.
+//!
+//! Hundreds of VM actors look at theirs by one vCenter. While that is away, each look would be a connection of its own;
+//! so who comes between two tries shares the last one's failure, and nothing leaves.
+//! Guarantee: from the first failed connection on, nobody tries for [`FIRST`], then for twice that, up to [`MOST`]: in
+//! two hours fewer than 200 times, and the return is noticed within [`MOST`]. Any reply, whatever it says, ends it.
+//! Those that come between the end of a pause and the next failure all try, and count as one: requests of one pass go out
+//! side by side, and if all but one were refused, that one would be dropped with them, unheard.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// From the first failed connection to the next try.
+const FIRST: Duration = Duration::from_secs(1);
+/// Between two tries at most.
+const MOST: Duration = Duration::from_secs(40);
+
+/// What is known of the way to one vCenter.
+#[derive(Debug, Default)]
+pub(super) struct Reach(Mutex<Option<Away>>);
+
+#[derive(Debug)]
+struct Away {
+    pause: Duration,
+    until: Instant,
+    message: String,
+}
+
+impl Reach {
+    fn away(&self) -> MutexGuard<'_, Option<Away>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether to try now.
+    ///
+    /// # Errors
+    /// Not yet: why the last try failed.
+    pub(super) fn worth_a_try(&self) -> Result<(), String> {
+        match &*self.away() {
+            Some(away) if Instant::now() < away.until => Err(away.message.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// No connection came about.
+    pub(super) fn failed(&self, message: String) {
+        let now = Instant::now();
+        let mut away = self.away();
+        let pause = match &*away {
+            // Several set out together: their failures are one.
+            Some(away) if now < away.until => return,
+            Some(away) => (away.pause * 2).min(MOST),
+            None => FIRST,
+        };
+        *away = Some(Away {
+            pause,
+            until: now + pause,
+            message,
+        });
+    }
+
+    /// The server was there.
+    pub(super) fn answered(&self) {
+        *self.away() = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn two_hours_take_fewer_than_two_hundred_tries() {
+        let reach = Reach::default();
+        let (began, mut tries) = (Instant::now(), 0);
+        while began.elapsed() < Duration::from_secs(7200) {
+            if reach.worth_a_try().is_ok() {
+                tries += 1;
+                reach.failed("refused".to_owned());
+                reach.failed("another one that set out with it".to_owned());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!((180..200).contains(&tries), "{tries} tries");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_ends_it_and_the_next_failure_begins_anew() {
+        let reach = Reach::default();
+        for _ in 0..8 {
+            reach.failed("refused".to_owned());
+            tokio::time::sleep(MOST).await;
+        }
+        reach.answered();
+        reach.failed("refused again".to_owned());
+        assert_eq!(reach.worth_a_try(), Err("refused again".to_owned()));
+        tokio::time::sleep(FIRST).await;
+        assert_eq!(reach.worth_a_try(), Ok(()));
+    }
+}

@@ -1,0 +1,124 @@
+//! Copies of a machine: one came up by the usual way, and its objects are the mould of others. What is this machine's own
+//! in their text (names, uids, addresses) is replaced; all else is as it was.
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use super::guests::identity;
+
+/// What is replaced by what in one copy.
+#[derive(Clone, Debug)]
+pub struct Stamps {
+    name: String,
+    pairs: Vec<(String, String)>,
+}
+
+impl Stamps {
+    /// Those of copy `number` of the machine of that name, BIOS uuid and these MAC addresses; `uuid` is the copy's own.
+    #[must_use]
+    pub fn new<'a>(
+        machine: (&str, &str),
+        macs: impl IntoIterator<Item = &'a str>,
+        number: usize,
+        uuid: &str,
+    ) -> Self {
+        let (of, old) = machine;
+        let name = format!("{of}-{number:04}");
+        let mut pairs = vec![(of.to_owned(), name.clone())];
+        for (card, mac) in macs.into_iter().enumerate() {
+            let (high, low) = (number >> 8 & 0xff, number & 0xff);
+            let new = format!("00:50:56:{card:02x}:{high:02x}:{low:02x}");
+            pairs.push((mac.replace(':', "-"), new.replace(':', "-")));
+            pairs.push((mac.to_owned(), new));
+        }
+        let mut stamps = Self { name, pairs };
+        for form in [str::to_owned, identity::swapped, identity::serial] {
+            stamps.replace(form(old), form(uuid));
+        }
+        stamps
+    }
+
+    /// The copy's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One thing more.
+    pub fn replace(&mut self, old: impl Into<String>, new: impl Into<String>) {
+        self.pairs.push((old.into(), new.into()));
+    }
+
+    /// The uid of an object, whose first group also stands in the path of the VM's files.
+    pub fn uid(&mut self, old: &str, new: &str) {
+        let first = |uid: &str| uid.split('-').next().unwrap_or_default().to_owned();
+        self.replace(old, new);
+        self.replace(first(old), first(new));
+    }
+
+    /// A managed object's reference; as a whole string, since `vm-5` stands in `vm-57`, too.
+    pub fn reference(&mut self, old: &str, new: &str) {
+        self.replace(format!("\"{old}\""), format!("\"{new}\""));
+    }
+
+    /// The copy of an object.
+    ///
+    /// # Errors
+    /// A replacement is no JSON text.
+    pub fn press(&self, mould: &Value) -> Result<Value> {
+        let text = self
+            .pairs
+            .iter()
+            .fold(mould.to_string(), |text, (old, new)| text.replace(old, new));
+        serde_json::from_str(&text).context("a copy as JSON")
+    }
+}
+
+/// `object` as it was before an API server had it, without its status.
+#[must_use]
+pub fn unborn(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for key in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "managedFields",
+            "generation",
+        ] {
+            metadata.remove(key);
+        }
+    }
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_has_nothing_of_the_mould() {
+        const OLD: &str = "423e36c8-723d-2b24-8590-0eb1d9180aa2";
+        const NEW: &str = "503e36c8-723d-2b24-8590-0eb1d9180aa3";
+        let mut stamps = Stamps::new(("w-abc", OLD), ["00:50:56:aa:bb:01"], 300, NEW);
+        stamps.uid("11112222-3333", "44445555-6666");
+        stamps.reference("vm-5", "vm-77");
+        let mould = json!({
+            "name": "w-abc", "path": "[ds] w-abc-11112222-1/w-abc.vmx", "uid": "11112222-3333", "vm": "vm-5",
+            "other": "vm-57", "macs": ["00:50:56:aa:bb:01", "00-50-56-aa-bb-01"], "agent": identity::swapped(OLD),
+        });
+        let copy = stamps.press(&mould).expect("a copy");
+        assert_eq!(
+            copy,
+            json!({
+                "name": "w-abc-0300", "path": "[ds] w-abc-0300-44445555-1/w-abc-0300.vmx", "uid": "44445555-6666",
+                "vm": "vm-77", "other": "vm-57", "macs": ["00:50:56:00:01:2c", "00-50-56-00-01-2c"],
+                "agent": identity::swapped(NEW),
+            })
+        );
+    }
+}

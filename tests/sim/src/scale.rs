@@ -1,0 +1,302 @@
+//! Many machines: what each costs on its way up, what all of them ask for at rest, and how often a vCenter that is away
+//! is tried.
+//!
+//! Counted is what arrives at the doors ([`crate::traffic`]), not what the operator says of itself.
+
+mod copies;
+
+use std::{fmt, future::Future, time::Duration};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::{
+    oracles,
+    plan::Plan,
+    run,
+    traffic::Counts,
+    workloads::{children, marked},
+    world::World,
+};
+
+/// A generous bound in virtual time; that many at once wait for their task slots.
+const PATIENCE: Duration = Duration::from_secs(4 * 3600);
+/// Without an effect for that long the operator is at rest.
+const QUIET: Duration = Duration::from_secs(300);
+const MINUTE: Duration = Duration::from_secs(60);
+const POOL: &str = "w";
+
+/// What a number of machines cost until all of them served and nothing moved any more.
+#[derive(Clone, Copy, Debug)]
+pub struct Ascent {
+    /// How many.
+    pub machines: usize,
+    /// From the demand on.
+    pub counts: Counts,
+    /// Virtual time from the demand to the last machine that runs.
+    pub took: Duration,
+}
+
+impl Ascent {
+    /// vCenter calls per machine.
+    #[must_use]
+    pub fn calls(&self) -> f64 {
+        self.counts.calls as f64 / self.machines as f64
+    }
+
+    /// Kubernetes writes per machine.
+    #[must_use]
+    pub fn writes(&self) -> f64 {
+        self.counts.writes as f64 / self.machines as f64
+    }
+}
+
+impl fmt::Display for Ascent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:>5} machines up in {:.0} s: {:.2} vCenter calls, {:.2} Kubernetes writes, {:.2} reads each; {} long polls at once at most",
+            self.machines,
+            self.took.as_secs_f64(),
+            self.calls(),
+            self.writes(),
+            self.counts.reads as f64 / self.machines as f64,
+            self.counts.most_waiting,
+        )
+    }
+}
+
+/// What the operator asked for while nothing happened.
+#[derive(Clone, Debug)]
+pub struct Stillness {
+    /// Minutes that it was watched for.
+    pub minutes: u32,
+    /// Mutating effects, session views and leases aside.
+    pub effects: Vec<String>,
+    /// All of it.
+    pub counts: Counts,
+    /// Reads and writes of Kubernetes in the minute with the most of them.
+    pub worst_minute: u64,
+}
+
+impl fmt::Display for Stillness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts {
+            reads,
+            writes,
+            watches,
+            calls,
+            most_waiting,
+            ..
+        } = self.counts;
+        write!(
+            f,
+            "at rest for {} min: {} mutating calls; Kubernetes: {reads} reads, {writes} writes, {} in the worst minute, {watches} watches begun; vCenter: {calls} calls, {most_waiting} long polls at once at most",
+            self.minutes,
+            self.effects.len(),
+            self.worst_minute,
+        )
+    }
+}
+
+/// How the operator bore a vCenter that was away.
+#[derive(Clone, Copy, Debug)]
+pub struct Absence {
+    /// For how long.
+    pub lasted: Duration,
+    /// Tries to reach it.
+    pub tries: u64,
+    /// From its return until every machine ran that was wanted meanwhile.
+    pub steady_after: Duration,
+}
+
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "vCenter away for {:.0} min: {} tries to reach it, {:.0} s after its return all machines run",
+            self.lasted.as_secs_f64() / 60.0,
+            self.tries,
+            self.steady_after.as_secs_f64(),
+        )
+    }
+}
+
+/// A site with one pool, and a NodePool that has been scaled.
+pub struct Site {
+    world: World,
+    machines: usize,
+}
+
+/// Runs `play` with virtual time.
+///
+/// # Errors
+/// What it fails with, a promise that was broken meanwhile, or a panic anywhere.
+pub fn play<T>(play: impl Future<Output = Result<T>>) -> Result<T> {
+    let (result, panics) = run::in_virtual_time(play);
+    ensure!(panics.is_empty(), "{panics:?}");
+    result
+}
+
+impl Site {
+    /// A site whose pool is ready and at rest.
+    ///
+    /// # Errors
+    /// It does not come about.
+    pub async fn start() -> Result<Self> {
+        let mut world = World::start(
+            &Plan {
+                workload: "scale".to_owned(),
+                seed: 1,
+                faults: Vec::new(),
+            },
+            1,
+        )
+        .await?;
+        world.pool(POOL, &json!({})).await?;
+        let site = Self { world, machines: 0 };
+        site.quiet().await?;
+        Ok(site)
+    }
+
+    fn effects(&self) -> usize {
+        self.world.director.deeds()
+    }
+
+    async fn quiet(&self) -> Result<()> {
+        let until = self.world.director.now() + PATIENCE;
+        loop {
+            let before = self.effects();
+            tokio::time::sleep(QUIET).await;
+            if self.effects() == before {
+                return Ok(());
+            }
+            ensure!(
+                self.world.director.now() < until,
+                "effects do not end: {:?}",
+                self.world.director.effects().last()
+            );
+        }
+    }
+
+    async fn until_running(&self) -> Result<()> {
+        let nodes = self.world.play(POOL)?;
+        let all = || {
+            nodes.running().len() == self.machines
+                && marked(&self.world) == self.machines
+                && children(&self.world) == self.machines
+        };
+        self.world.until("all machines run", PATIENCE, all).await
+    }
+
+    fn kept(&self) -> Result<()> {
+        let broken = self.world.director.violations();
+        ensure!(broken.is_empty(), "{broken:?}");
+        Ok(())
+    }
+
+    /// Scales up to `machines`, until nothing moves any more.
+    ///
+    /// # Errors
+    /// It does not come about, or a promise was broken.
+    pub async fn up(&mut self, machines: usize) -> Result<Ascent> {
+        let director = &self.world.director;
+        let (before, began) = (director.traffic.counts(), director.now());
+        self.machines = machines;
+        self.world.play(POOL)?.scale(machines);
+        self.until_running().await?;
+        let took = self.world.director.now() - began;
+        self.quiet().await?;
+        let broken = oracles::at_rest(&self.world);
+        ensure!(broken.is_empty(), "{broken:?}");
+        self.kept()?;
+        Ok(Ascent {
+            machines,
+            counts: self.world.director.traffic.counts().since(before),
+            took,
+        })
+    }
+
+    /// Lets one machine come up and copies it until there are `machines`, of which nobody upstream knows: they serve, and
+    /// nothing happens to them any more.
+    ///
+    /// # Errors
+    /// It does not come about, the operator has work with a copy, or a promise was broken.
+    pub async fn serving(&mut self, machines: usize) -> Result<()> {
+        self.up(1).await?;
+        self.world.upstream.retire();
+        for (_, nodes) in &mut self.world.node_pools {
+            nodes.retire();
+        }
+        let created = self.world.director.created();
+        copies::make(&self.world, machines.saturating_sub(1))?;
+        self.machines = machines;
+        self.quiet().await?;
+        ensure!(
+            marked(&self.world) == machines && children(&self.world) == machines,
+            "{} VMs, {} VsphereAgents",
+            marked(&self.world),
+            children(&self.world)
+        );
+        ensure!(
+            self.world.director.created() == created,
+            "the operator made VMs"
+        );
+        let leaks = oracles::leaks(&self.world);
+        ensure!(leaks.is_empty(), "{leaks:?}");
+        self.kept()
+    }
+
+    /// Listens for `minutes`.
+    ///
+    /// # Errors
+    /// A promise was broken.
+    pub async fn listen(&self, minutes: u32) -> Result<Stillness> {
+        let director = &self.world.director;
+        let (before, effects) = (director.traffic.counts(), self.effects());
+        let (mut last, mut worst_minute) = (before, 0);
+        for _ in 0..minutes {
+            tokio::time::sleep(MINUTE).await;
+            let now = director.traffic.counts();
+            let asked = now.since(last);
+            worst_minute = worst_minute.max(asked.reads + asked.writes);
+            last = now;
+        }
+        self.kept()?;
+        let spoken = director.effects().split_off(effects);
+        Ok(Stillness {
+            minutes,
+            effects: spoken
+                .into_iter()
+                .filter(|(_, p)| !matches!(p.effect, "V13" | "K16"))
+                .map(|(at, p)| format!("{p} at {at:?}"))
+                .collect(),
+            counts: director.traffic.counts().since(before),
+            worst_minute,
+        })
+    }
+
+    /// Takes the vCenter away; ten minutes later `more` machines are wanted. Ends when all of them run.
+    ///
+    /// # Errors
+    /// It does not come about, or a promise was broken.
+    pub async fn bear_absence(&mut self, lasting: Duration, more: usize) -> Result<Absence> {
+        let director = self.world.director.clone();
+        let before = director.traffic.counts();
+        director.take_vcenter(lasting);
+        let over = director.now() + lasting;
+        tokio::time::sleep(lasting.min(10 * MINUTE)).await;
+        self.machines += more;
+        self.world.play(POOL)?.scale(self.machines);
+        tokio::time::sleep(over.saturating_sub(director.now())).await;
+        let tries = director.traffic.counts().since(before).refused;
+        self.until_running().await?;
+        let steady_after = director.now().saturating_sub(over);
+        self.kept()?;
+        Ok(Absence {
+            lasted: lasting,
+            tries,
+            steady_after,
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! Many machines in virtual time: what each costs, what a hundred ask for at rest, how an absent vCenter is borne.
+//!
+//! The bounds are the product's goals (docs/benchmarks.md); the figures are printed.
+
+use std::{io::Write as _, time::Duration};
+
+use agent_forge_sim::scale::{Site, play};
+
+/// Past the test harness, which keeps to itself what passing tests print: the figures are part of the result.
+fn say(text: &impl std::fmt::Display) {
+    // Whoever closed the output does not want it.
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+/// A machine must not cost more because there are many: `cargo run -p agent-forge-sim -- scale 10,100,1000`.
+#[test]
+fn a_machine_costs_no_more_among_fifty_than_among_ten() {
+    let up = |machines| {
+        let ascent = play(async {
+            let mut site = Site::start().await?;
+            site.up(machines).await
+        });
+        let ascent = ascent.unwrap_or_else(|e| panic!("{e:#}"));
+        say(&ascent);
+        ascent
+    };
+    let (few, many) = (up(10), up(50));
+    assert!(many.calls() <= few.calls(), "vCenter calls grow");
+    assert!(many.writes() <= few.writes(), "Kubernetes writes grow");
+    assert_eq!(many.counts.most_waiting, 1, "one long poll per vCenter");
+}
+
+/// More of them: `cargo run -p agent-forge-sim -- scale 500 --serving --listen 60`.
+#[test]
+fn a_hundred_machines_at_rest_cost_next_to_nothing() {
+    let still = play(async {
+        let mut site = Site::start().await?;
+        site.serving(100).await?;
+        site.listen(60).await
+    });
+    let still = still.unwrap_or_else(|e| panic!("{e:#}"));
+    say(&still);
+    assert!(still.effects.is_empty(), "{:?}", still.effects);
+    assert!(still.counts.most_waiting <= 1, "one long poll per vCenter");
+    assert!(still.worst_minute <= 10, "{still}");
+}
+
+#[test]
+fn two_hours_without_vcenter_are_borne_with_few_tries_and_over_at_once() {
+    let away = play(async {
+        let mut site = Site::start().await?;
+        site.up(20).await?;
+        site.bear_absence(Duration::from_secs(7200), 2).await
+    });
+    let away = away.unwrap_or_else(|e| panic!("{e:#}"));
+    say(&away);
+    assert!(away.tries <= 240, "{away}");
+    assert!(away.steady_after <= Duration::from_secs(120), "{away}");
+}
