@@ -31,7 +31,7 @@ async fn kill(world: &World, which: &str, panic: bool) -> Result<usize> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_is_killed_again_and_again_during_ten_up() -> Result<()> {
     let mut world = World::start(Setup::default()).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(10);
     // Each kill waits for a moment of its own: so many VMs exist, so many of them run.
@@ -64,7 +64,7 @@ async fn the_operator_is_killed_again_and_again_during_ten_up() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn actors_are_killed_at_each_stage() -> Result<()> {
     let world = World::start(Setup::default()).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(3);
     let mut panic = false;

@@ -93,7 +93,7 @@ async fn a_namespace_that_is_deleted_takes_its_vms_along() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_stays_while_a_vm_of_any_pool_needs_it_and_no_longer() -> Result<()> {
     let mut world = World::start(Setup::default()).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     world.create_pool("other", &json!({})).await?;
     let (first, second) = (
         world.node_pool().await?,

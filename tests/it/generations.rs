@@ -21,7 +21,7 @@ use crate::{
 /// Ten up, each VM asked for once; all down again.
 async fn ten_up_and_down(setup: Setup) -> Result<()> {
     let world = World::start(setup).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(10);
     world.running(&nodes, 10).await?;
@@ -125,7 +125,7 @@ async fn current_provider_on_the_bundled_crd() -> Result<()> {
         3,
     )
     .await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let earliest = a_minute_old(&world).await?;
     let served = async || -> Result<usize> {
         let all = world.agent_machines().list(&Default::default()).await?;

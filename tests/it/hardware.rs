@@ -4,14 +4,16 @@ use agent_forge_crds::{
     VsphereAgent,
     names::{AGENT_FINALIZER, AGENT_MACHINE_LABEL, POOL_LABEL},
 };
-use agent_forge_lab::parts::vcenter_inventory::{Inventory, Vm};
+use agent_forge_lab::{
+    parts::vcenter_inventory::{Inventory, Vm},
+    played::guests::identity,
+};
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt;
 use serde_json::json;
 
 use crate::{
     look::pinned_to,
-    witness::agent_name,
     world::{NAMESPACE, POOL, Setup, World, pool_labels},
 };
 
@@ -107,7 +109,7 @@ async fn defaults_identity_and_hand_over() -> Result<()> {
     ensure!(owner.kind == "VsphereAgentPool" && owner.name == POOL);
 
     // Hand-over: pin on both sides, labels, role, hostname, approval.
-    let agent = world.agents().get(&agent_name(&vm.uuid)).await?;
+    let agent = world.agents().get(&identity::swapped(&vm.uuid)).await?;
     ensure!(agent.spec.approved && agent.spec.role == "worker");
     ensure!(agent.spec.hostname.as_ref() == Some(&vm.name));
     for (key, value) in pool_labels() {

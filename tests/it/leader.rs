@@ -121,7 +121,7 @@ impl Pair {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_only_watches_and_takes_over_at_once_when_the_leader_ends() -> Result<()> {
     let pair = Pair::start().await?;
-    let witness = Witness::start(&pair.world);
+    let witness = Witness::start(pair.world.sight());
     let nodes = pair.world.node_pool().await?;
     nodes.scale(2);
     pair.world.running(&nodes, 2).await?;
@@ -153,7 +153,7 @@ async fn a_standby_only_watches_and_takes_over_at_once_when_the_leader_ends() ->
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_stood_still_past_its_lease_ends_without_a_call() -> Result<()> {
     let pair = Pair::start().await?;
-    let witness = Witness::start(&pair.world);
+    let witness = Witness::start(pair.world.sight());
     let nodes = pair.world.node_pool().await?;
     nodes.scale(6);
     // In the middle of everything: some VMs exist, some run, calls are on their way.
@@ -210,7 +210,7 @@ async fn a_leader_that_stood_still_past_its_lease_ends_without_a_call() -> Resul
 async fn a_leader_without_the_api_server_ends_and_the_other_goes_on() -> Result<()> {
     for network in [Network::Silent, Network::Refusing] {
         let pair = Pair::start().await?;
-        let witness = Witness::start(&pair.world);
+        let witness = Witness::start(pair.world.sight());
         let nodes = pair.world.node_pool().await?;
         nodes.scale(3);
         pair.world

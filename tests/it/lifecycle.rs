@@ -26,7 +26,7 @@ use crate::{
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_pool_waits_for_its_bound_hosts() -> Result<()> {
     let world = World::start(Setup::default()).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(2);
     world.running(&nodes, 2).await?;
@@ -68,7 +68,7 @@ async fn a_deleted_pool_waits_for_its_bound_hosts() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_record_waits_for_its_machine() -> Result<()> {
     let world = World::start(Setup::default()).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(2);
     world.running(&nodes, 2).await?;
@@ -108,7 +108,7 @@ async fn a_deleted_record_waits_for_its_machine() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_node_pool_takes_its_hosts_along() -> Result<()> {
     let world = World::start(Setup::default()).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(3);
     world.running(&nodes, 3).await?;
@@ -138,7 +138,7 @@ async fn agents_elsewhere_than_the_pool() -> Result<()> {
 
 async fn one_up_and_down(setup: Setup) -> Result<()> {
     let world = World::start(setup).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(1);
     world.running(&nodes, 1).await?;
@@ -253,7 +253,7 @@ async fn a_vm_in_the_making_is_offered_to_the_next() -> Result<()> {
         ..Setup::default()
     })
     .await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(1);
     world

@@ -8,15 +8,12 @@ use agent_forge_crds::{
 };
 use agent_forge_lab::{
     parts::vcenter_inventory::Vm,
-    played::{HostedClusterPlay, kinds, object::Facts as _},
+    played::{HostedClusterPlay, guests::identity, kinds, object::Facts as _},
 };
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::{Api, ResourceExt, core::DynamicObject};
 
-use crate::{
-    witness::agent_name,
-    world::{LIMIT, POOL, World, pool_labels},
-};
+use crate::world::{LIMIT, POOL, World, pool_labels};
 
 impl World {
     /// Ends the operator as a rollout does; a later `start_operator` brings it back.
@@ -67,7 +64,7 @@ impl World {
 
     /// The Agent that runs on this VM.
     pub async fn agent_on(&self, vm: &Vm) -> Result<Agent> {
-        let name = agent_name(&vm.uuid);
+        let name = identity::swapped(&vm.uuid);
         let found = self.agents().get_opt(&name).await?;
         found.with_context(|| format!("no Agent {name} for VM {}", vm.name))
     }

@@ -25,7 +25,7 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_another_vm_has_is_left_alone_until_it_is_free() -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(3);
     let waiting = || {

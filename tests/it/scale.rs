@@ -17,7 +17,7 @@ use crate::{
 #[tokio::test(flavor = "multi_thread")]
 async fn three_up_and_all_down() -> Result<()> {
     let world = World::start(Setup::default()).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(3);
     world.running(&nodes, 3).await?;
@@ -32,7 +32,7 @@ async fn three_up_and_all_down() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn down_with_a_slow_destroy_and_down_while_stopped() -> Result<()> {
     let mut world = World::start(Setup::default()).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(3);
     world.running(&nodes, 3).await?;
@@ -86,7 +86,7 @@ async fn retain_keeps_the_vm_and_says_so() -> Result<()> {
         ..Setup::default()
     })
     .await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(2);
     world.running(&nodes, 2).await?;
@@ -145,7 +145,7 @@ async fn retain_keeps_the_vm_and_says_so() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_upgrade_replaces_one_by_one() -> Result<()> {
     let world = World::start(Setup::default()).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(2);
     world.running(&nodes, 2).await?;
@@ -169,7 +169,7 @@ async fn a_rolling_upgrade_replaces_one_by_one() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
     let world = World::start(Setup::default()).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(2);
     world.running(&nodes, 2).await?;

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use agent_forge_lab::{
-    parts::{FaultProxy, Network, vcenter_trouble::ForeignVm},
-    played::{foreign, object::Facts as _},
+    parts::{FaultProxy, Network},
+    played::{foreign::Strangers, guests::vcenter::VCenter},
 };
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
@@ -104,18 +104,13 @@ impl Storm {
 async fn through_the_storm(seed: u64, operator_args: Vec<String>) -> Result<()> {
     let mut storm = Storm::brew(seed, operator_args).await?;
     let world = &storm.world;
-    let witness = Witness::start(world);
+    let witness = Witness::start(world.sight());
     let service = world.upstream.service(&world.cluster.agent_namespace)?;
-    let metal = foreign::bare_metal(service, "demo", 9, json!(pool_labels()), false).await?;
-    let metal = metal.name().to_owned();
-    let theirs = ForeignVm {
-        name: "somebody-elses".to_owned(),
-        folder: "demo".to_owned(),
-        power_on: true,
-        ..ForeignVm::default()
-    };
-    let theirs = world.vcenter.create_vm(&theirs).await?;
-    let before = world.strangers(&metal, &theirs).await?;
+    let process = &world.lab.vcenters()[0];
+    let vcenter = VCenter::new(process.url(), process.ca_pem())?;
+    let strangers =
+        Strangers::settle(service, "demo", json!(pool_labels()), &vcenter, "demo").await?;
+    let before = strangers.prints().await?;
 
     let nodes = world.node_pool().await?;
     let begun = Instant::now();
@@ -137,13 +132,13 @@ async fn through_the_storm(seed: u64, operator_args: Vec<String>) -> Result<()> 
     // Beside ours: the foreign VM and the foreign Agent.
     world.settled_with(IN_THE_END, 1).await?;
     ensure!(
-        world.strangers(&metal, &theirs).await? == before,
+        strangers.prints().await? == before,
         "something foreign was touched"
     );
     nodes.scale(0);
     world.settled_with(0, 1).await?;
     ensure!(
-        world.strangers(&metal, &theirs).await? == before,
+        strangers.prints().await? == before,
         "something foreign was touched on the way down"
     );
     witness.verdict()
@@ -175,7 +170,7 @@ async fn actors_that_die_all_the_time_by_the_operators_own_hand() -> Result<()> 
         ..Setup::default()
     })
     .await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(8);
     world.running(&nodes, 8).await?;
@@ -193,19 +188,6 @@ async fn actors_that_die_all_the_time_by_the_operators_own_hand() -> Result<()> 
 }
 
 impl World {
-    /// The foreign Agent and the foreign VM, to the byte.
-    async fn strangers(&self, agent: &str, moref: &str) -> Result<(Vec<u8>, String)> {
-        let service = self.upstream.service(&self.cluster.agent_namespace)?;
-        let shown = service.agents().fetch(agent).await?;
-        let agent = foreign::fingerprint(&*shown.context("the bare-metal Agent is gone")?)?;
-        let all = self.all_vms().await?;
-        let vm = all.into_iter().find(|vm| vm.moref == moref);
-        Ok((
-            agent,
-            format!("{:?}", vm.context("the foreign VM is gone")?),
-        ))
-    }
-
     /// Waits until there are exactly `count` VMs, VsphereAgents and Agents beside `foreign` VMs and Agents.
     async fn settled_with(&self, count: usize, foreign: usize) -> Result<()> {
         self.until(

@@ -172,7 +172,7 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn malformed_objects_of_others_are_skipped() -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
-    let witness = Witness::start(&world);
+    let witness = Witness::start(world.sight());
     let theirs = &world.cluster.agent_namespace;
     let mut objects = agents(theirs);
     objects.extend(agent_machines(&world.cluster.control_plane_namespace));

@@ -5,7 +5,8 @@
 //! - [`Lab`] puts them together with CRDs, users and namespaces;
 //! - [`played`] acts the controllers that are not there (HyperShift, Cluster API, agent provider, assisted service);
 //! - [`stage`] sets what stands before a pool is made;
-//! - [`demo`] shows all of it at work; [`bench`] measures it.
+//! - [`demo`] shows all of it at work; [`bench`] measures it; [`soak`] kills it again and again;
+//! - [`witness`] looks on and remembers what must never be seen.
 //!
 //! Environment: `KUBEBUILDER_ASSETS` names a directory of ready programs; `XDG_CACHE_HOME` is where built ones are kept;
 //! `AGENT_FORGE_SHARED` names the directory with `upstream-crds`; `AGENT_FORGE_LAB_DIR` keeps data and logs of all labs
@@ -16,8 +17,10 @@ pub mod demo;
 pub mod lab;
 pub mod parts;
 pub mod played;
+pub mod soak;
 pub mod stage;
 pub mod tools;
+pub mod witness;
 
 pub use lab::{
     Lab,

@@ -11,8 +11,9 @@ mod proc;
 mod report;
 mod restart;
 mod run;
+pub mod serving;
 pub mod traces;
-mod world;
+pub(crate) mod world;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -30,7 +31,7 @@ pub use restart::Restart;
 pub use run::{Idle, Run};
 
 /// Task slots of one vCenter unless the operator is told otherwise (`--max-concurrent-vcenter-tasks`).
-const CAPPED: u16 = 8;
+pub(crate) const CAPPED: u16 = 8;
 /// So many slots that no run here meets their end.
 const UNCAPPED: u16 = 1000;
 
@@ -101,20 +102,20 @@ pub struct Report {
 
 /// What a run is made with.
 #[derive(Clone, Debug)]
-struct Plan {
-    machines: usize,
-    tasks: u16,
-    create: Duration,
-    power_on: Duration,
-    reconfigure: Duration,
-    delays: Delays,
-    image: ImageOptions,
-    tls: bool,
-    idle: Option<Duration>,
+pub(crate) struct Plan {
+    pub(crate) machines: usize,
+    pub(crate) tasks: u16,
+    pub(crate) create: Duration,
+    pub(crate) power_on: Duration,
+    pub(crate) reconfigure: Duration,
+    pub(crate) delays: Delays,
+    pub(crate) image: ImageOptions,
+    pub(crate) tls: bool,
+    pub(crate) idle: Option<Duration>,
     /// Bytes that each Agent grows by before the operator is started anew; `None`: it is not.
-    restart: Option<usize>,
+    pub(crate) restart: Option<usize>,
     /// What else the operator finds in its environment.
-    env: Vec<(String, String)>,
+    pub(crate) env: Vec<(String, String)>,
 }
 
 /// Measures and prints.
@@ -172,7 +173,11 @@ pub async fn run(args: Args) -> Result<()> {
     report::print(&report, args.json)
 }
 
-async fn build(profile: String) -> Result<PathBuf> {
+/// The operator's program in that profile.
+///
+/// # Errors
+/// It cannot be built.
+pub(crate) async fn build(profile: String) -> Result<PathBuf> {
     eprintln!("building the operator in profile {profile}; the first time this takes minutes");
     tokio::task::spawn_blocking(move || tools::operator(&profile))
         .await

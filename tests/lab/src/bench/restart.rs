@@ -76,7 +76,7 @@ async fn grow(world: &World, bytes: usize) -> Result<usize> {
         let (agents, smart) = (agents.clone(), &smart);
         async move {
             let name = agent.metadata.name.context("a name")?;
-            let disk = json!({"name": "sdz", "driveType": "SSD", "sizeBytes": 1, "smart": smart});
+            let disk = json!({"id": "/dev/sdz", "name": "sdz", "driveType": "SSD", "sizeBytes": 1, "smart": smart});
             let disks: Vec<Value> = vec![disk];
             let patch = Patch::Merge(json!({"status": {"inventory": {"disks": disks}}}));
             let grown = agents

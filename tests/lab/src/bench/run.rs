@@ -1,6 +1,11 @@
 //! One scale-up in a fresh lab, measured.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
 
 use agent_forge_crds::external::agent_machine::{
     AGENT_RESERVED, NO_SUITABLE_AGENTS, PROVIDER_FINALIZER,
@@ -26,7 +31,7 @@ use crate::{
 };
 
 /// A generous bound that only catches a hang.
-pub(super) const LIMIT: Duration = Duration::from_secs(600);
+pub(super) const LIMIT: Duration = Duration::from_secs(3600);
 /// A scale-up is over when neither vCenter nor the API server heard of the operator for that long.
 const QUIET: Duration = Duration::from_secs(6);
 /// How often the inventory is read while VMs come up: each reading costs the simulated vCenter something, and the times
@@ -181,6 +186,8 @@ pub(super) async fn measure(program: &Path, plan: &Plan) -> Result<Run> {
 
 /// When the first and the last of `machines` AgentMachines showed that no Agent suits them.
 async fn demand(world: &World, machines: usize) -> Result<(Timestamp, Timestamp)> {
+    // One by one they are bound and wait no longer: who has waited counts.
+    let seen = RefCell::new(BTreeSet::new());
     let waiting = || {
         let all = world.nodes.agent_machines();
         let waits = |am: &&Object| {
@@ -188,14 +195,16 @@ async fn demand(world: &World, machines: usize) -> Result<(Timestamp, Timestamp)
             am.has_finalizer(PROVIDER_FINALIZER)
                 && reserved.is_some_and(|c| c.reason == NO_SUITABLE_AGENTS)
         };
-        all.iter().filter(waits).count()
+        let waiting = all.iter().filter(waits).map(|am| am.name().to_owned());
+        let mut seen = seen.borrow_mut();
+        seen.extend(waiting);
+        seen.len()
     };
     world
         .nodes
         .wait("a first demand", LIMIT, || waiting() > 0)
         .await?;
     let first = Timestamp::now();
-    // Nothing is bound before a VM has been created and booted, which takes seconds: none is missed.
     world
         .nodes
         .wait("all demand", LIMIT, || waiting() >= machines)

@@ -29,14 +29,15 @@ const POOL: &str = "bench-worker";
 const READY_WITHIN: Duration = Duration::from_secs(300);
 
 /// The parts of a run. Fields are dropped in this order: the operator first, the lab last.
-pub(super) struct World {
-    pub(super) operator: Operator,
-    pub(super) nodes: HostedClusterPlay,
-    pub(super) pools: Api<VsphereAgentPool>,
-    pub(super) upstream: Upstream,
-    pub(super) vcenter: VCenterAdmin,
-    pub(super) access: OperatorAccess,
-    pub(super) lab: Lab,
+pub(crate) struct World {
+    pub(crate) operator: Operator,
+    pub(crate) nodes: HostedClusterPlay,
+    pub(crate) pools: Api<VsphereAgentPool>,
+    pub(crate) upstream: Upstream,
+    pub(crate) vcenter: VCenterAdmin,
+    pub(crate) access: OperatorAccess,
+    pub(crate) lab: Lab,
+    pub(crate) cluster: HostedCluster,
     options: OperatorOptions,
 }
 
@@ -45,7 +46,7 @@ impl World {
     ///
     /// # Errors
     /// A part does not come up, or the ISO does not.
-    pub(super) async fn start(program: &Path, plan: &Plan) -> Result<Self> {
+    pub(crate) async fn start(program: &Path, plan: &Plan) -> Result<Self> {
         let options = VCenterOptions {
             create_delay: plan.create,
             power_on_delay: plan.power_on,
@@ -80,6 +81,7 @@ impl World {
             vcenter,
             access,
             lab,
+            cluster,
             options,
         };
         world
@@ -95,14 +97,14 @@ impl World {
     ///
     /// # Errors
     /// It does not become ready.
-    pub(super) async fn start_anew(&mut self) -> Result<Duration> {
+    pub(crate) async fn start_anew(&mut self) -> Result<Duration> {
         let begun = Instant::now();
         self.operator = self.lab.operator(&self.options).await?;
         Ok(begun.elapsed())
     }
 
     /// All Agents of the world.
-    pub(super) fn agents(&self) -> Api<DynamicObject> {
+    pub(crate) fn agents(&self) -> Api<DynamicObject> {
         Api::namespaced_with(
             self.lab.admin(),
             NAMESPACE,
@@ -114,7 +116,7 @@ impl World {
     ///
     /// # Errors
     /// It does not within five minutes; with the pool's status and the end of the operator's log.
-    pub(super) async fn until_pool(
+    pub(crate) async fn until_pool(
         &self,
         what: &str,
         done: impl Fn(&VsphereAgentPool) -> bool,

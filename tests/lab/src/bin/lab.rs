@@ -1,6 +1,6 @@
 //! The lab's command line.
 
-use agent_forge_lab::{bench, demo};
+use agent_forge_lab::{bench, demo, soak};
 use clap::{Parser, Subcommand};
 
 /// Real counterparts of the operator on this machine: watch it at work, measure it.
@@ -21,6 +21,10 @@ enum Command {
     BenchIso(bench::iso::Args),
     /// Measure what tracing costs: processor time per machine with it and without, memory while the collector is away.
     BenchTraces(bench::traces::Args),
+    /// Measure the start of a process beside a thousand machines that serve.
+    BenchStart(bench::serving::Args),
+    /// Kill the operator again and again while machines go up and down; whether every promise held.
+    Soak(soak::Args),
 }
 
 #[tokio::main]
@@ -36,5 +40,7 @@ async fn main() -> anyhow::Result<()> {
         Command::Bench(args) => bench::run(args).await,
         Command::BenchIso(args) => bench::iso::run(args).await,
         Command::BenchTraces(args) => bench::traces::run(args).await,
+        Command::BenchStart(args) => bench::serving::run(args).await,
+        Command::Soak(args) => soak::run(args).await,
     }
 }

@@ -2,19 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agent_forge_crds::external::agent::Agent;
 use anyhow::{Result, bail};
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 
 use super::{
     stage::{Seen, Stage},
     track::{Milestone, Track},
 };
-use crate::played::foreign;
 
 /// The promises and whether they held.
 pub(super) struct Promises {
-    foreign: (Vec<u8>, Option<String>),
+    foreign: (Vec<u8>, String),
     kept: Vec<(&'static str, Result<(), String>)>,
     doubles: BTreeSet<String>,
     early: BTreeSet<String>,
@@ -26,7 +24,7 @@ pub(super) struct Promises {
 impl Promises {
     pub(super) async fn new(stage: &Stage) -> Result<Self> {
         Ok(Self {
-            foreign: strangers(stage).await?,
+            foreign: stage.foreign.prints().await?,
             kept: Vec::new(),
             doubles: BTreeSet::new(),
             early: BTreeSet::new(),
@@ -135,7 +133,7 @@ impl Promises {
         self.keep("the VMs that serve on were not touched", untouched, || {
             "one was replaced or power cycled".to_owned()
         });
-        let now = strangers(stage).await?;
+        let now = stage.foreign.prints().await?;
         let same = now == self.foreign;
         self.keep(
             "the foreign Agent and the foreign VM are as they were, byte for byte",
@@ -204,13 +202,4 @@ impl Promises {
         }
         Ok(())
     }
-}
-
-async fn strangers(stage: &Stage) -> Result<(Vec<u8>, Option<String>)> {
-    let agents: Api<Agent> = Api::namespaced(stage.client.clone(), &stage.cluster.agent_namespace);
-    let mut agent = agents.get(&stage.foreign.0).await?;
-    // Bookkeeping of the server, not part of the object.
-    agent.metadata.managed_fields = None;
-    let vm = foreign::vm_fingerprint(&stage.guests, &stage.foreign.1).await?;
-    Ok((serde_json::to_vec(&agent)?, vm))
 }

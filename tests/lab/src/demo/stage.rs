@@ -12,7 +12,7 @@ use crate::{
     parts::{Jaeger, Operator, OperatorOptions, VCenterAdmin, VCenterOptions},
     played::{
         Delays, Generation, HostedCluster, HostedClusterPlay, ImageOptions, MachineApi, Upstream,
-        foreign, guests, mirror::Object, object::Facts as _,
+        foreign::Strangers, guests, mirror::Object,
     },
     stage, tools,
 };
@@ -29,12 +29,11 @@ pub(super) struct Stage {
     pub(super) nodes: HostedClusterPlay,
     pub(super) node_pool: &'static str,
     pub(super) upstream: Upstream,
-    pub(super) guests: guests::vcenter::VCenter,
     pub(super) vcenter: VCenterAdmin,
     pub(super) access: OperatorAccess,
     pub(super) cluster: HostedCluster,
-    /// Name of the bare-metal Agent and reference of the VM that belong to others.
-    pub(super) foreign: (String, String),
+    /// What belongs to others.
+    pub(super) foreign: Strangers,
     pub(super) client: Client,
     pub(super) jaeger: Option<Jaeger>,
     pub(super) lab: Lab,
@@ -95,9 +94,8 @@ impl Stage {
         let service = upstream.service(&cluster.agent_namespace)?;
 
         view::say("a bare-metal host with the pool's labels and a VM of another team stand beside");
-        let metal =
-            foreign::bare_metal(service, "demo", 1, json!({"customer": "example"}), false).await?;
-        let vm = foreign::vm(&guests, "other-team", "database-0").await?;
+        let labels = json!({"customer": "example"});
+        let foreign = Strangers::settle(service, "demo", labels, &guests, "other-team").await?;
 
         let vcenter = process.admin()?;
         let nodes = upstream
@@ -129,11 +127,10 @@ impl Stage {
             nodes,
             node_pool: POOL,
             upstream,
-            guests,
             vcenter,
             access,
             cluster,
-            foreign: (metal.name().to_owned(), vm),
+            foreign,
             client,
             jaeger,
             lab,
@@ -156,9 +153,9 @@ impl Stage {
         let status = pools.get(POOL).await?.status.unwrap_or_default();
         let children = children.list(&Default::default()).await?.items;
         let mut agents = agents.list(&Default::default()).await?.items;
-        agents.retain(|a| a.name_any() != self.foreign.0);
+        agents.retain(|a| a.name_any() != self.foreign.agent);
         let mut vms = self.vcenter.inventory().await?.vms;
-        vms.retain(|vm| vm.moref != self.foreign.1);
+        vms.retain(|vm| vm.moref != self.foreign.vm);
         Ok(Seen {
             agent_machines: self.nodes.agent_machines(),
             machines: self.nodes.machines().len(),

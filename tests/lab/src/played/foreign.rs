@@ -63,6 +63,50 @@ pub async fn bare_metal(
     anyhow::bail!("the watch of Agents ended")
 }
 
+/// A bare-metal host and a VM of another team, beside a pool's own.
+#[derive(Clone, Debug)]
+pub struct Strangers {
+    /// Name of the host's Agent.
+    pub agent: String,
+    /// Managed object id of the VM.
+    pub vm: String,
+    service: Assisted,
+    vcenter: VCenter,
+}
+
+impl Strangers {
+    /// Lets them come: a host of this InfraEnv with these labels, which is not approved, and a VM in `folder`.
+    ///
+    /// # Errors
+    /// The InfraEnv does not exist, the API server or vCenter refused.
+    pub async fn settle(
+        service: &Assisted,
+        infra_env: &str,
+        labels: Value,
+        vcenter: &VCenter,
+        folder: &str,
+    ) -> Result<Self> {
+        let agent = bare_metal(service, infra_env, 9, labels, false).await?;
+        Ok(Self {
+            agent: agent.name().to_owned(),
+            vm: vm(vcenter, folder, "somebody-elses").await?,
+            service: service.clone(),
+            vcenter: vcenter.clone(),
+        })
+    }
+
+    /// Both, to the byte.
+    ///
+    /// # Errors
+    /// One of them is gone, or nobody answers.
+    pub async fn prints(&self) -> Result<(Vec<u8>, String)> {
+        let agent = self.service.agents().fetch(&self.agent).await?;
+        let agent = fingerprint(&*agent.context("the foreign Agent is gone")?)?;
+        let vm = vm_fingerprint(&self.vcenter, &self.vm).await?;
+        Ok((agent, vm.context("the foreign VM is gone")?))
+    }
+}
+
 /// All of an object as bytes, `resourceVersion` and `managedFields` included: not even a write without effect is missed.
 ///
 /// # Errors

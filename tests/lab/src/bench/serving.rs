@@ -1,0 +1,282 @@
+//! `lab bench-start`: a new process beside many machines that serve: how long until it is ready, what it costs.
+//!
+//! Flow: one machine comes up by the usual way; the played upstream retires; its objects and its VM are copied as often
+//! as asked ([`Mould`]), each copy with names, uids, addresses of its own; a process takes them in and comes to rest;
+//! then the Agents grow, and the start of the next process is measured ([`super::restart`]).
+//! Assumption: what stands in the copies is only named by what [`Stamps`] replace. If not, the first process
+//! would have work with them: its writes are shown.
+
+use std::{io::Write as _, path::PathBuf, time::Duration};
+
+use agent_forge_crds::VsphereAgent;
+use anyhow::{Context as _, Result, ensure};
+use clap::Args as ClapArgs;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+    core::{ApiResource, DynamicObject},
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{
+    CAPPED, Plan, build, proc, restart,
+    run::{LIMIT, quiet},
+    world::World,
+};
+use crate::{
+    parts::{
+        vcenter_inventory::Vm,
+        vcenter_trouble::{DatastoreState, ForeignVm},
+    },
+    played::{
+        Delays, ImageOptions,
+        guests::identity,
+        kinds,
+        stamps::{self, Stamps},
+    },
+};
+
+/// Copies that are made at once.
+const AT_ONCE: usize = 16;
+/// Free bytes on the datastore for each copy: more than its disks take.
+const ROOM: i64 = 64 << 30;
+const MIB: f64 = 1024.0 * 1024.0;
+/// The goals, for a thousand machines with Agents of 60 kB.
+const READY_WITHIN: f64 = 10.0;
+const RESIDENT: f64 = 64.0;
+
+/// Measure the start of a process beside machines that serve.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Machines that serve.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub serving: usize,
+    /// What each Agent's inventory grows by.
+    #[arg(long, value_name = "BYTES", default_value_t = 60_000)]
+    pub agent_bytes: usize,
+    /// Cargo profile that the operator is built in.
+    #[arg(long, value_name = "NAME", default_value = "release")]
+    pub profile: String,
+    /// Measure this program instead of building one.
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub operator: Option<PathBuf>,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// A part does not come up, the copies are not taken for serving machines, or a goal is missed.
+pub async fn run(args: Args) -> Result<()> {
+    ensure!(args.serving > 0, "--serving must be at least 1");
+    let path = match &args.operator {
+        Some(path) => path.clone(),
+        None => build(args.profile.clone()).await?,
+    };
+    let plan = Plan {
+        machines: args.serving,
+        tasks: CAPPED,
+        create: Duration::from_millis(300),
+        power_on: Duration::from_millis(200),
+        reconfigure: Duration::from_millis(100),
+        delays: Delays::fast(),
+        image: ImageOptions::default(),
+        tls: true,
+        idle: None,
+        restart: Some(args.agent_bytes),
+        env: Vec::new(),
+    };
+    let mut world = World::start(&path, &plan).await?;
+    world.nodes.scale(1);
+    world.nodes.wait_running(1, LIMIT).await?;
+    quiet(&world).await?;
+    world.operator.stop().await?;
+    world.nodes.retire();
+    world.upstream.retire();
+    eprintln!("one machine serves; {} more are copied", args.serving - 1);
+    copy(&world, args.serving - 1).await?;
+    world.start_anew().await?;
+    quiet(&world).await?;
+    let vms = world.vcenter.inventory().await?.vms.len();
+    ensure!(
+        vms == args.serving,
+        "{vms} VMs after a process took them in"
+    );
+    eprintln!("a process took them in; their Agents grow");
+    let start = restart::measure(&mut world, args.agent_bytes).await?;
+
+    let usage = &start.usage;
+    let writes: usize = start.writes.values().sum();
+    let text = format!(
+        "serving     {} machines, their Agents {:.0} kB each\n\
+         ready       after {:.1} s (goal: {READY_WITHIN} s)\n\
+         until rest  {} reads, {writes} writes, {} vCenter calls, {:.1} s of processor time\n\
+         memory      {:.1} MiB resident at rest, {:.1} MiB of it its own; {:.1} MiB at most (goal: {RESIDENT} MiB)\n\
+         machine     load average {:.1}\n",
+        args.serving,
+        start.agent_bytes as f64 / 1e3,
+        start.ready_seconds,
+        start.reads,
+        start.calls,
+        usage.cpu_seconds,
+        usage.resident_bytes as f64 / MIB,
+        usage.anonymous_bytes as f64 / MIB,
+        usage.peak_bytes as f64 / MIB,
+        proc::load()?,
+    );
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .context("print the figures")?;
+    for (write, count) in &start.writes {
+        writeln!(out, "{count:>11} {write}").context("print the figures")?;
+    }
+    ensure!(
+        start.ready_seconds <= READY_WITHIN && usage.peak_bytes as f64 / MIB <= RESIDENT,
+        "a goal is missed"
+    );
+    Ok(())
+}
+
+/// The objects of one machine, to be copied.
+struct Mould {
+    machine: Value,
+    agent_machine: Value,
+    child: Value,
+    agent: Value,
+    vm: Vm,
+}
+
+impl Mould {
+    async fn of(world: &World, vm: Vm) -> Result<Self> {
+        let name = vm.name.clone();
+        let agent = identity::swapped(&vm.uuid);
+        let get = async |kind: ApiResource, name: &str| -> Result<Value> {
+            let found = api(world, &kind).get(name).await;
+            let found = found.with_context(|| format!("get {} {name}", kind.kind))?;
+            serde_json::to_value(found).context("an object as JSON")
+        };
+        Ok(Self {
+            machine: get(kinds::machine(world.cluster.machine_api), &name).await?,
+            agent_machine: get(kinds::agent_machine(), &name).await?,
+            child: get(ApiResource::erase::<VsphereAgent>(&()), &name).await?,
+            agent: get(kinds::agent(), &agent).await?,
+            vm,
+        })
+    }
+
+    /// Where its files lie.
+    fn datastore(&self) -> Result<&str> {
+        let path = self.vm.vm_path_name.strip_prefix('[');
+        let (name, _) = path.and_then(|p| p.split_once(']')).context("a path")?;
+        Ok(name)
+    }
+}
+
+fn api(world: &World, kind: &ApiResource) -> Api<DynamicObject> {
+    let namespace = match kind.kind.as_str() {
+        "Machine" | "AgentMachine" => &world.cluster.control_plane_namespace,
+        "Agent" => &world.cluster.agent_namespace,
+        _ => &world.cluster.namespace,
+    };
+    Api::namespaced_with(world.lab.admin(), namespace, kind)
+}
+
+fn uid(object: &Value) -> Result<String> {
+    let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+    uid.map(str::to_owned).context("an object without uid")
+}
+
+/// Creates an object like `value`, without status; its uid.
+async fn create(world: &World, kind: &ApiResource, value: Value) -> Result<String> {
+    let object: DynamicObject =
+        serde_json::from_value(stamps::unborn(value)).context("a copy as an object")?;
+    let created = api(world, kind)
+        .create(&PostParams::default(), &object)
+        .await;
+    let created = created.with_context(|| format!("create a {}", kind.kind))?;
+    created.metadata.uid.context("an object without uid")
+}
+
+async fn set_status(world: &World, kind: &ApiResource, value: &Value) -> Result<()> {
+    let name = value.pointer("/metadata/name").and_then(Value::as_str);
+    let patch = Patch::Merge(json!({"status": value["status"]}));
+    api(world, kind)
+        .patch_status(name.context("a name")?, &PatchParams::default(), &patch)
+        .await
+        .with_context(|| format!("set the status of {} {name:?}", kind.kind))?;
+    Ok(())
+}
+
+/// Copies the one machine that is there.
+async fn copy(world: &World, copies: usize) -> Result<()> {
+    let vms = world.vcenter.inventory().await?.vms;
+    let [vm] = vms.try_into().ok().context("one VM")?;
+    let mould = Mould::of(world, vm).await?;
+    let (world, mould) = (world, &mould);
+    let room = DatastoreState {
+        free_bytes: Some(i64::try_from(copies + 1)? * ROOM),
+        ..DatastoreState::default()
+    };
+    world
+        .vcenter
+        .set_datastore(mould.datastore()?, &room)
+        .await?;
+    let begun: Vec<Stamps> = stream::iter((0..copies).map(|n| begin(world, mould, n)))
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    let inventory = world.vcenter.inventory().await?;
+    stream::iter(begun.into_iter().map(Ok))
+        .try_for_each_concurrent(AT_ONCE, async |mut stamps: Stamps| {
+            let vm = inventory.vm(stamps.name()).context("its VM")?;
+            stamps.replace(&mould.vm.instance_uuid, &vm.instance_uuid);
+            stamps.reference(&mould.vm.moref, &vm.moref);
+            finish(world, mould, &stamps).await
+        })
+        .await
+}
+
+/// The objects of copy `n` but for the Agent, without status, and its VM.
+async fn begin(world: &World, mould: &Mould, n: usize) -> Result<Stamps> {
+    let (vm, bios) = (&mould.vm, Uuid::new_v4().to_string());
+    let macs = vm.nics.iter().map(|nic| nic.mac.as_str());
+    let mut stamps = Stamps::new((&vm.name, &vm.uuid), macs, n, &bios);
+    let machine = kinds::machine(world.cluster.machine_api);
+    let of_child = ApiResource::erase::<VsphereAgent>(&());
+    for (kind, object) in [
+        (machine, &mould.machine),
+        (kinds::agent_machine(), &mould.agent_machine),
+        (of_child, &mould.child),
+    ] {
+        let new = create(world, &kind, stamps.press(object)?).await?;
+        stamps.uid(&uid(object)?, &new);
+    }
+    let extra_config = stamps.press(&json!(vm.extra_config))?;
+    let vm = ForeignVm {
+        name: stamps.name().to_owned(),
+        folder: world.cluster.name.clone(),
+        datastore: mould.datastore()?.to_owned(),
+        uuid: bios,
+        extra_config: serde_json::from_value(extra_config).context("extra configuration")?,
+        power_on: true,
+        ..ForeignVm::default()
+    };
+    world.vcenter.create_vm(&vm).await?;
+    Ok(stamps)
+}
+
+async fn finish(world: &World, mould: &Mould, stamps: &Stamps) -> Result<()> {
+    let agent = stamps.press(&mould.agent)?;
+    create(world, &kinds::agent(), agent).await?;
+    let machine = kinds::machine(world.cluster.machine_api);
+    for (kind, object) in [
+        (kinds::agent(), &mould.agent),
+        (machine, &mould.machine),
+        (kinds::agent_machine(), &mould.agent_machine),
+        (ApiResource::erase::<VsphereAgent>(&()), &mould.child),
+    ] {
+        set_status(world, &kind, &stamps.press(object)?).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! A witness beside a scenario: it looks at Kubernetes and vCenter without pause and remembers what must never be seen.
+//!
+//! What it calls wrong (reliability.md §4, O1-O3):
+//! - two VMs of one VsphereAgent, or two VsphereAgents for one AgentMachine;
+//! - a VM with our marker and without its VsphereAgent;
+//! - an Agent that goes before the VM it runs on;
+//! - a recorded VM that goes, or is switched off, while its Machine is still there.
+//!
+//! Each rule compares reads in an order in which the truth cannot look like the fault: "gone" is read before "still there".
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use agent_forge_crds::{
+    VsphereAgent,
+    external::agent::Agent,
+    names::{AGENT_MACHINE_UID_ANNOTATION, MACHINE_UID_ANNOTATION},
+};
+use anyhow::{Result, ensure};
+use kube::{Api, ResourceExt, api::ListParams, core::DynamicObject};
+use tokio::task::JoinHandle;
+
+use crate::{
+    parts::{VCenterAdmin, vcenter_inventory::Vm},
+    played::guests::identity,
+};
+
+/// Pause between two looks where nothing changes in vCenter.
+const PACE: Duration = Duration::from_millis(150);
+/// Key of the marker in a VM's `extraConfig`; written here once more, since VMs in live vCenters carry it.
+const MARKER: &str = "agent-forge.owner";
+
+/// Where a witness looks.
+pub struct Sight {
+    /// The vCenter's admin endpoint.
+    pub vcenter: VCenterAdmin,
+    /// VsphereAgents.
+    pub children: Api<VsphereAgent>,
+    /// Agents.
+    pub agents: Api<Agent>,
+    /// Machines, in a served version.
+    pub machines: Api<DynamicObject>,
+}
+
+/// See the module.
+pub struct Witness {
+    task: JoinHandle<()>,
+    wrong: Arc<Mutex<BTreeSet<String>>>,
+    looks: Arc<AtomicUsize>,
+}
+
+impl Witness {
+    /// Starts looking.
+    #[must_use]
+    pub fn start(sight: Sight) -> Self {
+        let wrong: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+        let looks: Arc<AtomicUsize> = Arc::default();
+        let eyes = Eyes {
+            sight,
+            wrong: Arc::clone(&wrong),
+            known_agents: BTreeSet::new(),
+            suspects: BTreeSet::new(),
+        };
+        let count = Arc::clone(&looks);
+        let task = tokio::spawn(async move {
+            let mut eyes = eyes;
+            loop {
+                // The lab may be busy starting or stopping something; what is seen next time counts.
+                match eyes.look().await {
+                    Ok(()) => {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Err(_) => tokio::time::sleep(PACE).await,
+                }
+            }
+        });
+        Self { task, wrong, looks }
+    }
+
+    /// How often it has looked.
+    #[must_use]
+    pub fn looks(&self) -> usize {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// What it saw that must not be; or it could not look at all.
+    pub fn verdict(self) -> Result<()> {
+        self.task.abort();
+        let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        ensure!(wrong.is_empty(), "seen meanwhile: {wrong:#?}");
+        let looks = self.looks.load(Ordering::Relaxed);
+        ensure!(looks >= 10, "the witness looked only {looks} times");
+        Ok(())
+    }
+}
+
+struct Eyes {
+    sight: Sight,
+    wrong: Arc<Mutex<BTreeSet<String>>>,
+    known_agents: BTreeSet<String>,
+    /// VMs that had no VsphereAgent after they were seen.
+    suspects: BTreeSet<String>,
+}
+
+/// uid of the VsphereAgent that a VM's marker names.
+fn owner(vm: &Vm) -> Option<String> {
+    vm.extra_config
+        .get(MARKER)?
+        .split('/')
+        .nth(4)
+        .map(str::to_owned)
+}
+
+impl Eyes {
+    fn wrong(&self, what: String) {
+        self.wrong
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(what);
+    }
+
+    async fn look(&mut self) -> Result<()> {
+        let every = ListParams::default();
+        let agents: BTreeSet<String> = self
+            .sight
+            .agents
+            .list(&every)
+            .await?
+            .iter()
+            .map(ResourceExt::name_any)
+            .collect();
+        let before = self.sight.children.list(&every).await?.items;
+        let inventory = self
+            .sight
+            .vcenter
+            .changed_since(0, Duration::from_secs(1))
+            .await?;
+        let vms = inventory.vms;
+        let machines: BTreeSet<String> = self
+            .sight
+            .machines
+            .list(&every)
+            .await?
+            .iter()
+            .filter_map(ResourceExt::uid)
+            .collect();
+        let after = self.sight.children.list(&every).await?.items;
+
+        self.agent_outlives(&agents, &vms);
+        self.one_vm_each(&vms);
+        self.one_child_each(&before);
+        self.serving_stays(&before, &vms, &machines);
+        self.none_without_record(&vms, &after);
+        self.known_agents.extend(agents);
+        self.sight
+            .vcenter
+            .changed_since(inventory.version, PACE)
+            .await?;
+        Ok(())
+    }
+
+    /// An Agent that was there, is gone from the first list, and its VM is in the later one.
+    fn agent_outlives(&self, agents: &BTreeSet<String>, vms: &[Vm]) {
+        for vm in vms {
+            let name = identity::swapped(&vm.uuid);
+            if self.known_agents.contains(&name) && !agents.contains(&name) {
+                self.wrong(format!("Agent {name} went before its VM {}", vm.name));
+            }
+        }
+    }
+
+    fn one_vm_each(&self, vms: &[Vm]) {
+        let mut owners: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for vm in vms {
+            if let Some(owner) = owner(vm) {
+                owners.entry(owner).or_default().push(&vm.moref);
+            }
+        }
+        for (owner, vms) in owners.iter().filter(|(_, vms)| vms.len() > 1) {
+            self.wrong(format!("VsphereAgent {owner} has the VMs {vms:?}"));
+        }
+    }
+
+    fn one_child_each(&self, children: &[VsphereAgent]) {
+        let mut made_for: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for child in children {
+            if let Some(uid) = child.annotations().get(AGENT_MACHINE_UID_ANNOTATION) {
+                made_for.entry(uid).or_default().push(child.name_any());
+            }
+        }
+        for (uid, children) in made_for.iter().filter(|(_, all)| all.len() > 1) {
+            self.wrong(format!(
+                "AgentMachine {uid} has the VsphereAgents {children:?}"
+            ));
+        }
+    }
+
+    /// Recorded as running, then missing or off, then the Machine still there.
+    fn serving_stays(&self, children: &[VsphereAgent], vms: &[Vm], machines: &BTreeSet<String>) {
+        for child in children {
+            let Some(vm) = child.status.as_ref().and_then(|s| s.vm.as_ref()) else {
+                continue;
+            };
+            let machine = child.annotations().get(MACHINE_UID_ANNOTATION);
+            let recorded = vm.power_state.as_deref() == Some("poweredOn");
+            let runs = |shown: &Vm| vm.moref.as_ref() == Some(&shown.moref) && shown.is_on();
+            if recorded
+                && machine.is_some_and(|uid| machines.contains(uid))
+                && !vms.iter().any(runs)
+            {
+                self.wrong(format!(
+                    "the VM of {} is off or gone although its Machine exists",
+                    child.name_any()
+                ));
+            }
+        }
+    }
+
+    /// A VM that is seen, has no VsphereAgent afterwards, and is seen once more.
+    fn none_without_record(&mut self, vms: &[Vm], children: &[VsphereAgent]) {
+        for vm in vms.iter().filter(|vm| self.suspects.contains(&vm.moref)) {
+            self.wrong(format!("VM {} has our marker and no VsphereAgent", vm.name));
+        }
+        let known: BTreeSet<String> = children.iter().filter_map(ResourceExt::uid).collect();
+        let lost = |vm: &&Vm| owner(vm).is_some_and(|uid| !known.contains(&uid));
+        self.suspects = vms.iter().filter(lost).map(|vm| vm.moref.clone()).collect();
+    }
+}
