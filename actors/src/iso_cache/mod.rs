@@ -257,12 +257,16 @@ async fn fly(ports: &Ports, start: Start) -> FlightNews {
                 })
         }
         Task::Transfer => {
-            let to = ports.actor.clone();
+            let (told, announced) = (ports.actor.clone(), ports.actor.clone());
             let tell = move |done, total| {
-                let _ =
-                    to.send_message(IsoMsg::Flight(id, FlightNews::Progress(done, Some(total))));
+                let news = FlightNews::Progress(done, Some(total));
+                let _ = told.send_message(IsoMsg::Flight(id, news));
             };
-            transfer::transfer(ports, id, &want, Box::new(tell)).await.map(|(file, reused)| {
+            let announce = move |place, leave| {
+                let news = FlightNews::Publishing(place, leave);
+                let _ = announced.send_message(IsoMsg::Flight(id, news));
+            };
+            transfer::transfer(ports, id, &want, Box::new(tell), Box::new(announce)).await.map(|(file, reused)| {
                 tracing::info!(file = %file.path, size = file.size, reused, "ISO is on the datastore");
                 FlightNews::Arrived(file, reused)
             })

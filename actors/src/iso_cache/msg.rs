@@ -1,9 +1,10 @@
 //! Messages of the ISO cache.
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
+use tokio::sync::watch;
 
 use crate::{
     error::Trouble,
@@ -54,6 +55,33 @@ pub enum ShareGroup {
     Beside(DatastorePath),
 }
 
+/// Where an ISO is about to get its final name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IsoPlace {
+    /// SHA-256 of its bytes, lower-case hex.
+    pub sha256: String,
+    /// Where, `<prefix>/<sha256>.iso`.
+    pub path: DatastorePath,
+}
+
+/// Leave for a flight to publish; dropped, the flight has nothing to wait for.
+#[derive(Clone, Debug)]
+pub struct Leave(Arc<watch::Sender<bool>>);
+
+impl Leave {
+    /// A leave to give, and what to wait at for it.
+    #[must_use]
+    pub fn pair() -> (Self, watch::Receiver<bool>) {
+        let (give, wait) = watch::channel(false);
+        (Self(Arc::new(give)), wait)
+    }
+
+    /// Some record lists the place.
+    pub fn give(&self) {
+        self.0.send_replace(true);
+    }
+}
+
 /// What a pool wants there.
 #[derive(Clone, Debug)]
 pub struct IsoWant {
@@ -83,6 +111,8 @@ pub struct IsoWant {
     pub directories: BTreeSet<DatastorePath>,
     /// Older files of this pool that retention allows to go, oldest first; never the wanted one.
     pub prunable: Vec<DatastorePath>,
+    /// Paths that the pool's record lists, as far as its writes were acknowledged.
+    pub listed: BTreeSet<String>,
 }
 
 impl IsoWant {
@@ -110,6 +140,9 @@ pub enum IsoState {
         /// Bytes per second so far; `None` while it is too early to tell.
         rate: Option<u64>,
     },
+    /// All of it has come; it gets this name once the pool's record lists it, or a crash would leave a file of which
+    /// nobody knows.
+    Publishing(IsoPlace),
     /// There, complete. `reused`: no transfer was needed.
     Ready {
         /// The file.
@@ -146,6 +179,8 @@ pub enum IsoMsg {
 pub enum FlightNews {
     /// Bytes so far and in total.
     Progress(u64, Option<u64>),
+    /// All bytes have come, and are to get that name.
+    Publishing(IsoPlace, Leave),
     /// A check found that the file is not there, or not whole: it must be transferred.
     Missing,
     /// A check found that the source has other bytes by now: they must be transferred.

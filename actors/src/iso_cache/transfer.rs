@@ -5,6 +5,7 @@
 //!   datastore was seen to be right. Nothing is ever overwritten under a final name.
 //! - Whatever fails, the partial file is deleted (best effort); partial names are unique to a flight, so that what a
 //!   crash leaves behind is in nobody's way, and the next flight removes it ([`super::partial`]).
+//! - A file gets its final name only after the record of a pool that wants it lists that name.
 //! - A lost reply is settled by looking at both names (reliability.md R4).
 //! - Nothing moves for [`super::meter::STALL`], or for [`super::meter::FLUSH`] after the last byte: the flight ends.
 //!
@@ -15,7 +16,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use super::{
     Ports,
     meter::{Meter, SHORTEST, Tell, not_an_iso},
-    msg::{IsoFile, IsoWant},
+    msg::{IsoFile, IsoPlace, IsoWant, Leave},
 };
 use crate::{
     effect::{Effect, EffectKind},
@@ -33,16 +34,25 @@ const DISCARD: Duration = Duration::from_secs(30);
 /// How long the move may take before both names are looked at; below [`super::meter::FLUSH`], so that there is time to.
 const MOVE: Duration = Duration::from_secs(270);
 
+/// A pool records within seconds what is about to be published; while the API server is away it cannot.
+const LISTED: Duration = Duration::from_secs(600);
+/// Less than what counts as a stall.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Says what is about to be published.
+pub(super) type Announce = Box<dyn Fn(IsoPlace, Leave) + Send + Sync>;
+
 /// Fetches the ISO and publishes it. The flag says that a file of this content was there already.
 pub(super) async fn transfer(
     ports: &Ports,
     id: u64,
     want: &IsoWant,
     tell: Tell,
+    announce: Announce,
 ) -> Result<(IsoFile, bool), Trouble> {
     let began = ports.clock.monotonic();
     let meter = Meter::new(tell, ports.source.patience());
-    let result = fetch(ports, id, want, meter).await;
+    let result = fetch(ports, id, want, &announce, meter).await;
     ports.instruments.iso_operation("upload", result.is_ok());
     if let Ok((_, false)) = &result {
         let took = ports.clock.monotonic().saturating_sub(began);
@@ -58,6 +68,7 @@ async fn fetch(
     ports: &Ports,
     id: u64,
     want: &IsoWant,
+    announce: &Announce,
     meter: Arc<Meter>,
 ) -> Result<(IsoFile, bool), Trouble> {
     let site = bounded(&meter, Site::reach(ports, want, &meter)).await?;
@@ -68,13 +79,37 @@ async fn fetch(
         .map_err(bad_path)?;
     let delivered = bounded(
         &meter,
-        site.deliver(ports, want, &partial, download, &meter),
+        site.deliver(ports, want, &partial, download, (announce, &meter)),
     )
     .await;
     if !matches!(delivered, Ok((_, false))) {
         site.discard(&partial).await;
     }
     delivered
+}
+
+/// Waits until a pool's record lists `place`: intent before effect, or a crash after the move would leave a file that
+/// nobody knows of (reliability.md R1).
+async fn listed(place: IsoPlace, announce: &Announce, meter: &Meter) -> Result<(), Trouble> {
+    let (leave, mut wait) = Leave::pair();
+    let path = place.path.clone();
+    announce(place, leave);
+    let given = async {
+        loop {
+            tokio::select! {
+                given = wait.wait_for(|given| *given) => return given.is_ok(),
+                () = tokio::time::sleep(PATIENCE) => meter.moved(),
+            }
+        }
+    };
+    match tokio::time::timeout(LISTED, given).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(incomplete(format!("nobody wants {path} any more"))),
+        Err(_) => Err(incomplete(format!(
+            "no pool's status listed {path} within {} s, so it was not published",
+            LISTED.as_secs()
+        ))),
+    }
 }
 
 /// Runs `work` until it ends or nothing moves any more.
@@ -152,7 +187,7 @@ impl Site {
         want: &IsoWant,
         partial: &DatastorePath,
         download: IsoDownload,
-        meter: &Arc<Meter>,
+        (announce, meter): (&Announce, &Arc<Meter>),
     ) -> Result<(IsoFile, bool), Trouble> {
         let (size, validators) = (download.length, download.validators);
         let body = meter.watch(download.body, size);
@@ -192,6 +227,11 @@ impl Site {
             .directory
             .join(&format!("{sha256}.iso"))
             .map_err(bad_path)?;
+        let place = IsoPlace {
+            sha256: sha256.clone(),
+            path: path.clone(),
+        };
+        listed(place, announce, meter).await?;
         let reused = self.publish(partial, &path, size, meter).await?;
         meter.moved();
         Ok((

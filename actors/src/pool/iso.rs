@@ -175,6 +175,7 @@ pub fn want(
             .or_else(|| kept::elsewhere(pool, others, &source_key, force_token.as_ref())),
         directories: kept::directories(pool),
         prunable: Vec::new(),
+        listed: status.map(record::listed).unwrap_or_default(),
         shareable: shares(pool),
         check_every: (!source.is_assisted() && !volatile).then(|| check_interval(pool)),
         directory,

@@ -362,7 +362,7 @@ fn verdict(
 ) -> Verdict {
     let busy = matches!(
         around.iso,
-        Some(IsoState::Fetching { .. } | IsoState::Failed(_))
+        Some(IsoState::Fetching { .. } | IsoState::Publishing(_) | IsoState::Failed(_))
     );
     let probe = |t: &Trouble| retry::delay(t.class, vsphere_failures, &key.to_string());
     // What is wrong with vCenter, or what only a changed input mends, must not put off the next pass: it may be for
@@ -456,7 +456,13 @@ async fn publish(
         EffectKind::IsoStatus
     };
     match write(context, kind, &pool, new).await {
-        Ok(written) => memory.wrote(written),
+        Ok(written) => {
+            memory.wrote(written);
+            // The cache waits for what was just recorded.
+            if matches!(around.iso, Some(IsoState::Publishing(_))) {
+                verdict.again = Some(Duration::ZERO);
+            }
+        }
         Err(e) => verdict.failure = verdict.failure.or(Some(e.class)),
     }
 }

@@ -19,13 +19,7 @@ pub struct Known {
 }
 
 /// All of them.
-pub const ALL: &[Known] = &[
-    LAGGING,
-    LAGGING_AFTER_A_KILL,
-    FLAPPING,
-    FLAPPING_FOR_LESS,
-    NO_WAY_BACK,
-];
+pub const ALL: &[Known] = &[LAGGING, LAGGING_AFTER_A_KILL, NO_WAY_BACK];
 
 const LAGGING: Known = Known {
     workload: "",
@@ -37,18 +31,6 @@ const LAGGING: Known = Known {
 const LAGGING_AFTER_A_KILL: Known = Known {
     fault: "g7",
     ..LAGGING
-};
-
-const FLAPPING: Known = Known {
-    workload: "",
-    effect: "",
-    fault: "g10h",
-    failure: "O7 ",
-    reason: "while the ISO cannot be stored, VsphereReady of the pool says True for as long as each try lasts: two writes a try",
-};
-const FLAPPING_FOR_LESS: Known = Known {
-    fault: "g10m",
-    ..FLAPPING
 };
 
 /// No defect of the operator: the fault cannot be put right.

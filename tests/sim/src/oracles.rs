@@ -1,6 +1,6 @@
 //! What must always hold, looked at after every deed, and what must hold at rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use agent_forge_actors::model::marker::{MARKER_KEY, Marker};
 use agent_forge_crds::names::AGENT_FINALIZER;
@@ -258,12 +258,33 @@ pub fn lost(world: &World) -> Vec<String> {
     broken
 }
 
-/// ISOs on datastores.
+/// ISOs in directories of pools that no pool's status lists: nothing would ever remove them. What deleted pools leave is
+/// documented.
 #[must_use]
-pub fn isos(world: &World) -> usize {
-    world
-        .vcenter
-        .read(|i| i.files.keys().filter(|(_, p)| p.ends_with(".iso")).count())
+pub fn strays(world: &World) -> Vec<String> {
+    let mut listed = BTreeSet::new();
+    let mut directories = Vec::new();
+    world.api.read(|store| {
+        for pool in store.list(&kind(OURS, "vsphereagentpools"), "") {
+            let namespace = text(&pool, "/metadata/namespace");
+            let name = text(&pool, "/metadata/name");
+            directories.push(format!("agent-forge/{namespace}/{name}/"));
+            let history = pool
+                .pointer("/status/iso/history")
+                .and_then(Value::as_array);
+            let paths = history.into_iter().flatten().map(|h| text(h, "/path"));
+            listed.extend(paths.map(str::to_owned));
+        }
+    });
+    world.vcenter.read(|i| {
+        let isos = i.files.keys().filter(|(_, p)| p.ends_with(".iso"));
+        let unknown = isos.filter(|(_, p)| {
+            !listed.contains(p) && directories.iter().any(|d| p.starts_with(d.as_str()))
+        });
+        unknown
+            .map(|(store, path)| format!("O1 left over: no status lists [{store}] {path}"))
+            .collect()
+    })
 }
 
 /// O12: who is not ready says why.
@@ -341,7 +362,7 @@ pub fn picture(world: &World) -> Vec<String> {
                 vm.boot_order.len()
             ));
         }
-        // How many there are says `strays`: a download that is repeated may have other bytes, and so another name.
+        // How many there are [`strays`] judges: a download that is repeated may have other bytes, and so another name.
         let isos = i.files.keys().any(|(_, p)| p.ends_with(".iso"));
         let configs = i.files.keys().filter(|(_, p)| p.ends_with(".vmx")).count();
         lines.push(format!("files isos={isos} vmx={configs}"));

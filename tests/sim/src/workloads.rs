@@ -64,6 +64,7 @@ impl Run {
         }
     }
 
+    /// Time for what has to come about.
     fn limit(&self) -> Duration {
         let causes: Duration = self.faults.iter().map(|f| f.lasts()).sum();
         self.patience + causes
@@ -327,7 +328,7 @@ fn s11(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.world.play("w")?.scale(1);
         let (director, limit) = (
             run.world.director.clone(),
-            run.patience + Duration::from_secs(7200),
+            run.limit() + Duration::from_secs(7200),
         );
         let asked = || director.effects().iter().any(|(_, p)| p.effect == "V02");
         run.world.until("a VM is asked for", limit, asked).await?;

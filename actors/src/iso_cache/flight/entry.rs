@@ -8,7 +8,7 @@ use std::{
 use crate::{
     error::Trouble,
     iso_cache::{
-        msg::{FlightNews, IsoFile, IsoState, IsoWant},
+        msg::{FlightNews, IsoFile, IsoPlace, IsoState, IsoWant, Leave},
         retention::PruneLog,
     },
     model::names::{DatastorePath, ObjectKey},
@@ -58,13 +58,15 @@ pub(super) enum Phase {
     Checking,
     /// Waits for the one lane of mutating flights.
     Queued,
-    /// On its way; `began`: when the first byte came; `woken`: when its pools last heard of progress.
+    /// On its way; `began`: when the first byte came; `woken`: when its pools last heard of progress; `publishes`: all of
+    /// it has come, and no record lists its final name yet.
     Flying {
         done: u64,
         total: Option<u64>,
         began: Option<Duration>,
         seen: Duration,
         woken: Option<Duration>,
+        publishes: Option<(IsoPlace, Leave)>,
     },
     /// There. Looked at again after `check_at`; `checking` while that is under way; `compared` with the source then.
     Ready {
@@ -167,14 +169,50 @@ impl Entry {
                 self.wants.insert(interest.want.pool.clone(), interest);
             }
         }
+        self.settle_leave();
+    }
+
+    /// Lets the flight publish if a record lists the name; ends its waiting where nobody wants it any more.
+    pub(super) fn settle_leave(&mut self) {
+        let Phase::Flying { publishes, .. } = &mut self.phase else {
+            return;
+        };
+        let wants = &self.wants;
+        let waits = publishes.take_if(|(place, _)| {
+            wants.is_empty()
+                || wants
+                    .values()
+                    .any(|i| i.want.listed.contains(&place.path.path))
+        });
+        if let Some((_, leave)) = waits
+            && !wants.is_empty()
+        {
+            leave.give();
+        }
     }
 
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready { .. })
     }
 
+    /// Bytes of it are on their way.
+    pub(super) fn brings(&self) -> bool {
+        matches!(self.phase, Phase::Flying { began: Some(_), .. })
+    }
+
     pub(super) fn is_queued(&self) -> bool {
         matches!(self.phase, Phase::Queued)
+    }
+
+    /// What that pool's retention lets go, less what has just come: its record does not call that the current one yet.
+    pub(super) fn lets_go(&self, pool: &ObjectKey) -> Vec<DatastorePath> {
+        let here = match &self.phase {
+            Phase::Ready { file, .. } => Some(&file.path),
+            _ => None,
+        };
+        let listed = self.wants.get(pool).into_iter();
+        let listed = listed.flat_map(|interest| &interest.want.prunable);
+        listed.filter(|path| Some(*path) != here).cloned().collect()
     }
 
     /// Nobody wants it, and nothing will report on it.
@@ -207,6 +245,10 @@ impl Entry {
                 total: None,
                 rate: None,
             }),
+            Phase::Flying {
+                publishes: Some((place, _)),
+                ..
+            } => Some(IsoState::Publishing(place.clone())),
             Phase::Flying {
                 done,
                 total,
@@ -252,6 +294,13 @@ impl Entry {
             Phase::Queued => Some((
                 "ISOQueued",
                 "another flight to this datastore runs".to_owned(),
+            )),
+            Phase::Flying {
+                publishes: Some((place, _)),
+                ..
+            } => Some((
+                "ISOPublishing",
+                format!("{} is to stand in a pool's status first", place.path),
             )),
             Phase::Flying {
                 done,

@@ -54,11 +54,12 @@ impl FlightTable {
         if !entry.is_ready() && !full {
             return;
         }
+        let goes = entry.lets_go(pool);
         if self
             .first_ask
             .is_some_and(|at| now.saturating_sub(at) >= SETTLE)
             && let Some(interest) = entry.wants.get_mut(pool)
-            && interest.prune.due(&interest.want.prunable, now)
+            && interest.prune.due(&goes, now)
         {
             interest.prune.queued = true;
             self.queue
@@ -98,6 +99,7 @@ impl FlightTable {
             began: None,
             seen: Duration::ZERO,
             woken: None,
+            publishes: None,
         };
         Some(want)
     }
@@ -111,12 +113,13 @@ impl FlightTable {
         let (used, full) = (self.paths_in_use(), self.is_short_of_space(content));
         let entry = self.entries.get_mut(content)?;
         let wanted = entry.is_ready() || full;
+        let goes = entry.lets_go(pool);
         let interest = entry.wants.get_mut(pool)?;
         interest.prune.queued = false;
         if !wanted {
             return None;
         }
-        let paths = interest.prune.begin(&interest.want.prunable, &used, now);
+        let paths = interest.prune.begin(&goes, &used, now);
         (!paths.is_empty()).then(|| (interest.want.clone(), Task::Prune(paths)))
     }
 

@@ -9,6 +9,7 @@
 //!   never waits for somebody else's upload.
 //! - After a failure nothing runs for that (directory, source key) before its backoff is over; then the pools are woken.
 //! - Each pool that was told "on its way" is woken when that changes.
+//! - A transfer gets leave to publish only once the record of a pool that wants it lists the final name.
 //!
 //! Assumptions: a pool wants one ISO at a time, and asks at least once per resync while it wants it. `now` is monotonic.
 //! Caveat: everything here is a cache. Losing it costs one read per pool, or one transfer where nobody recorded a file.
@@ -31,6 +32,7 @@ use self::{
 };
 use super::msg::{FlightNews, IsoFile, IsoState, IsoWant};
 use crate::{
+    error::Side,
     model::names::{DatastorePath, ObjectKey},
     retry,
 };
@@ -171,6 +173,10 @@ impl FlightTable {
             turn.wake = self.progress(id, done, total, now);
             return turn;
         }
+        if let FlightNews::Publishing(place, leave) = news {
+            turn.wake = self.publishing(id, place, leave, now);
+            return turn;
+        }
         let (mut asked_source, mut looked_at) = (true, None);
         let (content, pool, prune) = match self.running.take_if(|r| r.id == id) {
             Some(Running {
@@ -203,7 +209,9 @@ impl FlightTable {
                 }
                 FlightNews::Missing | FlightNews::Outdated => self.missing(&content, now),
                 FlightNews::Failed(trouble) => self.failed(&content, pool, trouble, now),
-                FlightNews::Progress(..) | FlightNews::Pruned(..) => BTreeSet::new(),
+                FlightNews::Progress(..) | FlightNews::Publishing(..) | FlightNews::Pruned(..) => {
+                    BTreeSet::new()
+                }
             }
         };
         if self
@@ -299,12 +307,18 @@ impl FlightTable {
             .unwrap_or_else(|| want.directory.clone())
     }
 
+    /// A failure of vCenter's stands until bytes of the next try go there: that a try began says nothing of vCenter, and
+    /// in an outage each try would be announced as its end.
     fn answer(&mut self, content: &Content, pool: &ObjectKey) -> IsoState {
-        let answer = self
-            .entries
-            .get_mut(content)
-            .and_then(|entry| entry.answer(pool));
-        answer.unwrap_or_else(|| match self.backoffs.trouble(&content.source()) {
+        let trouble = self.backoffs.trouble(&content.source());
+        let answer = self.entries.get_mut(content).and_then(|entry| {
+            let outage = trouble.is_some_and(|t| t.side == Side::Vsphere);
+            if outage && !entry.is_ready() && !entry.brings() {
+                return None;
+            }
+            entry.answer(pool)
+        });
+        answer.unwrap_or_else(|| match trouble {
             Some(trouble) => IsoState::Failed(trouble.clone()),
             None => IsoState::Fetching {
                 done: 0,
@@ -327,6 +341,9 @@ impl FlightTable {
             entry
                 .wants
                 .retain(|key, i| (content == asked && key == pool) || wanted(key, i));
+            if content != asked {
+                entry.settle_leave();
+            }
         }
         self.entries.retain(|_, e| !e.is_forgotten());
         let entries = &self.entries;

@@ -6,12 +6,13 @@ use std::{
 };
 
 use proptest::prelude::*;
+use tokio::sync::watch;
 
 use super::{Content, FORGET, FlightTable, PROGRESS_WAKE, RECHECK, Start, Task};
 use crate::{
     error::{Side, Trouble},
     iso_cache::{
-        msg::{FlightNews, IsoFile, IsoState, IsoWant},
+        msg::{FlightNews, IsoFile, IsoPlace, IsoState, IsoWant, Leave},
         testing::bench::{path, pool, want},
     },
     model::names::{DatastorePath, ObjectKey},
@@ -25,10 +26,14 @@ enum Op {
         content: usize,
         known: bool,
         prunable: bool,
+        listed: bool,
     },
     Progress(usize),
+    /// All bytes of that flight have come.
+    Publish(usize),
     Arrive(usize),
-    Fail(usize, bool),
+    /// Of which flight; whether people have to mend it; whose fault it is.
+    Fail(usize, bool, Side),
     Miss(usize),
     Pass(u64),
 }
@@ -36,11 +41,14 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let which = any::<prop::sample::Index>().prop_map(|i| i.index(64));
     prop_oneof![
-        6 => (0..4_u8, 0..5_usize, prop::bool::weighted(0.2), any::<bool>())
-            .prop_map(|(pool, content, known, prunable)| Op::Ask { pool, content, known, prunable }),
+        6 => (0..4_u8, 0..5_usize, prop::bool::weighted(0.2), any::<bool>(), prop::bool::weighted(0.3))
+            .prop_map(|(pool, content, known, prunable, listed)| Op::Ask { pool, content, known, prunable, listed }),
+        2 => which.clone().prop_map(Op::Publish),
         1 => which.clone().prop_map(Op::Progress),
         3 => which.clone().prop_map(Op::Arrive),
-        2 => (which.clone(), any::<bool>()).prop_map(|(w, blocked)| Op::Fail(w, blocked)),
+        2 => (which.clone(), any::<bool>(), any::<bool>()).prop_map(|(w, blocked, iso)| {
+            Op::Fail(w, blocked, if iso { Side::Iso } else { Side::Vsphere })
+        }),
         1 => which.prop_map(Op::Miss),
         3 => prop_oneof![0..3_u64, 20..50_u64, 550..700_u64].prop_map(Op::Pass),
     ]
@@ -79,6 +87,7 @@ fn source(content: usize) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Fetching,
+    Publishing,
     Ready,
     Failed,
 }
@@ -97,8 +106,14 @@ struct Run {
     now: Duration,
     flights: BTreeMap<u64, Start>,
     known: [Known; 5],
-    /// Failures in a row of a source, and until when it may not be tried.
-    held: BTreeMap<usize, (u32, Duration)>,
+    /// Failures in a row of a source, until when it may not be tried, and whose fault the last one was.
+    held: BTreeMap<usize, (u32, Duration, Side)>,
+    /// Contents of which bytes are on their way.
+    coming: BTreeSet<usize>,
+    /// Contents whose flight waits for leave to publish.
+    publishing: BTreeMap<usize, watch::Receiver<bool>>,
+    /// Pools whose last ask listed the final name of what they ask for.
+    listed: BTreeSet<u8>,
     interest: BTreeMap<u8, (usize, Duration)>,
     /// Pools that were told that it is not there, and were not woken since.
     asleep: BTreeSet<ObjectKey>,
@@ -119,6 +134,9 @@ impl Run {
             flights: BTreeMap::new(),
             known: [Known::Nothing; 5],
             held: BTreeMap::new(),
+            coming: BTreeSet::new(),
+            publishing: BTreeMap::new(),
+            listed: BTreeSet::new(),
             interest: BTreeMap::new(),
             asleep: BTreeSet::new(),
             told: BTreeMap::new(),
@@ -135,7 +153,7 @@ impl Run {
     fn is_held(&self, content: usize) -> bool {
         self.held
             .get(&source(content))
-            .is_some_and(|(_, until)| *until > self.now)
+            .is_some_and(|(_, until, _)| *until > self.now)
     }
 
     fn pools(&self, content: usize) -> BTreeSet<ObjectKey> {
@@ -209,10 +227,12 @@ impl Run {
             .map(source)
             .collect();
         self.held
-            .retain(|source, (_, until)| *until > now || alive.contains(source));
+            .retain(|source, (_, until, _)| *until > now || alive.contains(source));
     }
 
-    fn ask(&mut self, name: u8, content: usize, known: bool, prunable: bool) -> Kind {
+    /// `hints`: the record names the file; retention lets some go; the record lists the name that is to be published.
+    fn ask(&mut self, name: u8, content: usize, hints: (bool, bool, bool)) -> Kind {
+        let (known, prunable, listed) = hints;
         // A pool that comes with another want has left the one before; so has one that was away for long, unless it
         // asks for the same again.
         let same = self.interest.get(&name).is_some_and(|(c, _)| *c == content);
@@ -221,6 +241,22 @@ impl Run {
         }
         self.forget(name);
         self.interest.insert(name, (content, self.now));
+        if listed {
+            self.listed.insert(name)
+        } else {
+            self.listed.remove(&name)
+        };
+        let lost: Vec<usize> = (0..5).filter(|c| self.pools(*c).is_empty()).collect();
+        let lost: Vec<_> = lost
+            .iter()
+            .filter_map(|c| self.publishing.remove(c))
+            .collect();
+        let given = self.publishing.remove(&content).filter(|wait| {
+            if !listed {
+                self.publishing.insert(content, wait.clone());
+            }
+            listed
+        });
         let expected = match self.known[content] {
             Known::There { .. } => Kind::Ready,
             Known::Nothing if self.is_held(content) => Kind::Failed,
@@ -229,6 +265,14 @@ impl Run {
                 Kind::Fetching
             }
             Known::Wanted | Known::Flying => Kind::Fetching,
+        };
+        // A try hides an outage of vCenter only once bytes go there.
+        let held = self.held.get(&source(content));
+        let outage = held.is_some_and(|(.., side)| *side == Side::Vsphere);
+        let expected = match expected {
+            Kind::Fetching if outage && !self.coming.contains(&content) => Kind::Failed,
+            Kind::Fetching if self.publishing.contains_key(&content) => Kind::Publishing,
+            other => other,
         };
         let known = known.then(|| file(content));
         let prunable = if prunable {
@@ -240,13 +284,38 @@ impl Run {
             IsoWant {
                 known,
                 prunable,
+                listed: listed
+                    .then(|| file(content).path.path)
+                    .into_iter()
+                    .collect(),
                 ..wanted(name, content)
             },
             self.now,
         );
+        for wait in lost {
+            assert!(
+                wait.has_changed().is_err(),
+                "waits although nobody wants it"
+            );
+        }
+        assert!(
+            given.is_none_or(|wait| *wait.borrow()),
+            "listed, and no leave"
+        );
+        for wait in self.publishing.values() {
+            assert_eq!(
+                wait.has_changed().ok(),
+                Some(false),
+                "leave that nobody gave"
+            );
+        }
         self.started(starts);
         let kind = match answer {
             IsoState::Fetching { .. } => Kind::Fetching,
+            IsoState::Publishing(place) => {
+                assert_eq!(place.path, file(content).path);
+                Kind::Publishing
+            }
             IsoState::Ready { file: there, .. } => {
                 assert_eq!(there, file(content));
                 Kind::Ready
@@ -271,6 +340,10 @@ impl Run {
     /// A flight ends with this news; checks who is woken, and lets the table start the next.
     fn end(&mut self, id: u64, news: FlightNews, must_wake: &BTreeSet<ObjectKey>) {
         let ended = self.flights.remove(&id);
+        if let Some(start) = ended.as_ref().filter(|start| mutates(start)) {
+            self.coming.remove(&Self::content(start));
+            self.publishing.remove(&Self::content(start));
+        }
         if let Some(content) = ended.map(|start| Self::content(&start))
             && self.pools(content).is_empty()
         {
@@ -293,8 +366,31 @@ impl Run {
                 content,
                 known,
                 prunable,
+                listed,
             } => {
-                self.ask(pool, content, known, prunable);
+                self.ask(pool, content, (known, prunable, listed));
+            }
+            Op::Publish(n) => {
+                let Some((id, content, Task::Transfer)) = self.nth(n) else {
+                    return;
+                };
+                let IsoFile { sha256, path, .. } = file(content);
+                let (leave, wait) = Leave::pair();
+                let news = FlightNews::Publishing(IsoPlace { sha256, path }, leave);
+                let turn = self.table.news(id, news, self.now);
+                assert!(turn.start.is_empty());
+                let pools = self.pools(content);
+                assert_eq!(turn.wake, pools, "whoever can list it hears of it");
+                self.asleep.retain(|p| !turn.wake.contains(p));
+                self.coming.insert(content);
+                let lists = |p: &u8| pools.contains(&pool(&p.to_string()));
+                if self.listed.iter().any(lists) {
+                    assert!(*wait.borrow(), "listed already");
+                } else if pools.is_empty() {
+                    assert!(wait.has_changed().is_err(), "nobody wants it");
+                } else {
+                    self.publishing.insert(content, wait);
+                }
             }
             Op::Pass(seconds) => self.pass(Duration::from_secs(seconds)),
             Op::Progress(n) => {
@@ -306,6 +402,7 @@ impl Run {
                     .news(id, FlightNews::Progress(1, Some(2)), self.now);
                 assert!(turn.start.is_empty() && turn.wake.is_subset(&self.pools(content)));
                 self.asleep.retain(|p| !turn.wake.contains(p));
+                self.coming.insert(content);
                 if !turn.wake.is_empty()
                     && let Some(before) = self.told.insert(id, self.now)
                 {
@@ -356,14 +453,14 @@ impl Run {
                 };
                 self.end(id, FlightNews::Missing, &wake);
             }
-            Op::Fail(n, blocked) => {
+            Op::Fail(n, blocked, side) => {
                 let Some((id, content, task)) = self.nth(n) else {
                     return;
                 };
                 let trouble = if blocked {
-                    Trouble::blocked(Side::Iso, "Told", "as told")
+                    Trouble::blocked(side, "Told", "as told")
                 } else {
-                    Trouble::transient(Side::Iso, "Told", "as told")
+                    Trouble::transient(side, "Told", "as told")
                 };
                 match task {
                     Task::Prune(_) => self.end(id, FlightNews::Failed(trouble), &BTreeSet::new()),
@@ -395,7 +492,7 @@ impl Run {
             }
         }
         let want = wanted(0, content);
-        let failures = self.held.get(&source(content)).map_or(1, |(n, _)| n + 1);
+        let failures = self.held.get(&source(content)).map_or(1, |(n, ..)| n + 1);
         let delay = retry::delay(
             trouble.class,
             failures,
@@ -403,7 +500,7 @@ impl Run {
         )
         .max(super::backoff::HEARD);
         self.held
-            .insert(source(content), (failures, self.now + delay));
+            .insert(source(content), (failures, self.now + delay, trouble.side));
         self.end(id, FlightNews::Failed(trouble), &wake);
     }
 
@@ -442,13 +539,13 @@ proptest! {
         prop_assert!(never.is_empty(), "never woken: {:?}", never);
         // And whoever asks gets it.
         for (name, (content, _)) in run.interest.clone() {
-            let mut kind = run.ask(name, content, false, false);
+            let mut kind = run.ask(name, content, (false, false, false));
             while kind != Kind::Ready {
                 prop_assert!(!run.flights.is_empty(), "nothing flies, nothing is there");
                 while !run.flights.is_empty() {
                     run.apply(&Op::Arrive(0));
                 }
-                kind = run.ask(name, content, false, false);
+                kind = run.ask(name, content, (false, false, false));
             }
         }
     }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     error::Trouble,
-    iso_cache::msg::{FlightNews, IsoFile},
+    iso_cache::msg::{FlightNews, IsoFile, IsoPlace, Leave},
     model::names::ObjectKey,
 };
 
@@ -35,6 +35,7 @@ impl FlightTable {
             began,
             seen,
             woken,
+            ..
         } = &mut entry.phase
         {
             (*done, *total, *seen) = (bytes, of, now);
@@ -45,6 +46,32 @@ impl FlightTable {
             }
         }
         BTreeSet::new()
+    }
+
+    /// All bytes of the running transfer have come.
+    pub(super) fn publishing(
+        &mut self,
+        id: u64,
+        place: IsoPlace,
+        leave: Leave,
+        now: Duration,
+    ) -> BTreeSet<ObjectKey> {
+        let running = self.running.as_ref().filter(|r| r.id == id);
+        let Some(Work::Transfer(content)) = running.map(|r| &r.work) else {
+            return BTreeSet::new();
+        };
+        let Some(entry) = self.entries.get_mut(content) else {
+            return BTreeSet::new();
+        };
+        if let Phase::Flying {
+            began, publishes, ..
+        } = &mut entry.phase
+        {
+            began.get_or_insert(now);
+            *publishes = Some((place, leave));
+        }
+        entry.settle_leave();
+        entry.pools()
     }
 
     pub(super) fn arrived(

@@ -1,6 +1,7 @@
 //! The real actor on the in-memory ports, and pools that behave: they ask, and ask again when woken.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -66,6 +67,7 @@ pub(crate) fn want(name: &str) -> IsoWant {
         known: None,
         directories: Default::default(),
         prunable: Vec::new(),
+        listed: BTreeSet::new(),
     }
 }
 
@@ -141,8 +143,15 @@ impl Bench {
         (self.actor, self.handle) = Actor::spawn(None, IsoCache, args).await.expect("spawn");
     }
 
+    /// Asks, and records at once what is about to be published.
     pub(crate) async fn ask(&self, want: &IsoWant) -> IsoState {
-        ensure(&self.actor, want.clone()).await.expect("an answer")
+        let mut want = want.clone();
+        loop {
+            match ensure(&self.actor, want.clone()).await.expect("an answer") {
+                IsoState::Publishing(place) => want.listed.insert(place.path.path),
+                other => return other,
+            };
+        }
     }
 
     /// Waits until that pool is woken.

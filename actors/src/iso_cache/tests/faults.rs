@@ -5,8 +5,9 @@ use std::{sync::atomic::Ordering, time::Duration};
 use crate::{
     error::{Class, Side, Trouble},
     iso_cache::{
+        ensure,
         meter::STALL,
-        msg::IsoState,
+        msg::{IsoState, IsoWant},
         testing::{
             bench::{Bench, SIZE, TOKEN, path, pool, want},
             image::{CHUNK, SourceFault},
@@ -44,6 +45,49 @@ async fn recovers(bench: &mut Bench, case: &str) {
         "{case}"
     );
     assert_eq!(bench.image.alive.now(), 0, "{case}: bytes are still held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_published_before_a_record_lists_it() {
+    let mut bench = Bench::new().await;
+    let mut wants = want("a");
+    let ask = async |bench: &Bench, want: &IsoWant| {
+        let answer = ensure(&bench.actor, want.clone()).await;
+        answer.expect("an answer")
+    };
+    let mut woken = ask(&bench, &wants).await;
+    while !matches!(woken, IsoState::Publishing(_)) {
+        bench.woken(&wants.pool).await;
+        woken = ask(&bench, &wants).await;
+    }
+    let IsoState::Publishing(place) = woken else {
+        panic!("{woken:?}")
+    };
+    assert_eq!(place.path, bench.final_path());
+    tokio::time::sleep(4 * STALL).await;
+    assert_eq!(bench.store.count("move"), 0, "however long that takes");
+    wants.listed.insert(place.path.path.clone());
+    ask(&bench, &wants).await;
+    assert!(matches!(
+        bench.settled(&wants).await,
+        IsoState::Ready { .. }
+    ));
+    assert_eq!((bench.opened(), bench.store.count("move")), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_lists_is_not_published_and_leaves_nothing() {
+    let mut bench = Bench::new().await;
+    let failed = loop {
+        let answer = ensure(&bench.actor, want("a")).await;
+        match answer.expect("an answer") {
+            IsoState::Failed(trouble) => break trouble,
+            _ => bench.woken(&want("a").pool).await,
+        };
+    };
+    assert_eq!(failed.reason, "ISOUploadIncomplete");
+    assert_eq!(bench.store.count("move"), 0);
+    recovers(&mut bench, "listed at last").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -79,7 +79,7 @@ async fn progress_is_told_but_not_all_the_time() {
                 last = done;
             }
             IsoState::Ready { .. } => break,
-            IsoState::Failed(t) => panic!("{t}"),
+            other => panic!("{other:?}"),
         }
     }
     let took = begin.elapsed();

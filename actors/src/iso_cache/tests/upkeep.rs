@@ -173,6 +173,30 @@ async fn retention_removes_what_nobody_needs_and_says_why_the_rest_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_has_just_come_is_neither_pruned_nor_a_prune_that_failed() {
+    let mut bench = Bench::new().await;
+    settle(&mut bench).await;
+    // The record lists its name, and does not call it the current one yet.
+    let wants = IsoWant {
+        prunable: vec![bench.final_path()],
+        ..want("a")
+    };
+    for _ in 0..3 {
+        let IsoState::Ready {
+            pruned,
+            prune_failures,
+            ..
+        } = bench.ask(&wants).await
+        else {
+            panic!("not ready")
+        };
+        assert_eq!((pruned, prune_failures), (vec![], vec![]));
+    }
+    assert_eq!(bench.store.count("mounted_isos"), 0);
+    assert_eq!(bench.store.files(), [bench.final_path().to_string()]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_stays_is_tried_again_but_told_once() {
     let mut bench = Bench::new().await;
     bench

@@ -8,7 +8,11 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use agent_forge_crds::pool::{DEFAULT_RETAIN_VERSIONS, IsoStatus, VsphereAgentPool};
 use jiff::Timestamp;
 
-use super::{directory, record::known_file, shares};
+use super::{
+    directory,
+    record::{is_published, known_file},
+    shares,
+};
 use crate::{iso_cache::msg::IsoFile, model::names::DatastorePath};
 
 /// A version that was replaced so short a time ago may still be on its way into a VM's drive.
@@ -39,7 +43,8 @@ pub fn retained(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
         return BTreeSet::new();
     };
     let datastore = datastore(pool);
-    let newest = status.history.iter().take(retain(pool)).map(|h| &h.path);
+    let published = status.history.iter().filter(|h| is_published(h));
+    let newest = published.take(retain(pool)).map(|h| &h.path);
     let mut paths: BTreeSet<DatastorePath> = status
         .path
         .iter()
@@ -62,8 +67,9 @@ pub fn directories(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
     named.chain(directory(pool).ok()).collect()
 }
 
-/// Files that retention lets go: history beyond `retainVersions`, oldest first; none that any pool retains. Pools of other
-/// vCenters count too: a datastore of that name may be the same one.
+/// Files that retention lets go: history beyond `retainVersions`, and what was about to be published and did not come to
+/// be the current one, oldest first; none that any pool retains. Pools of other vCenters count too: a datastore of that
+/// name may be the same one.
 #[must_use]
 pub fn prunable(
     pool: &VsphereAgentPool,
@@ -83,10 +89,13 @@ pub fn prunable(
     }
     let mut kept = retained(pool);
     kept.extend(others.iter().flat_map(|other| retained(other)));
-    status
-        .history
-        .iter()
-        .skip(retain(pool))
+    let mut published = 0;
+    let goes = status.history.iter().filter(|h| {
+        published += usize::from(is_published(h));
+        !is_published(h) || published > retain(pool)
+    });
+    let goes: Vec<_> = goes.collect();
+    goes.into_iter()
         .rev()
         .filter_map(|h| DatastorePath::new(&datastore, &h.path).ok())
         .filter(|path| !kept.contains(path))

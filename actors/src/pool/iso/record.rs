@@ -1,5 +1,7 @@
 //! What a pool's status says of its ISO. Pure.
 
+use std::collections::BTreeSet;
+
 use agent_forge_crds::{
     Time,
     pool::{IsoHistoryEntry, IsoStatus},
@@ -7,7 +9,7 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 
 use crate::{
-    iso_cache::msg::{IsoFile, IsoState, IsoWant},
+    iso_cache::msg::{IsoFile, IsoPlace, IsoState, IsoWant},
     model::names::DatastorePath,
     mutants::{Mutant, on},
     ports::iso_source::{IsoUrl, Validators},
@@ -75,6 +77,39 @@ pub fn shown(url: &str) -> String {
     IsoUrl::parse(url).map_or_else(|_| "REDACTED".to_owned(), |url| url.redacted())
 }
 
+/// Paths that the record lists.
+pub(super) fn listed(iso: &IsoStatus) -> BTreeSet<String> {
+    iso.history.iter().map(|h| h.path.clone()).collect()
+}
+
+/// The version was published. What is not may lie there or not: a process that died, or an answer that was lost.
+pub(super) fn is_published(entry: &IsoHistoryEntry) -> bool {
+    entry.uploaded_at.is_some() || entry.size_bytes.is_some()
+}
+
+/// Versions that were about to be published and that nobody heard of again: no more are remembered. Each crash leaves at
+/// most one, and retention takes them away; what fails on and on has left nothing.
+const UNPUBLISHED: usize = 10;
+
+/// `iso` with a version that is about to be published.
+fn intending(mut iso: IsoStatus, place: &IsoPlace) -> IsoStatus {
+    if iso.history.iter().any(|h| h.path == place.path.path) {
+        return iso;
+    }
+    let entry = IsoHistoryEntry {
+        sha256: place.sha256.clone(),
+        path: place.path.path.clone(),
+        ..IsoHistoryEntry::default()
+    };
+    iso.history.insert(0, entry);
+    let mut unpublished = 0;
+    iso.history.retain(|h| {
+        unpublished += usize::from(!is_published(h));
+        is_published(h) || unpublished <= UNPUBLISHED
+    });
+    iso
+}
+
 /// `status.iso` after the cache's answer.
 #[must_use]
 pub fn status(
@@ -96,6 +131,11 @@ pub fn status(
             fit_to_show(&mut iso, &want.source);
             iso
         }),
+        IsoState::Publishing(place) => {
+            let mut iso = record.cloned().unwrap_or_default();
+            fit_to_show(&mut iso, &want.source);
+            Some(intending(iso, place))
+        }
         IsoState::Fetching { done, total, rate } => {
             let mut iso = record.cloned().unwrap_or_default();
             let left = total.map(|t| t.saturating_sub(*done));
@@ -121,15 +161,20 @@ pub fn status(
                 let stored = i.stored_path.as_deref().map(DatastorePath::parse);
                 matches!(stored, Some(Ok(p)) if p.datastore != file.path.datastore)
             };
-            let mut history = record
-                .filter(|i| !elsewhere(i))
-                .map(|i| i.history.clone())
-                .unwrap_or_default();
-            history.retain(|h| !pruned.iter().any(|p| p.path == h.path) || h.sha256 == file.sha256);
+            let mut history = record.map(|i| i.history.clone()).unwrap_or_default();
+            if record.is_some_and(elsewhere) {
+                // But what was about to be published is on the new one.
+                history.retain(|h| !is_published(h));
+            }
+            let is_it = |h: &IsoHistoryEntry| h.sha256 == file.sha256 && h.path == file.path.path;
+            history.retain(|h| !pruned.iter().any(|p| p.path == h.path) || is_it(h));
             let size = i64::try_from(file.size).ok();
             let uploaded_at = Some(whole(file.uploaded_at));
-            if let Some(at) = history.iter().position(|h| h.sha256 == file.sha256) {
-                let entry = history.remove(at);
+            if let Some(at) = history.iter().position(is_it) {
+                let mut entry = history.remove(at);
+                if !is_published(&entry) {
+                    (entry.size_bytes, entry.uploaded_at) = (size, uploaded_at.clone());
+                }
                 history.insert(0, entry);
             } else {
                 history.insert(
@@ -212,6 +257,7 @@ mod tests {
             force_token: None,
             directories: Default::default(),
             prunable: Vec::new(),
+            listed: BTreeSet::new(),
             shareable: None,
             check_every: None,
         }
@@ -244,6 +290,76 @@ mod tests {
                 assert_eq!(written.url, left, "{url}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_about_to_be_published_is_listed_until_it_is_known_what_came_of_it() {
+        let (mut want, now) = (want(), Timestamp::UNIX_EPOCH);
+        let directory = want.directory.clone();
+        let place = |digit: char| IsoPlace {
+            sha256: digit.to_string().repeat(64),
+            path: directory
+                .join(&format!("{}.iso", digit.to_string().repeat(64)))
+                .expect("path"),
+        };
+        let file = |place: &IsoPlace| IsoFile {
+            sha256: place.sha256.clone(),
+            path: place.path.clone(),
+            size: 7,
+            uploaded_at: now,
+            validators: Validators::default(),
+            volatile: false,
+        };
+        let ready = |file: IsoFile, pruned: Vec<DatastorePath>| IsoState::Ready {
+            file,
+            reused: false,
+            pruned,
+            prune_failures: Vec::new(),
+        };
+        let names = |iso: &IsoStatus| -> Vec<(String, bool)> {
+            let row = |h: &IsoHistoryEntry| (h.sha256[..1].to_owned(), is_published(h));
+            iso.history.iter().map(row).collect()
+        };
+        let row = |name: &str, published| (name.to_owned(), published);
+        let publishing = |p: &IsoPlace| IsoState::Publishing(p.clone());
+        let first = status(None, &want, &publishing(&place('a')), now).expect("a status");
+        assert_eq!(names(&first), [row("a", false)]);
+        assert_eq!(known_file(&first), None, "it does not lie there yet");
+        assert!(listed(&first).contains(&place('a').path.path));
+        let again = status(Some(&first), &want, &publishing(&place('a')), now);
+        assert_eq!(again.as_ref(), Some(&first), "said once");
+        // The process died; the next download has other bytes.
+        let second = status(Some(&first), &want, &publishing(&place('b')), now).expect("a status");
+        let there = ready(file(&place('b')), Vec::new());
+        let third = status(Some(&second), &want, &there, now).expect("a status");
+        assert_eq!(names(&third), [row("b", true), row("a", false)]);
+        let swept = ready(file(&place('b')), vec![place('a').path]);
+        let fourth = status(Some(&third), &want, &swept, now).expect("a status");
+        assert_eq!(names(&fourth), [row("b", true)]);
+        // On another datastore: what lies on the old one is forgotten, what is about to come is not.
+        want.directory.datastore = "new".to_owned();
+        let moving = status(Some(&fourth), &want, &publishing(&place('c')), now).expect("a status");
+        assert_eq!(moving.stored_path, fourth.stored_path, "VMs go on with it");
+        let mut elsewhere = file(&place('d'));
+        elsewhere.path.datastore = "new".to_owned();
+        let there = ready(elsewhere, Vec::new());
+        let moved = status(Some(&moving), &want, &there, now).expect("a status");
+        assert_eq!(names(&moved), [row("d", true), row("c", false)]);
+    }
+
+    #[test]
+    fn what_is_never_published_does_not_fill_the_record() {
+        let (want, now) = (want(), Timestamp::UNIX_EPOCH);
+        let mut iso = None;
+        for n in 0..3 * UNPUBLISHED {
+            let sha256 = format!("{n:064x}");
+            let path = want.directory.join(&format!("{sha256}.iso")).expect("path");
+            let place = IsoPlace { sha256, path };
+            iso = status(iso.as_ref(), &want, &IsoState::Publishing(place), now);
+        }
+        let history = iso.expect("a status").history;
+        assert_eq!(history.len(), UNPUBLISHED);
+        assert_eq!(history[0].sha256, format!("{:064x}", 3 * UNPUBLISHED - 1));
     }
 
     #[test]

@@ -233,10 +233,12 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
             let message = format!("{} lies complete ({} bytes){note}", file.path, file.size);
             row(true, reason::ISO_READY, message)
         }
-        (Some(IsoState::Fetching { .. }), _) if let Some(last) = failed => {
+        (Some(IsoState::Fetching { .. } | IsoState::Publishing(_)), _)
+            if let Some(last) = failed =>
+        {
             row(false, &last.reason, last.message.clone())
         }
-        (Some(IsoState::Fetching { .. }), _) => row(
+        (Some(IsoState::Fetching { .. } | IsoState::Publishing(_)), _) => row(
             false,
             reason::ISO_UPLOADING,
             "the discovery ISO is on its way to the datastore".to_owned(),

@@ -46,7 +46,7 @@ pub(super) fn s4(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
-        let limit = run.patience + Duration::from_secs(7200);
+        let limit = run.limit() + Duration::from_secs(7200);
         let world = &run.world;
         let there = || agents(world) > 0;
         world.until("an Agent has registered", limit, there).await?;
@@ -64,7 +64,7 @@ pub(super) fn s6(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         guests.add_quirk("/", Quirk::DeadOnArrival);
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
-        let limit = run.patience + Duration::from_secs(7200);
+        let limit = run.limit() + Duration::from_secs(7200);
         let world = &run.world;
         let runs = || {
             world

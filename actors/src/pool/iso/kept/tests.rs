@@ -13,6 +13,7 @@ fn with_history(name: &str, directory: &str, versions: &[&str]) -> VsphereAgentP
     let entry = |v: &&str| IsoHistoryEntry {
         sha256: (*v).to_owned(),
         path: path(v),
+        size_bytes: Some(7),
         ..IsoHistoryEntry::default()
     };
     let current = versions.first().copied();
@@ -97,6 +98,26 @@ fn retention_table() {
     ] {
         assert_eq!(names(&prunable(&pool, &others, at(20))), wanted, "{what}");
     }
+}
+
+#[test]
+fn what_was_never_seen_published_is_no_version_to_keep() {
+    // `x` was about to be published when the process died; `c`, which came then, has other bytes.
+    let mut mine = with_history("w", "p", &["c", "x", "b", "a"]);
+    let history = mine.status.as_mut().and_then(|s| s.iso.as_mut());
+    history.expect("an ISO").history[1].size_bytes = None;
+    assert_eq!(
+        names(&prunable(&mine, &[], at(20))),
+        ["a.iso", "x.iso"],
+        "two published ones are kept"
+    );
+    let kept = retained(&mine);
+    assert_eq!(
+        names(&kept.into_iter().collect::<Vec<_>>()),
+        ["b.iso", "c.iso"]
+    );
+    let uses_it = vec![Arc::new(with_history("y", "p", &["x"]))];
+    assert_eq!(names(&prunable(&mine, &uses_it, at(20))), ["a.iso"]);
 }
 
 #[test]
