@@ -176,15 +176,15 @@ fn versions(pool: &VsphereAgentPool, known: Option<&Mounted>, now: Timestamp) ->
         pool.namespace().unwrap_or_default(),
         pool.name_any()
     );
-    let url = iso.url.as_deref().map(shown).unwrap_or_default();
     let row = |entry: &agent_forge_crds::pool::IsoHistoryEntry| {
-        let current = iso.sha256.as_ref() == Some(&entry.sha256);
+        let current = iso.sha256.as_ref() == Some(&entry.sha256)
+            && iso.path.as_ref().is_none_or(|path| *path == entry.path);
         let path = DatastorePath::new(&datastore, &entry.path).ok();
-        let note = match (current, iso.volatile == Some(true)) {
-            (false, _) => String::new(),
-            (true, false) => url.clone(),
-            (true, true) => format!("{url} (volatile)"),
-        };
+        let url = entry.url.as_ref().or(iso.url.as_ref().filter(|_| current));
+        let mut source = url.map_or_else(|| "?".to_owned(), |url| shown(url));
+        if current && iso.volatile == Some(true) {
+            source += " (volatile)";
+        }
         [
             name.clone(),
             format!(
@@ -199,7 +199,7 @@ fn versions(pool: &VsphereAgentPool, known: Option<&Mounted>, now: Timestamp) ->
                 .map_or_else(|| "?".to_owned(), |t| age(now, t.0)),
             mounts(path.as_ref(), known),
             path.map_or_else(|| entry.path.clone(), |p| p.to_string()),
-            note,
+            source,
         ]
     };
     iso.history.iter().map(row).collect()
@@ -250,11 +250,13 @@ mod tests {
             "spec": {"vsphere": {"credentialsSecretRef": {"name": "vc"}, "isoDatastore": "isos"}},
             "status": {"iso": {
                 "sha256": new, "url": "https://img/byapikey/SECRET/x.iso", "volatile": true,
-                "storedPath": format!("[isos] p/{new}.iso"),
+                "storedPath": format!("[isos] p/{new}.iso"), "path": format!("p/{new}.iso"),
                 "history": [
                     {"sha256": new, "path": format!("p/{new}.iso"), "sizeBytes": 1 << 20,
                      "uploadedAt": "2026-01-02T00:00:00Z"},
-                    {"sha256": old, "path": format!("p/{old}.iso"), "uploadedAt": "2026-01-01T00:00:00Z"},
+                    {"sha256": old, "path": format!("p/{old}.iso"), "uploadedAt": "2026-01-01T00:00:00Z",
+                     "url": "https://before/byapikey/SECRET/x.iso"},
+                    {"sha256": new, "path": format!("own/{new}.iso"), "uploadedAt": "2025-12-31T00:00:00Z"},
                 ],
             }},
         }))
@@ -280,7 +282,7 @@ mod tests {
                     .collect()
             })
             .collect();
-        assert_eq!(lines.len(), 3, "{shown}");
+        assert_eq!(lines.len(), 4, "{shown}");
         let current = ["demo/w", "*aaaaaaaaaaaa", "1.0Mi", "5m", "-"];
         assert_eq!(lines[1][..5], current, "{shown}");
         assert!(
@@ -292,6 +294,19 @@ mod tests {
             ["bbbbbbbbbbbb", "?", "24h", "vm-1,vm-2,vm-3 and 2 more"],
             "{shown}"
         );
+        assert_eq!(
+            lines[2][6], "https://before/byapikey/REDACTED/x.iso",
+            "{shown}"
+        );
+        let copy = [
+            "aaaaaaaaaaaa",
+            "?",
+            "2d",
+            "-",
+            &format!("[isos] own/{new}.iso"),
+            "?",
+        ];
+        assert_eq!(lines[3][1..], copy, "a copy is not the current one");
         let unknown = table(
             &[pool],
             &BTreeMap::from([(key, Err("no answer".to_owned()))]),

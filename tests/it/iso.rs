@@ -564,6 +564,8 @@ async fn mounted_stays(world: &World, first: &IsoStatus, last: &IsoStatus) -> Re
         (&new, "*"),
         (&new, size.as_str()),
         (&new, "/byapikey/REDACTED/"),
+        (&old, first.url.as_deref().context("a source")?),
+        (&old, "/byapikey/REDACTED/"),
         (&new, last.stored_path.as_deref().context("a path")?),
         (&new, &format!("{NAMESPACE}/{POOL}")),
     ] {

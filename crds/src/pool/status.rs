@@ -173,6 +173,9 @@ pub struct IsoHistoryEntry {
     /// When it was uploaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uploaded_at: Option<Time>,
+    /// Where it was downloaded from; the token in it is redacted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 /// One step that a pass decided on.

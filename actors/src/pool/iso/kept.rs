@@ -5,7 +5,9 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use agent_forge_crds::pool::{DEFAULT_RETAIN_VERSIONS, IsoStatus, VsphereAgentPool};
+use agent_forge_crds::pool::{
+    DEFAULT_RETAIN_VERSIONS, IsoHistoryEntry, IsoStatus, VsphereAgentPool,
+};
 use jiff::Timestamp;
 
 use super::{
@@ -43,8 +45,8 @@ pub fn retained(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
         return BTreeSet::new();
     };
     let datastore = datastore(pool);
-    let published = status.history.iter().filter(|h| is_published(h));
-    let newest = published.take(retain(pool)).map(|h| &h.path);
+    let newest = versions(&status.history).filter(|(_, is_one)| *is_one);
+    let newest = newest.take(retain(pool)).map(|(h, _)| &h.path);
     let mut paths: BTreeSet<DatastorePath> = status
         .path
         .iter()
@@ -67,8 +69,17 @@ pub fn directories(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
     named.chain(directory(pool).ok()).collect()
 }
 
-/// Files that retention lets go: history beyond `retainVersions`, and what was about to be published and did not come to
-/// be the current one, oldest first; none that any pool retains. Pools of other vCenters count too: a datastore of that
+/// The history, newest first, and whether each is a version. What was never published is none, nor is another copy of a
+/// newer one: pools that came to share a file may have had their own.
+fn versions(history: &[IsoHistoryEntry]) -> impl Iterator<Item = (&IsoHistoryEntry, bool)> {
+    let mut seen = BTreeSet::new();
+    history
+        .iter()
+        .map(move |h| (h, is_published(h) && seen.insert(h.sha256.as_str())))
+}
+
+/// Files that retention lets go: versions beyond `retainVersions`, copies, and what was about to be published and did not
+/// come to be the current one, oldest first; none that any pool retains. Pools of other vCenters count too: a datastore of that
 /// name may be the same one.
 #[must_use]
 pub fn prunable(
@@ -89,15 +100,15 @@ pub fn prunable(
     }
     let mut kept = retained(pool);
     kept.extend(others.iter().flat_map(|other| retained(other)));
-    let mut published = 0;
-    let goes = status.history.iter().filter(|h| {
-        published += usize::from(is_published(h));
-        !is_published(h) || published > retain(pool)
+    let mut so_far = 0;
+    let goes = versions(&status.history).filter(|(_, is_one)| {
+        so_far += usize::from(*is_one);
+        !is_one || so_far > retain(pool)
     });
     let goes: Vec<_> = goes.collect();
     goes.into_iter()
         .rev()
-        .filter_map(|h| DatastorePath::new(&datastore, &h.path).ok())
+        .filter_map(|(h, _)| DatastorePath::new(&datastore, &h.path).ok())
         .filter(|path| !kept.contains(path))
         .collect()
 }

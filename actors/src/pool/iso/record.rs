@@ -91,14 +91,24 @@ pub(super) fn is_published(entry: &IsoHistoryEntry) -> bool {
 /// most one, and retention takes them away; what fails on and on has left nothing.
 const UNPUBLISHED: usize = 10;
 
+/// Where it is downloaded from, as the status may say it.
+fn source(want: &IsoWant) -> String {
+    if on(Mutant::TokenShown) {
+        want.source.expose().to_string()
+    } else {
+        want.source.redacted()
+    }
+}
+
 /// `iso` with a version that is about to be published.
-fn intending(mut iso: IsoStatus, place: &IsoPlace) -> IsoStatus {
+fn intending(mut iso: IsoStatus, want: &IsoWant, place: &IsoPlace) -> IsoStatus {
     if iso.history.iter().any(|h| h.path == place.path.path) {
         return iso;
     }
     let entry = IsoHistoryEntry {
         sha256: place.sha256.clone(),
         path: place.path.path.clone(),
+        url: Some(source(want)),
         ..IsoHistoryEntry::default()
     };
     iso.history.insert(0, entry);
@@ -134,7 +144,7 @@ pub fn status(
         IsoState::Publishing(place) => {
             let mut iso = record.cloned().unwrap_or_default();
             fit_to_show(&mut iso, &want.source);
-            Some(intending(iso, place))
+            Some(intending(iso, want, place))
         }
         IsoState::Fetching { done, total, rate } => {
             let mut iso = record.cloned().unwrap_or_default();
@@ -170,11 +180,13 @@ pub fn status(
             history.retain(|h| !pruned.iter().any(|p| p.path == h.path) || is_it(h));
             let size = i64::try_from(file.size).ok();
             let uploaded_at = Some(whole(file.uploaded_at));
+            let url = Some(source(want));
             if let Some(at) = history.iter().position(is_it) {
                 let mut entry = history.remove(at);
                 if !is_published(&entry) {
                     (entry.size_bytes, entry.uploaded_at) = (size, uploaded_at.clone());
                 }
+                entry.url.clone_from(&url);
                 history.insert(0, entry);
             } else {
                 history.insert(
@@ -184,16 +196,13 @@ pub fn status(
                         path: file.path.path.clone(),
                         size_bytes: size,
                         uploaded_at: uploaded_at.clone(),
+                        url: url.clone(),
                     },
                 );
             }
             let compares = !want.source.is_assisted();
             Some(IsoStatus {
-                url: Some(if on(Mutant::TokenShown) {
-                    want.source.expose().to_string()
-                } else {
-                    want.source.redacted()
-                }),
+                url,
                 sha256: Some(file.sha256.clone()),
                 path: Some(file.path.path.clone()),
                 stored_path: Some(file.path.to_string()),
@@ -345,6 +354,54 @@ mod tests {
         let there = ready(elsewhere, Vec::new());
         let moved = status(Some(&moving), &want, &there, now).expect("a status");
         assert_eq!(names(&moved), [row("d", true), row("c", false)]);
+    }
+
+    #[test]
+    fn each_version_says_where_it_is_from_without_the_token() {
+        let (mut want, now) = (want(), Timestamp::UNIX_EPOCH);
+        let mut iso = None;
+        for (n, host) in ["before", "after"].into_iter().enumerate() {
+            want.source =
+                IsoUrl::parse(&format!("https://{host}/byapikey/SECRET/x.iso")).expect("URL");
+            want.source_key = host.to_owned();
+            let sha256 = format!("{n:064x}");
+            let path = want.directory.join(&format!("{sha256}.iso")).expect("path");
+            let place = IsoPlace {
+                sha256: sha256.clone(),
+                path: path.clone(),
+            };
+            let file = IsoFile {
+                sha256,
+                path,
+                size: 7,
+                uploaded_at: now,
+                validators: Validators::default(),
+                volatile: false,
+            };
+            iso = status(iso.as_ref(), &want, &IsoState::Publishing(place), now);
+            let said = |iso: &IsoStatus| iso.history[0].url.clone();
+            let redacted = Some(format!("https://{host}/byapikey/REDACTED/x.iso"));
+            assert_eq!(iso.as_ref().and_then(said), redacted);
+            let there = IsoState::Ready {
+                file,
+                reused: false,
+                pruned: Vec::new(),
+                prune_failures: Vec::new(),
+            };
+            iso = status(iso.as_ref(), &want, &there, now);
+            assert_eq!(iso.as_ref().and_then(said), redacted);
+            // A record of before there was such a field gets it at the next look.
+            let mut without = iso.clone().expect("a status");
+            without.history[0].url = None;
+            assert_eq!(status(Some(&without), &want, &there, now), iso);
+        }
+        let history = iso.expect("a status").history;
+        let urls: Vec<_> = history.iter().filter_map(|h| h.url.as_deref()).collect();
+        let both = [
+            "https://after/byapikey/REDACTED/x.iso",
+            "https://before/byapikey/REDACTED/x.iso",
+        ];
+        assert_eq!(urls, both);
     }
 
     #[test]

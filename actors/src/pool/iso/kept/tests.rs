@@ -121,6 +121,24 @@ fn what_was_never_seen_published_is_no_version_to_keep() {
 }
 
 #[test]
+fn a_copy_of_a_newer_version_is_no_version_to_keep() {
+    // The pool came to share the first one's file of `c`; its own lies there still.
+    let mut mine = with_history("w", "shared", &["c", "b", "a"]);
+    let history = mine.status.as_mut().and_then(|s| s.iso.as_mut());
+    let history = &mut history.expect("an ISO").history;
+    let own = IsoHistoryEntry {
+        path: "w/c.iso".to_owned(),
+        ..history[0].clone()
+    };
+    history.insert(1, own);
+    assert_eq!(names(&prunable(&mine, &[], at(20))), ["a.iso", "c.iso"]);
+    let gone = &prunable(&mine, &[], at(20))[1];
+    assert_eq!(gone.path, "w/c.iso");
+    let kept: Vec<_> = retained(&mine).into_iter().map(|p| p.path).collect();
+    assert_eq!(kept, ["shared/b.iso", "shared/c.iso"]);
+}
+
+#[test]
 fn nothing_goes_right_after_a_change_nor_from_another_datastore() {
     let pool = with_history("w", "p", &["d", "c", "b", "a"]);
     assert_eq!(prunable(&pool, &[], at(19)), []);
