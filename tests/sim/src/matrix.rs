@@ -31,7 +31,6 @@ pub fn never(effect: &str) -> Option<&'static str> {
         "V12" => {
             Some("a logout comes only at an orderly end (g4 has it), not in a run without faults")
         }
-        "V15" => Some("the drive is emptied only where the pool wants that: tests/it/iso.rs"),
         _ => None,
     }
 }
@@ -41,11 +40,11 @@ pub fn never(effect: &str) -> Option<&'static str> {
 pub fn senseless(effect: &str, fault: Fault) -> Option<&'static str> {
     let task = matches!(
         effect,
-        "V02" | "V04" | "V05" | "V06" | "V09" | "V10" | "V11"
+        "V02" | "V04" | "V05" | "V06" | "V09" | "V10" | "V11" | "V15"
     );
     match fault {
         Fault::TaskFails | Fault::TaskHangs if !task => Some("the effect is no task"),
-        Fault::LeaseTaken if matches!(effect, "K05" | "K12" | "K17" | "V10") => {
+        Fault::LeaseTaken if matches!(effect, "K05" | "K12" | "K17" | "V10" | "V15") => {
             Some("no workload with a lease has that effect")
         }
         Fault::DiskFull if !matches!(effect, "V07" | "V08") => Some("no bytes are written then"),

@@ -111,7 +111,30 @@ fn one_each(inventory: &Inventory, broken: &mut Vec<String>) {
     }
 }
 
-/// O3: nothing foreign and nothing that serves is touched.
+/// The two requests of `eject_iso` (V15), the only ones that a VM may get which serves.
+const EJECTS: [&str; 2] = ["empties a drive of", "answers a question of"];
+
+/// The pool of that VM wants its drive empty, and what it was installed from is not needed any more.
+fn may_eject(store: &Store, agent: Option<&Value>, child: Option<&Value>) -> bool {
+    let installed = |agent: &Value| {
+        let conditions = agent
+            .pointer("/status/conditions")
+            .and_then(Value::as_array);
+        let is_so = |c: &Value| text(c, "/type") == "Installed" && text(c, "/status") == "True";
+        conditions.into_iter().flatten().any(is_so)
+    };
+    let wanted = |child: &Value| {
+        let pool = (
+            text(child, "/metadata/namespace").to_owned(),
+            text(child, "/spec/poolRef/name").to_owned(),
+        );
+        let pool = store.get(&kind(OURS, "vsphereagentpools"), &pool);
+        pool.is_some_and(|p| p.pointer("/spec/iso/ejectAfterInstall") == Some(&Value::Bool(true)))
+    };
+    agent.is_some_and(installed) && child.is_some_and(wanted)
+}
+
+/// O3: nothing foreign and nothing that serves is touched, but for the disc of a host that is installed ([`EJECTS`]).
 fn untouchable(
     store: &Store,
     inventory: &Inventory,
@@ -129,21 +152,29 @@ fn untouchable(
         ));
         return;
     };
-    if !matches!(what, "switches off" | "destroys") {
-        return;
-    }
     let host = identity::swapped(&vm.uuid);
     let agents = store.list(&kind(ASSISTED, "agents"), "");
-    if let Some(agent) = agents.iter().find(|a| text(a, "/metadata/name") == host)
-        && serves(agent)
-    {
+    let agent = agents.iter().find(|a| text(a, "/metadata/name") == host);
+    let agent = agent.map(AsRef::as_ref);
+    let children = kind(OURS, "vsphereagents");
+    let child = store.get(&children, &(marker.namespace.clone(), marker.name.clone()));
+    if EJECTS.contains(&what) {
+        if !may_eject(store, agent, child.as_deref()) {
+            broken.push(format!(
+                "O3 drive: somebody {what} {} although its pool does not want that, or it is not installed",
+                vm.name
+            ));
+        }
+        return;
+    }
+    // What is on already is not switched on by another request.
+    let nothing = what == "switches on" && vm.on;
+    if agent.is_some_and(serves) && !nothing {
         broken.push(format!(
             "O3 serving: somebody {what} {} whose Agent {host} serves",
             vm.name
         ));
     }
-    let children = kind(OURS, "vsphereagents");
-    let child = store.get(&children, &(marker.namespace.clone(), marker.name.clone()));
     let leaves = child.is_some_and(|c| {
         let deleted = !text(&c, "/metadata/deletionTimestamp").is_empty();
         let given_up = c
@@ -356,10 +387,11 @@ pub fn picture(world: &World) -> Vec<String> {
                 .map_or(0, std::collections::BTreeSet::len);
             let folder = i.path(&vm.folder);
             lines.push(format!(
-                "vm marked={} on={} boot={} tags={tags} folder={folder}",
+                "vm marked={} on={} boot={} discs={} tags={tags} folder={folder}",
                 marker(vm).is_some(),
                 vm.on,
-                vm.boot_order.len()
+                vm.boot_order.len(),
+                vm.discs()
             ));
         }
         // How many there are [`strays`] judges: a download that is repeated may have other bytes, and so another name.

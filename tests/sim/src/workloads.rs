@@ -267,6 +267,13 @@ pub const ALL: &[Workload] = &[
         instances: 1,
         run: s16,
     },
+    Workload {
+        name: "S17",
+        text: "installed hosts give their ISO back, one with a locked tray; another image, and the old one pruned",
+        exact: true,
+        instances: 1,
+        run: site::s17,
+    },
 ];
 
 /// The workload of that name.

@@ -193,6 +193,11 @@ impl VCenter {
                 task(Work::Create(target.clone(), arguments.clone()))
             }
             "ReconfigVM_Task" => task(Work::Reconfigure(target.clone(), arguments["spec"].clone())),
+            "AnswerVM" => {
+                self.touch("answers a question of", target);
+                self.write(|i| i.answer(target, arguments))
+                    .map(|()| Value::Null)
+            }
             "PowerOnVM_Task" => task(Work::PowerOn(target.clone())),
             "PowerOffVM_Task" => task(Work::PowerOff(target.clone())),
             "Destroy_Task" => task(Work::Destroy(target.clone())),

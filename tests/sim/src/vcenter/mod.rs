@@ -148,7 +148,10 @@ impl VCenter {
                         json!({"reason": "failed on request"}),
                     ))
                 }
-                (Ok(()), _) => me.finish(&work),
+                (Ok(()), _) => {
+                    me.wait_for_answer(&work).await;
+                    me.finish(&work)
+                }
             };
             me.director.line(|| {
                 let kind = format!("{work:?}");
@@ -168,6 +171,27 @@ impl VCenter {
             });
         });
         Ref::new("Task", task)
+    }
+
+    /// Waits until somebody has answered what the VM asks before it goes on with this; for ever if nobody does.
+    async fn wait_for_answer(&self, work: &Work) {
+        let (Some(vm), true) = (work.vm(), self.read(|i| i.is_locked(work))) else {
+            return;
+        };
+        self.write(|i| i.ask(vm));
+        self.director.line(|| format!("    {} asks", vm.id));
+        let mut changed = self.changed.subscribe();
+        let asks = |i: &Inventory| i.vms.get(&vm.id).is_some_and(|vm| vm.question.is_some());
+        while self.read(asks) {
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Somebody is about to do that to a VM.
+    fn touch(&self, what: &'static str, vm: &Ref) {
+        self.tell(&self.lock(), &Deed::Touches(what, vm.clone()));
     }
 
     /// Takes the VM for this task alone.
@@ -195,15 +219,8 @@ impl VCenter {
 
     fn finish(&self, work: &Work) -> Result<Option<Value>, Fault> {
         self.free(work);
-        let name = match work {
-            Work::Reconfigure(..) => "reconfigures",
-            Work::PowerOn(_) => "switches on",
-            Work::PowerOff(_) => "switches off",
-            Work::Destroy(_) => "destroys",
-            _ => "",
-        };
         if let Some(vm) = work.vm() {
-            self.tell(&self.lock(), &Deed::Touches(name, vm.clone()));
+            self.touch(work.verb(), vm);
         }
         let mut created = None;
         let result = self.write(|i| i.work(work, &mut created));

@@ -105,10 +105,27 @@ pub struct Vm {
     pub boots: u64,
     /// A task works on it.
     pub busy: bool,
+    /// Its guest has mounted what is in the drive.
+    pub tray_locked: bool,
+    /// What it asks, as the API shows it; the task that needs the answer waits.
+    pub question: Option<Value>,
     /// CPUs.
     pub cpus: u64,
     /// MiB.
     pub memory: u64,
+}
+
+impl Vm {
+    /// Drives with an ISO in them.
+    #[must_use]
+    pub fn discs(&self) -> usize {
+        let name = |d: &&Value| {
+            d["backing"]["fileName"]
+                .as_str()
+                .is_some_and(|n| n.ends_with(".iso"))
+        };
+        self.devices.iter().filter(name).count()
+    }
 }
 
 /// A task.
@@ -335,6 +352,7 @@ impl Inventory {
                     text(state)
                 }
                 "guest.ipAddress" | "guest.hostName" => None,
+                "runtime.question" => vm.question.clone(),
                 _ => return Err(invalid()),
             });
         }
@@ -495,6 +513,8 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
         on: true,
         boots: 1,
         busy: false,
+        tray_locked: false,
+        question: None,
         cpus: 8,
         memory: 65536,
     };

@@ -102,6 +102,7 @@ impl Asked {
                 "Logout" => &[E::Logout],
                 "CreateVM_Task" => &[E::CreateVm],
                 "ReconfigVM_Task" => &[E::Reconfigure, E::EjectIso],
+                "AnswerVM" => &[E::EjectIso],
                 "PowerOnVM_Task" => &[E::PowerOn],
                 "PowerOffVM_Task" => &[E::PowerOff],
                 "Destroy_Task" => &[E::Destroy],

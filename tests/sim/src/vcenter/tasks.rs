@@ -43,6 +43,19 @@ impl Work {
         }
     }
 
+    /// What it does to that VM, in a word.
+    #[must_use]
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Reconfigure(_, spec) if empties(spec) => "empties a drive of",
+            Self::Reconfigure(..) => "reconfigures",
+            Self::PowerOn(_) => "switches on",
+            Self::PowerOff(_) => "switches off",
+            Self::Destroy(_) => "destroys",
+            _ => "",
+        }
+    }
+
     /// How long it takes, in milliseconds.
     #[must_use]
     pub fn takes(&self) -> u64 {
@@ -57,7 +70,72 @@ impl Work {
     }
 }
 
+/// What an edit may contain that takes discs out of drives, and does nothing else.
+fn empties(spec: &Value) -> bool {
+    const EMPTY: &str = "VirtualCdromRemotePassthroughBackingInfo";
+    let edits = |c: &Value| {
+        c["operation"] == "edit"
+            && c["device"]["_typeName"] == "VirtualCdrom"
+            && c["device"]["backing"]["_typeName"] == EMPTY
+    };
+    let parts = spec.as_object().into_iter().flatten();
+    let mut parts = parts.filter(|(key, _)| *key != "_typeName" && *key != "deviceChange");
+    let changes = spec["deviceChange"].as_array();
+    parts.next().is_none() && changes.is_some_and(|c| !c.is_empty() && c.iter().all(edits))
+}
+
 impl Inventory {
+    /// Whether somebody has to be asked before this work goes on: a guest has locked the tray that is to be opened.
+    #[must_use]
+    pub fn is_locked(&self, work: &Work) -> bool {
+        let Work::Reconfigure(vm, spec) = work else {
+            return false;
+        };
+        let vm = self.vms.get(&vm.id);
+        vm.is_some_and(|vm| vm.on && vm.tray_locked && empties(spec))
+    }
+
+    /// The VM asks whether its tray is to be opened all the same.
+    pub fn ask(&mut self, vm: &Ref) {
+        let number = self.number();
+        let Some(vm) = self.vms.get_mut(&vm.id) else {
+            return;
+        };
+        vm.question = Some(json!({
+            "_typeName": "VirtualMachineQuestionInfo",
+            "id": number.to_string(),
+            "text": "The guest has locked the door. Disconnect anyway?",
+            "message": [{"_typeName": "VirtualMachineMessage", "id": "msg.cdromdisconnect.locked", "text": "Disconnect?"}],
+            "choice": {
+                "_typeName": "ChoiceOption", "defaultIndex": 1,
+                "choiceInfo": [
+                    {"_typeName": "ElementDescription", "key": "0", "label": "button.yes", "summary": "Yes"},
+                    {"_typeName": "ElementDescription", "key": "1", "label": "button.no", "summary": "No"},
+                ],
+            },
+        }));
+    }
+
+    /// Answers what a VM asks.
+    ///
+    /// # Errors
+    /// It does not ask that.
+    pub fn answer(&mut self, vm: &Ref, arguments: &Value) -> Result<(), Fault> {
+        let found = self.vms.get_mut(&vm.id);
+        let found = found.ok_or_else(|| Fault::not_found(vm))?;
+        let asked = found
+            .question
+            .take_if(|q| q["id"] == arguments["questionId"]);
+        if asked.is_none() {
+            return Err(Fault::new(
+                "InvalidArgument",
+                json!({"invalidProperty": "questionId"}),
+            ));
+        }
+        found.tray_locked = arguments["answerChoice"] != "0";
+        Ok(())
+    }
+
     /// Carries a task's work out; the boxed result.
     ///
     /// # Errors
@@ -135,6 +213,8 @@ impl Inventory {
             on: false,
             boots: 0,
             busy: false,
+            tray_locked: false,
+            question: None,
             cpus: config["numCPUs"].as_u64().unwrap_or(1),
             memory: config["memoryMB"].as_u64().unwrap_or(1),
         };
@@ -216,6 +296,19 @@ impl Inventory {
             .vms
             .get_mut(&object.id)
             .ok_or_else(|| Fault::not_found(object))?;
+        if vm.tray_locked && empties(spec) {
+            return Err(Fault::new(
+                "GenericVmConfigFault",
+                json!({"reason": "the tray is locked"}),
+            ));
+        }
+        for change in spec["deviceChange"].as_array().into_iter().flatten() {
+            let edited = &change["device"];
+            let device = vm.devices.iter_mut().find(|d| d["key"] == edited["key"]);
+            let device = device.filter(|_| change["operation"] == "edit");
+            *device.ok_or_else(|| Fault::new("InvalidDeviceSpec", json!({"deviceIndex": 0})))? =
+                edited.clone();
+        }
         if let Some(order) = spec
             .pointer("/bootOptions/bootOrder")
             .and_then(Value::as_array)

@@ -180,6 +180,39 @@ pub(super) fn s10(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
+pub(super) fn s17(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    let empty = |world: &World| {
+        world
+            .vcenter
+            .read(|i| i.vms.values().all(|vm| vm.discs() == 0))
+    };
+    Box::pin(async move {
+        run.patience += Duration::from_secs(1200);
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        run.world.vcenter.write(|i| {
+            let ours = i.vms.values_mut().filter(|v| oracles::marker(v).is_some());
+            ours.for_each(|vm| vm.tray_locked = true);
+        });
+        let wanted = json!({"spec": {"iso": {"ejectAfterInstall": true, "retainVersions": 1}}});
+        merge_pool(&run.world, "w", &wanted)?;
+        run.rest("its drive is empty", empty).await?;
+        let before = of_pool(&run.world, "w", "/status/iso/sourceKey");
+        let service = run.world.upstream.service(NAMESPACE)?;
+        service.rotate_image("demo").await?;
+        run.rest("next image alone", move |world| {
+            let history = of_pool(world, "w", "/status/iso/history");
+            of_pool(world, "w", "/status/iso/sourceKey") != before
+                && history.as_array().is_some_and(|h| h.len() == 1)
+        })
+        .await?;
+        run.world.play("w")?.scale(2);
+        run.rest_with("two up", &[("w", 2)]).await?;
+        run.rest("both drives are empty", empty).await
+    })
+}
+
 pub(super) fn s14(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
