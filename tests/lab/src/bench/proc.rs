@@ -1,6 +1,6 @@
 //! What the kernel says of a process (`proc(5)`).
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -56,6 +56,31 @@ pub(super) fn usage(pid: u32) -> Result<Usage> {
         children: children(pid)?,
         child_faults: stat.child_faults,
     })
+}
+
+/// Resident memory of its own, in bytes.
+///
+/// # Errors
+/// As [`usage`].
+pub(super) fn own(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    kibibytes(&status, "RssAnon:")
+}
+
+/// Does `work`, and looks a hundred times a second how much memory of its own that process has meanwhile: the most, in
+/// bytes. What it gives back sooner is not seen.
+pub(super) async fn most<T>(pid: u32, work: impl Future<Output = T>) -> (T, u64) {
+    tokio::pin!(work);
+    let mut most = 0;
+    loop {
+        // A process that has ended has none.
+        most = most.max(own(pid).unwrap_or(0));
+        tokio::select! {
+            done = &mut work => return (done, most),
+            () = tokio::time::sleep(Duration::from_millis(10)) => {}
+        }
+    }
 }
 
 /// Load of the last minute: processes that run or want to, averaged.

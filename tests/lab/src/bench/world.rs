@@ -47,6 +47,16 @@ impl World {
     /// # Errors
     /// A part does not come up, or the ISO does not.
     pub(crate) async fn start(program: &Path, plan: &Plan) -> Result<Self> {
+        let world = Self::without_pool(program, plan).await?;
+        world.with_iso().await?;
+        Ok(world)
+    }
+
+    /// Starts all of it but the pool.
+    ///
+    /// # Errors
+    /// A part does not come up.
+    pub(super) async fn without_pool(program: &Path, plan: &Plan) -> Result<Self> {
         let options = VCenterOptions {
             create_delay: plan.create,
             power_on_delay: plan.power_on,
@@ -69,11 +79,7 @@ impl World {
             .node_pool(&cluster, POOL, Some(agent_selector()))
             .await?;
         let pools: Api<VsphereAgentPool> = Api::namespaced(client, NAMESPACE);
-        pools
-            .create(&PostParams::default(), &pool(&cluster, POOL, &json!({}))?)
-            .await
-            .context("create the pool")?;
-        let world = Self {
+        Ok(Self {
             operator,
             nodes,
             pools,
@@ -83,14 +89,26 @@ impl World {
             lab,
             cluster,
             options,
-        };
-        world
-            .until_pool("its ISO on the datastore", |pool| {
-                let status = pool.status.as_ref();
-                status.is_some_and(|s| conditions::is_true(&s.conditions, conditions::ISO_READY))
-            })
-            .await?;
-        Ok(world)
+        })
+    }
+
+    /// Creates the pool and waits for its ISO.
+    ///
+    /// # Errors
+    /// The API server refuses, or the ISO does not come.
+    pub(super) async fn with_iso(&self) -> Result<()> {
+        self.pools
+            .create(
+                &PostParams::default(),
+                &pool(&self.cluster, POOL, &json!({}))?,
+            )
+            .await
+            .context("create the pool")?;
+        self.until_pool("its ISO on the datastore", |pool| {
+            let status = pool.status.as_ref();
+            status.is_some_and(|s| conditions::is_true(&s.conditions, conditions::ISO_READY))
+        })
+        .await
     }
 
     /// Starts another operator in the place of the one that was stopped; how long until it was ready.
