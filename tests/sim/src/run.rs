@@ -152,9 +152,16 @@ pub fn run_workload(
                     |p: &Point| matches!(p.effect, "V13" | "K16") || faulty && p.effect == "V10";
                 // Whoever had taken the Secret away took the hold on it away; it is looked at every five minutes.
                 let unheld = plan.faults.iter().any(|(_, f)| *f == Fault::SecretGone);
-                let held_again = ended + Duration::from_secs(360);
+                // A fault that comes about only in the silence is told of, and so is its end.
+                let late = director.last_fault();
+                let lasts = plan.faults.iter().map(|(_, f)| f.lasts()).max();
+                let told = match lasts {
+                    Some(lasts) if late > ended => late + lasts + AFTER,
+                    _ => ended,
+                };
+                let held_again = told + Duration::from_secs(360);
                 let quiet = |at: Duration, p: &Point| {
-                    quiet(p) || unheld && p.effect == "K18" && at < held_again
+                    quiet(p) || at < told || unheld && p.effect == "K18" && at < held_again
                 };
                 let mut spoken: Vec<String> = Vec::new();
                 let mut logins = 0;
