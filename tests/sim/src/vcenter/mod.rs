@@ -219,7 +219,10 @@ impl VCenter {
 
     fn finish(&self, work: &Work) -> Result<Option<Value>, Fault> {
         self.free(work);
-        if let Some(vm) = work.vm() {
+        // A late request that says what is so already changes nothing.
+        if let Some(vm) = work.vm()
+            && !self.read(|i| work.is_so(i))
+        {
             self.touch(work.verb(), vm);
         }
         let mut created = None;

@@ -56,6 +56,19 @@ impl Work {
         }
     }
 
+    /// It only sets the boot order that the VM has.
+    #[must_use]
+    pub fn is_so(&self, inventory: &Inventory) -> bool {
+        let Self::Reconfigure(vm, spec) = self else {
+            return false;
+        };
+        let mut keys = spec.as_object().into_iter().flatten();
+        let order = spec["bootOptions"]["bootOrder"].as_array();
+        let vm = inventory.vms.get(&vm.id);
+        keys.all(|(key, _)| key == "_typeName" || key == "bootOptions")
+            && vm.is_some_and(|vm| order == Some(&vm.boot_order))
+    }
+
     /// How long it takes, in milliseconds.
     #[must_use]
     pub fn takes(&self) -> u64 {
