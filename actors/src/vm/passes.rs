@@ -435,18 +435,21 @@ async fn the_late_agent_of_a_vm_that_was_given_up_is_fenced_and_goes_with_it() {
             .insert(E::DeleteAgent, ClusterErrorKind::Unavailable);
     });
     // It is given up; before it is switched off its Agent registers.
-    bench.site.with(|i| i.folder_hidden = true);
+    bench.site.with(|i| i.power_off_fails = true);
     bench.turn(Duration::from_secs(1800));
     let live = agent.clone();
     bench.hub.with(|o| o.agents.clear());
     bench.pass().await;
     assert!(bench.status().last_failure.is_some());
-    bench.site.with(|i| i.folder_hidden = false);
-    if bench.site.with(|i| !i.vms.is_empty()) {
-        bench.hub.with(|o| o.agents = vec![live]);
-    }
+    bench.site.with(|i| i.power_off_fails = false);
+    assert!(bench.site.with(|i| !i.vms.is_empty()), "it is there yet");
+    bench.hub.with(|o| o.agents = vec![live]);
     bench.until(|b| b.vm().bios_uuid.is_none()).await;
-    assert!(bench.hub.with(|o| o.agents.is_empty()));
+    bench.hub.with(|o| {
+        let fences = o.effects.iter().filter(|e| **e == E::FenceAgent).count();
+        assert_eq!(fences, 1, "{:?}", o.effects);
+        assert!(o.agents.is_empty());
+    });
 }
 
 #[tokio::test]

@@ -49,6 +49,8 @@ pub struct Inventory {
     /// The list of marked VMs shows them as they were made.
     pub list_is_old: bool,
     pub folder_hidden: bool,
+    /// No VM is switched off.
+    pub power_off_fails: bool,
     /// Secrets whose login is refused.
     pub refused_secrets: Vec<ObjectKey>,
     pub sessions_by: Vec<ObjectKey>,
@@ -255,6 +257,9 @@ impl VCenter for Site {
         self.change(e, vm, |v| v.power = PowerState::On)
     }
     async fn power_off(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        if self.with(|i| i.power_off_fails) {
+            return Err(fault(VcErrorKind::Unreachable));
+        }
         self.change(e, vm, |v| v.power = PowerState::Off)
     }
     async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
