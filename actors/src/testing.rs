@@ -490,6 +490,8 @@ impl World {
                 .iter()
                 .filter_map(|c| Some((c.uid()?, since)))
                 .collect(),
+            pinned: Default::default(),
+            made: Default::default(),
             now,
             wall: at(AGE),
         }

@@ -21,3 +21,12 @@ pub struct WaitingOn {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }
+
+impl WaitingOn {
+    /// Since when `subject` has waited for this reason, by what stands in `rows`.
+    #[must_use]
+    pub fn since_of(rows: &[Self], subject: &str, reason: &str) -> Option<Time> {
+        let is_it = |w: &&Self| w.subject == subject && w.reason == reason;
+        rows.iter().find(is_it)?.since.clone()
+    }
+}

@@ -312,12 +312,7 @@ impl Client {
             return sending.await;
         };
         // What would not leave is no effect.
-        self.http.worth_a_try().map_err(|(kind, message)| VcError {
-            kind,
-            operation,
-            subject: subject.to_owned(),
-            message,
-        })?;
+        self.http.worth_a_try(operation, subject)?;
         // The bound counts from before the gate is asked: what was admitted ends within the lease.
         let end = Instant::now() + self.http.call_timeout();
         self.gate.admit(effect).await.map_err(|held| VcError {

@@ -159,10 +159,14 @@ impl Http {
     /// Whether the server is there, or has not been tried for a while.
     ///
     /// # Errors
-    /// As a request would fail that nobody sends.
-    pub(super) fn worth_a_try(&self) -> Result<(), VcErrorKindAndMessage> {
-        let tried = self.reach.worth_a_try();
-        tried.map_err(|message| (VcErrorKind::Unreachable, message))
+    /// As the request would fail that nobody sends.
+    pub(super) fn worth_a_try(&self, operation: &'static str, subject: &str) -> VcResult<()> {
+        self.reach.worth_a_try().map_err(|message| VcError {
+            kind: VcErrorKind::Unreachable,
+            operation,
+            subject: subject.to_owned(),
+            message,
+        })
     }
 
     /// Sends one request and reads its whole reply. `judge` turns a reply into the call's failure, so that span and
@@ -174,14 +178,7 @@ impl Http {
     ) -> VcResult<Reply> {
         let operation = request.operation;
         let subject = request.subject.clone();
-        if let Err((kind, message)) = self.worth_a_try() {
-            return Err(VcError {
-                kind,
-                operation,
-                subject,
-                message,
-            });
-        }
+        self.worth_a_try(operation, &subject)?;
         let span = tracing::info_span!(
             "vsphere.request",
             otel.name = request.operation,

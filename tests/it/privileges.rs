@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use agent_forge_crds::conditions::reason;
 use agent_forge_lab::parts::vcenter_inventory::Vm;
 use anyhow::{Context as _, Result, ensure};
 use futures::future::join_all;
@@ -147,8 +148,8 @@ async fn missed(
         site.nodes.scale(1);
     }
     let reason = match when {
-        Runs => "TaggingFailed",
-        Installed => "EjectFailed",
+        Runs => reason::TAGGING_FAILED,
+        Installed => reason::EJECT_FAILED,
         First | Made | End => "NoPermission",
     };
     let said = site.until_trouble(world, reason).await?;

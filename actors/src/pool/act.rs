@@ -81,7 +81,7 @@ pub async fn perform_all(
         if run.iter().any(|a| begin::whose(a).is_some()) {
             for (action, result) in begin::side_by_side(context, s, run, &mut failed).await {
                 unpinned |= result.is_err() && matches!(action, Action::Pin { .. });
-                acted.note(action, result, memory);
+                acted.note(s, action, result, memory);
             }
             continue;
         }
@@ -92,16 +92,23 @@ pub async fn perform_all(
             }
             let work = traced::span(context, s, action);
             let result = perform(context, s, action).instrument(work).await;
-            acted.note(action, result, memory);
+            acted.note(s, action, result, memory);
         }
     }
     acted
 }
 
 impl Acted {
-    fn note(&mut self, action: &Action, result: Result<Did, Trouble>, memory: &mut Memory) {
+    fn note(
+        &mut self,
+        s: &Snapshot,
+        action: &Action,
+        result: Result<Did, Trouble>,
+        memory: &mut Memory,
+    ) {
         match result {
             Ok(Did::It) => {
+                memory.begun.note(action, s.now);
                 self.created += usize::from(matches!(action, Action::CreateChild { .. }));
                 self.reassigned += usize::from(matches!(action, Action::Reassign { .. }));
                 self.released += usize::from(matches!(action, Action::Release { .. }));

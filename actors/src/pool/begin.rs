@@ -1,6 +1,10 @@
 //! The beginning of a machine: its AgentMachine is pinned, then gets a VsphereAgent.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use agent_forge_crds::{conditions::reason, external::agent_machine::AgentMachine};
 use futures::{StreamExt as _, stream};
@@ -24,6 +28,54 @@ use crate::{
 /// AgentMachines that are pinned and given a VsphereAgent at once. Not a setting: each is two writes to the API server,
 /// whose own fairness shares it out from there.
 const SIDE_BY_SIDE: usize = 8;
+
+/// What was done and is not in sight counts as done for that long: watches lag by seconds, and whoever undid it meanwhile
+/// gets it anew after that.
+const BEGUN: Duration = Duration::from_secs(60);
+
+/// What was begun for AgentMachines, by their uids, and when (monotonic): until the watch shows it, it would be decided
+/// again in each pass, and neither write is refused for that.
+#[derive(Debug, Default)]
+pub struct Begun {
+    /// The version that was pinned.
+    pinned: BTreeMap<String, (String, Duration)>,
+    made: BTreeMap<String, Duration>,
+}
+
+impl Begun {
+    /// That was done.
+    pub fn note(&mut self, action: &Action, now: Duration) {
+        let Some(am) = whose(action) else { return };
+        let uid = am.uid().unwrap_or_default();
+        match action {
+            Action::Pin { .. } => {
+                let version = am.resource_version().unwrap_or_default();
+                self.pinned.insert(uid, (version, now));
+            }
+            _ => {
+                self.made.insert(uid, now);
+            }
+        }
+    }
+
+    /// Lets the plan know of it; forgets what is in sight, and what ought to be.
+    pub fn recall(&mut self, s: &mut Snapshot) {
+        let recent = |at: &Duration| s.now.saturating_sub(*at) < BEGUN;
+        self.pinned.retain(|uid, (version, at)| {
+            let is_old = |am: &Arc<AgentMachine>| {
+                am.metadata.uid.as_ref() == Some(uid)
+                    && am.resource_version().unwrap_or_default() == *version
+            };
+            recent(at) && s.agent_machines.iter().any(is_old)
+        });
+        self.made.retain(|uid, at| {
+            let mut shown = s.children.iter().filter_map(|c| c.agent_machine.as_ref());
+            recent(at) && !shown.any(|r| r.uid.as_ref() == Some(uid))
+        });
+        s.pinned = self.pinned.keys().cloned().collect();
+        s.made = self.made.keys().cloned().collect();
+    }
+}
 
 /// The AgentMachine that an action begins with.
 pub fn whose(action: &Action) -> Option<&AgentMachine> {

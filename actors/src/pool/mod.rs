@@ -40,6 +40,8 @@ pub struct Memory {
     pub waiting_since: BTreeMap<String, Duration>,
     /// Since when (monotonic) each VsphereAgent's VM is offered to another AgentMachine, by uid.
     pub spare_since: BTreeMap<String, Duration>,
+    /// What was begun lately for AgentMachines, until the watch shows it.
+    pub begun: begin::Begun,
     /// Our last status write, until the watch shows it.
     pub written: Option<Written<VsphereAgentPoolStatus>>,
     /// A status that waits to be written.

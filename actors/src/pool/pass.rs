@@ -61,6 +61,7 @@ pub async fn run(
     };
     s.pool = newest(&mut memory, &s.pool);
     note_waiting(&mut memory, &mut s);
+    memory.begun.recall(&mut s);
     let plan = plan::plan(&s);
     note_spare(&mut memory, &plan, s.now);
     let custody = custody::tend(&context, &mut s, &plan.actions, &mut memory).await;

@@ -154,7 +154,10 @@ pub fn plan(s: &Snapshot) -> Plan {
         machines: &s.machines,
         agents: &s.agents,
         agent_namespace: &s.infra_env_key.namespace,
-        in_flight: &|am| s.children.iter().any(|c| is_for(c, am)),
+        in_flight: &|am| {
+            s.children.iter().any(|c| is_for(c, am))
+                || am.uid().is_some_and(|u| s.made.contains(&u))
+        },
         waiting_since: &s.waiting_since,
         now: s.now,
         wall: s.wall,

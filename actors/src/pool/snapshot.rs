@@ -55,6 +55,10 @@ pub struct Snapshot {
     pub waiting_since: BTreeMap<String, Duration>,
     /// Since when (monotonic) each VsphereAgent's VM is offered to another AgentMachine, by uid.
     pub spare_since: BTreeMap<String, Duration>,
+    /// uids of AgentMachines that were pinned, which is not in sight yet.
+    pub pinned: BTreeSet<String>,
+    /// uids of AgentMachines whose VsphereAgent was made and is not in sight yet.
+    pub made: BTreeSet<String>,
     /// Monotonic now.
     pub now: Duration,
     /// Wall clock.
@@ -124,6 +128,8 @@ pub fn gather(
         ambiguous_names,
         waiting_since: waiting_since.clone(),
         spare_since: spare_since.clone(),
+        pinned: BTreeSet::new(),
+        made: BTreeSet::new(),
         now: clock.monotonic(),
         wall: clock.wall(),
         agent_machines,

@@ -155,12 +155,14 @@ pub fn render(
     if around.iso_status.is_some() {
         status.iso.clone_from(&around.iso_status);
     }
+    let now = Time(s.wall);
     let mut waiting: Vec<WaitingOn> = plan
         .waiting
         .iter()
         .chain(&around.held)
         .map(|w| WaitingOn {
-            since: None,
+            since: WaitingOn::since_of(&record.waiting_on, &w.subject, w.reason)
+                .or_else(|| Some(now.clone())),
             subject: w.subject.clone(),
             reason: w.reason.to_owned(),
             message: w.message.clone(),
@@ -177,7 +179,6 @@ pub fn render(
     );
     waiting.truncate(MAX_WAITING_ROWS);
     status.waiting_on = waiting;
-    let now = Time(s.wall);
     for (type_, holds, reason, message) in verdicts(s, plan, around, &g) {
         let update = ConditionUpdate {
             type_,

@@ -1,6 +1,6 @@
 //! What a pool does for one machine, as a span of that machine's trace.
 
-use agent_forge_crds::agent::Milestone;
+use agent_forge_crds::{WaitingOn, agent::Milestone};
 use kube::ResourceExt;
 use tracing::Span;
 
@@ -62,7 +62,13 @@ pub fn tell_waits(context: &Context, s: &Snapshot, waits: &[Wait], watched: &mut
         let mut all = s.agent_machines.iter();
         all.any(|am| am.uid().as_deref() == Some(uid))
     };
-    let over = watched.over(waits, s.wall, |uid| child_of(uid).is_some(), exists);
+    let rows = s.pool.status.as_ref().map(|st| st.waiting_on.as_slice());
+    let recorded = |w: &Wait| {
+        let name = w.agent_machine.name_any();
+        WaitingOn::since_of(rows.unwrap_or_default(), &name, &w.reason).map(|t| t.0)
+    };
+    let accepted = |uid: &str| child_of(uid).is_some();
+    let over = watched.over(waits, s.wall, recorded, accepted, exists);
     for wait in over {
         let Some(child) = child_of(&wait.uid) else {
             continue;

@@ -56,18 +56,21 @@ pub struct Watched {
     /// Reason and first moment, by uid of the AgentMachine.
     now: BTreeMap<String, (String, Timestamp)>,
     over: Vec<Over>,
+    looked: bool,
 }
 
 impl Watched {
     /// Takes in who waits at `now`; gives back the waits that are over, of machines that `accepted` has (their traces have
-    /// a root). The others are kept while `exists` holds.
+    /// a root). The others are kept while `exists` holds. What is under way at the first look began when `recorded` says.
     pub fn over(
         &mut self,
         waits: &[Wait],
         now: Timestamp,
+        recorded: impl Fn(&Wait) -> Option<Timestamp>,
         accepted: impl Fn(&str) -> bool,
         exists: impl Fn(&str) -> bool,
     ) -> Vec<Over> {
+        let first = !std::mem::replace(&mut self.looked, true);
         let reason_of = |uid: &str| {
             let own = |w: &&Wait| !w.of_vm && w.agent_machine.uid().as_deref() == Some(uid);
             waits.iter().find(own).map(|w| &w.reason)
@@ -92,7 +95,10 @@ impl Watched {
         }
         for wait in waits.iter().filter(|w| !w.of_vm) {
             let uid = wait.agent_machine.uid().unwrap_or_default();
-            let fresh = || (wait.reason.clone(), now);
+            let fresh = || {
+                let before = first.then(|| recorded(wait)).flatten();
+                (wait.reason.clone(), before.unwrap_or(now).min(now))
+            };
             self.now.entry(uid).or_insert_with(fresh);
         }
         let (told, kept) = std::mem::take(&mut self.over)
@@ -248,7 +254,7 @@ mod tests {
         use crate::testing::at;
         let mut watched = Watched::default();
         let mut look = |waits: &[Wait], second, accepted: bool, exists: bool| {
-            let told = watched.over(waits, at(second), |_| accepted, |_| exists);
+            let told = watched.over(waits, at(second), |_| None, |_| accepted, |_| exists);
             let row = |o: Over| (o.uid, o.reason, o.since, o.end);
             told.into_iter().map(row).collect::<Vec<_>>()
         };
@@ -281,6 +287,22 @@ mod tests {
         assert_eq!(look(&[wait("a", "PoolConflict")], 30, true, true), []);
         assert_eq!(look(&[], 40, false, false), []);
         assert_eq!(look(&[], 41, true, true), []);
+    }
+
+    #[test]
+    fn a_new_process_goes_on_with_the_waits_that_are_recorded() {
+        use crate::testing::at;
+        let mut watched = Watched::default();
+        let mut look = |waits: &[Wait], second| {
+            let recorded = |w: &Wait| (w.reason == "PoolConflict").then(|| at(3));
+            watched.over(waits, at(second), recorded, |_| true, |_| true)
+        };
+        assert_eq!(look(&[wait("a", "PoolConflict")], 60), []);
+        let told = look(&[], 70);
+        assert_eq!((told[0].since, told[0].end), (at(3), at(70)));
+        // The row is still there when it waits once more: that is another wait.
+        assert_eq!(look(&[wait("a", "PoolConflict")], 71), []);
+        assert_eq!(look(&[], 80)[0].since, at(71));
     }
 
     #[test]

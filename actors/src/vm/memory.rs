@@ -51,6 +51,8 @@ pub struct Memory {
     pub timeline: Option<(TraceId, Vec<Milestone>)>,
     /// The step that failed last, and how often in a row.
     pub failed_step: Option<(&'static str, u32)>,
+    /// The drive could not be emptied since the VM was busy.
+    pub busy_drive: Option<BusyDrive>,
     /// The machine of that trace has a bound Agent that was not installed when last seen.
     pub installing: Option<TraceId>,
     /// The hold that an Event told of.
@@ -80,6 +82,27 @@ impl Refused {
         self.trouble.class == Class::Blocked
             && self.generation == generation
             && now.saturating_sub(self.at) < retry::SLOW_PROBE
+    }
+}
+
+/// Something else works on the VM, or an ejection that does not end: its drive is left alone for a while, since vCenter
+/// would refuse each try and nobody waits for it.
+#[derive(Clone, Debug)]
+pub struct BusyDrive {
+    /// When (monotonic).
+    pub since: Duration,
+    /// What was said.
+    pub why: String,
+}
+
+impl BusyDrive {
+    const REST: Duration = Duration::from_secs(300);
+
+    /// How long it is left alone yet.
+    #[must_use]
+    pub fn rests(&self, now: Duration) -> Option<Duration> {
+        let left = Self::REST.saturating_sub(now.saturating_sub(self.since));
+        (!left.is_zero()).then_some(left)
     }
 }
 

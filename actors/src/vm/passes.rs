@@ -437,13 +437,12 @@ async fn the_late_agent_of_a_vm_that_was_given_up_is_fenced_and_goes_with_it() {
     // It is given up; before it is switched off its Agent registers.
     bench.site.with(|i| i.power_off_fails = true);
     bench.turn(Duration::from_secs(1800));
-    let live = agent.clone();
     bench.hub.with(|o| o.agents.clear());
     bench.pass().await;
     assert!(bench.status().last_failure.is_some());
     bench.site.with(|i| i.power_off_fails = false);
     assert!(bench.site.with(|i| !i.vms.is_empty()), "it is there yet");
-    bench.hub.with(|o| o.agents = vec![live]);
+    bench.hub.with(|o| o.agents = vec![agent]);
     bench.until(|b| b.vm().bios_uuid.is_none()).await;
     bench.hub.with(|o| {
         let fences = o.effects.iter().filter(|e| **e == E::FenceAgent).count();

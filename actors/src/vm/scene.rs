@@ -255,6 +255,10 @@ impl Scene {
                 self.vm(),
                 self.agent.as_deref(),
             ),
+            drive_rests: memory
+                .busy_drive
+                .as_ref()
+                .and_then(|d| Some((d.why.as_str(), d.rests(now)?))),
             agent_fenced: self.is_fenced(context),
             stuck_on_guest: memory
                 .stuck_since

@@ -159,7 +159,8 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
             subject: o.subject.clone(),
             reason: o.reason.clone(),
             message: o.message.clone(),
-            since: since(&record.waiting_on, o).or_else(|| Some(now.clone())),
+            since: WaitingOn::since_of(&record.waiting_on, &o.subject, &o.reason)
+                .or_else(|| Some(now.clone())),
         })
         .collect();
     ready(&mut status.conditions, known, concern.as_ref(), &vm, &now);
@@ -167,12 +168,6 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     status.trace_id = Some(known.trace.to_string());
     status.timeline = known.timeline.to_vec();
     status
-}
-
-/// Since when the same thing has been in the way for the same reason.
-fn since(rows: &[WaitingOn], o: &Obstacle) -> Option<Time> {
-    let same = |w: &&WaitingOn| w.subject == o.subject && w.reason == o.reason;
-    rows.iter().find(same).and_then(|w| w.since.clone())
 }
 
 /// What keeps the VM from becoming a node although no step failed.

@@ -84,6 +84,8 @@ pub struct Facts<'a> {
     pub agent_present: bool,
     /// Its drive is to be emptied: the pool wants that, the Agent there is installed, and it was not done yet.
     pub eject: bool,
+    /// It could not be, lately, since the VM was busy: why, and how long it is left alone yet.
+    pub drive_rests: Option<(&'a str, Duration)>,
     /// That Agent carries nothing a selector could match.
     pub agent_fenced: bool,
     /// Its Machine is being deleted and the hook waits for a guest, for longer than the grace (trap G).
@@ -318,7 +320,7 @@ fn alive(f: &Facts<'_>) -> Step {
     match f.seen {
         Seen::NotAsked if recorded_on(f) && (overdue || f.doubted) => Step::Lookup,
         Seen::NotAsked if recorded_on(f) && f.tagged && !f.eject => Step::Settled,
-        Seen::NotAsked if recorded_on(f) && f.tagged => Step::Lookup,
+        Seen::NotAsked if recorded_on(f) && f.tagged => eject(f, Step::Lookup),
         Seen::NotAsked if recorded_on(f) => Step::AttachTags,
         Seen::NotAsked => Step::Lookup,
         Seen::Ours(shown) if overdue && recorded_on(f) => replace::overdue(f, shown),
@@ -425,7 +427,7 @@ fn proofs_needed(f: &Facts<'_>) -> u8 {
 
 fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
     match shown.power {
-        PowerState::On if recorded_on(f) && f.tagged && f.eject => Step::EjectIso,
+        PowerState::On if recorded_on(f) && f.tagged && f.eject => eject(f, Step::EjectIso),
         PowerState::On if recorded_on(f) && f.tagged => Step::Settled,
         PowerState::On if recorded_on(f) => Step::AttachTags,
         PowerState::On => Step::RecordVm,
@@ -440,6 +442,14 @@ fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
             Step::SetBootOrder(shown.disk_keys.clone())
         }
         _ => Step::PowerOn,
+    }
+}
+
+/// On the way to an empty drive: the next step, unless the VM was busy lately.
+fn eject(f: &Facts<'_>, next: Step) -> Step {
+    match f.drive_rests {
+        Some((why, left)) => hold(reason::EJECT_FAILED, why, Some(left)),
+        None => next,
     }
 }
 

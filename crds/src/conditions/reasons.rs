@@ -73,6 +73,8 @@ pub mod reason {
     pub const NO_DISK_SPACE: &str = "NoDiskSpace";
     /// As many VMs were replaced in a row as ever are; a person decides.
     pub const REPLACEMENTS_EXHAUSTED: &str = "ReplacementsExhausted";
+    /// The CD-ROM drive of an installed host could not be emptied.
+    pub const EJECT_FAILED: &str = "EjectFailed";
     /// A VM was given up lately; the next one waits a while.
     pub const REPLACEMENT_RESTING: &str = "ReplacementResting";
     /// The limit of parallel vCenter tasks is reached.

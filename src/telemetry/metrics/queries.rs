@@ -38,7 +38,7 @@ const OF_ONE_OBJECT: [&str; 23] = [
     "AlreadyExists",
     "FileNotFound",
     "FileLocked",
-    "NoDiskSpace",
+    reason::NO_DISK_SPACE,
     reason::INSUFFICIENT_RESOURCES,
     "InvalidPowerState",
     "TaskInProgress",

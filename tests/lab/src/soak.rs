@@ -7,7 +7,7 @@
 mod report;
 mod tides;
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args as ClapArgs;
@@ -16,13 +16,10 @@ use serde_json::json;
 
 use self::{report::Report, tides::Tides};
 use crate::{
-    bench::{CAPPED, Plan, build, world::World},
+    bench::{Plan, Source, world::World},
     install_tls_provider,
     lab::manifest::agent_labels,
-    played::{
-        Delays, ImageOptions, foreign::Strangers, guests::vcenter::VCenter, kinds,
-        object::Facts as _,
-    },
+    played::{foreign::Strangers, guests::vcenter::VCenter, kinds, object::Facts as _},
     witness::{Sight, Witness},
 };
 
@@ -41,12 +38,9 @@ pub struct Args {
     /// Time between two kills.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s")]
     pub kill_every: Duration,
-    /// Cargo profile that the operator is built in.
-    #[arg(long, value_name = "NAME", default_value = "release")]
-    pub profile: String,
-    /// Run this program instead of building one.
-    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
-    pub operator: Option<PathBuf>,
+    /// The operator's program.
+    #[command(flatten)]
+    pub program: Source,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -64,11 +58,8 @@ pub async fn run(args: Args) -> Result<()> {
         "--minutes and --kill-every must be more than 0"
     );
     install_tls_provider();
-    let program = match &args.operator {
-        Some(path) => path.clone(),
-        None => build(args.profile.clone()).await?,
-    };
-    let mut world = World::start(&program, &plan(&args)).await?;
+    let program = args.program.program().await?;
+    let mut world = World::start(&program, &Plan::brisk(args.machines)).await?;
     let process = world
         .lab
         .vcenters()
@@ -114,22 +105,6 @@ pub async fn run(args: Args) -> Result<()> {
     report.logs(&world, &password)?;
     report.costs(&world).await?;
     report.print()
-}
-
-fn plan(args: &Args) -> Plan {
-    Plan {
-        machines: args.machines,
-        tasks: CAPPED,
-        create: Duration::from_millis(300),
-        power_on: Duration::from_millis(200),
-        reconfigure: Duration::from_millis(100),
-        delays: Delays::fast(),
-        image: ImageOptions::default(),
-        tls: true,
-        idle: None,
-        restart: None,
-        env: Vec::new(),
-    }
 }
 
 fn sight(world: &World) -> Sight {

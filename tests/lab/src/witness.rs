@@ -97,7 +97,7 @@ impl Witness {
         self.task.abort();
         let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         ensure!(wrong.is_empty(), "seen meanwhile: {wrong:#?}");
-        let looks = self.looks.load(Ordering::Relaxed);
+        let looks = self.looks();
         ensure!(looks >= 10, "the witness looked only {looks} times");
         Ok(())
     }

@@ -19,19 +19,7 @@ pub struct Known {
 }
 
 /// All of them.
-pub const ALL: &[Known] = &[LAGGING, LAGGING_AFTER_A_KILL, NO_WAY_BACK];
-
-const LAGGING: Known = Known {
-    workload: "",
-    effect: "",
-    fault: "g6",
-    failure: "O7 ",
-    reason: "a pool that does not see what it pinned and created pins and creates it again, 15 times a minute",
-};
-const LAGGING_AFTER_A_KILL: Known = Known {
-    fault: "g7",
-    ..LAGGING
-};
+pub const ALL: &[Known] = &[NO_WAY_BACK];
 
 /// No defect of the operator: the fault cannot be put right.
 const NO_WAY_BACK: Known = Known {

@@ -11,9 +11,11 @@ use std::{
     time::Duration,
 };
 
+use agent_forge_actors::effect::EffectKind;
+
 use crate::{
     director::LEASE,
-    plan::{EFFECTS, Fault, Plan, Point},
+    plan::{Fault, Plan, Point},
     run::{Outcome, SILENCE, run},
     workloads::Workload,
 };
@@ -165,7 +167,7 @@ impl Matrix {
     /// Empty cells that have no reason.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
-        let all = EFFECTS
+        let all = EffectKind::ALL
             .iter()
             .flat_map(|e| Fault::ALL.iter().map(move |f| (e.code(), *f)));
         all.filter(|(e, f)| !self.0.contains_key(&(*e, *f)) && empty(e, *f).is_none())
@@ -183,7 +185,7 @@ impl Matrix {
         out.push('\n');
         let mut total = Cell::default();
         let mut reasons: Vec<&'static str> = Vec::new();
-        for effect in EFFECTS {
+        for effect in EffectKind::ALL {
             let _ = write!(out, "{} {:<20}", effect.code(), effect.name());
             for fault in faults {
                 let cell = self.0.get(&(effect.code(), *fault));

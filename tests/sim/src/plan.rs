@@ -8,47 +8,6 @@ use std::{fmt, str::FromStr, time::Duration};
 use agent_forge_actors::effect::EffectKind;
 use anyhow::{Context as _, bail};
 
-/// Every effect there is.
-pub const EFFECTS: [EffectKind; 34] = {
-    use EffectKind as E;
-    [
-        E::CreateChild,
-        E::PinSelector,
-        E::AddFinalizer,
-        E::RecordIdentity,
-        E::RecordTask,
-        E::RecordObservation,
-        E::PrepareAgent,
-        E::FenceAgent,
-        E::DeleteAgent,
-        E::DeleteChild,
-        E::RemoveChildFinalizer,
-        E::RemovePoolFinalizer,
-        E::PoolStatus,
-        E::IsoStatus,
-        E::Event,
-        E::Lease,
-        E::ReassignChild,
-        E::HoldSecret,
-        E::ReleaseSecret,
-        E::Login,
-        E::CreateVm,
-        E::AttachTags,
-        E::PowerOn,
-        E::PowerOff,
-        E::Destroy,
-        E::MakeDirectory,
-        E::Upload,
-        E::Publish,
-        E::DeleteFile,
-        E::Reconfigure,
-        E::Logout,
-        E::SessionView,
-        E::CreateFolder,
-        E::EjectIso,
-    ]
-};
-
 macro_rules! faults {
     ($($name:ident $code:literal $text:literal;)*) => {
         /// What goes wrong at a point.
@@ -155,7 +114,7 @@ impl FromStr for Point {
     fn from_str(text: &str) -> anyhow::Result<Self> {
         let (effect, rest) = text.split_once(':').context("EFFECT:KEY#NTH")?;
         let (key, nth) = rest.rsplit_once('#').context("EFFECT:KEY#NTH")?;
-        let known = EFFECTS.iter().find(|e| e.code() == effect);
+        let known = EffectKind::ALL.iter().find(|e| e.code() == effect);
         Ok(Self {
             effect: known.with_context(|| format!("no effect {effect}"))?.code(),
             key: key.to_owned(),

@@ -62,8 +62,6 @@ const TASKS: usize = 12;
 const REFETCH: u32 = 8;
 /// As often may a fault be the cause of one.
 const REFETCHES: u32 = 2;
-/// Tries of a write to a VM that a hanging task holds, at the backoff's bound of 30 s.
-const BUSY_TRIES: u32 = 20;
 /// What follows an outage at once belongs to it.
 const AFTER: Duration = Duration::from_secs(60);
 /// Effects that keep a session or tell of something: they change nothing that anybody relies on.
@@ -319,11 +317,7 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<String> {
     let statuses = statuses.filter(|p| matches!(p.effect, "K06" | "K13"));
     let told: BTreeSet<&str> = statuses.map(|p| p.key.as_str()).collect();
     let told = u32::try_from(2 * told.len() * outages.len()).unwrap_or(u32::MAX);
-    // An ejection does not wait for its task as long as the others do, which nothing could do without.
-    let busy = outcome.plan.faults.iter();
-    let busy = busy.filter(|(p, f)| p.effect == "V15" && *f == Fault::TaskHangs);
-    let busy = BUSY_TRIES * u32::try_from(busy.count()).unwrap_or(u32::MAX);
-    let allowed = total(&reference.effects) + 3 * faults.max(1) + 9 + REFETCH * anew + told + busy;
+    let allowed = total(&reference.effects) + 3 * faults.max(1) + 9 + REFETCH * anew + told;
     // Where something races, a late request may be work that the reference never had.
     if exact && total(&usual) > allowed {
         failures.push(format!(

@@ -11,10 +11,11 @@ use std::{
     time::Duration,
 };
 
+use agent_forge_actors::effect::EffectKind;
 use agent_forge_sim::{
     known,
     matrix::{self, Matrix},
-    plan::{EFFECTS, Fault, Plan},
+    plan::{Fault, Plan},
     run::{Outcome, SILENCE, run},
     workloads,
 };
@@ -242,7 +243,7 @@ fn every_effect_occurs_in_some_workload_or_has_a_reason_not_to() {
         .iter()
         .flat_map(|r| r.effects.iter().map(|(_, p)| p.effect))
         .collect();
-    for effect in EFFECTS.iter().map(|e| e.code()) {
+    for effect in EffectKind::ALL.iter().map(|e| e.code()) {
         assert_eq!(
             seen.contains(effect),
             matrix::never(effect).is_none(),

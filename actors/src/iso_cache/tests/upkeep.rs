@@ -98,6 +98,18 @@ async fn pruned(bench: &mut Bench, want: &IsoWant) -> PruneNews {
     }
 }
 
+/// What retention says when it is asked where the ISO lies ready.
+async fn news(bench: &Bench, want: &IsoWant) -> PruneNews {
+    match bench.ask(want).await {
+        IsoState::Ready {
+            pruned,
+            prune_failures,
+            ..
+        } => (pruned, prune_failures),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn retention_removes_what_nobody_needs_and_says_why_the_rest_stays() {
     let mut bench = Bench::new().await;
@@ -182,15 +194,7 @@ async fn what_has_just_come_is_neither_pruned_nor_a_prune_that_failed() {
         ..want("a")
     };
     for _ in 0..3 {
-        let IsoState::Ready {
-            pruned,
-            prune_failures,
-            ..
-        } = bench.ask(&wants).await
-        else {
-            panic!("not ready")
-        };
-        assert_eq!((pruned, prune_failures), (vec![], vec![]));
+        assert_eq!(news(&bench, &wants).await, (vec![], vec![]));
     }
     assert_eq!(bench.store.count("mounted_isos"), 0);
     assert_eq!(bench.store.files(), [bench.final_path().to_string()]);
@@ -211,19 +215,8 @@ async fn what_stays_is_tried_again_but_told_once() {
     assert_eq!(pruned(&mut bench, &wants).await.1.len(), 1);
     for _ in 0..30 {
         tokio::time::advance(Duration::from_secs(60)).await;
-        let IsoState::Ready {
-            pruned,
-            prune_failures,
-            ..
-        } = bench.ask(&wants).await
-        else {
-            panic!("not ready")
-        };
-        assert_eq!(
-            (pruned.len(), prune_failures.len()),
-            (0, 0),
-            "the same reason is no news"
-        );
+        let again = news(&bench, &wants).await;
+        assert_eq!(again, (vec![], vec![]), "the same reason is no news");
     }
     let asked = bench.store.count("mounted_isos");
     assert!(

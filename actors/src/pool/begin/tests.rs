@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     effect::EffectKind,
-    pool::{Memory, act::perform_all},
+    pool::{Memory, act::perform_all, plan},
     testing::{World, agent_machine, machine},
     vm::bench::Bench,
 };
@@ -93,4 +93,57 @@ async fn nothing_is_made_for_one_that_could_not_be_pinned_however_far_apart() {
     assert!(acted.result.is_err());
     let effects = bench.hub.with(|o| o.effects.clone());
     assert!(!effects.contains(&EffectKind::CreateChild), "{effects:?}");
+}
+
+/// A watch that lags by a minute costs one write of each, not one for each pass.
+#[tokio::test]
+async fn what_was_begun_is_not_begun_again_while_it_is_not_in_sight() {
+    let bench = Bench::new();
+    let world = World::waiting(&["a"]);
+    let mut memory = Memory::default();
+    let mut effects = async |after: Duration| {
+        let mut s = world.snapshot();
+        s.now += after;
+        memory.begun.recall(&mut s);
+        let actions = plan::plan(&s).actions;
+        perform_all(&bench.context, &s, &actions, &mut memory).await;
+        let both = [EffectKind::PinSelector, EffectKind::CreateChild];
+        let done = bench.hub.with(|o| o.effects.clone());
+        both.map(|kind| done.iter().filter(|e| **e == kind).count())
+    };
+    assert_eq!(effects(Duration::ZERO).await, [1, 1]);
+    assert_eq!(
+        effects(BEGUN / 2).await,
+        [1, 1],
+        "it is on its way into sight"
+    );
+    assert_eq!(effects(BEGUN).await, [2, 2], "somebody has undone it");
+}
+
+#[test]
+fn what_is_in_sight_is_not_remembered() {
+    let mut world = World::discovered("a");
+    let [pin, create] = both("a");
+    let mut begun = Begun::default();
+    begun.note(&pin, Duration::ZERO);
+    begun.note(&create, Duration::ZERO);
+    begun.note(&both("b")[1], Duration::ZERO);
+    let mut s = world.snapshot();
+    s.now = Duration::ZERO;
+    begun.recall(&mut s);
+    let known = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>();
+    assert_eq!(
+        known(&s.made),
+        ["am-b"],
+        "whoever removes the other wants it back"
+    );
+    assert_eq!(known(&s.pinned), ["am-a"], "the version that was pinned");
+    world.agent_machines[0].metadata.resource_version = Some("next".to_owned());
+    let mut s = world.snapshot();
+    s.now = Duration::ZERO;
+    begun.recall(&mut s);
+    assert!(
+        s.pinned.is_empty(),
+        "it shows by itself whether it is pinned"
+    );
 }

@@ -167,7 +167,8 @@ pub(super) fn pin_if_needed(s: &Snapshot, am: &Arc<AgentMachine>, plan: &mut Pla
         .actions
         .iter()
         .any(|a| matches!(a, Action::Pin { agent_machine, .. } if agent_machine.uid() == am.uid()));
-    if prepare::pinned(am).is_none() && !planned && !on(Mutant::NoPin) {
+    let done = prepare::pinned(am).is_some() || am.uid().is_some_and(|u| s.pinned.contains(&u));
+    if !done && !planned && !on(Mutant::NoPin) {
         let pin = prepare::pin_value(am, s.ambiguous_names.contains(&am.name_any()));
         plan.actions.push(Action::Pin {
             agent_machine: am.clone(),

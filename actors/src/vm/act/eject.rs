@@ -1,11 +1,17 @@
 //! The CD-ROM drive of an installed host is emptied: the only write to a VM that serves.
 
+use agent_forge_crds::conditions::reason;
+
 use super::{After, Done, Hand, TASK_PATIENCE, defect};
 use crate::{
     effect::EffectKind,
     error::{Class, Side, Trouble},
     model::names::ObjectKey,
-    vm::{drive, memory::Memory},
+    ports::vcenter::Fault,
+    vm::{
+        drive,
+        memory::{BusyDrive, Memory},
+    },
 };
 
 impl Hand<'_> {
@@ -32,27 +38,36 @@ impl Hand<'_> {
         let effect = self.effect(EffectKind::EjectIso);
         let work = session.eject_isos(&effect, &shown.moref, &isos);
         // It holds one of vCenter's task slots; a task that goes on is met again by the next try.
-        let ended = match tokio::time::timeout(TASK_PATIENCE, work).await {
-            Ok(ended) => ended.map_err(|e| (e.to_string(), e.class())),
+        let (ended, busy) = match tokio::time::timeout(TASK_PATIENCE, work).await {
+            Ok(Err(e)) => {
+                let busy = matches!(e.fault(), Some(Fault::TaskInProgress));
+                (Err((e.to_string(), e.class())), busy)
+            }
+            Ok(Ok(())) => (Ok(()), false),
             Err(_) => {
                 let why = format!(
                     "the CD-ROM drive was not empty within {} s; it is looked at again",
                     TASK_PATIENCE.as_secs()
                 );
-                Err((why, Class::Transient))
+                (Err((why, Class::Transient)), true)
             }
         };
         self.context
             .instruments
             .vm_operation("eject", ended.is_ok());
-        ended.map_err(|(why, class)| Trouble {
+        let ended = ended.map_err(|(why, class)| Trouble {
             side: Side::Vsphere,
-            reason: "EjectFailed".to_owned(),
+            reason: reason::EJECT_FAILED.to_owned(),
             message: format!(
                 "spec.iso.ejectAfterInstall: {why}; the host is not touched otherwise"
             ),
             class,
-        })?;
+        });
+        memory.busy_drive = ended.as_ref().err().filter(|_| busy).map(|t| BusyDrive {
+            since: self.context.clock.monotonic(),
+            why: t.message.clone(),
+        });
+        ended?;
         let mut vm = self.vm();
         vm.iso_ejected = Some(true);
         Ok(After::Object(

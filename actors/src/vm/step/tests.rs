@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::{agent::VmStatus, pool::CleanupPolicy};
+use agent_forge_crds::{agent::VmStatus, conditions::reason, pool::CleanupPolicy};
 use proptest::prelude::*;
 
-use super::{Facts, Site, Step, next};
+use super::{Facts, Site, Step, hold, next};
 use crate::{
     model::standing::Standing,
     ports::vcenter::{BootDevice, PowerState},
@@ -40,6 +40,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
         standing: &Standing::Alive,
         agent_present: false,
         eject: false,
+        drive_rests: None,
         agent_fenced: true,
         stuck_on_guest: false,
         now: Duration::from_secs(100),
@@ -531,6 +532,19 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
     assert_eq!(next(&facts(&Seen::NotAsked)), Step::Lookup);
     let seen_on = ours(PowerState::On);
     assert_eq!(next(&facts(&seen_on)), Step::EjectIso);
+    for seen in [&Seen::NotAsked, &seen_on] {
+        let busy = Facts {
+            drive_rests: Some(("busy", Duration::from_secs(7))),
+            ..facts(seen)
+        };
+        let again = Some(Duration::from_secs(7));
+        let held = hold(reason::EJECT_FAILED, "busy", again);
+        assert_eq!(
+            next(&busy),
+            held,
+            "it is still said, and neither looked at nor tried"
+        );
+    }
     let untagged = Facts {
         tagged: false,
         ..facts(&Seen::NotAsked)

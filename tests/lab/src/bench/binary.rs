@@ -1,14 +1,56 @@
-//! What the operator's program is: its size, and the libraries it loads.
+//! What the operator's program is: where it is from, its size, and the libraries it loads.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, Result};
+use clap::Args as ClapArgs;
 use serde::Serialize;
 
 use crate::tools;
 
 /// Crates that link OpenSSL or bring it.
 const OPENSSL_CRATES: [&str; 4] = ["openssl", "openssl-sys", "openssl-src", "native-tls"];
+
+/// Where the operator's program is from.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Source {
+    /// Cargo profile that the operator is built in.
+    #[arg(long, value_name = "NAME", default_value = "release")]
+    pub profile: String,
+    /// Run this program instead of building one.
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub operator: Option<PathBuf>,
+}
+
+impl Source {
+    /// The program, built if none was given; the first time that takes minutes.
+    ///
+    /// # Errors
+    /// It cannot be built.
+    pub async fn program(&self) -> Result<PathBuf> {
+        if let Some(path) = &self.operator {
+            return Ok(path.clone());
+        }
+        let profile = self.profile.clone();
+        eprintln!("building the operator in profile {profile}; the first time this takes minutes");
+        tokio::task::spawn_blocking(move || tools::operator(&profile))
+            .await
+            .context("build the operator")?
+    }
+
+    /// What it is.
+    ///
+    /// # Errors
+    /// The program at `path` or Cargo.lock cannot be read, or `ldd` cannot be run.
+    pub fn inspect(&self, path: &Path) -> Result<Program> {
+        let given = self.operator.as_ref().map(|p| p.display().to_string());
+        inspect(path, given.as_ref().unwrap_or(&self.profile))
+    }
+}
 
 /// The operator's program.
 #[derive(Clone, Debug, Serialize)]
@@ -33,11 +75,7 @@ impl Program {
     }
 }
 
-/// Looks at the program at `path`.
-///
-/// # Errors
-/// It or Cargo.lock cannot be read, or `ldd` cannot be run.
-pub(super) fn inspect(path: &Path, made: &str) -> Result<Program> {
+fn inspect(path: &Path, made: &str) -> Result<Program> {
     let bytes = fs::metadata(path)
         .with_context(|| format!("look at {}", path.display()))?
         .len();

@@ -8,7 +8,6 @@
 
 use std::{
     io::Write as _,
-    path::PathBuf,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -17,8 +16,8 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args as ClapArgs;
 use tokio::process::Command;
 
-use super::{CAPPED, Plan, binary, build, proc, world::World};
-use crate::played::{Delays, ImageOptions, assisted::image_server::ImageCounters};
+use super::{Plan, binary::Source, proc, world::World};
+use crate::played::{ImageOptions, assisted::image_server::ImageCounters};
 
 /// Measure one ISO transfer.
 #[derive(Clone, Debug, ClapArgs)]
@@ -26,12 +25,9 @@ pub struct Args {
     /// Size of the image.
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     pub mib: usize,
-    /// Cargo profile that the operator is built in.
-    #[arg(long, value_name = "NAME", default_value = "release")]
-    pub profile: String,
-    /// Measure this program instead of building one.
-    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
-    pub operator: Option<PathBuf>,
+    /// The operator's program.
+    #[command(flatten)]
+    pub program: Source,
     /// A simulated vCenter without TLS, so that the upload costs what the download costs.
     #[arg(long)]
     pub plain: bool,
@@ -42,26 +38,15 @@ pub struct Args {
 /// # Errors
 /// A part does not come up, the transfer does not end, `curl` and `sha256sum` are not there, or a promise does not hold.
 pub async fn run(args: Args) -> Result<()> {
-    let (path, made) = match &args.operator {
-        Some(path) => (path.clone(), path.display().to_string()),
-        None => (build(args.profile.clone()).await?, args.profile.clone()),
-    };
-    let program = binary::inspect(&path, &made)?;
+    let path = args.program.program().await?;
+    let program = args.program.inspect(&path)?;
     let plan = Plan {
-        machines: 0,
-        tasks: CAPPED,
-        create: Duration::ZERO,
-        power_on: Duration::ZERO,
-        reconfigure: Duration::ZERO,
-        delays: Delays::fast(),
         image: ImageOptions {
             size: args.mib << 20,
             volatile: false,
         },
         tls: !args.plain,
-        idle: None,
-        restart: None,
-        env: Vec::new(),
+        ..Plan::brisk(0)
     };
     let world = World::without_pool(&path, &plan).await?;
     let pid = world.operator.process.pid();

@@ -15,23 +15,20 @@ pub mod serving;
 pub mod traces;
 pub(crate) mod world;
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
-use crate::{
-    played::{Delays, ImageOptions},
-    tools,
-};
+use crate::played::{Delays, ImageOptions};
 
-pub use binary::Program;
+pub use binary::{Program, Source};
 pub use restart::Restart;
 pub use run::{Idle, Run};
 
 /// Task slots of one vCenter unless the operator is told otherwise (`--max-concurrent-vcenter-tasks`).
-pub(crate) const CAPPED: u16 = 8;
+const CAPPED: u16 = 8;
 /// So many slots that no run here meets their end.
 const UNCAPPED: u16 = 1000;
 
@@ -49,12 +46,9 @@ pub struct Args {
     /// Limits of concurrent vCenter tasks, one lab each per number of machines.
     #[arg(long, value_name = "TASKS,..", value_delimiter = ',', default_values_t = [CAPPED, UNCAPPED])]
     pub tasks: Vec<u16>,
-    /// Cargo profile that the operator is built in.
-    #[arg(long, value_name = "NAME", default_value = "release")]
-    pub profile: String,
-    /// Measure this program instead of building one.
-    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
-    pub operator: Option<PathBuf>,
+    /// The operator's program.
+    #[command(flatten)]
+    pub program: Source,
     /// Create task of the simulated vCenter.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 3000)]
     pub create_ms: u64,
@@ -118,6 +112,25 @@ pub(crate) struct Plan {
     pub(crate) env: Vec<(String, String)>,
 }
 
+impl Plan {
+    /// Tasks and guests that take next to no time.
+    pub(crate) fn brisk(machines: usize) -> Self {
+        Self {
+            machines,
+            tasks: CAPPED,
+            create: Duration::from_millis(300),
+            power_on: Duration::from_millis(200),
+            reconfigure: Duration::from_millis(100),
+            delays: Delays::fast(),
+            image: ImageOptions::default(),
+            tls: true,
+            idle: None,
+            restart: None,
+            env: Vec::new(),
+        }
+    }
+}
+
 /// Measures and prints.
 ///
 /// # Errors
@@ -131,13 +144,10 @@ pub async fn run(args: Args) -> Result<()> {
         !args.tasks.is_empty() && !args.tasks.contains(&0),
         "--tasks: each number must be at least 1"
     );
-    let (path, made) = match &args.operator {
-        Some(path) => (path.clone(), path.display().to_string()),
-        None => (build(args.profile.clone()).await?, args.profile.clone()),
-    };
+    let path = args.program.program().await?;
     let most = args.machines.iter().copied().max().unwrap_or_default();
     let mut report = Report {
-        program: binary::inspect(&path, &made)?,
+        program: args.program.inspect(&path)?,
         processors: std::thread::available_parallelism().map_or(0, usize::from),
         task_ms: [args.create_ms, args.reconfigure_ms, args.power_on_ms],
         runs: Vec::new(),
@@ -148,7 +158,6 @@ pub async fn run(args: Args) -> Result<()> {
             let idle = (machines == most && args.idle_seconds > 0)
                 .then(|| Duration::from_secs(args.idle_seconds));
             let plan = Plan {
-                machines,
                 tasks,
                 create: Duration::from_millis(args.create_ms),
                 power_on: Duration::from_millis(args.power_on_ms),
@@ -157,11 +166,9 @@ pub async fn run(args: Args) -> Result<()> {
                     boot: Duration::from_millis(args.boot_ms),
                     ..Delays::fast()
                 },
-                image: ImageOptions::default(),
-                tls: true,
                 idle,
                 restart: args.restart.then_some(args.agent_bytes),
-                env: Vec::new(),
+                ..Plan::brisk(machines)
             };
             let run = run::measure(&path, &plan).await.with_context(|| {
                 format!("measure {machines} machines with at most {tasks} tasks")
@@ -171,15 +178,4 @@ pub async fn run(args: Args) -> Result<()> {
         }
     }
     report::print(&report, args.json)
-}
-
-/// The operator's program in that profile.
-///
-/// # Errors
-/// It cannot be built.
-pub(crate) async fn build(profile: String) -> Result<PathBuf> {
-    eprintln!("building the operator in profile {profile}; the first time this takes minutes");
-    tokio::task::spawn_blocking(move || tools::operator(&profile))
-        .await
-        .context("build the operator")?
 }

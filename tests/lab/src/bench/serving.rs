@@ -6,7 +6,7 @@
 //! Assumption: what stands in the copies is only named by what [`Stamps`] replace. If not, the first process
 //! would have work with them: its writes are shown.
 
-use std::{io::Write as _, path::PathBuf, time::Duration};
+use std::io::Write as _;
 
 use agent_forge_crds::VsphereAgent;
 use anyhow::{Context as _, Result, ensure};
@@ -21,7 +21,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    CAPPED, Plan, build, proc, restart,
+    Plan,
+    binary::Source,
+    proc, restart,
     run::{LIMIT, quiet},
     world::World,
 };
@@ -31,7 +33,6 @@ use crate::{
         vcenter_trouble::{DatastoreState, ForeignVm},
     },
     played::{
-        Delays, ImageOptions,
         guests::identity,
         kinds,
         stamps::{self, Stamps},
@@ -56,12 +57,9 @@ pub struct Args {
     /// What each Agent's inventory grows by.
     #[arg(long, value_name = "BYTES", default_value_t = 60_000)]
     pub agent_bytes: usize,
-    /// Cargo profile that the operator is built in.
-    #[arg(long, value_name = "NAME", default_value = "release")]
-    pub profile: String,
-    /// Measure this program instead of building one.
-    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
-    pub operator: Option<PathBuf>,
+    /// The operator's program.
+    #[command(flatten)]
+    pub program: Source,
 }
 
 /// Measures and prints.
@@ -70,22 +68,10 @@ pub struct Args {
 /// A part does not come up, the copies are not taken for serving machines, or a goal is missed.
 pub async fn run(args: Args) -> Result<()> {
     ensure!(args.serving > 0, "--serving must be at least 1");
-    let path = match &args.operator {
-        Some(path) => path.clone(),
-        None => build(args.profile.clone()).await?,
-    };
+    let path = args.program.program().await?;
     let plan = Plan {
-        machines: args.serving,
-        tasks: CAPPED,
-        create: Duration::from_millis(300),
-        power_on: Duration::from_millis(200),
-        reconfigure: Duration::from_millis(100),
-        delays: Delays::fast(),
-        image: ImageOptions::default(),
-        tls: true,
-        idle: None,
         restart: Some(args.agent_bytes),
-        env: Vec::new(),
+        ..Plan::brisk(args.serving)
     };
     let mut world = World::start(&path, &plan).await?;
     world.nodes.scale(1);

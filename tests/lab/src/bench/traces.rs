@@ -6,7 +6,7 @@
 use std::{
     fmt::Write as _,
     io::Write as _,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -14,14 +14,13 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args as ClapArgs;
 
 use super::{
-    CAPPED, Plan, binary, build, proc,
+    Plan,
+    binary::Source,
+    proc,
     run::{LIMIT, quiet},
     world::World,
 };
-use crate::{
-    parts::{Mood, SpanSink},
-    played::{Delays, ImageOptions},
-};
+use crate::parts::{Mood, SpanSink};
 
 /// The goal: so much processor time with tracing on, against off.
 const GOAL: f64 = 1.15;
@@ -39,12 +38,9 @@ pub struct Args {
     /// Instead: so many minutes of machines up and down with a collector that never answers.
     #[arg(long, value_name = "MINUTES")]
     pub away_minutes: Option<u64>,
-    /// Cargo profile that the operator is built in.
-    #[arg(long, value_name = "NAME", default_value = "release")]
-    pub profile: String,
-    /// Measure this program instead of building one.
-    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
-    pub operator: Option<PathBuf>,
+    /// The operator's program.
+    #[command(flatten)]
+    pub program: Source,
 }
 
 /// Measures and prints.
@@ -56,11 +52,8 @@ pub async fn run(args: Args) -> Result<()> {
         args.machines > 0 && args.rounds > 0,
         "--machines and --rounds must be at least 1"
     );
-    let (path, made) = match &args.operator {
-        Some(path) => (path.clone(), path.display().to_string()),
-        None => (build(args.profile.clone()).await?, args.profile.clone()),
-    };
-    let program = binary::inspect(&path, &made)?;
+    let path = args.program.program().await?;
+    let program = args.program.inspect(&path)?;
     let mut text = format!(
         "program    {} ({:.1} MB)\n",
         program.made,
@@ -78,17 +71,8 @@ pub async fn run(args: Args) -> Result<()> {
 
 fn plan(machines: usize, sink: Option<&SpanSink>) -> Plan {
     Plan {
-        machines,
-        tasks: CAPPED,
-        create: Duration::from_millis(300),
-        power_on: Duration::from_millis(200),
-        reconfigure: Duration::from_millis(100),
-        delays: Delays::fast(),
-        image: ImageOptions::default(),
-        tls: true,
-        idle: None,
-        restart: None,
         env: sink.map(SpanSink::environment).unwrap_or_default(),
+        ..Plan::brisk(machines)
     }
 }
 

@@ -93,16 +93,21 @@ pub(super) fn s7(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             of_pool(world, "w", "/status/iso/sha256").is_string()
         })
         .await?;
-        let before = of_pool(&run.world, "w", "/status/iso/sourceKey");
-        let service = run.world.upstream.service(NAMESPACE)?;
-        service.rotate_image("demo").await?;
-        run.rest("next image alone", move |world| {
-            let history = of_pool(world, "w", "/status/iso/history");
-            of_pool(world, "w", "/status/iso/sourceKey") != before
-                && history.as_array().is_some_and(|h| h.len() == 1)
-        })
-        .await
+        another_image(run).await
     })
+}
+
+/// The InfraEnv gets another image; in the end it is the only one that is listed.
+async fn another_image(run: &mut Run) -> Result<()> {
+    let before = of_pool(&run.world, "w", "/status/iso/sourceKey");
+    let service = run.world.upstream.service(NAMESPACE)?;
+    service.rotate_image("demo").await?;
+    run.rest("next image alone", move |world| {
+        let history = of_pool(world, "w", "/status/iso/history");
+        of_pool(world, "w", "/status/iso/sourceKey") != before
+            && history.as_array().is_some_and(|h| h.len() == 1)
+    })
+    .await
 }
 
 pub(super) fn s8(run: &mut Run) -> BoxFuture<'_, Result<()>> {
@@ -198,15 +203,7 @@ pub(super) fn s17(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let wanted = json!({"spec": {"iso": {"ejectAfterInstall": true, "retainVersions": 1}}});
         merge_pool(&run.world, "w", &wanted)?;
         run.rest("its drive is empty", empty).await?;
-        let before = of_pool(&run.world, "w", "/status/iso/sourceKey");
-        let service = run.world.upstream.service(NAMESPACE)?;
-        service.rotate_image("demo").await?;
-        run.rest("next image alone", move |world| {
-            let history = of_pool(world, "w", "/status/iso/history");
-            of_pool(world, "w", "/status/iso/sourceKey") != before
-                && history.as_array().is_some_and(|h| h.len() == 1)
-        })
-        .await?;
+        another_image(run).await?;
         run.world.play("w")?.scale(2);
         run.rest_with("two up", &[("w", 2)]).await?;
         run.rest("both drives are empty", empty).await
