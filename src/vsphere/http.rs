@@ -169,6 +169,11 @@ impl Http {
         })
     }
 
+    /// Whether the server could not be reached last, or has not been heard of for a while.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.reach.is_in_doubt()
+    }
+
     /// Sends one request and reads its whole reply. `judge` turns a reply into the call's failure, so that span and
     /// metrics show it; what is not worth a try appears in neither.
     pub(super) async fn send(

@@ -18,10 +18,18 @@ use tokio::time::Instant;
 const FIRST: Duration = Duration::from_secs(1);
 /// Between two tries at most.
 const MOST: Duration = Duration::from_secs(40);
+/// Who has not been heard of for so long may be away.
+const SILENCE: Duration = Duration::from_secs(120);
 
 /// What is known of the way to one vCenter.
 #[derive(Debug, Default)]
-pub(super) struct Reach(Mutex<Option<Away>>);
+pub(super) struct Reach(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    away: Option<Away>,
+    heard: Option<Instant>,
+}
 
 #[derive(Debug)]
 struct Away {
@@ -31,7 +39,7 @@ struct Away {
 }
 
 impl Reach {
-    fn away(&self) -> MutexGuard<'_, Option<Away>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -40,7 +48,7 @@ impl Reach {
     /// # Errors
     /// Not yet: why the last try failed.
     pub(super) fn worth_a_try(&self) -> Result<(), String> {
-        match &*self.away() {
+        match &self.known().away {
             Some(away) if Instant::now() < away.until => Err(away.message.clone()),
             _ => Ok(()),
         }
@@ -49,14 +57,14 @@ impl Reach {
     /// No connection came about.
     pub(super) fn failed(&self, message: String) {
         let now = Instant::now();
-        let mut away = self.away();
-        let pause = match &*away {
+        let mut known = self.known();
+        let pause = match &known.away {
             // Several set out together: their failures are one.
             Some(away) if now < away.until => return,
             Some(away) => (away.pause * 2).min(MOST),
             None => FIRST,
         };
-        *away = Some(Away {
+        known.away = Some(Away {
             pause,
             until: now + pause,
             message,
@@ -65,7 +73,16 @@ impl Reach {
 
     /// The server was there.
     pub(super) fn answered(&self) {
-        *self.away() = None;
+        *self.known() = Known {
+            away: None,
+            heard: Some(Instant::now()),
+        };
+    }
+
+    /// It could not be reached last, or nothing has been heard of it for a while.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        let known = self.known();
+        known.away.is_some() || known.heard.is_none_or(|at| at.elapsed() >= SILENCE)
     }
 }
 
@@ -100,5 +117,18 @@ mod tests {
         assert_eq!(reach.worth_a_try(), Err("refused again".to_owned()));
         tokio::time::sleep(FIRST).await;
         assert_eq!(reach.worth_a_try(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_silent_or_away_is_in_doubt() {
+        let reach = Reach::default();
+        assert!(reach.is_in_doubt(), "nobody has asked yet");
+        reach.answered();
+        assert!(!reach.is_in_doubt());
+        tokio::time::sleep(SILENCE).await;
+        assert!(reach.is_in_doubt());
+        reach.answered();
+        reach.failed("refused".to_owned());
+        assert!(reach.is_in_doubt());
     }
 }

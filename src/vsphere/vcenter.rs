@@ -36,6 +36,10 @@ impl VCenter for Handle {
         self.0.session.refused()
     }
 
+    async fn reachable(&self) -> VcResult<()> {
+        self.0.is_there().await
+    }
+
     fn slots(&self) -> Arc<Semaphore> {
         Arc::clone(&self.0.slots)
     }

@@ -39,7 +39,7 @@ const QUIET_PER_CHILD: Duration = Duration::from_millis(100);
 const PROGRESS_WRITES: Duration = Duration::from_secs(5);
 /// While an ISO is on its way, or vCenter is in trouble, the pass looks again after that.
 const PROGRESS: Duration = Duration::from_secs(2);
-/// A pass waits that long for a login; the login itself goes on.
+/// A pass waits that long for a login, which itself goes on, and for a sign that vCenter is there.
 const SESSION_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs one pass.
@@ -182,6 +182,12 @@ async fn surroundings(
         }
     };
     around.insecure = session.insecure();
+    // Nobody else may have work there: an outage is told all the same.
+    let answered = tokio::time::timeout(SESSION_PATIENCE, session.reachable()).await;
+    around.vsphere = match answered {
+        Ok(answered) => answered.err().map(Trouble::from),
+        Err(_) => Some(no_answer_yet(s)),
+    };
     if let (Some(want), false) = (want, deleting) {
         let state = match isos
             .ensure(iso::cache_key(&s.pool, session.server()), want.clone())
@@ -224,7 +230,7 @@ fn no_answer_yet(s: &Snapshot) -> Trouble {
         None => Trouble::transient(
             Side::Vsphere,
             "VCenterNoAnswer",
-            "vCenter has not answered the login yet",
+            "vCenter has not answered yet",
         ),
     }
 }

@@ -271,6 +271,13 @@ pub trait VCenter: Send + Sync {
     /// vCenter has refused to renew this session's login: the session is of no use any more, and it does not try again.
     fn login_refused(&self) -> bool;
 
+    /// Whether vCenter answers. Costs nothing while some session of ours has heard of it lately; otherwise, and while it
+    /// could not be reached, one small read: so an outage is noticed although nobody has work there, and its end, too.
+    ///
+    /// # Errors
+    /// It cannot be reached or gives no proper answer. What else is wrong with an answer is not said here.
+    async fn reachable(&self) -> VcResult<()>;
+
     /// Bounds tasks in flight on this vCenter (`--max-concurrent-vcenter-tasks`); shared by all sessions to it.
     fn slots(&self) -> Arc<Semaphore>;
 

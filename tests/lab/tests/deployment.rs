@@ -1,10 +1,12 @@
 //! What `config/` ships, in the real API server: the operator's user may do what its rules say and no more, and its
 //! Pod passes an enforced PodSecurity `restricted` namespace.
 
-use std::{fs, time::Duration};
+use std::{process::Command, time::Duration};
 
 use agent_forge_lab::{
-    Lab, LabOptions, OperatorAccess, apply_yaml, lab::apply::documents, tools::repository,
+    Lab, LabOptions, OperatorAccess, apply_yaml,
+    lab::apply::{apply, documents},
+    tools::{kubectl, repository},
 };
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::{
@@ -139,17 +141,58 @@ async fn who_may_edit_a_namespace_may_edit_pools_in_it() -> Result<()> {
     Ok(())
 }
 
-/// A Pod as the Deployment of `config/manager` makes it.
-fn shipped_pod() -> Result<Value> {
-    let path = repository().join("config/manager/deployment.yaml");
-    let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    let deployment = documents(&text)?
-        .into_iter()
-        .find(|document| document["kind"] == "Deployment")
-        .context("a Deployment")?;
-    let mut pod = deployment["spec"]["template"].clone();
+/// What `kubectl apply -k` would send for a folder of `config`.
+async fn rendered(folder: &'static str) -> Result<Vec<Value>> {
+    let render = move || {
+        let path = repository().join("config").join(folder);
+        let done = Command::new(kubectl()?)
+            .arg("kustomize")
+            .arg(&path)
+            .output()
+            .context("run kubectl")?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        ensure!(done.status.success(), "config/{folder}: {said}");
+        documents(&String::from_utf8(done.stdout)?)
+    };
+    tokio::task::spawn_blocking(render).await?
+}
+
+/// The Pod that the Deployment among these makes.
+fn pod_of(objects: &[Value]) -> Result<Value> {
+    let mut all = objects.iter();
+    let deployment = all.find(|object| object["kind"] == "Deployment");
+    let mut pod = deployment.context("a Deployment")?["spec"]["template"].clone();
     pod["metadata"]["name"] = "shipped".into();
     Ok(pod)
+}
+
+#[tokio::test]
+async fn what_readme_applies_is_taken_and_its_pod_runs_where_only_restricted_ones_may() -> Result<()>
+{
+    let lab = lab().await?;
+    let objects = rendered("default").await?;
+    for object in &objects {
+        apply(&lab.admin(), object).await?;
+    }
+    let pods: Api<Pod> = Api::namespaced(lab.admin(), "agent-forge-system");
+    for folder in ["default", "overlays/dev", "overlays/openshift"] {
+        let pod = serde_json::from_value(pod_of(&rendered(folder).await?)?)?;
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let taken = pods.create(&dry, &pod).await;
+        taken.with_context(|| format!("the Pod of config/{folder}"))?;
+    }
+    let namespace = lab.namespace("samples").await?;
+    for mut sample in rendered("samples").await? {
+        sample["metadata"]["namespace"] = namespace.clone().into();
+        apply(&lab.admin(), &sample).await?;
+    }
+    for folder in ["prometheus", "grafana"] {
+        ensure!(!rendered(folder).await?.is_empty(), "config/{folder}");
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -159,7 +202,7 @@ async fn the_shipped_pod_passes_pod_security_and_a_privileged_mutant_does_not() 
     let namespace = lab.namespace_with_labels("restricted", &restricted).await?;
     lab.kubeconfig_for_operator(&namespace).await?;
     let pods: Api<Pod> = Api::namespaced(lab.admin(), &namespace);
-    let shipped = shipped_pod()?;
+    let shipped = pod_of(&rendered("default").await?)?;
     pods.create(
         &PostParams::default(),
         &serde_json::from_value(shipped.clone())?,

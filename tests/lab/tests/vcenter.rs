@@ -1,6 +1,6 @@
 //! The simulated vCenter as a part of the lab: it starts, is looked into, and is disturbed on demand.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
 use agent_forge_lab::{
     parts::{
@@ -49,6 +49,26 @@ impl Started {
         let body = json!({"userName": self.vcenter.options().username, "password": password});
         Ok(self.http.post(url).json(&body).send().await?.status())
     }
+}
+
+/// How strict it is its own tests say; README's command runs them, too.
+#[test]
+fn its_own_tests_pass() -> Result<()> {
+    let module = tools::repository().join("tests/lab/vcenter");
+    for arguments in [["vet", "./..."], ["test", "./..."]] {
+        let done = Command::new("go")
+            .args(arguments)
+            .current_dir(&module)
+            .output()
+            .context("run go: install Go (https://go.dev/dl)")?;
+        ensure!(
+            done.status.success(),
+            "go {arguments:?}:\n{}{}",
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+    Ok(())
 }
 
 #[tokio::test]

@@ -538,6 +538,9 @@ impl VCenter for Ports {
     fn login_refused(&self) -> bool {
         false
     }
+    async fn reachable(&self) -> VcResult<()> {
+        Ok(())
+    }
     fn slots(&self) -> Arc<Semaphore> {
         Arc::new(Semaphore::new(8))
     }

@@ -104,6 +104,8 @@ impl fmt::Display for Stillness {
 pub struct Absence {
     /// For how long.
     pub lasted: Duration,
+    /// How long until the pool said so, although nobody had work there.
+    pub told_after: Duration,
     /// Tries to reach it.
     pub tries: u64,
     /// From its return until every machine ran that was wanted meanwhile.
@@ -114,8 +116,9 @@ impl fmt::Display for Absence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "vCenter away for {:.0} min: {} tries to reach it, {:.0} s after its return all machines run",
+            "vCenter away for {:.0} min: told after {:.0} s, {} tries to reach it, {:.0} s after its return all machines run",
             self.lasted.as_secs_f64() / 60.0,
+            self.told_after.as_secs_f64(),
             self.tries,
             self.steady_after.as_secs_f64(),
         )
@@ -187,6 +190,13 @@ impl Site {
                 && children(&self.world) == self.machines
         };
         self.world.until("all machines run", PATIENCE, all).await
+    }
+
+    /// What the pool says of its vCenter.
+    fn is_reached(&self) -> bool {
+        let conditions = self.world.of_pool(POOL, "/status/conditions");
+        let mut all = conditions.as_array().into_iter().flatten();
+        all.any(|c| c["type"] == "VsphereReady" && c["status"] == "True")
     }
 
     fn kept(&self) -> Result<()> {
@@ -276,7 +286,7 @@ impl Site {
         })
     }
 
-    /// Takes the vCenter away; ten minutes later `more` machines are wanted. Ends when all of them run.
+    /// Takes the vCenter away for more than ten minutes; after these `more` machines are wanted. Ends when all of them run.
     ///
     /// # Errors
     /// It does not come about, or a promise was broken.
@@ -284,17 +294,27 @@ impl Site {
         let director = self.world.director.clone();
         let before = director.traffic.counts();
         director.take_vcenter(lasting);
-        let over = director.now() + lasting;
-        tokio::time::sleep(lasting.min(10 * MINUTE)).await;
+        let (began, over) = (director.now(), director.now() + lasting);
+        let away = || !self.is_reached();
+        self.world
+            .until("the pool says so", 10 * MINUTE, away)
+            .await?;
+        let told_after = director.now() - began;
+        tokio::time::sleep((10 * MINUTE).saturating_sub(told_after)).await;
         self.machines += more;
         self.world.play(POOL)?.scale(self.machines);
         tokio::time::sleep(over.saturating_sub(director.now())).await;
         let tries = director.traffic.counts().since(before).refused;
         self.until_running().await?;
         let steady_after = director.now().saturating_sub(over);
+        let back = || self.is_reached();
+        self.world
+            .until("the pool takes it back", MINUTE, back)
+            .await?;
         self.kept()?;
         Ok(Absence {
             lasted: lasting,
+            told_after,
             tries,
             steady_after,
         })

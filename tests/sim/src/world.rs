@@ -226,6 +226,16 @@ impl World {
         kinds
     }
 
+    /// What a pool has at that pointer; null where there is nothing.
+    #[must_use]
+    pub fn of_pool(&self, name: &str, pointer: &str) -> Value {
+        let name = (NAMESPACE.to_owned(), name.to_owned());
+        let pools = kind(oracles::OURS, "vsphereagentpools");
+        let pool = self.api.read(|s| s.get(&pools, &name));
+        pool.and_then(|p| p.pointer(pointer).cloned())
+            .unwrap_or_default()
+    }
+
     /// Waits until `done`, looking twice a second.
     ///
     /// # Errors

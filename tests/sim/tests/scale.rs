@@ -54,6 +54,7 @@ fn two_hours_without_vcenter_are_borne_with_few_tries_and_over_at_once() {
     });
     let away = away.unwrap_or_else(|e| panic!("{e:#}"));
     say(&away);
+    assert!(away.told_after <= Duration::from_secs(180), "{away}");
     assert!(away.tries <= 240, "{away}");
     assert!(away.steady_after <= Duration::from_secs(120), "{away}");
 }

@@ -182,6 +182,9 @@ impl VCenter for Store {
     fn login_refused(&self) -> bool {
         false
     }
+    async fn reachable(&self) -> VcResult<()> {
+        Ok(())
+    }
     fn slots(&self) -> Arc<Semaphore> {
         Arc::new(Semaphore::new(8))
     }

@@ -164,6 +164,25 @@ fn a_vm_in_the_making_is_kept_a_moment_then_released() {
 }
 
 #[test]
+fn a_vm_that_nobody_asked_for_is_kept_while_somebody_waits_or_is_about_to() {
+    let mut world = World::discovered("a");
+    let metal = foreign_agent("metal");
+    reserve(&mut world.agent_machines[0], &metal);
+    world.agents = vec![metal];
+    let plan_of = |world: &World| plan(&world.snapshot());
+    assert_eq!(released(&plan_of(&world)), [ReleaseWhy::Surplus]);
+    world.agent_machines.push(agent_machine("b"));
+    world.machines.push(machine("b"));
+    let long = std::mem::take(&mut world.waited);
+    let soon = plan_of(&world);
+    assert_eq!(released(&soon), []);
+    assert_eq!(reason(&soon, "a"), Some("SurplusKept"));
+    world.waited = long;
+    let given = |a: &Action| matches!(a, Action::Reassign { .. });
+    assert!(plan_of(&world).actions.iter().any(given));
+}
+
+#[test]
 fn a_name_that_another_agent_has_gets_a_suffix() {
     let mut world = World::discovered("a");
     pin(&mut world.agent_machines[0]);

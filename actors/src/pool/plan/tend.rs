@@ -10,7 +10,7 @@ use crate::{
     model::{child::Child, standing::Standing},
     mutants::{Mutant, on},
     pool::{
-        claims::{Claim, Need},
+        claims::{Claim, Need, Why},
         prepare,
         snapshot::Snapshot,
     },
@@ -20,6 +20,18 @@ use crate::{
 /// the replacement of a Machine 1-2 s after that is gone (upstream-contract.md §8.3), and it has to be owned, accepted
 /// and seen waiting before it counts.
 pub const OFFER: Duration = Duration::from_secs(10);
+
+/// It asks for a host, or will when a little time has passed.
+fn waits(need: &Need) -> bool {
+    match need {
+        Need::Host | Need::HostUnconfirmed | Need::InFlight => true,
+        Need::NotNow { why, .. } => matches!(
+            why,
+            Why::Debouncing | Why::FreeAgentFits(_) | Why::ConditionsMissing
+        ),
+        Need::Served | Need::Quiet(_) => false,
+    }
+}
 
 pub(super) fn tend(s: &Snapshot, child: &Child, pool_deleting: bool, plan: &mut Plan) {
     let claim = find_claim(&plan.claims, child.agent_machine.as_ref()).cloned();
@@ -75,10 +87,7 @@ pub(super) fn tend(s: &Snapshot, child: &Child, pool_deleting: bool, plan: &mut 
     } else {
         return;
     };
-    let someone_waits = plan
-        .claims
-        .iter()
-        .any(|c| matches!(c.need, Need::Host | Need::HostUnconfirmed | Need::InFlight));
+    let someone_waits = plan.claims.iter().any(|c| waits(&c.need));
     if let Some(agent) = bound {
         let message = format!(
             "Agent {} is bound; it goes when its Machine is gone",

@@ -26,16 +26,6 @@ fn merge_pool(world: &World, name: &str, patch: &Value) -> Result<()> {
     merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
 }
 
-/// `status` of a pool at that pointer.
-fn of_pool(world: &World, name: &str, pointer: &str) -> Value {
-    let name = (NAMESPACE.to_owned(), name.to_owned());
-    let pool = world
-        .api
-        .read(|s| s.get(&kind(oracles::OURS, "vsphereagentpools"), &name));
-    pool.and_then(|p| p.pointer(pointer).cloned())
-        .unwrap_or_default()
-}
-
 fn agents(world: &World) -> usize {
     world
         .api
@@ -90,7 +80,7 @@ pub(super) fn s7(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let retain = json!({"iso": {"retainVersions": 1}});
         run.world.pool("w", &retain).await?;
         run.rest("first image", |world| {
-            of_pool(world, "w", "/status/iso/sha256").is_string()
+            world.of_pool("w", "/status/iso/sha256").is_string()
         })
         .await?;
         another_image(run).await
@@ -99,12 +89,12 @@ pub(super) fn s7(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 
 /// The InfraEnv gets another image; in the end it is the only one that is listed.
 async fn another_image(run: &mut Run) -> Result<()> {
-    let before = of_pool(&run.world, "w", "/status/iso/sourceKey");
+    let before = run.world.of_pool("w", "/status/iso/sourceKey");
     let service = run.world.upstream.service(NAMESPACE)?;
     service.rotate_image("demo").await?;
     run.rest("next image alone", move |world| {
-        let history = of_pool(world, "w", "/status/iso/history");
-        of_pool(world, "w", "/status/iso/sourceKey") != before
+        let history = world.of_pool("w", "/status/iso/history");
+        world.of_pool("w", "/status/iso/sourceKey") != before
             && history.as_array().is_some_and(|h| h.len() == 1)
     })
     .await
@@ -146,7 +136,7 @@ pub(super) fn s9(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.world.pool("w", &wrong).await?;
         run.world.play("w")?.scale(1);
         run.rest("refused", |world| {
-            let conditions = of_pool(world, "w", "/status/conditions");
+            let conditions = world.of_pool("w", "/status/conditions");
             let conditions = conditions.as_array().cloned().unwrap_or_default();
             conditions
                 .iter()
