@@ -5,7 +5,10 @@
 //! read again at most every [`table::FRESH`], and only while somebody asks.
 //! Caveat: a crash forgets the refusals; the supervisor's backoff then bounds the tries.
 
+pub mod login;
 pub mod table;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,7 +17,10 @@ use async_trait::async_trait;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::JoinSet;
 
-use self::table::{Answer, Digest, Resolved, Table};
+use self::{
+    login::{Digest, Login},
+    table::{Answer, Resolved, Table},
+};
 use crate::{
     actor::shell::Description,
     effect::{Effect, EffectKind},
@@ -109,15 +115,7 @@ impl Actor for VCenterSessions {
     ) -> Result<(), ActorProcessingErr> {
         let now = state.args.clock.monotonic();
         while state.resolutions.try_join_next().is_some() {}
-        let renewal = Trouble::blocked(
-            Side::Vsphere,
-            reason::INVALID_CREDENTIALS,
-            "vCenter refused to renew the session with credentials that had worked; was the password changed? These \
-             bytes are tried again in 10 minutes, a changed Secret within 30 seconds",
-        );
-        state
-            .table
-            .drop_useless(|s| s.login_refused(), &renewal, now);
+        state.table.drop_useless(|s| s.login_refused(), now);
         match message {
             SessionMsg::Get(secret, reply) => match state.table.answer(&secret, now) {
                 Answer::Session(session) => answer(reply, Ok(session)),
@@ -135,10 +133,9 @@ impl Actor for VCenterSessions {
                 Err(trouble) => resolved(state, &secret, Resolved::Failed(trouble), now),
             },
             SessionMsg::LoggedIn(credentials, end) => {
-                let digest = credentials::digest(&credentials);
-                for secret in state.logins.remove(&digest).unwrap_or_default() {
-                    let end = ended(&credentials, digest, &secret, &end);
-                    resolved(state, &secret, end, now);
+                let login = Login::of(&credentials);
+                for secret in state.logins.remove(&login.digest).unwrap_or_default() {
+                    resolved(state, &secret, ended(login.clone(), &end), now);
                 }
             }
             SessionMsg::LogOut(reply) => {
@@ -198,14 +195,14 @@ fn log_in(
     credentials: Credentials,
     now: Duration,
 ) {
-    let digest = credentials::digest(&credentials);
-    if let Some(open) = state.table.open_session(&digest) {
-        return resolved(state, &secret, Resolved::Session(open, digest), now);
+    let login = Login::of(&credentials);
+    if let Some(open) = state.table.open_session(&login.digest) {
+        return resolved(state, &secret, Resolved::Session(open, login), now);
     }
-    if let Some(trouble) = state.table.refused_lately(&digest, now) {
-        return resolved(state, &secret, Resolved::Refused(digest, trouble), now);
+    if state.table.refused_lately(&login.digest, now) {
+        return resolved(state, &secret, Resolved::Refused(login), now);
     }
-    let sharing = state.logins.entry(digest).or_default();
+    let sharing = state.logins.entry(login.digest).or_default();
     sharing.push(secret);
     if sharing.len() > 1 {
         return;
@@ -217,26 +214,12 @@ fn log_in(
     });
 }
 
-/// What the end of a login means for one of the Secrets that have its bytes.
-fn ended(
-    credentials: &Credentials,
-    digest: Digest,
-    secret: &ObjectKey,
-    end: &VcResult<Session>,
-) -> Resolved<Session> {
+/// What the end of a login means for each of the Secrets that have its bytes.
+fn ended(login: Login, end: &VcResult<Session>) -> Resolved<Session> {
     match end {
-        Ok(session) => Resolved::Session(session.clone(), digest),
+        Ok(session) => Resolved::Session(session.clone(), login),
         Err(e) if matches!(e.kind, VcErrorKind::Fault(Fault::InvalidLogin)) => {
-            let host = credentials.server.host_str().unwrap_or_default();
-            let message = format!(
-                "{host} refuses user {:?} with the password in Secret {secret}; these bytes are tried again in 10 \
-                 minutes, a changed Secret within 30 seconds",
-                credentials.username
-            );
-            Resolved::Refused(
-                digest,
-                Trouble::blocked(Side::Vsphere, reason::INVALID_CREDENTIALS, message),
-            )
+            Resolved::Refused(login)
         }
         Err(e) => Resolved::Failed(e.clone().into()),
     }
@@ -245,7 +228,8 @@ fn ended(
 fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>, now: Duration) {
     let result = match &end {
         Resolved::Session(session, _) => Ok(session.clone()),
-        Resolved::Refused(_, trouble) | Resolved::Failed(trouble) => Err(trouble.clone()),
+        Resolved::Refused(login) => Err(login.refusal(secret)),
+        Resolved::Failed(trouble) => Err(trouble.clone()),
     };
     state.about.failures = result
         .as_ref()

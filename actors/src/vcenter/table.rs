@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use super::login::{Digest, Login};
 use crate::{error::Trouble, model::names::ObjectKey};
 
 /// A session is handed out this long before its Secret is read again.
@@ -17,15 +18,12 @@ pub const REFUSED_LOOK: Duration = Duration::from_secs(5);
 /// First delay after a failure other than a refused login; doubles up to [`FRESH`].
 pub const FIRST_RETRY: Duration = Duration::from_secs(2);
 
-/// Digest of credentials.
-pub type Digest = [u8; 32];
-
 /// What is known of one Secret.
 #[derive(Clone, Debug)]
 enum Entry<S> {
     Ready {
         session: S,
-        digest: Digest,
+        login: Login,
         at: Duration,
     },
     Failed {
@@ -40,9 +38,9 @@ enum Entry<S> {
 #[derive(Clone, Debug)]
 pub enum Resolved<S> {
     /// A session.
-    Session(S, Digest),
-    /// vCenter refused these bytes.
-    Refused(Digest, Trouble),
+    Session(S, Login),
+    /// vCenter refused these bytes, now or lately.
+    Refused(Login),
     /// Anything else.
     Failed(Trouble),
 }
@@ -62,7 +60,8 @@ pub enum Answer<S> {
 #[derive(Clone, Debug)]
 pub struct Table<S> {
     entries: BTreeMap<ObjectKey, Entry<S>>,
-    refused: BTreeMap<Digest, (Duration, Trouble)>,
+    /// When vCenter refused which bytes.
+    refused: BTreeMap<Digest, Duration>,
 }
 
 impl<S> Default for Table<S> {
@@ -91,17 +90,15 @@ impl<S: Clone> Table<S> {
     /// The session whose credentials have that digest, if one is open: no second login.
     pub fn open_session(&self, digest: &Digest) -> Option<S> {
         self.entries.values().find_map(|e| match e {
-            Entry::Ready {
-                session, digest: d, ..
-            } if d == digest => Some(session.clone()),
+            Entry::Ready { session, login, .. } if login.digest == *digest => Some(session.clone()),
             _ => None,
         })
     }
 
-    /// Whether these bytes were refused too lately to be tried again, and with what words.
-    pub fn refused_lately(&self, digest: &Digest, now: Duration) -> Option<Trouble> {
-        let (at, trouble) = self.refused.get(digest)?;
-        (now.saturating_sub(*at) < LOCKOUT).then(|| trouble.clone())
+    /// Whether these bytes were refused too lately to be tried again.
+    pub fn refused_lately(&self, digest: &Digest, now: Duration) -> bool {
+        let at = self.refused.get(digest);
+        at.is_some_and(|at| now.saturating_sub(*at) < LOCKOUT)
     }
 
     /// Takes in a resolution's end.
@@ -111,20 +108,20 @@ impl<S: Clone> Table<S> {
             _ => 1,
         };
         let entry = match end {
-            Resolved::Session(session, digest) => {
-                self.refused.remove(&digest);
+            Resolved::Session(session, login) => {
+                self.refused.remove(&login.digest);
                 Entry::Ready {
                     session,
-                    digest,
+                    login,
                     at: now,
                 }
             }
-            Resolved::Refused(digest, trouble) => {
-                if self.refused_lately(&digest, now).is_none() {
-                    self.refused.insert(digest, (now, trouble.clone()));
+            Resolved::Refused(login) => {
+                if !self.refused_lately(&login.digest, now) {
+                    self.refused.insert(login.digest, now);
                 }
                 Entry::Failed {
-                    trouble,
+                    trouble: login.refusal(secret),
                     at: now,
                     times,
                     rest: REFUSED_LOOK,
@@ -139,23 +136,23 @@ impl<S: Clone> Table<S> {
         };
         self.entries.insert(secret.clone(), entry);
         self.refused
-            .retain(|_, (at, _)| now.saturating_sub(*at) < LOCKOUT);
+            .retain(|_, at| now.saturating_sub(*at) < LOCKOUT);
     }
 
-    /// Turns sessions that `useless` names into refusals of their bytes.
-    pub fn drop_useless(&mut self, useless: impl Fn(&S) -> bool, trouble: &Trouble, now: Duration) {
-        let dead: Vec<(ObjectKey, Digest)> = self
+    /// Turns sessions that `useless` names into refusals of their bytes, each in the words of its own Secret.
+    pub fn drop_useless(&mut self, useless: impl Fn(&S) -> bool, now: Duration) {
+        let dead: Vec<(ObjectKey, Login)> = self
             .entries
             .iter()
             .filter_map(|(key, e)| match e {
-                Entry::Ready {
-                    session, digest, ..
-                } if useless(session) => Some((key.clone(), *digest)),
+                Entry::Ready { session, login, .. } if useless(session) => {
+                    Some((key.clone(), login.clone()))
+                }
                 _ => None,
             })
             .collect();
-        for (key, digest) in dead {
-            self.resolved(&key, Resolved::Refused(digest, trouble.clone()), now);
+        for (key, login) in dead {
+            self.resolved(&key, Resolved::Refused(login), now);
         }
     }
 
@@ -179,15 +176,23 @@ fn pause(times: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use secrecy::SecretString;
+
     use super::*;
-    use crate::error::Side;
+    use crate::ports::vcenter::{Credentials, Trust};
 
     fn s(n: u64) -> Duration {
         Duration::from_secs(n)
     }
 
-    fn trouble() -> Trouble {
-        Trouble::blocked(Side::Vsphere, "InvalidLogin", "no")
+    /// The login of `user` with this password.
+    fn login(password: &str) -> Login {
+        Login::of(&Credentials {
+            server: url::Url::parse("https://vc.example/").expect("url"),
+            username: "user".to_owned(),
+            password: SecretString::from(password),
+            trust: Trust::System,
+        })
     }
 
     #[test]
@@ -195,18 +200,18 @@ mod tests {
         let mut t = Table::default();
         let key = ObjectKey::new("ns", "secret");
         assert!(matches!(t.answer(&key, s(0)), Answer::Resolve));
-        t.resolved(&key, Resolved::Session(7, [1; 32]), s(0));
+        t.resolved(&key, Resolved::Session(7, login("old")), s(0));
         assert!(matches!(t.answer(&key, s(19)), Answer::Session(7)));
         assert!(matches!(t.answer(&key, s(20)), Answer::Resolve));
-        assert_eq!(t.open_session(&[1; 32]), Some(7));
-        assert_eq!(t.open_session(&[2; 32]), None);
+        assert_eq!(t.open_session(&login("old").digest), Some(7));
+        assert_eq!(t.open_session(&login("new").digest), None);
     }
 
     #[test]
     fn refused_bytes_rest_ten_minutes_but_a_changed_secret_is_seen_within_thirty_seconds() {
         let mut t: Table<u8> = Table::default();
         let key = ObjectKey::new("ns", "secret");
-        t.resolved(&key, Resolved::Refused([1; 32], trouble()), s(0));
+        t.resolved(&key, Resolved::Refused(login("old")), s(0));
         let mut now = 0;
         let mut reads = 0;
         while now < 599 {
@@ -214,18 +219,42 @@ mod tests {
             if matches!(t.answer(&key, s(now)), Answer::Resolve) {
                 reads += 1;
                 assert!(
-                    t.refused_lately(&[1; 32], s(now)).is_some(),
+                    t.refused_lately(&login("old").digest, s(now)),
                     "no second login at {now}"
                 );
                 assert!(
-                    t.refused_lately(&[2; 32], s(now)).is_none(),
+                    !t.refused_lately(&login("new").digest, s(now)),
                     "new bytes are tried at once"
                 );
-                t.resolved(&key, Resolved::Refused([1; 32], trouble()), s(now));
+                t.resolved(&key, Resolved::Refused(login("old")), s(now));
             }
         }
         assert!(reads >= 599 / 30, "{reads} looks at the Secret");
-        assert!(t.refused_lately(&[1; 32], s(600)).is_none());
+        assert!(!t.refused_lately(&login("old").digest, s(600)));
+    }
+
+    #[test]
+    fn a_session_that_lost_its_login_is_refused_in_the_words_of_each_secret() {
+        let mut t = Table::default();
+        let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
+        for key in &keys {
+            t.resolved(key, Resolved::Session(7, login("old")), s(0));
+        }
+        t.drop_useless(|_| true, s(1));
+        for key in &keys {
+            let Answer::Trouble(trouble) = t.answer(key, s(1)) else {
+                panic!("{key} has an answer")
+            };
+            assert_eq!(trouble, login("old").refusal(key));
+            for named in ["vc.example", "\"user\"", &key.to_string()] {
+                assert!(trouble.message.contains(named), "{named}: {trouble}");
+            }
+        }
+        assert!(
+            t.refused_lately(&login("old").digest, s(600)),
+            "no login before 601 s"
+        );
+        assert!(!t.refused_lately(&login("old").digest, s(601)));
     }
 
     /// Many ask for one Secret, each at its own times: what one of them has just been told keeps none of them waiting.
@@ -242,9 +271,9 @@ mod tests {
                 }
                 if matches!(t.answer(&key, s(now)), Answer::Resolve) {
                     let end = if now < changed {
-                        Resolved::Refused([1; 32], trouble())
+                        Resolved::Refused(login("old"))
                     } else {
-                        Resolved::Session(7, [2; 32])
+                        Resolved::Session(7, login("new"))
                     };
                     t.resolved(&key, end, s(now));
                 }

@@ -1,0 +1,105 @@
+//! The session actor with a vCenter that takes a password or refuses it.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::*;
+use crate::{
+    ports::instruments::NoInstruments,
+    vm::bench::{
+        Turned,
+        hub::Hub,
+        vcenter::{Site, fault},
+    },
+};
+
+/// The way to a vCenter; counts who knocks.
+#[derive(Default)]
+struct Door {
+    site: Site,
+    shut: AtomicBool,
+    knocks: AtomicUsize,
+}
+
+#[async_trait]
+impl Connector for Door {
+    async fn connect(&self, _: &Credentials) -> VcResult<Session> {
+        self.knocks.fetch_add(1, Ordering::Relaxed);
+        if self.shut.load(Ordering::Relaxed) {
+            return Err(fault(VcErrorKind::Fault(Fault::InvalidLogin)));
+        }
+        Ok(Arc::new(self.site.clone()))
+    }
+}
+
+/// Any Secret holds the same credentials of user `u` at `vc.example`.
+struct Bench {
+    door: Arc<Door>,
+    args: SessionArgs,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let hub = Arc::new(Hub::default());
+        let data = [
+            ("server", "vc.example"),
+            ("username", "u"),
+            ("password", "p"),
+        ];
+        let data = data.map(|(k, v)| (k.to_owned(), secrecy::SecretString::from(v)));
+        hub.with(|o| o.secret = Some(data.into()));
+        let door = Arc::new(Door::default());
+        let args = SessionArgs {
+            cluster: hub.clone(),
+            connector: door.clone(),
+            clock: Arc::new(Turned::default()),
+            instruments: Arc::new(NoInstruments),
+            allow_http: false,
+        };
+        Self { door, args }
+    }
+
+    async fn actor(&self) -> ActorRef<SessionMsg> {
+        let spawned = Actor::spawn(None, VCenterSessions, self.args.clone()).await;
+        spawned.expect("up").0
+    }
+
+    fn knocks(&self) -> usize {
+        self.door.knocks.load(Ordering::Relaxed)
+    }
+}
+
+async fn ask(actor: &ActorRef<SessionMsg>, name: &str) -> Result<Session, Trouble> {
+    let desk = SessionDesk({
+        let actor = actor.clone();
+        move || Some(actor.clone())
+    });
+    desk.session(&ObjectKey::new("demo", name)).await
+}
+
+async fn refused(actor: &ActorRef<SessionMsg>, name: &str) -> Trouble {
+    ask(actor, name).await.err().expect("refused")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_password_changed_in_vcenter_is_told_as_one_that_was_wrong_from_the_start() {
+    let never_worked = Bench::new();
+    never_worked.door.shut.store(true, Ordering::Relaxed);
+    let told_first = refused(&never_worked.actor().await, "one").await;
+
+    let bench = Bench::new();
+    let actor = bench.actor().await;
+    for name in ["one", "two"] {
+        assert!(ask(&actor, name).await.is_ok(), "{name}");
+    }
+    bench.door.shut.store(true, Ordering::Relaxed);
+    bench.door.site.with(|i| i.login_refused = true);
+    assert_eq!(refused(&actor, "one").await, told_first);
+    for name in ["one", "two", "three"] {
+        let told = refused(&actor, name).await;
+        assert_eq!(told.reason, reason::INVALID_CREDENTIALS);
+        for named in ["vc.example", "\"u\"", &format!("demo/{name};")] {
+            assert!(told.message.contains(named), "{named}: {told}");
+        }
+    }
+    assert_eq!(bench.knocks(), 1, "the bytes are not tried again");
+}
