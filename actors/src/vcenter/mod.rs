@@ -1,11 +1,13 @@
 //! The session actor: hands out vCenter sessions by credentials Secret.
 //!
 //! Guarantees: one login at a time for the same bytes, in however many Secrets they stand (askers wait for it); equal credentials share one session; a
-//! pool never gets a session that its own Secret could not open; refused bytes rest ([`table::LOCKOUT`]); a Secret is
-//! read again at most every [`table::FRESH`], and only while somebody asks.
-//! Caveat: a crash forgets the refusals; the supervisor's backoff then bounds the tries.
+//! pool never gets a session that its own Secret could not open; refused bytes rest ([`refusals::LOCKOUT`]), also
+//! when this actor dies meanwhile; a Secret is read again at most every [`table::FRESH`], and only while somebody asks.
+//! Caveats: a login that is under way when the actor dies ends unheard, and is tried once more; a restart of the process
+//! forgets the refusals.
 
 pub mod login;
+pub mod refusals;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -15,10 +17,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use agent_forge_crds::conditions::reason;
 use async_trait::async_trait;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 
 use self::{
     login::{Digest, Login},
+    refusals::Refusals,
     table::{Answer, Resolved, Table},
 };
 use crate::{
@@ -67,6 +70,9 @@ pub struct SessionArgs {
     pub instruments: Arc<dyn Instruments>,
     /// Plain http is allowed (`--vsphere-allow-http`, for labs).
     pub allow_http: bool,
+    /// The refusals, published here alone; whoever makes the actor keeps them for the next one, so that its death is no
+    /// reason for another wrong login.
+    pub refusals: Arc<watch::Sender<Refusals>>,
 }
 
 /// State.
@@ -97,9 +103,10 @@ impl Actor for VCenterSessions {
             kind: "sessions".to_owned(),
             ..Description::default()
         };
+        let known = args.refusals.borrow().clone();
         Ok(SessionState {
             args,
-            table: Table::default(),
+            table: Table::new(known),
             waiting: BTreeMap::new(),
             logins: BTreeMap::new(),
             resolutions: JoinSet::new(),
@@ -116,6 +123,7 @@ impl Actor for VCenterSessions {
         let now = state.args.clock.monotonic();
         while state.resolutions.try_join_next().is_some() {}
         state.table.drop_useless(|s| s.login_refused(), now);
+        publish_refusals(state);
         match message {
             SessionMsg::Get(secret, reply) => match state.table.answer(&secret, now) {
                 Answer::Session(session) => answer(reply, Ok(session)),
@@ -237,6 +245,7 @@ fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>
         .map_or(0, |_| state.about.failures + 1);
     state.about.passes += 1;
     state.table.resolved(secret, end, now);
+    publish_refusals(state);
     let mut open = BTreeMap::new();
     for session in state.table.sessions() {
         *open.entry(session.server().to_owned()).or_default() += 1;
@@ -245,6 +254,17 @@ fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>
     for reply in state.waiting.remove(secret).into_iter().flatten() {
         answer(reply, result.clone());
     }
+}
+
+fn publish_refusals(state: &SessionState) {
+    let now = state.table.refusals();
+    state.args.refusals.send_if_modified(|known| {
+        let news = *known != *now;
+        if news {
+            known.clone_from(now);
+        }
+        news
+    });
 }
 
 /// [`Sessions`] over the actor, whichever generation of it is alive.

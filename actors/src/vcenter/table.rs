@@ -1,17 +1,18 @@
 //! Which Secret has which session, and when it is tried again. Pure.
 //!
-//! Facts: the same refused credential bytes are tried at most every 10 minutes (a common lockout is 5 failures in
-//! 180 s), a changed Secret within 30 s (house.md §5).
+//! Facts: the same refused credential bytes are tried at most every 10 minutes ([`Refusals`]), a changed Secret within
+//! 30 s (house.md §5).
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::login::{Digest, Login};
+use super::{
+    login::{Digest, Login},
+    refusals::Refusals,
+};
 use crate::{error::Trouble, model::names::ObjectKey};
 
 /// A session is handed out this long before its Secret is read again.
 pub const FRESH: Duration = Duration::from_secs(20);
-/// The same refused credential bytes are not tried again before.
-pub const LOCKOUT: Duration = Duration::from_secs(600);
 /// A Secret whose bytes were refused is read again at most that often: whoever asks every 20 to 24 s
 /// ([`crate::retry::SLOW_PROBE`]) then has the answer to a changed Secret within 30 s, whoever asked before him.
 pub const REFUSED_LOOK: Duration = Duration::from_secs(5);
@@ -60,20 +61,23 @@ pub enum Answer<S> {
 #[derive(Clone, Debug)]
 pub struct Table<S> {
     entries: BTreeMap<ObjectKey, Entry<S>>,
-    /// When vCenter refused which bytes.
-    refused: BTreeMap<Digest, Duration>,
-}
-
-impl<S> Default for Table<S> {
-    fn default() -> Self {
-        Self {
-            entries: BTreeMap::new(),
-            refused: BTreeMap::new(),
-        }
-    }
+    refusals: Refusals,
 }
 
 impl<S: Clone> Table<S> {
+    /// A table without sessions that leaves these bytes alone.
+    pub fn new(refusals: Refusals) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            refusals,
+        }
+    }
+
+    /// The bytes that vCenter refused, as far as known.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
     /// What to do for that Secret now.
     pub fn answer(&self, secret: &ObjectKey, now: Duration) -> Answer<S> {
         match self.entries.get(secret) {
@@ -97,8 +101,7 @@ impl<S: Clone> Table<S> {
 
     /// Whether these bytes were refused too lately to be tried again.
     pub fn refused_lately(&self, digest: &Digest, now: Duration) -> bool {
-        let at = self.refused.get(digest);
-        at.is_some_and(|at| now.saturating_sub(*at) < LOCKOUT)
+        self.refusals.lately(digest, now)
     }
 
     /// Takes in a resolution's end.
@@ -109,7 +112,7 @@ impl<S: Clone> Table<S> {
         };
         let entry = match end {
             Resolved::Session(session, login) => {
-                self.refused.remove(&login.digest);
+                self.refusals.taken(&login.digest);
                 Entry::Ready {
                     session,
                     login,
@@ -117,9 +120,7 @@ impl<S: Clone> Table<S> {
                 }
             }
             Resolved::Refused(login) => {
-                if !self.refused_lately(&login.digest, now) {
-                    self.refused.insert(login.digest, now);
-                }
+                self.refusals.refused(login.digest, now);
                 Entry::Failed {
                     trouble: login.refusal(secret),
                     at: now,
@@ -135,8 +136,6 @@ impl<S: Clone> Table<S> {
             },
         };
         self.entries.insert(secret.clone(), entry);
-        self.refused
-            .retain(|_, at| now.saturating_sub(*at) < LOCKOUT);
     }
 
     /// Turns sessions that `useless` names into refusals of their bytes, each in the words of its own Secret.
@@ -197,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_session_is_shared_until_its_secret_is_due() {
-        let mut t = Table::default();
+        let mut t = Table::new(Refusals::default());
         let key = ObjectKey::new("ns", "secret");
         assert!(matches!(t.answer(&key, s(0)), Answer::Resolve));
         t.resolved(&key, Resolved::Session(7, login("old")), s(0));
@@ -209,7 +208,7 @@ mod tests {
 
     #[test]
     fn refused_bytes_rest_ten_minutes_but_a_changed_secret_is_seen_within_thirty_seconds() {
-        let mut t: Table<u8> = Table::default();
+        let mut t: Table<u8> = Table::new(Refusals::default());
         let key = ObjectKey::new("ns", "secret");
         t.resolved(&key, Resolved::Refused(login("old")), s(0));
         let mut now = 0;
@@ -235,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_session_that_lost_its_login_is_refused_in_the_words_of_each_secret() {
-        let mut t = Table::default();
+        let mut t = Table::new(Refusals::default());
         let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
         for key in &keys {
             t.resolved(key, Resolved::Session(7, login("old")), s(0));
@@ -263,7 +262,7 @@ mod tests {
         let key = ObjectKey::new("ns", "secret");
         let period = crate::retry::SLOW_PROBE.as_secs() * 7 / 6 + 1;
         for changed in 100..200 {
-            let mut t: Table<u8> = Table::default();
+            let mut t: Table<u8> = Table::new(Refusals::default());
             let mut waiting: Vec<u64> = (0..period).collect();
             for now in 0..=changed + 30 {
                 if !waiting.contains(&(now % period)) {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::*;
+use super::{refusals::LOCKOUT, *};
 use crate::{
     ports::instruments::NoInstruments,
     vm::bench::{
@@ -34,6 +34,7 @@ impl Connector for Door {
 /// Any Secret holds the same credentials of user `u` at `vc.example`.
 struct Bench {
     door: Arc<Door>,
+    clock: Arc<Turned>,
     args: SessionArgs,
 }
 
@@ -47,15 +48,16 @@ impl Bench {
         ];
         let data = data.map(|(k, v)| (k.to_owned(), secrecy::SecretString::from(v)));
         hub.with(|o| o.secret = Some(data.into()));
-        let door = Arc::new(Door::default());
+        let (door, clock) = (Arc::new(Door::default()), Arc::new(Turned::default()));
         let args = SessionArgs {
             cluster: hub.clone(),
             connector: door.clone(),
-            clock: Arc::new(Turned::default()),
+            clock: clock.clone(),
             instruments: Arc::new(NoInstruments),
             allow_http: false,
+            refusals: Arc::default(),
         };
-        Self { door, args }
+        Self { door, clock, args }
     }
 
     async fn actor(&self) -> ActorRef<SessionMsg> {
@@ -102,4 +104,45 @@ async fn a_password_changed_in_vcenter_is_told_as_one_that_was_wrong_from_the_st
         }
     }
     assert_eq!(bench.knocks(), 1, "the bytes are not tried again");
+}
+
+/// The actor dies, as by the debug endpoint, and another begins with what it left.
+async fn anew(bench: &Bench, actor: ActorRef<SessionMsg>) -> ActorRef<SessionMsg> {
+    actor.kill_and_wait(None).await.expect("dead");
+    bench.actor().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_death_of_the_actor_is_no_reason_to_try_refused_bytes_again() {
+    let bench = Bench::new();
+    bench.door.shut.store(true, Ordering::Relaxed);
+    let mut actor = bench.actor().await;
+    let told = refused(&actor, "one").await;
+    for _ in 0..3 {
+        actor = anew(&bench, actor).await;
+        assert_eq!(refused(&actor, "one").await, told);
+        refused(&actor, "two").await;
+        assert_eq!(bench.knocks(), 1);
+    }
+    bench.clock.turn(LOCKOUT);
+    actor = anew(&bench, actor).await;
+    refused(&actor, "one").await;
+    assert_eq!(
+        bench.knocks(),
+        2,
+        "after ten minutes they are tried once more"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_lost_its_login_is_remembered_beyond_the_actor_too() {
+    let bench = Bench::new();
+    let mut actor = bench.actor().await;
+    assert!(ask(&actor, "one").await.is_ok());
+    bench.door.shut.store(true, Ordering::Relaxed);
+    bench.door.site.with(|i| i.login_refused = true);
+    refused(&actor, "one").await;
+    actor = anew(&bench, actor).await;
+    refused(&actor, "one").await;
+    assert_eq!(bench.knocks(), 1);
 }
