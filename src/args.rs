@@ -1,5 +1,5 @@
-//! Command line. Every flag is an environment variable as well; the predecessor's flags are accepted (predecessor.md
-//! §1), those without meaning here with a warning.
+//! Command line. Every flag is an environment variable as well and stands in `--help`; the predecessor's flags are
+//! accepted (predecessor.md §1), those without meaning here with a warning.
 
 mod chaos;
 mod lease;
@@ -114,7 +114,7 @@ pub struct Args {
     pub chaos: ChaosArgs,
 
     /// Accepted for the predecessor's manifests.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = LEGACY)]
     pub legacy: Legacy,
 
     /// What to do instead of running the operator.
@@ -133,44 +133,75 @@ pub enum Command {
 #[derive(Clone, Debug, ClapArgs)]
 pub struct IsoArgs {
     /// Only pools of this namespace; all of them otherwise.
-    #[arg(long, short, value_name = "NAMESPACE")]
+    #[arg(
+        long,
+        short,
+        env = "AGENT_FORGE_ISO_NAMESPACE",
+        value_name = "NAMESPACE"
+    )]
     pub namespace: Option<String>,
 
     /// Do not log in to vCenter: who mounts what stays unknown.
-    #[arg(long)]
+    #[arg(long, env = "AGENT_FORGE_ISO_OFFLINE", value_parser = BoolishValueParser::new())]
     pub offline: bool,
 }
 
+/// Where the predecessor's flags stand in `--help`.
+const LEGACY: &str = "Accepted for the predecessor's manifests, without effect";
+
 /// The predecessor's flags that have no meaning here.
 #[derive(Clone, Debug, Parser)]
-#[allow(missing_docs)]
 pub struct Legacy {
-    /// Accepted without effect.
-    #[arg(long, env = "AGENT_FORGE_METRICS_SECURE", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), hide = true)]
+    /// `true`: metrics over HTTPS. They are served in the clear; keep them on loopback or behind a NetworkPolicy.
+    #[arg(long, env = "AGENT_FORGE_METRICS_SECURE", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub metrics_secure: Option<bool>,
-    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_PATH", hide = true)]
+
+    /// Directory of the certificate for metrics over HTTPS.
+    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_PATH", value_name = "DIRECTORY")]
     pub metrics_cert_path: Option<String>,
-    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_NAME", hide = true)]
+
+    /// File of that certificate.
+    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_NAME", value_name = "FILE")]
     pub metrics_cert_name: Option<String>,
-    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_KEY", hide = true)]
+
+    /// File of its key.
+    #[arg(long, env = "AGENT_FORGE_METRICS_CERT_KEY", value_name = "FILE")]
     pub metrics_cert_key: Option<String>,
-    #[arg(long, env = "AGENT_FORGE_WEBHOOK_CERT_PATH", hide = true)]
+
+    /// Directory of the certificate for webhooks. There is no webhook.
+    #[arg(long, env = "AGENT_FORGE_WEBHOOK_CERT_PATH", value_name = "DIRECTORY")]
     pub webhook_cert_path: Option<String>,
-    #[arg(long, env = "AGENT_FORGE_WEBHOOK_CERT_NAME", hide = true)]
+
+    /// File of that certificate.
+    #[arg(long, env = "AGENT_FORGE_WEBHOOK_CERT_NAME", value_name = "FILE")]
     pub webhook_cert_name: Option<String>,
-    #[arg(long, env = "AGENT_FORGE_WEBHOOK_CERT_KEY", hide = true)]
+
+    /// File of its key.
+    #[arg(long, env = "AGENT_FORGE_WEBHOOK_CERT_KEY", value_name = "FILE")]
     pub webhook_cert_key: Option<String>,
-    #[arg(long, env = "AGENT_FORGE_ENABLE_HTTP2", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), hide = true)]
+
+    /// `true`: HTTP/2 for metrics and webhooks. The servers speak HTTP/1.1.
+    #[arg(long, env = "AGENT_FORGE_ENABLE_HTTP2", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub enable_http2: Option<bool>,
-    #[arg(long, env = "AGENT_FORGE_ZAP_DEVEL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), hide = true)]
+
+    /// The former logger's defaults for development; RUST_LOG sets levels.
+    #[arg(long, env = "AGENT_FORGE_ZAP_DEVEL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub zap_devel: Option<bool>,
-    #[arg(long, env = "AGENT_FORGE_ZAP_ENCODER", hide = true)]
+
+    /// The former logger's format; use --log-format.
+    #[arg(long, env = "AGENT_FORGE_ZAP_ENCODER", value_name = "FORMAT")]
     pub zap_encoder: Option<String>,
-    #[arg(long, env = "AGENT_FORGE_ZAP_LOG_LEVEL", hide = true)]
+
+    /// The former logger's level; use RUST_LOG.
+    #[arg(long, env = "AGENT_FORGE_ZAP_LOG_LEVEL", value_name = "LEVEL")]
     pub zap_log_level: Option<String>,
-    #[arg(long, env = "AGENT_FORGE_ZAP_STACKTRACE_LEVEL", hide = true)]
+
+    /// From which level on the former logger wrote stack traces.
+    #[arg(long, env = "AGENT_FORGE_ZAP_STACKTRACE_LEVEL", value_name = "LEVEL")]
     pub zap_stacktrace_level: Option<String>,
-    #[arg(long, env = "AGENT_FORGE_ZAP_TIME_ENCODING", hide = true)]
+
+    /// The former logger's format of times.
+    #[arg(long, env = "AGENT_FORGE_ZAP_TIME_ENCODING", value_name = "FORMAT")]
     pub zap_time_encoding: Option<String>,
 }
 
@@ -185,7 +216,10 @@ impl Legacy {
             }
         };
         warn(
-            self.metrics_secure == Some(true) || self.metrics_cert_path.is_some(),
+            self.metrics_secure == Some(true)
+                || self.metrics_cert_path.is_some()
+                || self.metrics_cert_name.is_some()
+                || self.metrics_cert_key.is_some(),
             "--metrics-secure, --metrics-cert-*: metrics are served in the clear; keep them on loopback or behind a NetworkPolicy",
         );
         warn(
@@ -235,7 +269,94 @@ fn scan_interval(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::{Arg, Command as Cli, CommandFactory};
+
     use super::*;
+
+    /// Flags of the command and of all below it; `--help` and `--version`, which clap adds later, are not among them.
+    fn flags(command: &Cli) -> Vec<&Arg> {
+        let own = command.get_arguments().filter(|a| a.get_long().is_some());
+        let below = command.get_subcommands().flat_map(flags);
+        own.chain(below).collect()
+    }
+
+    #[test]
+    fn every_flag_has_an_environment_variable_of_its_own_and_stands_in_help() {
+        let command = Args::command();
+        let flags = flags(&command);
+        let mut variables = BTreeSet::new();
+        for flag in &flags {
+            let name = flag.get_long().expect("a flag");
+            let variable = flag.get_env();
+            let variable =
+                variable.unwrap_or_else(|| panic!("--{name} has no environment variable"));
+            assert!(
+                variables.insert(variable),
+                "{variable:?} is taken: --{name}"
+            );
+            let hidden = [
+                flag.is_hide_set(),
+                flag.is_hide_env_set(),
+                flag.is_hide_short_help_set(),
+                flag.is_hide_long_help_set(),
+            ];
+            assert_eq!(hidden, [false; 4], "--{name} is hidden");
+            let help = flag.get_help().map(ToString::to_string);
+            assert!(help.is_some_and(|h| !h.is_empty()), "--{name} has no words");
+        }
+        for name in [
+            "kubeconfig",
+            "pod-uid",
+            "zap-encoder",
+            "offline",
+            "namespace",
+        ] {
+            let known = flags.iter().any(|f| f.get_long() == Some(name));
+            assert!(known, "--{name}");
+        }
+    }
+
+    #[test]
+    fn help_sets_the_predecessors_flags_apart() {
+        let command = Args::command();
+        let apart: Vec<&str> = flags(&command)
+            .into_iter()
+            .filter(|f| f.get_help_heading() == Some(LEGACY))
+            .filter_map(Arg::get_long)
+            .collect();
+        assert_eq!(apart.len(), 13, "{apart:?}");
+        for (name, of) in [
+            ("metrics-secure", true),
+            ("zap-devel", true),
+            ("pod-uid", false),
+        ] {
+            assert_eq!(apart.contains(&name), of, "--{name}");
+        }
+    }
+
+    #[test]
+    fn whatever_has_no_effect_is_warned_of() {
+        for flag in [
+            "--metrics-secure",
+            "--metrics-cert-path=/c",
+            "--metrics-cert-name=c",
+            "--metrics-cert-key=k",
+            "--webhook-cert-path=/c",
+            "--webhook-cert-name=c",
+            "--webhook-cert-key=k",
+            "--enable-http2",
+            "--zap-devel",
+            "--zap-encoder=json",
+            "--zap-log-level=debug",
+            "--zap-stacktrace-level=error",
+            "--zap-time-encoding=iso8601",
+        ] {
+            let args = Args::try_parse_from(["agent-forge", flag]).expect(flag);
+            assert_eq!(args.legacy.warnings().len(), 1, "{flag}");
+        }
+    }
 
     #[test]
     fn the_predecessors_command_line_is_accepted() {
@@ -283,7 +404,12 @@ mod tests {
             "--chaos-kill-every=1s",
             "--i-understand-this-kills-actors",
         ];
-        assert!(Args::try_parse_from(chaos).is_ok());
+        let args = Args::try_parse_from(chaos).expect("agreed");
+        assert_eq!(args.chaos.kill_every(), Some(Duration::from_secs(1)));
+        // As where the environment says `false`.
+        let mut chaos = args.chaos;
+        chaos.i_understand_this_kills_actors = false;
+        assert_eq!(chaos.kill_every(), None);
         for bad in [
             "--chaos-kill-every=1s",
             "--agent-discovery-timeout=soon",

@@ -116,7 +116,7 @@ pub async fn between(
         caches.clone(),
         supervisor.clone(),
     ));
-    if let Some(every) = args.chaos.chaos_kill_every {
+    if let Some(every) = args.chaos.kill_every() {
         becoming_ready.spawn(chaos::run(supervisor.clone(), every, args.chaos.chaos_seed));
     }
     becoming_ready.spawn(become_ready(

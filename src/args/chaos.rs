@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, builder::BoolishValueParser};
 
 use super::duration;
 
@@ -23,6 +23,15 @@ pub struct ChaosArgs {
     pub chaos_seed: u64,
 
     /// Needed for --chaos-kill-every.
-    #[arg(long)]
+    #[arg(long, env = "AGENT_FORGE_I_UNDERSTAND_THIS_KILLS_ACTORS", value_parser = BoolishValueParser::new())]
     pub i_understand_this_kills_actors: bool,
+}
+
+impl ChaosArgs {
+    /// How often an actor is killed, if at all. An environment that says `false` to what that needs has not agreed.
+    #[must_use]
+    pub fn kill_every(&self) -> Option<Duration> {
+        self.chaos_kill_every
+            .filter(|_| self.i_understand_this_kills_actors)
+    }
 }

@@ -36,7 +36,7 @@ pub struct LeaseArgs {
     pub leader_elect_retry_period: Duration,
 
     /// uid of the Pod (downward API): a container that is started anew in it goes on with its own Lease.
-    #[arg(long, env = "POD_UID", hide = true, value_name = "UID")]
+    #[arg(long, env = "POD_UID", value_name = "UID")]
     pub pod_uid: Option<String>,
 }
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Kills the actors whose names start with `which`, as the debug endpoint does.
-async fn kill(world: &World, which: &str, panic: bool) -> Result<usize> {
+pub async fn kill(world: &World, which: &str, panic: bool) -> Result<usize> {
     let operator = world.operator.as_ref().context("an operator")?;
     let url = format!(
         "{}/actors/kill?which={which}&panic={panic}",

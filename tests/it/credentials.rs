@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use agent_forge_lab::played::HostedClusterPlay;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::world::{LIMIT, NAMESPACE, Setup, World};
+use crate::{
+    crash::kill,
+    world::{LIMIT, NAMESPACE, Setup, World},
+};
 
 /// A changed Secret does not wait for the ten minutes that lie between two tries of the same bytes. (On an idle machine it is
 /// acted upon within 30 s; this one may be busy.)
@@ -26,6 +30,19 @@ async fn reads(world: &World, namespace: &str, name: &str) -> Result<usize> {
             e.user.username == world.access.user && e.uri.split('?').next() == Some(path.as_str())
         })
         .count())
+}
+
+/// Waits until each of these Secrets has been looked at twice more: one of the looks may have been under way.
+async fn until_looked_at_again(world: &World, secrets: &[&str]) -> Result<()> {
+    for name in secrets {
+        let before = reads(world, NAMESPACE, name).await?;
+        world
+            .until(&format!("two more looks at Secret {name}"), async || {
+                Ok(reads(world, NAMESPACE, name).await? >= before + 2)
+            })
+            .await?;
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,6 +105,18 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
     let calls = world.vcenter.calls().await?;
     ensure!(calls.logins("refused") == 1, "{:?}", calls.logins);
     ensure!(calls.logins("vim") == 0, "{:?}", calls.logins);
+    // Nor does it when the actor dies that knows of the refusal: its successor begins with that knowledge.
+    ensure!(
+        kill(&world, "sessions", false).await? == 1,
+        "no session actor was there"
+    );
+    until_looked_at_again(&world, &["wrong-1", "wrong-2"]).await?;
+    let calls = world.vcenter.calls().await?;
+    ensure!(
+        calls.logins("refused") == 1,
+        "after a kill: {:?}",
+        calls.logins
+    );
     ensure!(
         reads(&world, "vault", "creds").await? == 0,
         "a refused namespace is not read"
@@ -124,7 +153,47 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
         .push("--secret-namespaces=vault".to_owned());
     world.start_operator().await?;
     world.until_true("elsewhere", "VsphereReady").await?;
-    Ok(())
+
+    a_password_is_changed_in_vcenter(&world, &nodes).await
+}
+
+/// Sessions outlive a changed password; once they end, each pool is told whom vCenter refuses, after one try for all of them.
+async fn a_password_is_changed_in_vcenter(world: &World, nodes: &HostedClusterPlay) -> Result<()> {
+    let process = &world.lab.vcenters()[0];
+    let refused = world.vcenter.calls().await?.logins("refused");
+    world.vcenter.set_password("rotated").await?;
+    ensure!(
+        world.vcenter.kill_sessions().await? > 0,
+        "there was a session"
+    );
+    // Something to do, so that the lost session is noticed.
+    nodes.scale(2);
+    for pool in ["wrong-1", "wrong-2"] {
+        let said = world
+            .until_refused(pool, "VsphereReady", "InvalidCredentials")
+            .await?;
+        for named in [
+            url_host(process.url()),
+            process.options().username.as_str(),
+            &format!("demo/{pool};"),
+        ] {
+            ensure!(said.contains(named), "{named} is named: {said}");
+        }
+    }
+    let calls = world.vcenter.calls().await?;
+    ensure!(
+        calls.logins("refused") == refused + 1,
+        "one try for all Secrets: {:?}",
+        calls.logins
+    );
+    for name in ["wrong-1", "wrong-2", "missing"] {
+        world.set_secret(name, "rotated").await?;
+    }
+    world.until_true("wrong-1", "VsphereReady").await?;
+    nodes
+        .wait_running(2, LIMIT)
+        .await
+        .with_context(|| "after the Secret got the new password")
 }
 
 fn url_host(url: &str) -> &str {

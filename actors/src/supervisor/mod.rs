@@ -44,7 +44,7 @@ use crate::{
         vcenter::Connector,
     },
     retry,
-    vcenter::{SessionDesk, SessionMsg},
+    vcenter::{SessionDesk, SessionMsg, refusals::Refusals},
 };
 
 /// The adapters that the whole tree works with.
@@ -126,6 +126,8 @@ pub struct SupervisorState {
     sessions: watch::Sender<Option<ActorRef<SessionMsg>>>,
     placement: watch::Sender<Option<ActorRef<PlacementMsg>>>,
     doubts: Arc<watch::Sender<Doubts>>,
+    /// What outlives a session actor.
+    refusals: Arc<watch::Sender<Refusals>>,
     stopping: bool,
 }
 
@@ -173,6 +175,7 @@ impl Actor for Supervisor {
             sessions,
             placement,
             doubts: Arc::new(doubts),
+            refusals: Arc::new(watch::Sender::default()),
             stopping: false,
         })
     }

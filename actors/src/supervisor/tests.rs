@@ -1,7 +1,10 @@
 //! The supervisor on virtual time: who lives, who comes back, who stays away.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,10 +18,10 @@ use crate::{
         instruments::PoolGauges,
         iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, Validators},
         tracer::NoTracer,
-        vcenter::{Credentials, VCenter, VcResult},
+        vcenter::{Credentials, Fault, VCenter, VcErrorKind, VcResult},
     },
     testing::{self, NAMESPACE, POOL, at},
-    vm::bench::hub::Hub,
+    vm::bench::{hub::Hub, vcenter::fault},
 };
 
 /// Virtual time.
@@ -40,6 +43,18 @@ struct Void;
 impl Connector for Void {
     async fn connect(&self, _: &Credentials) -> VcResult<Arc<dyn VCenter>> {
         std::future::pending().await
+    }
+}
+
+/// A vCenter that refuses everybody; counts them.
+#[derive(Default)]
+struct Refusing(AtomicUsize);
+
+#[async_trait]
+impl Connector for Refusing {
+    async fn connect(&self, _: &Credentials) -> VcResult<Arc<dyn VCenter>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Err(fault(VcErrorKind::Fault(Fault::InvalidLogin)))
     }
 }
 
@@ -92,6 +107,11 @@ const VM: &str = "vm/demo/a";
 
 impl Tree {
     async fn start() -> Self {
+        Self::before(Arc::new(Void)).await
+    }
+
+    /// The tree with the way to this vCenter.
+    async fn before(connector: Arc<dyn Connector>) -> Self {
         let hub = Arc::new(Hub::default());
         hub.with(|o| {
             let mut pool = testing::pool(POOL);
@@ -112,7 +132,7 @@ impl Tree {
         let ports = Ports {
             view: hub.clone(),
             cluster: hub.clone(),
-            connector: Arc::new(Void),
+            connector,
             iso_source: Arc::new(Void),
             clock: Arc::new(Virtual(Instant::now())),
             instruments: log.clone(),
@@ -167,6 +187,13 @@ impl Tree {
             Ok(ractor::rpc::CallResult::Success(hit)) => hit.len(),
             _ => 0,
         }
+    }
+
+    /// Secrets that the session actor, as it lives now, has looked at.
+    async fn looks(&self) -> u64 {
+        let all = self.all().await;
+        let sessions = all.into_iter().find(|d| d.name == "sessions");
+        sessions.and_then(|d| d.state).map_or(0, |s| s.passes)
     }
 
     async fn restarts(&self, name: &str) -> u64 {
@@ -245,6 +272,21 @@ async fn an_infrastructure_actor_that_keeps_dying_ends_the_tree() {
     tree.kill("sessions", false).await;
     tree.after(Duration::from_secs(2)).await;
     assert!(tree.ended.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_session_actor_leaves_to_the_next_what_vcenter_refused() {
+    let vcenter = Arc::new(Refusing::default());
+    let tree = Tree::before(vcenter.clone()).await;
+    tree.after(Duration::from_secs(60)).await;
+    assert!(tree.looks().await > 0, "somebody asks for the session");
+    for (n, panic) in [(1, false), (2, true)] {
+        assert_eq!(tree.kill("sessions", panic).await, 1);
+        tree.after(Duration::from_secs(60)).await;
+        assert_eq!(tree.restarts("sessions").await, n);
+        assert!(tree.looks().await > 0, "the new one is asked, too");
+        assert_eq!(vcenter.0.load(Ordering::Relaxed), 1, "one login, refused");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,6 +89,7 @@ impl SupervisorState {
                     clock: self.ports.clock.clone(),
                     instruments: self.ports.instruments.clone(),
                     allow_http: self.ports.allow_http,
+                    refusals: self.refusals.clone(),
                 };
                 Handle::Sessions(
                     Actor::spawn_linked(None, VCenterSessions, args, cell)

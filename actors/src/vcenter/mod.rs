@@ -1,20 +1,29 @@
 //! The session actor: hands out vCenter sessions by credentials Secret.
 //!
 //! Guarantees: one login at a time for the same bytes, in however many Secrets they stand (askers wait for it); equal credentials share one session; a
-//! pool never gets a session that its own Secret could not open; refused bytes rest ([`table::LOCKOUT`]); a Secret is
-//! read again at most every [`table::FRESH`], and only while somebody asks.
-//! Caveat: a crash forgets the refusals; the supervisor's backoff then bounds the tries.
+//! pool never gets a session that its own Secret could not open; refused bytes rest ([`refusals::LOCKOUT`]), also
+//! when this actor dies meanwhile; a Secret is read again at most every [`table::FRESH`], and only while somebody asks.
+//! Caveats: a login that is under way when the actor dies ends unheard, and is tried once more; a restart of the process
+//! forgets the refusals.
 
+pub mod login;
+pub mod refusals;
 pub mod table;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_crds::conditions::reason;
 use async_trait::async_trait;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 
-use self::table::{Answer, Digest, Resolved, Table};
+use self::{
+    login::{Digest, Login},
+    refusals::Refusals,
+    table::{Answer, Resolved, Table},
+};
 use crate::{
     actor::shell::Description,
     effect::{Effect, EffectKind},
@@ -61,6 +70,9 @@ pub struct SessionArgs {
     pub instruments: Arc<dyn Instruments>,
     /// Plain http is allowed (`--vsphere-allow-http`, for labs).
     pub allow_http: bool,
+    /// The refusals, published here alone; whoever makes the actor keeps them for the next one, so that its death is no
+    /// reason for another wrong login.
+    pub refusals: Arc<watch::Sender<Refusals>>,
 }
 
 /// State.
@@ -91,9 +103,10 @@ impl Actor for VCenterSessions {
             kind: "sessions".to_owned(),
             ..Description::default()
         };
+        let known = args.refusals.borrow().clone();
         Ok(SessionState {
             args,
-            table: Table::default(),
+            table: Table::new(known),
             waiting: BTreeMap::new(),
             logins: BTreeMap::new(),
             resolutions: JoinSet::new(),
@@ -109,15 +122,8 @@ impl Actor for VCenterSessions {
     ) -> Result<(), ActorProcessingErr> {
         let now = state.args.clock.monotonic();
         while state.resolutions.try_join_next().is_some() {}
-        let renewal = Trouble::blocked(
-            Side::Vsphere,
-            reason::INVALID_CREDENTIALS,
-            "vCenter refused to renew the session with credentials that had worked; was the password changed? These \
-             bytes are tried again in 10 minutes, a changed Secret within 30 seconds",
-        );
-        state
-            .table
-            .drop_useless(|s| s.login_refused(), &renewal, now);
+        state.table.drop_useless(|s| s.login_refused(), now);
+        publish_refusals(state);
         match message {
             SessionMsg::Get(secret, reply) => match state.table.answer(&secret, now) {
                 Answer::Session(session) => answer(reply, Ok(session)),
@@ -135,10 +141,9 @@ impl Actor for VCenterSessions {
                 Err(trouble) => resolved(state, &secret, Resolved::Failed(trouble), now),
             },
             SessionMsg::LoggedIn(credentials, end) => {
-                let digest = credentials::digest(&credentials);
-                for secret in state.logins.remove(&digest).unwrap_or_default() {
-                    let end = ended(&credentials, digest, &secret, &end);
-                    resolved(state, &secret, end, now);
+                let login = Login::of(&credentials);
+                for secret in state.logins.remove(&login.digest).unwrap_or_default() {
+                    resolved(state, &secret, ended(login.clone(), &end), now);
                 }
             }
             SessionMsg::LogOut(reply) => {
@@ -198,14 +203,14 @@ fn log_in(
     credentials: Credentials,
     now: Duration,
 ) {
-    let digest = credentials::digest(&credentials);
-    if let Some(open) = state.table.open_session(&digest) {
-        return resolved(state, &secret, Resolved::Session(open, digest), now);
+    let login = Login::of(&credentials);
+    if let Some(open) = state.table.open_session(&login.digest) {
+        return resolved(state, &secret, Resolved::Session(open, login), now);
     }
-    if let Some(trouble) = state.table.refused_lately(&digest, now) {
-        return resolved(state, &secret, Resolved::Refused(digest, trouble), now);
+    if state.table.refused_lately(&login.digest, now) {
+        return resolved(state, &secret, Resolved::Refused(login), now);
     }
-    let sharing = state.logins.entry(digest).or_default();
+    let sharing = state.logins.entry(login.digest).or_default();
     sharing.push(secret);
     if sharing.len() > 1 {
         return;
@@ -217,26 +222,12 @@ fn log_in(
     });
 }
 
-/// What the end of a login means for one of the Secrets that have its bytes.
-fn ended(
-    credentials: &Credentials,
-    digest: Digest,
-    secret: &ObjectKey,
-    end: &VcResult<Session>,
-) -> Resolved<Session> {
+/// What the end of a login means for each of the Secrets that have its bytes.
+fn ended(login: Login, end: &VcResult<Session>) -> Resolved<Session> {
     match end {
-        Ok(session) => Resolved::Session(session.clone(), digest),
+        Ok(session) => Resolved::Session(session.clone(), login),
         Err(e) if matches!(e.kind, VcErrorKind::Fault(Fault::InvalidLogin)) => {
-            let host = credentials.server.host_str().unwrap_or_default();
-            let message = format!(
-                "{host} refuses user {:?} with the password in Secret {secret}; these bytes are tried again in 10 \
-                 minutes, a changed Secret within 30 seconds",
-                credentials.username
-            );
-            Resolved::Refused(
-                digest,
-                Trouble::blocked(Side::Vsphere, reason::INVALID_CREDENTIALS, message),
-            )
+            Resolved::Refused(login)
         }
         Err(e) => Resolved::Failed(e.clone().into()),
     }
@@ -245,7 +236,8 @@ fn ended(
 fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>, now: Duration) {
     let result = match &end {
         Resolved::Session(session, _) => Ok(session.clone()),
-        Resolved::Refused(_, trouble) | Resolved::Failed(trouble) => Err(trouble.clone()),
+        Resolved::Refused(login) => Err(login.refusal(secret)),
+        Resolved::Failed(trouble) => Err(trouble.clone()),
     };
     state.about.failures = result
         .as_ref()
@@ -253,6 +245,7 @@ fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>
         .map_or(0, |_| state.about.failures + 1);
     state.about.passes += 1;
     state.table.resolved(secret, end, now);
+    publish_refusals(state);
     let mut open = BTreeMap::new();
     for session in state.table.sessions() {
         *open.entry(session.server().to_owned()).or_default() += 1;
@@ -261,6 +254,17 @@ fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>
     for reply in state.waiting.remove(secret).into_iter().flatten() {
         answer(reply, result.clone());
     }
+}
+
+fn publish_refusals(state: &SessionState) {
+    let now = state.table.refusals();
+    state.args.refusals.send_if_modified(|known| {
+        let news = *known != *now;
+        if news {
+            known.clone_from(now);
+        }
+        news
+    });
 }
 
 /// [`Sessions`] over the actor, whichever generation of it is alive.

@@ -1,31 +1,30 @@
 //! Which Secret has which session, and when it is tried again. Pure.
 //!
-//! Facts: the same refused credential bytes are tried at most every 10 minutes (a common lockout is 5 failures in
-//! 180 s), a changed Secret within 30 s (house.md §5).
+//! Facts: the same refused credential bytes are tried at most every 10 minutes ([`Refusals`]), a changed Secret within
+//! 30 s (house.md §5).
 
 use std::{collections::BTreeMap, time::Duration};
 
+use super::{
+    login::{Digest, Login},
+    refusals::Refusals,
+};
 use crate::{error::Trouble, model::names::ObjectKey};
 
 /// A session is handed out this long before its Secret is read again.
 pub const FRESH: Duration = Duration::from_secs(20);
-/// The same refused credential bytes are not tried again before.
-pub const LOCKOUT: Duration = Duration::from_secs(600);
 /// A Secret whose bytes were refused is read again at most that often: whoever asks every 20 to 24 s
 /// ([`crate::retry::SLOW_PROBE`]) then has the answer to a changed Secret within 30 s, whoever asked before him.
 pub const REFUSED_LOOK: Duration = Duration::from_secs(5);
 /// First delay after a failure other than a refused login; doubles up to [`FRESH`].
 pub const FIRST_RETRY: Duration = Duration::from_secs(2);
 
-/// Digest of credentials.
-pub type Digest = [u8; 32];
-
 /// What is known of one Secret.
 #[derive(Clone, Debug)]
 enum Entry<S> {
     Ready {
         session: S,
-        digest: Digest,
+        login: Login,
         at: Duration,
     },
     Failed {
@@ -40,9 +39,9 @@ enum Entry<S> {
 #[derive(Clone, Debug)]
 pub enum Resolved<S> {
     /// A session.
-    Session(S, Digest),
-    /// vCenter refused these bytes.
-    Refused(Digest, Trouble),
+    Session(S, Login),
+    /// vCenter refused these bytes, now or lately.
+    Refused(Login),
     /// Anything else.
     Failed(Trouble),
 }
@@ -62,19 +61,23 @@ pub enum Answer<S> {
 #[derive(Clone, Debug)]
 pub struct Table<S> {
     entries: BTreeMap<ObjectKey, Entry<S>>,
-    refused: BTreeMap<Digest, (Duration, Trouble)>,
-}
-
-impl<S> Default for Table<S> {
-    fn default() -> Self {
-        Self {
-            entries: BTreeMap::new(),
-            refused: BTreeMap::new(),
-        }
-    }
+    refusals: Refusals,
 }
 
 impl<S: Clone> Table<S> {
+    /// A table without sessions that leaves these bytes alone.
+    pub fn new(refusals: Refusals) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            refusals,
+        }
+    }
+
+    /// The bytes that vCenter refused, as far as known.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
     /// What to do for that Secret now.
     pub fn answer(&self, secret: &ObjectKey, now: Duration) -> Answer<S> {
         match self.entries.get(secret) {
@@ -91,17 +94,14 @@ impl<S: Clone> Table<S> {
     /// The session whose credentials have that digest, if one is open: no second login.
     pub fn open_session(&self, digest: &Digest) -> Option<S> {
         self.entries.values().find_map(|e| match e {
-            Entry::Ready {
-                session, digest: d, ..
-            } if d == digest => Some(session.clone()),
+            Entry::Ready { session, login, .. } if login.digest == *digest => Some(session.clone()),
             _ => None,
         })
     }
 
-    /// Whether these bytes were refused too lately to be tried again, and with what words.
-    pub fn refused_lately(&self, digest: &Digest, now: Duration) -> Option<Trouble> {
-        let (at, trouble) = self.refused.get(digest)?;
-        (now.saturating_sub(*at) < LOCKOUT).then(|| trouble.clone())
+    /// Whether these bytes were refused too lately to be tried again.
+    pub fn refused_lately(&self, digest: &Digest, now: Duration) -> bool {
+        self.refusals.lately(digest, now)
     }
 
     /// Takes in a resolution's end.
@@ -111,20 +111,18 @@ impl<S: Clone> Table<S> {
             _ => 1,
         };
         let entry = match end {
-            Resolved::Session(session, digest) => {
-                self.refused.remove(&digest);
+            Resolved::Session(session, login) => {
+                self.refusals.taken(&login.digest);
                 Entry::Ready {
                     session,
-                    digest,
+                    login,
                     at: now,
                 }
             }
-            Resolved::Refused(digest, trouble) => {
-                if self.refused_lately(&digest, now).is_none() {
-                    self.refused.insert(digest, (now, trouble.clone()));
-                }
+            Resolved::Refused(login) => {
+                self.refusals.refused(login.digest, now);
                 Entry::Failed {
-                    trouble,
+                    trouble: login.refusal(secret),
                     at: now,
                     times,
                     rest: REFUSED_LOOK,
@@ -138,24 +136,22 @@ impl<S: Clone> Table<S> {
             },
         };
         self.entries.insert(secret.clone(), entry);
-        self.refused
-            .retain(|_, (at, _)| now.saturating_sub(*at) < LOCKOUT);
     }
 
-    /// Turns sessions that `useless` names into refusals of their bytes.
-    pub fn drop_useless(&mut self, useless: impl Fn(&S) -> bool, trouble: &Trouble, now: Duration) {
-        let dead: Vec<(ObjectKey, Digest)> = self
+    /// Turns sessions that `useless` names into refusals of their bytes, each in the words of its own Secret.
+    pub fn drop_useless(&mut self, useless: impl Fn(&S) -> bool, now: Duration) {
+        let dead: Vec<(ObjectKey, Login)> = self
             .entries
             .iter()
             .filter_map(|(key, e)| match e {
-                Entry::Ready {
-                    session, digest, ..
-                } if useless(session) => Some((key.clone(), *digest)),
+                Entry::Ready { session, login, .. } if useless(session) => {
+                    Some((key.clone(), login.clone()))
+                }
                 _ => None,
             })
             .collect();
-        for (key, digest) in dead {
-            self.resolved(&key, Resolved::Refused(digest, trouble.clone()), now);
+        for (key, login) in dead {
+            self.resolved(&key, Resolved::Refused(login), now);
         }
     }
 
@@ -179,34 +175,42 @@ fn pause(times: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use secrecy::SecretString;
+
     use super::*;
-    use crate::error::Side;
+    use crate::ports::vcenter::{Credentials, Trust};
 
     fn s(n: u64) -> Duration {
         Duration::from_secs(n)
     }
 
-    fn trouble() -> Trouble {
-        Trouble::blocked(Side::Vsphere, "InvalidLogin", "no")
+    /// The login of `user` with this password.
+    fn login(password: &str) -> Login {
+        Login::of(&Credentials {
+            server: url::Url::parse("https://vc.example/").expect("url"),
+            username: "user".to_owned(),
+            password: SecretString::from(password),
+            trust: Trust::System,
+        })
     }
 
     #[test]
     fn a_session_is_shared_until_its_secret_is_due() {
-        let mut t = Table::default();
+        let mut t = Table::new(Refusals::default());
         let key = ObjectKey::new("ns", "secret");
         assert!(matches!(t.answer(&key, s(0)), Answer::Resolve));
-        t.resolved(&key, Resolved::Session(7, [1; 32]), s(0));
+        t.resolved(&key, Resolved::Session(7, login("old")), s(0));
         assert!(matches!(t.answer(&key, s(19)), Answer::Session(7)));
         assert!(matches!(t.answer(&key, s(20)), Answer::Resolve));
-        assert_eq!(t.open_session(&[1; 32]), Some(7));
-        assert_eq!(t.open_session(&[2; 32]), None);
+        assert_eq!(t.open_session(&login("old").digest), Some(7));
+        assert_eq!(t.open_session(&login("new").digest), None);
     }
 
     #[test]
     fn refused_bytes_rest_ten_minutes_but_a_changed_secret_is_seen_within_thirty_seconds() {
-        let mut t: Table<u8> = Table::default();
+        let mut t: Table<u8> = Table::new(Refusals::default());
         let key = ObjectKey::new("ns", "secret");
-        t.resolved(&key, Resolved::Refused([1; 32], trouble()), s(0));
+        t.resolved(&key, Resolved::Refused(login("old")), s(0));
         let mut now = 0;
         let mut reads = 0;
         while now < 599 {
@@ -214,18 +218,42 @@ mod tests {
             if matches!(t.answer(&key, s(now)), Answer::Resolve) {
                 reads += 1;
                 assert!(
-                    t.refused_lately(&[1; 32], s(now)).is_some(),
+                    t.refused_lately(&login("old").digest, s(now)),
                     "no second login at {now}"
                 );
                 assert!(
-                    t.refused_lately(&[2; 32], s(now)).is_none(),
+                    !t.refused_lately(&login("new").digest, s(now)),
                     "new bytes are tried at once"
                 );
-                t.resolved(&key, Resolved::Refused([1; 32], trouble()), s(now));
+                t.resolved(&key, Resolved::Refused(login("old")), s(now));
             }
         }
         assert!(reads >= 599 / 30, "{reads} looks at the Secret");
-        assert!(t.refused_lately(&[1; 32], s(600)).is_none());
+        assert!(!t.refused_lately(&login("old").digest, s(600)));
+    }
+
+    #[test]
+    fn a_session_that_lost_its_login_is_refused_in_the_words_of_each_secret() {
+        let mut t = Table::new(Refusals::default());
+        let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
+        for key in &keys {
+            t.resolved(key, Resolved::Session(7, login("old")), s(0));
+        }
+        t.drop_useless(|_| true, s(1));
+        for key in &keys {
+            let Answer::Trouble(trouble) = t.answer(key, s(1)) else {
+                panic!("{key} has an answer")
+            };
+            assert_eq!(trouble, login("old").refusal(key));
+            for named in ["vc.example", "\"user\"", &key.to_string()] {
+                assert!(trouble.message.contains(named), "{named}: {trouble}");
+            }
+        }
+        assert!(
+            t.refused_lately(&login("old").digest, s(600)),
+            "no login before 601 s"
+        );
+        assert!(!t.refused_lately(&login("old").digest, s(601)));
     }
 
     /// Many ask for one Secret, each at its own times: what one of them has just been told keeps none of them waiting.
@@ -234,7 +262,7 @@ mod tests {
         let key = ObjectKey::new("ns", "secret");
         let period = crate::retry::SLOW_PROBE.as_secs() * 7 / 6 + 1;
         for changed in 100..200 {
-            let mut t: Table<u8> = Table::default();
+            let mut t: Table<u8> = Table::new(Refusals::default());
             let mut waiting: Vec<u64> = (0..period).collect();
             for now in 0..=changed + 30 {
                 if !waiting.contains(&(now % period)) {
@@ -242,9 +270,9 @@ mod tests {
                 }
                 if matches!(t.answer(&key, s(now)), Answer::Resolve) {
                     let end = if now < changed {
-                        Resolved::Refused([1; 32], trouble())
+                        Resolved::Refused(login("old"))
                     } else {
-                        Resolved::Session(7, [2; 32])
+                        Resolved::Session(7, login("new"))
                     };
                     t.resolved(&key, end, s(now));
                 }

@@ -40,6 +40,12 @@ impl Clock for Turned {
     }
 }
 
+impl Turned {
+    pub fn turn(&self, by: Duration) {
+        *self.0.lock().expect("lock") += by;
+    }
+}
+
 /// One VsphereAgent with all around it.
 pub struct Bench {
     pub hub: Arc<Hub>,
@@ -138,7 +144,7 @@ impl Bench {
 
     /// Lets time go by.
     pub fn turn(&self, by: Duration) {
-        *self.clock.0.lock().expect("lock") += by;
+        self.clock.turn(by);
     }
 
     /// The actor dies and another takes over.

@@ -53,6 +53,8 @@ pub struct Inventory {
     pub power_off_fails: bool,
     /// Secrets whose login is refused.
     pub refused_secrets: Vec<ObjectKey>,
+    /// Open sessions have lost their login.
+    pub login_refused: bool,
     pub sessions_by: Vec<ObjectKey>,
     pub effects: Vec<EffectKind>,
     pub reads: usize,
@@ -152,7 +154,7 @@ impl VCenter for Site {
         false
     }
     fn login_refused(&self) -> bool {
-        false
+        self.with(|i| i.login_refused)
     }
     async fn reachable(&self) -> VcResult<()> {
         Ok(())
