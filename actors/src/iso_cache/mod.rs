@@ -244,7 +244,12 @@ impl IsoCacheState {
 }
 
 async fn fly(ports: &Ports, start: Start) -> FlightNews {
-    let Start { id, want, task } = start;
+    let Start {
+        id,
+        want,
+        task,
+        wanted,
+    } = start;
     let news = match task {
         Task::Check(file, compare) => {
             let compare = compare.then_some(&file.validators);
@@ -266,10 +271,18 @@ async fn fly(ports: &Ports, start: Start) -> FlightNews {
                 let news = FlightNews::Publishing(place, leave);
                 let _ = announced.send_message(IsoMsg::Flight(id, news));
             };
-            transfer::transfer(ports, id, &want, Box::new(tell), Box::new(announce)).await.map(|(file, reused)| {
-                tracing::info!(file = %file.path, size = file.size, reused, "ISO is on the datastore");
-                FlightNews::Arrived(file, reused)
-            })
+            transfer::transfer(ports, id, &want, &wanted, Box::new(tell), Box::new(announce))
+                .await
+                .map(|brought| match brought {
+                    Some((file, reused)) => {
+                        tracing::info!(file = %file.path, size = file.size, reused, "ISO is on the datastore");
+                        FlightNews::Arrived(file, reused)
+                    }
+                    None => {
+                        tracing::info!("nobody wants the ISO any more: its transfer ended");
+                        FlightNews::Recalled
+                    }
+                })
         }
         Task::Prune(paths) => upkeep::prune(ports, &want, &paths)
             .await
@@ -333,6 +346,10 @@ impl Actor for IsoCache {
             IsoMsg::Ensure(want, reply) => {
                 let answer = state.ask(&myself, *want);
                 let _ = reply.send(answer);
+            }
+            IsoMsg::Leave(pool) => {
+                let now = state.ports.clock.monotonic();
+                state.table.leave(&pool, now);
             }
             IsoMsg::Flight(id, news) => {
                 let turn = state
