@@ -28,7 +28,15 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use agent_forge_crds::conditions::reason;
 use futures::FutureExt;
@@ -89,6 +97,15 @@ struct Ports {
     instruments: Arc<dyn Instruments>,
     /// Whom it tells.
     actor: ActorRef<IsoMsg>,
+    /// Number of the transfer under way, as the actor knows it; 0: there is none.
+    writer: Arc<AtomicU64>,
+}
+
+impl Ports {
+    /// The flight that may write to the datastore just now. It is known before the flight starts.
+    fn writes(&self) -> Option<u64> {
+        Some(self.writer.load(Ordering::SeqCst)).filter(|id| *id != 0)
+    }
 }
 
 /// The actor.
@@ -158,6 +175,8 @@ impl IsoCacheState {
             self.waker.wake_pool(&pool, "iso");
         }
         while self.flights.try_join_next().is_some() {}
+        let writer = self.table.transfer().unwrap_or_default();
+        self.ports.writer.store(writer, Ordering::SeqCst);
         for start in start {
             self.about.passes += 1;
             self.launch(start);
@@ -185,7 +204,7 @@ impl IsoCacheState {
     fn report(&mut self, news: &FlightNews) {
         let cache = self.ports.key.to_string();
         let FlightNews::Progress(done, Some(total)) = *news else {
-            if !self.table.is_transferring() {
+            if self.table.transfer().is_none() {
                 self.ports.instruments.iso_transfer(&cache, None);
             }
             return;
@@ -325,6 +344,7 @@ impl Actor for IsoCache {
                 clock,
                 instruments,
                 actor: myself,
+                writer: Arc::default(),
             },
             waker,
             table: FlightTable::default(),

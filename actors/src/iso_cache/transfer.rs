@@ -174,7 +174,7 @@ impl Site {
             )
             .await?;
         meter.moved();
-        site.sweep(ports, want, true).await;
+        site.sweep(ports, want).await;
         Ok(site)
     }
 

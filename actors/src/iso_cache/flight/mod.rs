@@ -262,10 +262,12 @@ impl FlightTable {
         self.running.is_some() || !self.checks.is_empty()
     }
 
-    /// Are bytes on their way?
-    pub(super) fn is_transferring(&self) -> bool {
+    /// Number of the transfer under way.
+    pub(super) fn transfer(&self) -> Option<u64> {
         let running = self.running.as_ref();
-        running.is_some_and(|r| matches!(r.work, Work::Transfer(_)))
+        running
+            .filter(|r| matches!(r.work, Work::Transfer(_)))
+            .map(|r| r.id)
     }
 
     /// Bytes per second of the transfer under way, once that can be told.
