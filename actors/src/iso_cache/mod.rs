@@ -10,8 +10,10 @@
 //! - No message holds the source's URL.
 //!
 //! Assumptions: pools ask again when woken and at each resync, with a fresh URL; the pool's status records the file.
-//! Caveat: two caches of one datastore (two vCenters, two operators) do not know of each other. They cannot harm each
-//! other: partial names are unique, final names are digests, and a move does not overwrite.
+//! Caveat: two caches of one datastore (two vCenters, two operators) do not know of each other. Their transfers cannot
+//! harm each other: partial names are unique, final names are digests, and a move does not overwrite. Retention can: two
+//! management clusters with one directory and equal bytes have one file, which the one deletes while the other's pools
+//! rely on it, unless a VM of its vCenter has it mounted. They need different directories.
 
 mod flight;
 mod meter;
