@@ -10,8 +10,10 @@
 //! - No message holds the source's URL.
 //!
 //! Assumptions: pools ask again when woken and at each resync, with a fresh URL; the pool's status records the file.
-//! Caveat: two caches of one datastore (two vCenters, two operators) do not know of each other. They cannot harm each
-//! other: partial names are unique, final names are digests, and a move does not overwrite.
+//! Caveat: two caches of one datastore (two vCenters, two operators) do not know of each other. Their transfers cannot
+//! harm each other: partial names are unique, final names are digests, and a move does not overwrite. Retention can: two
+//! management clusters with one directory and equal bytes have one file, which the one deletes while the other's pools
+//! rely on it, unless a VM of its vCenter has it mounted. They need different directories.
 
 mod flight;
 mod meter;
@@ -28,7 +30,15 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use agent_forge_crds::conditions::reason;
 use futures::FutureExt;
@@ -89,6 +99,15 @@ struct Ports {
     instruments: Arc<dyn Instruments>,
     /// Whom it tells.
     actor: ActorRef<IsoMsg>,
+    /// Number of the transfer under way, as the actor knows it; 0: there is none.
+    writer: Arc<AtomicU64>,
+}
+
+impl Ports {
+    /// The flight that may write to the datastore just now. It is known before the flight starts.
+    fn writes(&self) -> Option<u64> {
+        Some(self.writer.load(Ordering::SeqCst)).filter(|id| *id != 0)
+    }
 }
 
 /// The actor.
@@ -158,6 +177,8 @@ impl IsoCacheState {
             self.waker.wake_pool(&pool, "iso");
         }
         while self.flights.try_join_next().is_some() {}
+        let writer = self.table.transfer().unwrap_or_default();
+        self.ports.writer.store(writer, Ordering::SeqCst);
         for start in start {
             self.about.passes += 1;
             self.launch(start);
@@ -185,7 +206,7 @@ impl IsoCacheState {
     fn report(&mut self, news: &FlightNews) {
         let cache = self.ports.key.to_string();
         let FlightNews::Progress(done, Some(total)) = *news else {
-            if !self.table.is_transferring() {
+            if self.table.transfer().is_none() {
                 self.ports.instruments.iso_transfer(&cache, None);
             }
             return;
@@ -244,7 +265,12 @@ impl IsoCacheState {
 }
 
 async fn fly(ports: &Ports, start: Start) -> FlightNews {
-    let Start { id, want, task } = start;
+    let Start {
+        id,
+        want,
+        task,
+        wanted,
+    } = start;
     let news = match task {
         Task::Check(file, compare) => {
             let compare = compare.then_some(&file.validators);
@@ -266,10 +292,18 @@ async fn fly(ports: &Ports, start: Start) -> FlightNews {
                 let news = FlightNews::Publishing(place, leave);
                 let _ = announced.send_message(IsoMsg::Flight(id, news));
             };
-            transfer::transfer(ports, id, &want, Box::new(tell), Box::new(announce)).await.map(|(file, reused)| {
-                tracing::info!(file = %file.path, size = file.size, reused, "ISO is on the datastore");
-                FlightNews::Arrived(file, reused)
-            })
+            transfer::transfer(ports, id, &want, &wanted, Box::new(tell), Box::new(announce))
+                .await
+                .map(|brought| match brought {
+                    Some((file, reused)) => {
+                        tracing::info!(file = %file.path, size = file.size, reused, "ISO is on the datastore");
+                        FlightNews::Arrived(file, reused)
+                    }
+                    None => {
+                        tracing::info!("nobody wants the ISO any more: its transfer ended");
+                        FlightNews::Recalled
+                    }
+                })
         }
         Task::Prune(paths) => upkeep::prune(ports, &want, &paths)
             .await
@@ -312,6 +346,7 @@ impl Actor for IsoCache {
                 clock,
                 instruments,
                 actor: myself,
+                writer: Arc::default(),
             },
             waker,
             table: FlightTable::default(),
@@ -333,6 +368,10 @@ impl Actor for IsoCache {
             IsoMsg::Ensure(want, reply) => {
                 let answer = state.ask(&myself, *want);
                 let _ = reply.send(answer);
+            }
+            IsoMsg::Leave(pool) => {
+                let now = state.ports.clock.monotonic();
+                state.table.leave(&pool, now);
             }
             IsoMsg::Flight(id, news) => {
                 let turn = state

@@ -82,6 +82,33 @@ impl Leave {
     }
 }
 
+/// Tells a flight whether anybody still wants what it fetches. The default is wanted for ever.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted(Option<watch::Receiver<()>>);
+
+impl Wanted {
+    /// It is wanted as long as the first half lives.
+    pub(super) fn pair() -> (watch::Sender<()>, Self) {
+        let (keep, wait) = watch::channel(());
+        (keep, Self(Some(wait)))
+    }
+
+    /// Nobody wants it any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|wait| wait.has_changed().is_err())
+    }
+
+    /// Returns once nobody wants it any more.
+    pub(super) async fn over(&self) {
+        let Some(mut wait) = self.0.clone() else {
+            return std::future::pending().await;
+        };
+        while wait.changed().await.is_ok() {}
+    }
+}
+
 /// What a pool wants there.
 #[derive(Clone, Debug)]
 pub struct IsoWant {
@@ -162,6 +189,8 @@ pub enum IsoState {
 pub enum IsoMsg {
     /// Make it so; answers at once with how far it is. The pool is woken when that changes.
     Ensure(Box<IsoWant>, RpcReplyPort<IsoState>),
+    /// That pool is being deleted: what only it wants is let go.
+    Leave(ObjectKey),
     /// A flight made progress or ended (internal).
     Flight(u64, FlightNews),
     /// A flight has looked in that directory for what dead processes left (internal).
@@ -189,6 +218,8 @@ pub enum FlightNews {
     Arrived(IsoFile, bool),
     /// It did not work.
     Failed(Trouble),
+    /// Nobody wanted it any more, so it ended and left nothing.
+    Recalled,
     /// Retention ran: files removed, files kept and why.
     Pruned(Vec<DatastorePath>, Vec<(DatastorePath, String)>),
 }

@@ -1,8 +1,9 @@
 //! Names of files that are on their way, and the proof that nobody writes to one any more.
 //!
 //! A name says whose it is: `<source>.partial-<owner>-<run>-<flight>`. The owner is this cache of this management cluster,
-//! of which only one lives at a time; the run is one life of it. So a file of our own from another life is dead, and one
-//! from this life is dead while nothing flies. Whose owner is somebody else is left alone, unless nothing was written to it
+//! of which only one lives at a time; the run is one life of it. So a file of our own from another life is dead, and of those
+//! from this life all but the one of the flight that writes: what came after its deletion, or could not be deleted, goes
+//! too. A flight that has ended does not come back, its number is not used again. Whose owner is somebody else is left alone, unless nothing was written to it
 //! for [`ABANDONED`], many times longer than a transfer may take.
 
 use std::time::Duration;
@@ -36,30 +37,31 @@ impl Origin {
 
     /// Name of the partial file of flight number `flight`.
     pub(super) fn name(&self, source_key: &str, flight: u64) -> String {
-        let (source, flight) = (digest(source_key, 8), short(&flight.to_string()));
+        let (source, flight) = (digest(source_key, 8), number(flight));
         format!("{source}{INFIX}{}-{}-{flight}", self.owner, self.run)
     }
 
-    /// Is a file of this name, last changed then, proven to have no writer? `alone`: no flight of this life writes.
+    /// Is a file of this name, last changed then, proven to have no writer? `writes`: the flight of this life that may
+    /// write, as it was known after the file was seen.
     pub(super) fn is_dead(
         &self,
         name: &str,
-        alone: bool,
+        writes: Option<u64>,
         modified: Option<Timestamp>,
         now: Timestamp,
     ) -> bool {
-        let Some((owner, run)) = parse(name) else {
+        let Some((owner, run, flight)) = parse(name) else {
             return false;
         };
         if owner == self.owner {
-            return alone || run != self.run;
+            return run != self.run || writes.is_none_or(|id| number(id) != flight);
         }
         modified.is_some_and(|at| at < now && now.duration_since(at).unsigned_abs() >= ABANDONED)
     }
 }
 
-/// Owner and run in a name of this form.
-fn parse(name: &str) -> Option<(&str, &str)> {
+/// Owner, run and flight in a name of this form.
+fn parse(name: &str) -> Option<(&str, &str, &str)> {
     let (source, rest) = name.split_once(INFIX)?;
     let mut parts = rest.split('-');
     let (owner, run, flight) = (parts.next()?, parts.next()?, parts.next()?);
@@ -67,7 +69,11 @@ fn parse(name: &str) -> Option<(&str, &str)> {
         text.len() == length && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     };
     let sound = hex(source, 16) && [owner, run, flight].iter().all(|part| hex(part, 8));
-    (sound && parts.next().is_none()).then_some((owner, run))
+    (sound && parts.next().is_none()).then_some((owner, run, flight))
+}
+
+fn number(flight: u64) -> String {
+    short(&flight.to_string())
 }
 
 fn digest(text: &str, bytes: usize) -> String {
@@ -97,40 +103,42 @@ mod tests {
             Origin::new("hub", &key("ds2"), at(0)),
         ];
         let day = 24 * 3600;
-        for (name, alone, age, dead) in [
-            (me.name("k", 1), false, 0, false),
-            (me.name("k", 1), true, 0, true),
-            (before.name("k", 1), false, 0, true),
-            (before.name("other", 7), false, 0, true),
-            (others[0].name("k", 1), true, day - 1, false),
-            (others[0].name("k", 1), true, day, true),
-            (others[1].name("k", 1), true, day - 1, false),
-            ("rescue.iso".to_owned(), true, 9 * day, false),
-            (format!("{}.iso", "0".repeat(64)), true, 9 * day, false),
+        for (name, writes, age, dead) in [
+            (me.name("k", 1), Some(1), 0, false),
+            (me.name("k", 1), Some(1), 9 * day, false),
+            (me.name("k", 1), Some(2), 0, true),
+            (me.name("k", 1), None, 0, true),
+            (before.name("k", 1), Some(1), 0, true),
+            (before.name("other", 7), Some(1), 0, true),
+            (others[0].name("k", 1), None, day - 1, false),
+            (others[0].name("k", 1), None, day, true),
+            (others[1].name("k", 1), None, day - 1, false),
+            ("rescue.iso".to_owned(), None, 9 * day, false),
+            (format!("{}.iso", "0".repeat(64)), None, 9 * day, false),
             (
                 "0123456789abcdef.partial-mine".to_owned(),
-                true,
+                None,
                 9 * day,
                 false,
             ),
-            (format!("{}x", before.name("k", 1)), true, 9 * day, false),
+            (format!("{}x", before.name("k", 1)), None, 9 * day, false),
             (
                 format!("{}-00000000", before.name("k", 1)),
-                true,
+                None,
                 9 * day,
                 false,
             ),
         ] {
-            let judged = me.is_dead(&name, alone, Some(at(-age)), at(0));
-            assert_eq!(judged, dead, "{name}, alone: {alone}, {age} s old");
+            let judged = me.is_dead(&name, writes, Some(at(-age)), at(0));
+            assert_eq!(judged, dead, "{name}, {writes:?} writes, {age} s old");
         }
         let foreign = others[0].name("k", 1);
         assert!(
-            !me.is_dead(&foreign, true, None, at(0)),
+            !me.is_dead(&foreign, None, None, at(0)),
             "its age is not known"
         );
         assert!(
-            !me.is_dead(&foreign, true, Some(at(9 * day)), at(0)),
+            !me.is_dead(&foreign, None, Some(at(9 * day)), at(0)),
             "a clock is wrong"
         );
         assert_ne!(me.name("k", 1), me.name("k", 2));

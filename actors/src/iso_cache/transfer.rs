@@ -7,6 +7,7 @@
 //!   crash leaves behind is in nobody's way, and the next flight removes it ([`super::partial`]).
 //! - A file gets its final name only after the record of a pool that wants it lists that name.
 //! - A lost reply is settled by looking at both names (reliability.md R4).
+//! - When nobody wants it any more it ends, unless it is about to get its final name: that ends soon by itself.
 //! - Nothing moves for [`super::meter::STALL`], or for [`super::meter::FLUSH`] after the last byte: the flight ends.
 //!
 //! Assumptions: the adapter bounds each call in time. Dropping the future drops the upload and the download.
@@ -16,7 +17,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use super::{
     Ports,
     meter::{Meter, SHORTEST, Tell, not_an_iso},
-    msg::{IsoFile, IsoPlace, IsoWant, Leave},
+    msg::{IsoFile, IsoPlace, IsoWant, Leave, Wanted},
 };
 use crate::{
     effect::{Effect, EffectKind},
@@ -42,17 +43,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Says what is about to be published.
 pub(super) type Announce = Box<dyn Fn(IsoPlace, Leave) + Send + Sync>;
 
-/// Fetches the ISO and publishes it. The flag says that a file of this content was there already.
+/// Fetches the ISO and publishes it. The flag says that a file of this content was there already; `None`: nobody wanted
+/// it any more, and nothing of it stays.
 pub(super) async fn transfer(
     ports: &Ports,
     id: u64,
     want: &IsoWant,
+    wanted: &Wanted,
     tell: Tell,
     announce: Announce,
-) -> Result<(IsoFile, bool), Trouble> {
+) -> Result<Option<(IsoFile, bool)>, Trouble> {
     let began = ports.clock.monotonic();
     let meter = Meter::new(tell, ports.source.patience());
-    let result = fetch(ports, id, want, &announce, meter).await;
+    let result = fetch(ports, id, (want, wanted), &announce, meter).await;
+    if result.is_err() && wanted.is_over() {
+        return Ok(None);
+    }
     ports.instruments.iso_operation("upload", result.is_ok());
     if let Ok((_, false)) = &result {
         let took = ports.clock.monotonic().saturating_sub(began);
@@ -61,27 +67,31 @@ pub(super) async fn transfer(
             .instruments
             .iso_transferred(&cache, took.as_secs_f64());
     }
-    result.map_err(|trouble| scrubbed(trouble, &want.source))
+    result
+        .map(Some)
+        .map_err(|trouble| scrubbed(trouble, &want.source))
 }
 
 async fn fetch(
     ports: &Ports,
     id: u64,
-    want: &IsoWant,
+    (want, wanted): (&IsoWant, &Wanted),
     announce: &Announce,
     meter: Arc<Meter>,
 ) -> Result<(IsoFile, bool), Trouble> {
-    let site = bounded(&meter, Site::reach(ports, want, &meter)).await?;
-    let download = bounded(&meter, site.open(ports, want, &meter)).await?;
+    let site = bounded(&meter, wanted, Site::reach(ports, want, &meter)).await?;
+    let download = bounded(&meter, wanted, site.open(ports, want, &meter)).await?;
     let partial = want
         .directory
         .join(&ports.origin.name(&want.source_key, id))
         .map_err(bad_path)?;
-    let delivered = bounded(
-        &meter,
-        site.deliver(ports, want, &partial, download, (announce, &meter)),
-    )
-    .await;
+    let deliver = async {
+        let send = site.send(want, &partial, download, (announce, &meter));
+        let sent = bounded(&meter, wanted, send).await?;
+        let publish = site.publish(ports, want, &partial, sent, &meter);
+        bounded(&meter, &Wanted::default(), publish).await
+    };
+    let delivered = deliver.await;
     if !matches!(delivered, Ok((_, false))) {
         site.discard(&partial).await;
     }
@@ -112,14 +122,16 @@ async fn listed(place: IsoPlace, announce: &Announce, meter: &Meter) -> Result<(
     }
 }
 
-/// Runs `work` until it ends or nothing moves any more.
+/// Runs `work` until it ends, nobody wants it or nothing moves any more.
 async fn bounded<T>(
     meter: &Meter,
+    wanted: &Wanted,
     work: impl Future<Output = Result<T, Trouble>>,
 ) -> Result<T, Trouble> {
     meter.moved();
     tokio::select! {
         biased;
+        () = wanted.over() => Err(incomplete("nobody wants it any more".to_owned())),
         result = work => result,
         trouble = meter.stalled() => Err(trouble),
     }
@@ -130,6 +142,13 @@ pub(super) struct Site {
     pub(super) vc: Arc<dyn VCenter>,
     pub(super) datacenter: MoRef,
     pool: ObjectKey,
+}
+
+/// All bytes are there under the partial name, and may get that place.
+struct Sent {
+    place: IsoPlace,
+    size: u64,
+    validators: Validators,
 }
 
 impl Site {
@@ -155,7 +174,7 @@ impl Site {
             )
             .await?;
         meter.moved();
-        site.sweep(ports, want, true).await;
+        site.sweep(ports, want).await;
         Ok(site)
     }
 
@@ -181,14 +200,14 @@ impl Site {
         Ok(download)
     }
 
-    async fn deliver(
+    /// Brings the bytes to the datastore, and waits until their final name is on record.
+    async fn send(
         &self,
-        ports: &Ports,
         want: &IsoWant,
         partial: &DatastorePath,
         download: IsoDownload,
         (announce, meter): (&Announce, &Arc<Meter>),
-    ) -> Result<(IsoFile, bool), Trouble> {
+    ) -> Result<Sent, Trouble> {
         let (size, validators) = (download.length, download.validators);
         let body = meter.watch(download.body, size);
         let upload = self.effect(EffectKind::Upload);
@@ -227,17 +246,35 @@ impl Site {
             .directory
             .join(&format!("{sha256}.iso"))
             .map_err(bad_path)?;
-        let place = IsoPlace {
-            sha256: sha256.clone(),
-            path: path.clone(),
-        };
-        listed(place, announce, meter).await?;
-        let reused = self.publish(partial, &path, size, meter).await?;
+        let place = IsoPlace { sha256, path };
+        listed(place.clone(), announce, meter).await?;
+        Ok(Sent {
+            place,
+            size,
+            validators,
+        })
+    }
+
+    /// Gives it its final name; the flag says that an equal file had that already.
+    async fn publish(
+        &self,
+        ports: &Ports,
+        want: &IsoWant,
+        partial: &DatastorePath,
+        sent: Sent,
+        meter: &Meter,
+    ) -> Result<(IsoFile, bool), Trouble> {
+        let Sent {
+            place,
+            size,
+            validators,
+        } = sent;
+        let reused = self.rename(partial, &place.path, size, meter).await?;
         meter.moved();
         Ok((
             IsoFile {
-                sha256,
-                path,
+                sha256: place.sha256,
+                path: place.path,
                 size,
                 uploaded_at: ports.clock.wall(),
                 volatile: is_volatile(ports, want, &validators).await,
@@ -248,7 +285,7 @@ impl Site {
     }
 
     /// Moves the partial file to its final name; `true` when that was taken by an equal file.
-    async fn publish(
+    async fn rename(
         &self,
         partial: &DatastorePath,
         path: &DatastorePath,

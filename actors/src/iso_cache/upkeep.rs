@@ -50,7 +50,7 @@ pub(super) async fn check(
     if size != Some(file.size) {
         return Ok(Found::NotThere);
     }
-    site.sweep(ports, want, false).await;
+    site.sweep(ports, want).await;
     if on(Mutant::VolatileRefetched) {
         return Ok(Found::Outdated);
     }
@@ -78,10 +78,10 @@ pub(super) async fn check(
 impl Site {
     /// Deletes partial files that dead flights left behind, where this one writes, and once in a life in the pool's other
     /// directories; that it fails is no reason to do without the ISO.
-    pub(super) async fn sweep(&self, ports: &Ports, want: &IsoWant, alone: bool) {
+    pub(super) async fn sweep(&self, ports: &Ports, want: &IsoWant) {
         let others = want.directories.iter().filter(|d| **d != want.directory);
         for directory in std::iter::once(&want.directory).chain(others) {
-            match step("sweep", self.try_sweep(ports, directory, alone)).await {
+            match step("sweep", self.try_sweep(ports, directory)).await {
                 Ok(()) => {
                     let _ = ports.actor.send_message(IsoMsg::Swept(directory.clone()));
                 }
@@ -92,12 +92,7 @@ impl Site {
         }
     }
 
-    async fn try_sweep(
-        &self,
-        ports: &Ports,
-        directory: &DatastorePath,
-        alone: bool,
-    ) -> Result<(), Trouble> {
+    async fn try_sweep(&self, ports: &Ports, directory: &DatastorePath) -> Result<(), Trouble> {
         let now = ports.clock.wall();
         let files = self.vc.list(&self.datacenter, directory).await?;
         for file in files.unwrap_or_default() {
@@ -106,11 +101,10 @@ impl Site {
                 .as_deref()
                 .and_then(|m| m.parse::<Timestamp>().ok());
             let ours = file.path.parent().as_ref() == Some(directory);
-            if !ours
-                || !ports
-                    .origin
-                    .is_dead(file.path.file_name(), alone, changed, now)
-            {
+            // Read only now: a transfer that began after the list was made is not in it.
+            let writes = ports.writes();
+            let name = file.path.file_name();
+            if !ours || !ports.origin.is_dead(name, writes, changed, now) {
                 continue;
             }
             let effect = self.effect(EffectKind::DeleteFile);

@@ -36,6 +36,9 @@ pub trait IsoCaches: Send + Sync {
     /// # Errors
     /// The cache is being restarted.
     async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, Trouble>;
+
+    /// The pool is being deleted: no cache goes on with what only it wants. It may be said more than once.
+    fn leave(&self, pool: &ObjectKey);
 }
 
 /// Why no ISO can be wanted yet.

@@ -146,6 +146,9 @@ async fn surroundings(
 ) -> Surroundings {
     let mut around = Surroundings::default();
     let deleting = s.pool.metadata.deletion_timestamp.is_some();
+    if deleting {
+        isos.leave(&s.key);
+    }
     let found = hardware::hardware(&s.pool)
         .and_then(|_| hardware::secret(&s.pool, &context.settings.secret_namespaces));
     let secret = match found {

@@ -51,4 +51,10 @@ impl IsoCaches for IsoDesk {
             }),
         }
     }
+
+    fn leave(&self, pool: &ObjectKey) {
+        let _ = self
+            .0
+            .send_message(SupervisorMsg::LeaveIsoCaches(pool.clone()));
+    }
 }

@@ -32,6 +32,7 @@ use crate::{
     actor::shell::Description,
     context::{Context, Settings},
     iso_cache::msg::{IsoKey, IsoMsg},
+    model::names::ObjectKey,
     orphans::Doubts,
     placement::{PlacementDesk, PlacementMsg},
     pool::iso::IsoCaches,
@@ -82,6 +83,8 @@ pub enum SupervisorMsg {
     Respawn(ActorKey),
     /// The ISO cache for that key.
     IsoCache(IsoKey, RpcReplyPort<ActorRef<IsoMsg>>),
+    /// That pool is being deleted: the ISO caches that live let go what only it wants.
+    LeaveIsoCaches(ObjectKey),
     /// All actors with their state.
     Describe(RpcReplyPort<Vec<Described>>),
     /// Kill the actors whose name starts with the text (debug endpoint only).
@@ -224,6 +227,13 @@ impl Actor for Supervisor {
                     state.ensure(&myself, &ActorKey::IsoCache(key)).await?
                 {
                     let _ = reply.send(actor);
+                }
+            }
+            SupervisorMsg::LeaveIsoCaches(pool) => {
+                for handle in state.actors.values() {
+                    if let Handle::Iso(actor) = handle {
+                        let _ = actor.send_message(IsoMsg::Leave(pool.clone()));
+                    }
                 }
             }
             SupervisorMsg::Describe(reply) => state.describe(reply),

@@ -13,7 +13,9 @@ use tokio::{task::JoinHandle, time::Instant};
 
 use super::*;
 use crate::{
+    iso_cache::{self, msg::IsoState},
     model::names::ObjectKey,
+    pool::iso,
     ports::{
         instruments::PoolGauges,
         iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, Validators},
@@ -313,6 +315,38 @@ async fn a_pools_series_go_only_when_its_pass_is_over() {
     let lines = tree.log.lines();
     let dropped = format!("{NAMESPACE}/{POOL} dropped");
     assert_eq!(lines.last(), Some(&dropped), "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_is_being_deleted_lets_its_iso_go() {
+    let tree = Tree::start().await;
+    let (pool, infra_env) = (testing::pool(POOL), testing::infra_env());
+    let key = iso::cache_key(&pool, "vc.example");
+    let ask = |reply| SupervisorMsg::IsoCache(key, reply);
+    let Ok(ractor::rpc::CallResult::Success(cache)) = tree.supervisor.call(ask, None).await else {
+        panic!("no cache")
+    };
+    let secret = ObjectKey::new(NAMESPACE, "vcenter");
+    let want = iso::want(&pool, &[], Some(&infra_env), &secret).expect("a want");
+    let answer = iso_cache::ensure(&cache, want).await;
+    assert!(matches!(answer, Ok(IsoState::Fetching { .. })));
+    let flies = async || {
+        let all = tree.all().await;
+        let cache = all.into_iter().find(|d| d.name.starts_with("iso_cache/"));
+        cache.and_then(|d| d.state).is_some_and(|s| s.running)
+    };
+    tree.after(Duration::from_secs(30)).await;
+    assert!(flies().await, "it waits for the login");
+    tree.hub
+        .with(|o| o.pool.as_mut().map(testing::delete).expect("a pool"));
+    let change = Change::Pool {
+        key: ObjectKey::new(NAMESPACE, POOL),
+        deep: true,
+    };
+    let _ = tree.supervisor.send_message(SupervisorMsg::Changed(change));
+    // A pass that was under way waits for its login as long as it may.
+    tree.after(Duration::from_secs(6)).await;
+    assert!(!flies().await, "nobody wants it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -75,7 +75,17 @@ impl Fault {
         self <= Self::TaskHangs
     }
 
-    /// How long its cause lasts; the operator gets that much more time.
+    /// How long its cause lasts at that effect; the operator gets that much more time.
+    #[must_use]
+    pub fn lasts_at(self, effect: &str) -> Duration {
+        match self {
+            // Its client waits longer than others, and so does what comes after that.
+            Self::Late if effect == EffectKind::Upload.code() => Duration::from_secs(360),
+            _ => self.lasts(),
+        }
+    }
+
+    /// How long its cause lasts at most effects.
     #[must_use]
     pub fn lasts(self) -> Duration {
         Duration::from_secs(match self {
@@ -134,6 +144,14 @@ pub struct Plan {
     pub faults: Vec<(Point, Fault)>,
 }
 
+impl Plan {
+    /// How long the cause of each fault lasts.
+    pub fn lasts(&self) -> impl Iterator<Item = Duration> {
+        let faults = self.faults.iter();
+        faults.map(|(point, fault)| fault.lasts_at(point.effect))
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.workload, self.seed)?;
@@ -170,6 +188,15 @@ impl FromStr for Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_upload_is_late_for_longer_than_anything_else() {
+        let plan: Plan = "S1 V08:demo/w#1=m7 V02:x#1=m7 V08:y#1=m5"
+            .parse()
+            .expect("plan");
+        let lasts: Vec<u64> = plan.lasts().map(|d| d.as_secs()).collect();
+        assert_eq!(lasts, [360, 60, 5]);
+    }
 
     #[test]
     fn a_plan_survives_its_text() {

@@ -134,7 +134,7 @@ pub fn run_workload(
             Ok(world) => world,
             Err(e) => panic!("the world does not start: {e:#}"),
         };
-        let mut run = Run::new(world, plan.faults.iter().map(|(_, f)| *f).collect());
+        let mut run = Run::new(world, plan.lasts().sum());
         let mut failures = Vec::new();
         let done = (workload.run)(&mut run).await;
         let ended = run.world.director.now();
@@ -152,8 +152,7 @@ pub fn run_workload(
                 let unheld = plan.faults.iter().any(|(_, f)| *f == Fault::SecretGone);
                 // A fault that comes about only in the silence is told of, and so is its end.
                 let late = director.last_fault();
-                let lasts = plan.faults.iter().map(|(_, f)| f.lasts()).max();
-                let told = match lasts {
+                let told = match plan.lasts().max() {
                     Some(lasts) if late > ended => late + lasts + AFTER,
                     _ => ended,
                 };

@@ -6,7 +6,7 @@ use anyhow::Result;
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use crate::{oracles, plan::Fault, world::World};
+use crate::{oracles, world::World};
 
 mod site;
 
@@ -33,7 +33,7 @@ pub struct Run {
     pub rests: Vec<Rest>,
     /// How long each rest may take beyond the causes of faults.
     pub patience: Duration,
-    faults: Vec<Fault>,
+    causes: Duration,
 }
 
 /// A moment when nothing moves any more.
@@ -53,21 +53,20 @@ const QUIET: Duration = Duration::from_secs(130);
 const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Run {
-    /// A run in that world, in which these faults may happen.
+    /// A run in that world, in which the causes of faults last that long in all.
     #[must_use]
-    pub fn new(world: World, faults: Vec<Fault>) -> Self {
+    pub fn new(world: World, causes: Duration) -> Self {
         Self {
             world,
             rests: Vec::new(),
             patience: PATIENCE,
-            faults,
+            causes,
         }
     }
 
     /// Time for what has to come about.
     fn limit(&self) -> Duration {
-        let causes: Duration = self.faults.iter().map(|f| f.lasts()).sum();
-        self.patience + causes
+        self.patience + self.causes
     }
 
     /// Waits for `done`, then for quiet, and takes a picture.

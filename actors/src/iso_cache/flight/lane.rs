@@ -6,7 +6,7 @@ use agent_forge_crds::conditions::reason;
 
 use super::{Content, FlightTable, Look, Phase, Running, SETTLE, Start, Task, Work};
 use crate::{
-    iso_cache::msg::{IsoFile, IsoWant},
+    iso_cache::msg::{IsoFile, IsoWant, Wanted},
     model::names::{DatastorePath, ObjectKey},
 };
 
@@ -36,6 +36,7 @@ impl FlightTable {
             id,
             want,
             task: Task::Check(file, source),
+            wanted: Wanted::default(),
         })
     }
 
@@ -79,12 +80,19 @@ impl FlightTable {
                 Work::Prune(content, pool) => self.launch_prune(content, pool, now),
             };
             if let Some((want, task)) = started {
+                let (keep, wanted) = Wanted::pair();
                 self.running = Some(Running {
                     id,
                     work,
                     pool: want.pool.clone(),
+                    wanted: Some(keep),
                 });
-                return Some(Start { id, want, task });
+                return Some(Start {
+                    id,
+                    want,
+                    task,
+                    wanted,
+                });
             }
         }
         None

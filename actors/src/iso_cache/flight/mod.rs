@@ -10,6 +10,7 @@
 //! - After a failure nothing runs for that (directory, source key) before its backoff is over; then the pools are woken.
 //! - Each pool that was told "on its way" is woken when that changes.
 //! - A transfer gets leave to publish only once the record of a pool that wants it lists the final name.
+//! - A transfer that nobody wants any more is told so at once: it keeps the lane from those who wait.
 //!
 //! Assumptions: a pool wants one ISO at a time, and asks at least once per resync while it wants it. `now` is monotonic.
 //! Caveat: everything here is a cache. Losing it costs one read per pool, or one transfer where nobody recorded a file.
@@ -26,11 +27,13 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::watch;
+
 use self::{
     backoff::Backoffs,
     entry::{Content, Entry, Input, Interest, Phase, Source},
 };
-use super::msg::{FlightNews, IsoFile, IsoState, IsoWant};
+use super::msg::{FlightNews, IsoFile, IsoState, IsoWant, Wanted};
 use crate::{
     error::Side,
     model::names::{DatastorePath, ObjectKey},
@@ -74,6 +77,8 @@ pub(super) struct Start {
     pub(super) id: u64,
     pub(super) want: IsoWant,
     pub(super) task: Task,
+    /// What a transfer looks at to learn that it is for nobody.
+    pub(super) wanted: Wanted,
 }
 
 /// What follows from a piece of news.
@@ -95,6 +100,8 @@ struct Running {
     id: u64,
     work: Work,
     pool: ObjectKey,
+    /// Dropped, the flight knows that nobody wants what it fetches any more.
+    wanted: Option<watch::Sender<()>>,
 }
 
 /// A look at a file that is under way.
@@ -207,7 +214,10 @@ impl FlightTable {
                 FlightNews::Arrived(file, reused) => {
                     self.arrived(&content, file, reused, asked_source, now)
                 }
-                FlightNews::Missing | FlightNews::Outdated => self.missing(&content, now),
+                // Whoever came to want what was recalled gets a flight of its own.
+                FlightNews::Missing | FlightNews::Outdated | FlightNews::Recalled => {
+                    self.missing(&content, now)
+                }
                 FlightNews::Failed(trouble) => self.failed(&content, pool, trouble, now),
                 FlightNews::Progress(..) | FlightNews::Publishing(..) | FlightNews::Pruned(..) => {
                     BTreeSet::new()
@@ -223,6 +233,14 @@ impl FlightTable {
         }
         turn.start.extend(self.launch(now));
         turn
+    }
+
+    /// The pool wants nothing any more.
+    pub(super) fn leave(&mut self, pool: &ObjectKey, now: Duration) {
+        for entry in self.entries.values_mut() {
+            entry.wants.remove(pool);
+        }
+        self.let_go(None, now);
     }
 
     /// Pools whose backoff is over by now; each is named once per backoff.
@@ -244,10 +262,12 @@ impl FlightTable {
         self.running.is_some() || !self.checks.is_empty()
     }
 
-    /// Are bytes on their way?
-    pub(super) fn is_transferring(&self) -> bool {
+    /// Number of the transfer under way.
+    pub(super) fn transfer(&self) -> Option<u64> {
         let running = self.running.as_ref();
-        running.is_some_and(|r| matches!(r.work, Work::Transfer(_)))
+        running
+            .filter(|r| matches!(r.work, Work::Transfer(_)))
+            .map(|r| r.id)
     }
 
     /// Bytes per second of the transfer under way, once that can be told.
@@ -333,7 +353,7 @@ impl FlightTable {
         self.last_id
     }
 
-    /// Drops what nobody wants any more: a pool's earlier want, pools that stopped asking, and what only they wanted.
+    /// Drops interests that are over: a pool's earlier want, pools that stopped asking; and what only they wanted.
     fn forget(&mut self, asked: &Content, pool: &ObjectKey, now: Duration) {
         for (content, entry) in &mut self.entries {
             let wanted =
@@ -341,7 +361,16 @@ impl FlightTable {
             entry
                 .wants
                 .retain(|key, i| (content == asked && key == pool) || wanted(key, i));
-            if content != asked {
+        }
+        self.let_go(Some(asked), now);
+    }
+
+    /// Drops what nobody wants any more; `asked` is just being asked for.
+    fn let_go(&mut self, asked: Option<&Content>, now: Duration) {
+        // Before its leave goes, or a flight could take that for a failure.
+        self.recall(asked);
+        for (content, entry) in &mut self.entries {
+            if asked != Some(content) {
                 entry.settle_leave();
             }
         }
@@ -352,6 +381,23 @@ impl FlightTable {
             .retain(|_, look| entries.contains_key(&look.content));
         self.backoffs
             .forget(now, |source| entries.keys().any(|c| c.source() == *source));
+    }
+
+    /// Tells the transfer under way if nobody wants it any more.
+    fn recall(&mut self, asked: Option<&Content>) {
+        let entries = &self.entries;
+        let is_unwanted = |content: &Content| {
+            asked != Some(content) && entries.get(content).is_none_or(|e| e.wants.is_empty())
+        };
+        if let Some(Running {
+            work: Work::Transfer(content),
+            wanted,
+            ..
+        }) = &mut self.running
+            && is_unwanted(content)
+        {
+            *wanted = None;
+        }
     }
 
     /// Pools that want something of this source and do not have it.

@@ -35,6 +35,10 @@ enum Op {
     /// Of which flight; whether people have to mend it; whose fault it is.
     Fail(usize, bool, Side),
     Miss(usize),
+    /// That flight notices that nobody wants it.
+    Recall(usize),
+    /// That pool is being deleted.
+    Leave(u8),
     Pass(u64),
 }
 
@@ -49,7 +53,9 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (which.clone(), any::<bool>(), any::<bool>()).prop_map(|(w, blocked, iso)| {
             Op::Fail(w, blocked, if iso { Side::Iso } else { Side::Vsphere })
         }),
-        1 => which.prop_map(Op::Miss),
+        1 => which.clone().prop_map(Op::Miss),
+        3 => which.prop_map(Op::Recall),
+        1 => (0..4_u8).prop_map(Op::Leave),
         3 => prop_oneof![0..3_u64, 20..50_u64, 550..700_u64].prop_map(Op::Pass),
     ]
 }
@@ -118,6 +124,8 @@ struct Run {
     /// Pools that were told that it is not there, and were not woken since.
     asleep: BTreeSet<ObjectKey>,
     told: BTreeMap<u64, Duration>,
+    /// Transfers that nobody wanted at some time since they began.
+    recalled: BTreeSet<u64>,
     /// Looks at what was forgotten since: their news must change nothing.
     stale: Vec<u64>,
 }
@@ -140,6 +148,7 @@ impl Run {
             interest: BTreeMap::new(),
             asleep: BTreeSet::new(),
             told: BTreeMap::new(),
+            recalled: BTreeSet::new(),
             stale: Vec::new(),
         }
     }
@@ -213,6 +222,11 @@ impl Run {
         let now = self.now;
         self.interest
             .retain(|p, (_, at)| *p == name || now - *at < FORGET);
+        self.let_go();
+    }
+
+    fn let_go(&mut self) {
+        let now = self.now;
         for c in 0..5 {
             if self.pools(c).is_empty() && self.known[c] != Known::Flying {
                 self.known[c] = Known::Nothing;
@@ -246,11 +260,7 @@ impl Run {
         } else {
             self.listed.remove(&name)
         };
-        let lost: Vec<usize> = (0..5).filter(|c| self.pools(*c).is_empty()).collect();
-        let lost: Vec<_> = lost
-            .iter()
-            .filter_map(|c| self.publishing.remove(c))
-            .collect();
+        let lost = self.lost();
         let given = self.publishing.remove(&content).filter(|wait| {
             if !listed {
                 self.publishing.insert(content, wait.clone());
@@ -292,12 +302,7 @@ impl Run {
             },
             self.now,
         );
-        for wait in lost {
-            assert!(
-                wait.has_changed().is_err(),
-                "waits although nobody wants it"
-            );
-        }
+        self.are_told(&lost);
         assert!(
             given.is_none_or(|wait| *wait.borrow()),
             "listed, and no leave"
@@ -330,6 +335,35 @@ impl Run {
             self.asleep.insert(pool)
         };
         kind
+    }
+
+    /// Waits for leave to publish what nobody wants any more, and notes the transfers of it.
+    fn lost(&mut self) -> Vec<watch::Receiver<bool>> {
+        let lost: Vec<usize> = (0..5).filter(|c| self.pools(*c).is_empty()).collect();
+        let transfers = self.flights.values();
+        let transfers = transfers.filter(|start| start.task == Task::Transfer);
+        let of_lost = transfers.filter(|start| lost.contains(&Self::content(start)));
+        self.recalled.extend(of_lost.map(|start| start.id));
+        lost.iter()
+            .filter_map(|c| self.publishing.remove(c))
+            .collect()
+    }
+
+    /// Those whom nobody wants know it, and nobody else does.
+    fn are_told(&self, lost: &[watch::Receiver<bool>]) {
+        for wait in lost {
+            assert!(
+                wait.has_changed().is_err(),
+                "waits although nobody wants it"
+            );
+        }
+        for (id, start) in &self.flights {
+            assert_eq!(
+                start.wanted.is_over(),
+                self.recalled.contains(id),
+                "flight {id}"
+            );
+        }
     }
 
     fn nth(&self, n: usize) -> Option<(u64, usize, Task)> {
@@ -379,6 +413,10 @@ impl Run {
                 let news = FlightNews::Publishing(IsoPlace { sha256, path }, leave);
                 let turn = self.table.news(id, news, self.now);
                 assert!(turn.start.is_empty());
+                if self.recalled.contains(&id) {
+                    assert!(turn.wake.is_empty() && wait.has_changed().is_err());
+                    return;
+                }
                 let pools = self.pools(content);
                 assert_eq!(turn.wake, pools, "whoever can list it hears of it");
                 self.asleep.retain(|p| !turn.wake.contains(p));
@@ -452,6 +490,30 @@ impl Run {
                     Known::Wanted
                 };
                 self.end(id, FlightNews::Missing, &wake);
+            }
+            Op::Recall(n) => {
+                let Some((id, content, Task::Transfer)) = self.nth(n) else {
+                    return;
+                };
+                if !self.recalled.contains(&id) {
+                    return;
+                }
+                // It is no failure: whoever came to want it meanwhile gets another flight, in turn.
+                let held = self.is_held(content);
+                self.known[content] = if held { Known::Nothing } else { Known::Wanted };
+                let wake = if held {
+                    self.pools(content)
+                } else {
+                    BTreeSet::new()
+                };
+                self.end(id, FlightNews::Recalled, &wake);
+            }
+            Op::Leave(name) => {
+                self.interest.remove(&name);
+                self.let_go();
+                let lost = self.lost();
+                self.table.leave(&pool(&name.to_string()), self.now);
+                self.are_told(&lost);
             }
             Op::Fail(n, blocked, side) => {
                 let Some((id, content, task)) = self.nth(n) else {

@@ -56,7 +56,9 @@ impl FlightTable {
         leave: Leave,
         now: Duration,
     ) -> BTreeSet<ObjectKey> {
+        // One that was recalled ends: what asks for the same now gets another one.
         let running = self.running.as_ref().filter(|r| r.id == id);
+        let running = running.filter(|r| r.wanted.is_some());
         let Some(Work::Transfer(content)) = running.map(|r| &r.work) else {
             return BTreeSet::new();
         };

@@ -2,5 +2,6 @@
 
 mod faults;
 mod life;
+mod recall;
 mod sharing;
 mod upkeep;

@@ -323,6 +323,60 @@ async fn what_a_crash_leaves_goes_with_the_next_look_and_nothing_else_does() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_look_takes_away_what_could_not_be_deleted_and_leaves_what_is_being_written() {
+    let mut bench = Bench::new().await;
+    let (file, _) = bench.arrived(&want("a")).await;
+    let forced = |name: &str, token: &str| IsoWant {
+        force_token: Some(token.to_owned()),
+        ..want(name)
+    };
+    bench.store.fail(StoreFault::UploadCut(CHUNK));
+    bench.store.fail(StoreFault::DeleteRefused);
+    let failed = bench.settled(&forced("a", "1")).await;
+    assert!(matches!(failed, IsoState::Failed(_)), "{failed:?}");
+    let left = bench.store.files();
+    assert_eq!(left.len(), 2, "{left:?}");
+    // Nobody wants another transfer: no look but that at the recorded file comes there.
+    let recorded = IsoWant {
+        known: Some(file.clone()),
+        ..want("a")
+    };
+    assert_eq!(bench.arrived(&recorded).await.0, file);
+    assert_eq!(bench.store.files(), [file.path.to_string()]);
+    assert_eq!(bench.opened(), 2);
+
+    // Somebody else's transfer is under way in the same directory, and something of an earlier one comes late.
+    bench.image.fail(SourceFault::Stall(3 * CHUNK));
+    let elsewhere = IsoWant {
+        source_key: "another".to_owned(),
+        ..want("b")
+    };
+    bench.ask(&elsewhere).await;
+    bench
+        .until("a part of it is there", |b| b.store.files().len() == 2)
+        .await;
+    let live = bench.store.files();
+    let [late] = left
+        .iter()
+        .filter(|f| f.contains(".partial-"))
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("{left:?}")
+    };
+    bench
+        .store
+        .with(|c| c.files.insert(late.clone(), Stored::of_size(1)));
+    tokio::time::advance(Duration::from_secs(20)).await;
+    let again = IsoWant {
+        known: Some(file.clone()),
+        source_key: "a third".to_owned(),
+        ..want("c")
+    };
+    assert_eq!(bench.arrived(&again).await.0, file);
+    assert_eq!(bench.store.files(), live, "what is written to stays");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_source_that_has_other_bytes_is_fetched_again_at_its_interval() {
     let mut bench = Bench::new().await;
     let tagged = |tag: &str| Validators {

@@ -9,7 +9,7 @@ use agent_forge_actors::{
 };
 use async_trait::async_trait;
 use base64::Engine as _;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::Method;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -27,8 +27,11 @@ use crate::{
 
 /// How long a request takes.
 const LATENCY: Duration = Duration::from_millis(5);
-/// How much later than its client's patience a late request arrives.
+/// A late request is carried out that long after it came: when its client has given up and looked.
 const LATE: Duration = Duration::from_secs(50);
+/// The like of an upload. Its client waits for 5 minutes after the last byte, and then for up to 30 s while it deletes what
+/// may lie there.
+const LATE_UPLOAD: Duration = Duration::from_secs(350);
 const SESSION_HEADER: &str = "vmware-api-session-id";
 
 /// The operator's way to the vCenter.
@@ -93,6 +96,14 @@ impl Asked {
         matches!(self, Self::Call(call) if call.method == "WaitForUpdatesEx")
     }
 
+    /// How late a late one is.
+    fn lateness(&self) -> Duration {
+        match self {
+            Self::Put { .. } => LATE_UPLOAD,
+            _ => LATE,
+        }
+    }
+
     /// The effects that a request like this can carry; none for one that changes nothing.
     fn effects(&self) -> &'static [EffectKind] {
         use EffectKind as E;
@@ -135,6 +146,19 @@ fn no_answer(message: &str) -> TransportFailure {
     }
 }
 
+/// The bytes of a body, and why it broke off if it did.
+async fn received(mut body: reqwest::Body) -> (Bytes, Option<String>) {
+    let mut came = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        match frame.map(hyper::body::Frame::into_data) {
+            Ok(Ok(data)) => came.extend_from_slice(&data),
+            Ok(Err(_trailers)) => {}
+            Err(e) => return (came.freeze(), Some(e.to_string())),
+        }
+    }
+    (came.freeze(), None)
+}
+
 #[async_trait]
 impl Transport for Wire {
     async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, TransportFailure> {
@@ -162,12 +186,15 @@ impl Transport for Wire {
             alive(Some(life)).await;
         }
         if let (Asked::Put { bytes, .. }, Some(body)) = (&mut asked, body) {
-            // A body that breaks off leaves what came; the played one leaves nothing.
-            let collected = body
-                .collect()
-                .await
-                .map_err(|e| no_answer(&format!("the upload broke off: {e}")))?;
-            *bytes = Some(collected.to_bytes());
+            let (came, broken) = received(body).await;
+            *bytes = Some(came);
+            if let Some(why) = broken {
+                // What came lies there, as on a real datastore.
+                if fault.is_none() {
+                    self.perform(&asked, Course::Usual).await;
+                }
+                return Err(no_answer(&format!("the upload broke off: {why}")));
+            }
         }
         tokio::time::sleep(director.latency(LATENCY)).await;
         alive(Some(life)).await;
@@ -195,7 +222,7 @@ impl Transport for Wire {
                 };
                 let asked = asked.clone();
                 tokio::spawn(async move {
-                    tokio::time::sleep(LATE).await;
+                    tokio::time::sleep(asked.lateness()).await;
                     late.vcenter
                         .director
                         .line(|| format!("late: {}", asked.name()));
@@ -474,5 +501,31 @@ fn automation_error(status: u16, kind: &str) -> Reply {
         status,
         session: None,
         body: json!({"error_type": kind, "messages": []}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_came_of_a_broken_body_is_kept() {
+        let chunks = [
+            Ok(Bytes::from_static(b"be")),
+            Ok(Bytes::from_static(b"gun")),
+            Err(std::io::Error::other("cut")),
+        ];
+        let body = reqwest::Body::wrap_stream(futures::stream::iter(chunks));
+        let (came, broken) = received(body).await;
+        assert_eq!((came.as_ref(), broken.is_some()), (&b"begun"[..], true));
+        let (came, broken) = received("all of it".into()).await;
+        assert_eq!((came.as_ref(), broken), (&b"all of it"[..], None));
+    }
+
+    #[test]
+    fn the_operator_gets_the_time_that_a_late_request_takes() {
+        let late = |effect: EffectKind| Fault::Late.lasts_at(effect.code());
+        assert!(late(EffectKind::Upload) > LATE_UPLOAD);
+        assert!(late(EffectKind::CreateVm) > LATE);
     }
 }
