@@ -179,15 +179,18 @@ pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory
     memory.traced = Some(state);
 }
 
-/// The status of `object` was replaced by `new`: counts what is new in its timeline, and ends the trace of the machine
-/// that had the VM before.
+/// The status of `object` was replaced by `new`: tells what is new in its timeline and counts it, once for each machine,
+/// and ends the trace of the machine that had the VM before.
 pub fn recorded(context: &Context, object: &Arc<VsphereAgent>, new: &VsphereAgentStatus) {
     let child = Child::read(object.clone());
     let old = object.status.as_ref();
     let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
-    for (event, seconds) in timeline::news(recorded_timeline(&child, old), &new.timeline) {
+    for news in timeline::news(recorded_timeline(&child, old), &new.timeline) {
+        let (event, seconds) = (news.event, news.seconds);
         tracing::info!(object = %child.key, event, seconds, "milestone");
-        context.instruments.milestone(&pool, event, seconds);
+        if news.first {
+            context.instruments.milestone(&pool, event, seconds);
+        }
     }
     tell_waits(context, &child, old, &new.waiting_on);
     let Some(old) = old.filter(|s| s.trace_id.is_some() && s.trace_id != new.trace_id) else {
@@ -252,3 +255,6 @@ pub fn name_pass(object: &Arc<VsphereAgent>) {
         pass.record("trace_id", tracing::field::display(child.trace()));
     }
 }
+
+#[cfg(test)]
+mod tests;
