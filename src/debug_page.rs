@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use agent_forge_actors::{actor::shell::Description, supervisor::Described};
+use agent_forge_actors::{
+    actor::shell::Description,
+    supervisor::{Described, Life},
+};
 
 const HEAD: &str = r#"<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5"><title>agent-forge: actors</title>
@@ -49,9 +52,15 @@ fn last_wake(state: &Description) -> String {
 fn row(out: &mut String, actor: &Described) {
     let name = escaped(&actor.name);
     let Some(state) = &actor.state else {
+        let why = match actor.life {
+            Life::Alive => "does not answer".to_owned(),
+            Life::Restarting { in_seconds } => {
+                format!("died; is started anew in {in_seconds:.1} s")
+            }
+        };
         let _ = writeln!(
             out,
-            "<tr class=bad><td class=child>{name}<td colspan=6>does not answer<td class=n>{}<td class=n>{}",
+            "<tr class=bad><td class=child>{name}<td colspan=6>{why}<td class=n>{}<td class=n>{}",
             counted(actor.mailbox),
             actor.restarts
         );
@@ -131,6 +140,7 @@ mod tests {
         let waits = Described {
             name: "vm/demo/a<b".to_owned(),
             supervisor: "supervisor",
+            life: Life::Alive,
             restarts: 3,
             mailbox: Some(7),
             state: Some(Description {
@@ -144,11 +154,18 @@ mod tests {
         let silent = Described {
             name: "sessions".to_owned(),
             supervisor: "supervisor",
+            life: Life::Alive,
             restarts: 0,
             mailbox: None,
             state: None,
         };
-        let page = page(&[waits, silent]);
+        let dead = Described {
+            name: "vm/demo/b".to_owned(),
+            life: Life::Restarting { in_seconds: 4.96 },
+            restarts: 5,
+            ..silent.clone()
+        };
+        let page = page(&[waits, silent, dead]);
         for part in [
             "vm/demo/a&lt;b",
             "agent changed, 12 s ago",
@@ -156,8 +173,9 @@ mod tests {
             "<td class=n>-<td class=n>0",
             "ISONotReady</span> &lt;script&gt;",
             "<td class=n>7<td class=n>3",
-            "does not answer",
-            "2 actors</h1><p>1 fail, 1 wait, 3 restarts",
+            "sessions<td colspan=6>does not answer",
+            "vm/demo/b<td colspan=6>died; is started anew in 5.0 s<td class=n>-<td class=n>5",
+            "3 actors</h1><p>2 fail, 1 wait, 8 restarts",
         ] {
             assert!(page.contains(part), "{part} is missing in {page}");
         }

@@ -1,5 +1,7 @@
 //! Builders for tests: the objects of one small hosted cluster, each as it usually is. A test says what differs.
 
+pub mod told;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

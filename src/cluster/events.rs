@@ -1,8 +1,10 @@
 //! Kubernetes Events: recorded beside the work, never in its way.
 //!
-//! Guarantees: recording never blocks; an unchanged Event about one object is sent at most every five minutes, as one more
-//! of its series; one with another note is an Event of its own; about one object at most [`AT_MOST`] leave in five minutes.
-//! When too many wait, the newest is dropped and said so in the log.
+//! Guarantees: recording never blocks; an unchanged Event about one object is recorded at most every five minutes, as one
+//! more of its series; one with another note is an Event of its own; about one object at most [`AT_MOST`] leave in five
+//! minutes. When too many wait, the newest is dropped and said so in the log.
+//! Assumption: one sender, so that what is being sent is settled before the next notice is looked at.
+//! Caveat: one whose answer was lost counts as not recorded; when it is said again, it may stand there twice.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -56,16 +58,24 @@ impl EventSink {
     }
 }
 
-/// What was sent, and when: decides what is sent now. Keeps with each note whatever sends its repeats (`T`).
+/// What was recorded, and when: decides what is sent now. Keeps with each note whatever sends its repeats (`T`).
 struct Book<T> {
-    sent: HashMap<[String; 3], (Instant, T)>,
+    recorded: HashMap<Note, (Instant, T)>,
+    /// When something about an object left, recorded or not.
     recent: HashMap<String, VecDeque<Instant>>,
+}
+
+/// uid of the object, reason, note.
+type Note = [String; 3];
+
+fn note(notice: &Notice) -> Note {
+    [&notice.regarding.uid, notice.reason, &notice.note].map(str::to_owned)
 }
 
 impl<T> Default for Book<T> {
     fn default() -> Self {
         Self {
-            sent: HashMap::new(),
+            recorded: HashMap::new(),
             recent: HashMap::new(),
         }
     }
@@ -75,24 +85,28 @@ impl<T: Clone> Book<T> {
     /// What the notice is to be sent with; `None` where it is not to be sent.
     fn admit(&mut self, notice: &Notice, now: Instant, fresh: impl FnOnce() -> T) -> Option<T> {
         // A repeat comes soon after [`REPEAT_AFTER`] or is no repeat.
-        self.sent
+        self.recorded
             .retain(|_, (at, _)| now.duration_since(*at) < REPEAT_AFTER * 2);
         for times in self.recent.values_mut() {
             times.retain(|at| now.duration_since(*at) < REPEAT_AFTER);
         }
         self.recent.retain(|_, times| !times.is_empty());
-        let object = &notice.regarding.uid;
-        let note = [object, notice.reason, &notice.note].map(str::to_owned);
-        let known = self.sent.get(&note);
+        let known = self.recorded.get(&note(notice));
         let lately = known.is_some_and(|(at, _)| now.duration_since(*at) < REPEAT_AFTER);
-        let recent = self.recent.entry(object.clone()).or_default();
-        if lately || recent.len() >= AT_MOST {
+        let recent = self.recent.get(&notice.regarding.uid);
+        if lately || recent.is_some_and(|times| times.len() >= AT_MOST) {
             return None;
         }
-        recent.push_back(now);
-        let with = known.map_or_else(fresh, |(_, with)| with.clone());
-        self.sent.insert(note, (now, with.clone()));
-        Some(with)
+        Some(known.map_or_else(fresh, |(_, with)| with.clone()))
+    }
+
+    /// It left at `at`, with what [`Self::admit`] gave. One that was not recorded is sent again as soon as it is said again.
+    fn note(&mut self, notice: &Notice, at: Instant, with: T, outcome: Settled) {
+        let uid = notice.regarding.uid.clone();
+        self.recent.entry(uid).or_default().push_back(at);
+        if outcome == Settled::Done {
+            self.recorded.insert(note(notice), (at, with));
+        }
     }
 }
 
@@ -115,33 +129,16 @@ async fn send_all(
     let fresh = || Recorder::new(client.clone(), reporter.clone());
     let mut book = Book::default();
     while let Some(notice) = notices.recv().await {
-        let Some(recorder) = book.admit(&notice, Instant::now(), fresh) else {
+        let now = Instant::now();
+        let Some(recorder) = book.admit(&notice, now, fresh) else {
             continue;
         };
         let effect = Effect::new(EffectKind::Event, &notice.regarding.key);
-        let end = Instant::now() + within;
+        let end = now + within;
         if gate.admit(&effect).await.is_err() {
             continue;
         }
-        let event = Event {
-            type_: if notice.warning {
-                EventType::Warning
-            } else {
-                EventType::Normal
-            },
-            reason: notice.reason.to_owned(),
-            note: Some(notice.note.chars().take(1000).collect()),
-            action: notice.action.to_owned(),
-            secondary: None,
-        };
-        let regarding = ObjectReference {
-            api_version: Some(notice.regarding.api_version),
-            kind: Some(notice.regarding.kind),
-            namespace: Some(notice.regarding.key.namespace),
-            name: Some(notice.regarding.key.name),
-            uid: Some(notice.regarding.uid),
-            ..ObjectReference::default()
-        };
+        let (event, regarding) = (event(&notice), regarding(&notice));
         let outcome = match deadline::until(end, recorder.publish(&event, &regarding)).await {
             Ok(Ok(())) => Settled::Done,
             Ok(Err(e)) => {
@@ -150,7 +147,34 @@ async fn send_all(
             }
             Err(_) => Settled::Unknown,
         };
+        book.note(&notice, now, recorder, outcome);
         gate.settled(&effect, outcome);
+    }
+}
+
+fn event(notice: &Notice) -> Event {
+    Event {
+        type_: if notice.warning {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        },
+        reason: notice.reason.to_owned(),
+        note: Some(notice.note.chars().take(1000).collect()),
+        action: notice.action.to_owned(),
+        secondary: None,
+    }
+}
+
+fn regarding(notice: &Notice) -> ObjectReference {
+    let of = &notice.regarding;
+    ObjectReference {
+        api_version: Some(of.api_version.clone()),
+        kind: Some(of.kind.clone()),
+        namespace: Some(of.key.namespace.clone()),
+        name: Some(of.key.name.clone()),
+        uid: Some(of.uid.clone()),
+        ..ObjectReference::default()
     }
 }
 
@@ -183,14 +207,67 @@ mod tests {
             Self(Book::default(), 0, Instant::now())
         }
 
+        /// What is admitted is recorded.
         fn admit(&mut self, second: u64, uid: &str, note: &str) -> Option<usize> {
+            self.send(second, uid, note, Settled::Done)
+        }
+
+        fn send(&mut self, second: u64, uid: &str, note: &str, end: Settled) -> Option<usize> {
             let at = self.2 + Duration::from_secs(second);
+            let notice = notice(uid, note);
             let made = &mut self.1;
-            self.0.admit(&notice(uid, note), at, || {
+            let with = self.0.admit(&notice, at, || {
                 *made += 1;
                 *made
-            })
+            })?;
+            self.0.note(&notice, at, with, end);
+            Some(with)
         }
+    }
+
+    #[test]
+    fn one_that_was_not_recorded_is_sent_when_it_is_said_again() {
+        for end in [Settled::Refused, Settled::Unknown] {
+            let mut desk = Desk::new();
+            assert!(desk.send(0, "a", "no route", end).is_some());
+            assert!(desk.admit(1, "a", "no route").is_some(), "{end:?}");
+            assert_eq!(desk.admit(2, "a", "no route"), None, "{end:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_gate_held_back_has_not_left() {
+        let mut desk = Desk::new();
+        for _ in 0..100 {
+            assert!(
+                desk.0
+                    .admit(&notice("a", "no route"), desk.2, || 0)
+                    .is_some()
+            );
+        }
+        assert!(desk.admit(1, "a", "no route").is_some());
+    }
+
+    #[test]
+    fn a_repeat_that_was_not_recorded_stays_one_of_its_series() {
+        let mut desk = Desk::new();
+        assert_eq!(desk.admit(0, "a", "no route"), Some(1));
+        for second in [300, 301] {
+            let refused = desk.send(second, "a", "no route", Settled::Refused);
+            assert_eq!(refused, Some(1), "{second} s");
+        }
+        assert_eq!(desk.admit(302, "a", "no route"), Some(1));
+        assert_eq!(desk.admit(303, "a", "no route"), None);
+    }
+
+    #[test]
+    fn refusals_are_no_storm() {
+        let mut desk = Desk::new();
+        let sent = (0..100).filter(|second| {
+            let end = Settled::Refused;
+            desk.send(*second, "a", "no route", end).is_some()
+        });
+        assert_eq!(sent.count(), AT_MOST);
     }
 
     #[test]
@@ -229,7 +306,7 @@ mod tests {
         assert_eq!(times(&mut desk, 500, "a"), AT_MOST, "later again");
         desk.admit(5000, "c", "last");
         assert_eq!(
-            (desk.0.sent.len(), desk.0.recent.len()),
+            (desk.0.recorded.len(), desk.0.recent.len()),
             (1, 1),
             "nothing is kept"
         );

@@ -121,6 +121,7 @@ impl World {
                 .actors(PROMPT)
                 .await?
                 .iter()
+                .filter(|a| a["life"]["is"] == "alive")
                 .filter_map(|a| a["name"].as_str().map(str::to_owned))
                 .collect();
             if ["pool/", "sessions", "placement"]

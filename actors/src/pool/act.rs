@@ -16,7 +16,6 @@ use agent_forge_crds::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
-use tracing::Instrument as _;
 
 use super::{
     Memory, begin, pass,
@@ -75,11 +74,13 @@ pub async fn perform_all(
         held: Vec::new(),
         result: Ok(()),
     };
+    memory.failures.keep(actions);
     let mut failed = begin::Failed::new();
     let mut unpinned = false;
     for run in actions.chunk_by(|a, b| begin::whose(a).is_some() && begin::whose(b).is_some()) {
         if run.iter().any(|a| begin::whose(a).is_some()) {
-            for (action, result) in begin::side_by_side(context, s, run, &mut failed).await {
+            let all = begin::side_by_side(context, s, run, &memory.failures, &mut failed).await;
+            for (action, result) in all {
                 unpinned |= result.is_err() && matches!(action, Action::Pin { .. });
                 acted.note(s, action, result, memory);
             }
@@ -90,8 +91,7 @@ pub async fn perform_all(
             if unpinned && matches!(action, Action::Prepare(_)) {
                 continue;
             }
-            let work = traced::span(context, s, action);
-            let result = perform(context, s, action).instrument(work).await;
+            let result = traced::perform(context, s, action, &memory.failures).await;
             acted.note(s, action, result, memory);
         }
     }
@@ -106,6 +106,7 @@ impl Acted {
         result: Result<Did, Trouble>,
         memory: &mut Memory,
     ) {
+        memory.failures.note(action, result.is_err());
         match result {
             Ok(Did::It) => {
                 memory.begun.note(action, s.now);

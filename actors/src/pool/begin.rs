@@ -9,13 +9,12 @@ use std::{
 use agent_forge_crds::{conditions::reason, external::agent_machine::AgentMachine};
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
-use tracing::Instrument as _;
 
 use super::{
-    act::{Did, child_object, perform},
+    act::{Did, child_object},
     plan::Action,
     snapshot::Snapshot,
-    traced,
+    traced::{self, Failures},
 };
 use crate::{
     context::Context,
@@ -110,12 +109,13 @@ pub async fn side_by_side<'a>(
     context: &Context,
     s: &Snapshot,
     run: &'a [Action],
+    failures: &Failures,
     failed: &mut Failed,
 ) -> Vec<(&'a Action, Result<Did, Trouble>)> {
     let lanes: Vec<_> = lanes(run)
         .into_iter()
         .filter(|(name, _)| !failed.contains(*name))
-        .map(|(_, lane)| one(context, s, lane))
+        .map(|(_, lane)| one(context, s, lane, failures))
         .collect();
     let all: Vec<_> = stream::iter(lanes).buffered(SIDE_BY_SIDE).collect().await;
     let all: Vec<_> = all.into_iter().flatten().collect();
@@ -128,11 +128,11 @@ async fn one<'a>(
     context: &Context,
     s: &Snapshot,
     lane: Vec<&'a Action>,
+    failures: &Failures,
 ) -> Vec<(&'a Action, Result<Did, Trouble>)> {
     let mut all = Vec::with_capacity(lane.len());
     for action in lane {
-        let work = traced::span(context, s, action);
-        let result = perform(context, s, action).instrument(work).await;
+        let result = traced::perform(context, s, action, failures).await;
         let failed = result.is_err();
         all.push((action, result));
         if failed {

@@ -42,6 +42,8 @@ pub struct Memory {
     pub spare_since: BTreeMap<String, Duration>,
     /// What was begun lately for AgentMachines, until the watch shows it.
     pub begun: begin::Begun,
+    /// What failed and is tried again, for the traces of their machines.
+    pub failures: traced::Failures,
     /// Our last status write, until the watch shows it.
     pub written: Option<Written<VsphereAgentPoolStatus>>,
     /// A status that waits to be written.

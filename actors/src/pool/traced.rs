@@ -1,21 +1,71 @@
 //! What a pool does for one machine, as a span of that machine's trace.
 
+use std::collections::BTreeMap;
+
 use agent_forge_crds::{WaitingOn, agent::Milestone};
 use kube::ResourceExt;
-use tracing::Span;
+use tracing::field::Empty;
 
 use super::{
+    act::{self, Did},
     plan::Action,
     snapshot::Snapshot,
     waits::{Wait, Watched},
 };
 use crate::{
     context::Context,
+    error::Trouble,
     model::child::Child,
     model::trace::TraceId,
-    ports::tracer::Under,
+    ports::tracer::{self, Under},
     vm::timeline::{self, About},
 };
+
+/// What is done, and the uid of whom it is done to.
+type Key = (&'static str, String);
+
+/// `None`: it is the pool's own, and no machine's.
+fn key(action: &Action) -> Option<Key> {
+    let (name, uid) = match action {
+        Action::Pin { agent_machine, .. } => ("machine.pin", agent_machine.uid()),
+        Action::CreateChild { agent_machine, .. } => ("machine.accept", agent_machine.uid()),
+        Action::Reassign { agent_machine, .. } => ("machine.reassign", agent_machine.uid()),
+        Action::Prepare(patch) => ("agent.label", Some(patch.uid.clone())),
+        Action::Fence(patch) => ("agent.fence", Some(patch.uid.clone())),
+        Action::Release { child, .. } => ("machine.release", Some(child.uid.clone())),
+        Action::AddFinalizer | Action::Close | Action::RemoveFinalizer => return None,
+    };
+    Some((name, uid.unwrap_or_default()))
+}
+
+/// How often in a row each action failed that is still planned.
+#[derive(Debug, Default)]
+pub struct Failures(BTreeMap<Key, u32>);
+
+impl Failures {
+    /// Forgets what is not planned any more: nothing of it is tried again.
+    pub fn keep(&mut self, planned: &[Action]) {
+        if !self.0.is_empty() {
+            let planned: Vec<Key> = planned.iter().filter_map(key).collect();
+            self.0.retain(|known, _| planned.contains(known));
+        }
+    }
+
+    /// It was tried.
+    pub fn note(&mut self, action: &Action, failed: bool) {
+        let Some(key) = key(action) else { return };
+        if failed {
+            let times = self.0.entry(key).or_default();
+            *times = times.saturating_add(1);
+        } else {
+            self.0.remove(&key);
+        }
+    }
+
+    fn of(&self, key: &Key) -> u32 {
+        self.0.get(key).copied().unwrap_or_default()
+    }
+}
 
 fn under(child: &Child) -> Under {
     let status = child.object.status.as_ref();
@@ -23,12 +73,8 @@ fn under(child: &Child) -> Under {
     timeline::under(child.trace(), timeline)
 }
 
-/// The machine that an action is for, and where in its trace the action belongs; `None` where it is the pool's own.
-fn whose(s: &Snapshot, action: &Action) -> Option<(&'static str, Under)> {
-    let demand = |am: &agent_forge_crds::external::agent_machine::AgentMachine| {
-        let trace = TraceId::of_machine(&am.uid().unwrap_or_default());
-        timeline::under(trace, &[])
-    };
+/// Where in its machine's trace an action belongs; `None` where it is for no machine.
+fn place(s: &Snapshot, action: &Action) -> Option<Under> {
     let on_agent = |uid: &str| {
         let runs = |c: &&Child| {
             let agent = c.agent_among(&s.agents);
@@ -37,14 +83,14 @@ fn whose(s: &Snapshot, action: &Action) -> Option<(&'static str, Under)> {
         s.children.iter().find(runs).map(under)
     };
     match action {
-        Action::Pin { agent_machine, .. } => Some(("machine.pin", demand(agent_machine))),
-        Action::CreateChild { agent_machine, .. } => {
-            Some(("machine.accept", demand(agent_machine)))
+        Action::Pin { agent_machine, .. }
+        | Action::CreateChild { agent_machine, .. }
+        | Action::Reassign { agent_machine, .. } => {
+            let trace = TraceId::of_machine(&agent_machine.uid().unwrap_or_default());
+            Some(timeline::under(trace, &[]))
         }
-        Action::Reassign { agent_machine, .. } => Some(("machine.reassign", demand(agent_machine))),
-        Action::Prepare(patch) => Some(("agent.label", on_agent(&patch.uid)?)),
-        Action::Fence(patch) => Some(("agent.fence", on_agent(&patch.uid)?)),
-        Action::Release { child, .. } => Some(("machine.release", under(child))),
+        Action::Prepare(patch) | Action::Fence(patch) => on_agent(&patch.uid),
+        Action::Release { child, .. } => Some(under(child)),
         Action::AddFinalizer | Action::Close | Action::RemoveFinalizer => None,
     }
 }
@@ -85,17 +131,32 @@ pub fn tell_waits(context: &Context, s: &Snapshot, waits: &[Wait], watched: &mut
     }
 }
 
-/// The span that `action` is carried out in; the pass's own where it is for no machine.
-pub fn span(context: &Context, s: &Snapshot, action: &Action) -> Span {
-    let Some((name, under)) = whose(s, action) else {
-        return Span::current();
+/// Carries `action` out as a span of its machine's trace. What is for no machine is the pass's own, which says itself how
+/// it went.
+///
+/// # Errors
+/// As [`act::perform`].
+pub async fn perform(
+    context: &Context,
+    s: &Snapshot,
+    action: &Action,
+    failures: &Failures,
+) -> Result<Did, Trouble> {
+    let work = act::perform(context, s, action);
+    let (Some(key), Some(under)) = (key(action), place(s, action)) else {
+        return work.await;
     };
     let span = tracing::error_span!(
         "pool.action",
-        otel.name = name,
+        otel.name = key.0,
         object = %s.key,
         trace_id = %under.trace,
+        otel.status_code = Empty,
+        error.type = Empty,
     );
     context.tracer.place(&span, under);
-    span
+    tracer::attempt(span, failures.of(&key), work).await
 }
+
+#[cfg(test)]
+mod tests;

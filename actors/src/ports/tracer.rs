@@ -2,9 +2,12 @@
 //! that cannot say: ids, times that were recorded, a parent that another process may have made.
 
 use jiff::Timestamp;
-use tracing::Span;
+use tracing::{Instrument as _, Span};
 
-use crate::model::trace::{SpanId, TraceId};
+use crate::{
+    error::Trouble,
+    model::trace::{SpanId, TraceId},
+};
 
 /// Target of events that are for traces: logs have them at `debug`.
 pub const SPAN_EVENTS: &str = "agent_forge_actors::span";
@@ -48,6 +51,31 @@ pub trait Tracer: Send + Sync {
     fn place(&self, work: &Span, under: Under);
     /// Nothing more comes of that machine.
     fn forget(&self, trace: TraceId);
+}
+
+/// Carries `work` out in `span`, which has the fields `otel.status_code` and `error.type`: a failure gets the event
+/// `fault`, the next try the event `retry`. `failed`: how many tries of it in a row failed before this one.
+///
+/// # Errors
+/// As `work`.
+pub async fn attempt<T>(
+    span: Span,
+    failed: u32,
+    work: impl Future<Output = Result<T, Trouble>>,
+) -> Result<T, Trouble> {
+    if failed > 0 {
+        let attempt = failed.saturating_add(1);
+        span.in_scope(|| tracing::debug!(target: SPAN_EVENTS, attempt, "retry"));
+    }
+    let result = work.instrument(span.clone()).await;
+    if let Err(trouble) = &result {
+        span.record("otel.status_code", "ERROR");
+        span.record("error.type", trouble.reason.as_str());
+        // Without the sentence: it may name addresses.
+        let (side, class) = (trouble.side, trouble.class);
+        span.in_scope(|| tracing::debug!(target: SPAN_EVENTS, reason = %trouble.reason, ?side, ?class, "fault"));
+    }
+    result
 }
 
 /// Traces nothing.

@@ -14,10 +14,7 @@ pub mod routing;
 mod tests;
 mod tree;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use serde::Serialize;
@@ -100,6 +97,20 @@ pub enum SupervisorMsg {
     Shutdown(RpcReplyPort<()>),
 }
 
+/// Whether an actor is there.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "is")]
+pub enum Life {
+    /// It is.
+    Alive,
+    /// It died, and is started anew.
+    #[serde(rename_all = "camelCase")]
+    Restarting {
+        /// In so many seconds.
+        in_seconds: f64,
+    },
+}
+
 /// One actor in the tree's description.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -108,11 +119,13 @@ pub struct Described {
     pub name: String,
     /// Who starts it anew: the tree has one level.
     pub supervisor: &'static str,
+    /// Alive, or on its way back.
+    pub life: Life,
     /// How often it was started anew.
     pub restarts: u64,
     /// Wakes on their way to it; `null` where they are not counted.
     pub mailbox: Option<usize>,
-    /// Its own words; `null` when it did not answer.
+    /// Its own words; `null` when it did not answer, or is not alive.
     pub state: Option<Description>,
 }
 
@@ -123,7 +136,8 @@ pub struct SupervisorState {
     isos: Arc<dyn IsoCaches>,
     actors: BTreeMap<ActorKey, Handle>,
     by_id: BTreeMap<u64, ActorKey>,
-    pending: BTreeSet<ActorKey>,
+    /// Dead ones, and when (monotonic) each is started anew.
+    pending: BTreeMap<ActorKey, Duration>,
     budgets: BTreeMap<ActorKey, Budget>,
     restarts: BTreeMap<ActorKey, u64>,
     sessions: watch::Sender<Option<ActorRef<SessionMsg>>>,
@@ -172,7 +186,7 @@ impl Actor for Supervisor {
             isos,
             actors: BTreeMap::new(),
             by_id: BTreeMap::new(),
-            pending: BTreeSet::new(),
+            pending: BTreeMap::new(),
             budgets: BTreeMap::new(),
             restarts: BTreeMap::new(),
             sessions,
@@ -216,7 +230,7 @@ impl Actor for Supervisor {
             SupervisorMsg::Respawn(key) => {
                 if !state.wanted(&key) {
                     state.stop(&key);
-                } else if state.pending.remove(&key) {
+                } else if state.pending.remove(&key).is_some() {
                     state.ports.instruments.restarted(key.kind());
                     *state.restarts.entry(key.clone()).or_default() += 1;
                     state.ensure(&myself, &key).await?;
@@ -294,7 +308,7 @@ impl Actor for Supervisor {
         {
             Verdict::RestartAfter(after) => {
                 tracing::warn!(actor = %key, %why, ?after, "actor ended; starting it anew");
-                state.pending.insert(key.clone());
+                state.pending.insert(key.clone(), now.saturating_add(after));
                 myself.send_after(after, move || SupervisorMsg::Respawn(key));
                 Ok(())
             }

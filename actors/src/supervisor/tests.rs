@@ -175,8 +175,11 @@ impl Tree {
         }
     }
 
+    /// Those that are alive.
     async fn names(&self) -> Vec<String> {
-        self.all().await.into_iter().map(|d| d.name).collect()
+        let all = self.all().await.into_iter();
+        let alive = all.filter(|d| d.life == Life::Alive);
+        alive.map(|d| d.name).collect()
     }
 
     async fn kill(&self, which: &str, panic: bool) -> usize {
@@ -254,12 +257,42 @@ async fn a_dead_actor_comes_back_after_its_own_backoff_and_no_other_notices() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_that_waits_for_its_restart_is_told_of() {
+    let tree = Tree::start().await;
+    // The second backoff: the first is over.
+    for rest in [500, 50] {
+        assert_eq!(tree.kill(VM, false).await, 1);
+        tree.after(Duration::from_millis(rest)).await;
+    }
+    let all = tree.all().await;
+    let names: Vec<_> = all.iter().map(|d| d.name.as_str()).collect();
+    let pool = "pool/demo/workers";
+    assert_eq!(names, ["sessions", "placement", "orphans", pool, VM]);
+    let dead = all.last().expect("the VM's");
+    let Life::Restarting { in_seconds } = dead.life else {
+        panic!("{dead:?}")
+    };
+    assert!((0.1..0.2).contains(&in_seconds), "{in_seconds} s of 0.2");
+    assert_eq!((dead.restarts, dead.mailbox), (1, None));
+    assert!(dead.state.is_none());
+    let json = serde_json::to_value(dead).expect("JSON");
+    assert_eq!(json["life"]["is"], "restarting");
+    assert_eq!(json["life"]["inSeconds"], in_seconds);
+    tree.after(Duration::from_millis(200)).await;
+    let alive = tree.all().await.into_iter().find(|d| d.name == VM);
+    let alive = alive.expect("it is back");
+    assert_eq!((alive.life, alive.restarts), (Life::Alive, 2));
+    let json = serde_json::to_value(alive.life).expect("JSON");
+    assert_eq!(json["is"], "alive");
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_died_and_whose_object_went_stays_away() {
     let tree = Tree::start().await;
     tree.kill(VM, false).await;
     tree.hub.with(|o| o.child = None);
     tree.after(Duration::from_secs(10)).await;
-    assert!(!tree.names().await.contains(&VM.to_owned()));
+    assert!(!tree.all().await.iter().any(|d| d.name == VM));
     assert!(!tree.log.lines().contains(&"vm anew".to_owned()));
 }
 

@@ -1,11 +1,11 @@
 //! The supervisor's hands: spawning, stopping and describing the actors of its map.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use super::{
-    Described, SupervisorMsg, SupervisorState, desks::WakeThrough, handle::Handle, id,
+    Described, Life, SupervisorMsg, SupervisorState, desks::WakeThrough, handle::Handle, id,
     routing::ActorKey,
 };
 use crate::{
@@ -77,7 +77,7 @@ impl SupervisorState {
         if let Some(handle) = self.actors.get(key) {
             return Ok(Some(handle.clone()));
         }
-        if self.pending.contains(key) || self.stopping {
+        if self.pending.contains_key(key) || self.stopping {
             return Ok(None);
         }
         let cell = myself.get_cell();
@@ -213,29 +213,36 @@ impl SupervisorState {
     }
 
     pub(super) fn describe(&self, reply: RpcReplyPort<Vec<Described>>) {
-        let actors: Vec<(ActorKey, Handle, u64)> = self
-            .actors
-            .iter()
-            .map(|(k, h)| {
-                (
-                    k.clone(),
-                    h.clone(),
-                    self.restarts.get(k).copied().unwrap_or_default(),
-                )
+        let now = self.ports.clock.monotonic();
+        let dead = |due: &Duration| Life::Restarting {
+            in_seconds: due.saturating_sub(now).as_secs_f64(),
+        };
+        let pending = self.pending.iter().map(|(k, due)| (k, (None, dead(due))));
+        let alive = self.actors.iter();
+        let alive = alive.map(|(k, h)| (k, (Some(h.clone()), Life::Alive)));
+        let all: BTreeMap<&ActorKey, (Option<Handle>, Life)> = pending.chain(alive).collect();
+        let described: Vec<_> = all
+            .into_iter()
+            .map(|(key, (handle, life))| {
+                let described = Described {
+                    name: key.to_string(),
+                    supervisor: "supervisor",
+                    life,
+                    restarts: self.restarts.get(key).copied().unwrap_or_default(),
+                    mailbox: handle.as_ref().and_then(Handle::mailbox),
+                    state: None,
+                };
+                (handle, described)
             })
             .collect();
         tokio::spawn(async move {
-            let all = actors
-                .into_iter()
-                .map(|(key, handle, restarts)| async move {
-                    Described {
-                        name: key.to_string(),
-                        supervisor: "supervisor",
-                        restarts,
-                        mailbox: handle.mailbox(),
-                        state: handle.describe().await,
-                    }
-                });
+            let all = described.into_iter().map(|(handle, described)| async move {
+                let state = match handle {
+                    Some(handle) => handle.describe().await,
+                    None => None,
+                };
+                Described { state, ..described }
+            });
             let _ = reply.send(futures::future::join_all(all).await);
         });
     }

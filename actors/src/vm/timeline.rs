@@ -340,15 +340,29 @@ pub fn under(trace: TraceId, timeline: &[Milestone]) -> Under {
     }
 }
 
-/// Seconds from the demand to each entry of `new` that `old` lacks, and which.
-pub fn news<'a>(
-    old: &'a [Milestone],
-    new: &'a [Milestone],
-) -> impl Iterator<Item = (&'a str, f64)> {
+/// An entry of the timeline that is new.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct News<'a> {
+    /// What happened.
+    pub event: &'a str,
+    /// Seconds from the demand to it.
+    pub seconds: f64,
+    /// No earlier VM of the machine had come that far: a machine is counted once, however often its VM is replaced.
+    pub first: bool,
+}
+
+/// The entries of `new` that `old` lacks.
+pub fn news<'a>(old: &[Milestone], new: &'a [Milestone]) -> impl Iterator<Item = News<'a>> {
     let demanded = new.first().and_then(|e| e.at.as_ref()).map(|t| t.0);
-    new.iter().skip(old.len()).filter_map(move |e| {
+    let added = new.iter().enumerate().skip(old.len());
+    added.filter_map(move |(i, e)| {
         let took = e.at.as_ref()?.0.duration_since(demanded?);
-        Some((e.event.as_str(), took.as_secs_f64()))
+        let mut before = new.iter().take(i);
+        Some(News {
+            event: &e.event,
+            seconds: took.as_secs_f64(),
+            first: !before.any(|b| b.event == e.event),
+        })
     })
 }
 

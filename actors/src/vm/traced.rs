@@ -10,7 +10,7 @@ use agent_forge_crds::{
     agent::{Milestone, VsphereAgent, VsphereAgentStatus},
     external::agent::INSTALLED,
 };
-use tracing::{Instrument, field::Empty};
+use tracing::field::Empty;
 
 use super::{
     act::{self, After},
@@ -25,7 +25,7 @@ use crate::{
     context::Context,
     error::Trouble,
     model::{child::Child, names::ObjectKey, trace::TraceId},
-    ports::{tracer::SPAN_EVENTS, vcenter::PowerState},
+    ports::{tracer, vcenter::PowerState},
 };
 
 fn recorded_timeline<'a>(child: &Child, status: Option<&'a VsphereAgentStatus>) -> &'a [Milestone] {
@@ -117,22 +117,12 @@ pub async fn perform(
     // Other steps may lie between: after an unknown outcome the VM is looked at first.
     let failed = memory.failed_step.filter(|(step, _)| *step == name);
     let failed = failed.map_or(0, |(_, times)| times);
-    if failed > 0 {
-        span.in_scope(|| tracing::debug!(target: SPAN_EVENTS, attempt = failed + 1, "retry"));
-    }
-    let result = act::perform(context, scene, memory, step)
-        .instrument(span.clone())
-        .await;
-    if result.is_ok() && failed > 0 {
+    let work = act::perform(context, scene, memory, step);
+    let result = tracer::attempt(span, failed, work).await;
+    if result.is_err() {
+        memory.failed_step = Some((name, failed.saturating_add(1)));
+    } else if failed > 0 {
         memory.failed_step = None;
-    }
-    if let Err(trouble) = &result {
-        memory.failed_step = Some((name, failed + 1));
-        span.record("otel.status_code", "ERROR");
-        span.record("error.type", trouble.reason.as_str());
-        // Without the sentence: it may name addresses.
-        let (side, class) = (trouble.side, trouble.class);
-        span.in_scope(|| tracing::debug!(target: SPAN_EVENTS, reason = %trouble.reason, ?side, ?class, "fault"));
     }
     result
 }
@@ -179,15 +169,18 @@ pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory
     memory.traced = Some(state);
 }
 
-/// The status of `object` was replaced by `new`: counts what is new in its timeline, and ends the trace of the machine
-/// that had the VM before.
+/// The status of `object` was replaced by `new`: tells what is new in its timeline and counts it, once for each machine,
+/// and ends the trace of the machine that had the VM before.
 pub fn recorded(context: &Context, object: &Arc<VsphereAgent>, new: &VsphereAgentStatus) {
     let child = Child::read(object.clone());
     let old = object.status.as_ref();
     let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
-    for (event, seconds) in timeline::news(recorded_timeline(&child, old), &new.timeline) {
+    for news in timeline::news(recorded_timeline(&child, old), &new.timeline) {
+        let (event, seconds) = (news.event, news.seconds);
         tracing::info!(object = %child.key, event, seconds, "milestone");
-        context.instruments.milestone(&pool, event, seconds);
+        if news.first {
+            context.instruments.milestone(&pool, event, seconds);
+        }
     }
     tell_waits(context, &child, old, &new.waiting_on);
     let Some(old) = old.filter(|s| s.trace_id.is_some() && s.trace_id != new.trace_id) else {
@@ -252,3 +245,6 @@ pub fn name_pass(object: &Arc<VsphereAgent>) {
         pass.record("trace_id", tracing::field::display(child.trace()));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,8 +17,9 @@ use super::{
     catalog::{self, Family, Kind},
 };
 
-/// Reasons of VsphereReady that no call to vCenter gives.
-const OWN_REASONS: [&str; 11] = [
+/// Reasons of VsphereReady that no call to vCenter gives; also those under which a VsphereAgent waits for vCenter, which its
+/// pool's condition repeats.
+const OWN_REASONS: [&str; 13] = [
     reason::INVALID_CREDENTIALS,
     reason::SECRET_NOT_FOUND,
     reason::SECRET_NAMESPACE_REFUSED,
@@ -30,9 +31,11 @@ const OWN_REASONS: [&str; 11] = [
     "VMMissing",
     "MACPending",
     "ISOUploadStalled",
+    reason::TAGGING_FAILED,
+    reason::EJECT_FAILED,
 ];
 /// Those that say neither that vCenter is away nor that it refuses us: AgentForgePoolNotReady tells of them.
-const OF_ONE_OBJECT: [&str; 23] = [
+const OF_ONE_OBJECT: [&str; 25] = [
     "ManagedObjectNotFound",
     "DuplicateName",
     "AlreadyExists",
@@ -56,6 +59,8 @@ const OF_ONE_OBJECT: [&str; 23] = [
     "VMMissing",
     "MACPending",
     "ISOUploadStalled",
+    reason::TAGGING_FAILED,
+    reason::EJECT_FAILED,
 ];
 
 /// What a label of that family may say; `None`: anything.

@@ -36,7 +36,14 @@ async fn all_are_carried_out_those_of_one_machine_in_order() {
     let bench = Bench::new();
     let snapshot = World::waiting(&["a", "b", "c"]).snapshot();
     let run = run(&["a", "b", "c"]);
-    let all = side_by_side(&bench.context, &snapshot, &run, &mut Failed::new()).await;
+    let all = side_by_side(
+        &bench.context,
+        &snapshot,
+        &run,
+        &Failures::default(),
+        &mut Failed::new(),
+    )
+    .await;
     let order: Vec<_> = all
         .iter()
         .map(|(action, result)| {
@@ -63,7 +70,14 @@ async fn nothing_is_made_for_one_that_could_not_be_pinned() {
     let snapshot = World::waiting(&["a", "b"]).snapshot();
     let run = run(&["a", "b"]);
     let mut left_out = Failed::new();
-    let all = side_by_side(&bench.context, &snapshot, &run, &mut left_out).await;
+    let all = side_by_side(
+        &bench.context,
+        &snapshot,
+        &run,
+        &Failures::default(),
+        &mut left_out,
+    )
+    .await;
     assert_eq!(left_out.len(), 1);
     let failed: Vec<_> = all.iter().filter(|(_, r)| r.is_err()).collect();
     assert_eq!((all.len(), failed.len()), (3, 1));

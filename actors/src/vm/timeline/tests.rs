@@ -354,3 +354,31 @@ fn a_wait_that_is_over_lies_in_the_phase_of_that_time() {
     assert_eq!(again[0].id, span.id);
     assert_ne!(over(&[scarce], &[])[0].id, span.id);
 }
+
+#[test]
+fn news_say_whether_an_earlier_vm_had_come_that_far() {
+    let row = |event: &str, attempt, second| Milestone {
+        event: event.to_owned(),
+        attempt,
+        at: Some(MicroTime(at(second))),
+    };
+    let all = [
+        row(DEMANDED, 1, 0),
+        row("Placed", 1, 30),
+        row(REPLACED, 2, 100),
+        row("Placed", 2, 110),
+        row("Created", 2, 120),
+    ];
+    let told = |known: usize| -> Vec<(&str, f64, bool)> {
+        let news = news(&all[..known], &all);
+        news.map(|n| (n.event, n.seconds, n.first)).collect()
+    };
+    let latest = [
+        (REPLACED, 100.0, true),
+        ("Placed", 110.0, false),
+        ("Created", 120.0, true),
+    ];
+    assert_eq!(told(2), latest);
+    assert_eq!(told(0)[2..], latest, "in one write with the first");
+    assert_eq!(told(5), []);
+}

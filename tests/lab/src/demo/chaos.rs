@@ -11,6 +11,12 @@ use crate::played::task::Task;
 #[derive(Deserialize)]
 struct Actor {
     name: String,
+    life: Life,
+}
+
+#[derive(Deserialize)]
+struct Life {
+    is: String,
 }
 
 /// Kills an actor every so often until the task is dropped. The order is a walk over all of them with a stride that
@@ -32,13 +38,15 @@ pub(super) fn start(debug_url: String, every: Duration) -> Task {
 }
 
 async fn kill(http: &reqwest::Client, url: &str, turn: usize) -> reqwest::Result<Option<String>> {
-    let actors: Vec<Actor> = http
+    let mut actors: Vec<Actor> = http
         .get(format!("{url}/actors"))
         .send()
         .await?
         .error_for_status()?
         .json()
         .await?;
+    // Whoever is dead already is on its way back.
+    actors.retain(|actor| actor.life.is == "alive");
     let Some(actor) = actors.get(turn % actors.len().max(1)) else {
         return Ok(None);
     };

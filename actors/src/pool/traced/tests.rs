@@ -1,0 +1,99 @@
+//! What a pool's actions leave in the traces of their machines.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+
+use crate::{
+    effect::EffectKind,
+    model::names::ObjectKey,
+    pool::{Memory, act::perform_all, plan::Action},
+    ports::cluster::{AgentPatch, ClusterErrorKind},
+    testing::{
+        World, agent_machine,
+        told::{Span, Told},
+    },
+    vm::bench::Bench,
+};
+
+/// The action carried out in one pass after the other, the first of which is refused.
+async fn refused_once(world: &World, kind: EffectKind, action: Action) -> Vec<Span> {
+    let bench = Bench::new();
+    bench.hub.with(|o| {
+        o.agents.clone_from(&world.agents);
+        o.fails.insert(kind, ClusterErrorKind::Forbidden)
+    });
+    let snapshot = world.snapshot();
+    let actions = [action];
+    let mut memory = Memory::default();
+    let told = Told::default();
+    let _here = told.here();
+    for _ in 0..3 {
+        perform_all(&bench.context, &snapshot, &actions, &mut memory).await;
+    }
+    told.spans("pool.action")
+}
+
+fn assert_told(spans: &[Span], name: &str) {
+    let [failed, again, later] = spans else {
+        panic!("{name}: {spans:?}")
+    };
+    assert_eq!(failed.fields.get("otel.name"), Some(name));
+    assert_eq!(failed.fields.get("otel.status_code"), Some("ERROR"));
+    assert_eq!(failed.fields.get("error.type"), Some("Forbidden"));
+    assert_eq!(failed.said(), ["fault"], "{name}");
+    let fault = ["reason", "side", "class"].map(|field| failed.events[0].get(field));
+    let expected = ["Forbidden", "Kubernetes", "Blocked"].map(Some);
+    assert_eq!(fault, expected, "{name}");
+    assert_eq!(again.said(), ["retry"], "{name}");
+    assert_eq!(again.events[0].get("attempt"), Some("2"), "{name}");
+    assert_eq!(again.fields.get("otel.status_code"), None, "{name}");
+    assert!(later.said().is_empty(), "{name}: {later:?}");
+}
+
+#[tokio::test]
+async fn an_action_that_failed_says_so_and_its_next_try_that_it_is_one() {
+    let world = World::discovered("a");
+    let pin = Action::Pin {
+        agent_machine: Arc::new(agent_machine("a")),
+        pin: "a".to_owned(),
+    };
+    let spans = refused_once(&world, EffectKind::PinSelector, pin).await;
+    assert_told(&spans, "machine.pin");
+    // What does not begin a machine is carried out elsewhere.
+    let agent = &world.agents[0];
+    let prepare = Action::Prepare(AgentPatch {
+        key: ObjectKey::of(agent),
+        uid: agent.uid().expect("a uid"),
+        resource_version: "1".to_owned(),
+        labels: Default::default(),
+        approved: Some(true),
+        hostname: None,
+        role: None,
+    });
+    let spans = refused_once(&world, EffectKind::PrepareAgent, prepare).await;
+    assert_told(&spans, "agent.label");
+}
+
+#[tokio::test]
+async fn what_is_not_planned_any_more_is_not_tried_again() {
+    let bench = Bench::new();
+    let snapshot = World::waiting(&["a"]).snapshot();
+    let pin = [Action::Pin {
+        agent_machine: Arc::new(agent_machine("a")),
+        pin: "a".to_owned(),
+    }];
+    let mut memory = Memory::default();
+    let told = Told::default();
+    let _here = told.here();
+    bench.hub.with(|o| {
+        let no = ClusterErrorKind::Forbidden;
+        o.fails.insert(EffectKind::PinSelector, no)
+    });
+    for actions in [&pin[..], &[], &pin] {
+        perform_all(&bench.context, &snapshot, actions, &mut memory).await;
+    }
+    let spans = told.spans("pool.action");
+    let said: Vec<_> = spans.iter().map(Span::said).collect();
+    assert_eq!(said, [vec!["fault"], vec![]]);
+}

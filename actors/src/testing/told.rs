@@ -1,0 +1,112 @@
+//! A layer that keeps what spans and their events say.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use tracing::{
+    Event, Id, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Record},
+    subscriber::DefaultGuard,
+};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt as _},
+    registry::LookupSpan,
+};
+
+/// Fields with their values as text; an event's words are its field `message`.
+#[derive(Clone, Debug, Default)]
+pub struct Fields(BTreeMap<&'static str, String>);
+
+impl Fields {
+    /// What a field says.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+}
+
+/// A span.
+#[derive(Clone, Debug)]
+pub struct Span {
+    id: Id,
+    name: &'static str,
+    /// Its fields.
+    pub fields: Fields,
+    /// What was said in it, in order.
+    pub events: Vec<Fields>,
+}
+
+impl Span {
+    /// The words of its events, in order.
+    pub fn said(&self) -> Vec<&str> {
+        let words = self.events.iter().filter_map(|e| e.get("message"));
+        words.collect()
+    }
+}
+
+/// All spans; clones keep the same.
+#[derive(Clone, Default)]
+pub struct Told(Arc<Mutex<Vec<Span>>>);
+
+impl Told {
+    /// Keeps what this thread says until the guard goes.
+    pub fn here(&self) -> DefaultGuard {
+        let all = tracing_subscriber::registry().with(self.clone());
+        tracing::subscriber::set_default(all)
+    }
+
+    /// The spans of that name, in the order in which they began.
+    pub fn spans(&self, name: &str) -> Vec<Span> {
+        let all = self.all();
+        all.iter().filter(|s| s.name == name).cloned().collect()
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Span>> {
+        self.0.lock().expect("lock")
+    }
+
+    /// Ids are given anew once a span is over: the last one is meant.
+    fn change(&self, id: &Id, change: impl FnOnce(&mut Span)) {
+        if let Some(span) = self.all().iter_mut().rev().find(|s| s.id == *id) {
+            change(span);
+        }
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Told {
+    fn on_new_span(&self, span: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
+        let mut fields = Fields::default();
+        span.record(&mut fields);
+        self.all().push(Span {
+            id: id.clone(),
+            name: span.metadata().name(),
+            fields,
+            events: Vec::new(),
+        });
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
+        self.change(id, |span| values.record(&mut span.fields));
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        if let Some(around) = context.event_span(event) {
+            self.change(&around.id(), |span| span.events.push(fields));
+        }
+    }
+}
