@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use agent_forge_crds::conditions::reason;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
@@ -20,6 +21,17 @@ pub enum BadCredentials {
     /// `thumbprint` is not a SHA-256 digest.
     #[error("key \"thumbprint\" must be a SHA-256 digest: 64 hex digits, colons allowed")]
     Thumbprint,
+}
+
+impl BadCredentials {
+    /// As condition reason: a key that is not there is told as a Secret that is not there.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing(_) => reason::SECRET_NOT_FOUND,
+            Self::Server(_) | Self::Thumbprint => reason::INVALID_CREDENTIALS,
+        }
+    }
 }
 
 /// Reads `data`. `allow_http` lets plain http through (labs).

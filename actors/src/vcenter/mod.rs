@@ -189,10 +189,8 @@ async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Credentials, Tro
             ),
         )
     })?;
-    credentials::parse(&data, args.allow_http).map_err(|e| {
-        let message = format!("Secret {secret}: {e}");
-        Trouble::blocked(Side::Vsphere, reason::INVALID_CREDENTIALS, message)
-    })
+    credentials::parse(&data, args.allow_http)
+        .map_err(|e| Trouble::blocked(Side::Vsphere, e.reason(), format!("Secret {secret}: {e}")))
 }
 
 /// The same bytes are one login, in however many Secrets they stand: two refusals would be two steps to a lockout.

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use secrecy::SecretString;
+
 use super::{refusals::LOCKOUT, *};
 use crate::{
     ports::instruments::NoInstruments,
@@ -33,6 +35,7 @@ impl Connector for Door {
 
 /// Any Secret holds the same credentials of user `u` at `vc.example`.
 struct Bench {
+    hub: Arc<Hub>,
     door: Arc<Door>,
     clock: Arc<Turned>,
     args: SessionArgs,
@@ -46,7 +49,7 @@ impl Bench {
             ("username", "u"),
             ("password", "p"),
         ];
-        let data = data.map(|(k, v)| (k.to_owned(), secrecy::SecretString::from(v)));
+        let data = data.map(|(k, v)| (k.to_owned(), SecretString::from(v)));
         hub.with(|o| o.secret = Some(data.into()));
         let (door, clock) = (Arc::new(Door::default()), Arc::new(Turned::default()));
         let args = SessionArgs {
@@ -57,7 +60,12 @@ impl Bench {
             allow_http: false,
             refusals: Arc::default(),
         };
-        Self { door, clock, args }
+        Self {
+            hub,
+            door,
+            clock,
+            args,
+        }
     }
 
     async fn actor(&self) -> ActorRef<SessionMsg> {
@@ -145,4 +153,31 @@ async fn a_session_that_lost_its_login_is_remembered_beyond_the_actor_too() {
     actor = anew(&bench, actor).await;
     refused(&actor, "one").await;
     assert_eq!(bench.knocks(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_lacks_a_key_is_told_as_missing_and_one_with_a_bad_value_as_invalid() {
+    let bench = Bench::new();
+    let actor = bench.actor().await;
+    let set = |key: &str, value: &str| {
+        bench.hub.with(|o| {
+            let data = o.secret.as_mut().expect("a Secret");
+            data.insert(key.to_owned(), SecretString::from(value));
+        });
+    };
+    set("thumbprint", "abc");
+    let told = refused(&actor, "one").await;
+    assert_eq!(told.reason, reason::INVALID_CREDENTIALS);
+    assert!(told.message.contains("\"thumbprint\""), "{told}");
+    set("username", "");
+    set("thumbprint", "");
+    let told = refused(&actor, "two").await;
+    assert_eq!(told.reason, reason::SECRET_NOT_FOUND);
+    for named in ["demo/two", "\"username\""] {
+        assert!(told.message.contains(named), "{named}: {told}");
+    }
+    bench.hub.with(|o| o.secret = None);
+    let told = refused(&actor, "three").await;
+    assert_eq!(told.reason, reason::SECRET_NOT_FOUND);
+    assert_eq!(bench.knocks(), 0);
 }

@@ -53,11 +53,11 @@ pub mod reason {
     pub const INVALID_SPEC: &str = "InvalidSpec";
     /// A vSphere object named in the spec does not exist; the message names field and value.
     pub const VSPHERE_OBJECT_NOT_FOUND: &str = "VsphereObjectNotFound";
-    /// The credentials Secret does not exist or lacks a key.
+    /// The credentials Secret does not exist or lacks a key; the message names it.
     pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
     /// The credentials Secret lies in a namespace that this pool may not use.
     pub const SECRET_NAMESPACE_REFUSED: &str = "SecretNamespaceRefused";
-    /// vCenter refused user or password.
+    /// vCenter refused user or password, or a value in the Secret cannot be used; the message names its key.
     pub const INVALID_CREDENTIALS: &str = "InvalidCredentials";
     /// The user lacks a privilege; the message names privilege and object.
     pub const MISSING_PRIVILEGE: &str = "MissingPrivilege";
