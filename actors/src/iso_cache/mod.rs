@@ -116,13 +116,13 @@ pub struct IsoCache;
 
 /// Its state: a cache, all of it.
 pub struct IsoCacheState {
+    /// Dropped with the state, and before the table, whose end would recall what flies: that aborts it.
+    flights: JoinSet<()>,
     ports: Ports,
     waker: Arc<dyn Waker>,
     table: FlightTable,
     /// Directories in which this life has looked for what dead ones left.
     swept: BTreeSet<DatastorePath>,
-    /// Dropped with the state: that aborts what flies.
-    flights: JoinSet<()>,
     alarm: Option<(Duration, AbortHandle)>,
     /// When progress was last logged.
     logged: Option<Duration>,

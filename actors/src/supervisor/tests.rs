@@ -378,7 +378,7 @@ async fn a_pool_that_is_being_deleted_lets_its_iso_go() {
     };
     let _ = tree.supervisor.send_message(SupervisorMsg::Changed(change));
     // A pass that was under way waits for its login as long as it may.
-    tree.after(Duration::from_secs(6)).await;
+    tree.after(Duration::from_secs(10)).await;
     assert!(!flies().await, "nobody wants it");
 }
 
