@@ -1,5 +1,6 @@
 //! What the log at `info` tells of a machine's life, and that a switch turns traces off.
 
+use agent_forge_crds::names::AGENT_MACHINE_UID_ANNOTATION;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
@@ -37,6 +38,8 @@ async fn the_log_tells_a_machines_life() -> Result<()> {
         .context("a VsphereAgent")?;
     let name = child.metadata.name.clone().context("its name")?;
     let uid = child.metadata.uid.clone().context("its uid")?;
+    let annotations = child.metadata.annotations.clone().unwrap_or_default();
+    let machine = annotations.get(AGENT_MACHINE_UID_ANNOTATION).cloned();
     let trace = child.status.and_then(|s| s.trace_id).context("its trace")?;
     nodes.scale(0);
     world.settled(0).await?;
@@ -56,7 +59,7 @@ async fn the_log_tells_a_machines_life() -> Result<()> {
         "effect delete_agent",
         "effect remove_child_finalizer",
     ] {
-        // What the pool does for the machine names the pool, and the machine by its trace.
+        // What the pool does for the machine names the AgentMachine, what the VM's actor does the VsphereAgent.
         let line = lines.iter().find(|l| {
             let of_it = field(l, "trace_id") == Some(trace.as_str());
             l["fields"]["message"] == message && of_it
@@ -66,6 +69,9 @@ async fn the_log_tells_a_machines_life() -> Result<()> {
         if spans.iter().any(|s| s["name"] == "vm.step") {
             ensure!(field(line, "object") == Some(object.as_str()), "{line}");
             ensure!(field(line, "uid") == Some(uid.as_str()), "{line}");
+        }
+        if spans.iter().any(|s| s["name"] == "pool.action") {
+            ensure!(field(line, "uid") == machine.as_deref(), "{line}");
         }
     }
     for event in [

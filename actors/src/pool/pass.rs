@@ -59,6 +59,7 @@ pub async fn run(
         // The supervisor stops the actor.
         return (memory, Verdict::default());
     };
+    traced::name_pass(&s.pool);
     s.pool = newest(&mut memory, &s.pool);
     note_waiting(&mut memory, &mut s);
     memory.begun.recall(&mut s);

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use agent_forge_crds::{WaitingOn, agent::Milestone};
+use agent_forge_crds::{
+    WaitingOn, agent::Milestone, external::agent_machine::AgentMachine, pool::VsphereAgentPool,
+};
 use kube::ResourceExt;
-use tracing::field::Empty;
+use tracing::{Span, field::Empty};
 
 use super::{
     act::{self, Did},
@@ -15,8 +17,7 @@ use super::{
 use crate::{
     context::Context,
     error::Trouble,
-    model::child::Child,
-    model::trace::TraceId,
+    model::{child::Child, names::ObjectKey, trace::TraceId},
     ports::tracer::{self, Under},
     vm::timeline::{self, About},
 };
@@ -73,24 +74,63 @@ fn under(child: &Child) -> Under {
     timeline::under(child.trace(), timeline)
 }
 
-/// Where in its machine's trace an action belongs; `None` where it is for no machine.
-fn place(s: &Snapshot, action: &Action) -> Option<Under> {
+/// Lets every line of the pass carry whom it is about.
+pub fn name_pass(pool: &VsphereAgentPool) {
+    let uid = pool.uid().unwrap_or_default();
+    Span::current().record("uid", uid.as_str());
+}
+
+/// The machine that an action is for.
+struct Machine {
+    /// Its AgentMachine; its VsphereAgent where no AgentMachine's uid is recorded.
+    object: ObjectKey,
+    /// uid of the same.
+    uid: String,
+    /// Where in its trace the action belongs.
+    under: Under,
+}
+
+impl Machine {
+    fn asked_for(am: &AgentMachine) -> Self {
+        let uid = am.uid().unwrap_or_default();
+        Self {
+            object: ObjectKey::of(am),
+            under: timeline::under(TraceId::of_machine(&uid), &[]),
+            uid,
+        }
+    }
+
+    fn made(s: &Snapshot, child: &Child) -> Self {
+        let namespace = &s.pool.spec.control_plane_namespace;
+        let recorded = child.agent_machine.as_ref();
+        let recorded = recorded.and_then(|r| Some((&r.name, r.uid.clone()?)));
+        let (object, uid) = match recorded {
+            Some((name, uid)) => (ObjectKey::new(namespace, name), uid),
+            None => (child.key.clone(), child.uid.clone()),
+        };
+        Self {
+            object,
+            uid,
+            under: under(child),
+        }
+    }
+}
+
+/// Whom an action is for; `None` where it is for no machine.
+fn whose(s: &Snapshot, action: &Action) -> Option<Machine> {
     let on_agent = |uid: &str| {
         let runs = |c: &&Child| {
             let agent = c.agent_among(&s.agents);
             agent.is_some_and(|a| a.uid().as_deref() == Some(uid))
         };
-        s.children.iter().find(runs).map(under)
+        s.children.iter().find(runs).map(|c| Machine::made(s, c))
     };
     match action {
         Action::Pin { agent_machine, .. }
         | Action::CreateChild { agent_machine, .. }
-        | Action::Reassign { agent_machine, .. } => {
-            let trace = TraceId::of_machine(&agent_machine.uid().unwrap_or_default());
-            Some(timeline::under(trace, &[]))
-        }
+        | Action::Reassign { agent_machine, .. } => Some(Machine::asked_for(agent_machine)),
         Action::Prepare(patch) | Action::Fence(patch) => on_agent(&patch.uid),
-        Action::Release { child, .. } => Some(under(child)),
+        Action::Release { child, .. } => Some(Machine::made(s, child)),
         Action::AddFinalizer | Action::Close | Action::RemoveFinalizer => None,
     }
 }
@@ -143,18 +183,20 @@ pub async fn perform(
     failures: &Failures,
 ) -> Result<Did, Trouble> {
     let work = act::perform(context, s, action);
-    let (Some(key), Some(under)) = (key(action), place(s, action)) else {
+    let (Some(key), Some(machine)) = (key(action), whose(s, action)) else {
         return work.await;
     };
     let span = tracing::error_span!(
         "pool.action",
         otel.name = key.0,
-        object = %s.key,
-        trace_id = %under.trace,
+        pool = %s.key,
+        object = %machine.object,
+        uid = %machine.uid,
+        trace_id = %machine.under.trace,
         otel.status_code = Empty,
         error.type = Empty,
     );
-    context.tracer.place(&span, under);
+    context.tracer.place(&span, machine.under);
     tracer::attempt(span, failures.of(&key), work).await
 }
 

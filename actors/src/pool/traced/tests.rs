@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use kube::ResourceExt;
+use tracing::{Instrument as _, field::Empty};
 
 use crate::{
     effect::EffectKind,
+    error::Trouble,
+    iso_cache::msg::{IsoKey, IsoState, IsoWant},
     model::names::ObjectKey,
-    pool::{Memory, act::perform_all, plan::Action},
+    pool::{Memory, act::perform_all, iso::IsoCaches, pass, plan::Action},
     ports::cluster::{AgentPatch, ClusterErrorKind},
     testing::{
-        World, agent_machine,
+        NAMESPACE, POOL, World, agent_machine,
         told::{Span, Told},
     },
     vm::bench::Bench,
@@ -39,6 +43,9 @@ fn assert_told(spans: &[Span], name: &str) {
         panic!("{name}: {spans:?}")
     };
     assert_eq!(failed.fields.get("otel.name"), Some(name));
+    let about = ["pool", "object", "uid"].map(|field| failed.fields.get(field));
+    let expected = ["demo/workers", "demo-demo/a", "am-a"].map(Some);
+    assert_eq!(about, expected, "{name}");
     assert_eq!(failed.fields.get("otel.status_code"), Some("ERROR"));
     assert_eq!(failed.fields.get("error.type"), Some("Forbidden"));
     assert_eq!(failed.said(), ["fault"], "{name}");
@@ -96,4 +103,34 @@ async fn what_is_not_planned_any_more_is_not_tried_again() {
     let spans = told.spans("pool.action");
     let said: Vec<_> = spans.iter().map(Span::said).collect();
     assert_eq!(said, [vec!["fault"], vec![]]);
+}
+
+/// Every ISO is on its way.
+struct OnTheirWay;
+
+#[async_trait]
+impl IsoCaches for OnTheirWay {
+    async fn ensure(&self, _: IsoKey, _: IsoWant) -> Result<IsoState, Trouble> {
+        Ok(IsoState::Fetching {
+            done: 0,
+            total: None,
+            rate: None,
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_carries_the_uid_of_its_pool() {
+    let bench = Bench::new();
+    let told = Told::default();
+    let _here = told.here();
+    let span = tracing::error_span!("actor.pass", uid = Empty);
+    let key = ObjectKey::new(NAMESPACE, POOL);
+    let isos = Arc::new(OnTheirWay);
+    pass::run(bench.context, isos, key, Memory::default())
+        .instrument(span)
+        .await;
+    let spans = told.spans("actor.pass");
+    let uids: Vec<_> = spans.iter().map(|s| s.fields.get("uid")).collect();
+    assert_eq!(uids, [Some("pool-workers")]);
 }
