@@ -110,6 +110,7 @@ struct OnTheirWay;
 
 #[async_trait]
 impl IsoCaches for OnTheirWay {
+    fn leave(&self, _: &ObjectKey) {}
     async fn ensure(&self, _: IsoKey, _: IsoWant) -> Result<IsoState, Trouble> {
         Ok(IsoState::Fetching {
             done: 0,
