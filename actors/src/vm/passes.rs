@@ -10,7 +10,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{arrival, bench::Bench, seen::Seen};
+use super::{arrival, bench::Bench, seen::Seen, step::boots_disk_first};
 use crate::{
     effect::EffectKind as E,
     model::{
@@ -122,6 +122,24 @@ async fn a_create_whose_end_nobody_heard_is_found_not_repeated() {
     bench.until(Bench::is_on).await;
     assert_eq!(bench.times(E::CreateVm), 1);
     assert_eq!(bench.site.with(|i| i.vms.len()), 1);
+}
+
+#[tokio::test]
+async fn a_forgotten_task_has_done_what_the_vm_shows_and_nothing_else() {
+    for (kind, done) in [
+        (E::Reconfigure, false),
+        (E::Reconfigure, true),
+        (E::PowerOn, false),
+        (E::PowerOn, true),
+    ] {
+        let mut bench = Bench::new();
+        bench.site.with(|i| i.vanishes = Some((kind, done)));
+        bench.until(Bench::is_on).await;
+        let times = if done { 1 } else { 2 };
+        assert_eq!(bench.times(kind), times, "{kind:?}, done: {done}");
+        let disk_first = bench.site.with(|i| boots_disk_first(&i.vms[0]));
+        assert!(disk_first, "{kind:?}, done: {done}");
+    }
 }
 
 #[tokio::test]
@@ -507,6 +525,20 @@ async fn the_predecessors_vm_is_proven_stamped_and_otherwise_left_alone() {
     assert_eq!((vm.attempt, vm.moref.as_deref()), (Some(1), Some("vm-a")));
     assert_eq!(vm.mac_addresses, [testing::mac("a")]);
     assert_eq!(vm.discovery_deadline, None);
+}
+
+#[tokio::test]
+async fn the_predecessors_vm_is_recorded_as_stamped_only_where_it_is() {
+    for (done, times) in [(false, 2), (true, 1)] {
+        let mut bench = Bench::new();
+        predecessors(&bench);
+        bench
+            .site
+            .with(|i| i.vanishes = Some((E::Reconfigure, done)));
+        bench.until(Bench::is_on).await;
+        assert!(bench.site.with(|i| i.vms[0].marker.is_some()));
+        assert_eq!(bench.times(E::Reconfigure), times, "done: {done}");
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use crate::{
     effect::EffectKind,
     error::{Side, Trouble},
     model::names::MoRef,
-    ports::vcenter::{Place, VCenter, VmObservation},
+    ports::vcenter::{Place, TaskEnd, VCenter, VmObservation},
     vm::{
         hardware,
         memory::Memory,
@@ -125,7 +125,12 @@ impl Hand<'_> {
             let task = session
                 .stamp_marker(&effect, &proven.moref, &marker)
                 .await?;
-            session.wait(&task).await?;
+            memory.seen = Seen::NotAsked;
+            match session.wait(&task).await? {
+                TaskEnd::Success(_) => {}
+                // Nobody knows how it ended: the VM is proven anew, with the mark or without.
+                TaskEnd::Vanished => return Ok(After::Same),
+            }
         }
         let mut record = self.scene.record();
         record.cluster_id = Some(self.context.view.cluster_id());

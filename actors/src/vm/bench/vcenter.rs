@@ -30,6 +30,9 @@ use crate::{
     },
 };
 
+/// A task that vCenter does not know any more.
+const FORGOTTEN: &str = "forgotten";
+
 /// What vCenter holds, and how it behaves.
 #[derive(Default)]
 pub struct Inventory {
@@ -42,6 +45,8 @@ pub struct Inventory {
     pub datastores: VecDeque<&'static str>,
     pub tags_fail: bool,
     pub scan_fails: bool,
+    /// vCenter forgets the next task of that kind, which has been done by then or not.
+    pub vanishes: Option<(EffectKind, bool)>,
     /// Emptying a drive does not end.
     pub eject_hangs: bool,
     /// A create of a name that is taken fails as vCenter's does.
@@ -86,11 +91,20 @@ impl Site {
         self.with(|i| {
             i.effects.push(effect.kind);
             let found = i.vms.iter_mut().find(|v| v.moref == *vm);
-            f(found.ok_or_else(|| {
+            let found = found.ok_or_else(|| {
                 let gone = Fault::ManagedObjectNotFound(Some(vm.clone()));
                 fault(VcErrorKind::Fault(gone))
-            })?);
-            Ok(TaskRef("done".to_owned()))
+            })?;
+            let forgotten = i.vanishes.take_if(|(kind, _)| *kind == effect.kind);
+            if forgotten.is_none_or(|(_, done)| done) {
+                f(found);
+            }
+            let task = if forgotten.is_some() {
+                FORGOTTEN
+            } else {
+                "done"
+            };
+            Ok(TaskRef(task.to_owned()))
         })
     }
 }
@@ -268,6 +282,9 @@ impl VCenter for Site {
         Ok(done)
     }
     async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd> {
+        if task.0 == FORGOTTEN {
+            return Ok(TaskEnd::Vanished);
+        }
         let created = Some(&task.0).filter(|t| t.starts_with("vm-"));
         let result = created.map(|id| MoRef::new("VirtualMachine", id));
         Ok(TaskEnd::Success(result))
