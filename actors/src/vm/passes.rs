@@ -113,6 +113,36 @@ async fn a_mended_spec_moves_a_vm_that_does_not_exist_yet() {
 }
 
 #[tokio::test]
+async fn a_guest_id_that_vcenter_does_not_know_is_named_with_its_field() {
+    let mut bench = Bench::new();
+    bench.hub.with(|o| {
+        let vsphere = &mut o.pool.as_mut().expect("pool").spec.vsphere;
+        vsphere.guest_id = Some("rhel99_64Guest".to_owned());
+    });
+    let refused = |property: &str| {
+        VcErrorKind::Fault(Fault::InvalidArgument {
+            property: property.to_owned(),
+        })
+    };
+    let said = |bench: &Bench| bench.status().waiting_on[0].message.clone();
+    bench
+        .site
+        .with(|i| i.creates = [refused("configSpec.guestId")].into());
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some("InvalidArgument"));
+    let named = "spec.vsphere.guestID: \"rhel99_64Guest\"";
+    assert!(said(&bench).contains(named), "{}", said(&bench));
+    // What comes from no field of the spec is said as vCenter says it.
+    let mut bench = Bench::new();
+    bench
+        .site
+        .with(|i| i.creates = [refused("configSpec.files")].into());
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some("InvalidArgument"));
+    assert!(!said(&bench).contains("spec."), "{}", said(&bench));
+}
+
+#[tokio::test]
 async fn a_create_whose_end_nobody_heard_is_found_not_repeated() {
     let mut bench = Bench::new();
     bench.site.with(|i| {
