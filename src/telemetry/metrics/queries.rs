@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Reasons of VsphereReady that no call to vCenter gives.
-const OWN_REASONS: [&str; 11] = [
+const OWN_REASONS: [&str; 12] = [
     reason::INVALID_CREDENTIALS,
     reason::SECRET_NOT_FOUND,
     reason::SECRET_NAMESPACE_REFUSED,
@@ -28,11 +28,12 @@ const OWN_REASONS: [&str; 11] = [
     "FolderNotVisible",
     reason::INVALID_SPEC,
     "VMMissing",
+    reason::VM_BUSY,
     "MACPending",
     "ISOUploadStalled",
 ];
 /// Those that say neither that vCenter is away nor that it refuses us: AgentForgePoolNotReady tells of them.
-const OF_ONE_OBJECT: [&str; 23] = [
+const OF_ONE_OBJECT: [&str; 24] = [
     "ManagedObjectNotFound",
     "DuplicateName",
     "AlreadyExists",
@@ -54,6 +55,7 @@ const OF_ONE_OBJECT: [&str; 23] = [
     "FolderNotVisible",
     reason::INVALID_SPEC,
     "VMMissing",
+    reason::VM_BUSY,
     "MACPending",
     "ISOUploadStalled",
 ];

@@ -121,12 +121,13 @@ impl Hand<'_> {
             }
         };
         if proven.marker.as_ref() != Some(&marker) {
-            let effect = self.effect(EffectKind::Reconfigure);
-            let task = session
-                .stamp_marker(&effect, &proven.moref, &marker)
-                .await?;
-            memory.seen = Seen::NotAsked;
-            match session.wait(&task).await? {
+            let kind = EffectKind::Reconfigure;
+            let effect = self.effect(kind);
+            let started = session.stamp_marker(&effect, &proven.moref, &marker);
+            match self
+                .change(memory, session.as_ref(), kind, started)
+                .await??
+            {
                 TaskEnd::Success(_) => {}
                 // Nobody knows how it ended: the VM is proven anew, with the mark or without.
                 TaskEnd::Vanished => return Ok(After::Same),
