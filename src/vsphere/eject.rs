@@ -11,7 +11,7 @@ use agent_forge_actors::{
     effect::Effect,
     error::Class,
     model::names::MoRef,
-    ports::vcenter::{Fault, VcErrorKind, VcResult},
+    ports::vcenter::{Fault, TaskEnd, VcError, VcErrorKind, VcResult},
 };
 use serde_json::Value;
 
@@ -65,7 +65,10 @@ impl Client {
         loop {
             tokio::select! {
                 biased;
-                end = &mut ended => return end.map(drop),
+                end = &mut ended => {
+                    let left = async { Ok(self.drives_with(vm, isos).await?.0.len()) };
+                    return settled(&end?, vm, left).await;
+                }
                 () = tokio::time::sleep(ASK) => self.overrule(effect, vm).await?,
             }
         }
@@ -149,6 +152,25 @@ impl Client {
     }
 }
 
+/// Whether the drives are empty by now. Of a task that vCenter has forgotten nobody knows how it ended: `left`, a fresh
+/// count of the drives that are not empty, tells.
+async fn settled(
+    end: &TaskEnd,
+    vm: &MoRef,
+    left: impl Future<Output = VcResult<usize>>,
+) -> VcResult<()> {
+    if matches!(end, TaskEnd::Success(_)) || left.await? == 0 {
+        return Ok(());
+    }
+    Err(VcError {
+        kind: VcErrorKind::NoAnswer,
+        operation: "ReconfigVM_Task",
+        subject: vm.to_string(),
+        message: "vCenter does not know the task any more, and the CD-ROM drive is not empty"
+            .to_owned(),
+    })
+}
+
 /// The change that empties this device, if it is a drive with one of these ISOs.
 fn emptied(device: &Value, isos: &[String]) -> Option<DeviceChange> {
     let iso = iso_of(device)?;
@@ -227,6 +249,29 @@ mod tests {
             assert_eq!(is_of_locked_tray(&question), ours, "{question}");
             assert_eq!(yes(&question).as_deref(), wanted, "{question}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_forgotten_task_has_emptied_the_drives_only_where_they_are_empty() {
+        let vm = MoRef::new("VirtualMachine", "vm-7");
+        let told = |end: TaskEnd, left| {
+            let vm = vm.clone();
+            async move { settled(&end, &vm, std::future::ready(left)).await }
+        };
+        assert_eq!(
+            told(TaskEnd::Success(None), Ok(1)).await,
+            Ok(()),
+            "not looked at"
+        );
+        let after = |left| told(TaskEnd::Vanished, left);
+        assert_eq!(after(Ok(0)).await, Ok(()));
+        let full = after(Ok(1)).await.expect_err("the ISO is still there");
+        assert_eq!(full.class(), Class::Transient, "it is tried again");
+        let silent = VcError {
+            kind: VcErrorKind::Unreachable,
+            ..full
+        };
+        assert_eq!(after(Err(silent.clone())).await, Err(silent));
     }
 
     #[test]

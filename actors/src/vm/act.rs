@@ -7,6 +7,7 @@ mod give_up;
 mod intent;
 mod power;
 mod release;
+mod task;
 
 use std::{sync::Arc, time::Duration};
 
@@ -53,7 +54,8 @@ pub enum After {
 
 type Done = Result<After, Trouble>;
 
-/// Longest wait for one task within one pass; a longer one is taken up again by its recorded id.
+/// Longest wait for one task within one pass. A creation that takes longer is taken up again by its recorded id, any other
+/// task makes the VM count as busy.
 const TASK_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where the pool's ISO lies.

@@ -35,6 +35,16 @@ fn positive(field: &str, value: i32) -> Result<u64, Trouble> {
         .ok_or_else(|| invalid(field, &value.to_string(), "must be positive"))
 }
 
+/// The field of the spec that a property of vCenter's creation is made from, and its value; `None`: of no single one, or
+/// of one whose value is checked here.
+#[must_use]
+pub fn field_of<'a>(pool: &'a VsphereAgentPool, property: &str) -> Option<(&'static str, &'a str)> {
+    match property.rsplit('.').next() {
+        Some("guestId") => Some(("spec.vsphere.guestID", pool.spec.vsphere.guest_id())),
+        _ => None,
+    }
+}
+
 /// Hardware by `spec.template` and `spec.vsphere`.
 ///
 /// # Errors

@@ -51,7 +51,7 @@ fn a_vm_outlives_the_machine_it_served() {
         agent_bound: true,
         standing: &Standing::Leaving,
         eject: true,
-        drive_rests: None,
+        resting: None,
         agent_present: true,
         agent_fenced: true,
         stuck_on_guest: false,

@@ -2,13 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_forge_crds::agent::{Milestone, VsphereAgent, VsphereAgentStatus};
+use agent_forge_crds::{
+    agent::{Milestone, VsphereAgent, VsphereAgentStatus},
+    conditions::reason,
+};
 use kube::ResourceExt;
 
-use super::{seen::Seen, step::MISSING_PROBE};
+use super::{
+    seen::Seen,
+    step::{MISSING_PROBE, Resting},
+};
 use crate::{
     actor::{batch::Batch, written::Written},
-    error::{Class, Trouble},
+    effect::EffectKind,
+    error::{Class, Side, Trouble},
     model::{names::ObjectKey, trace::TraceId},
     ports::vcenter::Place,
     retry,
@@ -51,8 +58,8 @@ pub struct Memory {
     pub timeline: Option<(TraceId, Vec<Milestone>)>,
     /// The step that failed last, and how often in a row.
     pub failed_step: Option<(&'static str, u32)>,
-    /// The drive could not be emptied since the VM was busy.
-    pub busy_drive: Option<BusyDrive>,
+    /// The VM was busy with a task when it was to be changed.
+    pub busy: Option<Busy>,
     /// The machine of that trace has a bound Agent that was not installed when last seen.
     pub installing: Option<TraceId>,
     /// The hold that an Event told of.
@@ -85,24 +92,99 @@ impl Refused {
     }
 }
 
-/// Something else works on the VM, or an ejection that does not end: its drive is left alone for a while, since vCenter
-/// would refuse each try and nobody waits for it.
+/// A task works on the VM and does not end: ours, or another that keeps ours away. vCenter would refuse each try meanwhile,
+/// so that the same call is left alone for a while; the VM is looked at. Another call is tried at once: of a VM that asks a
+/// question instead of starting, it may be the way out.
 #[derive(Clone, Debug)]
-pub struct BusyDrive {
-    /// When (monotonic).
-    pub since: Duration,
-    /// What was said.
-    pub why: String,
+pub struct Busy {
+    call: EffectKind,
+    /// CamelCase.
+    reason: &'static str,
+    /// Sentence.
+    why: String,
+    /// When (monotonic) it was first met.
+    since: Duration,
+    /// When it was last met.
+    at: Duration,
+    /// It is no passing thing.
+    for_long: bool,
 }
 
-impl BusyDrive {
+impl Busy {
+    /// How long the call is left alone.
     const REST: Duration = Duration::from_secs(300);
+    /// Other tasks end sooner, as a rule: until then the call is tried again as after any failure.
+    const SHORT: Duration = Duration::from_secs(30);
+    /// Not met for that long, it is a matter of the past.
+    const PAST: Duration = Duration::from_secs(600);
 
-    /// How long it is left alone yet.
+    /// `call` waits no more for its task, or not again for another.
     #[must_use]
-    pub fn rests(&self, now: Duration) -> Option<Duration> {
-        let left = Self::REST.saturating_sub(now.saturating_sub(self.since));
-        (!left.is_zero()).then_some(left)
+    pub fn for_long(call: EffectKind, reason: &'static str, why: String, now: Duration) -> Self {
+        Self {
+            call,
+            reason,
+            why,
+            since: now,
+            at: now,
+            for_long: true,
+        }
+    }
+
+    /// vCenter refuses `call` since another task works on the VM. `before`: what was known of that so far.
+    #[must_use]
+    pub fn again(before: Option<Self>, call: EffectKind, why: String, now: Duration) -> Self {
+        let Some(before) = before else {
+            return Self {
+                for_long: false,
+                ..Self::for_long(call, reason::VM_BUSY, why, now)
+            };
+        };
+        let for_long = before.for_long || now.saturating_sub(before.since) >= Self::SHORT;
+        // What was said of the same call stays said.
+        let (reason, why) = if before.call == call {
+            (before.reason, before.why)
+        } else {
+            (reason::VM_BUSY, why)
+        };
+        Self {
+            call,
+            reason,
+            why,
+            since: before.since,
+            at: now,
+            for_long,
+        }
+    }
+
+    /// It is no passing thing: the call rests.
+    #[must_use]
+    pub fn is_for_long(&self) -> bool {
+        self.for_long
+    }
+
+    /// What people are told, from the failure on until it is over.
+    #[must_use]
+    pub fn trouble(&self) -> Trouble {
+        Trouble::transient(Side::Vsphere, self.reason, &self.why)
+    }
+
+    /// The call that is left alone yet, and for how long.
+    #[must_use]
+    pub fn rests(&self, now: Duration) -> Option<Resting<'_>> {
+        let left = Self::REST.saturating_sub(now.saturating_sub(self.at));
+        (self.for_long && !left.is_zero()).then_some(Resting {
+            call: self.call,
+            reason: self.reason,
+            why: &self.why,
+            left,
+        })
+    }
+
+    /// Nothing was heard of it for long.
+    #[must_use]
+    pub fn is_past(&self, now: Duration) -> bool {
+        now.saturating_sub(self.at) >= Self::PAST
     }
 }
 
@@ -154,6 +236,14 @@ impl Memory {
     ) {
         self.written = Some(Written::new(object, resource_version, status));
         self.batch.clear();
+    }
+
+    /// Forgets how a busy VM looked: what works on it may have ended.
+    pub fn look_at_busy(&mut self, now: Duration) {
+        self.busy.take_if(|busy| busy.is_past(now));
+        if self.busy.is_some() && matches!(self.seen, Seen::Ours(_)) {
+            self.seen = Seen::NotAsked;
+        }
     }
 
     /// Forgets a view of a running VM that is too old to go on.

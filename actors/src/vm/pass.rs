@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use super::{
     act::After,
     arrival::Arrival,
-    memory::{Memory, subject},
+    memory::{Busy, Memory, subject},
     scene::{STUCK_GRACE, Scene},
     seen::Seen,
     status::{self, Known, Obstacle},
@@ -120,6 +120,15 @@ pub async fn run_at_most(
     {
         outcome.say(&key, &refused.trouble);
     }
+    // What keeps a call from being tried is said as its failure was, so that nothing comes and goes with each try.
+    if let Some(trouble) = memory.busy.as_ref().map(Busy::trouble)
+        && outcome
+            .obstacle
+            .as_ref()
+            .is_some_and(|o| o.reason == trouble.reason && o.message == trouble.message)
+    {
+        outcome.say(&key, &trouble);
+    }
     publish(&context, object, &mut memory, &mut outcome).await;
     if let Some(shown) = context.view.child(&key) {
         traced::export(&context, &memory.over(&shown), &mut memory);
@@ -174,6 +183,7 @@ fn watch_for_stuck_hook(context: &Context, object: &Arc<VsphereAgent>, memory: &
 fn keep_up(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
     let scene = Scene::gather(context, object.clone());
     memory.agent_seen |= !scene.possible.is_empty();
+    memory.look_at_busy(context.clock.monotonic());
     let running = scene
         .vm()
         .is_some_and(|vm| vm.power_state.is_some() && vm.task_id.is_none());

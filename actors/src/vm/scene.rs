@@ -255,10 +255,7 @@ impl Scene {
                 self.vm(),
                 self.agent.as_deref(),
             ),
-            drive_rests: memory
-                .busy_drive
-                .as_ref()
-                .and_then(|d| Some((d.why.as_str(), d.rests(now)?))),
+            resting: memory.busy.as_ref().and_then(|busy| busy.rests(now)),
             agent_fenced: self.is_fenced(context),
             stuck_on_guest: memory
                 .stuck_since

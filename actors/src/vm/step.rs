@@ -19,6 +19,7 @@ use super::{
     seen::{Met, Seen},
 };
 use crate::{
+    effect::EffectKind,
     model::standing::Standing,
     mutants::{Mutant, on},
     ports::vcenter::{BootDevice, PowerState, VmObservation},
@@ -84,14 +85,27 @@ pub struct Facts<'a> {
     pub agent_present: bool,
     /// Its drive is to be emptied: the pool wants that, the Agent there is installed, and it was not done yet.
     pub eject: bool,
-    /// It could not be, lately, since the VM was busy: why, and how long it is left alone yet.
-    pub drive_rests: Option<(&'a str, Duration)>,
+    /// A call that is left alone, since the VM was busy lately.
+    pub resting: Option<Resting<'a>>,
     /// That Agent carries nothing a selector could match.
     pub agent_fenced: bool,
     /// Its Machine is being deleted and the hook waits for a guest, for longer than the grace (trap G).
     pub stuck_on_guest: bool,
     /// Monotonic now.
     pub now: Duration,
+}
+
+/// A call that vCenter would refuse while the VM is busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resting<'a> {
+    /// Which.
+    pub call: EffectKind,
+    /// CamelCase.
+    pub reason: &'static str,
+    /// Sentence.
+    pub why: &'a str,
+    /// How long it is left alone yet.
+    pub left: Duration,
 }
 
 /// What is to be thought of the recorded place of a VM that does not exist yet.
@@ -190,6 +204,18 @@ impl Step {
             Self::Settled => "vm.settled",
         }
     }
+
+    /// The call that changes a VM in it: vCenter does one at a time.
+    const fn call(&self) -> Option<EffectKind> {
+        match self {
+            Self::TakeOver | Self::SetBootOrder(_) => Some(EffectKind::Reconfigure),
+            Self::PowerOn => Some(EffectKind::PowerOn),
+            Self::PowerOff => Some(EffectKind::PowerOff),
+            Self::Destroy => Some(EffectKind::Destroy),
+            Self::EjectIso => Some(EffectKind::EjectIso),
+            _ => None,
+        }
+    }
 }
 
 fn hold(reason: &'static str, message: impl Into<String>, again: Option<Duration>) -> Step {
@@ -203,6 +229,21 @@ fn hold(reason: &'static str, message: impl Into<String>, again: Option<Duration
 /// Decides.
 #[must_use]
 pub fn next(f: &Facts<'_>) -> Step {
+    let step = wanted(f);
+    step.call()
+        .and_then(|call| left_alone(f, call))
+        .unwrap_or(step)
+}
+
+/// The call is not tried yet; meanwhile the VM is looked at again and again, for its task may end.
+fn left_alone(f: &Facts<'_>, call: EffectKind) -> Option<Step> {
+    let resting = f.resting.filter(|resting| resting.call == call)?;
+    let again = resting.left.min(MISSING_PROBE);
+    Some(hold(resting.reason, resting.why, Some(again)))
+}
+
+/// What is to be done to a VM that has time for it.
+fn wanted(f: &Facts<'_>) -> Step {
     if f.deleting {
         return if f.has_finalizer {
             deleting(f)
@@ -320,7 +361,10 @@ fn alive(f: &Facts<'_>) -> Step {
     match f.seen {
         Seen::NotAsked if recorded_on(f) && (overdue || f.doubted) => Step::Lookup,
         Seen::NotAsked if recorded_on(f) && f.tagged && !f.eject => Step::Settled,
-        Seen::NotAsked if recorded_on(f) && f.tagged => eject(f, Step::Lookup),
+        // While the drive is left alone nobody looks either.
+        Seen::NotAsked if recorded_on(f) && f.tagged => {
+            left_alone(f, EffectKind::EjectIso).unwrap_or(Step::Lookup)
+        }
         Seen::NotAsked if recorded_on(f) => Step::AttachTags,
         Seen::NotAsked => Step::Lookup,
         Seen::Ours(shown) if overdue && recorded_on(f) => replace::overdue(f, shown),
@@ -427,7 +471,7 @@ fn proofs_needed(f: &Facts<'_>) -> u8 {
 
 fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
     match shown.power {
-        PowerState::On if recorded_on(f) && f.tagged && f.eject => eject(f, Step::EjectIso),
+        PowerState::On if recorded_on(f) && f.tagged && f.eject => Step::EjectIso,
         PowerState::On if recorded_on(f) && f.tagged => Step::Settled,
         PowerState::On if recorded_on(f) => Step::AttachTags,
         PowerState::On => Step::RecordVm,
@@ -442,14 +486,6 @@ fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
             Step::SetBootOrder(shown.disk_keys.clone())
         }
         _ => Step::PowerOn,
-    }
-}
-
-/// On the way to an empty drive: the next step, unless the VM was busy lately.
-fn eject(f: &Facts<'_>, next: Step) -> Step {
-    match f.drive_rests {
-        Some((why, left)) => hold(reason::EJECT_FAILED, why, Some(left)),
-        None => next,
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
 
 /// Reasons of VsphereReady that no call to vCenter gives; also those under which a VsphereAgent waits for vCenter, which its
 /// pool's condition repeats.
-const OWN_REASONS: [&str; 13] = [
+const OWN_REASONS: [&str; 14] = [
     reason::INVALID_CREDENTIALS,
     reason::SECRET_NOT_FOUND,
     reason::SECRET_NAMESPACE_REFUSED,
@@ -29,13 +29,14 @@ const OWN_REASONS: [&str; 13] = [
     "FolderNotVisible",
     reason::INVALID_SPEC,
     "VMMissing",
+    reason::VM_BUSY,
     "MACPending",
     "ISOUploadStalled",
     reason::TAGGING_FAILED,
     reason::EJECT_FAILED,
 ];
 /// Those that say neither that vCenter is away nor that it refuses us: AgentForgePoolNotReady tells of them.
-const OF_ONE_OBJECT: [&str; 25] = [
+const OF_ONE_OBJECT: [&str; 26] = [
     "ManagedObjectNotFound",
     "DuplicateName",
     "AlreadyExists",
@@ -57,6 +58,7 @@ const OF_ONE_OBJECT: [&str; 25] = [
     "FolderNotVisible",
     reason::INVALID_SPEC,
     "VMMissing",
+    reason::VM_BUSY,
     "MACPending",
     "ISOUploadStalled",
     reason::TAGGING_FAILED,

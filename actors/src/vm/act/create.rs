@@ -156,7 +156,7 @@ impl Hand<'_> {
             }
             _ => {
                 let made_nothing = !e.outcome_unknown();
-                let trouble = Trouble::from(e);
+                let trouble = self.refused_field(e);
                 memory.unissued = made_nothing;
                 if made_nothing && refuses_the_place(&trouble) {
                     memory.create_refused = Some(Refused {
@@ -169,6 +169,22 @@ impl Hand<'_> {
                 Err(trouble)
             }
         }
+    }
+
+    /// The failure of a create; where vCenter names a property that comes from the spec, with that field and its value.
+    fn refused_field(&self, e: VcError) -> Trouble {
+        let field = match (e.fault(), &self.scene.pool) {
+            (Some(Fault::InvalidArgument { property }), Some(pool)) => {
+                hardware::field_of(pool, property)
+                    .map(|(field, value)| format!("{field}: {value:?}"))
+            }
+            _ => None,
+        };
+        let mut trouble = Trouble::from(e);
+        if let Some(field) = field {
+            trouble.message = format!("{field} is refused: {}", trouble.message);
+        }
+        trouble
     }
 
     /// Where would it be placed now? Only reads, but for a folder that is missing.

@@ -10,7 +10,7 @@ use crate::{
     ports::vcenter::Fault,
     vm::{
         drive,
-        memory::{BusyDrive, Memory},
+        memory::{Busy, Memory},
     },
 };
 
@@ -63,9 +63,10 @@ impl Hand<'_> {
             ),
             class,
         });
-        memory.busy_drive = ended.as_ref().err().filter(|_| busy).map(|t| BusyDrive {
-            since: self.context.clock.monotonic(),
-            why: t.message.clone(),
+        // Nobody waits for it: it is left alone from the first refusal on.
+        memory.busy = ended.as_ref().err().filter(|_| busy).map(|t| {
+            let now = self.context.clock.monotonic();
+            Busy::for_long(effect.kind, reason::EJECT_FAILED, t.message.clone(), now)
         });
         ended?;
         let mut vm = self.vm();

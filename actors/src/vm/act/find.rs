@@ -9,7 +9,7 @@ use crate::{
     effect::EffectKind,
     error::{Side, Trouble},
     model::names::MoRef,
-    ports::vcenter::{Place, VCenter, VmObservation},
+    ports::vcenter::{Place, TaskEnd, VCenter, VmObservation},
     vm::{
         hardware,
         memory::Memory,
@@ -121,11 +121,17 @@ impl Hand<'_> {
             }
         };
         if proven.marker.as_ref() != Some(&marker) {
-            let effect = self.effect(EffectKind::Reconfigure);
-            let task = session
-                .stamp_marker(&effect, &proven.moref, &marker)
-                .await?;
-            session.wait(&task).await?;
+            let kind = EffectKind::Reconfigure;
+            let effect = self.effect(kind);
+            let started = session.stamp_marker(&effect, &proven.moref, &marker);
+            match self
+                .change(memory, session.as_ref(), kind, started)
+                .await??
+            {
+                TaskEnd::Success(_) => {}
+                // Nobody knows how it ended: the VM is proven anew, with the mark or without.
+                TaskEnd::Vanished => return Ok(After::Same),
+            }
         }
         let mut record = self.scene.record();
         record.cluster_id = Some(self.context.view.cluster_id());

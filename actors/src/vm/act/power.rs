@@ -25,14 +25,17 @@ impl Hand<'_> {
     pub(super) async fn set_boot_order(&self, memory: &mut Memory, keys: &[i32]) -> Done {
         let mut shown = self.shown(memory)?;
         let session = self.session().await?;
-        let slots = session.slots();
-        let _slot = slots.acquire().await.map_err(|_| defect("shutting down"))?;
-        let _running = self.running(session.as_ref(), EffectKind::Reconfigure);
-        memory.seen = Seen::NotAsked;
-        let task = session
-            .set_boot_order(&self.effect(EffectKind::Reconfigure), &shown.moref, keys)
-            .await?;
-        session.wait(&task).await?;
+        let kind = EffectKind::Reconfigure;
+        let effect = self.effect(kind);
+        let started = session.set_boot_order(&effect, &shown.moref, keys);
+        match self
+            .change(memory, session.as_ref(), kind, started)
+            .await??
+        {
+            TaskEnd::Success(_) => {}
+            // Nobody knows how it ended: the VM itself tells.
+            TaskEnd::Vanished => return Ok(After::Same),
+        }
         shown.boot_order = keys
             .iter()
             .map(|k| BootDevice::Disk(*k))
@@ -46,25 +49,19 @@ impl Hand<'_> {
     pub(super) async fn power(&self, memory: &mut Memory, kind: EffectKind) -> Done {
         let mut shown = self.shown(memory)?;
         let session = self.session().await?;
-        let slots = session.slots();
-        let _slot = slots.acquire().await.map_err(|_| defect("shutting down"))?;
-        let _running = self.running(session.as_ref(), kind);
         let effect = self.effect(kind);
-        // Until the task's end is known, so is nothing about the VM.
-        memory.seen = Seen::NotAsked;
-        let submitted = match kind {
-            EffectKind::PowerOn => session.power_on(&effect, &shown.moref).await,
-            EffectKind::PowerOff => session.power_off(&effect, &shown.moref).await,
-            _ => session.destroy(&effect, &shown.moref).await,
+        let started = match kind {
+            EffectKind::PowerOn => session.power_on(&effect, &shown.moref),
+            EffectKind::PowerOff => session.power_off(&effect, &shown.moref),
+            _ => session.destroy(&effect, &shown.moref),
         };
-        let ended = match submitted {
-            Ok(task) => session.wait(&task).await,
-            Err(e) => Err(e),
-        };
+        let ended = self.change(memory, session.as_ref(), kind, started).await;
         self.context
             .instruments
-            .vm_operation(kind.name(), ended.is_ok());
-        match ended {
+            .vm_operation(kind.name(), matches!(ended, Ok(Ok(_))));
+        // By the next look it may run, and its Agent may serve: tags are missing all the same.
+        memory.untagged |= ended.is_err() && kind == EffectKind::PowerOn;
+        match ended? {
             Ok(TaskEnd::Success(_)) => {}
             Ok(TaskEnd::Vanished) => return Ok(After::Same),
             Err(e) => match e.fault() {

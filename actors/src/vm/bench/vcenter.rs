@@ -30,6 +30,16 @@ use crate::{
     },
 };
 
+/// Tasks that may be in flight.
+pub const SLOTS: usize = 8;
+/// A task that vCenter does not know any more.
+const FORGOTTEN: &str = "forgotten";
+/// A task whose end nobody hears of, however it comes.
+const ENDLESS: &str = "endless";
+
+/// What a task does.
+type Work = Box<dyn FnOnce(&mut Inventory) + Send>;
+
 /// What vCenter holds, and how it behaves.
 #[derive(Default)]
 pub struct Inventory {
@@ -42,6 +52,14 @@ pub struct Inventory {
     pub datastores: VecDeque<&'static str>,
     pub tags_fail: bool,
     pub scan_fails: bool,
+    /// vCenter forgets the next task of that kind, which has been done by then or not.
+    pub vanishes: Option<(EffectKind, bool)>,
+    /// The next task of that kind hangs.
+    pub hangs: Option<EffectKind>,
+    /// The task that hangs, or another that keeps ours away.
+    pub under_way: Option<Work>,
+    /// Tasks in flight.
+    pub slots: Option<Arc<Semaphore>>,
     /// Emptying a drive does not end.
     pub eject_hangs: bool,
     /// A create of a name that is taken fails as vCenter's does.
@@ -79,21 +97,66 @@ impl Site {
         f(&mut self.0.lock().expect("lock"))
     }
 
+    /// Begins a task on the VM; `work` is done when it ends, which is at once unless told otherwise.
+    fn task(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        work: impl FnOnce(&mut Inventory) + Send + 'static,
+    ) -> VcResult<TaskRef> {
+        self.with(|i| {
+            i.effects.push(effect.kind);
+            if !i.vms.iter().any(|v| v.moref == *vm) {
+                let gone = Fault::ManagedObjectNotFound(Some(vm.clone()));
+                return Err(fault(VcErrorKind::Fault(gone)));
+            }
+            if i.under_way.is_some() {
+                return Err(fault(VcErrorKind::Fault(Fault::TaskInProgress)));
+            }
+            if i.hangs.take_if(|kind| *kind == effect.kind).is_some() {
+                i.under_way = Some(Box::new(work));
+                return Ok(TaskRef(ENDLESS.to_owned()));
+            }
+            let forgotten = i.vanishes.take_if(|(kind, _)| *kind == effect.kind);
+            if forgotten.is_none_or(|(_, done)| done) {
+                work(i);
+            }
+            let task = if forgotten.is_some() {
+                FORGOTTEN
+            } else {
+                "done"
+            };
+            Ok(TaskRef(task.to_owned()))
+        })
+    }
+
+    /// A task that changes the VM.
     fn change(
         &self,
         effect: &Effect,
         vm: &MoRef,
-        f: impl FnOnce(&mut VmObservation),
+        f: impl FnOnce(&mut VmObservation) + Send + 'static,
     ) -> VcResult<TaskRef> {
-        self.with(|i| {
-            i.effects.push(effect.kind);
-            let found = i.vms.iter_mut().find(|v| v.moref == *vm);
-            f(found.ok_or_else(|| {
-                let gone = Fault::ManagedObjectNotFound(Some(vm.clone()));
-                fault(VcErrorKind::Fault(gone))
-            })?);
-            Ok(TaskRef("done".to_owned()))
+        let changed = vm.clone();
+        self.task(effect, vm, move |i| {
+            if let Some(found) = i.vms.iter_mut().find(|v| v.moref == changed) {
+                f(found);
+            }
         })
+    }
+
+    /// Somebody else's task keeps ours away.
+    pub fn occupy(&self) {
+        self.with(|i| i.under_way = Some(Box::new(|_: &mut Inventory| {})));
+    }
+
+    /// Ends the task that hangs, or keeps ours away.
+    pub fn end_task(&self) {
+        self.with(|i| {
+            if let Some(work) = i.under_way.take() {
+                work(i);
+            }
+        });
     }
 }
 
@@ -160,7 +223,12 @@ impl VCenter for Site {
         Ok(())
     }
     fn slots(&self) -> Arc<Semaphore> {
-        Arc::new(Semaphore::new(8))
+        self.with(|i| {
+            let slots = i
+                .slots
+                .get_or_insert_with(|| Arc::new(Semaphore::new(SLOTS)));
+            slots.clone()
+        })
     }
     async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
         unreachable!("the placer does")
@@ -253,10 +321,11 @@ impl VCenter for Site {
     async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
         let order = keys.iter().map(|k| BootDevice::Disk(*k));
         let order = order.chain([BootDevice::Cdrom]).collect();
-        self.change(e, vm, |v| v.boot_order = order)
+        self.change(e, vm, move |v| v.boot_order = order)
     }
     async fn stamp_marker(&self, e: &Effect, vm: &MoRef, marker: &Marker) -> VcResult<TaskRef> {
-        self.change(e, vm, |v| v.marker = Some(marker.clone()))
+        let marker = marker.clone();
+        self.change(e, vm, move |v| v.marker = Some(marker))
     }
     async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
         self.change(e, vm, |v| v.power = PowerState::On)
@@ -268,11 +337,16 @@ impl VCenter for Site {
         self.change(e, vm, |v| v.power = PowerState::Off)
     }
     async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        let done = self.change(e, vm, |_| {})?;
-        self.with(|i| i.vms.retain(|v| v.moref != *vm));
-        Ok(done)
+        let gone = vm.clone();
+        self.task(e, vm, move |i| i.vms.retain(|v| v.moref != gone))
     }
     async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd> {
+        if task.0 == FORGOTTEN {
+            return Ok(TaskEnd::Vanished);
+        }
+        if task.0 == ENDLESS {
+            return std::future::pending().await;
+        }
         let created = Some(&task.0).filter(|t| t.starts_with("vm-"));
         let result = created.map(|id| MoRef::new("VirtualMachine", id));
         Ok(TaskEnd::Success(result))

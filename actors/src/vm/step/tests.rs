@@ -5,8 +5,9 @@ use std::time::Duration;
 use agent_forge_crds::{agent::VmStatus, conditions::reason, pool::CleanupPolicy};
 use proptest::prelude::*;
 
-use super::{Facts, Site, Step, hold, next};
+use super::{Facts, Resting, Site, Step, hold, next};
 use crate::{
+    effect::EffectKind as E,
     model::standing::Standing,
     ports::vcenter::{BootDevice, PowerState},
     testing::{child, intent, running, shown, with},
@@ -40,7 +41,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
         standing: &Standing::Alive,
         agent_present: false,
         eject: false,
-        drive_rests: None,
+        resting: None,
         agent_fenced: true,
         stuck_on_guest: false,
         now: Duration::from_secs(100),
@@ -521,6 +522,57 @@ proptest! {
     }
 }
 
+fn resting(call: E, reason: &'static str, seconds: u64) -> Resting<'static> {
+    Resting {
+        call,
+        reason,
+        why: "busy",
+        left: Duration::from_secs(seconds),
+    }
+}
+
+#[test]
+fn a_busy_vm_is_looked_at_and_only_the_call_that_rests_is_not_tried() {
+    let c = child("a");
+    let (made, on) = (intent(&c, 1), running(&c));
+    let disordered = Seen::Ours(Box::new(with(shown(&c, PowerState::Off), |v| {
+        v.boot_order.clear();
+    })));
+    let predecessors = with(on.clone(), |v| v.attempt = None);
+    for (call, vm, seen, deleting) in [
+        (E::PowerOn, &made, ours(PowerState::Off), false),
+        (E::Reconfigure, &made, disordered, false),
+        (E::Reconfigure, &predecessors, Seen::NotAsked, false),
+        (E::PowerOff, &on, ours(PowerState::On), true),
+        (E::Destroy, &on, ours(PowerState::Off), true),
+    ] {
+        let facts = |resting| Facts {
+            deleting,
+            standing: if deleting {
+                &Standing::Gone
+            } else {
+                &Standing::Alive
+            },
+            resting,
+            ..wanted(Some(vm), &seen)
+        };
+        let free = next(&facts(None));
+        assert_eq!(free.call(), Some(call), "{free:?}");
+        for (left, again) in [(7, 7), (299, 60)] {
+            let held = next(&facts(Some(resting(call, reason::VM_BUSY, left))));
+            let again = Some(Duration::from_secs(again));
+            assert_eq!(held, hold(reason::VM_BUSY, "busy", again), "{free:?}");
+        }
+        let other = next(&facts(Some(resting(E::EjectIso, reason::VM_BUSY, 7))));
+        assert_eq!(other, free, "another call rests");
+    }
+    let unseen = Facts {
+        resting: Some(resting(E::PowerOn, reason::VM_BUSY, 7)),
+        ..wanted(Some(&made), &Seen::NotAsked)
+    };
+    assert_eq!(next(&unseen), Step::Lookup);
+}
+
 #[test]
 fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
     let on = running(&child("a"));
@@ -534,7 +586,7 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
     assert_eq!(next(&facts(&seen_on)), Step::EjectIso);
     for seen in [&Seen::NotAsked, &seen_on] {
         let busy = Facts {
-            drive_rests: Some(("busy", Duration::from_secs(7))),
+            resting: Some(resting(E::EjectIso, reason::EJECT_FAILED, 7)),
             ..facts(seen)
         };
         let again = Some(Duration::from_secs(7));

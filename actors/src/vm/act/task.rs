@@ -1,0 +1,94 @@
+//! Tasks that change a VM: no two at a time, and none is awaited for ever.
+
+use agent_forge_crds::conditions::reason;
+
+use super::{Hand, TASK_PATIENCE, defect};
+use crate::{
+    effect::EffectKind,
+    error::Trouble,
+    ports::vcenter::{Fault, TaskEnd, TaskRef, VCenter, VcResult},
+    vm::{
+        memory::{Busy, Memory},
+        seen::Seen,
+    },
+};
+
+impl Hand<'_> {
+    /// Has vCenter change the VM, and waits for the end of the task that `started` begins. Until that is known, so is
+    /// nothing about the VM.
+    ///
+    /// # Errors
+    /// The VM is busy, with this task or another, and is left alone for a while ([`Busy`]). How the task ended otherwise is
+    /// the inner result.
+    pub(super) async fn change(
+        &self,
+        memory: &mut Memory,
+        session: &dyn VCenter,
+        kind: EffectKind,
+        started: impl Future<Output = VcResult<TaskRef>> + Send,
+    ) -> Result<VcResult<TaskEnd>, Trouble> {
+        let slots = session.slots();
+        let _slot = slots.acquire().await.map_err(|_| defect("shutting down"))?;
+        let _running = self.running(session, kind);
+        memory.seen = Seen::NotAsked;
+        let ended = match started.await {
+            Ok(task) => match tokio::time::timeout(TASK_PATIENCE, session.wait(&task)).await {
+                Ok(ended) => ended,
+                // It goes on without us: others need the slot, and a deletion wants to be heard.
+                Err(_) => return Err(self.endless(memory, kind)),
+            },
+            Err(e) => Err(e),
+        };
+        match &ended {
+            Err(e) if matches!(e.fault(), Some(Fault::TaskInProgress)) => {
+                if let Some(trouble) = self.refused(memory, kind) {
+                    return Err(trouble);
+                }
+            }
+            // Nothing was heard of the VM.
+            Err(e) if e.fault().is_none() => {}
+            _ => memory.busy = None,
+        }
+        Ok(ended)
+    }
+
+    /// The task goes on for longer than anybody waits.
+    fn endless(&self, memory: &mut Memory, kind: EffectKind) -> Trouble {
+        let why = format!(
+            "{} of VM {:?} has not ended within {} s; {LOOK}",
+            method(kind),
+            self.scene.child.vm_name,
+            TASK_PATIENCE.as_secs()
+        );
+        let now = self.context.clock.monotonic();
+        let busy = Busy::for_long(kind, reason::VM_BUSY, why, now);
+        memory.busy.insert(busy).trouble()
+    }
+
+    /// Another task keeps ours away; `None`: not for long, so it is tried again soon.
+    fn refused(&self, memory: &mut Memory, kind: EffectKind) -> Option<Trouble> {
+        let why = format!(
+            "vCenter refuses {} of VM {:?} since another task works on it and does not end; {LOOK}",
+            method(kind),
+            self.scene.child.vm_name
+        );
+        let now = self.context.clock.monotonic();
+        let busy = Busy::again(memory.busy.take(), kind, why, now);
+        let busy = memory.busy.insert(busy);
+        busy.is_for_long().then(|| busy.trouble())
+    }
+}
+
+/// What a person does about it.
+const LOOK: &str = "look at the VM's recent tasks and its questions in the vSphere client: nothing else is done to the VM before \
+                    that is over";
+
+/// Name of the call in vCenter.
+const fn method(kind: EffectKind) -> &'static str {
+    match kind {
+        EffectKind::PowerOn => "PowerOnVM_Task",
+        EffectKind::PowerOff => "PowerOffVM_Task",
+        EffectKind::Destroy => "Destroy_Task",
+        _ => "ReconfigVM_Task",
+    }
+}
