@@ -238,6 +238,11 @@ pub fn next(f: &Facts<'_>) -> Step {
 /// The call is not tried yet; meanwhile the VM is looked at again and again, for its task may end.
 fn left_alone(f: &Facts<'_>, call: EffectKind) -> Option<Step> {
     let resting = f.resting.filter(|resting| resting.call == call)?;
+    // The task that kept it away has done it: there is nothing to send.
+    let done = |shown: &VmObservation| shown.cdroms.iter().all(|drive| drive.iso.is_none());
+    if call == EffectKind::EjectIso && matches!(f.seen, Seen::Ours(shown) if done(shown)) {
+        return None;
+    }
     let again = resting.left.min(MISSING_PROBE);
     Some(hold(resting.reason, resting.why, Some(again)))
 }
@@ -361,10 +366,7 @@ fn alive(f: &Facts<'_>) -> Step {
     match f.seen {
         Seen::NotAsked if recorded_on(f) && (overdue || f.doubted) => Step::Lookup,
         Seen::NotAsked if recorded_on(f) && f.tagged && !f.eject => Step::Settled,
-        // While the drive is left alone nobody looks either.
-        Seen::NotAsked if recorded_on(f) && f.tagged => {
-            left_alone(f, EffectKind::EjectIso).unwrap_or(Step::Lookup)
-        }
+        Seen::NotAsked if recorded_on(f) && f.tagged => Step::Lookup,
         Seen::NotAsked if recorded_on(f) => Step::AttachTags,
         Seen::NotAsked => Step::Lookup,
         Seen::Ours(shown) if overdue && recorded_on(f) => replace::overdue(f, shown),

@@ -19,7 +19,19 @@ pub struct Known {
 }
 
 /// All of them.
-pub const ALL: &[Known] = &[NO_WAY_BACK];
+pub const ALL: &[Known] = &[LAGGING_S2, LAGGING_S3, NO_WAY_BACK];
+
+const LAGGING_S2: Known = Known {
+    workload: "S2",
+    effect: "",
+    fault: "g7",
+    failure: "O7 ",
+    reason: "where a process dies and the next one's watches lag, each of three machines is told of in more status writes",
+};
+const LAGGING_S3: Known = Known {
+    workload: "S3",
+    ..LAGGING_S2
+};
 
 /// No defect of the operator: the fault cannot be put right.
 const NO_WAY_BACK: Known = Known {

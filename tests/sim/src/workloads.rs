@@ -105,6 +105,10 @@ impl Run {
             if director.deeds() == before
                 && director.api_away_until().is_none()
                 && !director.vcenter_is_away()
+                && !self
+                    .world
+                    .vcenter
+                    .read(|i| i.vms.values().any(|vm| vm.busy))
             {
                 return Ok(());
             }

@@ -9,7 +9,7 @@ use super::{Facts, Resting, Site, Step, hold, next};
 use crate::{
     effect::EffectKind as E,
     model::standing::Standing,
-    ports::vcenter::{BootDevice, PowerState},
+    ports::vcenter::{BootDevice, Cdrom, PowerState, VmObservation},
     testing::{child, intent, running, shown, with},
     vm::arrival::Arrival,
     vm::seen::{Met, Seen},
@@ -584,19 +584,30 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
     assert_eq!(next(&facts(&Seen::NotAsked)), Step::Lookup);
     let seen_on = ours(PowerState::On);
     assert_eq!(next(&facts(&seen_on)), Step::EjectIso);
-    for seen in [&Seen::NotAsked, &seen_on] {
-        let busy = Facts {
+    let disc = Cdrom {
+        key: 16000,
+        iso: Some("[isos] a.iso".to_owned()),
+        connected: true,
+        start_connected: true,
+    };
+    let with_disc = Seen::Ours(Box::new(VmObservation {
+        cdroms: vec![disc],
+        ..shown(&child("a"), PowerState::On)
+    }));
+    let busy = |seen| {
+        next(&Facts {
             resting: Some(resting(E::EjectIso, reason::EJECT_FAILED, 7)),
             ..facts(seen)
-        };
-        let again = Some(Duration::from_secs(7));
-        let held = hold(reason::EJECT_FAILED, "busy", again);
-        assert_eq!(
-            next(&busy),
-            held,
-            "it is still said, and neither looked at nor tried"
-        );
-    }
+        })
+    };
+    assert_eq!(busy(&Seen::NotAsked), Step::Lookup);
+    let held = hold(reason::EJECT_FAILED, "busy", Some(Duration::from_secs(7)));
+    assert_eq!(busy(&with_disc), held, "it is still said, and not tried");
+    assert_eq!(
+        busy(&seen_on),
+        Step::EjectIso,
+        "what kept it away has done it"
+    );
     let untagged = Facts {
         tagged: false,
         ..facts(&Seen::NotAsked)
