@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use agent_forge_lab::played::{assisted::host::HostFacts, guests::identity::Quirk};
 use agent_forge_sim::{
+    director::Order,
     kube::kind,
     oracles::{ASSISTED, OURS},
+    plan::Fault,
     vcenter::model::Ref,
     workloads::{self, Run, Workload},
     world::{NAMESPACE, SECRET},
@@ -47,7 +49,7 @@ workloads! {
     "rivals" rivals "two pools claim one NodePool";
     "closing" closing "a pool is deleted while it serves, and its NodePool wants more";
     "spare" spare "a second machine while the first one serves; not one VM more is made";
-    "lagging" lagging "one machine up while all that the operator sees is 20 s old";
+    "lagging" lagging "one machine up while all that the operator sees is 20 s old, its pool's actor killed after the create";
     "freed" freed "a machine goes while somebody's NodePool waits for any Agent with its labels";
     "dark" dark "a VM loses power for good while its Agent is bound, then the machine goes";
 }
@@ -463,8 +465,13 @@ fn spare(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 fn lagging(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
-        run.world.director.lag(Duration::from_secs(120));
+        let director = run.world.director.clone();
+        director.lag(Duration::from_secs(120));
         run.world.play("w")?.scale(1);
+        until_effect(&run.world, "K01", 1).await?;
+        // Whoever decides anew remembers nothing, and does not see it.
+        let pool = format!("{NAMESPACE}/w");
+        director.order(Order::Around(Fault::KillActor, pool, 1));
         no_more_than(run, 1, Duration::from_secs(180)).await?;
         run.rest_with("one up", &[("w", 1)]).await
     })
