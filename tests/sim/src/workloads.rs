@@ -99,17 +99,19 @@ impl Run {
     async fn quiet(&self, limit: Duration) -> Result<()> {
         let director = &self.world.director;
         let until = director.now() + limit + QUIET;
-        loop {
-            let before = director.deeds();
-            tokio::time::sleep(QUIET).await;
-            if director.deeds() == before
-                && director.api_away_until().is_none()
+        let undisturbed = || {
+            director.api_away_until().is_none()
                 && !director.vcenter_is_away()
                 && !self
                     .world
                     .vcenter
                     .read(|i| i.vms.values().any(|vm| vm.busy))
-            {
+        };
+        loop {
+            // What ends in the meantime is still to be noticed.
+            let (before, calm) = (director.deeds(), undisturbed());
+            tokio::time::sleep(QUIET).await;
+            if calm && undisturbed() && director.deeds() == before {
                 return Ok(());
             }
             anyhow::ensure!(
