@@ -1,15 +1,12 @@
 //! A VM as vCenter shows it, in one request for any number of VMs.
 
 use agent_forge_actors::{
-    error::Class,
     model::{
         identity::{BiosUuid, MacAddress},
         marker::{MARKER_KEY, Marker},
         names::MoRef,
     },
-    ports::vcenter::{
-        BootDevice, Cdrom, Fault, MarkedVm, PowerState, VcError, VcResult, VmObservation,
-    },
+    ports::vcenter::{BootDevice, Cdrom, Fault, MarkedVm, PowerState, VcResult, VmObservation},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -17,7 +14,7 @@ use serde_json::Value;
 use super::{
     call::Call,
     client::Client,
-    properties::{Properties, Question},
+    properties::Properties,
     session::Asked,
     wire::{Ref, unboxed},
 };
@@ -93,24 +90,6 @@ impl Client {
             .transpose()
     }
 
-    /// Does vCenter answer? Whatever else its answer says, it is one.
-    pub(super) async fn is_there(&self) -> VcResult<()> {
-        if !self.http.is_in_doubt() {
-            return Ok(());
-        }
-        let root: MoRef = match self.session(Asked::ByCall).await {
-            Ok(session) => session.endpoint.content.root_folder.clone().into(),
-            Err(e) => return transient(e),
-        };
-        let question = Question::about("root folder")
-            .read("Folder", &["name"])
-            .from(&root, Vec::new());
-        match self.retrieve(question).await {
-            Ok(_) => Ok(()),
-            Err(e) => transient(e),
-        }
-    }
-
     /// Is this folder there for us to see?
     pub(super) async fn sees_folder(&self, folder: &MoRef) -> VcResult<bool> {
         match self.look(folder).await {
@@ -120,14 +99,6 @@ impl Client {
             Err(e) => Err(e),
         }
     }
-}
-
-/// The failure, unless it is somebody's word.
-fn transient(e: VcError) -> VcResult<()> {
-    if e.class() == Class::Transient {
-        return Err(e);
-    }
-    Ok(())
 }
 
 /// The VM, where it carries an ownership marker. One of which the user may not read everything is none: what is unset

@@ -6,13 +6,23 @@
 //! two hours fewer than 200 times, and the return is noticed within [`MOST`]. Any reply, whatever it says, ends it.
 //! Those that come between the end of a pause and the next failure all try, and count as one: requests of one pass go out
 //! side by side, and if all but one were refused, that one would be dropped with them, unheard.
+//!
+//! Nobody may have work there for hours: who has not been heard of for [`SILENCE`] is in doubt, and asked for something small
+//! by whoever wants to know ([`Client::is_there`]).
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use agent_forge_actors::{
+    error::Class,
+    model::names::MoRef,
+    ports::vcenter::{VcError, VcResult},
+};
 use tokio::time::Instant;
+
+use super::{client::Client, properties::Question, session::Asked};
 
 /// From the first failed connection to the next try.
 const FIRST: Duration = Duration::from_secs(1);
@@ -84,6 +94,34 @@ impl Reach {
         let known = self.known();
         known.away.is_some() || known.heard.is_none_or(|at| at.elapsed() >= SILENCE)
     }
+}
+
+impl Client {
+    /// Does vCenter answer? Whatever else its answer says, it is one.
+    pub(super) async fn is_there(&self) -> VcResult<()> {
+        if !self.http.is_in_doubt() {
+            return Ok(());
+        }
+        let root: MoRef = match self.session(Asked::ByCall).await {
+            Ok(session) => session.endpoint.content.root_folder.clone().into(),
+            Err(e) => return transient(e),
+        };
+        let question = Question::about("root folder")
+            .read("Folder", &["name"])
+            .from(&root, Vec::new());
+        match self.retrieve(question).await {
+            Ok(_) => Ok(()),
+            Err(e) => transient(e),
+        }
+    }
+}
+
+/// The failure, unless it is somebody's word.
+fn transient(e: VcError) -> VcResult<()> {
+    if e.class() == Class::Transient {
+        return Err(e);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

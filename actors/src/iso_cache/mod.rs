@@ -30,20 +30,15 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeSet,
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use agent_forge_crds::conditions::reason;
 use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef, rpc::CallResult};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::{
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+};
 use tracing::Instrument;
 
 use self::{
@@ -99,15 +94,8 @@ struct Ports {
     instruments: Arc<dyn Instruments>,
     /// Whom it tells.
     actor: ActorRef<IsoMsg>,
-    /// Number of the transfer under way, as the actor knows it; 0: there is none.
-    writer: Arc<AtomicU64>,
-}
-
-impl Ports {
-    /// The flight that may write to the datastore just now. It is known before the flight starts.
-    fn writes(&self) -> Option<u64> {
-        Some(self.writer.load(Ordering::SeqCst)).filter(|id| *id != 0)
-    }
+    /// The flight that may write to the datastore just now, as the actor told; it does before that flight starts.
+    writer: watch::Receiver<Option<u64>>,
 }
 
 /// The actor.
@@ -119,6 +107,8 @@ pub struct IsoCacheState {
     /// Dropped with the state, and before the table, whose end would recall what flies: that aborts it.
     flights: JoinSet<()>,
     ports: Ports,
+    /// Tells flights which of them may write.
+    writer: watch::Sender<Option<u64>>,
     waker: Arc<dyn Waker>,
     table: FlightTable,
     /// Directories in which this life has looked for what dead ones left.
@@ -177,8 +167,7 @@ impl IsoCacheState {
             self.waker.wake_pool(&pool, "iso");
         }
         while self.flights.try_join_next().is_some() {}
-        let writer = self.table.transfer().unwrap_or_default();
-        self.ports.writer.store(writer, Ordering::SeqCst);
+        self.writer.send_replace(self.table.transfer());
         for start in start {
             self.about.passes += 1;
             self.launch(start);
@@ -332,6 +321,7 @@ impl Actor for IsoCache {
             instruments,
         } = args;
         let origin = Origin::new(&cluster_id, &key, clock.wall());
+        let (writer, _) = watch::channel(None);
         let about = Description {
             kind: "iso-cache".to_owned(),
             key: key.to_string(),
@@ -346,8 +336,9 @@ impl Actor for IsoCache {
                 clock,
                 instruments,
                 actor: myself,
-                writer: Arc::default(),
+                writer: writer.subscribe(),
             },
+            writer,
             waker,
             table: FlightTable::default(),
             swept: BTreeSet::new(),

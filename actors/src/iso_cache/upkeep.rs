@@ -102,7 +102,7 @@ impl Site {
                 .and_then(|m| m.parse::<Timestamp>().ok());
             let ours = file.path.parent().as_ref() == Some(directory);
             // Read only now: a transfer that began after the list was made is not in it.
-            let writes = ports.writes();
+            let writes = *ports.writer.borrow();
             let name = file.path.file_name();
             if !ours || !ports.origin.is_dead(name, writes, changed, now) {
                 continue;

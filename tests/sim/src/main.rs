@@ -66,7 +66,7 @@ enum Command {
         /// Then listen for so many virtual minutes.
         #[arg(long, default_value_t = 0)]
         listen: u32,
-        /// Then take the vCenter away for so many virtual minutes; two more machines are wanted meanwhile.
+        /// Then take the vCenter away for so many virtual minutes, more than 10; two more machines are wanted meanwhile.
         #[arg(long, default_value_t = 0)]
         away: u64,
         /// Machines that serve stand there from the beginning, instead of coming up.

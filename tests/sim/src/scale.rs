@@ -289,8 +289,12 @@ impl Site {
     /// Takes the vCenter away for more than ten minutes; after these `more` machines are wanted. Ends when all of them run.
     ///
     /// # Errors
-    /// It does not come about, or a promise was broken.
+    /// It is too short, does not come about, or a promise was broken.
     pub async fn bear_absence(&mut self, lasting: Duration, more: usize) -> Result<Absence> {
+        ensure!(
+            lasting > 10 * MINUTE,
+            "the absence must last for more than 10 minutes"
+        );
         let director = self.world.director.clone();
         let before = director.traffic.counts();
         director.take_vcenter(lasting);

@@ -1,0 +1,151 @@
+//! Passes at a vCenter whose tasks are forgotten or do not end.
+
+use super::*;
+use crate::vm::{bench::vcenter::SLOTS, step::boots_disk_first};
+
+#[tokio::test]
+async fn a_forgotten_task_has_done_what_the_vm_shows_and_nothing_else() {
+    for (kind, done) in [
+        (E::Reconfigure, false),
+        (E::Reconfigure, true),
+        (E::PowerOn, false),
+        (E::PowerOn, true),
+    ] {
+        let mut bench = Bench::new();
+        bench.site.with(|i| i.vanishes = Some((kind, done)));
+        bench.until(Bench::is_on).await;
+        let times = if done { 1 } else { 2 };
+        assert_eq!(bench.times(kind), times, "{kind:?}, done: {done}");
+        let disk_first = bench.site.with(|i| boots_disk_first(&i.vms[0]));
+        assert!(disk_first, "{kind:?}, done: {done}");
+    }
+}
+
+/// Nobody needs it any more.
+fn release(bench: &Bench) {
+    bench.hub.with(|o| {
+        o.agent_machines.clear();
+        o.machines.clear();
+        delete(o.child.as_mut().expect("it exists"));
+    });
+}
+
+/// Passes until the VM is said to be busy, which is what happens to a task that does not end.
+async fn until_busy(bench: &mut Bench) {
+    let busy = bench.until(|b| b.waits_on().as_deref() == Some("VMBusy"));
+    tokio::time::timeout(60 * MINUTE, busy)
+        .await
+        .expect("a pass ends");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_does_not_end_holds_no_slot_and_is_rarely_sent_again() {
+    for (kind, method) in [
+        (E::Reconfigure, "ReconfigVM_Task"),
+        (E::PowerOn, "PowerOnVM_Task"),
+        (E::PowerOff, "PowerOffVM_Task"),
+        (E::Destroy, "Destroy_Task"),
+    ] {
+        let up = matches!(kind, E::Reconfigure | E::PowerOn);
+        let mut bench = Bench::new();
+        if !up {
+            bench.until(Bench::is_on).await;
+            release(&bench);
+        }
+        bench.site.with(|i| i.hangs = Some(kind));
+        until_busy(&mut bench).await;
+        let said = bench.status().waiting_on;
+        for part in [method, "VM \"a\"", "vSphere client"] {
+            assert!(said[0].message.contains(part), "{part}: {said:?}");
+        }
+        let free = bench
+            .site
+            .with(|i| i.slots.as_ref().map(|s| s.available_permits()));
+        assert_eq!(free, Some(SLOTS), "{kind:?}");
+        for _ in 0..20 {
+            bench.turn(MINUTE / 2);
+            let reads = bench.site.with(|i| i.reads);
+            bench.pass().await;
+            assert_eq!(bench.status().waiting_on, said, "it stays said: {kind:?}");
+            assert!(bench.site.with(|i| i.reads) > reads, "it is looked at");
+        }
+        assert_eq!(
+            bench.times(kind),
+            3,
+            "{kind:?}: at first, after 5 min, after 10"
+        );
+        bench.site.end_task();
+        bench.turn(MINUTE);
+        bench.pass().await;
+        assert_eq!(bench.times(kind), 3, "{kind:?} is done");
+        bench
+            .until(|b| {
+                if up {
+                    b.is_on()
+                } else {
+                    b.hub.with(|o| o.child.is_none())
+                }
+            })
+            .await;
+        assert_eq!(bench.times(kind), 3, "{kind:?} is done once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_heard_while_the_vm_hangs_at_its_start() {
+    let mut bench = Bench::new();
+    bench.site.with(|i| i.hangs = Some(E::PowerOn));
+    until_busy(&mut bench).await;
+    release(&bench);
+    // Another call may be the way out; it is tried at once, and then it rests as well.
+    for _ in 0..9 {
+        bench.pass().await;
+        assert_eq!(bench.times(E::Destroy), 1);
+        assert_eq!(bench.waits_on().as_deref(), Some("VMBusy"));
+        bench.turn(MINUTE / 2);
+    }
+    bench.site.end_task();
+    bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+    assert!(bench.site.with(|i| i.vms.is_empty()));
+    assert_eq!((bench.times(E::PowerOn), bench.times(E::PowerOff)), (1, 1));
+}
+
+#[tokio::test]
+async fn a_vm_that_is_busy_for_a_moment_is_tried_soon_and_one_that_stays_busy_rests() {
+    let mut bench = Bench::new();
+    bench.site.occupy();
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some("TaskInProgress"));
+    bench.site.end_task();
+    bench.turn(Duration::from_secs(1));
+    bench.pass().await;
+    assert!(bench.is_on(), "it did not wait for long");
+    let mut bench = Bench::new();
+    bench.site.occupy();
+    for _ in 0..20 {
+        bench.pass().await;
+        bench.turn(Duration::from_secs(10));
+    }
+    assert_eq!(bench.waits_on().as_deref(), Some("VMBusy"));
+    assert_eq!(bench.times(E::Reconfigure), 4, "for half a minute");
+    bench.site.end_task();
+    bench.until(Bench::is_on).await;
+    assert_eq!(bench.times(E::Reconfigure), 5);
+}
+
+/// Its Agent may serve before the VM that hung at its start is looked at again.
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_hung_at_its_start_gets_its_tags() {
+    let mut bench = Bench::new();
+    bench.hub.with(|o| {
+        let vsphere = &mut o.pool.as_mut().expect("pool").spec.vsphere;
+        vsphere.vm_tags = Some(vec!["urn:tag".to_owned()]);
+    });
+    bench.site.with(|i| i.hangs = Some(E::PowerOn));
+    until_busy(&mut bench).await;
+    bench.site.end_task();
+    bind_agent(&bench);
+    bench.turn(MINUTE);
+    bench.until(Bench::is_on).await;
+    assert_eq!(bench.times(E::AttachTags), 1);
+}
