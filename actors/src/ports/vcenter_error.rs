@@ -115,6 +115,18 @@ pub const REASONS: [&str; 22] = [
     "EffectHeld",
 ];
 
+/// Reasons of a [`Trouble`](crate::error::Trouble) with vCenter that say nothing of the object it was met with: vCenter is
+/// away, or the way there is. Its pools say so once for all of theirs.
+pub const AWAY: [&str; 7] = [
+    reason::VCENTER_UNREACHABLE,
+    "VCenterNoAnswer",
+    "UntrustedCertificate",
+    "VCenterUnavailable",
+    "EffectHeld",
+    "SessionActorRestarting",
+    "PlacementActorRestarting",
+];
+
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VcErrorKind {

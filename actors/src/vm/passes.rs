@@ -1,6 +1,7 @@
 //! Whole passes of a VM actor against a cluster and a vCenter in memory: what the steps do, not which step it is.
 
 mod tasks;
+mod trouble;
 
 use std::time::Duration;
 

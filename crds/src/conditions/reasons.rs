@@ -145,7 +145,7 @@ pub mod action {
     pub const NOOP: &str = "Noop";
 }
 
-/// Reasons of Events.
+/// Reasons of Events. All that are ever sent, and only those, stand in [`event::ALL`].
 pub mod event {
     /// Planned actions were carried out.
     pub const PLAN_APPLIED: &str = "PlanApplied";
@@ -171,4 +171,61 @@ pub mod event {
     pub const ORPHAN_VM_DESTROYED: &str = "OrphanVMDestroyed";
     /// A VsphereAgent names a pool that does not exist.
     pub const POOL_NOT_FOUND: &str = "PoolNotFound";
+    /// An AgentMachine waits, and why.
+    pub const WAITING_FOR_HOST: &str = "WaitingForHost";
+    /// vCenter refuses or fails what a VM needs, and does not stop.
+    pub const VSPHERE_TROUBLE: &str = "VsphereTrouble";
+
+    /// Every one.
+    pub const ALL: [&str; 14] = [
+        PLAN_APPLIED,
+        APPLY_PLAN_FAILED,
+        ISO_UPLOADED,
+        ISO_REUSED,
+        ISO_PRUNE_FAILED,
+        AGENT_DELETED,
+        AGENT_DELETE_DEFERRED,
+        INFRA_ENV_UNAVAILABLE,
+        VM_GIVEN_UP,
+        ORPHAN_VM,
+        ORPHAN_VM_DESTROYED,
+        POOL_NOT_FOUND,
+        WAITING_FOR_HOST,
+        VSPHERE_TROUBLE,
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::event;
+
+    #[test]
+    fn the_predecessors_event_reasons_are_all_kept() {
+        for reason in [
+            "PlanApplied",
+            "ApplyPlanFailed",
+            "ISOUploaded",
+            "ISOReused",
+            "ISOPruneFailed",
+            "AgentDeleted",
+            "AgentDeleteDeferred",
+            "InfraEnvUnavailable",
+            "PoolNotFound",
+        ] {
+            assert!(event::ALL.contains(&reason), "{reason}");
+        }
+    }
+
+    #[test]
+    fn every_event_reason_stands_in_the_list_once() {
+        let (_, source) = include_str!("reasons.rs")
+            .split_once("pub mod event {")
+            .unwrap_or_default();
+        let (source, _) = source.split_once("pub const ALL").unwrap_or_default();
+        let constants = source.matches("pub const ").count();
+        let listed: BTreeSet<&str> = event::ALL.into();
+        assert_eq!((listed.len(), event::ALL.len()), (constants, constants));
+    }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
+    conditions::event,
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
@@ -255,6 +256,7 @@ impl Cluster for Hub {
         })
     }
     fn notify(&self, notice: Notice) {
+        assert!(event::ALL.contains(&notice.reason), "{notice:?}");
         // Whoever reads an Event about a machine is to find its trace; what is nobody's has none.
         let of_machine = ["VsphereAgent", "AgentMachine"].contains(&notice.regarding.kind.as_str());
         let of_machine = of_machine && !notice.reason.starts_with("OrphanVM");
