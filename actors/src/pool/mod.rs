@@ -14,6 +14,7 @@ pub mod prepare;
 pub mod snapshot;
 pub mod status;
 pub mod traced;
+pub mod unanswered;
 pub mod waits;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -52,6 +53,8 @@ pub struct Memory {
     pub vsphere_failures: u32,
     /// Waits of AgentMachines, for their traces.
     pub watched: waits::Watched,
+    /// AgentMachines that have no VsphereAgent yet, for their traces.
+    pub unanswered: unanswered::Unanswered,
     /// What AgentMachines were told about their wait.
     pub said: waits::Said,
     /// When (monotonic) the Secrets on record were last seen to be held.

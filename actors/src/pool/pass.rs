@@ -352,12 +352,12 @@ fn announce_waits(
     memory: &mut Memory,
 ) -> Option<Duration> {
     let waits = waits::waits(s, plan);
-    traced::tell_waits(context, s, &waits, &mut memory.watched);
+    let untold = traced::tell_waits(context, s, plan, &waits, memory);
     let (notices, next) = memory.said.due(&waits, s.now);
     for notice in notices {
         context.cluster.notify(notice);
     }
-    next
+    [untold, next].into_iter().flatten().min()
 }
 
 fn around_is_quiet(memory: &Memory) -> bool {

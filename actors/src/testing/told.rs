@@ -1,4 +1,4 @@
-//! A layer that keeps what spans and their events say.
+//! A layer that keeps what spans and their events say, and a tracer that keeps phases.
 
 use std::{
     collections::BTreeMap,
@@ -16,6 +16,11 @@ use tracing_subscriber::{
     Layer,
     layer::{Context, SubscriberExt as _},
     registry::LookupSpan,
+};
+
+use crate::{
+    model::trace::TraceId,
+    ports::tracer::{PhaseSpan, Tracer, Under},
 };
 
 /// Fields with their values as text; an event's words are its field `message`.
@@ -109,4 +114,28 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Told {
             self.change(&around.id(), |span| span.events.push(fields));
         }
     }
+}
+
+/// The phases of machines that were told, in order, each once, as long as nobody forgets; clones keep the same.
+#[derive(Clone, Default)]
+pub struct Phases(Arc<Mutex<Vec<PhaseSpan>>>);
+
+impl Phases {
+    /// Those of that name.
+    pub fn named(&self, name: &str) -> Vec<PhaseSpan> {
+        let all = self.0.lock().expect("lock");
+        all.iter().filter(|s| s.name == name).cloned().collect()
+    }
+}
+
+impl Tracer for Phases {
+    fn phase(&self, span: PhaseSpan) {
+        let mut all = self.0.lock().expect("lock");
+        match all.iter().find(|s| s.id == span.id) {
+            Some(known) => assert_eq!(*known, span, "told in two ways"),
+            None => all.push(span),
+        }
+    }
+    fn place(&self, _: &tracing::Span, _: Under) {}
+    fn forget(&self, _: TraceId) {}
 }
