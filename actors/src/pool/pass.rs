@@ -186,6 +186,9 @@ async fn surroundings(
         }
     };
     around.insecure = session.insecure();
+    let cache = iso::cache_key(&s.pool, session.server());
+    let instruments = &context.instruments;
+    instruments.pool_uses(&s.key, session.server(), &cache.to_string());
     // Nobody else may have work there: an outage is told all the same.
     let answered = tokio::time::timeout(SESSION_PATIENCE, session.reachable()).await;
     around.vsphere = match answered {
@@ -193,10 +196,7 @@ async fn surroundings(
         Err(_) => Some(no_answer_yet(s)),
     };
     if let (Some(want), false) = (want, deleting) {
-        let state = match isos
-            .ensure(iso::cache_key(&s.pool, session.server()), want.clone())
-            .await
-        {
+        let state = match isos.ensure(cache, want.clone()).await {
             Ok(state) => state,
             Err(trouble) => IsoState::Failed(trouble),
         };

@@ -43,7 +43,7 @@ async fn collector(away: &Away) -> (SocketAddr, Arc<AtomicUsize>) {
     (address, came)
 }
 
-fn phase(machine: usize) -> PhaseSpan {
+pub(super) fn phase(machine: usize) -> PhaseSpan {
     let trace = trace::TraceId::of_machine(&machine.to_string());
     let now = jiff::Timestamp::now();
     PhaseSpan {
