@@ -171,6 +171,64 @@ async fn a_machine_is_sampled_or_not_in_every_process_alike() {
     assert_eq!(here.sent.lock().expect("sent").len(), 1);
 }
 
+/// Says what these variables let through: of a thousand machines, and of a thousand traces of live spans.
+#[tokio::test]
+#[ignore = "runs in the child of the test below, which sets the variables"]
+async fn sampled_by_the_variables() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(OtlpClient::new(None).expect("a client"))
+        .with_endpoint("http://127.0.0.1:9/v1/traces")
+        .build()
+        .expect("an exporter");
+    let (machines, provider) = through(exporter, Resource::builder_empty().build());
+    let tracer = provider.tracer(SCOPE);
+    let of_machines = (0..1000).filter(|n| machines.span_of(phase(*n)).is_some());
+    let live = (0..1000).filter(|_| tracer.start("span").span_context().is_sampled());
+    println!("sampled {} {}", of_machines.count(), live.count());
+}
+
+/// What the test above says in a process with these variables.
+fn sampled(sampler: &str, argument: Option<&str>) -> [usize; 2] {
+    let own = std::env::current_exe().expect("this program");
+    let mut child = std::process::Command::new(own);
+    let which = "telemetry::traces::tests::sampled_by_the_variables";
+    child
+        .args([which, "--exact", "--ignored", "--nocapture"])
+        .env("OTEL_TRACES_SAMPLER", sampler)
+        .env_remove("OTEL_TRACES_SAMPLER_ARG");
+    if let Some(argument) = argument {
+        child.env("OTEL_TRACES_SAMPLER_ARG", argument);
+    }
+    let said = child.output().expect("it runs").stdout;
+    let said = String::from_utf8_lossy(&said);
+    let counts = said
+        .split_once("sampled ")
+        .expect("its word")
+        .1
+        .lines()
+        .next();
+    let mut counts = counts.unwrap_or_default().split(' ').map(str::parse);
+    [(); 2].map(|()| counts.next().expect("a number").expect("a number"))
+}
+
+#[test]
+fn machines_and_live_spans_are_sampled_by_the_standard_variables() {
+    for (sampler, argument, expected) in [
+        ("always_on", None, 1000..=1000),
+        ("always_off", None, 0..=0),
+        ("parentbased_always_off", None, 0..=0),
+        ("traceidratio", Some("0.5"), 400..=600),
+        ("parentbased_traceidratio", Some("0.1"), 50..=150),
+        ("parentbased_traceidratio", Some("0"), 0..=0),
+    ] {
+        for count in sampled(sampler, argument) {
+            assert!(expected.contains(&count), "{sampler} {argument:?}: {count}");
+        }
+    }
+}
+
 #[test]
 fn a_call_is_told_under_the_phase_and_linked_to_its_step() {
     let trace = TraceId::from_bytes([7; 16]);
