@@ -48,7 +48,7 @@ use self::{
     upkeep::Found,
 };
 use crate::{
-    actor::shell::Description,
+    actor::{mailbox::Counted, shell::Description},
     error::{Class, Side, Trouble},
     model::names::{DatastorePath, ObjectKey},
     ports::{
@@ -123,20 +123,26 @@ pub struct IsoCacheState {
 ///
 /// # Errors
 /// `ISOCacheUnavailable` when the actor is gone or does not answer within 10 s; it is being restarted, so ask again.
-pub async fn ensure(actor: &ActorRef<IsoMsg>, want: IsoWant) -> Result<IsoState, Trouble> {
+pub async fn ensure(cache: &Counted<IsoMsg>, want: IsoWant) -> Result<IsoState, Trouble> {
     let unavailable = |why: &str| {
         let message = format!("the ISO cache {why}; it is asked again");
         Trouble::transient(Side::Iso, "ISOCacheUnavailable", message)
     };
-    match actor
-        .call(|reply| IsoMsg::Ensure(Box::new(want), reply), Some(ANSWER))
-        .await
-    {
+    let (want, queued) = (Box::new(want), cache.send());
+    let ask = |reply| IsoMsg::Ensure(want, reply, queued);
+    match cache.actor.call(ask, Some(ANSWER)).await {
         Ok(CallResult::Success(state)) => Ok(state),
         Ok(CallResult::Timeout) => Err(unavailable("did not answer within 10 s")),
         Ok(CallResult::SenderError) => Err(unavailable("ended before it answered")),
         Err(_) => Err(unavailable("is not running")),
     }
+}
+
+/// Tells a cache that this pool is being deleted.
+pub fn leave(cache: &Counted<IsoMsg>, pool: &ObjectKey) {
+    let left = IsoMsg::Leave(pool.clone(), cache.send());
+    // One that is gone has nothing of the pool's left.
+    let _ = cache.actor.send_message(left);
 }
 
 impl IsoCacheState {
@@ -356,11 +362,13 @@ impl Actor for IsoCache {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            IsoMsg::Ensure(want, reply) => {
+            IsoMsg::Ensure(want, reply, queued) => {
+                drop(queued);
                 let answer = state.ask(&myself, *want);
                 let _ = reply.send(answer);
             }
-            IsoMsg::Leave(pool) => {
+            IsoMsg::Leave(pool, queued) => {
+                drop(queued);
                 let now = state.ports.clock.monotonic();
                 state.table.leave(&pool, now);
             }

@@ -7,6 +7,7 @@ use ractor::RpcReplyPort;
 use tokio::sync::watch;
 
 use crate::{
+    actor::mailbox::Queued,
     error::Trouble,
     model::names::{DatastorePath, ObjectKey},
     ports::iso_source::{IsoRequest, IsoUrl, Validators},
@@ -188,9 +189,9 @@ pub enum IsoState {
 /// Messages of the ISO cache actor.
 pub enum IsoMsg {
     /// Make it so; answers at once with how far it is. The pool is woken when that changes.
-    Ensure(Box<IsoWant>, RpcReplyPort<IsoState>),
+    Ensure(Box<IsoWant>, RpcReplyPort<IsoState>, Queued),
     /// That pool is being deleted: what only it wants is let go.
-    Leave(ObjectKey),
+    Leave(ObjectKey, Queued),
     /// A flight made progress or ended (internal).
     Flight(u64, FlightNews),
     /// A flight has looked in that directory for what dead processes left (internal).

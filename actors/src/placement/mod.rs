@@ -15,7 +15,10 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::JoinSet;
 
 use crate::{
-    actor::shell::Description,
+    actor::{
+        mailbox::{Counted, Queued},
+        shell::Description,
+    },
     effect::Effect,
     error::{Class, Side, Trouble},
     ports::{
@@ -48,6 +51,8 @@ pub struct Job {
     effect: Effect,
     request: PlaceRequest,
     reply: RpcReplyPort<Result<Place, Trouble>>,
+    /// Until it is read.
+    queued: Option<Queued>,
 }
 
 /// Messages of the placement actor.
@@ -110,7 +115,8 @@ impl Actor for Placement {
     ) -> Result<(), ActorProcessingErr> {
         while state.running.try_join_next().is_some() {}
         let server = match message {
-            PlacementMsg::Place(job) => {
+            PlacementMsg::Place(mut job) => {
+                drop(job.queued.take());
                 let server = job.session.server().to_owned();
                 state
                     .lanes
@@ -179,7 +185,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(300);
 #[async_trait]
 impl<F> Placer for PlacementDesk<F>
 where
-    F: Fn() -> Option<ActorRef<PlacementMsg>> + Send + Sync,
+    F: Fn() -> Option<Counted<PlacementMsg>> + Send + Sync,
 {
     async fn place(
         &self,
@@ -193,8 +199,10 @@ where
             message: "the placement actor is being restarted; trying again".to_owned(),
             class: Class::Transient,
         };
-        let actor = (self.0)().ok_or_else(lost)?;
-        let asked = actor
+        let desk = (self.0)().ok_or_else(lost)?;
+        let queued = Some(desk.send());
+        let asked = desk
+            .actor
             .call(
                 |reply| {
                     PlacementMsg::Place(Box::new(Job {
@@ -202,6 +210,7 @@ where
                         effect,
                         request,
                         reply,
+                        queued,
                     }))
                 },
                 Some(ANSWER_WITHIN),

@@ -217,6 +217,11 @@ async fn objects_get_their_actors_and_those_go_with_them() {
         tree.names().await,
         ["sessions", "placement", "orphans", pool, VM]
     );
+    let mailboxes = tree.all().await.into_iter().map(|d| d.mailbox);
+    assert!(
+        mailboxes.into_iter().all(|m| m.is_some()),
+        "each is counted"
+    );
     // Nobody tells that it went: the resync finds out.
     tree.hub.with(|o| o.child = None);
     tree.after(retry::RESYNC + Duration::from_secs(1)).await;

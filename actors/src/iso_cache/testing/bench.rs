@@ -15,12 +15,13 @@ use super::{
     store::Store,
 };
 use crate::{
+    actor::mailbox::{Counted, Mailbox},
     iso_cache::{
         IsoCache, IsoCacheArgs, ensure,
         msg::{IsoFile, IsoKey, IsoMsg, IsoState, IsoWant},
     },
     model::names::{DatastorePath, ObjectKey},
-    ports::iso_source::IsoUrl,
+    ports::{instruments::NoInstruments, iso_source::IsoUrl},
 };
 
 pub(crate) const TOKEN: &str = "SECRETTOKEN";
@@ -143,11 +144,20 @@ impl Bench {
         (self.actor, self.handle) = Actor::spawn(None, IsoCache, args).await.expect("spawn");
     }
 
+    /// As pools reach it.
+    pub(crate) fn cache(&self) -> Counted<IsoMsg> {
+        let mailbox = Mailbox::new("iso_cache", Arc::new(NoInstruments));
+        Counted::new(self.actor.clone(), mailbox)
+    }
+
     /// Asks, and records at once what is about to be published.
     pub(crate) async fn ask(&self, want: &IsoWant) -> IsoState {
         let mut want = want.clone();
         loop {
-            match ensure(&self.actor, want.clone()).await.expect("an answer") {
+            match ensure(&self.cache(), want.clone())
+                .await
+                .expect("an answer")
+            {
                 IsoState::Publishing(place) => want.listed.insert(place.path.path),
                 other => return other,
             };

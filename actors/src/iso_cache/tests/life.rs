@@ -33,7 +33,7 @@ async fn killed_mid_flight_it_takes_the_transfer_with_it() {
         })
         .await;
     assert_eq!(bench.image.alive.now(), 0);
-    let trouble = ensure(&bench.actor, want("a"))
+    let trouble = ensure(&bench.cache(), want("a"))
         .await
         .expect_err("nobody is there");
     assert_eq!(
@@ -56,7 +56,7 @@ async fn a_panic_in_a_handler_ends_the_actor_and_its_flight() {
             b.image.bodies.load(Ordering::SeqCst) == 0
         })
         .await;
-    assert!(ensure(&bench.actor, want("a")).await.is_err());
+    assert!(ensure(&bench.cache(), want("a")).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::{
     iso_cache::{
-        ensure,
-        msg::{IsoMsg, IsoState, IsoWant},
+        ensure, leave,
+        msg::{IsoState, IsoWant},
         testing::{
             bench::{Bench, pool, want},
             image::{CHUNK, SourceFault},
@@ -46,7 +46,7 @@ impl Holdup {
             Self::SilentAfterLastByte => bench.store.fail(StoreFault::UploadHangs(size)),
             Self::NoRecord => {}
         }
-        let answer = ensure(&bench.actor, want("a")).await;
+        let answer = ensure(&bench.cache(), want("a")).await;
         assert!(matches!(answer, Ok(IsoState::Fetching { .. })));
         tokio::time::sleep(Duration::from_secs(30)).await;
         let files = bench.store.files();
@@ -114,7 +114,7 @@ async fn a_pool_that_is_being_deleted_leaves_the_lane_to_others() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(bench.opened(), 1, "{holdup:?}: it waits for the lane");
         for _ in 0..2 {
-            let _ = bench.actor.send_message(IsoMsg::Leave(pool("a")));
+            leave(&bench.cache(), &pool("a"));
         }
         comes_at_once(&mut bench, &elsewhere, &format!("{holdup:?}")).await;
     }
@@ -125,7 +125,7 @@ async fn what_another_pool_wants_too_goes_on() {
     let mut bench = Bench::new().await;
     Holdup::SlowSource.begin(&bench).await;
     bench.ask(&want("b")).await;
-    let _ = bench.actor.send_message(IsoMsg::Leave(pool("a")));
+    leave(&bench.cache(), &pool("a"));
     let another = IsoWant {
         source_key: "another".to_owned(),
         ..want("a")
@@ -145,7 +145,7 @@ async fn a_move_that_began_is_waited_for() {
     bench.store.fail(StoreFault::MoveHangs);
     let mut wants = want("a");
     let place = loop {
-        match ensure(&bench.actor, wants.clone()).await {
+        match ensure(&bench.cache(), wants.clone()).await {
             Ok(IsoState::Publishing(place)) => break place,
             _ => bench.woken(&pool("a")).await,
         };
