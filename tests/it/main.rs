@@ -11,6 +11,7 @@ mod collector;
 mod crash;
 mod credentials;
 mod custody;
+mod demo;
 mod events;
 mod generations;
 mod hardware;
