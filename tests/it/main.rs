@@ -31,6 +31,7 @@ mod site;
 mod status;
 mod storm;
 mod strangers;
+mod stuck;
 mod tls_door;
 mod traces;
 mod trouble;
