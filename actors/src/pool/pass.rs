@@ -493,3 +493,6 @@ pub async fn write(
     let version = context.cluster.pool_status(&effect, &at, &status).await?;
     Ok(Written::new(pool.as_ref(), version, status))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! What a pool's status says, from snapshot, plan and the state of its surroundings. Pure.
 
 mod gauges;
+#[cfg(test)]
+mod tests;
 mod verdicts;
 
 pub use self::gauges::{gauges, view};

@@ -35,6 +35,7 @@ pub struct Objects {
     pub unseen_agents: Vec<Agent>,
     pub agent_machines: Vec<AgentMachine>,
     pub machines: Vec<MachineFacts>,
+    pub infra_env_is_gone: bool,
     /// A VsphereAgent that the API server has instead of the one in the view.
     pub unseen_child: Option<VsphereAgent>,
     /// What any credentials Secret holds.
@@ -133,7 +134,8 @@ impl View for Hub {
         self.with(|o| o.agents.iter().cloned().map(Arc::new).collect())
     }
     fn infra_env(&self, _: &ObjectKey) -> Option<Arc<InfraEnv>> {
-        Some(Arc::new(crate::testing::infra_env()))
+        let gone = self.with(|o| o.infra_env_is_gone);
+        (!gone).then(|| Arc::new(crate::testing::infra_env()))
     }
 }
 
