@@ -169,7 +169,7 @@ fn enumerate(
         for outcome in matrix::run_all(
             &plans,
             &reference,
-            Duration::from_secs(60 * silence),
+            |_| Duration::from_secs(60 * silence),
             |_| {},
         ) {
             all.count(&outcome);
@@ -202,7 +202,7 @@ fn random(schedules: usize, seed: u64) -> Result<()> {
             + usize::from(index < schedules % workloads::ALL.len());
         let plans = matrix::schedules(&reference, count, seed);
         println!("{}: {} schedules", workload.name, plans.len());
-        for outcome in matrix::run_all(&plans, &reference, Duration::from_secs(900), |_| {}) {
+        for outcome in matrix::run_all(&plans, &reference, |_| Duration::from_secs(900), |_| {}) {
             if !outcome.failures.is_empty() {
                 failed.push(outcome);
             }
