@@ -170,4 +170,8 @@ async fn what_a_vm_mounts_is_unknown_where_it_may_not_be_read() {
         "{e:?}"
     );
     assert!(e.to_string().contains(hidden), "it names the VM: {e}");
+    let drives = vc.drives().await.unwrap();
+    let known: Vec<_> = drives.isos.iter().map(|m| m.vm.as_str()).collect();
+    assert_eq!(known, ["readable"], "what is known is said");
+    assert_eq!(drives.unknown.len(), 1);
 }

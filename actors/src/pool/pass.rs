@@ -1,6 +1,6 @@
 //! One pass of a pool actor: gather, decide, act, publish.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     conditions::{self, POOL_CONDITIONS, event, find_condition},
@@ -21,7 +21,7 @@ use crate::{
     context::Context,
     effect::{Effect, EffectKind},
     error::{Class, Side, Trouble},
-    iso_cache::msg::{IsoState, IsoWant},
+    iso_cache::msg::{IsoKey, IsoState, IsoWant},
     model::{
         names::{DatastorePath, ObjectKey},
         upstream::{self, WaitingSign},
@@ -195,16 +195,39 @@ async fn surroundings(
         Ok(answered) => answered.err().map(Trouble::from),
         Err(_) => Some(no_answer_yet(s)),
     };
-    if let (Some(want), false) = (want, deleting) {
-        let state = match isos.ensure(cache, want.clone()).await {
+    if let (Some(mut want), false) = (want, deleting) {
+        let left = iso::left_behind(&cache, &mut want);
+        let mut state = match isos.ensure(cache, want.clone()).await {
             Ok(state) => state,
             Err(trouble) => IsoState::Failed(trouble),
         };
+        clear_left(isos, left, &mut state).await;
         let record = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
         around.iso_status = iso::status(record, &want, &state, s.wall);
         around.iso = Some(state);
     }
     around
+}
+
+/// Lets go what lies on datastores that the pool has left; what comes of it is told with the rest.
+async fn clear_left(isos: &dyn IsoCaches, left: BTreeMap<IsoKey, IsoWant>, state: &mut IsoState) {
+    let IsoState::Ready {
+        pruned,
+        prune_failures,
+        ..
+    } = state
+    else {
+        return;
+    };
+    for (key, left) in left {
+        match isos.clear(key, left).await {
+            Ok((gone, kept)) => {
+                pruned.extend(gone);
+                prune_failures.extend(kept);
+            }
+            Err(trouble) => tracing::debug!(reason = %trouble.reason, "{trouble}"),
+        }
+    }
 }
 
 /// What retention lets go. It goes by the pool as the view shows it, which is what VM actors take their ISO from; and

@@ -356,6 +356,26 @@ async fn a_pools_series_go_only_when_its_pass_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_datastore_of_each_vcenter_has_an_iso_cache_of_its_own() {
+    let tree = Tree::start().await;
+    let cache = async |server: &str, datastore: &str| {
+        let mut pool = testing::pool(POOL);
+        pool.spec.vsphere.iso_datastore = datastore.to_owned();
+        let key = iso::cache_key(&pool, server);
+        let ask = |reply| SupervisorMsg::IsoCache(key, reply);
+        match tree.supervisor.call(ask, None).await {
+            Ok(ractor::rpc::CallResult::Success(cache)) => cache.get_id(),
+            _ => panic!("no ISO cache"),
+        }
+    };
+    let one = cache("vc.example", "isos").await;
+    assert_eq!(cache("vc.example", "isos").await, one);
+    for (server, datastore) in [("vc.example", "others"), ("vc-2.example", "isos")] {
+        assert_ne!(cache(server, datastore).await, one, "{server}/{datastore}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pool_that_is_being_deleted_lets_its_iso_go() {
     let tree = Tree::start().await;
     let (pool, infra_env) = (testing::pool(POOL), testing::infra_env());

@@ -62,9 +62,12 @@ impl Span {
     }
 }
 
-/// All spans; clones keep the same.
+/// All spans, and all that was said in them or outside; clones keep the same.
 #[derive(Clone, Default)]
-pub struct Told(Arc<Mutex<Vec<Span>>>);
+pub struct Told {
+    spans: Arc<Mutex<Vec<Span>>>,
+    lines: Arc<Mutex<Vec<Fields>>>,
+}
 
 impl Told {
     /// Keeps what this thread says until the guard goes.
@@ -79,8 +82,13 @@ impl Told {
         all.iter().filter(|s| s.name == name).cloned().collect()
     }
 
+    /// What was said, in order, in whatever span.
+    pub fn lines(&self) -> Vec<Fields> {
+        self.lines.lock().expect("lock").clone()
+    }
+
     fn all(&self) -> MutexGuard<'_, Vec<Span>> {
-        self.0.lock().expect("lock")
+        self.spans.lock().expect("lock")
     }
 
     /// Ids are given anew once a span is over: the last one is meant.
@@ -110,6 +118,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Told {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
+        self.lines.lock().expect("lock").push(fields.clone());
         if let Some(around) = context.event_span(event) {
             self.change(&around.id(), |span| span.events.push(fields));
         }

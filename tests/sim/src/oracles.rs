@@ -303,14 +303,16 @@ pub fn strays(world: &World) -> Vec<String> {
             let history = pool
                 .pointer("/status/iso/history")
                 .and_then(Value::as_array);
-            let paths = history.into_iter().flatten().map(|h| text(h, "/path"));
-            listed.extend(paths.map(str::to_owned));
+            let places = history.into_iter().flatten();
+            let places = places.map(|h| (text(h, "/datastore"), text(h, "/path")));
+            listed.extend(places.map(|(store, path)| (store.to_owned(), path.to_owned())));
         }
     });
     world.vcenter.read(|i| {
         let isos = i.files.keys().filter(|(_, p)| p.ends_with(".iso"));
-        let unknown = isos.filter(|(_, p)| {
-            !listed.contains(p) && directories.iter().any(|d| p.starts_with(d.as_str()))
+        let unknown = isos.filter(|file| {
+            let ours = directories.iter().any(|d| file.1.starts_with(d.as_str()));
+            ours && !listed.contains(*file)
         });
         unknown
             .map(|(store, path)| format!("O1 left over: no status lists [{store}] {path}"))

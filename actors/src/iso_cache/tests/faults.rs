@@ -66,7 +66,7 @@ async fn nothing_is_published_before_a_record_lists_it() {
     assert_eq!(place.path, bench.final_path());
     tokio::time::sleep(4 * STALL).await;
     assert_eq!(bench.store.count("move"), 0, "however long that takes");
-    wants.listed.insert(place.path.path.clone());
+    wants.listed.insert(place.path.clone());
     ask(&bench, &wants).await;
     assert!(matches!(
         bench.settled(&wants).await,

@@ -9,7 +9,10 @@ use tracing::{Instrument as _, field::Empty};
 use crate::{
     effect::EffectKind,
     error::Trouble,
-    iso_cache::msg::{IsoKey, IsoState, IsoWant},
+    iso_cache::{
+        PruneNews,
+        msg::{IsoKey, IsoState, IsoWant},
+    },
     model::names::ObjectKey,
     pool::{Memory, act::perform_all, iso::IsoCaches, pass, plan::Action},
     ports::{
@@ -114,6 +117,9 @@ struct OnTheirWay;
 #[async_trait]
 impl IsoCaches for OnTheirWay {
     fn leave(&self, _: &ObjectKey) {}
+    async fn clear(&self, _: IsoKey, _: IsoWant) -> Result<PruneNews, Trouble> {
+        Ok(PruneNews::default())
+    }
     async fn ensure(&self, _: IsoKey, _: IsoWant) -> Result<IsoState, Trouble> {
         Ok(IsoState::Fetching {
             done: 0,

@@ -23,7 +23,7 @@ use crate::{
     ports::{
         sessions::Sessions,
         vcenter::{
-            BootDevice, ByteStream, CreateVm, Fault, FileInfo, MarkedVm, MountedIso, Place,
+            BootDevice, ByteStream, CreateVm, Drives, Fault, FileInfo, MarkedVm, Place,
             PlaceRequest, PowerState, TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult,
             VmObservation,
         },
@@ -409,7 +409,7 @@ impl VCenter for Site {
     async fn delete_file(&self, _: &Effect, _: &MoRef, _: &DatastorePath) -> VcResult<()> {
         unreachable!("no files here")
     }
-    async fn mounted_isos(&self) -> VcResult<Vec<MountedIso>> {
+    async fn drives(&self) -> VcResult<Drives> {
         unreachable!("no files here")
     }
     async fn logout(&self, _: &Effect) {}
