@@ -69,6 +69,8 @@ pub struct Inventory {
     pub folder_hidden: bool,
     /// No VM is switched off.
     pub power_off_fails: bool,
+    /// The user may not destroy this VM.
+    pub destroy_refused: Option<&'static str>,
     /// Secrets whose login is refused.
     pub refused_secrets: Vec<ObjectKey>,
     /// Open sessions have lost their login.
@@ -337,6 +339,12 @@ impl VCenter for Site {
         self.change(e, vm, |v| v.power = PowerState::Off)
     }
     async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        if self.with(|i| i.destroy_refused == Some(vm.id.as_str())) {
+            return Err(fault(VcErrorKind::Fault(Fault::NoPermission {
+                object: Some(vm.clone()),
+                privilege: "VirtualMachine.Inventory.Delete".to_owned(),
+            })));
+        }
         let gone = vm.clone();
         self.task(e, vm, move |i| i.vms.retain(|v| v.moref != gone))
     }
