@@ -64,7 +64,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Short CamelCase name, as condition reason.
+    /// Short CamelCase name.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -92,7 +92,7 @@ impl Fault {
 /// into one of them, or into none on purpose.
 pub const REASONS: [&str; 22] = [
     "NotAuthenticated",
-    "InvalidLogin",
+    reason::INVALID_CREDENTIALS,
     "NoPermission",
     "ManagedObjectNotFound",
     "DuplicateName",
@@ -137,8 +137,6 @@ pub enum VcErrorKind {
     Status(u16),
     /// The reply does not decode.
     Undecodable,
-    /// The same credential bytes were refused lately; not tried again before that long.
-    LoginBackoff(std::time::Duration),
     /// The effect gate said no.
     Held(Held),
 }
@@ -186,6 +184,8 @@ impl VcError {
     #[must_use]
     pub fn reason(&self) -> String {
         match &self.kind {
+            // In the words that the session actor has for it.
+            VcErrorKind::Fault(Fault::InvalidLogin) => reason::INVALID_CREDENTIALS.to_owned(),
             VcErrorKind::Fault(f) => f.name().to_owned(),
             VcErrorKind::Unresolved { .. } => "NotFound".to_owned(),
             VcErrorKind::Unreachable => reason::VCENTER_UNREACHABLE.to_owned(),
@@ -193,7 +193,6 @@ impl VcError {
             VcErrorKind::Untrusted => "UntrustedCertificate".to_owned(),
             VcErrorKind::Status(_) => "VCenterUnavailable".to_owned(),
             VcErrorKind::Undecodable => reason::INTERNAL_ERROR.to_owned(),
-            VcErrorKind::LoginBackoff(_) => "InvalidLogin".to_owned(),
             VcErrorKind::Held(_) => "EffectHeld".to_owned(),
         }
     }
@@ -207,7 +206,6 @@ impl VcError {
             | VcErrorKind::Status(_)
             | VcErrorKind::Held(_) => Class::Transient,
             VcErrorKind::Unresolved { .. } | VcErrorKind::Untrusted => Class::Blocked,
-            VcErrorKind::LoginBackoff(after) => Class::Throttled(*after),
             VcErrorKind::Undecodable => Class::Defect,
             VcErrorKind::Fault(fault) => match fault {
                 Fault::NotAuthenticated
@@ -233,7 +231,7 @@ impl VcError {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, time::Duration};
+    use std::collections::BTreeSet;
 
     use super::*;
     use crate::effect::{Effect, EffectKind};
@@ -280,8 +278,7 @@ mod tests {
             Some(K::NoAnswer) => K::Untrusted,
             Some(K::Untrusted) => K::Status(503),
             Some(K::Status(_)) => K::Undecodable,
-            Some(K::Undecodable) => K::LoginBackoff(Duration::ZERO),
-            Some(K::LoginBackoff(_)) => K::Held(Held {
+            Some(K::Undecodable) => K::Held(Held {
                 effect: Effect::new(EffectKind::Login, "vc"),
                 reason: text(),
             }),
