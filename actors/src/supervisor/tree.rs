@@ -13,7 +13,7 @@ use crate::{
     iso_cache::{IsoCache, IsoCacheArgs},
     model::names::ObjectKey,
     orphans::OrphanScan,
-    placement::Placement,
+    placement::{Placement, PlacementArgs},
     pool::PoolWorker,
     vcenter::{SessionArgs, SessionMsg, VCenterSessions},
     vm::VmWorker,
@@ -97,11 +97,13 @@ impl SupervisorState {
                         .0,
                 )
             }
-            ActorKey::Placement => Handle::Placement(
-                Actor::spawn_linked(None, Placement, self.ports.clock.clone(), cell)
-                    .await?
-                    .0,
-            ),
+            ActorKey::Placement => {
+                let args = PlacementArgs {
+                    clock: self.ports.clock.clone(),
+                    view: self.ports.view.clone(),
+                };
+                Handle::Placement(Actor::spawn_linked(None, Placement, args, cell).await?.0)
+            }
             ActorKey::Orphans => {
                 let worker = OrphanScan {
                     context: self.context.clone(),
