@@ -48,7 +48,7 @@ const OF_ONE_OBJECT: [&str; 26] = [
     "ConcurrentAccess",
     "RequestCanceled",
     "InvalidArgument",
-    "NotFound",
+    reason::VSPHERE_OBJECT_NOT_FOUND,
     reason::INTERNAL_ERROR,
     "EffectHeld",
     "SessionActorRestarting",
