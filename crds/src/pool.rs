@@ -115,16 +115,6 @@ impl VsphereAgentPoolSpec {
         }
     }
 
-    /// Prefix of VM names: `spec.template.namePrefix`, else `<hosted cluster>-<role>`.
-    pub fn name_prefix(&self) -> Cow<'_, str> {
-        match self.template.name_prefix.as_deref() {
-            None | Some("") => {
-                format!("{}-{}", self.hosted_cluster_ref.name, self.agent.role()).into()
-            }
-            Some(prefix) => prefix.into(),
-        }
-    }
-
     /// Versions of the ISO to keep on the datastore, the current one included.
     pub fn retain_versions(&self) -> i32 {
         self.iso
