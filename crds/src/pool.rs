@@ -1,7 +1,7 @@
 //! Kind `VsphereAgentPool`: hosts on vSphere for one HyperShift NodePool.
 //!
 //! Every name, type, default and bound is a contract with objects that are stored in live clusters
-//! (design `predecessor.md` §1); `tests/predecessor.rs` lists the few optional fields that came
+//! (design `predecessor.md` §1); `tests/wire/predecessor.rs` lists the few optional fields that came
 //! later. Fields that the schema gives a default are `Option` here and have a method of the same
 //! name that answers with the default.
 
