@@ -16,7 +16,7 @@ use crate::{
     iso_cache::{IsoCache, IsoCacheArgs},
     model::names::ObjectKey,
     orphans::OrphanScan,
-    placement::Placement,
+    placement::{Placement, PlacementArgs},
     pool::PoolWorker,
     vcenter::{SessionArgs, SessionMsg, VCenterSessions},
     vm::VmWorker,
@@ -98,8 +98,11 @@ impl SupervisorState {
                 Handle::Sessions(self.counted(key, spawned.await?.0))
             }
             ActorKey::Placement => {
-                let clock = self.ports.clock.clone();
-                let spawned = Actor::spawn_linked(None, Placement, clock, cell);
+                let args = PlacementArgs {
+                    clock: self.ports.clock.clone(),
+                    view: self.ports.view.clone(),
+                };
+                let spawned = Actor::spawn_linked(None, Placement, args, cell);
                 Handle::Placement(self.counted(key, spawned.await?.0))
             }
             ActorKey::Orphans => {

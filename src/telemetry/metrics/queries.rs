@@ -19,8 +19,7 @@ use super::{
 
 /// Reasons of VsphereReady that no call to vCenter gives; also those under which a VsphereAgent waits for vCenter, which its
 /// pool's condition repeats.
-const OWN_REASONS: [&str; 14] = [
-    reason::INVALID_CREDENTIALS,
+const OWN_REASONS: [&str; 13] = [
     reason::SECRET_NOT_FOUND,
     reason::SECRET_NAMESPACE_REFUSED,
     "SessionActorRestarting",
@@ -49,7 +48,7 @@ const OF_ONE_OBJECT: [&str; 26] = [
     "ConcurrentAccess",
     "RequestCanceled",
     "InvalidArgument",
-    "NotFound",
+    reason::VSPHERE_OBJECT_NOT_FOUND,
     reason::INTERNAL_ERROR,
     "EffectHeld",
     "SessionActorRestarting",

@@ -30,6 +30,8 @@ use crate::{
 pub struct Objects {
     pub pool: Option<VsphereAgentPool>,
     pub child: Option<VsphereAgent>,
+    /// Further VsphereAgents in the view.
+    pub others: Vec<VsphereAgent>,
     pub agents: Vec<Agent>,
     /// Agents that the API server has and the view does not show yet.
     pub unseen_agents: Vec<Agent>,
@@ -119,7 +121,10 @@ impl View for Hub {
         children.find(|c| ObjectKey::of(c.as_ref()) == *key)
     }
     fn all_children(&self) -> Vec<Arc<VsphereAgent>> {
-        self.with(|o| o.child.iter().cloned().map(Arc::new).collect())
+        self.with(|o| {
+            let all = o.child.iter().chain(&o.others);
+            all.cloned().map(Arc::new).collect()
+        })
     }
     fn agent_machines(&self, _: &str) -> Vec<Arc<AgentMachine>> {
         self.with(|o| o.agent_machines.iter().cloned().map(Arc::new).collect())

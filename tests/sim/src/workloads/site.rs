@@ -141,7 +141,7 @@ pub(super) fn s9(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             conditions
                 .iter()
                 // For that reason: an outage has others, and its end is waited for.
-                .any(|c| c["type"] == "Ready" && c["reason"] == "NotFound")
+                .any(|c| c["type"] == "Ready" && c["reason"] == "VsphereObjectNotFound")
                 && marked(world) == 0
         })
         .await?;
