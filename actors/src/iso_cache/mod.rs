@@ -54,7 +54,10 @@ use self::{
     upkeep::Found,
 };
 use crate::{
-    actor::{mailbox::Counted, shell::Description},
+    actor::{
+        mailbox::{Counted, Queued},
+        shell::Description,
+    },
     error::{Class, Side, Trouble},
     model::names::{DatastorePath, ObjectKey},
     ports::{
@@ -137,7 +140,10 @@ pub struct IsoCacheState {
 /// # Errors
 /// `ISOCacheUnavailable` when the actor is gone or does not answer within 10 s; it is being restarted, so ask again.
 pub async fn ensure(cache: &Counted<IsoMsg>, want: IsoWant) -> Result<IsoState, Trouble> {
-    call(cache, |reply, queued| IsoMsg::Ensure(Box::new(want), reply, queued)).await
+    call(cache, |reply, queued| {
+        IsoMsg::Ensure(Box::new(want), reply, queued)
+    })
+    .await
 }
 
 /// Asks a cache to remove what a pool has left on its datastore (`left.prunable`): what is gone by now, and what stays for
@@ -146,7 +152,10 @@ pub async fn ensure(cache: &Counted<IsoMsg>, want: IsoWant) -> Result<IsoState, 
 /// # Errors
 /// As [`ensure`].
 pub async fn clear(cache: &Counted<IsoMsg>, left: IsoWant) -> Result<PruneNews, Trouble> {
-    call(cache, |reply, queued| IsoMsg::Clear(Box::new(left), reply, queued)).await
+    call(cache, |reply, queued| {
+        IsoMsg::Clear(Box::new(left), reply, queued)
+    })
+    .await
 }
 
 async fn call<T: Send + 'static>(
@@ -158,7 +167,11 @@ async fn call<T: Send + 'static>(
         Trouble::transient(Side::Iso, "ISOCacheUnavailable", message)
     };
     let queued = cache.send();
-    match cache.actor.call(|reply| ask(reply, queued), Some(ANSWER)).await {
+    match cache
+        .actor
+        .call(|reply| ask(reply, queued), Some(ANSWER))
+        .await
+    {
         Ok(CallResult::Success(answer)) => Ok(answer),
         Ok(CallResult::Timeout) => Err(unavailable("did not answer within 10 s")),
         Ok(CallResult::SenderError) => Err(unavailable("ended before it answered")),

@@ -7,7 +7,9 @@ use agent_forge_crds::{
 
 use super::{reservations::LAG, *};
 use crate::{
+    actor::mailbox::Mailbox,
     effect::EffectKind,
+    ports::instruments::NoInstruments,
     testing::{self, POOL, child, intent, running, with},
     vm::bench::{Turned, hub::Hub, vcenter::Site},
 };
@@ -47,7 +49,8 @@ impl Desk {
     /// Where the VM of that VsphereAgent shall stand.
     async fn place(&self, name: &str) -> Result<String, Trouble> {
         let desk = PlacementDesk({
-            let actor = self.actor.clone();
+            let mailbox = Mailbox::new("placement", Arc::new(NoInstruments));
+            let actor = Counted::new(self.actor.clone(), mailbox);
             move || Some(actor.clone())
         });
         let effect = Effect::new(EffectKind::CreateFolder, ObjectKey::of(&child(name)));

@@ -271,6 +271,7 @@ impl Drives {
     /// # Errors
     /// Those of some VM are not, which does not mean that it has none. The error names that VM, the first of them by name,
     /// so that the same trouble has the same words at each look.
+    #[allow(clippy::result_large_err, reason = "the port's own error type")]
     pub fn complete(mut self) -> VcResult<Vec<MountedIso>> {
         let others = self.unknown.len() > 1;
         let Some((name, mut e)) = self.unknown.pop_first() else {

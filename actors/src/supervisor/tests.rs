@@ -364,7 +364,7 @@ async fn each_datastore_of_each_vcenter_has_an_iso_cache_of_its_own() {
         let key = iso::cache_key(&pool, server);
         let ask = |reply| SupervisorMsg::IsoCache(key, reply);
         match tree.supervisor.call(ask, None).await {
-            Ok(ractor::rpc::CallResult::Success(cache)) => cache.get_id(),
+            Ok(ractor::rpc::CallResult::Success(cache)) => cache.actor.get_id(),
             _ => panic!("no ISO cache"),
         }
     };

@@ -6,7 +6,8 @@ use crate::{
     iso_cache::{
         clear,
         flight::SETTLE,
-        msg::{IsoMsg, IsoState, IsoWant},
+        leave,
+        msg::{IsoState, IsoWant},
         retention::PruneNews,
         testing::{
             bench::{Bench, path, want},
@@ -22,7 +23,9 @@ fn old(n: u8) -> DatastorePath {
 }
 
 async fn news(bench: &Bench, left: &IsoWant) -> PruneNews {
-    clear(&bench.cache(), left.clone()).await.expect("an answer")
+    clear(&bench.cache(), left.clone())
+        .await
+        .expect("an answer")
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,10 +118,7 @@ async fn a_pool_that_comes_back_keeps_what_it_finds() {
         source_key: "another".to_owned(),
         ..want("a")
     };
-    bench
-        .actor
-        .send_message(IsoMsg::Leave(left.pool.clone()))
-        .expect("sent");
+    leave(&bench.cache(), &left.pool);
     assert_eq!(news(&bench, &left).await, PruneNews::default());
     assert!(matches!(
         bench.ask(&want("a")).await,

@@ -174,7 +174,7 @@ async fn what_arrives_late_goes_although_nobody_is_there_any_more() {
         bench.until("a part of it is there", begun).await;
         let partial = bench.store.files().remove(0);
         // The pool goes, its Secret too; and what it had sent arrives after the deletion.
-        let _ = bench.actor.send_message(IsoMsg::Leave(pool("a")));
+        leave(&bench.cache(), &pool("a"));
         let gone = |b: &Bench| b.store.files().is_empty();
         bench.until("it is deleted", gone).await;
         bench.sessions.0.lock().expect("lock").clear();
