@@ -7,6 +7,7 @@ pub mod agents_home;
 mod begin;
 pub mod claims;
 pub mod custody;
+pub mod index;
 pub mod iso;
 pub mod pass;
 pub mod plan;

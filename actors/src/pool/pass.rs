@@ -1,6 +1,10 @@
 //! One pass of a pool actor: gather, decide, act, publish.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use agent_forge_crds::{
     conditions::{self, POOL_CONDITIONS, event, find_condition},
@@ -118,7 +122,7 @@ fn note_waiting(memory: &mut Memory, s: &mut Snapshot) {
             && am.agent_ref().is_none()
             && am.has_provider_finalizer()
     };
-    let uids: Vec<String> = s
+    let uids: BTreeSet<String> = s
         .agent_machines
         .iter()
         .filter(waits)

@@ -121,8 +121,8 @@ impl Machine {
 fn whose(s: &Snapshot, action: &Action) -> Option<Machine> {
     let on_agent = |uid: &str| {
         let runs = |c: &&Child| {
-            let agent = c.agent_among(&s.agents);
-            agent.is_some_and(|a| a.uid().as_deref() == Some(uid))
+            let agent = s.agent_on(c);
+            agent.is_some_and(|a| a.metadata.uid.as_deref() == Some(uid))
         };
         s.children.iter().find(runs).map(|c| Machine::made(s, c))
     };

@@ -3,7 +3,11 @@
 //! Guarantees: each wait is said as what lasts is ([`Lasting`]), so a scale-up that goes well says nothing; at most
 //! [`AT_ONCE`] in one pass.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use agent_forge_crds::{conditions::event, external::agent_machine::AgentMachine};
 use jiff::{SignedDuration, Timestamp};
@@ -114,13 +118,14 @@ impl Watched {
 
     /// Lets go of what is over.
     fn end(&mut self, waits: &[Wait], now: Timestamp) -> Vec<Lasted> {
-        let goes_on = |uid: &str, reason: &str| {
-            let own = |w: &&Wait| !w.of_vm && w.agent_machine.uid().as_deref() == Some(uid);
-            waits.iter().find(own).is_some_and(|w| w.reason == reason)
-        };
+        let mut reasons: BTreeMap<&str, &str> = BTreeMap::new();
+        for wait in waits.iter().filter(|w| !w.of_vm) {
+            let uid = wait.agent_machine.metadata.uid.as_deref();
+            reasons.entry(uid.unwrap_or_default()).or_insert(&wait.reason);
+        }
         let mut over = Vec::new();
         self.now.retain(|uid, wait| {
-            if goes_on(uid, &wait.reason) {
+            if reasons.get(uid.as_str()) == Some(&wait.reason.as_str()) {
                 return true;
             }
             if now.duration_since(wait.since) >= SHORTEST {
@@ -143,16 +148,19 @@ pub fn waits(s: &Snapshot, plan: &Plan) -> Vec<Wait> {
         let served = matches!(c.need, Need::Served | Need::Quiet(_));
         !c.agent_machine.is_deleting() && !served
     });
+    let mut rows: HashMap<&str, usize> = HashMap::new();
+    for (at, row) in plan.waiting.iter().enumerate() {
+        rows.entry(&row.subject).or_insert(at);
+    }
     live.filter_map(|claim| {
-        let child = s.children.iter().find(|c| {
-            let record = c.agent_machine.as_ref();
-            record.is_some_and(|r| r.is(&claim.name(), &claim.uid()))
-        });
-        let names = [Some(claim.name()), child.map(|c| c.key.name.clone())];
-        let planned = plan
-            .waiting
-            .iter()
-            .find(|w| names.iter().flatten().any(|n| *n == w.subject))
+        let child = s.child_for(&claim.agent_machine);
+        let own = rows.get(claim.name().as_str());
+        let of_child = child.and_then(|c| rows.get(c.key.name.as_str()));
+        let planned = own
+            .into_iter()
+            .chain(of_child)
+            .min()
+            .and_then(|at| plan.waiting.get(*at))
             .map(|w| (w.reason.to_owned(), w.message.clone()));
         let of_vm = || {
             let row = child?.object.status.as_ref()?.waiting_on.first()?;
@@ -174,8 +182,8 @@ impl Said {
     /// The Events that are due at monotonic time `now`, and when the next one may be.
     pub fn due(&mut self, waits: &[Wait], now: Duration) -> (Vec<Notice>, Option<Duration>) {
         let uid = |w: &Wait| w.agent_machine.uid().unwrap_or_default();
-        self.0
-            .retain(|known, _| waits.iter().any(|w| uid(w) == *known));
+        let waiting: BTreeSet<String> = waits.iter().map(uid).collect();
+        self.0.retain(|known, _| waiting.contains(known));
         let (mut notices, mut next) = (Vec::new(), None::<Duration>);
         for wait in waits {
             let fresh = || Lasting::new(&wait.reason, now);
