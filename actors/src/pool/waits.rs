@@ -121,7 +121,9 @@ impl Watched {
         let mut reasons: BTreeMap<&str, &str> = BTreeMap::new();
         for wait in waits.iter().filter(|w| !w.of_vm) {
             let uid = wait.agent_machine.metadata.uid.as_deref();
-            reasons.entry(uid.unwrap_or_default()).or_insert(&wait.reason);
+            reasons
+                .entry(uid.unwrap_or_default())
+                .or_insert(&wait.reason);
         }
         let mut over = Vec::new();
         self.now.retain(|uid, wait| {
