@@ -22,12 +22,12 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::json;
-use tokio::process::Command;
 
 use url::Url;
 
 use crate::{
     tls_door::TlsDoor,
+    tokens::{no_token_is_told, shown_isos},
     world::{LIMIT, NAMESPACE, POOL, Setup, World},
 };
 
@@ -293,6 +293,18 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
     let token = |line: &&str| line.contains("byapikey/") && !line.contains("byapikey/REDACTED");
     let told: Vec<_> = log.lines().filter(token).collect();
     ensure!(told.is_empty(), "the URL's token is in the log: {told:#?}");
+    no_token_is_told(&world, server).await
+}
+
+/// Watches, while the pool looks again and again, that nothing is asked of the image server: that takes time to see.
+async fn nothing_is_asked(world: &World, server: &ImageServer, what: &str) -> Result<()> {
+    let before = server.counters();
+    for _ in 0..20 {
+        world.wake(POOL).await?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let asked = since(before, server);
+    ensure!(asked.gets == 0, "{what}: {asked:?}");
     Ok(())
 }
 
@@ -443,6 +455,19 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
         .set_image_url("demo", &url)
         .await?;
     last = world.another_iso(POOL, &last).await?;
+    // Where in such a path a token stands nobody knows.
+    let url = Url::parse(&url)?;
+    let (host, port) = (url.host_str(), url.port());
+    let shown = Url::parse(last.url.as_deref().context("a source")?)?;
+    ensure!(
+        (shown.host_str(), shown.port(), shown.path()) == (host, port, "/.../minimal.iso"),
+        "{shown}"
+    );
+    // What the log says of a question that fails is looked at, too.
+    server.set_faults(faults(|f| {
+        f.status = Some(503);
+        f.times = Some(1);
+    }));
     let before = server.counters();
     world
         .until("questions whether it changed", async || {
@@ -519,7 +544,8 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
         .until("one version in the status", async || {
             Ok(world.iso_status(POOL).await?.history.len() == 1)
         })
-        .await
+        .await?;
+    no_token_is_told(&world, &server).await
 }
 
 /// Retention says why it leaves an ISO that somebody has in a drive, and `agent-forge iso` says who.
@@ -540,18 +566,7 @@ async fn mounted_stays(world: &World, first: &IsoStatus, last: &IsoStatus) -> Re
         first.path.as_ref().is_some_and(|p| files.contains(p)),
         "{files:?}"
     );
-    let shown = Command::new(env!("CARGO_BIN_EXE_agent-forge"))
-        .args(["iso", "--namespace", NAMESPACE])
-        .env_clear()
-        .env("KUBECONFIG", &world.access.kubeconfig)
-        .output()
-        .await?;
-    let table = String::from_utf8(shown.stdout)?;
-    ensure!(
-        shown.status.success(),
-        "{}",
-        String::from_utf8_lossy(&shown.stderr)
-    );
+    let table = shown_isos(world).await?;
     let row = |iso: &IsoStatus| {
         let digest = iso.sha256.as_deref().and_then(|d| d.get(..12));
         let digest = digest.context("a digest")?;

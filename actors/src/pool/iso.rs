@@ -131,7 +131,8 @@ pub fn cache_key(pool: &VsphereAgentPool, server: &str) -> IsoKey {
 }
 
 /// What identifies the source without its token: InfraEnv, URL without token, `createdTime` (upstream-contract.md §5:
-/// the bytes and `Last-Modified` may differ on every download).
+/// the bytes and `Last-Modified` may differ on every download). Of a server other than the assisted service's the whole
+/// path counts, which only this digest leaves here.
 #[must_use]
 pub fn source_key(infra_env: &InfraEnv, url: &IsoUrl) -> String {
     let created = infra_env
@@ -141,7 +142,7 @@ pub fn source_key(infra_env: &InfraEnv, url: &IsoUrl) -> String {
     let parts = [
         infra_env.uid().unwrap_or_default(),
         infra_env.name_any(),
-        url.redacted(),
+        url.identity(),
         created,
     ];
     hex::encode(Sha256::digest(parts.join("\n").as_bytes()))
