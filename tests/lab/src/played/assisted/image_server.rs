@@ -564,7 +564,7 @@ fn frames(
         .min();
     let end = part.0 + stop.unwrap_or(usize::MAX).min(part.1 - part.0);
     let rate = faults.rate.filter(|rate| *rate > 0);
-    let most = if rate.is_some() { SLOW_CHUNK } else { CHUNK };
+    let begun = lock(&shelf).unleashed;
     stream::unfold(Some((part.0, image)), move |state| {
         let (faults, shelf) = (faults.clone(), shelf.clone());
         async move {
@@ -580,6 +580,8 @@ fn frames(
                     std::io::Error::new(std::io::ErrorKind::ConnectionReset, "cut off on request");
                 return Some((Err(broken), None));
             }
+            let rate = rate.filter(|_| lock(&shelf).unleashed == begun);
+            let most = if rate.is_some() { SLOW_CHUNK } else { CHUNK };
             let chunk = image.chunk(at, end, most);
             if let Some(rate) = rate {
                 tokio::time::sleep(Duration::from_secs_f64(chunk.len() as f64 / rate as f64)).await;
