@@ -183,6 +183,12 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
             "bytes",
         ),
         (
+            "declares too little",
+            faults(|f| f.length_lie = -4096),
+            "ISOLengthMismatch",
+            "cut off",
+        ),
+        (
             "stands still",
             faults(|f| f.stall_after = Some(half)),
             "ISOStalled",
