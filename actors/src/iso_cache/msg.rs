@@ -56,8 +56,8 @@ pub struct IsoFile {
 pub enum ShareGroup {
     /// Those with the default directory.
     Default,
-    /// Those whose directory is this one with their own name below it.
-    Beside(DatastorePath),
+    /// Those whose directory has these segments; `None` is a segment that is the pool's own name or namespace.
+    Alike(Vec<Option<String>>),
 }
 
 /// Where an ISO is about to get its final name.

@@ -56,6 +56,8 @@ pub(crate) enum StoreFault {
     MoveRefused,
     /// Deletions fail.
     DeleteRefused,
+    /// While a deletion takes its time, this gets into some VM's drive.
+    DeleteWhileMounting(String),
 }
 
 /// A file.
@@ -369,7 +371,13 @@ impl VCenter for Store {
                 path,
             ));
         }
-        self.with(|c| c.files.remove(&path.to_string()));
+        let mounting = self.take(|f| matches!(f, StoreFault::DeleteWhileMounting(_)));
+        self.with(|c| {
+            c.files.remove(&path.to_string());
+            if let Some(StoreFault::DeleteWhileMounting(iso)) = mounting {
+                c.mounted.push(iso);
+            }
+        });
         Ok(())
     }
 
