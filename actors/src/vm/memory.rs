@@ -10,7 +10,7 @@ use kube::ResourceExt;
 
 use super::{
     seen::Seen,
-    step::{MISSING_PROBE, Resting},
+    step::{MISSING_PROBE, PROOFS, Resting},
 };
 use crate::{
     actor::{batch::Batch, written::Written},
@@ -255,11 +255,37 @@ impl Memory {
             self.seen_since = None;
             return;
         }
-        let since = *self.seen_since.get_or_insert(now);
-        if now.saturating_sub(since) >= MISSING_PROBE {
+        if self.is_old(now) {
             self.seen = Seen::NotAsked;
+        }
+    }
+
+    /// Forgets, after a while, what stood in the way of a deletion or of a proof: a person may have put it right.
+    /// `absence` as well, but for one answer, so that the next one confirms it.
+    pub fn doubt(&mut self, absence: bool, now: Duration) {
+        let after = match &self.seen {
+            Seen::Foreign { .. } | Seen::Several(_) => Seen::NotAsked,
+            Seen::Absent { proofs } if absence && *proofs >= PROOFS => {
+                Seen::Absent { proofs: PROOFS - 1 }
+            }
+            _ => {
+                self.seen_since = None;
+                return;
+            }
+        };
+        if self.is_old(now) {
+            self.seen = after;
+        }
+    }
+
+    /// Whether the view was begun a while ago; the clock starts anew then.
+    fn is_old(&mut self, now: Duration) -> bool {
+        let since = *self.seen_since.get_or_insert(now);
+        let old = now.saturating_sub(since) >= MISSING_PROBE;
+        if old {
             self.seen_since = None;
         }
+        old
     }
 
     /// Forgets everything about a VM: another attempt begins.

@@ -227,6 +227,8 @@ fn keep_up(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
         .is_some_and(|vm| vm.power_state.is_some() && vm.task_id.is_none());
     if running && !scene.child.deleting {
         memory.refresh(context.clock.monotonic());
+    } else if scene.child.deleting || scene.is_predecessors() {
+        memory.doubt(scene.is_predecessors(), context.clock.monotonic());
     }
     // What becomes of it is decided from how it looks now.
     if matches!(scene.arrival(context, memory), Arrival::Overdue { .. }) && !memory.looked_late {

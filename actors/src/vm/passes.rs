@@ -1,14 +1,15 @@
 //! Whole passes of a VM actor against a cluster and a vCenter in memory: what the steps do, not which step it is.
 
+mod take_over;
 mod tasks;
 mod trouble;
 
 use std::time::Duration;
 
 use agent_forge_crds::{
-    conditions::{event, vm_reason},
+    conditions::event,
     external::{ForeignCondition, agent::INSTALLED},
-    names::{AGENT_FINALIZER, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL},
+    names::AGENT_FINALIZER,
     pool::{CleanupPolicy, CredentialsSecretRef, IsoSpec},
 };
 use kube::ResourceExt;
@@ -16,15 +17,12 @@ use kube::ResourceExt;
 use super::{arrival, bench::Bench, seen::Seen};
 use crate::{
     effect::EffectKind as E,
-    model::{
-        identity::BiosUuid,
-        names::{MoRef, ObjectKey},
-    },
+    model::{identity::BiosUuid, names::ObjectKey},
     ports::{
         cluster::ClusterErrorKind,
         vcenter::{Fault, PowerState, VcErrorKind, VmObservation},
     },
-    testing::{self, NAMESPACE, agent_on, claim, delete, running, shown, with},
+    testing::{self, NAMESPACE, agent_on, claim, delete, with},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -508,140 +506,6 @@ async fn a_guest_with_a_name_is_replaced_by_whoever_switched_it_on_and_by_nobody
     }
 }
 
-/// What the predecessor left: a record of name and uuid, a VM without marker.
-fn predecessors(bench: &Bench) {
-    let child = bench.child();
-    bench.hub.with(|o| {
-        let old = o.child.as_mut().expect("child");
-        old.status.get_or_insert_default().vm = Some(agent_forge_crds::agent::VmStatus {
-            name: "a".to_owned(),
-            bios_uuid: running(&child).bios_uuid,
-            mac_address: Some("02-42-ac-11-00-02".to_owned()),
-            ..agent_forge_crds::agent::VmStatus::default()
-        });
-    });
-    bench.site.with(|i| {
-        i.vms = vec![with(shown(&child, PowerState::On), |v| {
-            v.marker = None;
-            v.folder = Some(MoRef::new("Folder", "group-v1"));
-        })];
-    });
-}
-
-#[tokio::test]
-async fn the_predecessors_vm_is_proven_stamped_and_otherwise_left_alone() {
-    let mut bench = Bench::new();
-    predecessors(&bench);
-    bench.until(Bench::is_on).await;
-    let told = bench.site.with(|i| i.effects.clone());
-    assert_eq!(told, [E::Reconfigure], "only the marker");
-    assert!(bench.site.with(|i| i.vms[0].marker.is_some()));
-    let vm = bench.vm();
-    assert_eq!((vm.attempt, vm.moref.as_deref()), (Some(1), Some("vm-a")));
-    assert_eq!(vm.mac_addresses, [testing::mac("a")]);
-    assert_eq!(vm.discovery_deadline, None);
-}
-
-#[tokio::test]
-async fn the_predecessors_vm_is_recorded_as_stamped_only_where_it_is() {
-    for (done, times) in [(false, 2), (true, 1)] {
-        let mut bench = Bench::new();
-        predecessors(&bench);
-        bench
-            .site
-            .with(|i| i.vanishes = Some((E::Reconfigure, done)));
-        bench.until(Bench::is_on).await;
-        assert!(bench.site.with(|i| i.vms[0].marker.is_some()));
-        assert_eq!(bench.times(E::Reconfigure), times, "done: {done}");
-    }
-}
-
-#[tokio::test]
-async fn without_proof_the_predecessors_vm_is_reported_and_never_touched() {
-    type Twist = fn(&mut Vec<crate::ports::vcenter::VmObservation>);
-    let twists: [Twist; 4] = [
-        |vms| vms[0].name = "b".to_owned(),
-        |vms| vms[0].folder = Some(MoRef::new("Folder", "group-v2")),
-        |vms| vms[0].marker = Some(testing::marker(&testing::child("b"), 1)),
-        |vms| {
-            let copy = with(vms[0].clone(), |v| {
-                v.moref = MoRef::new("VirtualMachine", "vm-c")
-            });
-            vms.push(copy);
-        },
-    ];
-    for twist in twists {
-        let mut bench = Bench::new();
-        predecessors(&bench);
-        bench.site.with(|i| twist(&mut i.vms));
-        bench.pass().await;
-        assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
-        // Not even when its object is deleted.
-        bench.hub.with(|o| {
-            delete(o.child.as_mut().expect("child"));
-            o.machines.clear();
-            o.agent_machines.clear();
-        });
-        bench.restart();
-        for _ in 0..5 {
-            bench.turn(MINUTE);
-            bench.pass().await;
-        }
-        assert!(bench.site.with(|i| i.effects.is_empty()));
-        assert_eq!(bench.child().finalizers(), [AGENT_FINALIZER]);
-    }
-}
-
-#[tokio::test]
-async fn an_adopted_vm_is_taken_over_only_when_a_person_says_so_and_only_with_proof() {
-    let adopted = || {
-        let bench = Bench::new();
-        predecessors(&bench);
-        bench.hub.with(|o| {
-            let labels = o.child.as_mut().expect("child").labels_mut();
-            labels.insert(CREATED_FOR_LABEL.to_owned(), CREATED_FOR_ADOPTED.to_owned());
-        });
-        bench
-    };
-    let say = |bench: &Bench, word: &str| {
-        let (key, word) = (agent_forge_crds::names::ADOPT_ANNOTATION, word.to_owned());
-        bench.hub.with(|o| {
-            let annotations = o.child.as_mut().expect("child").annotations_mut();
-            annotations.insert(key.to_owned(), word);
-        });
-    };
-    let mut bench = adopted();
-    bench.pass().await;
-    say(&bench, "yes");
-    bench.pass().await;
-    assert!(bench.site.with(|i| i.effects.is_empty()));
-    assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
-    assert_eq!(bench.vm().reason.as_deref(), Some(vm_reason::VM_ADOPTED));
-    say(&bench, "true");
-    bench.until(Bench::is_on).await;
-    let told = bench.vm().reason;
-    assert_eq!(told.as_deref(), Some(vm_reason::AGENT_NOT_DISCOVERED));
-    assert_eq!(bench.site.with(|i| i.effects.clone()), [E::Reconfigure]);
-    let mut bench = adopted();
-    bench.site.with(|i| i.vms[0].folder = None);
-    say(&bench, "true");
-    bench.pass().await;
-    assert!(bench.site.with(|i| i.effects.is_empty()));
-    // One that only names a VM, and has no record of it, adopts nothing.
-    let mut bench = adopted();
-    bench
-        .hub
-        .with(|o| o.child.as_mut().expect("child").status = None);
-    say(&bench, "true");
-    bench.site.with(|i| i.vms[0].bios_uuid = None);
-    for _ in 0..5 {
-        bench.pass().await;
-        bench.turn(MINUTE);
-    }
-    let touched = bench.site.with(|i| i.vms[0].marker.is_some());
-    assert!(!touched);
-}
-
 #[tokio::test]
 async fn a_deletion_that_waits_and_a_pool_that_is_missing_are_told_once() {
     let told = |bench: &Bench, reason: &str| {
@@ -712,6 +576,30 @@ async fn a_taken_name_costs_one_create_until_it_is_free() {
     bench.site.with(|i| i.vms.clear());
     bench.until(Bench::is_on).await;
     assert_eq!(bench.times(E::CreateVm), 2);
+}
+
+/// What holds a deletion back is looked at again: the actor notices that a person has removed it.
+#[tokio::test]
+async fn a_deletion_goes_on_once_somebody_has_removed_what_could_not_be_proven() {
+    let mut bench = on().await;
+    bench.site.with(|i| i.vms[0].marker = None);
+    bench.hub.with(|o| {
+        o.agent_machines.clear();
+        o.machines.clear();
+        delete(o.child.as_mut().expect("it exists"));
+    });
+    bench.restart();
+    bench
+        .until(|b| b.waits_on().as_deref() == Some("OwnershipUnproven"))
+        .await;
+    for _ in 0..10 {
+        bench.turn(MINUTE);
+        bench.pass().await;
+        assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+    }
+    assert_eq!((bench.times(E::PowerOff), bench.times(E::Destroy)), (0, 0));
+    bench.site.with(|i| i.vms.clear());
+    bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
 }
 
 /// Whoever has the name does not hold back one that goes.

@@ -159,6 +159,13 @@ impl Scene {
         status.and_then(|s| s.vm.as_ref())
     }
 
+    /// The record is one of the predecessor's that is still to be proven.
+    #[must_use]
+    pub fn is_predecessors(&self) -> bool {
+        let unproven = |vm: &VmStatus| vm.bios_uuid.is_some() && vm.attempt.is_none();
+        self.vm().is_some_and(unproven)
+    }
+
     /// The recorded status.
     #[must_use]
     pub fn record(&self) -> VsphereAgentStatus {

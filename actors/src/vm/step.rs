@@ -27,7 +27,7 @@ use crate::{
 
 /// How often a foreign VM under our name is looked at again.
 pub const CONFLICT_PROBE: Duration = Duration::from_secs(30);
-/// How often a VM that serves, and is not there or not switched on, is looked at again.
+/// How often a VM that serves, and is not there, not switched on or not proven, is looked at again.
 pub const MISSING_PROBE: Duration = Duration::from_secs(60);
 /// Pause between two proofs of absence: a create whose reply was lost may still be running.
 pub const PROOF_PAUSE: Duration = Duration::from_secs(2);
@@ -407,13 +407,13 @@ fn predecessors(f: &Facts<'_>) -> Option<Step> {
         Seen::Foreign { what, .. } => hold(
             reason::OWNERSHIP_UNPROVEN,
             format!("{what} could not be proven to be the recorded VM; it is left alone"),
-            None,
+            Some(MISSING_PROBE),
         ),
         Seen::Absent { proofs } if *proofs >= PROOFS && f.deleting => Step::RemoveFinalizer,
         Seen::Absent { proofs } if *proofs >= PROOFS => hold(
             "VMMissing",
             "the VM that the record names is not in vCenter; nothing is created in its place",
-            None,
+            Some(MISSING_PROBE),
         ),
         Seen::NotAsked | Seen::Absent { .. } if f.pool_exists => Step::TakeOver,
         Seen::NotAsked | Seen::Absent { .. } => hold(
