@@ -147,12 +147,12 @@ pub struct IsoArgs {
 }
 
 /// Where the predecessor's flags stand in `--help`.
-const LEGACY: &str = "Accepted for the predecessor's manifests, without effect";
+const LEGACY: &str = "Accepted for the predecessor's manifests";
 
 /// The predecessor's flags that have no meaning here.
 #[derive(Clone, Debug, Parser)]
 pub struct Legacy {
-    /// `true`: metrics over HTTPS. They are served in the clear; keep them on loopback or behind a NetworkPolicy.
+    /// `true`: metrics over HTTPS. They are not offered: metrics are then served on a loopback address only.
     #[arg(long, env = "AGENT_FORGE_METRICS_SECURE", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub metrics_secure: Option<bool>,
 
@@ -220,7 +220,7 @@ impl Legacy {
                 || self.metrics_cert_path.is_some()
                 || self.metrics_cert_name.is_some()
                 || self.metrics_cert_key.is_some(),
-            "--metrics-secure, --metrics-cert-*: metrics are served in the clear; keep them on loopback or behind a NetworkPolicy",
+            "--metrics-secure, --metrics-cert-*: metrics are not encrypted: with --metrics-secure=true they are served on loopback only, else behind a NetworkPolicy",
         );
         warn(
             self.webhook_cert_path.is_some()

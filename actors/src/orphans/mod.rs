@@ -262,8 +262,7 @@ async fn remove(
 async fn destroy(session: &dyn VCenter, key: &ObjectKey, orphan: &Orphan) -> Result<bool, Trouble> {
     let moref = &orphan.vm.moref;
     let ended = {
-        let slots = session.slots();
-        let Ok(_slot) = slots.acquire().await else {
+        let Ok(_slot) = session.slots().take().await else {
             return Ok(false);
         };
         let effect = Effect::new(EffectKind::Destroy, key);

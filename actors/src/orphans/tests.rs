@@ -116,7 +116,7 @@ async fn a_destroy_task_that_does_not_end_holds_up_neither_the_scan_nor_the_othe
     assert!(message.contains("vm-7"), "{message}");
     assert_eq!(verdict.again, Some(INTERVAL));
     let slots = scans.bench.site.with(|i| i.slots.clone()).expect("used");
-    assert_eq!(slots.available_permits(), SLOTS);
+    assert_eq!(slots.free(), SLOTS);
     assert!(scans.said(event::ORPHAN_VM_DESTROYED).is_empty());
     let said = scans.said(event::ORPHAN_VM);
     assert!(said[0].contains("has not ended"), "{said:?}");

@@ -18,7 +18,7 @@ use crate::{
     error::{Class, Side, Trouble},
     lasting::Lasting,
     model::{names::ObjectKey, trace::TraceId},
-    ports::vcenter::Place,
+    ports::{slots::Slot, vcenter::Place},
     retry,
 };
 
@@ -35,6 +35,8 @@ pub struct Memory {
     pub path_taken: bool,
     /// vCenter refused to create it, and nothing was made.
     pub create_refused: Option<Refused>,
+    /// Slot of the recorded create, from its begin to its end.
+    pub slot: Option<Arc<Slot>>,
     /// Tags were attached in this actor's life.
     pub tagged: bool,
     /// They are missing for sure: it was just switched on, or attaching them failed, which may not have been recorded.

@@ -67,6 +67,10 @@ pub async fn run_at_most(
         traced::note(&context, &scene, &mut memory);
         let step = step::next(&scene.facts(&context, &memory));
         tracing::debug!(object = %key, ?step, "next step");
+        // Whatever else comes first, nobody waits for the create meanwhile: its slot is not kept from others.
+        if !matches!(step, Step::FinishTask(_)) {
+            memory.slot = None;
+        }
         steps += 1;
         match step {
             Step::Settled => break,

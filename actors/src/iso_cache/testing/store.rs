@@ -5,14 +5,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex},
+    sync::Mutex,
     time::Duration,
 };
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
 use crate::{
     effect::{Effect, EffectKind},
@@ -21,9 +20,12 @@ use crate::{
         marker::Marker,
         names::{DatastorePath, MoRef},
     },
-    ports::vcenter::{
-        ByteStream, CreateVm, Drives, Fault, FileInfo, MarkedVm, MountedIso, Place, PlaceRequest,
-        TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+    ports::{
+        slots::Slots,
+        vcenter::{
+            ByteStream, CreateVm, Drives, Fault, FileInfo, MarkedVm, MountedIso, Place,
+            PlaceRequest, TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+        },
     },
 };
 
@@ -187,8 +189,8 @@ impl VCenter for Store {
     async fn reachable(&self) -> VcResult<()> {
         Ok(())
     }
-    fn slots(&self) -> Arc<Semaphore> {
-        Arc::new(Semaphore::new(8))
+    fn slots(&self) -> Slots {
+        Slots::new(8)
     }
 
     async fn datacenter(&self, name: &str) -> VcResult<MoRef> {
