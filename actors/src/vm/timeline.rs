@@ -5,7 +5,8 @@
 //! Assumption: entries are only ever appended, and what was written once is never changed.
 //! Caveat: `agent.install` ends with a condition of the Agent and is not recorded: that would be a write for every
 //! machine. The Agent keeps it as long as it serves. One that came to nothing is recorded with the deletion, by a process
-//! that saw the Agent serve without it.
+//! that saw the Agent serve without it. `node.ready` ends with a condition of the AgentMachine, for the same reason; once it
+//! is true it stays so (upstream never lowers it), so its time is the same for whoever reads it.
 
 use agent_forge_crds::{
     WaitingOn,
@@ -35,6 +36,8 @@ const CHART: [(&str, &str); 8] = [
 pub const ROOT: &str = "machine.demand";
 /// Bound Agent to installed Agent.
 pub const INSTALL: &str = "agent.install";
+/// Installed Agent to ready AgentMachine: from there on the Node has its place in the cluster.
+pub const NODE: &str = "node.ready";
 /// From the deletion of the VsphereAgent on.
 pub const DESTROY: &str = "vm.destroy";
 /// A reason in `status.waitingOn`, from its first moment to its last, in pieces.
@@ -265,6 +268,19 @@ pub fn installation(about: &About<'_>, timeline: &[Milestone], agent: &Agent) ->
     let done = agent.condition(INSTALLED).filter(|c| c.is_true())?;
     let end = done.last_transition_time.as_ref()?.0;
     Some(about.span(INSTALL, bound.attempt, bound.at.as_ref()?.0, end, false))
+}
+
+/// The rest of the way to a ready Node, once the Agent is installed and the AgentMachine is `ready`.
+#[must_use]
+pub fn readiness(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    agent: &Agent,
+    ready: Timestamp,
+) -> Option<PhaseSpan> {
+    let bound = timeline.iter().rev().find(|e| e.event == BOUND)?;
+    let installed = installation(about, timeline, agent)?.end;
+    Some(about.span(NODE, bound.attempt, installed, ready, false))
 }
 
 /// The destruction, once it is over.

@@ -10,11 +10,12 @@ use agent_forge_crds::{
     agent::{Milestone, VsphereAgent, VsphereAgentStatus},
     external::agent::INSTALLED,
 };
-use tracing::field::Empty;
+use tracing::{Instrument as _, field::Empty};
 
 use super::{
     act::{self, After},
     memory::Memory,
+    pass,
     scene::Scene,
     seen::Seen,
     status,
@@ -23,9 +24,10 @@ use super::{
 };
 use crate::{
     context::Context,
+    effect::{Effect, EffectKind},
     error::Trouble,
     model::{child::Child, names::ObjectKey, trace::TraceId},
-    ports::{tracer, vcenter::PowerState},
+    ports::{cluster::ClusterResult, tracer, vcenter::PowerState},
 };
 
 fn recorded_timeline<'a>(child: &Child, status: Option<&'a VsphereAgentStatus>) -> &'a [Milestone] {
@@ -86,6 +88,52 @@ pub fn note_recorded(context: &Context, scene: &Scene, object: &VsphereAgent, me
     memory.timeline = Some((child.trace(), timeline::extend(&base, &moments)));
 }
 
+/// A span of work of that name, under the phase of the machine's trace that is under way.
+fn span_under_phase(
+    context: &Context,
+    scene: &Scene,
+    memory: &Memory,
+    name: &'static str,
+) -> tracing::Span {
+    let child = &scene.child;
+    let noted = memory.timeline.as_ref();
+    let noted = noted.map_or(&[][..], |(_, t)| t.as_slice());
+    // Whatever level the log has, its lines say whom they are about.
+    let span = tracing::error_span!(
+        "vm.step",
+        otel.name = name,
+        object = %child.key,
+        uid = %child.uid,
+        trace_id = %child.trace(),
+        otel.status_code = Empty,
+        error.type = Empty,
+    );
+    let under = timeline::under(child.trace(), noted);
+    context.tracer.place(&span, under);
+    span
+}
+
+/// Writes what the pass found, as a step of its own. What keeps it from being written is no trouble of the machine's: it is
+/// written by the next pass.
+///
+/// # Errors
+/// As [`pass::write`].
+pub async fn publish(
+    context: &Context,
+    scene: &Scene,
+    status: VsphereAgentStatus,
+    memory: &mut Memory,
+) -> ClusterResult<()> {
+    let span = span_under_phase(context, scene, memory, "vm.publish");
+    let effect = Effect::new(EffectKind::RecordObservation, &scene.child.key);
+    let write = pass::write(context, &effect, &scene.child.object, status, memory);
+    let result = write.instrument(span.clone()).await;
+    if result.is_err() {
+        span.record("otel.status_code", "ERROR");
+    }
+    result.map(drop)
+}
+
 /// Carries `step` out as a span of the machine's trace, under the phase that is under way.
 ///
 /// # Errors
@@ -96,23 +144,7 @@ pub async fn perform(
     memory: &mut Memory,
     step: Step,
 ) -> Result<After, Trouble> {
-    let child = &scene.child;
-    let noted = memory
-        .timeline
-        .as_ref()
-        .map_or(&[][..], |(_, t)| t.as_slice());
-    let under = timeline::under(child.trace(), noted);
-    // Whatever level the log has, its lines say whom they are about.
-    let span = tracing::error_span!(
-        "vm.step",
-        otel.name = step.name(),
-        object = %child.key,
-        uid = %child.uid,
-        trace_id = %child.trace(),
-        otel.status_code = Empty,
-        error.type = Empty,
-    );
-    context.tracer.place(&span, under);
+    let span = span_under_phase(context, scene, memory, step.name());
     let name = step.name();
     // Other steps may lie between: after an unknown outcome the VM is looked at first.
     let failed = memory.failed_step.filter(|(step, _)| *step == name);
@@ -143,13 +175,16 @@ pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory
         return;
     };
     let timeline = recorded_timeline(&child, Some(status));
-    let agent = Scene::gather(context, object.clone()).agent;
+    let scene = Scene::gather(context, object.clone());
     let about = about(&child, &child.key);
     tell_lasting(context, &about, status);
-    let installation = agent
-        .as_ref()
-        .and_then(|a| timeline::installation(&about, timeline, a));
-    let state = (child.trace(), timeline.len(), installation.is_some());
+    let agent = scene.agent.as_deref();
+    let installation = agent.and_then(|a| timeline::installation(&about, timeline, a));
+    let ready = agent
+        .zip(scene.ready)
+        .and_then(|(a, at)| timeline::readiness(&about, timeline, a, at));
+    let others = [installation.is_some(), ready.is_some()];
+    let state = (child.trace(), timeline.len(), others);
     if memory.traced == Some(state) {
         return;
     }
@@ -158,13 +193,17 @@ pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory
     }
     if let Some(span) = installation {
         // Whoever saw it unfinished counts its end, once.
-        let unfinished = |(trace, _, told): (_, usize, bool)| trace == span.trace && !told;
+        let unfinished =
+            |(trace, _, [told, _]): (_, usize, [bool; 2])| trace == span.trace && !told;
         let demanded = timeline.first().and_then(|e| e.at.as_ref());
         if let (true, Some(demanded)) = (memory.traced.is_some_and(unfinished), demanded) {
             let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
             let all = span.end.duration_since(demanded.0).as_secs_f64();
             context.instruments.milestone(&pool, "Installed", all);
         }
+        context.tracer.phase(span);
+    }
+    if let Some(span) = ready {
         context.tracer.phase(span);
     }
     memory.traced = Some(state);
