@@ -50,6 +50,8 @@ const DEMANDED: &str = "Demanded";
 const ACCEPTED: &str = "Accepted";
 const BOUND: &str = "Bound";
 const DELETING: &str = "Deleting";
+/// After the deletion: the VM is proven absent.
+const ABSENT: &str = "Absent";
 /// The deletion came before the Agent was installed.
 const UNFINISHED: &str = "InstallAbandoned";
 /// Another VM is made for the same request.
@@ -164,6 +166,29 @@ pub fn extend(recorded: &[Milestone], m: &Moments<'_>) -> Vec<Milestone> {
     all
 }
 
+/// The timeline of one that is being deleted, now that its VM is proven absent; `None` where there is nothing to add, or no
+/// room. The end of [`DESTROY`] stands there before it is told, so that whoever tells it tells the same.
+#[must_use]
+pub fn ended(noted: &[Milestone], now: Timestamp) -> Option<Vec<Milestone>> {
+    let last = noted.last().filter(|e| e.event == DELETING)?;
+    let begun = last.at.as_ref()?.0;
+    (noted.len() < MAX_TIMELINE_ROWS).then(|| {
+        let mut all = noted.to_vec();
+        all.push(Milestone {
+            event: ABSENT.to_owned(),
+            attempt: last.attempt,
+            at: Some(MicroTime(micro(now).max(begun))),
+        });
+        all
+    })
+}
+
+/// Whether the end stands there.
+#[must_use]
+pub fn has_ended(timeline: &[Milestone]) -> bool {
+    timeline.last().is_some_and(|e| e.event == ABSENT)
+}
+
 /// Whom the spans are about.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
@@ -209,6 +234,9 @@ impl About<'_> {
 
 /// The phase that `event` ends.
 fn ended_by(event: &str) -> Option<&'static str> {
+    if event == ABSENT {
+        return Some(DESTROY);
+    }
     rank(event)
         .and_then(|i| CHART.get(i))
         .map(|(_, phase)| *phase)
@@ -219,7 +247,8 @@ fn begun_by(event: &str) -> Option<&'static str> {
     match event {
         DEMANDED => Some(ROOT),
         REPLACED => Some("vm.place"),
-        DELETING => Some(DESTROY),
+        // What follows the end is told with it.
+        DELETING | ABSENT => Some(DESTROY),
         // What a host is given while it serves is not worth a span of months.
         BOUND => None,
         _ => CHART.get(rank(event)? + 1).map(|(_, phase)| *phase),
@@ -283,7 +312,7 @@ pub fn readiness(
     Some(about.span(NODE, bound.attempt, installed, ready, false))
 }
 
-/// The destruction, once it is over.
+/// The destruction, once it is over, where its end could not be recorded.
 #[must_use]
 pub fn destruction(about: &About<'_>, timeline: &[Milestone], end: Timestamp) -> Option<PhaseSpan> {
     let last = timeline.last().filter(|e| e.event == DELETING)?;

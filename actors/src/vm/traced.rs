@@ -270,19 +270,46 @@ fn tell_waits(
     }
 }
 
-/// The object is released: its VM is proven absent. Whoever took the finalizer off tells it; a reply that was lost
-/// leaves the last phase untold rather than told twice.
+/// Notes that the VM is proven absent; whether that is still to be recorded.
+pub fn note_end(context: &Context, child: &Child, memory: &mut Memory) -> bool {
+    if let Some((_, noted)) = &mut memory.timeline
+        && let Some(ended) = timeline::ended(noted, context.clock.wall())
+    {
+        *noted = ended;
+    }
+    let noted = memory.timeline.as_ref();
+    let recorded = recorded_timeline(child, child.object.status.as_ref());
+    noted.is_some_and(|(_, noted)| timeline::has_ended(noted)) && !timeline::has_ended(recorded)
+}
+
+/// Tells all phases whose end is recorded in `object`.
+pub fn ending(context: &Context, object: &Arc<VsphereAgent>) {
+    let child = Child::read(object.clone());
+    let about = about(&child, &child.key);
+    let timeline = recorded_timeline(&child, object.status.as_ref());
+    for span in timeline::phases(&about, timeline) {
+        context.tracer.phase(span);
+    }
+}
+
+/// The object is released. Its phases have been told by now ([`ending`]), but for an end that could not be recorded: there
+/// whoever took the finalizer off tells it, and a reply that was lost leaves it untold rather than told twice.
 pub fn gone(context: &Context, object: &Arc<VsphereAgent>, timeline: &[Milestone]) {
     let child = Child::read(object.clone());
     tell_waits(context, &child, object.status.as_ref(), &[]);
     let about = about(&child, &child.key);
-    for span in timeline::phases(&about, timeline) {
-        context.tracer.phase(span);
-    }
-    if let Some(span) = timeline::destruction(&about, timeline, context.clock.wall()) {
-        let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
-        let seconds = span.end.duration_since(span.start).as_secs_f64();
-        context.instruments.destroyed(&pool, seconds);
+    let mut spans = timeline::phases(&about, timeline);
+    spans.extend(timeline::destruction(
+        &about,
+        timeline,
+        context.clock.wall(),
+    ));
+    for span in spans {
+        if span.name == timeline::DESTROY && !span.abandoned {
+            let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
+            let seconds = span.end.duration_since(span.start).as_secs_f64();
+            context.instruments.destroyed(&pool, seconds);
+        }
         context.tracer.phase(span);
     }
     context.tracer.forget(child.trace());

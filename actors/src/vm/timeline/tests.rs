@@ -156,6 +156,33 @@ fn a_node_is_ready_after_the_installation_and_not_without() {
 }
 
 #[test]
+fn an_end_that_is_recorded_is_told_alike_by_whoever_reads_it() {
+    let (timeline, _) = life();
+    assert_eq!(ended(&timeline, at(300)), None, "nobody deletes it");
+    let deleting = Moments {
+        accepted: Some(at(2)),
+        deleting: Some(at(700)),
+        now: at(701),
+        ..Moments::default()
+    };
+    let leaves = extend(&timeline, &deleting);
+    let over = ended(&leaves, at(720)).expect("an end");
+    assert!(has_ended(&over) && !has_ended(&leaves));
+    assert_eq!(ended(&over, at(730)), None, "once");
+    let later = Moments {
+        now: at(740),
+        ..deleting
+    };
+    assert_eq!(extend(&over, &later), over, "nothing follows");
+    let told = phases(&about(), &over).pop().expect("phases");
+    assert_eq!(
+        (told.name, told.start, told.end, told.abandoned),
+        (DESTROY, at(700), at(720), false)
+    );
+    assert_eq!(destruction(&about(), &over, at(800)), None, "told already");
+}
+
+#[test]
 fn what_is_recorded_is_never_told_differently() {
     let (timeline, _) = life();
     let all = phases(&about(), &timeline);

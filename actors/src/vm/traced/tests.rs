@@ -5,12 +5,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use super::*;
 use crate::{
     ports::{
+        cluster::ClusterErrorKind,
         instruments::{Instruments, PoolGauges},
         tracer::{PhaseSpan, Tracer, Under},
         vcenter::{Fault, VcErrorKind},
     },
     testing::{
-        at, child,
+        at, child, delete,
         told::{Phases, Told},
         with,
     },
@@ -193,4 +194,32 @@ async fn every_line_of_a_faulty_life_names_its_object_uid_and_trace() {
     let words: Vec<_> = told.lines();
     let faults = words.iter().filter(|l| l.get("message") == Some("fault"));
     assert!(faults.count() >= 1, "{words:?}");
+}
+
+#[tokio::test]
+async fn a_process_that_dies_before_the_finalizer_goes_has_told_the_destruction_and_the_next_tells_the_same()
+ {
+    let mut bench = Bench::new();
+    // It would not bear two tellings that differ.
+    let told = Phases::default();
+    bench.context.tracer = Arc::new(told.clone());
+    bench.until(Bench::is_on).await;
+    bench.hub.with(|o| {
+        o.machines.clear();
+        o.agent_machines.clear();
+        delete(o.child.as_mut().expect("a child"));
+        let kind = ClusterErrorKind::Unavailable;
+        o.fails.insert(EffectKind::RemoveChildFinalizer, kind);
+    });
+    bench.until(|b| b.hub.with(|o| o.fails.is_empty())).await;
+    assert_eq!(told.named("vm.destroy").len(), 1);
+    let last = bench.status().timeline.pop().expect("a timeline");
+    assert_eq!(last.event, "Absent");
+    bench.restart();
+    bench.turn(Duration::from_secs(60));
+    bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+    let [end] = &told.named("vm.destroy")[..] else {
+        panic!("{:?}", told.named("vm.destroy"))
+    };
+    assert_eq!(Some(end.end), last.at.map(|t| t.0));
 }
