@@ -261,6 +261,7 @@ impl IsoCacheState {
                 "iso.flight",
                 cache = %ports.key,
                 object = %doubtful.pool,
+                uid = doubtful.uid,
                 task = "sweep",
             );
             let look = async move { upkeep::look_after(&ports, doubtful).await };
@@ -307,6 +308,7 @@ impl IsoCacheState {
             "iso.flight",
             cache = %ports.key,
             object = %start.want.pool,
+            uid = start.want.uid,
             task = start.task.name(),
         );
         let flight = async move {

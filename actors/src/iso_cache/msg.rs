@@ -119,6 +119,8 @@ impl Wanted {
 pub struct IsoWant {
     /// The pool that asks.
     pub pool: ObjectKey,
+    /// Its uid.
+    pub uid: String,
     /// Its credentials Secret.
     pub secret: ObjectKey,
     /// Directory on the datastore (`spec.iso.pathPrefix` or its default).
@@ -200,6 +202,8 @@ pub struct Doubtful {
     pub datacenter: MoRef,
     /// The pool that the transfer was for.
     pub pool: ObjectKey,
+    /// Its uid.
+    pub uid: String,
     /// Looks that are left, should some fail.
     pub looks: u32,
 }

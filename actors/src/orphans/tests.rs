@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     model::marker::Marker,
     ports::vcenter::{PowerState, VmObservation},
-    testing::{child, marker, running, shown, with},
+    testing::{child, marker, running, shown, told::Told, with},
     vm::bench::{Bench, vcenter::SLOTS},
 };
 
@@ -84,6 +84,23 @@ async fn what_never_ran_goes_at_the_second_look() {
     assert!(scans.bench.site.with(|i| i.vms.is_empty()));
     assert_eq!(scans.said(event::ORPHAN_VM_DESTROYED).len(), 1);
     assert!(scans.said(event::ORPHAN_VM).is_empty());
+}
+
+#[tokio::test]
+async fn what_is_said_of_a_vm_names_the_vsphere_agent_that_was() {
+    let told = Told::default();
+    let here = told.here();
+    let mut scans = Scans::of(vec![lost("vm-7")]).await;
+    scans.next().await;
+    scans.next().await;
+    drop(here);
+    assert_eq!(scans.destroyed(), 1);
+    let spans = told.spans("orphan.vm");
+    let last = spans.last().expect("a span");
+    assert!(last.said().iter().any(|l| l.contains("was destroyed")));
+    let object = ObjectKey::of(&child("a")).to_string();
+    assert_eq!(last.fields.get("object"), Some(object.as_str()));
+    assert_eq!(last.fields.get("uid"), Some("nobodys"));
 }
 
 #[tokio::test]

@@ -187,6 +187,7 @@ pub fn want(
     let volatile = same_source.is_some_and(|i| i.volatile == Some(true));
     Ok(IsoWant {
         pool: ObjectKey::of(pool),
+        uid: pool.uid().unwrap_or_default(),
         secret: secret.clone(),
         known: current
             .and_then(record::known_file)

@@ -69,8 +69,8 @@ pub struct Memory {
     pub told_hold: Option<&'static str>,
     /// What vCenter refuses or fails for this VM, as it is told in Events.
     pub trouble: Option<Lasting>,
-    /// How much of that trace has left: entries of the timeline, and the installation.
-    pub traced: Option<(TraceId, usize, bool)>,
+    /// How much of that trace has left: entries of the timeline, and whether installation and readiness.
+    pub traced: Option<(TraceId, usize, [bool; 2])>,
 }
 
 /// A create that vCenter refused, so that nothing was made. What only a changed input mends is not sent again before

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     actor::{shell::Verdict, written::is_newer},
     context::Context,
-    effect::{Effect, EffectKind},
+    effect::Effect,
     error::{Class, Side, Trouble},
     lasting::Lasting,
     model::names::ObjectKey,
@@ -350,8 +350,7 @@ async fn publish(
         outcome.again = Some(outcome.again.map_or(left, |a| a.min(left)));
         return;
     }
-    let effect = Effect::new(EffectKind::RecordObservation, &scene.child.key);
-    if let Err(e) = write(context, &effect, &object, rendered, memory).await {
+    if let Err(e) = traced::publish(context, &scene, rendered, memory).await {
         outcome.failure = outcome.failure.or(Some(e.class()));
     }
 }

@@ -278,6 +278,7 @@ mod tests {
     fn want() -> IsoWant {
         IsoWant {
             pool: ObjectKey::new("demo", "w"),
+            uid: "uid-of-w".to_owned(),
             secret: ObjectKey::new("demo", "vsphere"),
             source: IsoUrl::parse("https://images.example/iso").expect("URL"),
             ca_pem: Ok(None),
