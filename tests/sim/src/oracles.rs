@@ -253,13 +253,13 @@ pub fn left_over(world: &World) -> Vec<String> {
 #[must_use]
 pub fn lost(world: &World) -> Vec<String> {
     const KEPT: [&str; 8] = [
-        "/status/clusterId",
-        "/status/vm/biosUuid",
+        "/status/clusterID",
+        "/status/vm/biosUUID",
         "/status/vm/vmPath",
         "/status/vm/credentialsRef",
         "/status/vm/server",
         "/status/vm/placement/datastore",
-        "/status/vm/instanceUuid",
+        "/status/vm/instanceUUID",
         "/status/vm/macAddresses",
     ];
     let children = kind(OURS, "vsphereagents");
