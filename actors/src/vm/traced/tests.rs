@@ -116,7 +116,10 @@ async fn a_wait_that_lasts_stands_in_the_trace_while_it_lasts() {
     assert_eq!(pieces.len(), 3, "{pieces:?}");
     let length = |s: &PhaseSpan| s.end.duration_since(s.start).as_secs();
     // The third was cut: a new process proves first that the VM is absent, and does not wait for a create meanwhile.
-    assert_eq!(pieces.iter().map(length).collect::<Vec<_>>(), [300, 300, 60]);
+    assert_eq!(
+        pieces.iter().map(length).collect::<Vec<_>>(),
+        [300, 300, 60]
+    );
     assert!(pieces.windows(2).all(|p| p[0].end == p[1].start));
     let reason = ("agent_forge.waiting_on", "NoPermission".to_owned());
     assert!(pieces.iter().all(|p| p.attributes.contains(&reason)));
