@@ -1,7 +1,7 @@
 //! The operator with one thing going wrong at a time, and with several.
 //!
 //! By itself the suite runs every plan with a single fault of [`WORKLOADS`] and, whatever the workload, of
-//! [`STORE_EFFECTS`], of the rest those that give each effect each fault, and random schedules of one to five faults of
+//! [`known::STORE_EFFECTS`], of the rest those that give each effect each fault, and random schedules of one to five faults of
 //! all workloads. `AGENT_FORGE_SIM_PLANS` runs that many single faults of all workloads, of every effect with every fault
 //! one first; `all` runs every one.
 
@@ -33,8 +33,6 @@ const SCHEDULES: usize = 500;
 const LISTEN: Duration = Duration::from_secs(900);
 /// And longer after a fault on an ISO's way: only then it is asked what a dead process or a lost answer has left there.
 const LISTEN_TO_ISOS: Duration = Duration::from_secs(80 * 60);
-/// What goes to a datastore or into a drive: all its plans run without being asked for.
-const STORE_EFFECTS: [&str; 6] = ["V07", "V08", "V09", "V10", "V11", "V15"];
 /// Directory, upload, move and deletion of an ISO.
 const ISO_EFFECTS: [&str; 4] = ["V07", "V08", "V09", "V10"];
 
@@ -80,12 +78,13 @@ fn every(references: &[Outcome]) -> Vec<Vec<Plan>> {
     references.iter().map(of).collect()
 }
 
-/// Every plan of [`WORKLOADS`] and [`STORE_EFFECTS`], and one more for each effect and fault that these have not.
+/// Every plan of [`WORKLOADS`] and [`known::STORE_EFFECTS`], and one more for each effect and fault that these have not.
 fn suite(references: &[Outcome]) -> Vec<Vec<Plan>> {
     let cell = |p: &Plan| (p.faults[0].0.effect, p.faults[0].1);
     let mut plans = every(references);
     let whole = |p: &Plan| {
-        WORKLOADS.contains(&p.workload.as_str()) || STORE_EFFECTS.contains(&p.faults[0].0.effect)
+        WORKLOADS.contains(&p.workload.as_str())
+            || known::STORE_EFFECTS.contains(&p.faults[0].0.effect)
     };
     let all = plans.iter().flatten();
     let mut seen: BTreeSet<_> = all.filter(|p| whole(p)).map(cell).collect();
