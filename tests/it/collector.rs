@@ -191,7 +191,11 @@ async fn take(
 
 fn all_of(export: ExportTraceServiceRequest) -> Vec<Told> {
     let mut all = Vec::new();
-    for of_resource in export.resource_spans {
+    for mut of_resource in export.resource_spans {
+        // A set: the SDK keeps it in no order.
+        if let Some(resource) = &mut of_resource.resource {
+            resource.attributes.sort_by(|a, b| a.key.cmp(&b.key));
+        }
         for of_scope in of_resource.scope_spans {
             let scope = of_scope.scope.map(|scope| scope.name);
             all.extend(of_scope.spans.into_iter().map(|span| Told {
