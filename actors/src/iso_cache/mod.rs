@@ -351,7 +351,7 @@ async fn fly(ports: &Ports, start: Start) -> FlightNews {
                 })
         }
         Task::Transfer => {
-            tracing::info!(directory = %want.directory, source = want.source.redacted(), "ISO transfer begins");
+            tracing::info!(directory = %want.directory, server = want.source.server(), "ISO transfer begins");
             let (told, announced) = (ports.actor.clone(), ports.actor.clone());
             let tell = move |done, total| {
                 let news = FlightNews::Progress(done, Some(total));

@@ -63,6 +63,14 @@ impl IsoUrl {
         url.to_string()
     }
 
+    /// Host and port, for traces: they show no URL, not even a redacted one.
+    #[must_use]
+    pub fn server(&self) -> String {
+        let host = self.0.host_str().unwrap_or_default();
+        let port = self.0.port_or_known_default();
+        port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
     /// What tells this source from others, to be digested and not shown: the URL without the token that is known to be one
     /// (the path segment after `byapikey` or `bytoken`), query, fragment and userinfo.
     #[must_use]
