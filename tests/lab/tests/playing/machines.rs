@@ -66,13 +66,22 @@ pub async fn node_pool_deletion(stage: &Stage) -> Result<()> {
     pool.scale(2);
     pool.wait_running(2, LIMIT).await?;
     let mut machines = scene.machines.changes();
+    let mut agent_machines = scene.agent_machines.changes();
     pool.delete_node_pool().await?;
-    let alone = pool.agent_machines();
-    ensure!(alone.len() == 2, "finalizers keep them: {}", alone.len());
     pool.wait("nothing left", LIMIT, || {
         pool.machines().is_empty() && pool.agent_machines().is_empty()
     })
     .await?;
+    let mut kept = std::collections::BTreeSet::new();
+    while let Ok(change) = agent_machines.try_recv() {
+        kept.extend(
+            change
+                .new
+                .filter(|object| object.is_deleting() && object.has_finalizer(provider::FINALIZER))
+                .map(|object| object.name().to_owned()),
+        );
+    }
+    ensure!(kept.len() == 2, "finalizers keep them: {kept:?}");
     let mut drained = false;
     while let Ok(change) = machines.try_recv() {
         let deleting = change

@@ -77,7 +77,7 @@ pub async fn fenced_agent_does_not_wedge(stage: &Stage) -> Result<()> {
     pool.wait("two Machines", LIMIT, || pool.machines().len() == 2)
         .await?;
     pool.prefer_for_deletion(first.name()).await?;
-    pool.scale(1);
+    // Before the Machine goes: its Agent may be free at any moment afterwards.
     let fence = json!({"metadata": {"labels": {"pool": null}}});
     let mut fenced = false;
     while !fenced {
@@ -88,6 +88,7 @@ pub async fn fenced_agent_does_not_wedge(stage: &Stage) -> Result<()> {
             .await
             .is_ok();
     }
+    pool.scale(1);
     pool.wait("the first Machine gone", LIMIT, || {
         pool.machines()
             .iter()

@@ -30,6 +30,7 @@ use super::{
     mirror::{Change, Mirror, Object},
     object::Facts as _,
     options::{Delays, HostedCluster, MachineApi},
+    refusal,
     task::Task,
 };
 
@@ -227,14 +228,16 @@ impl HostedClusterPlay {
     /// # Errors
     /// There is no such Machine, or the API server refused.
     pub async fn prefer_for_deletion(&self, machine: &str) -> Result<()> {
-        let seen = self
-            .pool
-            .machines
-            .fetch(machine)
-            .await?
-            .with_context(|| format!("no Machine {machine}"))?;
         let mark = json!({"metadata": {"annotations": {victim::DELETE_MACHINE: "true"}}});
-        self.pool.machines.patch(&seen, mark).await.map(drop)
+        loop {
+            let seen = self.pool.machines.fetch(machine).await?;
+            let seen = seen.with_context(|| format!("no Machine {machine}"))?;
+            match self.pool.machines.patch(&seen, mark.clone()).await {
+                // Its own controller wrote it in between.
+                Err(error) if refusal::status(&error).is_some_and(|s| s.code == 409) => {}
+                done => return done.map(drop),
+            }
+        }
     }
 
     /// The NodePool's Machines, by name.
