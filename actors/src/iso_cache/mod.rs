@@ -45,7 +45,7 @@ use tokio::{
     sync::watch,
     task::{AbortHandle, JoinSet},
 };
-use tracing::Instrument;
+use tracing::{Instrument, field::Empty};
 
 use self::{
     flight::{FlightTable, Start, Task},
@@ -65,6 +65,7 @@ use crate::{
         instruments::Instruments,
         iso_source::IsoSource,
         sessions::{Sessions, Waker},
+        tracer,
     },
 };
 
@@ -310,6 +311,8 @@ impl IsoCacheState {
             object = %start.want.pool,
             uid = start.want.uid,
             task = start.task.name(),
+            otel.status_code = Empty,
+            error.type = Empty,
         );
         let flight = async move {
             let news = AssertUnwindSafe(fly(&ports, start))
@@ -324,6 +327,7 @@ impl IsoCacheState {
                     })
                 });
             if let FlightNews::Failed(trouble) = &news {
+                tracer::fault(&tracing::Span::current(), trouble);
                 tracing::warn!(reason = trouble.reason, error = %trouble, "ISO flight failed");
             }
             let _ = ports.actor.send_message(IsoMsg::Flight(id, news));
