@@ -71,8 +71,9 @@ mod tests {
         let failure = labels.failure("task-7", VcErrorKind::NoAnswer, "no host has room");
         drop(here);
         assert_eq!(failure.subject, "VM a");
-        let [line] = &lines.fields()[..] else {
-            panic!("one line")
+        let told = lines.fields();
+        let [line] = &told[..] else {
+            panic!("{told:?}")
         };
         for (field, said) in [
             ("message", "task failed"),

@@ -139,6 +139,10 @@ async fn the_log_tells_a_transfer_from_its_beginning_to_its_end() {
     let begins = begins.expect("it begins");
     assert_eq!(begins.get("directory"), Some("[ds1] isos"));
     assert_eq!(begins.get("server"), Some("img:443"));
+    for line in &progress {
+        assert_eq!(line.get("object"), Some("ns/a"));
+        assert_eq!(line.get("uid"), Some("uid-of-a"));
+    }
     let number = |line: &Fields, field| {
         let text = line.get(field).unwrap_or_else(|| panic!("no {field}"));
         text.parse::<u64>().expect("a number")
