@@ -2,9 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
+
+use agent_forge_actors::ports::vcenter_error;
 
 /// Folders of the repository in which people read, with what they read there.
 const FOLDERS: [&str; 6] = ["actors", "config", "crds", "docs", "src", "tests"];
@@ -123,4 +126,97 @@ fn reasons_that_are_listed_are_given() {
     }
     assert!(listed > 50, "only {listed} constants");
     assert!(unused.is_empty(), "{unused:#?}");
+}
+
+/// What comes right before a reason in a source, without white space.
+const BEFORE_A_REASON: [&str; 3] = ["hold(", "ask(", "reason:"];
+const TROUBLES: [&str; 2] = ["Trouble::blocked(Side::", "Trouble::transient(Side::"];
+/// Reasons of what is well.
+const GOOD_NEWS: [&str; 7] = [
+    "Reconciled",
+    "Observed",
+    "Available",
+    "Satisfied",
+    "Ready",
+    "ISOReady",
+    "VMCreated",
+];
+
+/// The text literal with which `code` begins, if it may be a reason.
+fn literal(code: &str) -> Option<&str> {
+    let (text, _) = code.strip_prefix('"')?.split_once('"')?;
+    let camel = text.starts_with(|c: char| c.is_ascii_uppercase());
+    (camel && text.chars().all(|c| c.is_ascii_alphanumeric())).then_some(text)
+}
+
+/// The reasons that stand as text in a source, its tests left out.
+fn reasons_in(source: &str) -> BTreeSet<String> {
+    let product = source.split("#[cfg(test)]\nmod tests").next();
+    let code: String = product.unwrap_or_default().split_whitespace().collect();
+    let held = BEFORE_A_REASON.iter().flat_map(|b| code.split(b).skip(1));
+    let troubles = TROUBLES.iter().flat_map(|b| code.split(b).skip(1));
+    let of_side = troubles.filter_map(|rest| Some(rest.split_once(',')?.1));
+    held.chain(of_side)
+        .filter_map(literal)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Every reason for which something does not happen.
+fn reasons_to_wait() -> BTreeSet<String> {
+    let aside = |path: &Path| {
+        let name = path.to_string_lossy();
+        path.ends_with("tests.rs") || name.contains("/tests/") || name.contains("/testing")
+    };
+    let sources = ["actors/src", "src"]
+        .iter()
+        .flat_map(|folder| files(folder, &["rs"]))
+        .filter(|path| !aside(path));
+    let mut all: BTreeSet<String> = sources.flat_map(|path| reasons_in(&read(&path))).collect();
+    let list = read(Path::new("crds/src/conditions/reasons.rs"));
+    let listed = list.split("pub mod vm_reason").next().unwrap_or_default();
+    let named = listed
+        .lines()
+        .filter(|line| line.trim().starts_with("pub const "));
+    let values = named.filter_map(|line| line.split('"').nth(1));
+    all.extend(values.map(str::to_owned));
+    let of_vcenter = vcenter_error::REASONS.iter().chain(&vcenter_error::AWAY);
+    all.extend(of_vcenter.map(|reason| (*reason).to_owned()));
+    all
+}
+
+/// Runbooks send people to docs/operations.md for what to do about a reason.
+#[test]
+fn each_reason_to_wait_has_its_remedy() {
+    let told = ["docs/operations.md", "docs/iso.md"].map(|path| read(Path::new(path)));
+    let words: BTreeSet<&str> = told
+        .iter()
+        .flat_map(|text| text.split(|c: char| !c.is_ascii_alphanumeric()))
+        .collect();
+    let all = reasons_to_wait();
+    assert!(all.len() > 70, "only {} reasons: {all:?}", all.len());
+    let missing: Vec<&String> = all
+        .iter()
+        .filter(|reason| !GOOD_NEWS.contains(&reason.as_str()))
+        .filter(|reason| !words.contains(reason.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn a_reason_is_told_from_other_texts() {
+    let source = r#"
+        hold("NoTime", "a sentence", None);
+        Trouble::blocked(
+            Side::Vsphere,
+            "NoRoom",
+            format!("{why}"),
+        );
+        Trouble { side, reason: "NoWay".to_owned(), message: "Never".to_owned() }
+        say("Nothing");
+    "#;
+    let tests = "#[cfg(test)]\nmod tests { fn f() { hold(\"NoMore\") } }";
+    let found = reasons_in(&format!("{source}{tests}"));
+    let found: Vec<&str> = found.iter().map(String::as_str).collect();
+    assert_eq!(found, ["NoRoom", "NoTime", "NoWay"]);
 }

@@ -157,7 +157,7 @@ impl Pace {
         if response.status() != StatusCode::PARTIAL_CONTENT || !self.is_the_rest(&response) {
             return Err(broken);
         }
-        tracing::info!(seen = self.seen, length = self.length, after = %broken, "ISO download resumed");
+        tracing::info!(seen = self.seen, length = self.length, error = %broken, "ISO download resumed");
         self.response = response;
         (self.waited, self.moved) = (Duration::ZERO, 0);
         Ok(())

@@ -32,10 +32,13 @@ impl Telemetry {
     }
 }
 
-/// What stands in traces: our spans, what is told at `info` and above in them, and what is told for them alone.
+/// What stands in traces: our spans, what is told for them alone, and in them the log's lines at `info` that tell of no
+/// `error`. What went wrong is said in sentences of servers and of our own, which may name URLs and users: a trace has the
+/// reason, the log the sentence.
 fn traced(of: &Metadata<'_>) -> bool {
     let ours = of.target().starts_with("agent_forge");
-    ours && (of.is_span() || *of.level() <= Level::INFO || of.target() == SPAN_EVENTS)
+    let news = *of.level() == Level::INFO && of.fields().field("error").is_none();
+    ours && (of.is_span() || news || of.target() == SPAN_EVENTS)
 }
 
 /// Installs the subscriber. `json`: one JSON object per line instead of human text.
@@ -80,4 +83,32 @@ pub fn install(json: bool) -> anyhow::Result<Telemetry> {
     Ok(Telemetry {
         provider: Some(provider),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::told::Told;
+
+    #[test]
+    fn a_trace_has_the_reason_and_the_log_the_sentence() {
+        let told = Told::default();
+        let provider = SdkTracerProvider::builder()
+            .with_simple_exporter(told.clone())
+            .build();
+        let layer = tracing_opentelemetry::layer()
+            .with_tracer(provider.tracer("test"))
+            .with_filter(FilterFn::new(traced).with_max_level_hint(LevelFilter::DEBUG));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            tracing::error_span!("vm.pass").in_scope(|| {
+                let said = "operator@vsphere.local cannot read https://vc.example/";
+                tracing::info!(outcome = "done", "effect create");
+                tracing::info!(error = said, "task failed");
+                tracing::warn!(reason = "NoPermission", "{said}");
+                tracing::debug!("next step");
+                tracing::debug!(target: SPAN_EVENTS, reason = "NoPermission", "fault");
+            });
+        });
+        assert_eq!(told.events("vm.pass"), ["effect create", "fault"]);
+    }
 }

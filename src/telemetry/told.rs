@@ -32,12 +32,24 @@ impl Told {
 
     /// What the last span of that name says, values as text.
     pub fn attributes(&self, name: &str) -> Vec<(String, String)> {
-        let all = self.0.lock().expect("lock");
-        let span = all.iter().rev().find(|s| s.name == name);
-        let span = span.unwrap_or_else(|| panic!("no span {name} among {all:?}"));
+        let span = self.last(name);
         let attributes = span.attributes.iter();
         let as_text = attributes.map(|a| (a.key.to_string(), a.value.to_string()));
         as_text.collect()
+    }
+
+    /// The names of the events of the last span of that name, in order.
+    pub fn events(&self, name: &str) -> Vec<String> {
+        let span = self.last(name);
+        let names = span.events.iter().map(|e| e.name.to_string());
+        names.collect()
+    }
+
+    fn last(&self, name: &str) -> SpanData {
+        let all = self.0.lock().expect("lock");
+        let span = all.iter().rev().find(|s| s.name == name);
+        span.unwrap_or_else(|| panic!("no span {name} among {all:?}"))
+            .clone()
     }
 }
 

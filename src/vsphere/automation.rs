@@ -133,11 +133,11 @@ impl Client {
     async fn automation_login(&self) -> VcResult<HeaderValue> {
         let effect = self.session_effect(EffectKind::Login);
         let request = self.automation_session(Method::POST, "CreateSession")?;
-        let subject = request.subject.clone();
         let sending = self.http.send(request, judge_automation);
         let reply = self
-            .gated(Some(&effect), "CreateSession", &subject, sending)
-            .await?;
+            .gated(Some(&effect), "CreateSession", self.server(), sending)
+            .await
+            .map_err(|e| self.as_user(e))?;
         let failure = |message: String| {
             self.server_failure("CreateSession", VcErrorKind::Undecodable, message)
         };
@@ -149,7 +149,7 @@ impl Client {
     }
 
     fn automation_session(&self, method: Method, operation: &'static str) -> VcResult<Request> {
-        let subject = format!("{} as {}", self.server(), self.credentials.username);
+        let subject = self.server().to_owned();
         let mut request = self.request(method, "/api/session".to_owned(), operation, subject);
         let pair = format!(
             "{}:{}",
@@ -255,7 +255,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::vsphere::{Options, Transport, TransportFailure, VsphereConnector};
+    use crate::{
+        telemetry::told::Told,
+        vsphere::{Options, Transport, TransportFailure, VsphereConnector},
+    };
 
     /// A vCenter of the first release: another session for tags, whose login it refuses.
     #[derive(Default)]
@@ -312,6 +315,15 @@ mod tests {
         }
     }
 
+    fn credentials() -> Credentials {
+        Credentials {
+            server: url::Url::parse("https://vc.example/").expect("url"),
+            username: "user".to_owned(),
+            password: "p".to_owned().into(),
+            trust: Trust::System,
+        }
+    }
+
     struct Open;
 
     #[async_trait]
@@ -330,14 +342,8 @@ mod tests {
             transport: Some(site.clone()),
             ..Options::default()
         };
-        let credentials = Credentials {
-            server: url::Url::parse("https://vc.example/").expect("url"),
-            username: "user".to_owned(),
-            password: "p".to_owned().into(),
-            trust: Trust::System,
-        };
         let connector = VsphereConnector::new(Arc::new(Open), options);
-        let vcenter = connector.connect(&credentials).await.expect("in");
+        let vcenter = connector.connect(&credentials()).await.expect("in");
         let vm = MoRef::new("VirtualMachine", "vm-1");
         let tag = ["urn:tag".to_owned()];
         let attach = async || {
@@ -358,6 +364,31 @@ mod tests {
         assert_eq!(attach().await, 2, "the session lives on");
         assert_eq!(attach().await, 2);
         assert_eq!(site.vim.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn the_spans_of_logins_do_not_say_who_logs_in_and_a_refusal_does() {
+        let told = Told::default();
+        let _here = told.here();
+        let options = Options {
+            transport: Some(Arc::new(Refuses::default())),
+            ..Options::default()
+        };
+        let connector = VsphereConnector::new(Arc::new(Open), options);
+        let vcenter = connector.connect(&credentials()).await.expect("in");
+        let effect = Effect::new(EffectKind::AttachTags, "ns/vm");
+        let vm = MoRef::new("VirtualMachine", "vm-1");
+        let tags = ["urn:tag".to_owned()];
+        let refused = vcenter.attach_tags(&effect, &vm, &tags).await;
+        let refused = refused.expect_err("refused").to_string();
+        assert!(refused.contains("vc.example as user"), "{refused}");
+        for login in ["Login", "CreateSession"] {
+            let said = told.attributes(login);
+            let of = said.iter().find(|(key, _)| key == "object");
+            assert_eq!(of.map(|(_, value)| value.as_str()), Some("vc.example"));
+            let names = |(_, value): &(String, String)| value.contains("user");
+            assert!(!said.iter().any(names), "{login}: {said:?}");
+        }
     }
 
     #[test]

@@ -47,11 +47,7 @@ impl Client {
                 locale: "en",
             },
         )
-        .about(format!(
-            "{} as {}",
-            self.server(),
-            self.credentials.username
-        ));
+        .about(self.server());
         let reply = self
             .gated(
                 Some(&effect),
@@ -59,13 +55,23 @@ impl Client {
                 &call.subject,
                 self.post(&endpoint.release, None, &call),
             )
-            .await?;
+            .await
+            .map_err(|e| self.as_user(e))?;
         let Some(token) = reply.headers.get(SESSION_HEADER) else {
-            return Err(call.failure(VcErrorKind::Undecodable, "the reply carries no session id"));
+            let why = "the reply carries no session id";
+            return Err(self.as_user(call.failure(VcErrorKind::Undecodable, why)));
         };
         self.session.set_endpoint(&endpoint);
         tracing::info!(server = self.server(), release = %endpoint.release, "logged in");
         Ok((endpoint, token.clone()))
+    }
+
+    /// A login's failure names who was to log in: people need that, the request's span must not say it.
+    pub(super) fn as_user(&self, failure: VcError) -> VcError {
+        VcError {
+            subject: format!("{} as {}", self.server(), self.credentials.username),
+            ..failure
+        }
     }
 
     /// Which release, and where are the singletons? Needs no session.

@@ -268,11 +268,12 @@ fn waits_and_faults(tree: &Tree) -> Result<()> {
 }
 
 fn nothing_secret(world: &World, all: &[Span]) -> Result<()> {
-    let password = &world.lab.vcenters()[0].options().password;
+    let account = world.lab.vcenters()[0].options();
     for span in all {
         let told = format!("{span:?}");
         for secret in [
-            password.as_str(),
+            account.username.as_str(),
+            account.password.as_str(),
             "/byid/",
             "image_token",
             "api_key",

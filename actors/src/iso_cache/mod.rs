@@ -45,7 +45,7 @@ use tokio::{
     sync::watch,
     task::{AbortHandle, JoinSet},
 };
-use tracing::Instrument;
+use tracing::{Instrument, field::Empty};
 
 use self::{
     flight::{FlightTable, Start, Task},
@@ -65,6 +65,7 @@ use crate::{
         instruments::Instruments,
         iso_source::IsoSource,
         sessions::{Sessions, Waker},
+        tracer,
     },
 };
 
@@ -132,6 +133,8 @@ pub struct IsoCacheState {
     alarm: Option<(Duration, AbortHandle)>,
     /// When progress was last logged.
     logged: Option<Duration>,
+    /// The pool whose transfer began last, and its uid: whom the lines about progress name.
+    carried_for: Option<(ObjectKey, String)>,
     about: Description,
 }
 
@@ -287,7 +290,10 @@ impl IsoCacheState {
             let rate = self.table.speed();
             let left = total.saturating_sub(done);
             let eta_seconds = rate.filter(|r| *r > 0).map(|r| left.div_ceil(r));
+            let pool = self.carried_for.as_ref();
             tracing::info!(
+                object = pool.map(|(key, _)| tracing::field::display(key)),
+                uid = pool.map(|(_, uid)| uid.as_str()),
                 cache,
                 done,
                 total,
@@ -303,6 +309,9 @@ impl IsoCacheState {
         // Where nobody has looked yet.
         let directories = &mut start.want.directories;
         directories.retain(|d| d.datastore == ports.key.datastore && !self.swept.contains(d));
+        if matches!(start.task, Task::Transfer) {
+            self.carried_for = Some((start.want.pool.clone(), start.want.uid.clone()));
+        }
         let span = tracing::error_span!(
             parent: None,
             "iso.flight",
@@ -310,6 +319,8 @@ impl IsoCacheState {
             object = %start.want.pool,
             uid = start.want.uid,
             task = start.task.name(),
+            otel.status_code = Empty,
+            error.type = Empty,
         );
         let flight = async move {
             let news = AssertUnwindSafe(fly(&ports, start))
@@ -324,6 +335,7 @@ impl IsoCacheState {
                     })
                 });
             if let FlightNews::Failed(trouble) = &news {
+                tracer::fault(&tracing::Span::current(), trouble);
                 tracing::warn!(reason = trouble.reason, error = %trouble, "ISO flight failed");
             }
             let _ = ports.actor.send_message(IsoMsg::Flight(id, news));
@@ -429,6 +441,7 @@ impl Actor for IsoCache {
             flights: JoinSet::new(),
             alarm: None,
             logged: None,
+            carried_for: None,
             about,
         })
     }

@@ -69,13 +69,20 @@ pub async fn attempt<T>(
     }
     let result = work.instrument(span.clone()).await;
     if let Err(trouble) = &result {
-        span.record("otel.status_code", "ERROR");
-        span.record("error.type", trouble.reason.as_str());
-        // Without the sentence: it may name addresses.
-        let (side, class) = (trouble.side, trouble.class);
-        span.in_scope(|| tracing::debug!(target: SPAN_EVENTS, reason = %trouble.reason, ?side, ?class, "fault"));
+        fault(&span, trouble);
     }
     result
+}
+
+/// Says in `span`, which has the fields `otel.status_code` and `error.type`, that its work failed.
+pub fn fault(span: &Span, trouble: &Trouble) {
+    span.record("otel.status_code", "ERROR");
+    span.record("error.type", trouble.reason.as_str());
+    // Without the sentence: it may name addresses.
+    let (side, class) = (trouble.side, trouble.class);
+    span.in_scope(
+        || tracing::debug!(target: SPAN_EVENTS, reason = %trouble.reason, ?side, ?class, "fault"),
+    );
 }
 
 /// Traces nothing.

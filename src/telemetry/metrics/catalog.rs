@@ -90,9 +90,9 @@ catalog! {
     CONDITION = "agent_forge_pool_condition", Kind::Gauge, &["namespace", "pool", "condition", "status", "reason"],
         "The pool's conditions as they stand; always 1.";
     OLDEST_WAITING = "agent_forge_pool_oldest_waiting_timestamp_seconds", Kind::Gauge, POOL,
-        "Since 1970: creation of the oldest AgentMachine that has no host; absent when there is none.";
+        "Since 1970: creation of the oldest AgentMachine that has no host, neither going nor paused; absent when there is none.";
     OLDEST_UNREADY = "agent_forge_pool_oldest_unready_timestamp_seconds", Kind::Gauge, POOL,
-        "Since 1970: creation of the oldest AgentMachine that is not ready; absent when there is none.";
+        "Since 1970: creation of the oldest AgentMachine that is not ready, neither going nor paused; absent when there is none.";
     OLDEST_DELETING = "agent_forge_pool_oldest_deleting_timestamp_seconds", Kind::Gauge, POOL,
         "Since 1970: when the VsphereAgent that is longest being deleted was asked to go; absent when there is none.";
     MACHINE_SECONDS_UNTIL = "agent_forge_machine_duration_seconds", Kind::Histogram(MACHINE_SECONDS),

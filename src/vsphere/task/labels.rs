@@ -47,12 +47,40 @@ impl Labels {
         let (operation, subject) = label.map_or(("Task", task.to_owned()), |l| {
             (l.operation, l.subject.clone())
         });
-        tracing::info!(%task, operation, %subject, message, "task failed");
+        tracing::info!(%task, operation, %subject, error = message, "task failed");
         VcError {
             kind,
             operation,
             subject,
             message: message.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::told::Lines;
+
+    #[test]
+    fn the_line_of_a_failed_task_keeps_its_words_beside_vcenters() {
+        let lines = Lines::default();
+        let here = lines.here();
+        let labels = Labels::default();
+        labels.note("task-7", "CreateVM_Task", "VM a");
+        let failure = labels.failure("task-7", VcErrorKind::NoAnswer, "no host has room");
+        drop(here);
+        assert_eq!(failure.subject, "VM a");
+        let told = lines.fields();
+        let [line] = &told[..] else {
+            panic!("{told:?}")
+        };
+        for (field, said) in [
+            ("message", "task failed"),
+            ("error", "no host has room"),
+            ("task", "task-7"),
+        ] {
+            assert_eq!(line[field], said, "{line}");
         }
     }
 }

@@ -127,15 +127,22 @@ async fn the_log_tells_a_transfer_from_its_beginning_to_its_end() {
     assert_eq!(order, wanted, "{words:?}");
     for flight in told.spans("iso.flight") {
         assert_eq!(flight.fields.get("uid"), Some("uid-of-a"));
+        // One that failed says so in its trace, by its reason.
+        let failed = flight.said().contains(&"ISO flight failed");
+        let status = flight.fields.get("otel.status_code");
+        assert_eq!(status, failed.then_some("ERROR"));
+        let why = flight.fields.get("error.type");
+        assert_eq!(why, failed.then_some("ISONotFound"));
+        assert_eq!(flight.said().contains(&"fault"), failed);
     }
     let begins = lines.iter().find(|l| l.get("message") == Some(wanted[0]));
     let begins = begins.expect("it begins");
     assert_eq!(begins.get("directory"), Some("[ds1] isos"));
-    assert!(
-        begins
-            .get("source")
-            .is_some_and(|s| s.contains("/byapikey/REDACTED/"))
-    );
+    assert_eq!(begins.get("server"), Some("img:443"));
+    for line in &progress {
+        assert_eq!(line.get("object"), Some("ns/a"));
+        assert_eq!(line.get("uid"), Some("uid-of-a"));
+    }
     let number = |line: &Fields, field| {
         let text = line.get(field).unwrap_or_else(|| panic!("no {field}"));
         text.parse::<u64>().expect("a number")

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use crate::{
     model::{selector, upstream::WaitingSign},
     pool::{
-        claims::{Claim, Need},
+        claims::{Claim, Need, Why},
         plan::Plan,
         snapshot::Snapshot,
     },
@@ -73,10 +73,9 @@ pub fn view(s: &Snapshot, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
     };
     let mut view = PoolView {
         oldest_waiting: oldest(&|c| {
-            !matches!(c.need, Need::Served | Need::Quiet(_))
-                && c.agent_machine.agent_ref().is_none()
+            is_missed(c) && c.need != Need::Served && c.agent_machine.agent_ref().is_none()
         }),
-        oldest_unready: oldest(&|c| !matches!(c.need, Need::Quiet(_)) && !is_ready(c)),
+        oldest_unready: oldest(&is_missed),
         ..PoolView::default()
     };
     for child in &s.children {
@@ -99,6 +98,16 @@ pub fn view(s: &Snapshot, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
         .map(|c| [c.type_.clone(), c.status.clone(), c.reason.clone()])
         .collect();
     view
+}
+
+/// Somebody's clock runs until it is ready, whatever its provider says of it: one that cannot even look for an Agent does
+/// not report that it waits for one. Nobody misses what goes, is paused, or has no Machine.
+fn is_missed(c: &Claim) -> bool {
+    let quiet = matches!(
+        c.need,
+        Need::Quiet(Why::Deleting | Why::Paused | Why::MachinePending)
+    );
+    !quiet && !is_ready(c)
 }
 
 fn is_ready(c: &Claim) -> bool {

@@ -1,7 +1,7 @@
 //! Planned actions and counts, as tables: what is so, and what the pool says of it.
 
 use agent_forge_crds::{
-    external::agent_machine::{AGENT_RESERVED, AgentMachine},
+    external::agent_machine::{AGENT_RESERVED, AgentMachine, PAUSED_ANNOTATION},
     pool::PlannedAction,
 };
 
@@ -10,8 +10,8 @@ use crate::{
     pool::plan::plan,
     ports::instruments::PoolGauges,
     testing::{
-        World, agent_machine, agent_on, child, child_with_vm, claim, condition, delete,
-        foreign_agent, labels, machine, reserve, with,
+        World, agent_machine, agent_on, at, child, child_with_vm, claim, condition, delete,
+        foreign_agent, labels, machine, pool, reserve, with,
     },
 };
 
@@ -206,4 +206,69 @@ fn each_state_of_capacity_counts_what_it_is_called() {
     ];
     assert_eq!(said, [7, 7, 4, 6, 5, 4, 2, 2].map(Some));
     assert_eq!(s.owned_vms.len(), 4);
+}
+
+#[test]
+fn whoever_is_missed_is_told_of_whatever_its_provider_says() {
+    type Change = fn(&mut World);
+    // Whether it is told of as without a host, and as not ready.
+    let cases: [(&str, Change, [bool; 2]); 8] = [
+        ("it asks", |_| {}, [true, true]),
+        (
+            "its provider cannot look for an Agent",
+            |w| {
+                let failed = condition(AGENT_RESERVED, "False", "AgentNotYetFound");
+                let status = w.agent_machines[0].status.get_or_insert_default();
+                status.conditions = vec![failed];
+            },
+            [true, true],
+        ),
+        (
+            "two pools claim it",
+            |w| {
+                let mut other = pool("other");
+                other.spec.node_pool_ref = w.pool.spec.node_pool_ref.clone();
+                w.other_pools.push(other);
+            },
+            [true, true],
+        ),
+        (
+            "it has its Agent",
+            |w| {
+                let mut agent = agent_on(&child_with_vm("a"));
+                claim(&mut agent, &w.agent_machines[0]);
+                reserve(&mut w.agent_machines[0], &agent);
+                w.agents.push(agent);
+            },
+            [false, true],
+        ),
+        (
+            "it is ready",
+            |w| w.agent_machines[0].status.get_or_insert_default().ready = Some(true),
+            [false, false],
+        ),
+        (
+            "it is being deleted",
+            |w| delete(&mut w.agent_machines[0]),
+            [false, false],
+        ),
+        (
+            "it is paused",
+            |w| {
+                let paused = (PAUSED_ANNOTATION.to_owned(), "true".to_owned());
+                w.agent_machines[0].annotations_mut().extend([paused]);
+            },
+            [false, false],
+        ),
+        ("it has no Machine", |w| w.machines.clear(), [false, false]),
+    ];
+    for (so, change, expected) in cases {
+        let mut world = World::waiting(&["a"]);
+        change(&mut world);
+        let snapshot = world.snapshot();
+        let status = VsphereAgentPoolStatus::default();
+        let view = view(&snapshot, &plan(&snapshot), &status);
+        let told = [view.oldest_waiting, view.oldest_unready];
+        assert_eq!(told, expected.map(|is| is.then(|| at(0))), "{so}");
+    }
 }
