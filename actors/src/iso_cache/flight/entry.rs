@@ -68,10 +68,11 @@ pub(super) enum Phase {
         woken: Option<Duration>,
         publishes: Option<(IsoPlace, Leave)>,
     },
-    /// There. Looked at again after `check_at`; `checking` while that is under way; `compared` with the source then.
+    /// There. `brought_for`: the pool that it was uploaded for, none where it was found. Looked at again after `check_at`;
+    /// `checking` while that is under way; `compared` with the source then.
     Ready {
         file: IsoFile,
-        reused: bool,
+        brought_for: Option<ObjectKey>,
         checking: bool,
         check_at: Duration,
         check_failures: u32,
@@ -221,6 +222,15 @@ impl Entry {
         self.wants.keys().cloned().collect()
     }
 
+    /// For whom an upload counts that was begun for `pool`: for that one, or, where it has left, for the first of those
+    /// who stayed. So each upload is told as one once.
+    pub(super) fn heir(&self, pool: ObjectKey) -> Option<ObjectKey> {
+        if self.wants.contains_key(&pool) {
+            return Some(pool);
+        }
+        self.wants.keys().next().cloned()
+    }
+
     /// The want that the next flight uses: in turn after the pool of the last failure, so that one pool's bad Secret
     /// does not keep the others from trying theirs.
     pub(super) fn next_want(&self) -> Option<&IsoWant> {
@@ -257,7 +267,9 @@ impl Entry {
                 total: *total,
                 rate: began.and_then(|began| rate(*done, seen.saturating_sub(began))),
             }),
-            Phase::Ready { file, reused, .. } => {
+            Phase::Ready {
+                file, brought_for, ..
+            } => {
                 let news = self
                     .wants
                     .get_mut(pool)
@@ -265,7 +277,7 @@ impl Entry {
                 let (pruned, prune_failures) = news.unwrap_or_default();
                 Some(IsoState::Ready {
                     file: file.clone(),
-                    reused: *reused,
+                    reused: brought_for.as_ref() != Some(pool),
                     pruned,
                     prune_failures,
                 })

@@ -228,7 +228,8 @@ impl FlightTable {
             }
             match news {
                 FlightNews::Arrived(file, reused) => {
-                    self.arrived(&content, file, reused, asked_source, now)
+                    let uploaded_for = (!reused).then_some(pool);
+                    self.arrived(&content, file, uploaded_for, asked_source, now)
                 }
                 // Whoever came to want what was recalled gets a flight of its own.
                 FlightNews::Missing | FlightNews::Outdated | FlightNews::Recalled => {

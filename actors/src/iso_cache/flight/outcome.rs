@@ -80,7 +80,7 @@ impl FlightTable {
         &mut self,
         content: &Content,
         file: IsoFile,
-        found: bool,
+        uploaded_for: Option<ObjectKey>,
         asked_source: bool,
         now: Duration,
     ) -> BTreeSet<ObjectKey> {
@@ -94,18 +94,20 @@ impl FlightTable {
         };
         (entry.last_failed, entry.failed_with) = (None, None);
         // What was uploaded and is seen again stays "uploaded"; nobody needs to be woken for it.
-        let (reused, before) = match &entry.phase {
+        let (brought_for, before) = match &entry.phase {
             Phase::Ready {
-                reused, compared, ..
-            } => (*reused, *compared),
+                brought_for,
+                compared,
+                ..
+            } => (brought_for.clone(), *compared),
             _ => {
                 wake.extend(entry.pools());
-                (found, now)
+                (uploaded_for.and_then(|pool| entry.heir(pool)), now)
             }
         };
         entry.phase = Phase::Ready {
             file,
-            reused,
+            brought_for,
             checking: false,
             check_at: now + RECHECK,
             check_failures: 0,

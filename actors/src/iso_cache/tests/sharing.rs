@@ -50,7 +50,8 @@ async fn fifty_asks_of_two_pools_are_one_transfer() {
         bench.arrived(&want("a")).await,
         bench.arrived(&want("b")).await,
     );
-    assert_eq!(a, b);
+    assert_eq!(a.0, b.0);
+    assert!(b.1, "uploaded for the pool that asked first");
     assert_eq!(a.0.sha256, bench.image.sha256());
     assert_eq!(
         (a.0.size, a.0.path.clone(), a.1),
@@ -325,6 +326,10 @@ async fn pools_with_default_directories_share_one_upload() {
     assert_eq!(a.path.parent(), Some(default_place("a").directory));
     assert_eq!((&a, &a), (&b, &c));
     assert_eq!((bench.opened(), bench.store.files().len()), (1, 1));
+    for (name, reused) in [("a", false), ("b", true), ("c", true), ("a", false)] {
+        let told = bench.arrived(&default_place(name)).await.1;
+        assert_eq!(told, reused, "{name}: uploaded for the first one alone");
+    }
     // A directory that somebody chose is kept to.
     let (d, _) = bench.arrived(&want("d")).await;
     assert_eq!(d.path.parent(), Some(want("d").directory));
