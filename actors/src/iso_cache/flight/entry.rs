@@ -98,8 +98,8 @@ pub(super) struct Entry {
     pub(super) phase: Phase,
     /// Pool whose Secret and URL the last failed flight used: the next one is another's turn.
     pub(super) last_failed: Option<ObjectKey>,
-    /// What the last failed transfer was made with.
-    pub(super) failed_with: Option<Input>,
+    /// What each pool's last flight that failed was begun with, since one succeeded.
+    pub(super) failed_with: BTreeMap<ObjectKey, Input>,
     /// Whether its source's word tells anything.
     pub(super) evidence: Evidence,
 }
@@ -196,6 +196,12 @@ impl Entry {
     /// Bytes of it are on their way.
     pub(super) fn brings(&self) -> bool {
         matches!(self.phase, Phase::Flying { began: Some(_), .. })
+    }
+
+    /// Something failed, and not with this. Of pools that name different certificates each has its chance once: were only
+    /// the last failure compared, they would take turns without a pause.
+    pub(super) fn is_another_chance(&self, input: &Input) -> bool {
+        !self.failed_with.is_empty() && !self.failed_with.values().any(|failed| failed == input)
     }
 
     pub(super) fn is_queued(&self) -> bool {
