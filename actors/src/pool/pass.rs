@@ -169,8 +169,8 @@ async fn surroundings(
         .into_iter()
         .filter(|p| ObjectKey::of(p.as_ref()) != s.key)
         .collect();
-    let env = s.infra_env.as_deref();
-    let want = match iso::want(&s.pool, &others, env, &secret) {
+    let env = iso::fresh::infra_env(context, s.infra_env.as_ref(), &mut memory.infra_env).await;
+    let want = match iso::want(&s.pool, &others, env.as_deref(), &secret) {
         Ok(want) => Some(IsoWant {
             prunable: prunable(context, s, &others),
             ca_pem: iso::ca::bundle(context, &s.pool, &mut memory.iso_ca).await,
@@ -205,6 +205,7 @@ async fn surroundings(
             Ok(state) => state,
             Err(trouble) => IsoState::Failed(trouble),
         };
+        memory.infra_env.told(&state);
         clear_left(isos, left, &mut state).await;
         let record = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
         around.iso_status = iso::status(record, &want, &state, s.wall);
