@@ -4,6 +4,7 @@
 
 pub mod ca;
 pub mod fresh;
+pub mod held;
 pub mod kept;
 mod record;
 #[cfg(test)]

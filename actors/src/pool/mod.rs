@@ -64,6 +64,8 @@ pub struct Memory {
     pub iso_ca: Option<iso::ca::Known>,
     /// The InfraEnv, where the API server has a newer one than the watch shows.
     pub infra_env: iso::fresh::Known,
+    /// Old versions of the ISO that stay because VMs are in the making.
+    pub iso_held: iso::held::Held,
     /// Digest-named ISO last announced in an Event.
     pub announced_iso: Option<String>,
     /// Reason of the failure last announced in an Event.
