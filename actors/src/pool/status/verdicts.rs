@@ -218,7 +218,7 @@ fn vsphere(s: &Snapshot, around: &Surroundings) -> Row {
     }
 }
 
-/// `before`: what the condition says so far. A try follows the one that failed after half a second and may fail after
+/// `before`: what the condition says so far. A try follows the one that failed after two seconds and may fail after
 /// minutes only: the reason of the last failure stands until one succeeds, or nobody would ever read it. What kept the pool
 /// from asking at all is over once it asks.
 fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
