@@ -13,7 +13,8 @@ const LASTS: Duration = Duration::from_secs(600);
 pub struct Held(Option<(Duration, bool)>);
 
 impl Held {
-    /// `files` old versions stay because of `child`: what to tell of it, once in the time that it lasts.
+    /// `files` old versions stay because of `child`, whose VM may be in the making: what to tell of it, once in the time that
+    /// it lasts.
     pub fn by(&mut self, child: &ObjectKey, files: usize, now: Duration) -> Option<String> {
         let (since, told) = self.0.get_or_insert((now, false));
         if *told || now.saturating_sub(*since) < LASTS {
@@ -21,8 +22,8 @@ impl Held {
         }
         *told = true;
         Some(format!(
-            "old versions held back for {} minutes: {files}. None is removed while a VM is in the making, and VsphereAgent {child} \
-             waits for its VM; see its status",
+            "old versions held back for {} minutes: {files}. None is removed while a VM may be in the making, and VsphereAgent \
+             {child} has the identity of one on record and no VM yet; see its status",
             LASTS.as_secs() / 60
         ))
     }
