@@ -15,7 +15,7 @@ use agent_forge_actors::{
         names::{DatastorePath, ObjectKey},
     },
     pool::iso::{kept, shown},
-    ports::vcenter::{Connector as _, Drives, MountedIso},
+    ports::vcenter::{Connector as _, Drives},
     vm::hardware,
 };
 use agent_forge_crds::VsphereAgentPool;
@@ -224,8 +224,9 @@ fn mounts(path: Option<&DatastorePath>, known: Option<&Mounted>) -> String {
     let (Some(path), Some(Ok(all))) = (path, known) else {
         return "?".to_owned();
     };
-    let has = |m: &&MountedIso| DatastorePath::parse(&m.iso).as_ref() == Ok(path);
-    let vms: BTreeSet<&str> = all.isos.iter().filter(has).map(|m| m.vm.as_str()).collect();
+    // By the rule that retention goes by.
+    let has = all.isos.iter().filter(|m| m.may_be(path));
+    let vms: BTreeSet<&str> = has.map(|m| m.vm.as_str()).collect();
     let shown: Vec<&str> = vms.iter().take(NAMED).copied().collect();
     let known = match vms.len().saturating_sub(shown.len()) {
         _ if vms.is_empty() => None,
@@ -264,7 +265,7 @@ fn age(now: Timestamp, then: Timestamp) -> String {
 mod tests {
     use serde_json::json;
 
-    use agent_forge_actors::ports::vcenter::{VcError, VcErrorKind};
+    use agent_forge_actors::ports::vcenter::{MountedIso, VcError, VcErrorKind};
 
     use super::*;
 
@@ -369,6 +370,19 @@ mod tests {
             assert!(one.contains(said), "{said:?}\n{one}");
         }
         assert!(!one.contains("  -  "), "{one}");
+        // What holds a version back is shown as what has it, also where vCenter shows no path of a datastore.
+        let mut odd = drive("vm-odd", &old);
+        odd.iso = format!("[] /vmfs/volumes/5f3e-17/p/{old}.iso");
+        let shown = table(
+            std::slice::from_ref(&pool),
+            &BTreeMap::from([(key.clone(), Ok(all(vec![odd], &[])))]),
+            now,
+        );
+        let rows: Vec<&str> = shown.lines().filter(|l| l.contains("vm-odd")).collect();
+        assert!(
+            matches!(rows[..], [row] if row.contains(" bbbbbbbbbbbb ")),
+            "{shown}"
+        );
         let many = partly(&["e", "d", "c", "b", "a"]);
         assert!(
             many.contains("vm-1; unknown: 5 VMs cannot be read"),

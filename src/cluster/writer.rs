@@ -17,7 +17,7 @@ use agent_forge_actors::{
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,
     agent::VsphereAgentStatus,
-    external::{agent::Agent, agent_machine::AgentMachine},
+    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
     pool::VsphereAgentPoolStatus,
 };
 use async_trait::async_trait;
@@ -409,6 +409,12 @@ impl Cluster for Writer {
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>> {
         let api: Api<AgentMachine> = self.api(&key.namespace);
         self.read("get", subject::<AgentMachine>(key), api.get_opt(&key.name))
+            .await
+    }
+
+    async fn live_infra_env(&self, key: &ObjectKey) -> ClusterResult<Option<InfraEnv>> {
+        let api: Api<InfraEnv> = self.api(&key.namespace);
+        self.read("get", subject::<InfraEnv>(key), api.get_opt(&key.name))
             .await
     }
 

@@ -416,6 +416,8 @@ impl Actor for IsoCache {
             instruments,
         } = args;
         let origin = Origin::new(&cluster_id, &key, clock.wall());
+        // A life that ended amid a transfer has left its bytes there.
+        instruments.iso_transfer(&key.to_string(), None);
         let (writer, _) = watch::channel(None);
         let about = Description {
             kind: "iso-cache".to_owned(),

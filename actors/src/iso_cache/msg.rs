@@ -177,11 +177,11 @@ pub enum IsoState {
     /// All of it has come; it gets this name once the pool's record lists it, or a crash would leave a file of which
     /// nobody knows.
     Publishing(IsoPlace),
-    /// There, complete. `reused`: no transfer was needed.
+    /// There, complete.
     Ready {
         /// The file.
         file: IsoFile,
-        /// Found rather than uploaded.
+        /// Found, or uploaded for another pool, rather than for this one.
         reused: bool,
         /// Files of the pool's list that retention removed.
         pruned: Vec<DatastorePath>,

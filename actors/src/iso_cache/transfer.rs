@@ -109,21 +109,26 @@ async fn listed(place: IsoPlace, announce: &Announce, meter: &Meter) -> Result<(
     let (leave, mut wait) = Leave::pair();
     let path = place.path.clone();
     announce(place, leave);
-    let given = async {
-        loop {
-            tokio::select! {
-                given = wait.wait_for(|given| *given) => return given.is_ok(),
-                () = tokio::time::sleep(PATIENCE) => meter.moved(),
-            }
-        }
-    };
-    match tokio::time::timeout(LISTED, given).await {
+    let given = async { wait.wait_for(|given| *given).await.is_ok() };
+    match tokio::time::timeout(LISTED, unhurried(meter, given)).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(incomplete(format!("nobody wants {path} any more"))),
         Err(_) => Err(incomplete(format!(
             "no pool's status listed {path} within {} s, so it was not published",
             LISTED.as_secs()
         ))),
+    }
+}
+
+/// Runs what has a bound of its own: however long it takes, it is no stall.
+async fn unhurried<T>(meter: &Meter, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    loop {
+        meter.moved();
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(PATIENCE) => {}
+        }
     }
 }
 
@@ -180,8 +185,7 @@ impl Site {
                 &want.directory,
             )
             .await?;
-        meter.moved();
-        site.sweep(ports, want).await;
+        unhurried(meter, site.sweep(ports, want)).await;
         Ok(site)
     }
 

@@ -183,13 +183,12 @@ impl Mounts {
         mounts
     }
 
-    /// A VM that has this file in a drive, or something that cannot be told from it: it ends with the file's name, which is a
-    /// digest.
+    /// A VM that has this file in a drive, or something that cannot be told from it.
     fn holder(&self, path: &DatastorePath) -> Option<&str> {
         let known = self.paths.get(path).map(String::as_str);
         let mut others = self.others.iter();
         known.or_else(|| {
-            let other = others.find(|mount| mount.iso.ends_with(path.file_name()));
+            let other = others.find(|mount| mount.may_be(path));
             other.map(|mount| mount.vm.as_str())
         })
     }

@@ -1,7 +1,10 @@
 //! The pool's side of the discovery ISO: what it wants ([`want`]), what other pools' statuses say of it ([`kept`]), and
-//! what its own status says of what it got ([`record`]). Pure, but for the read of a ConfigMap ([`ca`]).
+//! what its own status says of what it got ([`record`]). Pure, but for reads of a ConfigMap ([`ca`]) and an InfraEnv
+//! ([`fresh`]).
 
 pub mod ca;
+pub mod fresh;
+pub mod held;
 pub mod kept;
 mod record;
 #[cfg(test)]

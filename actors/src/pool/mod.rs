@@ -62,6 +62,10 @@ pub struct Memory {
     pub custody_checked: Option<Duration>,
     /// The image service's certificates, as they were read last.
     pub iso_ca: Option<iso::ca::Known>,
+    /// The InfraEnv, where the API server has a newer one than the watch shows.
+    pub infra_env: iso::fresh::Known,
+    /// Old versions of the ISO that stay because VMs are in the making.
+    pub iso_held: iso::held::Held,
     /// Digest-named ISO last announced in an Event.
     pub announced_iso: Option<String>,
     /// Reason of the failure last announced in an Event.

@@ -14,7 +14,7 @@ use kube::ResourceExt;
 
 use super::{
     Memory, act, custody,
-    iso::{self, IsoCaches, NoSource, kept},
+    iso::{self, IsoCaches, NoSource, held::Held, kept},
     plan::{self, Plan},
     snapshot::{self, Snapshot},
     status::{self, Surroundings},
@@ -169,10 +169,10 @@ async fn surroundings(
         .into_iter()
         .filter(|p| ObjectKey::of(p.as_ref()) != s.key)
         .collect();
-    let env = s.infra_env.as_deref();
-    let want = match iso::want(&s.pool, &others, env, &secret) {
+    let env = iso::fresh::infra_env(context, s.infra_env.as_ref(), &mut memory.infra_env).await;
+    let want = match iso::want(&s.pool, &others, env.as_deref(), &secret) {
         Ok(want) => Some(IsoWant {
-            prunable: prunable(context, s, &others),
+            prunable: prunable(context, s, &others, &mut memory.iso_held),
             ca_pem: iso::ca::bundle(context, &s.pool, &mut memory.iso_ca).await,
             ..want
         }),
@@ -205,6 +205,7 @@ async fn surroundings(
             Ok(state) => state,
             Err(trouble) => IsoState::Failed(trouble),
         };
+        memory.infra_env.told(&state);
         clear_left(isos, left, &mut state).await;
         let record = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
         around.iso_status = iso::status(record, &want, &state, s.wall);
@@ -235,20 +236,36 @@ async fn clear_left(isos: &dyn IsoCaches, left: BTreeMap<IsoKey, IsoWant>, state
 }
 
 /// What retention lets go. It goes by the pool as the view shows it, which is what VM actors take their ISO from; and
-/// nothing goes while a VM of ours may be about to get an ISO into its drive that vCenter does not show there yet.
+/// nothing goes while a VM of ours may be about to get an ISO into its drive that vCenter does not show there yet; where that
+/// lasts, it is told.
 fn prunable(
     context: &Context,
     s: &Snapshot,
     others: &[Arc<VsphereAgentPool>],
+    held: &mut Held,
 ) -> Vec<DatastorePath> {
-    let making = context.view.all_children().iter().any(|c| {
+    let children = context.view.all_children();
+    let making = children.iter().find(|c| {
         let vm = c.status.as_ref().and_then(|st| st.vm.as_ref());
         vm.is_some_and(|vm| vm.bios_uuid.is_some() && vm.moref.is_none())
     });
-    match context.view.pool(&s.key) {
-        Some(shown) if !making => kept::prunable(&shown, others, s.wall),
-        _ => Vec::new(),
+    let shown = context.view.pool(&s.key);
+    let goes = shown.map_or_else(Vec::new, |shown| kept::prunable(&shown, others, s.wall));
+    let Some(child) = making.filter(|_| !goes.is_empty()) else {
+        held.over();
+        return goes;
+    };
+    let child = ObjectKey::of(child.as_ref());
+    if let Some(note) = held.by(&child, goes.len(), s.now) {
+        context.cluster.notify(Notice {
+            regarding: pool_regarding(s),
+            warning: true,
+            reason: event::ISO_PRUNE_FAILED,
+            action: "PruneISO",
+            note,
+        });
     }
+    Vec::new()
 }
 
 /// The login goes on; what was known to be wrong before stays said meanwhile.

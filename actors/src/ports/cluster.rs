@@ -223,6 +223,8 @@ pub trait Cluster: Send + Sync {
     async fn live_agents(&self, namespace: &str) -> ClusterResult<Vec<Agent>>;
     /// Reads one AgentMachine; `None` from a typed 404 only.
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>>;
+    /// Reads one InfraEnv; `None` from a typed 404 only.
+    async fn live_infra_env(&self, key: &ObjectKey) -> ClusterResult<Option<InfraEnv>>;
     /// Lists the Machines of a namespace in a version that discovery serves. An unserved kind is an error, never an
     /// empty list (reliability.md R7a).
     async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>>;

@@ -256,6 +256,16 @@ pub struct MountedIso {
     pub vm: String,
 }
 
+impl MountedIso {
+    /// Is it that file, or something that cannot be told from it: no path of a datastore, which ends with the file's name? That
+    /// is a digest.
+    #[must_use]
+    pub fn may_be(&self, path: &DatastorePath) -> bool {
+        DatastorePath::parse(&self.iso)
+            .map_or_else(|_| self.iso.ends_with(path.file_name()), |at| at == *path)
+    }
+}
+
 /// What a vCenter says of the CD-ROM drives of its VMs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drives {

@@ -143,9 +143,9 @@ pub mod event {
     pub const PLAN_APPLIED: &str = "PlanApplied";
     /// A planned action failed.
     pub const APPLY_PLAN_FAILED: &str = "ApplyPlanFailed";
-    /// A new ISO lies on the datastore.
+    /// A new ISO lies on the datastore, uploaded for this pool.
     pub const ISO_UPLOADED: &str = "ISOUploaded";
-    /// The ISO was already there.
+    /// The ISO was already there, or was uploaded for another pool.
     pub const ISO_REUSED: &str = "ISOReused";
     /// An old ISO could not be removed.
     pub const ISO_PRUNE_FAILED: &str = "ISOPruneFailed";

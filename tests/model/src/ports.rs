@@ -315,6 +315,9 @@ impl Cluster for Ports {
                 .map(Shared::as_ref_clone)
         }))
     }
+    async fn live_infra_env(&self, _: &ObjectKey) -> ClusterResult<Option<InfraEnv>> {
+        Ok(None)
+    }
     async fn live_machines(&self, _: &str) -> ClusterResult<Vec<MachineFacts>> {
         Ok(self.with(|w| w.machines.iter().map(Shared::as_ref_clone).collect()))
     }

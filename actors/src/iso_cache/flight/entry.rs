@@ -68,10 +68,11 @@ pub(super) enum Phase {
         woken: Option<Duration>,
         publishes: Option<(IsoPlace, Leave)>,
     },
-    /// There. Looked at again after `check_at`; `checking` while that is under way; `compared` with the source then.
+    /// There. `brought_for`: the pool that it was uploaded for, none where it was found. Looked at again after `check_at`;
+    /// `checking` while that is under way; `compared` with the source then.
     Ready {
         file: IsoFile,
-        reused: bool,
+        brought_for: Option<ObjectKey>,
         checking: bool,
         check_at: Duration,
         check_failures: u32,
@@ -97,8 +98,8 @@ pub(super) struct Entry {
     pub(super) phase: Phase,
     /// Pool whose Secret and URL the last failed flight used: the next one is another's turn.
     pub(super) last_failed: Option<ObjectKey>,
-    /// What the last failed transfer was made with.
-    pub(super) failed_with: Option<Input>,
+    /// What each pool's last flight that failed was begun with, since one succeeded.
+    pub(super) failed_with: BTreeMap<ObjectKey, Input>,
     /// Whether its source's word tells anything.
     pub(super) evidence: Evidence,
 }
@@ -197,6 +198,12 @@ impl Entry {
         matches!(self.phase, Phase::Flying { began: Some(_), .. })
     }
 
+    /// Something failed, and not with this. Of pools that name different certificates each has its chance once: were only
+    /// the last failure compared, they would take turns without a pause.
+    pub(super) fn is_another_chance(&self, input: &Input) -> bool {
+        !self.failed_with.is_empty() && !self.failed_with.values().any(|failed| failed == input)
+    }
+
     pub(super) fn is_queued(&self) -> bool {
         matches!(self.phase, Phase::Queued)
     }
@@ -219,6 +226,15 @@ impl Entry {
 
     pub(super) fn pools(&self) -> BTreeSet<ObjectKey> {
         self.wants.keys().cloned().collect()
+    }
+
+    /// For whom an upload counts that was begun for `pool`: for that one, or, where it has left, for the first of those
+    /// who stayed. So each upload is told as one once.
+    pub(super) fn heir(&self, pool: ObjectKey) -> Option<ObjectKey> {
+        if self.wants.contains_key(&pool) {
+            return Some(pool);
+        }
+        self.wants.keys().next().cloned()
     }
 
     /// The want that the next flight uses: in turn after the pool of the last failure, so that one pool's bad Secret
@@ -257,7 +273,9 @@ impl Entry {
                 total: *total,
                 rate: began.and_then(|began| rate(*done, seen.saturating_sub(began))),
             }),
-            Phase::Ready { file, reused, .. } => {
+            Phase::Ready {
+                file, brought_for, ..
+            } => {
                 let news = self
                     .wants
                     .get_mut(pool)
@@ -265,7 +283,7 @@ impl Entry {
                 let (pruned, prune_failures) = news.unwrap_or_default();
                 Some(IsoState::Ready {
                     file: file.clone(),
-                    reused: *reused,
+                    reused: brought_for.as_ref() != Some(pool),
                     pruned,
                     prune_failures,
                 })

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use agent_forge_crds::conditions::reason;
 
-use super::{Content, FlightTable, Look, Phase, Running, SETTLE, Start, Task, Work};
+use super::{Content, FlightTable, Input, Look, Phase, Running, SETTLE, Start, Task, Work};
 use crate::{
     iso_cache::msg::{IsoFile, IsoWant, Wanted},
     model::names::{DatastorePath, ObjectKey},
@@ -29,6 +29,7 @@ impl FlightTable {
             sha256: file.sha256.clone(),
             content: content.clone(),
             pool: want.pool.clone(),
+            input: Input::of(&want),
             source,
         };
         self.checks.insert(id, look);
@@ -90,6 +91,7 @@ impl FlightTable {
                     id,
                     work,
                     pool: want.pool.clone(),
+                    input: Input::of(&want),
                     wanted: Some(keep),
                 });
                 return Some(Start {

@@ -105,6 +105,8 @@ struct Running {
     id: u64,
     work: Work,
     pool: ObjectKey,
+    /// What it was begun with.
+    input: Input,
     /// Dropped, the flight knows that nobody wants what it fetches any more.
     wanted: Option<watch::Sender<()>>,
 }
@@ -114,6 +116,8 @@ struct Running {
 struct Look {
     content: Content,
     pool: ObjectKey,
+    /// What it was begun with.
+    input: Input,
     /// Digest of the file.
     sha256: String,
     /// The source is asked too.
@@ -145,12 +149,7 @@ impl FlightTable {
         let (known, every) = (want.known.clone(), want.check_every);
         let entry = self.entries.entry(content.clone()).or_default();
         // Another URL or CA bundle is another chance: whatever failed may have been the old one.
-        if entry
-            .failed_with
-            .as_ref()
-            .is_some_and(|input| *input != Input::of(&want))
-        {
-            entry.failed_with = None;
+        if entry.is_another_chance(&Input::of(&want)) {
             self.backoffs.release(&content.source());
         }
         entry.asked(want, now);
@@ -193,7 +192,7 @@ impl FlightTable {
             return turn;
         }
         let (mut asked_source, mut looked_at) = (true, None);
-        let (content, pool, prune) = match self.running.take_if(|r| r.id == id) {
+        let (content, pool, input, prune) = match self.running.take_if(|r| r.id == id) {
             Some(Running {
                 work: Work::Clear(pool),
                 ..
@@ -205,17 +204,19 @@ impl FlightTable {
             Some(Running {
                 work: Work::Transfer(content),
                 pool,
+                input,
                 ..
-            }) => (content, pool, false),
+            }) => (content, pool, input, false),
             Some(Running {
                 work: Work::Prune(content, _),
                 pool,
+                input,
                 ..
-            }) => (content, pool, true),
+            }) => (content, pool, input, true),
             None => match self.checks.remove(&id) {
                 Some(look) => {
                     (asked_source, looked_at) = (look.source, Some(look.sha256));
-                    (look.content, look.pool, false)
+                    (look.content, look.pool, look.input, false)
                 }
                 None => return turn,
             },
@@ -228,13 +229,14 @@ impl FlightTable {
             }
             match news {
                 FlightNews::Arrived(file, reused) => {
-                    self.arrived(&content, file, reused, asked_source, now)
+                    let uploaded_for = (!reused).then_some(pool);
+                    self.arrived(&content, file, uploaded_for, asked_source, now)
                 }
                 // Whoever came to want what was recalled gets a flight of its own.
                 FlightNews::Missing | FlightNews::Outdated | FlightNews::Recalled => {
                     self.missing(&content, now)
                 }
-                FlightNews::Failed(trouble) => self.failed(&content, pool, trouble, now),
+                FlightNews::Failed(trouble) => self.failed(&content, (pool, input), trouble, now),
                 FlightNews::Progress(..) | FlightNews::Publishing(..) | FlightNews::Pruned(..) => {
                     BTreeSet::new()
                 }

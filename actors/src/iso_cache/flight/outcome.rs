@@ -80,7 +80,7 @@ impl FlightTable {
         &mut self,
         content: &Content,
         file: IsoFile,
-        found: bool,
+        uploaded_for: Option<ObjectKey>,
         asked_source: bool,
         now: Duration,
     ) -> BTreeSet<ObjectKey> {
@@ -92,20 +92,23 @@ impl FlightTable {
         let Some(entry) = self.entries.get_mut(content) else {
             return wake;
         };
-        (entry.last_failed, entry.failed_with) = (None, None);
+        entry.last_failed = None;
+        entry.failed_with.clear();
         // What was uploaded and is seen again stays "uploaded"; nobody needs to be woken for it.
-        let (reused, before) = match &entry.phase {
+        let (brought_for, before) = match &entry.phase {
             Phase::Ready {
-                reused, compared, ..
-            } => (*reused, *compared),
+                brought_for,
+                compared,
+                ..
+            } => (brought_for.clone(), *compared),
             _ => {
                 wake.extend(entry.pools());
-                (found, now)
+                (uploaded_for.and_then(|pool| entry.heir(pool)), now)
             }
         };
         entry.phase = Phase::Ready {
             file,
-            reused,
+            brought_for,
             checking: false,
             check_at: now + RECHECK,
             check_failures: 0,
@@ -135,13 +138,13 @@ impl FlightTable {
     pub(super) fn failed(
         &mut self,
         content: &Content,
-        pool: ObjectKey,
+        (pool, input): (ObjectKey, Input),
         trouble: Trouble,
         now: Duration,
     ) -> BTreeSet<ObjectKey> {
         let source = content.source();
         if let Some(entry) = self.entries.get_mut(content) {
-            entry.failed_with = entry.wants.get(&pool).map(|i| Input::of(&i.want));
+            entry.failed_with.insert(pool.clone(), input);
             entry.last_failed = Some(pool);
             // A look that failed is no proof that the file is gone: the answer stays, the look is repeated.
             if let Phase::Ready {

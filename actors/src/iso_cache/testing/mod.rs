@@ -78,9 +78,12 @@ impl Waker for TestWaker {
     }
 }
 
-/// Counts ISO operations.
+/// Counts ISO operations, and keeps what was last said of the transfer under way.
 #[derive(Default)]
-pub(super) struct TestInstruments(pub(super) Mutex<BTreeMap<(&'static str, bool), u32>>);
+pub(super) struct TestInstruments(
+    pub(super) Mutex<BTreeMap<(&'static str, bool), u32>>,
+    pub(super) Mutex<Option<(u64, u64)>>,
+);
 
 impl Instruments for TestInstruments {
     fn pool(&self, _: &ObjectKey, _: &PoolGauges) {}
@@ -93,6 +96,9 @@ impl Instruments for TestInstruments {
             .expect("lock")
             .entry((operation, success))
             .or_default() += 1;
+    }
+    fn iso_transfer(&self, _: &str, progress: Option<(u64, u64)>) {
+        *self.1.lock().expect("lock") = progress;
     }
     fn actors(&self, _: &'static str, _: i64) {}
     fn restarted(&self, _: &'static str) {}

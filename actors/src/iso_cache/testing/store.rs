@@ -87,6 +87,8 @@ pub(crate) struct Content {
     pub(crate) mounted: Vec<String>,
     pub(crate) faults: VecDeque<StoreFault>,
     pub(crate) unreachable: bool,
+    /// Directories are not listed; single files can be looked for.
+    pub(crate) list_hangs: bool,
     /// Bytes that fit; `None`: any number.
     pub(crate) capacity: Option<u64>,
     pub(crate) calls: Vec<&'static str>,
@@ -206,6 +208,9 @@ impl VCenter for Store {
 
     async fn list(&self, _: &MoRef, directory: &DatastorePath) -> VcResult<Option<Vec<FileInfo>>> {
         self.called("list", None)?;
+        if self.with(|c| c.list_hangs) {
+            futures::future::pending::<()>().await;
+        }
         let info = |(path, file): (&String, &Stored)| {
             let path = DatastorePath::parse(path).expect("path");
             (path.parent().as_ref() == Some(directory)).then(|| FileInfo {

@@ -207,3 +207,17 @@ async fn a_directory_of_another_datastore_is_refused() {
     );
     assert_eq!(bench.opened(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn bytes_of_a_life_that_ended_amid_a_transfer_are_not_shown_for_ever() {
+    let mut bench = Bench::new().await;
+    let shown = |b: &Bench| *b.instruments.1.lock().expect("lock");
+    bench.image.fail(SourceFault::Stall(3 * CHUNK));
+    bench.ask(&want("a")).await;
+    bench.until("bytes are shown", |b| shown(b).is_some()).await;
+    bench.kill().await;
+    bench.restart().await;
+    assert_eq!(shown(&bench), None);
+    bench.arrived(&want("a")).await;
+    assert_eq!(shown(&bench), None);
+}

@@ -50,7 +50,8 @@ async fn fifty_asks_of_two_pools_are_one_transfer() {
         bench.arrived(&want("a")).await,
         bench.arrived(&want("b")).await,
     );
-    assert_eq!(a, b);
+    assert_eq!(a.0, b.0);
+    assert!(b.1, "uploaded for the pool that asked first");
     assert_eq!(a.0.sha256, bench.image.sha256());
     assert_eq!(
         (a.0.size, a.0.path.clone(), a.1),
@@ -325,6 +326,10 @@ async fn pools_with_default_directories_share_one_upload() {
     assert_eq!(a.path.parent(), Some(default_place("a").directory));
     assert_eq!((&a, &a), (&b, &c));
     assert_eq!((bench.opened(), bench.store.files().len()), (1, 1));
+    for (name, reused) in [("a", false), ("b", true), ("c", true), ("a", false)] {
+        let told = bench.arrived(&default_place(name)).await.1;
+        assert_eq!(told, reused, "{name}: uploaded for the first one alone");
+    }
     // A directory that somebody chose is kept to.
     let (d, _) = bench.arrived(&want("d")).await;
     assert_eq!(d.path.parent(), Some(want("d").directory));
@@ -371,13 +376,7 @@ async fn two_recorded_files_of_one_source_stay_both() {
 #[tokio::test(start_paused = true)]
 async fn another_url_is_tried_at_once() {
     let mut bench = Bench::new().await;
-    for _ in 0..6 {
-        bench.image.fail(SourceFault::Refuse);
-        while !matches!(bench.ask(&want("a")).await, IsoState::Failed(_)) {
-            bench.woken(&pool("a")).await;
-        }
-        tokio::time::advance(Duration::from_secs(40)).await;
-    }
+    fails(&mut bench, 6).await;
     bench.image.fail(SourceFault::Refuse);
     while !matches!(bench.ask(&want("a")).await, IsoState::Failed(_)) {
         bench.woken(&pool("a")).await;
@@ -386,10 +385,63 @@ async fn another_url_is_tried_at_once() {
     assert!(matches!(bench.ask(&want("a")).await, IsoState::Failed(_)));
     assert_eq!(bench.opened(), opened, "the same URL waits");
     let started = tokio::time::Instant::now();
-    let renewed = IsoWant {
-        source: IsoUrl::parse("https://img/byapikey/RENEWED/4.19/x86_64/full.iso").expect("url"),
-        ..want("a")
-    };
-    bench.arrived(&renewed).await;
+    bench.arrived(&renewed("a")).await;
     assert_eq!(started.elapsed(), Duration::ZERO, "a new URL does not");
+}
+
+/// What pool `name` wants after its InfraEnv got another URL.
+fn renewed(name: &str) -> IsoWant {
+    IsoWant {
+        source: IsoUrl::parse("https://img/byapikey/RENEWED/4.19/x86_64/full.iso").expect("url"),
+        ..want(name)
+    }
+}
+
+/// So many tries of pool `a` fail; the next one may begin.
+async fn fails(bench: &mut Bench, times: usize) {
+    for _ in 0..times {
+        bench.image.fail(SourceFault::Refuse);
+        while !matches!(bench.ask(&want("a")).await, IsoState::Failed(_)) {
+            bench.woken(&pool("a")).await;
+        }
+        tokio::time::advance(Duration::from_secs(40)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_url_that_comes_while_the_old_one_fails_is_tried_at_once() {
+    let mut bench = Bench::new().await;
+    fails(&mut bench, 6).await;
+    bench.image.fail(SourceFault::Stall(CHUNK));
+    bench.ask(&want("a")).await;
+    bench.until("the old URL's try", |b| b.opened() == 7).await;
+    let began = tokio::time::Instant::now();
+    bench.arrived(&renewed("a")).await;
+    // The silence of a source is borne for 90 s; after seven failures a pause would be 30 s.
+    assert!(
+        began.elapsed() < Duration::from_secs(95),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pools_that_name_different_certificates_do_not_take_turns_without_a_pause() {
+    let bench = Bench::new().await;
+    for _ in 0..1000 {
+        bench.image.fail(SourceFault::Refuse);
+    }
+    let other = IsoWant {
+        ca_pem: Ok(Some("certificates of its own".to_owned())),
+        ..want("b")
+    };
+    // As pools do while it fails.
+    for _ in 0..150 {
+        bench.ask(&want("a")).await;
+        bench.ask(&other).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    // 0.5 s doubling to 30 s, and at once what had not been tried.
+    let tries = bench.opened();
+    assert!((5..=25).contains(&tries), "{tries} in five minutes");
 }

@@ -573,3 +573,18 @@ async fn a_new_life_looks_once_in_the_directories_of_the_history() {
         .await;
     assert_eq!(bench.store.count("list"), lists + 1, "once in a life");
 }
+
+#[tokio::test(start_paused = true)]
+async fn directories_that_are_slow_to_list_are_no_stall() {
+    let mut bench = Bench::new().await;
+    bench.store.with(|c| c.list_hangs = true);
+    let directory = |name: &str| DatastorePath::new("ds1", name).expect("path");
+    let wants = IsoWant {
+        directories: ["before", "older"].map(directory).into(),
+        ..want("a")
+    };
+    let came = bench.settled(&wants).await;
+    assert!(matches!(came, IsoState::Ready { .. }), "{came:?}");
+    assert_eq!(bench.store.count("list"), 3, "each was tried");
+    assert_eq!(bench.opened(), 1);
+}

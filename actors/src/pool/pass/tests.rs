@@ -1,6 +1,7 @@
 //! Passes of a pool beside an ISO cache that answers as a test wants.
 
 mod events;
+mod fresh;
 mod iso_status;
 
 use std::sync::Mutex;
@@ -24,6 +25,8 @@ struct Told {
     /// What it says next of datastores that were left.
     news: Mutex<Vec<PruneNews>>,
     cleared: Mutex<Vec<(String, Vec<String>)>>,
+    /// URLs that it was asked with.
+    urls: Mutex<Vec<String>>,
 }
 
 impl Told {
@@ -32,6 +35,7 @@ impl Told {
             state: Mutex::new(state),
             news: Mutex::default(),
             cleared: Mutex::default(),
+            urls: Mutex::default(),
         })
     }
 }
@@ -45,6 +49,8 @@ impl IsoCaches for Told {
             None,
             "not its datastore"
         );
+        let url = want.source.expose().to_string();
+        self.urls.lock().expect("lock").push(url);
         Ok(self.state.lock().expect("lock").clone())
     }
     async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, Trouble> {

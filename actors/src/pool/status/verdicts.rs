@@ -24,6 +24,8 @@ type Row = (&'static str, bool, String, String);
 
 /// Nothing can be stored before vCenter answers.
 const WAITING_FOR_VSPHERE: &str = "WaitingForVsphere";
+/// The InfraEnv's URL is none.
+const INVALID_URL: &str = "InvalidISOURL";
 
 pub(super) fn verdicts(
     s: &Snapshot,
@@ -114,9 +116,7 @@ fn infra_env(s: &Snapshot, around: &Surroundings) -> Row {
             reason::ISO_URL_PENDING,
             format!("InfraEnv {key} has no status.isoDownloadURL yet"),
         ),
-        Some(NoSource::Invalid(t)) if t.reason == "InvalidISOURL" => {
-            no(&t.reason, t.message.clone())
-        }
+        Some(NoSource::Invalid(t)) if t.reason == INVALID_URL => no(&t.reason, t.message.clone()),
         _ => (
             conditions::INFRA_ENV_AVAILABLE,
             true,
@@ -218,12 +218,15 @@ fn vsphere(s: &Snapshot, around: &Surroundings) -> Row {
     }
 }
 
-/// `before`: what the condition says so far. A try follows the one that failed after half a second and may fail after
-/// minutes only: the reason of the last failure stands until one succeeds, or nobody would ever read it.
+/// `before`: what the condition says so far. A try follows the one that failed after two seconds and may fail after
+/// minutes only: the reason of the last failure stands until one succeeds, or nobody would ever read it. What kept the pool
+/// from asking at all is over once it asks.
 fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
     let under_way = [
         reason::ISO_UPLOADING,
         reason::ISO_URL_PENDING,
+        reason::INVALID_SPEC,
+        INVALID_URL,
         WAITING_FOR_VSPHERE,
     ];
     let failed = before.filter(|c| c.status == "False" && !under_way.contains(&c.reason.as_str()));

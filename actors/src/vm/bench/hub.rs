@@ -38,6 +38,10 @@ pub struct Objects {
     pub agent_machines: Vec<AgentMachine>,
     pub machines: Vec<MachineFacts>,
     pub infra_env_is_gone: bool,
+    /// An InfraEnv that the API server has instead of the one in the view.
+    pub unseen_infra_env: Option<InfraEnv>,
+    /// How often the API server was asked for it.
+    pub infra_env_reads: usize,
     /// A VsphereAgent that the API server has instead of the one in the view.
     pub unseen_child: Option<VsphereAgent>,
     /// What any credentials Secret holds.
@@ -165,6 +169,13 @@ impl Cluster for Hub {
             let mut all = o.agent_machines.iter();
             all.find(|am| am.name_any() == key.name).cloned()
         }))
+    }
+    async fn live_infra_env(&self, key: &ObjectKey) -> ClusterResult<Option<InfraEnv>> {
+        let unseen = self.with(|o| {
+            o.infra_env_reads += 1;
+            o.unseen_infra_env.clone()
+        });
+        Ok(unseen.or_else(|| self.infra_env(key).map(|env| env.as_ref().clone())))
     }
     async fn live_machines(&self, _: &str) -> ClusterResult<Vec<MachineFacts>> {
         Ok(self.with(|o| o.machines.clone()))

@@ -179,3 +179,44 @@ async fn what_lies_on_datastores_that_the_pool_has_left_is_let_go_there() {
     pool.next().await;
     assert!(pool.isos.cleared.lock().expect("lock").is_empty());
 }
+
+#[tokio::test]
+async fn old_versions_that_a_stuck_create_holds_back_are_told_of() {
+    let bench = Bench::new();
+    let versions = ['d', 'c', 'b'].map(|digit| version(digit, "isos"));
+    let current = versions[0].0.clone();
+    bench.hub.with(|o| {
+        let pool = o.pool.as_mut().expect("a pool");
+        let status = pool.status.get_or_insert_default();
+        status.iso = Some(IsoStatus {
+            sha256: Some(current.sha256.clone()),
+            stored_path: Some(current.path.to_string()),
+            path: Some(current.path.path.clone()),
+            checked_at: Some(Time(at(0))),
+            history: versions.iter().map(|(_, entry)| entry.clone()).collect(),
+            ..IsoStatus::default()
+        });
+        let child = o.child.as_mut().expect("a VsphereAgent");
+        let intent = crate::testing::intent(child, 1);
+        child.status.get_or_insert_default().vm = Some(intent);
+    });
+    let mut pool = Passes::new(bench, Told::new(ready(current, false)));
+    let told = |pool: &Passes| {
+        let all = pool.bench.hub.with(|o| o.notices.clone());
+        let of_it = all.into_iter();
+        let of_it = of_it.filter(|n| n.reason == event::ISO_PRUNE_FAILED);
+        of_it.map(|n| n.note).collect::<Vec<_>>()
+    };
+    for _ in 0..10 {
+        pool.next().await;
+        pool.bench.turn(Duration::from_secs(60));
+    }
+    assert_eq!(told(&pool), [""; 0], "VMs come one after the other");
+    for _ in 0..30 {
+        pool.next().await;
+        pool.bench.turn(Duration::from_secs(60));
+    }
+    let said = told(&pool);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("VsphereAgent demo/a"), "{said:?}");
+}

@@ -477,4 +477,11 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
     assert_eq!(failed.2, "ISODownloadStalled");
     let retried = iso(&fetching, Some(&said(&failed)));
     assert_eq!(retried, failed, "the next try hides nothing");
+    for mended in ["InvalidISOURL", "InvalidSpec"] {
+        let trouble = Trouble::blocked(Side::Iso, mended, "these are the words");
+        let invalid = iso(&no_source(NoSource::Invalid(trouble)), None);
+        assert_eq!(invalid.2, mended);
+        let asked = iso(&fetching, Some(&said(&invalid)));
+        assert_eq!(asked.2, reason::ISO_UPLOADING, "{mended} is over");
+    }
 }
