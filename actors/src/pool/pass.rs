@@ -7,7 +7,7 @@ use std::{
 };
 
 use agent_forge_crds::{
-    conditions::{self, POOL_CONDITIONS, event, find_condition},
+    conditions::{self, POOL_CONDITIONS, event, find_condition, reason},
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
 use kube::ResourceExt;
@@ -149,7 +149,11 @@ async fn surroundings(
     s: &Snapshot,
     memory: &mut Memory,
 ) -> Surroundings {
-    let mut around = Surroundings::default();
+    let status = s.pool.status.as_ref();
+    let mut around = Surroundings {
+        refused: status.and_then(|st| st.refused_credentials.clone()),
+        ..Surroundings::default()
+    };
     let deleting = s.pool.metadata.deletion_timestamp.is_some();
     if deleting {
         isos.leave(&s.key);
@@ -185,10 +189,15 @@ async fn surroundings(
     let session = match asked.unwrap_or_else(|_| Err(no_answer_yet(s))) {
         Ok(session) => session,
         Err(trouble) => {
+            if trouble.reason == reason::INVALID_CREDENTIALS {
+                let refused = context.sessions.refusal(&secret).await;
+                around.refused = refused.or(around.refused);
+            }
             around.vsphere = Some(trouble);
             return around;
         }
     };
+    around.refused = None;
     around.insecure = session.insecure();
     let cache = iso::cache_key(&s.pool, session.server());
     let instruments = &context.instruments;
@@ -439,7 +448,7 @@ fn verdict(
     }
 }
 
-/// Whether the difference is worth a write at once: conditions, the ISO, closing; not counts and rows.
+/// Whether the difference is worth a write at once: conditions, the ISO, refused credentials, closing; not counts and rows.
 fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
     let condition = |s: &VsphereAgentPoolStatus, t: &str| {
         find_condition(&s.conditions, t).map(|c| (c.status.clone(), c.reason.clone()))
@@ -450,6 +459,8 @@ fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
         iso.map(|i| (i.stored_path.clone(), i.history.clone()))
     };
     stored(old) != stored(new)
+        // A process that is about to die leaves it to the next one.
+        || old.refused_credentials != new.refused_credentials
         || old.observed_generation != new.observed_generation
         || POOL_CONDITIONS
             .iter()

@@ -2,6 +2,7 @@
 
 mod events;
 mod iso_status;
+mod refused;
 
 use std::sync::Mutex;
 
