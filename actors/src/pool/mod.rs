@@ -8,6 +8,7 @@ mod begin;
 pub mod claims;
 pub mod custody;
 pub mod index;
+pub mod infra_env;
 pub mod iso;
 pub mod pass;
 pub mod plan;
@@ -64,8 +65,10 @@ pub struct Memory {
     pub iso_ca: Option<iso::ca::Known>,
     /// Digest-named ISO last announced in an Event.
     pub announced_iso: Option<String>,
-    /// Reason of the failure last announced in an Event.
+    /// Reason of the plan's failure last announced in an Event.
     pub announced_failure: Option<String>,
+    /// What was said of its InfraEnv in an Event.
+    pub infra_env_said: infra_env::Said,
 }
 
 impl Memory {

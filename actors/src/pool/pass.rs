@@ -14,7 +14,7 @@ use kube::ResourceExt;
 
 use super::{
     Memory, act, custody,
-    iso::{self, IsoCaches, NoSource, kept},
+    iso::{self, IsoCaches, kept},
     plan::{self, Plan},
     snapshot::{self, Snapshot},
     status::{self, Surroundings},
@@ -75,6 +75,7 @@ pub async fn run(
     acted.result = acted.result.and(custody);
     let mut around = surroundings(&context, isos.as_ref(), &s, &mut memory).await;
     announce_iso(&context, &s, &around, &mut memory);
+    announce_infra_env(&context, &s, &around, &mut memory);
     if let Err(trouble) = &acted.result {
         // A lost race is worth neither a warning nor a condition: it is looked at again at once.
         if trouble.class == Class::Conflict {
@@ -163,6 +164,7 @@ async fn surroundings(
     let secret = match found {
         Ok(secret) => secret,
         Err(trouble) => {
+            around.no_source = iso::source(s.infra_env.as_deref()).err();
             around.vsphere = Some(trouble);
             return around;
         }
@@ -294,52 +296,57 @@ fn announce_iso(context: &Context, s: &Snapshot, around: &Surroundings, memory: 
             note,
         });
     };
-    match &around.iso {
-        Some(IsoState::Ready {
-            file,
-            reused,
-            prune_failures,
-            ..
-        }) => {
-            let recorded = s
-                .pool
-                .status
-                .as_ref()
-                .and_then(|st| st.iso.as_ref())
-                .and_then(|i| i.stored_path.clone());
-            let place = file.path.to_string();
-            if memory.announced_iso.as_ref() != Some(&place) && recorded.as_ref() != Some(&place) {
-                let reason = if *reused {
-                    event::ISO_REUSED
-                } else {
-                    event::ISO_UPLOADED
-                };
-                notify(
-                    false,
-                    reason,
-                    "EnsureISO",
-                    format!("{place} ({} bytes)", file.size),
-                );
-            }
-            memory.announced_iso = Some(place);
-            for (path, why) in prune_failures {
-                notify(
-                    true,
-                    event::ISO_PRUNE_FAILED,
-                    "PruneISO",
-                    format!("{path}: {why}"),
-                );
-            }
-        }
-        _ => {
-            let missing = matches!(around.no_source, Some(NoSource::InfraEnvNotFound));
-            let said = memory.announced_failure.as_deref() == Some(event::INFRA_ENV_UNAVAILABLE);
-            if missing && !said {
-                let note = format!("InfraEnv {} does not exist", s.infra_env_key);
-                notify(true, event::INFRA_ENV_UNAVAILABLE, "EnsureISO", note);
-                memory.announced_failure = Some(event::INFRA_ENV_UNAVAILABLE.to_owned());
-            }
-        }
+    let Some(IsoState::Ready {
+        file,
+        reused,
+        prune_failures,
+        ..
+    }) = &around.iso
+    else {
+        return;
+    };
+    let recorded = s
+        .pool
+        .status
+        .as_ref()
+        .and_then(|st| st.iso.as_ref())
+        .and_then(|i| i.stored_path.clone());
+    let place = file.path.to_string();
+    if memory.announced_iso.as_ref() != Some(&place) && recorded.as_ref() != Some(&place) {
+        let reason = if *reused {
+            event::ISO_REUSED
+        } else {
+            event::ISO_UPLOADED
+        };
+        notify(
+            false,
+            reason,
+            "EnsureISO",
+            format!("{place} ({} bytes)", file.size),
+        );
+    }
+    memory.announced_iso = Some(place);
+    for (path, why) in prune_failures {
+        notify(
+            true,
+            event::ISO_PRUNE_FAILED,
+            "PruneISO",
+            format!("{path}: {why}"),
+        );
+    }
+}
+
+/// Tells of an InfraEnv that offers no ISO.
+fn announce_infra_env(context: &Context, s: &Snapshot, around: &Surroundings, memory: &mut Memory) {
+    let lacks = around.no_source.as_ref();
+    if let Some(note) = memory.infra_env_said.due(&s.infra_env_key, lacks, s.now) {
+        context.cluster.notify(Notice {
+            regarding: pool_regarding(s),
+            warning: true,
+            reason: event::INFRA_ENV_UNAVAILABLE,
+            action: "EnsureISO",
+            note,
+        });
     }
 }
 
@@ -375,7 +382,6 @@ fn announce_plan(context: &Context, s: &Snapshot, acted: &act::Acted, memory: &m
             }
         }
         Err(_) => {}
-        Ok(()) if around_is_quiet(memory) => {}
         Ok(()) => memory.announced_failure = None,
     }
 }
@@ -394,10 +400,6 @@ fn announce_waits(
         context.cluster.notify(notice);
     }
     [untold, next].into_iter().flatten().min()
-}
-
-fn around_is_quiet(memory: &Memory) -> bool {
-    memory.announced_failure.as_deref() == Some(event::INFRA_ENV_UNAVAILABLE)
 }
 
 fn verdict(

@@ -13,6 +13,7 @@ use crate::{
     model::upstream::WaitingSign,
     pool::{
         claims::{self, Need, Why},
+        infra_env::INVALID_URL,
         iso::NoSource,
         plan::Plan,
         snapshot::Snapshot,
@@ -114,9 +115,7 @@ fn infra_env(s: &Snapshot, around: &Surroundings) -> Row {
             reason::ISO_URL_PENDING,
             format!("InfraEnv {key} has no status.isoDownloadURL yet"),
         ),
-        Some(NoSource::Invalid(t)) if t.reason == "InvalidISOURL" => {
-            no(&t.reason, t.message.clone())
-        }
+        Some(NoSource::Invalid(t)) if t.reason == INVALID_URL => no(&t.reason, t.message.clone()),
         _ => (
             conditions::INFRA_ENV_AVAILABLE,
             true,
