@@ -166,6 +166,9 @@ impl Actor for VCenterSessions {
             }
             SessionMsg::Read(secret, found) => match *found {
                 Ok(found) => log_in(state, myself, secret, found, now),
+                Err(trouble) if trouble.class == Class::Blocked => {
+                    resolved(state, &secret, Resolved::Unusable(trouble), now);
+                }
                 Err(trouble) => resolved(state, &secret, Resolved::Failed(trouble), now),
             },
             SessionMsg::LoggedIn(credentials, end) => {
@@ -276,6 +279,7 @@ fn ended(login: Login, end: &VcResult<Session>) -> Resolved<Session> {
         Err(e) if matches!(e.kind, VcErrorKind::Fault(Fault::InvalidLogin)) => {
             Resolved::Refused(login)
         }
+        Err(e) if matches!(e.kind, VcErrorKind::Untrusted) => Resolved::Unusable(e.clone().into()),
         Err(e) => Resolved::Failed(e.clone().into()),
     }
 }
@@ -284,7 +288,7 @@ fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>
     let result = match &end {
         Resolved::Session(session, _) => Ok(session.clone()),
         Resolved::Refused(login) => Err(login.refusal(secret)),
-        Resolved::Failed(trouble) => Err(trouble.clone()),
+        Resolved::Unusable(trouble) | Resolved::Failed(trouble) => Err(trouble.clone()),
     };
     state.about.failures = result
         .as_ref()

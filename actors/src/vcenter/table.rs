@@ -16,7 +16,7 @@ use crate::{error::Trouble, model::names::ObjectKey};
 
 /// A session is handed out this long before its Secret is read again.
 pub const FRESH: Duration = Duration::from_secs(20);
-/// A Secret whose bytes were refused is read again at most that often: whoever asks every 20 to 24 s
+/// A Secret whose bytes were refused, or cannot be used, is read again at most that often: whoever asks every 20 to 24 s
 /// ([`crate::retry::SLOW_PROBE`]) then has the answer to a changed Secret within 30 s, whoever asked before him.
 pub const REFUSED_LOOK: Duration = Duration::from_secs(5);
 /// First delay after a failure other than a refused login; doubles up to [`FRESH`].
@@ -47,6 +47,8 @@ pub enum Resolved<S> {
     Session(S, Login),
     /// vCenter refused these bytes, now or lately.
     Refused(Login),
+    /// What the Secret holds cannot be used as it stands: no login was tried.
+    Unusable(Trouble),
     /// Anything else.
     Failed(Trouble),
 }
@@ -152,6 +154,13 @@ impl<S: Clone> Table<S> {
                     refused: Some(login),
                 }
             }
+            Resolved::Unusable(trouble) => Entry::Failed {
+                trouble,
+                at,
+                times,
+                rest: pause(times).min(REFUSED_LOOK),
+                refused: None,
+            },
             Resolved::Failed(trouble) => Entry::Failed {
                 trouble,
                 at,
@@ -203,9 +212,12 @@ mod tests {
     use secrecy::SecretString;
 
     use super::*;
-    use crate::ports::{
-        cluster::SecretVersion,
-        vcenter::{Credentials, Trust},
+    use crate::{
+        error::Side,
+        ports::{
+            cluster::SecretVersion,
+            vcenter::{Credentials, Trust},
+        },
     };
 
     fn s(n: u64) -> Duration {
@@ -298,7 +310,10 @@ mod tests {
     fn everybody_has_the_answer_to_a_changed_secret_within_thirty_seconds() {
         let key = ObjectKey::new("ns", "secret");
         let period = crate::retry::SLOW_PROBE.as_secs() * 7 / 6 + 1;
-        for changed in 100..200 {
+        let missing = Trouble::blocked(Side::Vsphere, "SecretNotFound", "it is not there");
+        let wrong = [Resolved::Refused(login("old")), Resolved::Unusable(missing)];
+        let changes = (100..200).flat_map(|changed| wrong.each_ref().map(|w| (changed, w)));
+        for (changed, wrong) in changes {
             let mut t: Table<u8> = Table::new(Refusals::default());
             let mut waiting: Vec<u64> = (0..period).collect();
             for now in 0..=changed + 30 {
@@ -307,7 +322,7 @@ mod tests {
                 }
                 if matches!(t.answer(&key, s(now)), Answer::Resolve) {
                     let end = if now < changed {
-                        Resolved::Refused(login("old"))
+                        wrong.clone()
                     } else {
                         Resolved::Session(7, login("new"))
                     };
@@ -317,7 +332,10 @@ mod tests {
                     waiting.retain(|phase| *phase != now % period);
                 }
             }
-            assert!(waiting.is_empty(), "changed at {changed}: {waiting:?} wait");
+            assert!(
+                waiting.is_empty(),
+                "{wrong:?} changed at {changed}: {waiting:?} wait"
+            );
         }
     }
 }

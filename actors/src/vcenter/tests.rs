@@ -22,6 +22,8 @@ use crate::{
 struct Door {
     site: Site,
     shut: AtomicBool,
+    /// Its certificate is not the one that the Secret trusts.
+    untrusted: AtomicBool,
     knocks: AtomicUsize,
 }
 
@@ -29,6 +31,9 @@ struct Door {
 impl Connector for Door {
     async fn connect(&self, _: &Credentials) -> VcResult<Session> {
         self.knocks.fetch_add(1, Ordering::Relaxed);
+        if self.untrusted.load(Ordering::Relaxed) {
+            return Err(fault(VcErrorKind::Untrusted));
+        }
         if self.shut.load(Ordering::Relaxed) {
             return Err(fault(VcErrorKind::Fault(Fault::InvalidLogin)));
         }
@@ -281,6 +286,32 @@ async fn a_secret_that_lacks_a_key_is_told_as_missing_and_one_with_a_bad_value_a
     let told = refused(&actor, "three").await;
     assert_eq!(told.reason, reason::SECRET_NOT_FOUND);
     assert_eq!(bench.knocks(), 0);
+}
+
+/// A pool asks every 24 s at most, and a changed Secret is promised to be heard within 30 s: what is left is for the others
+/// who ask for it in between.
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_cannot_be_used_is_looked_at_again_and_again() {
+    let bench = Bench::new();
+    let actor = bench.actor().await;
+    let held = bench.hub.with(|o| o.secret.take());
+    for _ in 0..8 {
+        let told = refused(&actor, "one").await;
+        assert_eq!(told.reason, reason::SECRET_NOT_FOUND);
+        bench.clock.turn(table::REFUSED_LOOK);
+    }
+    bench.hub.with(|o| o.secret = held);
+    bench.door.untrusted.store(true, Ordering::Relaxed);
+    for looks in 1..=8 {
+        for _ in 0..3 {
+            let told = refused(&actor, "one").await;
+            assert_eq!(told.reason, reason::UNTRUSTED_CERTIFICATE);
+        }
+        assert_eq!(bench.knocks(), looks, "one look for all who ask at once");
+        bench.clock.turn(table::REFUSED_LOOK);
+    }
+    bench.door.untrusted.store(false, Ordering::Relaxed);
+    assert!(ask(&actor, "one").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
