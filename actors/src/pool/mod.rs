@@ -13,6 +13,7 @@ pub mod iso;
 pub mod pass;
 pub mod plan;
 pub mod prepare;
+pub mod settle;
 pub mod snapshot;
 pub mod status;
 pub mod traced;
@@ -45,6 +46,8 @@ pub struct Memory {
     pub spare_since: BTreeMap<String, Duration>,
     /// What was begun lately for AgentMachines, until the watch shows it.
     pub begun: begin::Begun,
+    /// Agents that are to be prepared once they stand still.
+    pub settling: settle::Settling,
     /// What failed and is tried again, for the traces of their machines.
     pub failures: traced::Failures,
     /// Our last status write, until the watch shows it.
