@@ -11,7 +11,7 @@ use agent_forge_actors::{
     model::names::ObjectKey,
     ports::cluster::{
         AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult, MachineFacts,
-        MetadataPatch, Notice, Precondition,
+        MetadataPatch, Notice, Precondition, SecretRead, SecretVersion,
     },
 };
 use agent_forge_crds::{
@@ -437,18 +437,21 @@ impl Cluster for Writer {
             .collect())
     }
 
-    async fn secret(
-        &self,
-        key: &ObjectKey,
-    ) -> ClusterResult<Option<BTreeMap<String, SecretString>>> {
+    async fn secret(&self, key: &ObjectKey) -> ClusterResult<Option<SecretRead>> {
         let api: Api<Secret> = self.api(&key.namespace);
         let found = self
             .read("get", subject::<Secret>(key), api.get_opt(&key.name))
             .await?;
         Ok(found.map(|secret| {
+            let version = SecretVersion {
+                uid: secret.uid().unwrap_or_default(),
+                resource_version: secret.resource_version().unwrap_or_default(),
+            };
             let data = secret.data.unwrap_or_default().into_iter();
-            data.filter_map(|(k, v)| Some((k, SecretString::from(String::from_utf8(v.0).ok()?))))
-                .collect()
+            let data = data
+                .filter_map(|(k, v)| Some((k, SecretString::from(String::from_utf8(v.0).ok()?))))
+                .collect();
+            SecretRead { version, data }
         }))
     }
 

@@ -1,9 +1,11 @@
-//! Credentials that do not work: each refusal has its reason, and mending the Secret is enough.
+//! Credentials that do not work: each refusal has its reason, mending the Secret is enough, and no restart tries them once more.
 
 use std::time::Duration;
 
 use agent_forge_lab::played::HostedClusterPlay;
 use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -40,6 +42,27 @@ async fn until_looked_at_again(world: &World, secrets: &[&str]) -> Result<()> {
             .until(&format!("two more looks at Secret {name}"), async || {
                 Ok(reads(world, NAMESPACE, name).await? >= before + 2)
             })
+            .await?;
+    }
+    Ok(())
+}
+
+/// Waits until each of these pools says that its Secret, of the same name, was refused as it stands.
+async fn until_recorded(world: &World, pools: &[&str]) -> Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), NAMESPACE);
+    for pool in pools {
+        world
+            .until(
+                &format!("status.refusedCredentials of {pool}"),
+                async || {
+                    let stands = secrets.get(pool).await?.metadata;
+                    let status = world.pools().get(pool).await?.status.unwrap_or_default();
+                    let record = status.refused_credentials.unwrap_or_default();
+                    Ok(record.refused_at.is_some()
+                        && stands.uid == Some(record.secret_uid)
+                        && stands.resource_version == Some(record.secret_resource_version))
+                },
+            )
             .await?;
     }
     Ok(())
@@ -115,6 +138,19 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
     ensure!(
         calls.logins("refused") == 1,
         "after a kill: {:?}",
+        calls.logins
+    );
+    // Nor when the process dies: the pools have it on record.
+    until_recorded(&world, &["wrong-1", "wrong-2"]).await?;
+    let operator = world.operator.take().context("an operator")?;
+    operator.kill().await?;
+    world.start_operator().await?;
+    until_looked_at_again(&world, &["wrong-1", "wrong-2"]).await?;
+    until_recorded(&world, &["wrong-1", "wrong-2"]).await?;
+    let calls = world.vcenter.calls().await?;
+    ensure!(
+        calls.logins("refused") == 1,
+        "after a restart: {:?}",
         calls.logins
     );
     ensure!(

@@ -58,26 +58,27 @@ pub struct Acted {
 }
 
 /// Carries all actions out in order; those that begin with different AgentMachines go side by side. One that fails does
-/// not hold the others back: they are for different machines.
+/// not hold the others back: they are for different machines. An Agent that still moves is prepared a moment later.
 pub async fn perform_all(
     context: &Context,
     s: &Snapshot,
     actions: &[Action],
     memory: &mut Memory,
 ) -> Acted {
+    memory.failures.keep(actions);
+    let (due, again) = memory.settling.due(actions, s.now);
     let mut acted = Acted {
         created: 0,
         reassigned: 0,
         released: 0,
         gone: false,
-        again: None,
+        again,
         held: Vec::new(),
         result: Ok(()),
     };
-    memory.failures.keep(actions);
     let mut failed = begin::Failed::new();
     let mut unpinned = false;
-    for run in actions.chunk_by(|a, b| begin::whose(a).is_some() && begin::whose(b).is_some()) {
+    for run in due.chunk_by(|a, b| begin::whose(a).is_some() && begin::whose(b).is_some()) {
         if run.iter().any(|a| begin::whose(a).is_some()) {
             let all = begin::side_by_side(context, s, run, &memory.failures, &mut failed).await;
             for (action, result) in all {
@@ -117,7 +118,7 @@ impl Acted {
             Ok(Did::Wrote(written)) => memory.wrote(*written),
             Ok(Did::Gone) => self.gone = true,
             Ok(Did::Held(why)) => {
-                self.again = Some(HELD);
+                self.again = Some(self.again.map_or(HELD, |a| a.min(HELD)));
                 self.held.extend(why);
             }
             Err(trouble) => {

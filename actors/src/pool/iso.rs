@@ -24,6 +24,7 @@ use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
 pub use self::record::{shown, status};
+use super::infra_env::INVALID_URL;
 use crate::{
     error::{Side, Trouble},
     iso_cache::{
@@ -151,6 +152,23 @@ pub fn source_key(infra_env: &InfraEnv, url: &IsoUrl) -> String {
     hex::encode(Sha256::digest(parts.join("\n").as_bytes()))
 }
 
+/// The InfraEnv and where it offers its ISO.
+///
+/// # Errors
+/// [`NoSource`].
+pub fn source(infra_env: Option<&InfraEnv>) -> Result<(&InfraEnv, IsoUrl), NoSource> {
+    let infra_env = infra_env.ok_or(NoSource::InfraEnvNotFound)?;
+    let url = infra_env.iso_download_url().ok_or(NoSource::UrlPending)?;
+    let source = IsoUrl::parse(url.expose()).map_err(|e| {
+        let message = format!(
+            "status.isoDownloadURL of InfraEnv {}: {e}",
+            infra_env.name_any()
+        );
+        NoSource::Invalid(Trouble::blocked(Side::Iso, INVALID_URL, message))
+    })?;
+    Ok((infra_env, source))
+}
+
 /// What the pool wants on its ISO datastore; `others` are the other pools. What retention lets go is not asked here.
 ///
 /// # Errors
@@ -161,15 +179,7 @@ pub fn want(
     infra_env: Option<&InfraEnv>,
     secret: &ObjectKey,
 ) -> Result<IsoWant, NoSource> {
-    let infra_env = infra_env.ok_or(NoSource::InfraEnvNotFound)?;
-    let url = infra_env.iso_download_url().ok_or(NoSource::UrlPending)?;
-    let source = IsoUrl::parse(url.expose()).map_err(|e| {
-        let message = format!(
-            "status.isoDownloadURL of InfraEnv {}: {e}",
-            infra_env.name_any()
-        );
-        NoSource::Invalid(Trouble::blocked(Side::Iso, "InvalidISOURL", message))
-    })?;
+    let (infra_env, source) = source(infra_env)?;
     let directory = directory(pool).map_err(NoSource::Invalid)?;
     let source_key = source_key(infra_env, &source);
     let force_token = pool

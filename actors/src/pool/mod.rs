@@ -8,10 +8,12 @@ mod begin;
 pub mod claims;
 pub mod custody;
 pub mod index;
+pub mod infra_env;
 pub mod iso;
 pub mod pass;
 pub mod plan;
 pub mod prepare;
+pub mod settle;
 pub mod snapshot;
 pub mod status;
 pub mod traced;
@@ -44,6 +46,8 @@ pub struct Memory {
     pub spare_since: BTreeMap<String, Duration>,
     /// What was begun lately for AgentMachines, until the watch shows it.
     pub begun: begin::Begun,
+    /// Agents that are to be prepared once they stand still.
+    pub settling: settle::Settling,
     /// What failed and is tried again, for the traces of their machines.
     pub failures: traced::Failures,
     /// Our last status write, until the watch shows it.
@@ -68,8 +72,10 @@ pub struct Memory {
     pub iso_held: iso::held::Held,
     /// Digest-named ISO last announced in an Event.
     pub announced_iso: Option<String>,
-    /// Reason of the failure last announced in an Event.
+    /// Reason of the plan's failure last announced in an Event.
     pub announced_failure: Option<String>,
+    /// What was said of its InfraEnv in an Event.
+    pub infra_env_said: infra_env::Said,
 }
 
 impl Memory {

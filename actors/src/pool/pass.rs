@@ -7,14 +7,14 @@ use std::{
 };
 
 use agent_forge_crds::{
-    conditions::{self, POOL_CONDITIONS, event, find_condition},
+    conditions::{self, POOL_CONDITIONS, event, find_condition, reason},
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
 use kube::ResourceExt;
 
 use super::{
     Memory, act, custody,
-    iso::{self, IsoCaches, NoSource, held::Held, kept},
+    iso::{self, IsoCaches, held::Held, kept},
     plan::{self, Plan},
     snapshot::{self, Snapshot},
     status::{self, Surroundings},
@@ -75,6 +75,7 @@ pub async fn run(
     acted.result = acted.result.and(custody);
     let mut around = surroundings(&context, isos.as_ref(), &s, &mut memory).await;
     announce_iso(&context, &s, &around, &mut memory);
+    announce_infra_env(&context, &s, &around, &mut memory);
     if let Err(trouble) = &acted.result {
         // A lost race is worth neither a warning nor a condition: it is looked at again at once.
         if trouble.class == Class::Conflict {
@@ -149,7 +150,11 @@ async fn surroundings(
     s: &Snapshot,
     memory: &mut Memory,
 ) -> Surroundings {
-    let mut around = Surroundings::default();
+    let status = s.pool.status.as_ref();
+    let mut around = Surroundings {
+        refused: status.and_then(|st| st.refused_credentials.clone()),
+        ..Surroundings::default()
+    };
     let deleting = s.pool.metadata.deletion_timestamp.is_some();
     if deleting {
         isos.leave(&s.key);
@@ -159,6 +164,7 @@ async fn surroundings(
     let secret = match found {
         Ok(secret) => secret,
         Err(trouble) => {
+            around.no_source = iso::source(s.infra_env.as_deref()).err();
             around.vsphere = Some(trouble);
             return around;
         }
@@ -185,10 +191,15 @@ async fn surroundings(
     let session = match asked.unwrap_or_else(|_| Err(no_answer_yet(s))) {
         Ok(session) => session,
         Err(trouble) => {
+            if trouble.reason == reason::INVALID_CREDENTIALS {
+                let refused = context.sessions.refusal(&secret).await;
+                around.refused = refused.or(around.refused);
+            }
             around.vsphere = Some(trouble);
             return around;
         }
     };
+    around.refused = None;
     around.insecure = session.insecure();
     let cache = iso::cache_key(&s.pool, session.server());
     let instruments = &context.instruments;
@@ -302,52 +313,57 @@ fn announce_iso(context: &Context, s: &Snapshot, around: &Surroundings, memory: 
             note,
         });
     };
-    match &around.iso {
-        Some(IsoState::Ready {
-            file,
-            reused,
-            prune_failures,
-            ..
-        }) => {
-            let recorded = s
-                .pool
-                .status
-                .as_ref()
-                .and_then(|st| st.iso.as_ref())
-                .and_then(|i| i.stored_path.clone());
-            let place = file.path.to_string();
-            if memory.announced_iso.as_ref() != Some(&place) && recorded.as_ref() != Some(&place) {
-                let reason = if *reused {
-                    event::ISO_REUSED
-                } else {
-                    event::ISO_UPLOADED
-                };
-                notify(
-                    false,
-                    reason,
-                    "EnsureISO",
-                    format!("{place} ({} bytes)", file.size),
-                );
-            }
-            memory.announced_iso = Some(place);
-            for (path, why) in prune_failures {
-                notify(
-                    true,
-                    event::ISO_PRUNE_FAILED,
-                    "PruneISO",
-                    format!("{path}: {why}"),
-                );
-            }
-        }
-        _ => {
-            let missing = matches!(around.no_source, Some(NoSource::InfraEnvNotFound));
-            let said = memory.announced_failure.as_deref() == Some(event::INFRA_ENV_UNAVAILABLE);
-            if missing && !said {
-                let note = format!("InfraEnv {} does not exist", s.infra_env_key);
-                notify(true, event::INFRA_ENV_UNAVAILABLE, "EnsureISO", note);
-                memory.announced_failure = Some(event::INFRA_ENV_UNAVAILABLE.to_owned());
-            }
-        }
+    let Some(IsoState::Ready {
+        file,
+        reused,
+        prune_failures,
+        ..
+    }) = &around.iso
+    else {
+        return;
+    };
+    let recorded = s
+        .pool
+        .status
+        .as_ref()
+        .and_then(|st| st.iso.as_ref())
+        .and_then(|i| i.stored_path.clone());
+    let place = file.path.to_string();
+    if memory.announced_iso.as_ref() != Some(&place) && recorded.as_ref() != Some(&place) {
+        let reason = if *reused {
+            event::ISO_REUSED
+        } else {
+            event::ISO_UPLOADED
+        };
+        notify(
+            false,
+            reason,
+            "EnsureISO",
+            format!("{place} ({} bytes)", file.size),
+        );
+    }
+    memory.announced_iso = Some(place);
+    for (path, why) in prune_failures {
+        notify(
+            true,
+            event::ISO_PRUNE_FAILED,
+            "PruneISO",
+            format!("{path}: {why}"),
+        );
+    }
+}
+
+/// Tells of an InfraEnv that offers no ISO.
+fn announce_infra_env(context: &Context, s: &Snapshot, around: &Surroundings, memory: &mut Memory) {
+    let lacks = around.no_source.as_ref();
+    if let Some(note) = memory.infra_env_said.due(&s.infra_env_key, lacks, s.now) {
+        context.cluster.notify(Notice {
+            regarding: pool_regarding(s),
+            warning: true,
+            reason: event::INFRA_ENV_UNAVAILABLE,
+            action: "EnsureISO",
+            note,
+        });
     }
 }
 
@@ -383,7 +399,6 @@ fn announce_plan(context: &Context, s: &Snapshot, acted: &act::Acted, memory: &m
             }
         }
         Err(_) => {}
-        Ok(()) if around_is_quiet(memory) => {}
         Ok(()) => memory.announced_failure = None,
     }
 }
@@ -402,10 +417,6 @@ fn announce_waits(
         context.cluster.notify(notice);
     }
     [untold, next].into_iter().flatten().min()
-}
-
-fn around_is_quiet(memory: &Memory) -> bool {
-    memory.announced_failure.as_deref() == Some(event::INFRA_ENV_UNAVAILABLE)
 }
 
 fn verdict(
@@ -456,7 +467,7 @@ fn verdict(
     }
 }
 
-/// Whether the difference is worth a write at once: conditions, the ISO, closing; not counts and rows.
+/// Whether the difference is worth a write at once: conditions, the ISO, refused credentials, closing; not counts and rows.
 fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
     let condition = |s: &VsphereAgentPoolStatus, t: &str| {
         find_condition(&s.conditions, t).map(|c| (c.status.clone(), c.reason.clone()))
@@ -467,6 +478,8 @@ fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
         iso.map(|i| (i.stored_path.clone(), i.history.clone()))
     };
     stored(old) != stored(new)
+        // A process that is about to die leaves it to the next one.
+        || old.refused_credentials != new.refused_credentials
         || old.observed_generation != new.observed_generation
         || POOL_CONDITIONS
             .iter()

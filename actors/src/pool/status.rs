@@ -12,7 +12,7 @@ use agent_forge_crds::{
     WaitingOn,
     conditions::{self, ConditionStatus, ConditionUpdate, Phase, action, reason, set_condition},
     pool::{
-        IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction,
+        IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm, PlannedAction, RefusedCredentials,
         VsphereAgentPoolStatus,
     },
 };
@@ -31,6 +31,8 @@ use crate::{error::Trouble, iso_cache::msg::IsoState};
 pub struct Surroundings {
     /// vCenter or its credentials: what is wrong.
     pub vsphere: Option<Trouble>,
+    /// `status.refusedCredentials` as it should be.
+    pub refused: Option<RefusedCredentials>,
     /// The certificate goes unchecked.
     pub insecure: bool,
     /// Why no ISO is wanted.
@@ -154,6 +156,7 @@ pub fn render(
         .map(vm_of)
         .collect();
     status.planned_actions = planned(s, plan);
+    status.refused_credentials.clone_from(&around.refused);
     if around.iso_status.is_some() {
         status.iso.clone_from(&around.iso_status);
     }

@@ -210,6 +210,24 @@ pub struct Regarding {
     pub uid: String,
 }
 
+/// Which state of which Secret: equal versions hold the same bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretVersion {
+    /// uid.
+    pub uid: String,
+    /// resourceVersion.
+    pub resource_version: String,
+}
+
+/// A Secret as it was read.
+#[derive(Clone, Debug, Default)]
+pub struct SecretRead {
+    /// Which state of it.
+    pub version: SecretVersion,
+    /// Its data; keys whose value is not UTF-8 are left out.
+    pub data: BTreeMap<String, SecretString>,
+}
+
 /// Live reads and writes.
 #[async_trait]
 pub trait Cluster: Send + Sync {
@@ -228,11 +246,8 @@ pub trait Cluster: Send + Sync {
     /// Lists the Machines of a namespace in a version that discovery serves. An unserved kind is an error, never an
     /// empty list (reliability.md R7a).
     async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>>;
-    /// Reads a Secret's data; `None` from a typed 404 only. Keys whose value is not UTF-8 are left out.
-    async fn secret(
-        &self,
-        key: &ObjectKey,
-    ) -> ClusterResult<Option<BTreeMap<String, SecretString>>>;
+    /// Reads a Secret; `None` from a typed 404 only.
+    async fn secret(&self, key: &ObjectKey) -> ClusterResult<Option<SecretRead>>;
     /// Reads a ConfigMap's `data`; `None` from a typed 404 only.
     async fn config_map(&self, key: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, String>>>;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agent_forge_crds::pool::RefusedCredentials;
 use async_trait::async_trait;
 
 use super::vcenter::VCenter;
@@ -15,6 +16,10 @@ pub trait Sessions: Send + Sync {
     /// # Errors
     /// [`Trouble`] names Secret, server or user and says what to do.
     async fn session(&self, secret: &ObjectKey) -> Result<Arc<dyn VCenter>, Trouble>;
+
+    /// What is to be recorded of that Secret for the next process: that vCenter refused what it holds. `None` where it
+    /// was not refused, or nothing is known of it.
+    async fn refusal(&self, secret: &ObjectKey) -> Option<RefusedCredentials>;
 }
 
 /// Wakes actors: "look again", nothing else.

@@ -17,6 +17,7 @@ use crate::{
     model::names::ObjectKey,
     pool::iso,
     ports::{
+        cluster::SecretRead,
         instruments::PoolGauges,
         iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, Validators},
         tracer::NoTracer,
@@ -125,7 +126,10 @@ impl Tree {
                 ("password", "p"),
             ];
             let text = |v: &str| secrecy::SecretString::from(v.to_owned());
-            o.secret = Some(keys.map(|(k, v)| (k.to_owned(), text(v))).into());
+            o.secret = Some(SecretRead {
+                data: keys.map(|(k, v)| (k.to_owned(), text(v))).into(),
+                ..SecretRead::default()
+            });
             o.child = Some(testing::child("a"));
             o.agent_machines = vec![testing::agent_machine("a")];
             o.machines = vec![testing::machine("a")];

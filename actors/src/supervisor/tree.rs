@@ -88,6 +88,7 @@ impl SupervisorState {
             ActorKey::Sessions => {
                 let args = SessionArgs {
                     cluster: self.ports.cluster.clone(),
+                    view: self.ports.view.clone(),
                     connector: self.ports.connector.clone(),
                     clock: self.ports.clock.clone(),
                     instruments: self.ports.instruments.clone(),

@@ -5,7 +5,7 @@ use agent_forge_crds::conditions::reason;
 use crate::{
     error::{Side, Trouble},
     model::{credentials, names::ObjectKey},
-    ports::vcenter::Credentials,
+    ports::{cluster::SecretVersion, vcenter::Credentials},
 };
 
 /// Digest of credentials.
@@ -16,16 +16,19 @@ pub type Digest = [u8; 32];
 pub struct Login {
     /// Equal for the same bytes in whatever Secret, and for no others.
     pub digest: Digest,
+    /// The state of the Secret that they were read from.
+    pub version: SecretVersion,
     host: String,
     username: String,
 }
 
 impl Login {
-    /// The login that these credentials make.
+    /// The login that these credentials make, which that state of a Secret holds.
     #[must_use]
-    pub fn of(credentials: &Credentials) -> Self {
+    pub fn of(credentials: &Credentials, version: SecretVersion) -> Self {
         Self {
             digest: credentials::digest(credentials),
+            version,
             host: credentials.server.host_str().unwrap_or_default().to_owned(),
             username: credentials.username.clone(),
         }
@@ -36,7 +39,7 @@ impl Login {
     #[must_use]
     pub fn refusal(&self, secret: &ObjectKey) -> Trouble {
         let message = format!(
-            "{} refuses user {:?} with the password in Secret {secret}; these bytes are tried again in 10 minutes, a \
+            "{} refuses user {:?} with the password in Secret {secret}; these bytes are tried every 10 minutes, a \
              changed Secret within 30 seconds",
             self.host, self.username
         );

@@ -2,9 +2,10 @@
 //!
 //! Guarantees: one login at a time for the same bytes, in however many Secrets they stand (askers wait for it); equal credentials share one session; a
 //! pool never gets a session that its own Secret could not open; refused bytes rest ([`refusals::LOCKOUT`]), also
-//! when this actor dies meanwhile; a Secret is read again at most every [`table::FRESH`], and only while somebody asks.
-//! Caveats: a login that is under way when the actor dies ends unheard, and is tried once more; a restart of the process
-//! forgets the refusals.
+//! when this actor dies meanwhile, and in the next process as far as a pool has them on record
+//! (`status.refusedCredentials`); a Secret is read again at most every [`table::FRESH`], and only while somebody asks.
+//! Caveats: a login that is under way when the actor dies ends unheard, and is tried once more; so is one whose refusal no
+//! pool had written down when the process ended.
 
 pub mod login;
 pub mod refusals;
@@ -12,16 +13,20 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::{conditions::reason, pool::RefusedCredentials};
 use async_trait::async_trait;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::{sync::watch, task::JoinSet};
 
 use self::{
     login::{Digest, Login},
-    refusals::Refusals,
+    refusals::{Moment, Refusals},
     table::{Answer, Resolved, Table},
 };
 use crate::{
@@ -34,7 +39,7 @@ use crate::{
     model::{credentials, names::ObjectKey},
     ports::{
         clock::Clock,
-        cluster::Cluster,
+        cluster::{Cluster, SecretVersion, View},
         instruments::Instruments,
         sessions::Sessions,
         vcenter::{Connector, Credentials, Fault, VCenter, VcErrorKind, VcResult},
@@ -44,12 +49,20 @@ use crate::{
 type Session = Arc<dyn VCenter>;
 type Reply = RpcReplyPort<Result<Session, Trouble>>;
 
+/// Credentials as a Secret holds them.
+pub struct Found {
+    credentials: Credentials,
+    version: SecretVersion,
+}
+
 /// Messages of the session actor.
 pub enum SessionMsg {
     /// The session of that Secret, please.
     Get(ObjectKey, Reply, Queued),
+    /// What another process has to know of that Secret, please.
+    Refusal(ObjectKey, RpcReplyPort<Option<RefusedCredentials>>, Queued),
     /// That Secret was read (internal).
-    Read(ObjectKey, Box<Result<Credentials, Trouble>>),
+    Read(ObjectKey, Box<Result<Found, Trouble>>),
     /// The login with these credentials ended (internal).
     LoggedIn(Box<Credentials>, VcResult<Session>),
     /// Log out everywhere, then answer.
@@ -65,6 +78,8 @@ pub enum SessionMsg {
 pub struct SessionArgs {
     /// Reads Secrets.
     pub cluster: Arc<dyn Cluster>,
+    /// Shows what pools have on record of refused credentials.
+    pub view: Arc<dyn View>,
     /// Logs in.
     pub connector: Arc<dyn Connector>,
     /// Time.
@@ -84,7 +99,9 @@ pub struct SessionState {
     table: Table<Session>,
     waiting: BTreeMap<ObjectKey, Vec<Reply>>,
     /// Logins under way, and the Secrets that have these bytes.
-    logins: BTreeMap<Digest, Vec<ObjectKey>>,
+    logins: BTreeMap<Digest, Vec<(ObjectKey, SecretVersion)>>,
+    /// Secrets of which it was looked up what an earlier process was refused.
+    recalled: BTreeSet<ObjectKey>,
     resolutions: JoinSet<()>,
     about: Description,
 }
@@ -112,6 +129,7 @@ impl Actor for VCenterSessions {
             table: Table::new(known),
             waiting: BTreeMap::new(),
             logins: BTreeMap::new(),
+            recalled: BTreeSet::new(),
             resolutions: JoinSet::new(),
             about,
         })
@@ -123,14 +141,14 @@ impl Actor for VCenterSessions {
         message: SessionMsg,
         state: &mut SessionState,
     ) -> Result<(), ActorProcessingErr> {
-        let now = state.args.clock.monotonic();
+        let now = Moment::now(state.args.clock.as_ref());
         while state.resolutions.try_join_next().is_some() {}
         state.table.drop_useless(|s| s.login_refused(), now);
         publish_refusals(state);
         match message {
             SessionMsg::Get(secret, reply, queued) => {
                 drop(queued);
-                match state.table.answer(&secret, now) {
+                match state.table.answer(&secret, now.monotonic) {
                     Answer::Session(session) => answer(reply, Ok(session)),
                     Answer::Trouble(trouble) => answer(reply, Err(trouble)),
                     Answer::Resolve => {
@@ -142,14 +160,22 @@ impl Actor for VCenterSessions {
                     }
                 }
             }
-            SessionMsg::Read(secret, credentials) => match *credentials {
-                Ok(credentials) => log_in(state, myself, secret, credentials, now),
+            SessionMsg::Refusal(secret, reply, queued) => {
+                drop(queued);
+                let _ = reply.send(state.table.refusal(&secret));
+            }
+            SessionMsg::Read(secret, found) => match *found {
+                Ok(found) => log_in(state, myself, secret, found, now),
+                Err(trouble) if trouble.class == Class::Blocked => {
+                    resolved(state, &secret, Resolved::Unusable(trouble), now);
+                }
                 Err(trouble) => resolved(state, &secret, Resolved::Failed(trouble), now),
             },
             SessionMsg::LoggedIn(credentials, end) => {
-                let login = Login::of(&credentials);
-                for secret in state.logins.remove(&login.digest).unwrap_or_default() {
-                    resolved(state, &secret, ended(login.clone(), &end), now);
+                let digest = credentials::digest(&credentials);
+                for (secret, version) in state.logins.remove(&digest).unwrap_or_default() {
+                    let login = Login::of(&credentials, version);
+                    resolved(state, &secret, ended(login, &end), now);
                 }
             }
             SessionMsg::LogOut(reply) => {
@@ -185,8 +211,8 @@ fn begin(state: &mut SessionState, myself: ActorRef<SessionMsg>, secret: ObjectK
     });
 }
 
-async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Credentials, Trouble> {
-    let data = args.cluster.secret(secret).await?.ok_or_else(|| {
+async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Found, Trouble> {
+    let found = args.cluster.secret(secret).await?.ok_or_else(|| {
         Trouble::blocked(
             Side::Vsphere,
             reason::SECRET_NOT_FOUND,
@@ -195,8 +221,13 @@ async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Credentials, Tro
             ),
         )
     })?;
-    credentials::parse(&data, args.allow_http)
-        .map_err(|e| Trouble::blocked(Side::Vsphere, e.reason(), format!("Secret {secret}: {e}")))
+    let credentials = credentials::parse(&found.data, args.allow_http).map_err(|e| {
+        Trouble::blocked(Side::Vsphere, e.reason(), format!("Secret {secret}: {e}"))
+    })?;
+    Ok(Found {
+        credentials,
+        version: found.version,
+    })
 }
 
 /// The same bytes are one login, in however many Secrets they stand: two refusals would be two steps to a lockout.
@@ -204,18 +235,23 @@ fn log_in(
     state: &mut SessionState,
     myself: ActorRef<SessionMsg>,
     secret: ObjectKey,
-    credentials: Credentials,
-    now: Duration,
+    found: Found,
+    now: Moment,
 ) {
-    let login = Login::of(&credentials);
+    let Found {
+        credentials,
+        version,
+    } = found;
+    let login = Login::of(&credentials, version);
     if let Some(open) = state.table.open_session(&login.digest) {
         return resolved(state, &secret, Resolved::Session(open, login), now);
     }
-    if state.table.refused_lately(&login.digest, now) {
+    recall(state, &secret, &login, now);
+    if state.table.refused_lately(&login.digest, now.monotonic) {
         return resolved(state, &secret, Resolved::Refused(login), now);
     }
     let sharing = state.logins.entry(login.digest).or_default();
-    sharing.push(secret);
+    sharing.push((secret, login.version));
     if sharing.len() > 1 {
         return;
     }
@@ -226,6 +262,16 @@ fn log_in(
     });
 }
 
+/// Looks up what an earlier process was refused: once for each Secret, since what is recorded later is this one's own.
+fn recall(state: &mut SessionState, secret: &ObjectKey, login: &Login, now: Moment) {
+    if !state.recalled.insert(secret.clone()) {
+        return;
+    }
+    if let Some(at) = refusals::recorded(&state.args.view.pools(), &login.version) {
+        state.table.recall(login.digest, at, now);
+    }
+}
+
 /// What the end of a login means for each of the Secrets that have its bytes.
 fn ended(login: Login, end: &VcResult<Session>) -> Resolved<Session> {
     match end {
@@ -233,15 +279,16 @@ fn ended(login: Login, end: &VcResult<Session>) -> Resolved<Session> {
         Err(e) if matches!(e.kind, VcErrorKind::Fault(Fault::InvalidLogin)) => {
             Resolved::Refused(login)
         }
+        Err(e) if matches!(e.kind, VcErrorKind::Untrusted) => Resolved::Unusable(e.clone().into()),
         Err(e) => Resolved::Failed(e.clone().into()),
     }
 }
 
-fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>, now: Duration) {
+fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>, now: Moment) {
     let result = match &end {
         Resolved::Session(session, _) => Ok(session.clone()),
         Resolved::Refused(login) => Err(login.refusal(secret)),
-        Resolved::Failed(trouble) => Err(trouble.clone()),
+        Resolved::Unusable(trouble) | Resolved::Failed(trouble) => Err(trouble.clone()),
     };
     state.about.failures = result
         .as_ref()
@@ -297,6 +344,17 @@ where
             Ok(ractor::rpc::CallResult::Success(result)) => result,
             Ok(_) => Err(lost("did not answer")),
             Err(_) => Err(lost("died")),
+        }
+    }
+
+    async fn refusal(&self, secret: &ObjectKey) -> Option<RefusedCredentials> {
+        let desk = (self.0)()?;
+        let (secret, queued) = (secret.clone(), desk.send());
+        let ask = |reply| SessionMsg::Refusal(secret, reply, queued);
+        match desk.actor.call(ask, Some(ANSWER_WITHIN)).await {
+            Ok(ractor::rpc::CallResult::Success(refusal)) => refusal,
+            // Its successor will tell.
+            _ => None,
         }
     }
 }

@@ -5,15 +5,18 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use agent_forge_crds::{Time, pool::RefusedCredentials};
+use jiff::Timestamp;
+
 use super::{
     login::{Digest, Login},
-    refusals::Refusals,
+    refusals::{Moment, Refusals},
 };
 use crate::{error::Trouble, model::names::ObjectKey};
 
 /// A session is handed out this long before its Secret is read again.
 pub const FRESH: Duration = Duration::from_secs(20);
-/// A Secret whose bytes were refused is read again at most that often: whoever asks every 20 to 24 s
+/// A Secret whose bytes were refused, or cannot be used, is read again at most that often: whoever asks every 20 to 24 s
 /// ([`crate::retry::SLOW_PROBE`]) then has the answer to a changed Secret within 30 s, whoever asked before him.
 pub const REFUSED_LOOK: Duration = Duration::from_secs(5);
 /// First delay after a failure other than a refused login; doubles up to [`FRESH`].
@@ -32,6 +35,8 @@ enum Entry<S> {
         at: Duration,
         times: u32,
         rest: Duration,
+        /// The login that vCenter refused, if that is what failed.
+        refused: Option<Login>,
     },
 }
 
@@ -42,6 +47,8 @@ pub enum Resolved<S> {
     Session(S, Login),
     /// vCenter refused these bytes, now or lately.
     Refused(Login),
+    /// What the Secret holds cannot be used as it stands: no login was tried.
+    Unusable(Trouble),
     /// Anything else.
     Failed(Trouble),
 }
@@ -104,8 +111,30 @@ impl<S: Clone> Table<S> {
         self.refusals.lately(digest, now)
     }
 
+    /// An earlier process was refused these bytes `at` that time.
+    pub fn recall(&mut self, digest: Digest, at: Timestamp, now: Moment) {
+        self.refusals.recall(digest, at, now);
+    }
+
+    /// What another process has to know of that Secret: that vCenter refused what it held when it was read last.
+    pub fn refusal(&self, secret: &ObjectKey) -> Option<RefusedCredentials> {
+        let Some(Entry::Failed {
+            refused: Some(login),
+            ..
+        }) = self.entries.get(secret)
+        else {
+            return None;
+        };
+        Some(RefusedCredentials {
+            refused_at: Some(Time(self.refusals.at(&login.digest)?)),
+            secret_resource_version: login.version.resource_version.clone(),
+            secret_uid: login.version.uid.clone(),
+        })
+    }
+
     /// Takes in a resolution's end.
-    pub fn resolved(&mut self, secret: &ObjectKey, end: Resolved<S>, now: Duration) {
+    pub fn resolved(&mut self, secret: &ObjectKey, end: Resolved<S>, now: Moment) {
+        let at = now.monotonic;
         let times = match self.entries.get(secret) {
             Some(Entry::Failed { times, .. }) => times.saturating_add(1),
             _ => 1,
@@ -113,33 +142,38 @@ impl<S: Clone> Table<S> {
         let entry = match end {
             Resolved::Session(session, login) => {
                 self.refusals.taken(&login.digest);
-                Entry::Ready {
-                    session,
-                    login,
-                    at: now,
-                }
+                Entry::Ready { session, login, at }
             }
             Resolved::Refused(login) => {
                 self.refusals.refused(login.digest, now);
                 Entry::Failed {
                     trouble: login.refusal(secret),
-                    at: now,
+                    at,
                     times,
                     rest: REFUSED_LOOK,
+                    refused: Some(login),
                 }
             }
+            Resolved::Unusable(trouble) => Entry::Failed {
+                trouble,
+                at,
+                times,
+                rest: pause(times).min(REFUSED_LOOK),
+                refused: None,
+            },
             Resolved::Failed(trouble) => Entry::Failed {
                 trouble,
-                at: now,
+                at,
                 times,
                 rest: pause(times),
+                refused: None,
             },
         };
         self.entries.insert(secret.clone(), entry);
     }
 
     /// Turns sessions that `useless` names into refusals of their bytes, each in the words of its own Secret.
-    pub fn drop_useless(&mut self, useless: impl Fn(&S) -> bool, now: Duration) {
+    pub fn drop_useless(&mut self, useless: impl Fn(&S) -> bool, now: Moment) {
         let dead: Vec<(ObjectKey, Login)> = self
             .entries
             .iter()
@@ -178,20 +212,35 @@ mod tests {
     use secrecy::SecretString;
 
     use super::*;
-    use crate::ports::vcenter::{Credentials, Trust};
+    use crate::{
+        error::Side,
+        ports::{
+            cluster::SecretVersion,
+            vcenter::{Credentials, Trust},
+        },
+    };
 
     fn s(n: u64) -> Duration {
         Duration::from_secs(n)
     }
 
+    /// A second, on both clocks.
+    fn m(n: u64) -> Moment {
+        Moment {
+            monotonic: s(n),
+            wall: crate::testing::at(n.cast_signed()),
+        }
+    }
+
     /// The login of `user` with this password.
     fn login(password: &str) -> Login {
-        Login::of(&Credentials {
+        let credentials = Credentials {
             server: url::Url::parse("https://vc.example/").expect("url"),
             username: "user".to_owned(),
             password: SecretString::from(password),
             trust: Trust::System,
-        })
+        };
+        Login::of(&credentials, SecretVersion::default())
     }
 
     #[test]
@@ -199,7 +248,7 @@ mod tests {
         let mut t = Table::new(Refusals::default());
         let key = ObjectKey::new("ns", "secret");
         assert!(matches!(t.answer(&key, s(0)), Answer::Resolve));
-        t.resolved(&key, Resolved::Session(7, login("old")), s(0));
+        t.resolved(&key, Resolved::Session(7, login("old")), m(0));
         assert!(matches!(t.answer(&key, s(19)), Answer::Session(7)));
         assert!(matches!(t.answer(&key, s(20)), Answer::Resolve));
         assert_eq!(t.open_session(&login("old").digest), Some(7));
@@ -210,7 +259,7 @@ mod tests {
     fn refused_bytes_rest_ten_minutes_but_a_changed_secret_is_seen_within_thirty_seconds() {
         let mut t: Table<u8> = Table::new(Refusals::default());
         let key = ObjectKey::new("ns", "secret");
-        t.resolved(&key, Resolved::Refused(login("old")), s(0));
+        t.resolved(&key, Resolved::Refused(login("old")), m(0));
         let mut now = 0;
         let mut reads = 0;
         while now < 599 {
@@ -225,7 +274,7 @@ mod tests {
                     !t.refused_lately(&login("new").digest, s(now)),
                     "new bytes are tried at once"
                 );
-                t.resolved(&key, Resolved::Refused(login("old")), s(now));
+                t.resolved(&key, Resolved::Refused(login("old")), m(now));
             }
         }
         assert!(reads >= 599 / 30, "{reads} looks at the Secret");
@@ -237,9 +286,9 @@ mod tests {
         let mut t = Table::new(Refusals::default());
         let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
         for key in &keys {
-            t.resolved(key, Resolved::Session(7, login("old")), s(0));
+            t.resolved(key, Resolved::Session(7, login("old")), m(0));
         }
-        t.drop_useless(|_| true, s(1));
+        t.drop_useless(|_| true, m(1));
         for key in &keys {
             let Answer::Trouble(trouble) = t.answer(key, s(1)) else {
                 panic!("{key} has an answer")
@@ -261,7 +310,10 @@ mod tests {
     fn everybody_has_the_answer_to_a_changed_secret_within_thirty_seconds() {
         let key = ObjectKey::new("ns", "secret");
         let period = crate::retry::SLOW_PROBE.as_secs() * 7 / 6 + 1;
-        for changed in 100..200 {
+        let missing = Trouble::blocked(Side::Vsphere, "SecretNotFound", "it is not there");
+        let wrong = [Resolved::Refused(login("old")), Resolved::Unusable(missing)];
+        let changes = (100..200).flat_map(|changed| wrong.each_ref().map(|w| (changed, w)));
+        for (changed, wrong) in changes {
             let mut t: Table<u8> = Table::new(Refusals::default());
             let mut waiting: Vec<u64> = (0..period).collect();
             for now in 0..=changed + 30 {
@@ -270,17 +322,20 @@ mod tests {
                 }
                 if matches!(t.answer(&key, s(now)), Answer::Resolve) {
                     let end = if now < changed {
-                        Resolved::Refused(login("old"))
+                        wrong.clone()
                     } else {
                         Resolved::Session(7, login("new"))
                     };
-                    t.resolved(&key, end, s(now));
+                    t.resolved(&key, end, m(now));
                 }
                 if matches!(t.answer(&key, s(now)), Answer::Session(_)) {
                     waiting.retain(|phase| *phase != now % period);
                 }
             }
-            assert!(waiting.is_empty(), "changed at {changed}: {waiting:?} wait");
+            assert!(
+                waiting.is_empty(),
+                "{wrong:?} changed at {changed}: {waiting:?} wait"
+            );
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use agent_forge_crds::Time;
 use secrecy::SecretString;
 
 use super::{refusals::LOCKOUT, *};
 use crate::{
     actor::mailbox::Mailbox,
-    ports::instruments::NoInstruments,
+    ports::{cluster::SecretRead, instruments::NoInstruments},
+    testing,
     vm::bench::{
         Turned,
         hub::Hub,
@@ -20,6 +22,8 @@ use crate::{
 struct Door {
     site: Site,
     shut: AtomicBool,
+    /// Its certificate is not the one that the Secret trusts.
+    untrusted: AtomicBool,
     knocks: AtomicUsize,
 }
 
@@ -27,6 +31,9 @@ struct Door {
 impl Connector for Door {
     async fn connect(&self, _: &Credentials) -> VcResult<Session> {
         self.knocks.fetch_add(1, Ordering::Relaxed);
+        if self.untrusted.load(Ordering::Relaxed) {
+            return Err(fault(VcErrorKind::Untrusted));
+        }
         if self.shut.load(Ordering::Relaxed) {
             return Err(fault(VcErrorKind::Fault(Fault::InvalidLogin)));
         }
@@ -51,10 +58,16 @@ impl Bench {
             ("password", "p"),
         ];
         let data = data.map(|(k, v)| (k.to_owned(), SecretString::from(v)));
-        hub.with(|o| o.secret = Some(data.into()));
+        hub.with(|o| {
+            o.secret = Some(SecretRead {
+                version: version("1"),
+                data: data.into(),
+            });
+        });
         let (door, clock) = (Arc::new(Door::default()), Arc::new(Turned::default()));
         let args = SessionArgs {
             cluster: hub.clone(),
+            view: hub.clone(),
             connector: door.clone(),
             clock: clock.clone(),
             instruments: Arc::new(NoInstruments),
@@ -77,15 +90,50 @@ impl Bench {
     fn knocks(&self) -> usize {
         self.door.knocks.load(Ordering::Relaxed)
     }
+
+    /// A pool has that on record.
+    fn record(&self, refused: Option<RefusedCredentials>) {
+        let mut pool = testing::pool("workers");
+        pool.status.get_or_insert_default().refused_credentials = refused;
+        self.hub.with(|o| o.pool = Some(pool));
+    }
+
+    /// Somebody writes the Secret anew, with the bytes that it has.
+    fn touch(&self, resource_version: &str) {
+        self.hub.with(|o| {
+            let secret = o.secret.as_mut().expect("a Secret");
+            secret.version = version(resource_version);
+        });
+    }
+
+    /// Another process: of what was refused it knows what is on record.
+    async fn next_process(&mut self) -> ActorRef<SessionMsg> {
+        self.args.refusals = Arc::default();
+        self.actor().await
+    }
+}
+
+/// A state of the Secret.
+fn version(resource_version: &str) -> SecretVersion {
+    SecretVersion {
+        uid: "secret".to_owned(),
+        resource_version: resource_version.to_owned(),
+    }
+}
+
+fn desk(actor: &ActorRef<SessionMsg>) -> impl Sessions {
+    let mailbox = Mailbox::new("sessions", Arc::new(NoInstruments));
+    let counted = Counted::new(actor.clone(), mailbox);
+    SessionDesk(move || Some(counted.clone()))
 }
 
 async fn ask(actor: &ActorRef<SessionMsg>, name: &str) -> Result<Session, Trouble> {
-    let desk = SessionDesk({
-        let mailbox = Mailbox::new("sessions", Arc::new(NoInstruments));
-        let counted = Counted::new(actor.clone(), mailbox);
-        move || Some(counted.clone())
-    });
-    desk.session(&ObjectKey::new("demo", name)).await
+    desk(actor).session(&ObjectKey::new("demo", name)).await
+}
+
+/// What the pool is to record.
+async fn refusal(actor: &ActorRef<SessionMsg>, name: &str) -> Option<RefusedCredentials> {
+    desk(actor).refusal(&ObjectKey::new("demo", name)).await
 }
 
 async fn refused(actor: &ActorRef<SessionMsg>, name: &str) -> Trouble {
@@ -158,13 +206,69 @@ async fn a_session_that_lost_its_login_is_remembered_beyond_the_actor_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_process_leaves_recorded_bytes_alone_for_the_rest_of_the_ten_minutes() {
+    let mut bench = Bench::new();
+    bench.door.shut.store(true, Ordering::Relaxed);
+    let actor = bench.actor().await;
+    assert_eq!(refusal(&actor, "one").await, None, "nothing is known yet");
+    let told = refused(&actor, "one").await;
+    let record = refusal(&actor, "one").await.expect("a record");
+    assert_eq!(record.secret_uid, "secret");
+    assert_eq!(record.secret_resource_version, "1");
+    assert_eq!(record.refused_at, Some(Time(bench.clock.wall())));
+    bench.record(Some(record.clone()));
+    // An operator that crashes every minute: it tries once in ten minutes.
+    for minute in 1..10 {
+        bench.clock.turn(LOCKOUT / 10);
+        let actor = bench.next_process().await;
+        assert_eq!(refused(&actor, "one").await, told, "minute {minute}");
+        let again = refusal(&actor, "one").await;
+        assert_eq!(again.as_ref(), Some(&record), "nothing new to write");
+        assert_eq!(bench.knocks(), 1, "minute {minute}");
+    }
+    bench.clock.turn(LOCKOUT / 10);
+    let actor = bench.next_process().await;
+    refused(&actor, "one").await;
+    assert_eq!(bench.knocks(), 2, "the ten minutes are over");
+    let anew = refusal(&actor, "one").await.expect("a record");
+    assert_eq!(anew.refused_at, Some(Time(bench.clock.wall())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_process_tries_a_changed_secret_and_keeps_nothing_of_what_is_taken() {
+    let mut bench = Bench::new();
+    bench.record(Some(RefusedCredentials {
+        refused_at: Some(Time(bench.clock.wall())),
+        secret_resource_version: "1".to_owned(),
+        secret_uid: "secret".to_owned(),
+    }));
+    let actor = bench.next_process().await;
+    refused(&actor, "one").await;
+    assert_eq!(bench.knocks(), 0, "on record");
+    // That only the metadata changed is known to the process that has tried the bytes, and what is recorded follows.
+    bench.touch("2");
+    bench.clock.turn(table::REFUSED_LOOK);
+    refused(&actor, "one").await;
+    let record = refusal(&actor, "one").await.expect("a record");
+    assert_eq!(record.secret_resource_version, "2");
+    assert_eq!(bench.knocks(), 0);
+    // Another process can not know it: it tries what it has no record of.
+    let actor = bench.next_process().await;
+    assert!(ask(&actor, "one").await.is_ok());
+    assert_eq!(bench.knocks(), 1);
+    assert_eq!(refusal(&actor, "one").await, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_secret_that_lacks_a_key_is_told_as_missing_and_one_with_a_bad_value_as_invalid() {
     let bench = Bench::new();
     let actor = bench.actor().await;
     let set = |key: &str, value: &str| {
         bench.hub.with(|o| {
-            let data = o.secret.as_mut().expect("a Secret");
-            data.insert(key.to_owned(), SecretString::from(value));
+            let secret = o.secret.as_mut().expect("a Secret");
+            secret
+                .data
+                .insert(key.to_owned(), SecretString::from(value));
         });
     };
     set("thumbprint", "abc");
@@ -182,6 +286,32 @@ async fn a_secret_that_lacks_a_key_is_told_as_missing_and_one_with_a_bad_value_a
     let told = refused(&actor, "three").await;
     assert_eq!(told.reason, reason::SECRET_NOT_FOUND);
     assert_eq!(bench.knocks(), 0);
+}
+
+/// A pool asks every 24 s at most, and a changed Secret is promised to be heard within 30 s: what is left is for the others
+/// who ask for it in between.
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_cannot_be_used_is_looked_at_again_and_again() {
+    let bench = Bench::new();
+    let actor = bench.actor().await;
+    let held = bench.hub.with(|o| o.secret.take());
+    for _ in 0..8 {
+        let told = refused(&actor, "one").await;
+        assert_eq!(told.reason, reason::SECRET_NOT_FOUND);
+        bench.clock.turn(table::REFUSED_LOOK);
+    }
+    bench.hub.with(|o| o.secret = held);
+    bench.door.untrusted.store(true, Ordering::Relaxed);
+    for looks in 1..=8 {
+        for _ in 0..3 {
+            let told = refused(&actor, "one").await;
+            assert_eq!(told.reason, reason::UNTRUSTED_CERTIFICATE);
+        }
+        assert_eq!(bench.knocks(), looks, "one look for all who ask at once");
+        bench.clock.turn(table::REFUSED_LOOK);
+    }
+    bench.door.untrusted.store(false, Ordering::Relaxed);
+    assert!(ask(&actor, "one").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

@@ -73,6 +73,10 @@ pub struct VsphereAgentPoolStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub held_secrets: Vec<HeldSecret>,
+    /// The credentials that vCenter refused last, until it takes some: they are not tried again for 10 minutes, by
+    /// whichever process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_credentials: Option<RefusedCredentials>,
     /// Everything that does not happen now, with its reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, extend("maxItems" = MAX_WAITING_ROWS))]
@@ -90,6 +94,21 @@ pub struct HeldSecret {
     pub namespace: String,
     /// True once the finalizer was seen on it.
     pub held: bool,
+}
+
+/// Credentials that vCenter refused: which state of which Secret held them, and nothing of what is in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct RefusedCredentials {
+    /// When vCenter refused them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_at: Option<Time>,
+    /// `metadata.resourceVersion` of the Secret as it was read.
+    pub secret_resource_version: String,
+    /// `metadata.uid` of the Secret.
+    #[serde(rename = "secretUID")]
+    pub secret_uid: String,
 }
 
 /// The discovery ISO as it lies on its datastore.

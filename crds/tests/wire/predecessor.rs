@@ -28,6 +28,7 @@ const ADDED_TO_POOL: &[&str] = &[
     "status.iso.storedPath",
     "status.iso.totalBytes",
     "status.iso.volatile",
+    "status.refusedCredentials",
     "status.waitingOn",
 ];
 const ADDED_TO_AGENT: &[&str] = &[

@@ -24,7 +24,7 @@ use agent_forge_actors::{
         clock::Clock,
         cluster::{
             AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult, MachineFacts,
-            MetadataPatch, Notice, Precondition, View,
+            MetadataPatch, Notice, Precondition, SecretRead, View,
         },
         sessions::Sessions,
         slots::Slots,
@@ -37,13 +37,12 @@ use agent_forge_actors::{
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
-    pool::{VsphereAgentPool, VsphereAgentPoolStatus},
+    pool::{RefusedCredentials, VsphereAgentPool, VsphereAgentPoolStatus},
 };
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use secrecy::SecretString;
 use tokio::sync::Notify;
 
 use crate::{
@@ -321,7 +320,7 @@ impl Cluster for Ports {
     async fn live_machines(&self, _: &str) -> ClusterResult<Vec<MachineFacts>> {
         Ok(self.with(|w| w.machines.iter().map(Shared::as_ref_clone).collect()))
     }
-    async fn secret(&self, _: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, SecretString>>> {
+    async fn secret(&self, _: &ObjectKey) -> ClusterResult<Option<SecretRead>> {
         Ok(None)
     }
     async fn config_map(&self, _: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, String>>> {
@@ -509,6 +508,10 @@ fn merge(all: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<Str
 impl Sessions for Ports {
     async fn session(&self, _: &ObjectKey) -> Result<Arc<dyn VCenter>, Trouble> {
         Ok(Arc::new(self.clone()))
+    }
+
+    async fn refusal(&self, _: &ObjectKey) -> Option<RefusedCredentials> {
+        None
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::{conditions::reason, pool::RefusedCredentials};
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use tokio::{sync::mpsc, time::Instant};
@@ -65,6 +65,10 @@ impl Sessions for TestSessions {
                 format!("Secret {secret} is refused"),
             )
         })
+    }
+
+    async fn refusal(&self, _: &ObjectKey) -> Option<RefusedCredentials> {
+        None
     }
 }
 

@@ -3,6 +3,7 @@
 mod events;
 mod fresh;
 mod iso_status;
+mod refused;
 
 use std::sync::Mutex;
 

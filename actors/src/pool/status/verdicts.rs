@@ -13,6 +13,7 @@ use crate::{
     model::upstream::WaitingSign,
     pool::{
         claims::{self, Need, Why},
+        infra_env::INVALID_URL,
         iso::NoSource,
         plan::Plan,
         snapshot::Snapshot,

@@ -13,14 +13,13 @@ use agent_forge_crds::{
 };
 use async_trait::async_trait;
 use kube::ResourceExt;
-use secrecy::SecretString;
 
 use crate::{
     effect::{Effect, EffectKind},
     model::names::ObjectKey,
     ports::cluster::{
         AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult, MachineFacts,
-        MetadataPatch, Notice, Precondition, View,
+        MetadataPatch, Notice, Precondition, SecretRead, View,
     },
     testing::CLUSTER_ID,
 };
@@ -45,7 +44,7 @@ pub struct Objects {
     /// A VsphereAgent that the API server has instead of the one in the view.
     pub unseen_child: Option<VsphereAgent>,
     /// What any credentials Secret holds.
-    pub secret: Option<BTreeMap<String, SecretString>>,
+    pub secret: Option<SecretRead>,
     pub effects: Vec<EffectKind>,
     pub notices: Vec<Notice>,
     /// The next write of this kind fails so.
@@ -180,7 +179,7 @@ impl Cluster for Hub {
     async fn live_machines(&self, _: &str) -> ClusterResult<Vec<MachineFacts>> {
         Ok(self.with(|o| o.machines.clone()))
     }
-    async fn secret(&self, _: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, SecretString>>> {
+    async fn secret(&self, _: &ObjectKey) -> ClusterResult<Option<SecretRead>> {
         Ok(self.with(|o| o.secret.clone()))
     }
     async fn config_map(&self, _: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, String>>> {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use agent_forge_crds::pool::RefusedCredentials;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
@@ -83,6 +84,8 @@ pub struct Inventory {
     pub destroy_refused: Option<&'static str>,
     /// Secrets whose login is refused.
     pub refused_secrets: Vec<ObjectKey>,
+    /// What is to be recorded of them.
+    pub refusal: Option<RefusedCredentials>,
     /// Open sessions have lost their login.
     pub login_refused: bool,
     pub sessions_by: Vec<ObjectKey>,
@@ -198,6 +201,13 @@ impl Sessions for Site {
             Ok(())
         })?;
         Ok(Arc::new(self.clone()))
+    }
+
+    async fn refusal(&self, secret: &ObjectKey) -> Option<RefusedCredentials> {
+        self.with(|i| {
+            let known = i.refusal.clone();
+            known.filter(|_| i.refused_secrets.contains(secret))
+        })
     }
 }
 

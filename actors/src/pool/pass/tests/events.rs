@@ -191,5 +191,41 @@ async fn a_missing_infra_env_is_told_once() {
     for _ in 0..3 {
         pool.pass().await;
     }
-    assert_eq!(said(&pool), ["InfraEnv demo/infra does not exist"]);
+    let missing = "InfraEnv demo/infra does not exist";
+    assert_eq!(said(&pool), [missing]);
+    // It comes back, and goes a second time.
+    pool.bench.hub.with(|o| o.infra_env_is_gone = false);
+    pool.pass().await;
+    assert_eq!(said(&pool), [missing]);
+    pool.bench.hub.with(|o| o.infra_env_is_gone = true);
+    for _ in 0..3 {
+        pool.pass().await;
+    }
+    assert_eq!(said(&pool), [missing; 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_infra_env_is_looked_at_whatever_the_secret_is_worth() {
+    let mut pool = Pool::new();
+    pool.bench.hub.with(|o| {
+        o.infra_env_is_gone = true;
+        let spec = &mut o.pool.as_mut().expect("a pool").spec;
+        spec.vsphere.credentials_secret_ref.namespace = Some("vault".to_owned());
+    });
+    for _ in 0..3 {
+        pool.pass().await;
+    }
+    assert_eq!(pool.told(event::INFRA_ENV_UNAVAILABLE, true).len(), 1);
+    let status = pool.bench.hub.with(|o| o.pool.clone()).expect("a pool");
+    let all = status.status.expect("a status").conditions;
+    for (type_, reason) in [
+        (conditions::INFRA_ENV_AVAILABLE, "InfraEnvNotFound"),
+        (conditions::VSPHERE_READY, "SecretNamespaceRefused"),
+    ] {
+        let said = find_condition(&all, type_).expect(type_);
+        assert_eq!(
+            (said.status.as_str(), said.reason.as_str()),
+            ("False", reason)
+        );
+    }
 }

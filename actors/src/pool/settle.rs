@@ -1,0 +1,206 @@
+//! Agents that still move. Pure, but for its own memory.
+//!
+//! An Agent that registers is written several times within a second by its own controllers. A patch that is made from a
+//! version in between is refused, and costs a write all the same; so an Agent is prepared once it has stood still for
+//! [`STILL`]. Nothing waits for that longer than [`MOST`], and nothing else than preparing waits at all: a fence never.
+//!
+//! Assumption: what stands there when the actor begins has stood still for long enough.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::plan::Action;
+
+/// An Agent that has not changed for that long is prepared. More than the pause between two writes of one
+/// registration, less than anybody notices.
+pub const STILL: Duration = Duration::from_millis(300);
+/// An Agent that changes on and on is prepared after that.
+pub const MOST: Duration = Duration::from_secs(2);
+
+/// Agents that are to be prepared; times are monotonic.
+#[derive(Debug, Default)]
+pub struct Settling {
+    /// By uid.
+    agents: BTreeMap<String, Seen>,
+    /// Not for the first time.
+    looked: bool,
+}
+
+/// An Agent that is to be prepared.
+#[derive(Debug)]
+struct Seen {
+    version: String,
+    /// Since when it has stood still.
+    since: Duration,
+    /// Since when it is to be prepared.
+    first: Duration,
+}
+
+impl Seen {
+    fn left(&self, now: Duration) -> Duration {
+        let still = STILL.saturating_sub(now.saturating_sub(self.since));
+        still.min(MOST.saturating_sub(now.saturating_sub(self.first)))
+    }
+}
+
+impl Settling {
+    /// What of `actions` is to be carried out at `now`, and when to look at the rest.
+    pub fn due(&mut self, actions: &[Action], now: Duration) -> (Vec<Action>, Option<Duration>) {
+        let first_look = !std::mem::replace(&mut self.looked, true);
+        let mut known = std::mem::take(&mut self.agents);
+        let (mut due, mut again) = (Vec::with_capacity(actions.len()), None::<Duration>);
+        for action in actions {
+            let Action::Prepare(patch) = action else {
+                due.push(action.clone());
+                continue;
+            };
+            let mut seen = known.remove(&patch.uid).unwrap_or_else(|| Seen {
+                version: patch.resource_version.clone(),
+                since: if first_look {
+                    now.saturating_sub(STILL)
+                } else {
+                    now
+                },
+                first: now,
+            });
+            if seen.version != patch.resource_version {
+                seen.version.clone_from(&patch.resource_version);
+                seen.since = now;
+            }
+            let left = seen.left(now);
+            if first_look || left.is_zero() {
+                due.push(action.clone());
+            } else {
+                again = Some(again.map_or(left, |a| a.min(left)));
+            }
+            self.agents.insert(patch.uid.clone(), seen);
+        }
+        (due, again)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        effect::EffectKind,
+        model::names::ObjectKey,
+        pool::{Memory, act::perform_all},
+        ports::cluster::AgentPatch,
+        testing::World,
+        vm::bench::Bench,
+    };
+
+    fn patch(uid: &str, version: u32) -> AgentPatch {
+        AgentPatch {
+            key: ObjectKey::new("demo", uid),
+            uid: uid.to_owned(),
+            resource_version: version.to_string(),
+            labels: BTreeMap::new(),
+            approved: Some(true),
+            hostname: None,
+            role: None,
+        }
+    }
+
+    fn prepare(uid: &str, version: u32) -> Action {
+        Action::Prepare(patch(uid, version))
+    }
+
+    /// Versions of the Agents that are prepared, and in how many milliseconds the next one may be.
+    fn due(settling: &mut Settling, actions: &[Action], ms: u64) -> (Vec<String>, Option<u64>) {
+        // A process that began a while ago.
+        let now = Duration::from_secs(1000) + Duration::from_millis(ms);
+        let (due, again) = settling.due(actions, now);
+        let versions = due.iter().filter_map(|a| match a {
+            Action::Prepare(patch) => Some(patch.resource_version.clone()),
+            _ => None,
+        });
+        let again = again.and_then(|a| u64::try_from(a.as_millis()).ok());
+        (versions.collect(), again)
+    }
+
+    #[test]
+    fn an_agent_is_prepared_when_it_has_stood_still() {
+        let mut s = Settling::default();
+        assert_eq!(due(&mut s, &[], 0), (vec![], None));
+        let held = |left| (vec![], Some(left));
+        assert_eq!(due(&mut s, &[prepare("a", 1)], 100), held(300));
+        assert_eq!(due(&mut s, &[prepare("a", 1)], 200), held(200));
+        assert_eq!(due(&mut s, &[prepare("a", 2)], 350), held(300));
+        let both = [prepare("a", 2), prepare("b", 7)];
+        assert_eq!(due(&mut s, &both, 600), held(50));
+        let a = vec!["2".to_owned()];
+        assert_eq!(due(&mut s, &both, 650), (a, Some(250)));
+        // It was prepared, and is to be prepared again later on.
+        assert_eq!(due(&mut s, &[], 700), (vec![], None));
+        assert_eq!(due(&mut s, &[prepare("a", 9)], 5000), held(300));
+    }
+
+    #[test]
+    fn an_agent_that_changes_on_and_on_is_prepared_all_the_same() {
+        let mut s = Settling::default();
+        due(&mut s, &[], 0);
+        for step in 0..20_u32 {
+            let at = u64::from(step) * 100;
+            let (now, again) = due(&mut s, &[prepare("a", step)], at);
+            assert_eq!(now, [""; 0], "at {at} ms");
+            assert_eq!(again, Some(300_u64.min(2000 - at)), "at {at} ms");
+        }
+        let (now, _) = due(&mut s, &[prepare("a", 20)], 2000);
+        assert_eq!(now, ["20"]);
+    }
+
+    #[test]
+    fn what_stands_there_from_the_beginning_and_what_prepares_nothing_never_wait() {
+        let mut s = Settling::default();
+        let first = due(&mut s, &[prepare("a", 1)], 0);
+        assert_eq!(first, (vec!["1".to_owned()], None));
+        let all = [
+            Action::AddFinalizer,
+            prepare("b", 1),
+            Action::Fence(patch("c", 1)),
+            Action::RemoveFinalizer,
+        ];
+        let (now, again) = s.due(&all, Duration::from_secs(1001));
+        assert_eq!(again, Some(STILL));
+        assert!(
+            matches!(
+                now.as_slice(),
+                [
+                    Action::AddFinalizer,
+                    Action::Fence(_),
+                    Action::RemoveFinalizer
+                ]
+            ),
+            "{now:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_pass_leaves_an_agent_alone_that_still_moves() {
+        let bench = Bench::new();
+        let world = World::discovered("a");
+        bench.hub.with(|o| o.agents.clone_from(&world.agents));
+        let registered = [Action::Prepare(AgentPatch {
+            key: ObjectKey::of(&world.agents[0]),
+            ..patch("a", 1)
+        })];
+        let mut memory = Memory::default();
+        let began = world.snapshot();
+        // When, what is planned then, how often it was prepared by then, and when to look again.
+        let steps = [
+            (Duration::ZERO, &[][..], 0, None),
+            (STILL, &registered[..], 0, Some(STILL)),
+            (STILL * 2, &registered[..], 1, None),
+        ];
+        for (after, actions, times, again) in steps {
+            let mut s = began.clone();
+            s.now += after;
+            let acted = perform_all(&bench.context, &s, actions, &mut memory).await;
+            let effects = bench.hub.with(|o| o.effects.clone());
+            let prepared = effects.iter().filter(|e| **e == EffectKind::PrepareAgent);
+            assert_eq!(prepared.count(), times, "after {after:?}");
+            assert_eq!(acted.again, again, "after {after:?}");
+        }
+    }
+}
