@@ -25,8 +25,6 @@ type Row = (&'static str, bool, String, String);
 
 /// Nothing can be stored before vCenter answers.
 const WAITING_FOR_VSPHERE: &str = "WaitingForVsphere";
-/// The InfraEnv's URL is none.
-const INVALID_URL: &str = "InvalidISOURL";
 
 pub(super) fn verdicts(
     s: &Snapshot,
