@@ -57,13 +57,13 @@ pub fn senseless(effect: &str, fault: Fault) -> Option<&'static str> {
 /// Writes of the lease that are hit: the first takes it, the others renew it.
 const RENEWALS: u32 = 3;
 
-/// Every effect of the reference run with every fault of `faults`.
+/// Every effect of the reference run, from where the workload is about something, with every fault of `faults`.
 #[must_use]
 pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
     let within = reference
         .effects
         .iter()
-        .filter(|(at, _)| *at < reference.ended);
+        .filter(|(at, _)| (reference.begins..reference.ended).contains(at));
     let mut points: Vec<&Point> = within.map(|(_, p)| p).collect();
     let mut seen = BTreeSet::new();
     points.retain(|p| seen.insert((*p).clone()));

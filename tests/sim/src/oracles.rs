@@ -16,6 +16,8 @@ use crate::{
     world::{PASSWORD, World},
 };
 
+/// The folder of all pools.
+pub const FOLDER: &str = "/dc1/vm/demo";
 /// Group of our kinds.
 pub const OURS: &str = "agent-forge.containeroo.ch";
 /// Group of Agents.
@@ -83,7 +85,9 @@ pub fn leaks(world: &World) -> Vec<String> {
 /// O1: every marked VM belongs to a VsphereAgent that is there and cannot go without it.
 fn no_leak(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
     let children = kind(OURS, "vsphereagents");
-    for vm in inventory.vms.values() {
+    // Whose hub was lost, or what its vCenter should not know any more, is nobody's, and a person knows it.
+    let known = |vm: &&Vm| vm.node.is_some() || inventory.drift.ghosts.contains(&vm.object.id);
+    for vm in inventory.vms.values().filter(|vm| !known(vm)) {
         let Some(marker) = marker(vm) else { continue };
         let child = store.get(&children, &(marker.namespace.clone(), marker.name.clone()));
         let held = child.as_ref().is_some_and(|c| {
@@ -113,6 +117,25 @@ fn one_each(inventory: &Inventory, broken: &mut Vec<String>) {
 
 /// The two requests of `eject_iso` (V15), the only ones that a VM may get which serves.
 const EJECTS: [&str; 2] = ["empties a drive of", "answers a question of"];
+
+/// The only request that a VM of the predecessor may get: the mark, and nothing else.
+pub const STAMPS: &str = "stamps";
+
+/// One record of the predecessor names this VM by uuid and name, it lies in the pool's folder, and it carries no mark of
+/// another.
+fn may_stamp(store: &Store, inventory: &Inventory, vm: &Vm) -> bool {
+    let names = |child: &Value| {
+        text(child, "/status/vm/biosUUID") == vm.uuid && text(child, "/status/vm/name") == vm.name
+    };
+    let children = store.list(&kind(OURS, "vsphereagents"), "");
+    let mut named = children.iter().filter(|c| names(c));
+    let (Some(child), None) = (named.next(), named.next()) else {
+        return false;
+    };
+    let alone = inventory.vms.values().filter(|v| v.uuid == vm.uuid).count() == 1;
+    let unclaimed = marker(vm).is_none_or(|m| m.uid == text(child, "/metadata/uid"));
+    alone && unclaimed && inventory.path(&vm.folder) == FOLDER
+}
 
 /// The pool of that VM wants its drive empty, and what it was installed from is not needed any more.
 fn may_eject(store: &Store, agent: Option<&Value>, child: Option<&Value>) -> bool {
@@ -145,6 +168,19 @@ fn untouchable(
     let Some(vm) = inventory.vms.get(&vm.id) else {
         return;
     };
+    if what == STAMPS {
+        if !may_stamp(store, inventory, vm) {
+            broken.push(format!(
+                "O3 stamp: somebody {what} {}, which no record names at its place",
+                vm.name
+            ));
+        }
+        return;
+    }
+    if let Some(node) = &vm.node {
+        broken.push(format!("O3 node: somebody {what} the VM of node {node}"));
+        return;
+    }
     let Some(marker) = marker(vm) else {
         broken.push(format!(
             "O3 foreign: somebody {what} {} ({})",
@@ -182,7 +218,9 @@ fn untouchable(
             .and_then(Value::as_u64);
         deleted || given_up == Some(u64::from(marker.attempt))
     });
-    if what == "destroys" && !leaves {
+    // The scan for VMs that are nobody's takes one away that never ran.
+    let ghost = inventory.drift.ghosts.contains(&vm.object.id) && vm.boots == 0;
+    if what == "destroys" && !leaves && !ghost {
         broken.push(format!(
             "O3 wanted: somebody destroys {} whose VsphereAgent is neither being deleted nor given up",
             vm.name
@@ -240,24 +278,31 @@ pub fn left_over(world: &World) -> Vec<String> {
     })
 }
 
+/// What stays as it was recorded, as long as the attempt is the same.
+const KEPT: [&str; 8] = [
+    "/status/clusterID",
+    "/status/vm/biosUUID",
+    "/status/vm/vmPath",
+    "/status/vm/credentialsRef",
+    "/status/vm/server",
+    "/status/vm/placement/datastore",
+    "/status/vm/instanceUUID",
+    "/status/vm/macAddresses",
+];
+
 /// O8: what was recorded of an attempt stays recorded; attempts only rise.
 #[must_use]
 pub fn lost(world: &World) -> Vec<String> {
-    const KEPT: [&str; 8] = [
-        "/status/clusterId",
-        "/status/vm/biosUuid",
-        "/status/vm/vmPath",
-        "/status/vm/credentialsRef",
-        "/status/vm/server",
-        "/status/vm/placement/datastore",
-        "/status/vm/instanceUuid",
-        "/status/vm/macAddresses",
-    ];
     let children = kind(OURS, "vsphereagents");
     let mut broken = Vec::new();
     world.api.read(|store| {
         let mut last: BTreeMap<&str, &Value> = BTreeMap::new();
+        let mut disasters = store.disasters.iter().peekable();
         for entry in store.log.iter().filter(|e| e.kind == children) {
+            // What a backup brought back is older than what was there.
+            while disasters.next_if(|d| **d < entry.revision).is_some() {
+                last.clear();
+            }
             let now: &Value = &entry.object;
             let Some(before) = last.insert(text(now, "/metadata/uid"), now) else {
                 continue;
@@ -293,6 +338,10 @@ pub fn lost(world: &World) -> Vec<String> {
 /// documented.
 #[must_use]
 pub fn strays(world: &World) -> Vec<String> {
+    // Two hubs with one directory: what the one lists the other does not know.
+    if world.second.is_some() {
+        return Vec::new();
+    }
     let mut listed = BTreeSet::new();
     let mut directories = Vec::new();
     world.api.read(|store| {
@@ -309,8 +358,10 @@ pub fn strays(world: &World) -> Vec<String> {
     });
     world.vcenter.read(|i| {
         let isos = i.files.keys().filter(|(_, p)| p.ends_with(".iso"));
-        let unknown = isos.filter(|(_, p)| {
-            !listed.contains(p) && directories.iter().any(|d| p.starts_with(d.as_str()))
+        let unknown = isos.filter(|(store, p)| {
+            !world.relics.contains(&(store.clone(), p.clone()))
+                && !listed.contains(p)
+                && directories.iter().any(|d| p.starts_with(d.as_str()))
         });
         unknown
             .map(|(store, path)| format!("O1 left over: no status lists [{store}] {path}"))
@@ -401,4 +452,42 @@ pub fn picture(world: &World) -> Vec<String> {
     });
     lines.sort();
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_forge_crds::{
+        agent::{Placement, VmStatus, VsphereAgentStatus},
+        pool::CredentialsSecretRef,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_has_to_stay_recorded_is_called_as_the_status_calls_it() {
+        let text = || Some("x".to_owned());
+        let vm = VmStatus {
+            bios_uuid: text(),
+            vm_path: text(),
+            credentials_ref: Some(CredentialsSecretRef::default()),
+            server: text(),
+            instance_uuid: text(),
+            mac_addresses: vec!["x".to_owned()],
+            placement: Some(Placement {
+                datastore: text(),
+                ..Placement::default()
+            }),
+            ..VmStatus::default()
+        };
+        let status = VsphereAgentStatus {
+            cluster_id: text(),
+            vm: Some(vm),
+            ..VsphereAgentStatus::default()
+        };
+        let object = json!({ "status": status });
+        for field in KEPT {
+            assert!(object.pointer(field).is_some(), "{field}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ pub mod calls;
 pub mod collector;
 pub mod files;
 pub mod model;
+pub mod restored;
 pub mod service;
 pub mod tasks;
 
@@ -226,7 +227,21 @@ impl VCenter {
             self.touch(work.verb(), vm);
         }
         let mut created = None;
-        let result = self.write(|i| i.work(work, &mut created));
+        let now = self.director.now();
+        let result = self.write(|i| {
+            let goes = match work {
+                Work::Destroy(vm) => i.vms.get(&vm.id).cloned(),
+                _ => None,
+            };
+            let result = i.work(work, &mut created);
+            if let Some(vm) = goes.filter(|_| result.is_ok()) {
+                i.drift.note_destroyed(vm, now);
+            }
+            if let Some(vm) = &created {
+                i.drift.note_made(vm, now);
+            }
+            result
+        });
         if let Some(vm) = created {
             self.tell(&self.lock(), &Deed::Created(vm));
         }
@@ -248,7 +263,14 @@ impl guests::Hypervisor for VCenter {
         }
         Ok(self.read(|i| guests::Inventory {
             version: i.version,
-            vms: i.vms.values().map(|vm| seen_by_guests(i, vm)).collect(),
+            // Guests run on, whatever the inventory has of their VMs.
+            vms: i
+                .vms
+                .values()
+                .filter(|vm| !i.drift.ghosts.contains(&vm.object.id))
+                .chain(&i.drift.adrift)
+                .map(|vm| seen_by_guests(i, vm))
+                .collect(),
         }))
     }
 
@@ -271,7 +293,12 @@ fn seen_by_guests(inventory: &Inventory, vm: &model::Vm) -> guests::Vm {
         None => "cdrom".to_owned(),
     });
     guests::Vm {
-        moref: vm.object.id.clone(),
+        moref: (inventory
+            .drift
+            .former
+            .get(&vm.object.id)
+            .unwrap_or(&vm.object.id))
+        .clone(),
         name: vm.name.clone(),
         path: inventory.path(&vm.object),
         uuid: vm.uuid.clone(),

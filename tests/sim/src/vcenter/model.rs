@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::restored::Drift;
+
 /// Type and id of a managed object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ref {
@@ -113,6 +115,9 @@ pub struct Vm {
     pub cpus: u64,
     /// MiB.
     pub memory: u64,
+    /// The node that its guest is, as VMware Tools tell it. Workloads say so before a hub loses what it knows of the VM:
+    /// from then on nobody may touch it, and nobody has to know it, until a person decides.
+    pub node: Option<String>,
 }
 
 impl Vm {
@@ -202,6 +207,8 @@ pub struct Inventory {
     pub pages: BTreeMap<String, Vec<Value>>,
     /// User and password that are let in.
     pub login: (String, String),
+    /// What a backup of it would not know.
+    pub drift: Drift,
     serial: u64,
 }
 
@@ -351,7 +358,8 @@ impl Inventory {
                     };
                     text(state)
                 }
-                "guest.ipAddress" | "guest.hostName" => None,
+                "guest.ipAddress" => vm.node.as_ref().map(|_| boxed("string", "10.173.0.7")),
+                "guest.hostName" => vm.node.as_deref().and_then(text),
                 "runtime.question" => vm.question.clone(),
                 _ => return Err(invalid()),
             });
@@ -517,6 +525,7 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
         question: None,
         cpus: 8,
         memory: 65536,
+        node: None,
     };
     i.vms.insert("vm-1".to_owned(), foreign);
     i.serial = 100;
