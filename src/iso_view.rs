@@ -14,8 +14,8 @@ use agent_forge_actors::{
         credentials,
         names::{DatastorePath, ObjectKey},
     },
-    pool::iso::shown,
-    ports::vcenter::{Connector as _, MountedIso},
+    pool::iso::{kept, shown},
+    ports::vcenter::{Connector as _, Drives, MountedIso},
     vm::hardware,
 };
 use agent_forge_crds::VsphereAgentPool;
@@ -33,8 +33,11 @@ use crate::{
     vsphere::{self, VsphereConnector},
 };
 
-/// Who has what in a drive, or why that is not known.
-type Mounted = Result<Vec<MountedIso>, String>;
+/// Who has what in a drive, or why that is not known of any VM.
+type Mounted = Result<Drives, String>;
+
+/// So many VMs are named.
+const NAMED: usize = 3;
 
 /// Prints the table.
 ///
@@ -70,11 +73,7 @@ fn secret_of(pool: &VsphereAgentPool) -> Option<ObjectKey> {
     hardware::secret(pool, &named.into_iter().collect::<Vec<_>>()).ok()
 }
 
-async fn in_drives(
-    args: &Args,
-    client: &Client,
-    key: &ObjectKey,
-) -> anyhow::Result<Vec<MountedIso>> {
+async fn in_drives(args: &Args, client: &Client, key: &ObjectKey) -> anyhow::Result<Drives> {
     let api: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
     let secret = api
         .get(&key.name)
@@ -100,7 +99,7 @@ async fn in_drives(
     let session = VsphereConnector::new(gate, options)
         .connect(&parsed)
         .await?;
-    let found = session.mounted_isos().await;
+    let found = session.drives().await;
     let effect = agent_forge_actors::effect::Effect::new(
         agent_forge_actors::effect::EffectKind::Logout,
         session.server(),
@@ -151,10 +150,7 @@ fn table(
         text.truncate(text.trim_end().len());
         text.push('\n');
     }
-    let troubles: BTreeSet<String> = mounted
-        .iter()
-        .filter_map(|(key, found)| Some(format!("{key}: {}\n", found.as_ref().err()?)))
-        .collect();
+    let troubles: BTreeSet<String> = mounted.iter().flat_map(unknown).collect();
     if !troubles.is_empty() {
         text += "\nNot known which VMs have them mounted:\n";
         text.extend(troubles);
@@ -162,24 +158,42 @@ fn table(
     text
 }
 
+/// Lines on what is not known of the vCenter that a Secret leads to: of all its VMs, or of some.
+fn unknown((key, found): (&ObjectKey, &Mounted)) -> Vec<String> {
+    match found {
+        Err(why) => vec![format!("{key}: {why}\n")],
+        Ok(drives) => {
+            let some = drives.unknown.iter().take(NAMED);
+            let mut lines: Vec<String> = some
+                .map(|(vm, why)| format!("{key}: VM {vm}: {}\n", why.message))
+                .collect();
+            let more = drives.unknown.len().saturating_sub(NAMED);
+            if more > 0 {
+                lines.push(format!("{key}: and {more} more VMs\n"));
+            }
+            lines
+        }
+    }
+}
+
 fn versions(pool: &VsphereAgentPool, known: Option<&Mounted>, now: Timestamp) -> Vec<[String; 7]> {
     let Some(iso) = pool.status.as_ref().and_then(|s| s.iso.as_ref()) else {
         return Vec::new();
     };
-    let stored = iso
+    let current = iso
         .stored_path
         .as_deref()
         .and_then(|p| DatastorePath::parse(p).ok());
-    let datastore = stored.map_or_else(|| pool.spec.vsphere.iso_datastore.clone(), |p| p.datastore);
     let name = format!(
         "{}/{}",
         pool.namespace().unwrap_or_default(),
         pool.name_any()
     );
     let row = |entry: &agent_forge_crds::pool::IsoHistoryEntry| {
+        let path = kept::place(pool, entry);
         let current = iso.sha256.as_ref() == Some(&entry.sha256)
-            && iso.path.as_ref().is_none_or(|path| *path == entry.path);
-        let path = DatastorePath::new(&datastore, &entry.path).ok();
+            && iso.path.as_ref().is_none_or(|path| *path == entry.path)
+            && current.as_ref().is_none_or(|at| Some(at) == path.as_ref());
         let url = entry.url.as_ref().or(iso.url.as_ref().filter(|_| current));
         let mut source = url.map_or_else(|| "?".to_owned(), |url| shown(url));
         if current && iso.volatile == Some(true) {
@@ -205,18 +219,29 @@ fn versions(pool: &VsphereAgentPool, known: Option<&Mounted>, now: Timestamp) ->
     iso.history.iter().map(row).collect()
 }
 
-/// Names of the VMs with the file in a drive: three, and how many more.
+/// Names of the VMs with the file in a drive: three, and how many more; and of how many VMs that is not known.
 fn mounts(path: Option<&DatastorePath>, known: Option<&Mounted>) -> String {
     let (Some(path), Some(Ok(all))) = (path, known) else {
         return "?".to_owned();
     };
     let has = |m: &&MountedIso| DatastorePath::parse(&m.iso).as_ref() == Ok(path);
-    let vms: BTreeSet<&str> = all.iter().filter(has).map(|m| m.vm.as_str()).collect();
-    let shown: Vec<&str> = vms.iter().take(3).copied().collect();
-    match vms.len().saturating_sub(shown.len()) {
-        _ if vms.is_empty() => "-".to_owned(),
-        0 => shown.join(","),
-        more => format!("{} and {more} more", shown.join(",")),
+    let vms: BTreeSet<&str> = all.isos.iter().filter(has).map(|m| m.vm.as_str()).collect();
+    let shown: Vec<&str> = vms.iter().take(NAMED).copied().collect();
+    let known = match vms.len().saturating_sub(shown.len()) {
+        _ if vms.is_empty() => None,
+        0 => Some(shown.join(",")),
+        more => Some(format!("{} and {more} more", shown.join(","))),
+    };
+    let unread = match all.unknown.len() {
+        0 => None,
+        1 => Some("unknown: 1 VM cannot be read".to_owned()),
+        n => Some(format!("unknown: {n} VMs cannot be read")),
+    };
+    let parts: Vec<String> = known.into_iter().chain(unread).collect();
+    if parts.is_empty() {
+        "-".to_owned()
+    } else {
+        parts.join("; ")
     }
 }
 
@@ -239,7 +264,18 @@ fn age(now: Timestamp, then: Timestamp) -> String {
 mod tests {
     use serde_json::json;
 
+    use agent_forge_actors::ports::vcenter::{VcError, VcErrorKind};
+
     use super::*;
+
+    fn no() -> VcError {
+        VcError {
+            kind: VcErrorKind::NoAnswer,
+            operation: "RetrievePropertiesEx",
+            subject: "VM".to_owned(),
+            message: "may not be read".to_owned(),
+        }
+    }
 
     #[test]
     fn each_version_has_a_row_with_who_mounts_it() {
@@ -257,6 +293,7 @@ mod tests {
                     {"sha256": old, "path": format!("p/{old}.iso"), "uploadedAt": "2026-01-01T00:00:00Z",
                      "url": "https://before/byapikey/SECRET/x.iso"},
                     {"sha256": new, "path": format!("own/{new}.iso"), "uploadedAt": "2025-12-31T00:00:00Z"},
+                    {"sha256": new, "path": format!("p/{new}.iso"), "datastore": "left"},
                 ],
             }},
         }))
@@ -267,10 +304,14 @@ mod tests {
         };
         let now = "2026-01-02T00:05:00Z".parse().expect("a time");
         let drives: Vec<_> = (1..=5).map(|n| drive(&format!("vm-{n}"), &old)).collect();
+        let all = |isos: Vec<MountedIso>, unread: &[&str]| Drives {
+            isos,
+            unknown: unread.iter().map(|vm| ((*vm).to_owned(), no())).collect(),
+        };
         let key = ObjectKey::new("demo", "vc");
         let shown = table(
             std::slice::from_ref(&pool),
-            &BTreeMap::from([(key.clone(), Ok(drives))]),
+            &BTreeMap::from([(key.clone(), Ok(all(drives.clone(), &[])))]),
             now,
         );
         let lines: Vec<Vec<&str>> = shown
@@ -282,7 +323,7 @@ mod tests {
                     .collect()
             })
             .collect();
-        assert_eq!(lines.len(), 4, "{shown}");
+        assert_eq!(lines.len(), 5, "{shown}");
         let current = ["demo/w", "*aaaaaaaaaaaa", "1.0Mi", "5m", "-"];
         assert_eq!(lines[1][..5], current, "{shown}");
         assert!(
@@ -307,6 +348,36 @@ mod tests {
             "?",
         ];
         assert_eq!(lines[3][1..], copy, "a copy is not the current one");
+        let left = format!("[left] p/{new}.iso");
+        let left = ["aaaaaaaaaaaa", "?", "?", "-", &left, "?"];
+        assert_eq!(lines[4][1..], left, "nor is what lies elsewhere");
+        // Of some VM it is not known: what is known is said, and nowhere that nobody has it.
+        let partly = |unread: &[&str]| {
+            let known = all(drives[..1].to_vec(), unread);
+            table(
+                std::slice::from_ref(&pool),
+                &BTreeMap::from([(key.clone(), Ok(known))]),
+                now,
+            )
+        };
+        let one = partly(&["hidden"]);
+        for said in [
+            "  vm-1; unknown: 1 VM cannot be read  ",
+            "  unknown: 1 VM cannot be read  ",
+            "\nNot known which VMs have them mounted:\ndemo/vc: VM hidden: may not be read\n",
+        ] {
+            assert!(one.contains(said), "{said:?}\n{one}");
+        }
+        assert!(!one.contains("  -  "), "{one}");
+        let many = partly(&["e", "d", "c", "b", "a"]);
+        assert!(
+            many.contains("vm-1; unknown: 5 VMs cannot be read"),
+            "{many}"
+        );
+        assert!(
+            many.ends_with("VM c: may not be read\ndemo/vc: and 2 more VMs\n"),
+            "{many}"
+        );
         let unknown = table(
             &[pool],
             &BTreeMap::from([(key, Err("no answer".to_owned()))]),

@@ -263,8 +263,8 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
         connector,
         iso_source: borders.iso_source,
         clock: borders.clock,
+        tracer: traces::tracer(borders.metrics.phases_dropped()),
         instruments: borders.metrics,
-        tracer: traces::tracer(),
         settings: Settings {
             discovery_timeout: args.agent_discovery_timeout,
             orphan_scan_interval: args.orphan_scan_interval,

@@ -12,6 +12,7 @@ pub mod context;
 pub mod effect;
 pub mod error;
 pub mod iso_cache;
+pub mod lasting;
 pub mod lease;
 pub mod model;
 pub mod mutants;

@@ -496,6 +496,7 @@ impl World {
             made: Default::default(),
             now,
             wall: at(AGE),
+            index: Default::default(),
         }
     }
 }

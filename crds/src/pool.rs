@@ -1,7 +1,7 @@
 //! Kind `VsphereAgentPool`: hosts on vSphere for one HyperShift NodePool.
 //!
 //! Every name, type, default and bound is a contract with objects that are stored in live clusters
-//! (design `predecessor.md` §1); `tests/predecessor.rs` lists the few optional fields that came
+//! (design `predecessor.md` §1); `tests/wire/predecessor.rs` lists the few optional fields that came
 //! later. Fields that the schema gives a default are `Option` here and have a method of the same
 //! name that answers with the default.
 
@@ -112,16 +112,6 @@ impl VsphereAgentPoolSpec {
         match self.vsphere.folder.as_deref() {
             None | Some("") => &self.hosted_cluster_ref.name,
             Some(folder) => folder,
-        }
-    }
-
-    /// Prefix of VM names: `spec.template.namePrefix`, else `<hosted cluster>-<role>`.
-    pub fn name_prefix(&self) -> Cow<'_, str> {
-        match self.template.name_prefix.as_deref() {
-            None | Some("") => {
-                format!("{}-{}", self.hosted_cluster_ref.name, self.agent.role()).into()
-            }
-            Some(prefix) => prefix.into(),
         }
     }
 

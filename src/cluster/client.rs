@@ -4,8 +4,11 @@ use std::{path::Path, time::Duration};
 
 use kube::{
     Client, Config,
+    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
 };
+
+use super::called::Called;
 
 /// Bound of one request, connection included.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -40,6 +43,10 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
     let watch = Client::try_from(config.clone()).context("building the watch client")?;
     config.read_timeout = Some(REQUEST_TIMEOUT);
     config.write_timeout = Some(REQUEST_TIMEOUT);
-    let request = Client::try_from(config).context("building the request client")?;
+    let called = Called::at(&config.cluster_url);
+    let request = ClientBuilder::try_from(config)
+        .context("building the request client")?
+        .with_layer(&called)
+        .build();
     Ok(Clients { watch, request })
 }

@@ -16,6 +16,7 @@ use agent_forge_actors::{
     effect::{Effect, EffectKind, Gate, Settled},
     ports::cluster::Notice,
 };
+use agent_forge_crds::conditions::event;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
     Client,
@@ -52,6 +53,7 @@ impl EventSink {
 
     /// Records a notice.
     pub fn record(&self, notice: Notice) {
+        debug_assert!(event::ALL.contains(&notice.reason), "{}", notice.reason);
         if let Err(e) = self.0.try_send(notice) {
             tracing::warn!("event dropped: {e}");
         }
@@ -310,5 +312,25 @@ mod tests {
             (1, 1),
             "nothing is kept"
         );
+    }
+
+    /// Of the rows of the document that begin with a reason.
+    fn documented() -> Vec<String> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/observability.md");
+        let text = std::fs::read_to_string(path).expect("the document");
+        let (_, events) = text.split_once("## Events").expect("its chapter");
+        let (events, _) = events.split_once("\n## ").expect("the next one");
+        let rows = events.lines().filter_map(|l| l.strip_prefix("| `"));
+        rows.filter_map(|r| Some(r.split_once('`')?.0.to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn every_reason_that_is_sent_is_documented_and_no_other() {
+        let mut documented = documented();
+        let mut sent: Vec<&str> = event::ALL.into();
+        documented.sort();
+        sent.sort_unstable();
+        assert_eq!(documented, sent);
     }
 }

@@ -1,6 +1,7 @@
 //! The management cluster: watches fill a cached [`view`], every write goes through the [`writer`].
 
 pub mod cache;
+mod called;
 pub mod client;
 pub mod events;
 pub mod lease;

@@ -263,7 +263,7 @@ fn subject<K: Resource<DynamicType = ()>>(key: &ObjectKey) -> String {
     format!("{} {key}", K::kind(&()))
 }
 
-async fn bounded<T>(
+pub(super) async fn bounded<T>(
     end: Instant,
     operation: &'static str,
     subject: String,
@@ -274,6 +274,12 @@ async fn bounded<T>(
         otel.name = operation,
         otel.kind = "client",
         object = %subject,
+        // The client knows them ([`super::called`]).
+        http.request.method = Empty,
+        http.response.status_code = Empty,
+        server.address = Empty,
+        server.port = Empty,
+        url.scheme = Empty,
         otel.status_code = Empty,
         error.type = Empty,
     );

@@ -8,7 +8,7 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use tracing::{Instrument as _, field::Empty};
 use url::{Host, Url};
 
-use crate::telemetry::propagate;
+use crate::telemetry::{propagate, server::Server};
 
 use super::{Options, address, failed, why};
 
@@ -72,12 +72,15 @@ impl Door {
             .build()
             .map_err(|_| failed("no HTTP client could be made", Class::Defect))?;
         // Neither path nor query: together they open the image to whoever reads them.
+        let server = Server::of(url);
         let span = tracing::info_span!(
             "iso.request",
             otel.name = "GET",
             otel.kind = "client",
             http.request.method = "GET",
-            server.address = url.host_str().unwrap_or_default(),
+            server.address = server.address,
+            server.port = server.port,
+            url.scheme = server.scheme,
             http.response.status_code = Empty,
             otel.status_code = Empty,
             error.type = Empty,

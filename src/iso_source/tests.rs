@@ -157,3 +157,37 @@ fn no_redirect_leads_from_https_to_http() {
         assert_eq!(next.as_str(), wanted);
     }
 }
+
+#[tokio::test]
+async fn a_download_says_method_server_and_status_and_no_address() {
+    let told = crate::telemetry::told::Told::default();
+    let _here = told.here();
+    let host = server("an image", Asked::default()).await;
+    let url = format!("http://{host}/byid/1/x.iso?image_token=secret");
+    let options = Options {
+        allow_local: true,
+        ..Options::default()
+    };
+    let none = Matcher::builder().build();
+    fetched(options, none, &url).await.expect("the image");
+    let found = told.attributes("GET");
+    let port = host.rsplit(':').next().expect("a port");
+    for (key, value) in [
+        ("http.request.method", "GET"),
+        ("http.response.status_code", "200"),
+        ("server.address", "127.0.0.1"),
+        ("server.port", port),
+        ("url.scheme", "http"),
+    ] {
+        let said = found.iter().find(|(k, _)| k == key);
+        assert_eq!(
+            said.map(|(_, v)| v.as_str()),
+            Some(value),
+            "{key}: {found:?}"
+        );
+    }
+    for (key, value) in &found {
+        let tells = ["://", "byid", "secret"].iter().any(|t| value.contains(t));
+        assert!(!tells, "{key} says {value}");
+    }
+}

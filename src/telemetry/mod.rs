@@ -6,4 +6,7 @@ pub mod metrics;
 mod otlp_client;
 pub mod propagate;
 mod repeats;
+pub mod server;
+#[cfg(test)]
+pub mod told;
 pub mod traces;

@@ -1,7 +1,10 @@
 //! Spans to an OTLP collector by the standard `OTEL_*` variables; without an endpoint variable none of this exists.
 //!
 //! Two kinds leave through one bounded queue: live spans of `tracing`, and phases of machines, whose ids and times come
-//! from what is recorded ([`MachineTracer`]). A full queue drops spans, it never blocks and never grows.
+//! from what is recorded ([`MachineTracer`]). A full queue drops spans, it never blocks and never grows. Phases that do not
+//! arrive are told again ([`kept`]).
+
+mod kept;
 
 use std::{
     borrow::Cow,
@@ -31,27 +34,36 @@ use opentelemetry_sdk::{
     error::OTelSdkResult,
     trace::{
         BatchSpanProcessor, Config, SamplingDecision, SdkTracerProvider, ShouldSample, Span,
-        SpanData, SpanExporter as _, SpanProcessor,
+        SpanData, SpanProcessor,
     },
 };
+use prometheus::IntCounter;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
+use self::kept::{Kept, OVERDUE, Retelling};
 use super::otlp_client::OtlpClient;
 use crate::vsphere::tls;
 
 /// Phases that ended longer ago were told by the process before this one: a restart does not repeat a fleet's history.
 const REPEATED: Duration = Duration::from_secs(3600);
 
+/// Spans of one machine that are remembered as told.
+const REMEMBERED: usize = 1024;
+
 /// The scope of all spans.
 pub const SCOPE: &str = "agent-forge";
 
 static INSTALLED: OnceLock<Arc<MachineTracer>> = OnceLock::new();
 
-/// The tracer of this process; one that does nothing where no collector is named.
+/// The tracer of this process; one that does nothing where no collector is named. `dropped` counts phases that never
+/// arrived and are not kept any more.
 #[must_use]
-pub fn tracer() -> Arc<dyn Tracer> {
+pub fn tracer(dropped: IntCounter) -> Arc<dyn Tracer> {
     match INSTALLED.get() {
-        Some(tracer) => tracer.clone(),
+        Some(tracer) => {
+            tracer.kept.count_dropped(dropped);
+            tracer.clone()
+        }
         None => Arc::new(NoTracer),
     }
 }
@@ -95,11 +107,29 @@ pub fn provider() -> anyhow::Result<Option<SdkTracerProvider>> {
 }
 
 /// Both kinds of spans through one queue to this exporter.
-fn through(mut exporter: SpanExporter, resource: Resource) -> (MachineTracer, SdkTracerProvider) {
+fn through<E>(exporter: E, resource: Resource) -> (MachineTracer, SdkTracerProvider)
+where
+    E: opentelemetry_sdk::trace::SpanExporter + 'static,
+{
+    through_after(exporter, resource, OVERDUE)
+}
+
+/// The same; phases that are on their way for longer than `overdue` are sent again.
+fn through_after<E>(
+    mut exporter: E,
+    resource: Resource,
+    overdue: Duration,
+) -> (MachineTracer, SdkTracerProvider)
+where
+    E: opentelemetry_sdk::trace::SpanExporter + 'static,
+{
     exporter.set_resource(&resource);
+    let kept = Arc::new(Kept::default());
+    let exporter = Retelling::new(exporter, kept.clone(), overdue);
     let queue = Arc::new(BatchSpanProcessor::builder(exporter).build());
     let machines = MachineTracer {
         queue: queue.clone(),
+        kept,
         // The variables' sampler: the machine's own spans follow the same decision as everything else.
         sampler: Config::default().sampler,
         sent: Mutex::default(),
@@ -263,6 +293,7 @@ impl SpanProcessor for Queue {
 #[derive(Debug)]
 pub struct MachineTracer {
     queue: Arc<BatchSpanProcessor>,
+    kept: Arc<Kept>,
     sampler: Box<dyn ShouldSample>,
     /// What this process has told.
     sent: Mutex<BTreeMap<trace::TraceId, BTreeSet<trace::SpanId>>>,
@@ -295,28 +326,28 @@ impl MachineTracer {
             Ok(sent) => sent,
             Err(broken) => broken.into_inner(),
         };
-        sent.entry(trace).or_default().insert(span)
-    }
-}
-
-impl Tracer for MachineTracer {
-    fn phase(&self, span: PhaseSpan) {
-        let context = self.context(span.trace, span.id, false);
-        let end = SystemTime::from(span.end);
-        if !context.is_sampled() || end < self.since || !self.first(span.trace, span.id) {
-            return;
+        let of_machine = sent.entry(trace).or_default();
+        // Weeks of waiting: rather told twice than remembered without bound.
+        if of_machine.len() >= REMEMBERED {
+            of_machine.clear();
         }
+        of_machine.insert(span)
+    }
+
+    /// As it leaves; `None` where the machine is not sampled.
+    fn span_of(&self, span: PhaseSpan) -> Option<SpanData> {
+        let span_context = self.context(span.trace, span.id, false);
+        let parent = span.parent.map(|p| SpanId::from_bytes(p.0));
         let attributes = span.attributes.into_iter();
-        self.queue.on_end(SpanData {
-            span_context: context,
-            parent_span_id: span
-                .parent
-                .map_or(SpanId::INVALID, |p| SpanId::from_bytes(p.0)),
+        let sampled = span_context.is_sampled();
+        sampled.then(|| SpanData {
+            span_context,
+            parent_span_id: parent.unwrap_or(SpanId::INVALID),
             parent_span_is_remote: false,
             span_kind: SpanKind::Internal,
             name: span.name.into(),
             start_time: SystemTime::from(span.start),
-            end_time: end,
+            end_time: SystemTime::from(span.end),
             attributes: attributes.map(|(k, v)| KeyValue::new(k, v)).collect(),
             dropped_attributes_count: 0,
             events: Default::default(),
@@ -327,7 +358,21 @@ impl Tracer for MachineTracer {
                 Status::Unset
             },
             instrumentation_scope: InstrumentationScope::builder(SCOPE).build(),
-        });
+        })
+    }
+}
+
+impl Tracer for MachineTracer {
+    fn phase(&self, span: PhaseSpan) {
+        let (trace, id) = (span.trace, span.id);
+        let lately = SystemTime::from(span.end) >= self.since;
+        let Some(span) = self.span_of(span).filter(|_| lately) else {
+            return;
+        };
+        if self.first(trace, id) {
+            self.kept.keep(span.clone());
+            self.queue.on_end(span);
+        }
     }
 
     fn place(&self, work: &tracing::Span, under: Under) {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use agent_forge_actors::{
     effect::{Effect, EffectKind},
     model::names::MoRef,
-    ports::vcenter::{Fault, VcError, VcErrorKind, VcResult},
+    ports::vcenter::{Credentials, Fault, VcError, VcErrorKind, VcResult},
 };
 use base64::Engine as _;
 use http::{HeaderValue, Method, header};
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::{
     client::Client,
     http::{Reply, Request, VcErrorKindAndMessage},
+    password::PasswordDoor,
     reply::decode,
     session::{Asked, COOL_DOWN, SESSION_HEADER, Session},
 };
@@ -25,10 +26,11 @@ use super::{
 const SHARED_SINCE: [u32; 4] = [8, 0, 3, 0];
 
 /// The Automation API's session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RestSession {
     state: Mutex<State>,
     flight: tokio::sync::Mutex<()>,
+    door: PasswordDoor,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -37,13 +39,20 @@ struct State {
     own: Option<HeaderValue>,
     /// The VIM session (its generation) whose id was not accepted there.
     unshared: Option<u64>,
-    /// The VIM session (its generation) during which this login was refused: not again before a new one.
-    refused: Option<(u64, VcError)>,
-    /// When this login failed otherwise, and how: calls of other VMs do not try it again at once.
+    /// When this login failed, and how: calls of other VMs do not try it again at once.
     failed: Option<(Instant, VcError)>,
 }
 
 impl RestSession {
+    /// None yet.
+    pub(super) fn new(credentials: &Credentials) -> Self {
+        Self {
+            state: Mutex::default(),
+            flight: tokio::sync::Mutex::default(),
+            door: PasswordDoor::new(credentials, "the Automation API"),
+        }
+    }
+
     fn get(&self) -> State {
         self.state
             .lock()
@@ -108,22 +117,14 @@ impl Client {
         {
             return Ok(session.token());
         }
-        if let Some((generation, error)) = state.refused
-            && generation == session.generation
-        {
-            return Err(error);
-        }
         if let Some((at, error)) = state.failed
             && at.elapsed() < COOL_DOWN
         {
             return Err(error);
         }
-        let outcome = self.automation_login().await;
+        let outcome = self.rest.door.try_at(self.automation_login()).await;
         self.rest.set(|s| match &outcome {
             Ok(token) => (s.own, s.failed) = (Some(token.clone()), None),
-            Err(e) if matches!(e.fault(), Some(Fault::InvalidLogin)) => {
-                s.refused = Some((session.generation, e.clone()));
-            }
             Err(e) => s.failed = Some((Instant::now(), e.clone())),
         });
         outcome
@@ -133,18 +134,10 @@ impl Client {
         let effect = self.session_effect(EffectKind::Login);
         let request = self.automation_session(Method::POST, "CreateSession")?;
         let subject = request.subject.clone();
-        let refused = |e: VcError| match e.fault() {
-            Some(Fault::NotAuthenticated) => VcError {
-                kind: VcErrorKind::Fault(Fault::InvalidLogin),
-                ..e
-            },
-            _ => e,
-        };
         let sending = self.http.send(request, judge_automation);
         let reply = self
             .gated(Some(&effect), "CreateSession", &subject, sending)
-            .await
-            .map_err(refused)?;
+            .await?;
         let failure = |message: String| {
             self.server_failure("CreateSession", VcErrorKind::Undecodable, message)
         };
@@ -248,7 +241,124 @@ fn judge_automation(reply: &Reply) -> Option<VcErrorKindAndMessage> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    };
+
+    use agent_forge_actors::{
+        effect::{Gate, Held, Settled},
+        ports::vcenter::{Connector as _, Trust},
+        vcenter::refusals::LOCKOUT,
+    };
+    use async_trait::async_trait;
+    use serde_json::json;
+
     use super::*;
+    use crate::vsphere::{Options, Transport, TransportFailure, VsphereConnector};
+
+    /// A vCenter of the first release: another session for tags, whose login it refuses.
+    #[derive(Default)]
+    struct Refuses {
+        vim: AtomicUsize,
+        rest: AtomicUsize,
+        /// The next call finds its session gone.
+        lost: AtomicBool,
+    }
+
+    impl Refuses {
+        fn answer(&self, path: &str) -> (u16, Value) {
+            let one = |kind: &str| json!({"_typeName": "ManagedObjectReference", "type": kind, "value": kind});
+            match path.rsplit('/').next().unwrap_or_default() {
+                "content" => (
+                    200,
+                    json!({
+                        "rootFolder": one("Folder"),
+                        "propertyCollector": one("PropertyCollector"),
+                        "sessionManager": one("SessionManager"),
+                        "searchIndex": one("SearchIndex"),
+                        "viewManager": one("ViewManager"),
+                        "fileManager": one("FileManager"),
+                    }),
+                ),
+                "Login" => {
+                    self.vim.fetch_add(1, Ordering::Relaxed);
+                    (200, json!({}))
+                }
+                "session" => {
+                    self.rest.fetch_add(1, Ordering::Relaxed);
+                    (401, json!({"error_type": "UNAUTHENTICATED"}))
+                }
+                "RetrievePropertiesEx" if self.lost.swap(false, Ordering::Relaxed) => {
+                    (500, json!({"_typeName": "NotAuthenticated"}))
+                }
+                _ => (404, json!({})),
+            }
+        }
+    }
+
+    #[async_trait]
+    impl Transport for Refuses {
+        async fn send(
+            &self,
+            request: reqwest::Request,
+        ) -> Result<reqwest::Response, TransportFailure> {
+            let (status, body) = self.answer(request.url().path());
+            let reply = http::Response::builder()
+                .status(status)
+                .header(SESSION_HEADER, "key")
+                .body(body.to_string());
+            Ok(reply.expect("a reply").into())
+        }
+    }
+
+    struct Open;
+
+    #[async_trait]
+    impl Gate for Open {
+        async fn admit(&self, _: &Effect) -> Result<(), Held> {
+            Ok(())
+        }
+        fn settled(&self, _: &Effect, _: Settled) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_login_for_tags_is_tried_again_after_ten_minutes_whatever_the_other_session_does()
+     {
+        let site = Arc::new(Refuses::default());
+        let options = Options {
+            transport: Some(site.clone()),
+            ..Options::default()
+        };
+        let credentials = Credentials {
+            server: url::Url::parse("https://vc.example/").expect("url"),
+            username: "user".to_owned(),
+            password: "p".to_owned().into(),
+            trust: Trust::System,
+        };
+        let connector = VsphereConnector::new(Arc::new(Open), options);
+        let vcenter = connector.connect(&credentials).await.expect("in");
+        let vm = MoRef::new("VirtualMachine", "vm-1");
+        let tag = ["urn:tag".to_owned()];
+        let attach = async || {
+            let effect = Effect::new(EffectKind::AttachTags, "ns/vm");
+            let refused = vcenter.attach_tags(&effect, &vm, &tag).await;
+            let refused = refused.expect_err("refused");
+            assert_eq!(refused.fault(), Some(&Fault::InvalidLogin), "{refused}");
+            site.rest.load(Ordering::Relaxed)
+        };
+        assert_eq!(attach().await, 1);
+        // Another session of the other interface says nothing of this one.
+        site.lost.store(true, Ordering::Relaxed);
+        let looked = vcenter.observe(&vm).await;
+        looked.expect_err("there is nothing to see");
+        assert_eq!(site.vim.load(Ordering::Relaxed), 2);
+        assert_eq!(attach().await, 1);
+        tokio::time::advance(LOCKOUT).await;
+        assert_eq!(attach().await, 2, "the session lives on");
+        assert_eq!(attach().await, 2);
+        assert_eq!(site.vim.load(Ordering::Relaxed), 2);
+    }
 
     #[test]
     fn sessions_are_shared_from_8_0_3_on() {

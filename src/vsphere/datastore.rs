@@ -200,7 +200,7 @@ impl Client {
             .about(path.to_string());
         match self.mutate::<Value>(effect, call).await {
             Err(e) if matches!(e.fault(), Some(Fault::AlreadyExists(_))) => Ok(()),
-            Err(e) if matches!(e.fault(), Some(Fault::InvalidArgument { .. })) => {
+            Err(e) if e.fault().is_some_and(may_be_the_datastore) => {
                 // It says no more than that: whether there is such a datastore tells people what to mend.
                 self.datastore(datacenter, &path.datastore).await?;
                 Err(e)
@@ -262,6 +262,15 @@ impl Client {
             .file_manager
             .clone()
             .into())
+    }
+}
+
+/// Whether that is what a path on a datastore that is not there leads to.
+fn may_be_the_datastore(fault: &Fault) -> bool {
+    match fault {
+        Fault::InvalidArgument { .. } => true,
+        Fault::Other { type_name, .. } => type_name == "InvalidDatastore",
+        _ => false,
     }
 }
 

@@ -112,7 +112,6 @@ pub(super) fn kind_name(kind: &VcErrorKind) -> &str {
         VcErrorKind::Untrusted => "Untrusted",
         VcErrorKind::Status(_) => "Status",
         VcErrorKind::Undecodable => "Undecodable",
-        VcErrorKind::LoginBackoff(_) => "LoginBackoff",
         VcErrorKind::Held(_) => "Held",
     }
 }

@@ -12,10 +12,10 @@ use agent_forge_actors::ports::vcenter::{Credentials, Trust, VcError, VcErrorKin
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use tracing::{Instrument as _, field::Empty};
+use tracing::{Instrument as _, Span, field::Empty};
 use url::Url;
 
-use crate::telemetry::propagate;
+use crate::telemetry::{propagate, server::Server};
 
 use super::{
     fault,
@@ -87,7 +87,10 @@ pub(super) struct Reply {
 pub(super) struct Http {
     transport: Arc<dyn Transport>,
     base: Url,
+    /// As metrics and people name it.
     server: String,
+    /// As spans do.
+    at: Server,
     options: Arc<Options>,
     reach: Arc<Reach>,
     password: secrecy::SecretString,
@@ -133,6 +136,7 @@ impl Http {
         };
         Ok(Self {
             transport,
+            at: Server::of(&base),
             base,
             server,
             options,
@@ -191,13 +195,18 @@ impl Http {
             rpc.system = "vsphere",
             rpc.method = request.operation,
             object = %request.subject,
-            server.address = %self.server,
+            http.request.method = request.method.as_str(),
+            http.response.status_code = Empty,
+            server.address = self.at.address,
+            server.port = self.at.port,
+            url.scheme = self.at.scheme,
             otel.status_code = Empty,
             error.type = Empty,
         );
         let started = Instant::now();
         let result = async {
             let reply = self.exchange(request).await?;
+            Span::current().record("http.response.status_code", reply.status);
             match judge(&reply) {
                 None => Ok(reply),
                 Some(failure) => Err(failure),
@@ -344,4 +353,87 @@ fn correlate(headers: &mut HeaderMap) {
     headers
         .entry(header::ACCEPT)
         .or_insert(HeaderValue::from_static("application/json"));
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::telemetry::told::Told;
+
+    /// Answers with a status.
+    struct Status(u16);
+
+    #[async_trait]
+    impl Transport for Status {
+        async fn send(&self, _: reqwest::Request) -> Result<reqwest::Response, TransportFailure> {
+            let mut response = http::Response::new("");
+            *response.status_mut() = http::StatusCode::from_u16(self.0).expect("a status");
+            Ok(response.into())
+        }
+    }
+
+    /// The attributes of the span of one request, to which the server said that.
+    async fn asked(status: u16) -> Vec<(String, String)> {
+        let told = Told::default();
+        let _here = told.here();
+        let credentials = Credentials {
+            server: "https://vc.example:8443/sdk".parse().expect("a URL"),
+            username: "operator@vsphere.local".to_owned(),
+            password: "hunter2".to_owned().into(),
+            trust: Trust::Insecure,
+        };
+        let options = Options {
+            transport: Some(Arc::new(Status(status))),
+            ..Options::default()
+        };
+        let reach = Arc::new(Reach::default());
+        let http = Http::new(&credentials, Arc::new(options), reach).expect("a way");
+        let request = Request {
+            method: Method::POST,
+            path: "/sdk/vim25/release/VirtualMachine/vm-7".to_owned(),
+            query: Some("token=hunter2".to_owned()),
+            headers: HeaderMap::new(),
+            body: "hunter2".into(),
+            timeout: Duration::from_secs(5),
+            operation: "PowerOnVM_Task",
+            subject: "VM a".to_owned(),
+        };
+        let judge = |reply: &Reply| {
+            let failed = reply.status >= 400;
+            failed.then(|| (VcErrorKind::Status(reply.status), "refused".to_owned()))
+        };
+        let _ = http.send(request, judge).await;
+        told.attributes("PowerOnVM_Task")
+    }
+
+    #[tokio::test]
+    async fn a_request_says_method_server_and_status_and_neither_address_nor_secret() {
+        for (status, error) in [(200, None), (503, Some("Status"))] {
+            let told = asked(status).await;
+            let said = |key: &str| {
+                let found = told.iter().find(|(k, _)| k == key);
+                found.map(|(_, value)| value.as_str())
+            };
+            for (key, value) in [
+                ("http.request.method", "POST"),
+                ("http.response.status_code", status.to_string().as_str()),
+                ("server.address", "vc.example"),
+                ("server.port", "8443"),
+                ("url.scheme", "https"),
+                ("rpc.method", "PowerOnVM_Task"),
+            ] {
+                assert_eq!(said(key), Some(value), "{key}: {told:?}");
+            }
+            assert_eq!(said("error.type"), error, "{told:?}");
+            for (key, value) in &told {
+                let tells = ["hunter2", "://", "/sdk", "operator@"];
+                assert!(
+                    !tells.iter().any(|t| value.contains(t)),
+                    "{key} says {value}"
+                );
+            }
+        }
+    }
 }

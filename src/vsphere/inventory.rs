@@ -1,11 +1,9 @@
 //! Reading all VMs of a vCenter, page by page, through a view that lives as long as the question.
 
-use std::collections::BTreeMap;
-
 use agent_forge_actors::{
     effect::EffectKind,
     model::names::MoRef,
-    ports::vcenter::{MarkedVm, MountedIso, VcError, VcErrorKind, VcResult},
+    ports::vcenter::{Drives, MarkedVm, MountedIso, VcError, VcErrorKind, VcResult},
 };
 use serde_json::Value;
 
@@ -43,37 +41,21 @@ fn in_drives(vm: &Properties, name: &str) -> VcResult<Vec<MountedIso>> {
 }
 
 impl Client {
-    /// ISOs in the drives of all VMs.
-    ///
-    /// # Errors
-    /// Also when vCenter does not say what some VM has in its drives: that is not "nothing". The error names that VM, the
-    /// first of them by name, so that the same trouble has the same words at each look.
-    pub(super) async fn isos_in_drives(&self) -> VcResult<Vec<MountedIso>> {
-        let (mut isos, mut unknown) = (Vec::new(), BTreeMap::new());
+    /// What all VMs have in their drives; of which that is not said, and why.
+    pub(super) async fn all_drives(&self) -> VcResult<Drives> {
+        let mut drives = Drives::default();
         self.each_vm(&["name", DEVICES], |vm| {
             let name = vm.value("name").and_then(Value::as_str);
             let name = name.unwrap_or(&vm.object.id).to_owned();
             match in_drives(&vm, &name) {
-                Ok(found) => isos.extend(found),
-                Err(e) => {
-                    unknown.insert(name, e);
-                }
+                Ok(found) => drives.isos.extend(found),
+                Err(e) => drop(drives.unknown.insert(name, e)),
             }
         })
         .await?;
-        let others = unknown.len() > 1;
-        if let Some((name, mut e)) = unknown.pop_first() {
-            let more = if others { ", nor for others" } else { "" };
-            e.subject = format!("VM {name}");
-            e.message = format!(
-                "it is not known which ISOs it has in its drives{more}: {}",
-                e.message
-            );
-            return Err(e);
-        }
-        isos.sort_unstable();
-        isos.dedup();
-        Ok(isos)
+        drives.isos.sort_unstable();
+        drives.isos.dedup();
+        Ok(drives)
     }
 
     /// All VMs with an ownership marker.

@@ -6,7 +6,7 @@
 //! mutating request passes the effect gate. All tasks of a session are awaited by one property collector.
 //!
 //! Guarantees: every call is bounded in time. No credential byte leaves before the server's certificate is trusted. A
-//! refused login is never repeated by itself. No error, log or span carries a secret. Faults are told apart by type name
+//! refused login is never repeated by itself, nor is a password that one of its other doors refused. No error, log or span carries a secret. Faults are told apart by type name
 //! alone.
 //!
 //! Assumptions: callers retry; nothing here does, but for the one replay after a lost session.
@@ -30,6 +30,7 @@ mod machines;
 mod networks;
 mod observation;
 mod options;
+mod password;
 mod placement;
 mod properties;
 mod reach;

@@ -62,7 +62,7 @@ impl Client {
         let mut request = self.request(Method::PUT, url_path, "PutFile", path.to_string());
         request.query = Some(url_query);
         request.timeout = UPLOAD_LIMIT;
-        request.headers.extend(authorisation);
+        request.headers.extend(authorisation.headers);
         request
             .headers
             .insert(header::CONTENT_LENGTH, HeaderValue::from(length));
@@ -86,10 +86,13 @@ impl Client {
                 }
             }
         };
-        match self
+        let mut sent = self
             .gated(Some(effect), "PutFile", &path.to_string(), sending)
-            .await
-        {
+            .await;
+        if authorisation.by_password {
+            sent = self.file_door.judged(sent);
+        }
+        match sent {
             Ok(_) => Ok(()),
             // The source's own words tell more than "connection ended".
             Err(e) => Err(watch
@@ -105,13 +108,18 @@ impl Client {
         path: &str,
         query: &str,
         file: &DatastorePath,
-    ) -> VcResult<HeaderMap> {
+    ) -> VcResult<Authorisation> {
         let mut fresh_login = false;
         loop {
             let session = self.session(Asked::ByCall).await?;
             let cookie = cookie(&session.token())?;
             match self.probe(path, query, file, cookie.clone()).await {
-                Ok(()) => return Ok(cookie),
+                Ok(()) => {
+                    return Ok(Authorisation {
+                        headers: cookie,
+                        by_password: false,
+                    });
+                }
                 Err(e) if !matches!(e.kind, VcErrorKind::Fault(Fault::NotAuthenticated)) => {
                     return Err(e);
                 }
@@ -122,9 +130,13 @@ impl Client {
                 fresh_login = true;
                 continue;
             }
-            let basic = self.basic()?;
-            self.probe(path, query, file, basic.clone()).await?;
-            return Ok(basic);
+            let headers = self.basic()?;
+            let asking = self.probe(path, query, file, headers.clone());
+            self.file_door.try_at(asking).await?;
+            return Ok(Authorisation {
+                headers,
+                by_password: true,
+            });
         }
     }
 
@@ -169,6 +181,13 @@ impl Client {
         );
         one_header(header::AUTHORIZATION, &text)
     }
+}
+
+/// What `/folder` accepts.
+struct Authorisation {
+    headers: HeaderMap,
+    /// User and password, not the session.
+    by_password: bool,
 }
 
 fn cookie(token: &HeaderValue) -> VcResult<HeaderMap> {

@@ -10,8 +10,8 @@ use agent_forge_actors::{
         names::{DatastorePath, MoRef},
     },
     ports::vcenter::{
-        ByteStream, CreateVm, FileInfo, MarkedVm, MountedIso, Place, PlaceRequest, TaskEnd,
-        TaskRef, VCenter, VcResult, VmObservation,
+        ByteStream, CreateVm, Drives, FileInfo, MarkedVm, Place, PlaceRequest, TaskEnd, TaskRef,
+        VCenter, VcResult, VmObservation,
     },
 };
 use async_trait::async_trait;
@@ -169,8 +169,8 @@ impl VCenter for Handle {
         self.0.unlink(effect, datacenter, path).await
     }
 
-    async fn mounted_isos(&self) -> VcResult<Vec<MountedIso>> {
-        self.0.isos_in_drives().await
+    async fn drives(&self) -> VcResult<Drives> {
+        self.0.all_drives().await
     }
 
     async fn logout(&self, effect: &Effect) {

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use agent_forge_lab::{
+    parts::vcenter_trouble::Rule,
+    played::{Delays, object::Facts as _},
+};
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     trouble::PROMPT,
     witness::Witness,
-    world::{LIMIT, Setup, World},
+    world::{POOL, Setup, World},
 };
 
 /// Kills the actors whose names start with `which`, as the debug endpoint does.
@@ -61,43 +65,102 @@ async fn the_operator_is_killed_again_and_again_during_ten_up() -> Result<()> {
     witness.verdict()
 }
 
+/// Kinds of actors, as their names begin. The last is there once an ISO is wanted.
+const KINDS: [&str; 6] = [
+    "vm/",
+    "pool/",
+    "sessions",
+    "placement",
+    "orphans",
+    "iso_cache/",
+];
+
+/// Waits for a VsphereAgent with exactly this reason and kills actors of these kinds, every other one by a panic in a
+/// handler; returns when they are back.
+async fn strike(world: &World, reason: &str, kinds: &[&str], panic: &mut bool) -> Result<()> {
+    world
+        .until(&format!("a VsphereAgent at {reason}"), async || {
+            Ok(world.phases().await?.values().any(|(_, now)| now == reason))
+        })
+        .await?;
+    for which in kinds {
+        let hit = kill(world, which, *panic).await?;
+        ensure!(hit > 0, "no {which} actor was there at {reason}");
+        *panic = !*panic;
+    }
+    // Whoever was killed this time panics the next.
+    *panic ^= kinds.len().is_multiple_of(2);
+    world
+        .until("the actors that were killed", async || {
+            world.are_alive(kinds).await
+        })
+        .await
+}
+
+/// Every stage stands still until it was struck, so that it is that stage and no later one.
 #[tokio::test(flavor = "multi_thread")]
 async fn actors_are_killed_at_each_stage() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
+    let world = World::without_pool(Setup {
+        delays: Delays {
+            boot: Duration::from_secs(10),
+            ..Delays::fast()
+        },
+        ..Setup::default()
+    })
+    .await?;
     let witness = Witness::start(world.sight());
+    let service = world.upstream.service(&world.cluster.agent_namespace)?;
+    service.withhold_image("demo", true);
+    world
+        .until("an InfraEnv without URL", async || {
+            let seen = service.infra_envs().fetch("demo").await?;
+            Ok(seen.is_some_and(|i| i.text("/status/isoDownloadURL").is_empty()))
+        })
+        .await?;
+    let agents = "agent-install.openshift.io";
+    world
+        .forbid("preparing", agents, "agents", "UPDATE")
+        .await?;
+    let hangs = async |method| world.vcenter.add_rule(&Rule::hangs(method)).await;
+    let create = hangs("CreateVM_Task").await?;
+    let power_on = hangs("PowerOnVM_Task").await?;
+    world.create_pool(POOL, &json!({})).await?;
     let nodes = world.node_pool().await?;
     nodes.scale(3);
     let mut panic = false;
-    for reason in [
-        "CreateRequested",
-        "VMCreatePending",
-        "AgentNotDiscovered",
-        "AgentAvailable",
-        "AgentBound",
-    ] {
-        world
-            .until(
-                &format!("a VsphereAgent at {reason} or past it"),
-                async || {
-                    let phases = world.phases().await?;
-                    Ok(phases
-                        .values()
-                        .any(|(_, now)| now == reason || now == "AgentBound"))
-                },
-            )
-            .await?;
-        for which in ["vm/", "pool/", "sessions", "placement", "iso_cache/"] {
-            let hit = kill(&world, which, panic).await?;
-            ensure!(hit > 0 || which != "pool/", "no {which} actor was there");
-            panic = !panic;
-        }
-        // They are back before the next stage is looked for.
-        tokio::time::timeout(LIMIT, world.actors_back())
-            .await
-            .context("the actors came back")??;
-    }
+
+    strike(&world, "CreateRequested", &KINDS[..5], &mut panic).await?;
+    service.withhold_image("demo", false);
+    world
+        .until("a create on its way", async || {
+            Ok(world.vcenter.rule_hits(&create).await? > Some(0))
+        })
+        .await?;
+    strike(&world, "VMCreatePending", &KINDS, &mut panic).await?;
+    ensure!(world.vms().await?.is_empty(), "made all the same");
+    world.vcenter.remove_rule(&create).await?;
+    world
+        .until("three VMs, and one on its way to be on", async || {
+            let made = world.vms().await?.len() == 3;
+            Ok(made && world.vcenter.rule_hits(&power_on).await? > Some(0))
+        })
+        .await?;
+    strike(&world, "VMCreatePending", &KINDS, &mut panic).await?;
+    world.vcenter.remove_rule(&power_on).await?;
+    strike(&world, "AgentNotDiscovered", &KINDS, &mut panic).await?;
+    strike(&world, "AgentAvailable", &KINDS, &mut panic).await?;
+    world.allow("preparing").await?;
+    world.running(&nodes, 3).await?;
+    strike(&world, "AgentBound", &KINDS, &mut panic).await?;
     world.running(&nodes, 3).await?;
     world.each_serves_its_own().await?;
+    let actors = world.actors(PROMPT).await?;
+    for kind in KINDS {
+        let of_kind = |a: &&Value| a["name"].as_str().is_some_and(|n| n.starts_with(kind));
+        let struck = actors.iter().filter(of_kind);
+        let restarts: u64 = struck.filter_map(|a| a["restarts"].as_u64()).sum();
+        ensure!(restarts >= 5, "{kind} was started anew {restarts} times");
+    }
     nodes.scale(0);
     world
         .until("a VsphereAgent on its way out", async || {
@@ -114,23 +177,11 @@ async fn actors_are_killed_at_each_stage() -> Result<()> {
 }
 
 impl World {
-    /// Waits until pool and session actors are alive.
-    async fn actors_back(&self) -> Result<()> {
-        loop {
-            let names: Vec<String> = self
-                .actors(PROMPT)
-                .await?
-                .iter()
-                .filter(|a| a["life"]["is"] == "alive")
-                .filter_map(|a| a["name"].as_str().map(str::to_owned))
-                .collect();
-            if ["pool/", "sessions", "placement"]
-                .iter()
-                .all(|k| names.iter().any(|n| n.starts_with(k)))
-            {
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+    /// Whether an actor of each of these kinds is alive.
+    async fn are_alive(&self, kinds: &[&str]) -> Result<bool> {
+        let actors = self.actors(PROMPT).await?;
+        let alive = actors.iter().filter(|a| a["life"]["is"] == "alive");
+        let names: Vec<&str> = alive.filter_map(|a| a["name"].as_str()).collect();
+        Ok(kinds.iter().all(|k| names.iter().any(|n| n.starts_with(k))))
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_forge_crds::{
-    conditions::Phase,
+    conditions::{Phase, event},
     names::{AGENT_MACHINE_LABEL, FORCE_DELETE_ANNOTATION},
 };
 use agent_forge_lab::{
@@ -85,6 +85,13 @@ async fn a_deleted_record_waits_for_its_machine() -> Result<()> {
             Ok(said)
         })
         .await?;
+    for name in nodes.running() {
+        let deferred = (event::AGENT_DELETE_DEFERRED, true);
+        let child = ("VsphereAgent", name.as_str());
+        world
+            .until_told(deferred, child, "serves a Machine")
+            .await?;
+    }
     nodes.scale(1);
     world.settled(1).await?;
     let left = nodes.running();

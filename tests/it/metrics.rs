@@ -71,6 +71,9 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
         ("agent_forge_vsphere_sessions", 1.0),
         ("agent_forge_actors{kind=\"vm\"}", 2.0),
         ("agent_forge_actor_mailbox_depth{kind=\"vm\"}", 0.0),
+        ("agent_forge_actor_mailbox_depth{kind=\"sessions\"}", 0.0),
+        ("agent_forge_actor_mailbox_depth{kind=\"iso_cache\"}", 0.0),
+        ("agent_forge_trace_phases_dropped_total", 0.0),
     ] {
         let found = value(&scrape, series);
         ensure!(found == Some(expected), "{series}: {found:?}\n{scrape}");
@@ -110,5 +113,16 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
             Ok(!operator.metrics().await?.contains(&of_pool))
         })
         .await?;
+    // Nor of the vCenter and the datastore that it alone used.
+    let scrape = operator.metrics().await?;
+    for family in [
+        "agent_forge_vsphere_requests_total{",
+        "agent_forge_vsphere_request_duration_seconds_bucket{",
+        "agent_forge_vsphere_task_duration_seconds_bucket{",
+        "agent_forge_vsphere_tasks_in_flight{",
+        "agent_forge_iso_transfer_duration_seconds_bucket{",
+    ] {
+        ensure!(!scrape.contains(family), "{family}\n{scrape}");
+    }
     Ok(())
 }

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use agent_forge_lab::parts::vcenter_trouble::{ForeignVm, VmAction};
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::events::v1::Event;
-use kube::Api;
 
 use crate::world::{NAMESPACE, Setup, World};
 
@@ -29,10 +27,8 @@ async fn marked(world: &World, name: &str, cluster: &str, power_on: bool) -> Res
 
 impl World {
     async fn events(&self, reason: &str) -> Result<Vec<String>> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let all = events.list(&Default::default()).await?.items.into_iter();
-        let fits = all.filter(|e| e.reason.as_deref() == Some(reason));
-        Ok(fits.filter_map(|e| e.note).collect())
+        let told = self.told(reason).await?;
+        Ok(told.into_iter().map(|t| t.note).collect())
     }
 
     async fn morefs(&self) -> Result<Vec<String>> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use agent_forge_lab::{parts::vcenter_trouble::ForeignVm, played::HostedClusterPlay};
 use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::world::{LIMIT, Setup, World};
@@ -62,15 +63,32 @@ fn wrong_specs() -> Vec<(&'static str, Value, &'static str, &'static str)> {
             "networkAdapterType",
             "token-ring",
         ),
+        (
+            "guest",
+            json!({"guestID": "rhel99_64Guest"}),
+            "guestID",
+            "rhel99_64Guest",
+        ),
+        // There is something of that name, and it is a VM.
+        (
+            "no-folder",
+            json!({"folder": "teams/desk"}),
+            "folder",
+            "teams/desk",
+        ),
     ]
 }
+
+/// What only the create itself, or what comes after it, can find: the place was made ready before.
+const FOUND_LATE: [&str; 2] = ["tag", "guest"];
 
 /// The value that mends each of them.
 fn mended(wrong: &Value) -> Value {
     let good = json!({
         "datacenter": "dc1", "network": "VM Network", "resourcePool": "cluster/Resources",
         "datastoreCluster": "workload-datastore-cluster", "isoDatastore": "iso-datastore",
-        "vmTags": null, "scsiType": null, "networkAdapterType": null,
+        "vmTags": null, "scsiType": null, "networkAdapterType": null, "guestID": null,
+        "folder": "teams/mended",
     });
     let fields = wrong.as_object().into_iter().flatten();
     Value::Object(fields.map(|(k, _)| (k.clone(), good[k].clone())).collect())
@@ -87,10 +105,18 @@ async fn running(world: &World, nodes: &HostedClusterPlay, count: usize) -> Resu
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_there_is_named_and_nothing_half_made_stays() -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
+    let desk = ForeignVm {
+        name: "desk".to_owned(),
+        folder: "teams".to_owned(),
+        ..ForeignVm::default()
+    };
+    world.vcenter.create_vm(&desk).await?;
     let mut pools = Vec::new();
     for (name, wrong, field, value) in wrong_specs() {
-        let mut vsphere = wrong.clone();
-        vsphere["folder"] = json!(name);
+        let mut vsphere = json!({"folder": name});
+        for (key, value) in wrong.as_object().into_iter().flatten() {
+            vsphere[key] = value.clone();
+        }
         world
             .create_pool(name, &json!({"vsphere": vsphere}))
             .await?;
@@ -112,16 +138,25 @@ async fn what_is_not_there_is_named_and_nothing_half_made_stays() -> Result<()> 
     }
     let mut seen = world.vcenter.inventory().await?;
     // A tag that cannot be attached costs no VM: it runs, whole, and tagging is tried again (predecessor.md §3, row 16).
-    seen.vms.retain(|vm| !vm.path.contains("/vm/tag/"));
+    seen.vms
+        .retain(|vm| !vm.path.contains("/vm/tag/") && vm.name != desk.name);
     ensure!(seen.vms.is_empty(), "half made: {:?}", seen.vms);
     ensure!(
         seen.folders
             .iter()
-            .filter(|f| !f.ends_with("/tag"))
+            .filter(|f| !FOUND_LATE
+                .iter()
+                .any(|late| f.ends_with(&format!("/{late}"))))
             .all(|f| !pools.iter().any(|p| f.ends_with(p.0))),
         "half made: {:?}",
         seen.folders
     );
+    for (name, .., nodes) in pools.iter().filter(|(name, ..)| *name != "tag") {
+        let machines = nodes.agent_machines();
+        let machine = machines.first().context("an AgentMachine")?.name_any();
+        let left = seen.files.iter().find(|f| f.path.contains(&machine));
+        ensure!(left.is_none(), "{name}: half made: {left:?}");
+    }
     for (name, wrong, ..) in &pools {
         world
             .patch_pool(name, &json!({"vsphere": mended(wrong)}))
@@ -133,7 +168,8 @@ async fn what_is_not_there_is_named_and_nothing_half_made_stays() -> Result<()> 
             .with_context(|| format!("{name} after it was mended"))?;
         world.until_true(name, "VsphereReady").await?;
     }
-    ensure!(world.vms().await?.len() == pools.len());
+    let all = world.vms().await?;
+    ensure!(all.len() == pools.len() + 1 && all.contains(&desk.name));
     Ok(())
 }
 

@@ -143,7 +143,14 @@ async fn status_columns_and_metrics_tell_the_truth() -> Result<()> {
 
     for (state, value) in [
         ("desired", 2.0),
+        ("agent_machines", 2.0),
+        ("waiting_agent_machines", 0.0),
+        ("unready_agent_machines", 0.0),
+        ("without_agent", 0.0),
+        ("matching_agents", 2.0),
         ("bound_agents", 2.0),
+        ("available_agents", 0.0),
+        ("pending_owned_vms", 0.0),
         ("demand_deficit", 0.0),
     ] {
         let now = world.capacity(state).await?;

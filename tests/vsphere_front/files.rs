@@ -5,6 +5,8 @@ use agent_forge_actors::{
     model::names::DatastorePath,
     ports::vcenter::{Fault, VcErrorKind},
 };
+use agent_forge_crds::conditions::reason;
+use agent_forge_lab::parts::vcenter::VCenterOptions;
 use bytes::Bytes;
 
 use crate::support::*;
@@ -124,6 +126,56 @@ async fn a_dead_session_is_noticed_before_the_bytes_flow() {
     assert_eq!(world.calls().await["PUT /folder"], 2);
 }
 
+fn basic_only() -> VCenterOptions {
+    VCenterOptions {
+        flags: vec!["--folder-basic-only".into()],
+        ..quick()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_files_want_the_password_they_get_it() {
+    let world = world(basic_only()).await;
+    let vc = world.connect().await;
+    let dc = vc.datacenter("dc1").await.unwrap();
+    let file = path("[iso-datastore] x.iso");
+    put(&*vc, &dc, &file, b"first").await.unwrap();
+    assert_eq!(vc.stat(&dc, &file).await.unwrap(), Some(5));
+    // A dead session is another thing than one that is not taken.
+    world.post("sessions/kill", serde_json::json!({})).await;
+    put(&*vc, &dc, &file, b"second").await.unwrap();
+    assert_eq!(vc.stat(&dc, &file).await.unwrap(), Some(6));
+    assert_eq!(world.logins("vim").await, 2);
+    assert_eq!(world.logins("refused").await, 0);
+    assert_eq!(world.calls().await["PUT /folder"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_files_refuse_is_told_and_tried_once() {
+    let world = world(basic_only()).await;
+    let vc = world.connect().await;
+    let dc = vc.datacenter("dc1").await.unwrap();
+    let file = path("[iso-datastore] x.iso");
+    // It was changed, and the session lives on.
+    let changed = serde_json::json!({"password": "another"});
+    world.post("password", changed).await;
+    let server = world.vcenter.url().trim_start_matches("https://");
+    for _ in 0..3 {
+        let e = put(&*vc, &dc, &file, b"x").await.unwrap_err();
+        assert_eq!(e.fault(), Some(&Fault::InvalidLogin), "{e}");
+        assert_eq!(e.reason(), reason::INVALID_CREDENTIALS);
+        for named in [server, world.vcenter.options().username.as_str()] {
+            assert!(e.message.contains(named), "{named}: {e}");
+        }
+        let password = &world.vcenter.options().password;
+        assert!(!format!("{e:?}").contains(password.as_str()));
+    }
+    assert_eq!(world.logins("refused").await, 1, "the others rest");
+    assert!(world.gate.outcomes(EffectKind::Upload).is_empty());
+    assert!(!vc.login_refused(), "the session serves on");
+    vc.mounted_isos().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_privilege_names_itself() {
     let world = world(quick()).await;
@@ -170,4 +222,8 @@ async fn what_a_vm_mounts_is_unknown_where_it_may_not_be_read() {
         "{e:?}"
     );
     assert!(e.to_string().contains(hidden), "it names the VM: {e}");
+    let drives = vc.drives().await.unwrap();
+    let known: Vec<_> = drives.isos.iter().map(|m| m.vm.as_str()).collect();
+    assert_eq!(known, ["readable"], "what is known is said");
+    assert_eq!(drives.unknown.len(), 1);
 }

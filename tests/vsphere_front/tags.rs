@@ -1,6 +1,9 @@
 //! Tags, by the Automation API.
 
-use agent_forge_actors::{effect::EffectKind, ports::vcenter::VcErrorKind};
+use agent_forge_actors::{
+    effect::EffectKind,
+    ports::vcenter::{Fault, VcErrorKind},
+};
 use agent_forge_lab::parts::vcenter::VCenterOptions;
 use serde_json::{Value, json};
 
@@ -112,6 +115,31 @@ async fn tags_with_two_sessions() {
     .await;
     attached(&world).await;
     assert_eq!(world.logins("refused").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_tags_refuse_is_tried_once() {
+    let world = world(VCenterOptions {
+        api_release: Some("8.0.1.0".into()),
+        ..quick()
+    })
+    .await;
+    let one = tag(&world, "one").await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let vm = life(&*vc, "node-1").await.unwrap();
+    world.post("password", json!({"password": "another"})).await;
+    let attach = effect(EffectKind::AttachTags);
+    let server = world.vcenter.url().trim_start_matches("https://");
+    for _ in 0..3 {
+        let ids = std::slice::from_ref(&one);
+        let e = vc.attach_tags(&attach, &vm, ids).await.unwrap_err();
+        assert_eq!(e.fault(), Some(&Fault::InvalidLogin), "{e}");
+        for named in [server, world.vcenter.options().username.as_str()] {
+            assert!(e.message.contains(named), "{named}: {e}");
+        }
+    }
+    assert_eq!(world.logins("refused").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

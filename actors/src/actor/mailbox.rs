@@ -1,10 +1,12 @@
-//! How many wakes are on their way to an actor. ractor's mailboxes are unbounded and do not tell their length; each wake
-//! carries a token that is counted until it is read or lost.
+//! How many wakes and requests are on their way to an actor. ractor's mailboxes are unbounded and do not tell their length;
+//! each of them carries a token that is counted until it is read or lost. What an actor tells itself is not counted.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
+
+use ractor::ActorRef;
 
 use crate::ports::instruments::Instruments;
 
@@ -26,13 +28,13 @@ impl Mailbox {
         })
     }
 
-    /// Wakes that were sent and not read.
+    /// Wakes and requests that were sent and not read.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// One more wake is sent.
+    /// One more is sent.
     #[must_use]
     pub fn send(self: &Arc<Self>) -> Queued {
         self.depth.fetch_add(1, Ordering::Relaxed);
@@ -41,13 +43,46 @@ impl Mailbox {
     }
 }
 
-/// A wake on its way.
+/// A wake or request on its way.
 pub struct Queued(Arc<Mailbox>);
 
 impl Drop for Queued {
     fn drop(&mut self) {
         self.0.depth.fetch_sub(1, Ordering::Relaxed);
         self.0.instruments.queued(self.0.kind, -1);
+    }
+}
+
+/// An actor, with the count of what is on its way to it.
+pub struct Counted<M> {
+    /// The actor.
+    pub actor: ActorRef<M>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl<M> Counted<M> {
+    /// The actor with its count.
+    #[must_use]
+    pub fn new(actor: ActorRef<M>, mailbox: Arc<Mailbox>) -> Self {
+        Self { actor, mailbox }
+    }
+
+    /// The token of one more request.
+    #[must_use]
+    pub fn send(&self) -> Queued {
+        self.mailbox.send()
+    }
+
+    /// Requests that were sent and not read.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.mailbox.depth()
+    }
+}
+
+impl<M> Clone for Counted<M> {
+    fn clone(&self) -> Self {
+        Self::new(self.actor.clone(), self.mailbox.clone())
     }
 }
 

@@ -23,6 +23,7 @@ mod retention;
 mod transfer;
 mod upkeep;
 
+pub use self::retention::PruneNews;
 pub(crate) use self::retention::is_ours;
 
 #[cfg(test)]
@@ -30,11 +31,16 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
 
 use agent_forge_crds::conditions::reason;
 use futures::FutureExt;
-use ractor::{Actor, ActorProcessingErr, ActorRef, rpc::CallResult};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, rpc::CallResult};
 use tokio::{
     sync::watch,
     task::{AbortHandle, JoinSet},
@@ -43,12 +49,15 @@ use tracing::Instrument;
 
 use self::{
     flight::{FlightTable, Start, Task},
-    msg::{FlightNews, IsoKey, IsoMsg, IsoState, IsoWant},
+    msg::{Doubtful, FlightNews, IsoKey, IsoMsg, IsoState, IsoWant},
     partial::Origin,
     upkeep::Found,
 };
 use crate::{
-    actor::shell::Description,
+    actor::{
+        mailbox::{Counted, Queued},
+        shell::Description,
+    },
     error::{Class, Side, Trouble},
     model::names::{DatastorePath, ObjectKey},
     ports::{
@@ -64,6 +73,11 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// Least time between two lines in the log about a transfer's progress.
 const LOG: Duration = Duration::from_secs(10);
+
+/// What was sent by a transfer that failed has arrived after that long, if it does: a client waits for half of it.
+const LATE: Duration = Duration::from_secs(600);
+/// Looks for it, one each [`LATE`], before it is left.
+const LOOKS: u32 = 6;
 
 /// What an ISO cache needs.
 pub struct IsoCacheArgs {
@@ -113,6 +127,8 @@ pub struct IsoCacheState {
     table: FlightTable,
     /// Directories in which this life has looked for what dead ones left.
     swept: BTreeSet<DatastorePath>,
+    /// Where a transfer failed, and when (monotonic) it is looked for what arrived late.
+    doubtful: BTreeMap<DatastorePath, (Duration, Box<Doubtful>)>,
     alarm: Option<(Duration, AbortHandle)>,
     /// When progress was last logged.
     logged: Option<Duration>,
@@ -123,23 +139,62 @@ pub struct IsoCacheState {
 ///
 /// # Errors
 /// `ISOCacheUnavailable` when the actor is gone or does not answer within 10 s; it is being restarted, so ask again.
-pub async fn ensure(actor: &ActorRef<IsoMsg>, want: IsoWant) -> Result<IsoState, Trouble> {
+pub async fn ensure(cache: &Counted<IsoMsg>, want: IsoWant) -> Result<IsoState, Trouble> {
+    call(cache, |reply, queued| {
+        IsoMsg::Ensure(Box::new(want), reply, queued)
+    })
+    .await
+}
+
+/// Asks a cache to remove what a pool has left on its datastore (`left.prunable`): what is gone by now, and what stays for
+/// which reason that was not told before. The pool is woken when that changes.
+///
+/// # Errors
+/// As [`ensure`].
+pub async fn clear(cache: &Counted<IsoMsg>, left: IsoWant) -> Result<PruneNews, Trouble> {
+    call(cache, |reply, queued| {
+        IsoMsg::Clear(Box::new(left), reply, queued)
+    })
+    .await
+}
+
+async fn call<T: Send + 'static>(
+    cache: &Counted<IsoMsg>,
+    ask: impl FnOnce(RpcReplyPort<T>, Queued) -> IsoMsg,
+) -> Result<T, Trouble> {
     let unavailable = |why: &str| {
         let message = format!("the ISO cache {why}; it is asked again");
         Trouble::transient(Side::Iso, "ISOCacheUnavailable", message)
     };
-    match actor
-        .call(|reply| IsoMsg::Ensure(Box::new(want), reply), Some(ANSWER))
+    let queued = cache.send();
+    match cache
+        .actor
+        .call(|reply| ask(reply, queued), Some(ANSWER))
         .await
     {
-        Ok(CallResult::Success(state)) => Ok(state),
+        Ok(CallResult::Success(answer)) => Ok(answer),
         Ok(CallResult::Timeout) => Err(unavailable("did not answer within 10 s")),
         Ok(CallResult::SenderError) => Err(unavailable("ended before it answered")),
         Err(_) => Err(unavailable("is not running")),
     }
 }
 
+/// Tells a cache that this pool is being deleted.
+pub fn leave(cache: &Counted<IsoMsg>, pool: &ObjectKey) {
+    let left = IsoMsg::Leave(pool.clone(), cache.send());
+    // One that is gone has nothing of the pool's left.
+    let _ = cache.actor.send_message(left);
+}
+
 impl IsoCacheState {
+    fn clear(&mut self, myself: &ActorRef<IsoMsg>, left: IsoWant) -> PruneNews {
+        self.about.wakes += 1;
+        self.about.last_wake = left.pool.to_string();
+        let (news, start) = self.table.clear(left, self.ports.clock.monotonic());
+        self.settle(myself, BTreeSet::new(), start);
+        news
+    }
+
     fn ask(&mut self, myself: &ActorRef<IsoMsg>, mut want: IsoWant) -> IsoState {
         self.about.wakes += 1;
         self.about.last_wake = want.pool.to_string();
@@ -172,7 +227,8 @@ impl IsoCacheState {
             self.about.passes += 1;
             self.launch(start);
         }
-        let due = self.table.next_due();
+        let late = self.doubtful.values().map(|(due, _)| *due).min();
+        let due = [self.table.next_due(), late].into_iter().flatten().min();
         if self.alarm.as_ref().map(|(at, _)| *at) != due {
             if let Some((_, alarm)) = self.alarm.take() {
                 alarm.abort();
@@ -188,6 +244,27 @@ impl IsoCacheState {
                 });
                 self.alarm = Some((at, alarm));
             }
+        }
+    }
+
+    /// Looks where transfers failed some time ago.
+    fn look_after(&mut self) {
+        let now = self.ports.clock.monotonic();
+        let due: Vec<_> = self
+            .doubtful
+            .extract_if(.., |_, (due, _)| *due <= now)
+            .collect();
+        for (_, (_, doubtful)) in due {
+            let ports = self.ports.clone();
+            let span = tracing::error_span!(
+                parent: None,
+                "iso.flight",
+                cache = %ports.key,
+                object = %doubtful.pool,
+                task = "sweep",
+            );
+            let look = async move { upkeep::look_after(&ports, doubtful).await };
+            self.flights.spawn(look.instrument(span));
         }
     }
 
@@ -272,6 +349,7 @@ async fn fly(ports: &Ports, start: Start) -> FlightNews {
                 })
         }
         Task::Transfer => {
+            tracing::info!(directory = %want.directory, source = want.source.redacted(), "ISO transfer begins");
             let (told, announced) = (ports.actor.clone(), ports.actor.clone());
             let tell = move |done, total| {
                 let news = FlightNews::Progress(done, Some(total));
@@ -295,6 +373,9 @@ async fn fly(ports: &Ports, start: Start) -> FlightNews {
                 })
         }
         Task::Prune(paths) => upkeep::prune(ports, &want, &paths)
+            .await
+            .map(|(gone, kept)| FlightNews::Pruned(gone, kept)),
+        Task::Clear(paths) => upkeep::clear(ports, &want, &paths)
             .await
             .map(|(gone, kept)| FlightNews::Pruned(gone, kept)),
     };
@@ -342,6 +423,7 @@ impl Actor for IsoCache {
             waker,
             table: FlightTable::default(),
             swept: BTreeSet::new(),
+            doubtful: BTreeMap::new(),
             flights: JoinSet::new(),
             alarm: None,
             logged: None,
@@ -356,11 +438,18 @@ impl Actor for IsoCache {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            IsoMsg::Ensure(want, reply) => {
+            IsoMsg::Ensure(want, reply, queued) => {
+                drop(queued);
                 let answer = state.ask(&myself, *want);
                 let _ = reply.send(answer);
             }
-            IsoMsg::Leave(pool) => {
+            IsoMsg::Clear(left, reply, queued) => {
+                drop(queued);
+                let news = state.clear(&myself, *left);
+                let _ = reply.send(news);
+            }
+            IsoMsg::Leave(pool, queued) => {
+                drop(queued);
                 let now = state.ports.clock.monotonic();
                 state.table.leave(&pool, now);
             }
@@ -374,8 +463,15 @@ impl Actor for IsoCache {
             IsoMsg::Swept(directory) => {
                 state.swept.insert(directory);
             }
+            IsoMsg::Doubtful(doubtful) => {
+                let due = state.ports.clock.monotonic() + LATE;
+                let directory = doubtful.directory.clone();
+                state.doubtful.insert(directory, (due, doubtful));
+                state.settle(&myself, BTreeSet::new(), Vec::new());
+            }
             IsoMsg::Due => {
                 state.alarm = None;
+                state.look_after();
                 let wake = state.table.due(state.ports.clock.monotonic());
                 state.settle(&myself, wake, Vec::new());
             }

@@ -7,9 +7,14 @@ use ractor::RpcReplyPort;
 use tokio::sync::watch;
 
 use crate::{
+    actor::mailbox::Queued,
     error::Trouble,
-    model::names::{DatastorePath, ObjectKey},
-    ports::iso_source::{IsoRequest, IsoUrl, Validators},
+    iso_cache::PruneNews,
+    model::names::{DatastorePath, MoRef, ObjectKey},
+    ports::{
+        iso_source::{IsoRequest, IsoUrl, Validators},
+        vcenter::VCenter,
+    },
 };
 
 /// Which cache: uploads to one datastore of one vCenter are serialised by one actor.
@@ -138,8 +143,8 @@ pub struct IsoWant {
     pub directories: BTreeSet<DatastorePath>,
     /// Older files of this pool that retention allows to go, oldest first; never the wanted one.
     pub prunable: Vec<DatastorePath>,
-    /// Paths that the pool's record lists, as far as its writes were acknowledged.
-    pub listed: BTreeSet<String>,
+    /// Places that the pool's record lists, as far as its writes were acknowledged.
+    pub listed: BTreeSet<DatastorePath>,
 }
 
 impl IsoWant {
@@ -185,16 +190,35 @@ pub enum IsoState {
     Failed(Trouble),
 }
 
+/// Where a transfer failed after it had begun to send: what was sent may arrive when nobody waits for it any more.
+pub struct Doubtful {
+    /// Directory of the partial file.
+    pub directory: DatastorePath,
+    /// The vCenter, as the flight had reached it: pool and Secret may be gone when it is looked at again.
+    pub vc: Arc<dyn VCenter>,
+    /// Datacenter of the datastore.
+    pub datacenter: MoRef,
+    /// The pool that the transfer was for.
+    pub pool: ObjectKey,
+    /// Looks that are left, should some fail.
+    pub looks: u32,
+}
+
 /// Messages of the ISO cache actor.
 pub enum IsoMsg {
     /// Make it so; answers at once with how far it is. The pool is woken when that changes.
-    Ensure(Box<IsoWant>, RpcReplyPort<IsoState>),
+    Ensure(Box<IsoWant>, RpcReplyPort<IsoState>, Queued),
+    /// The pool wants nothing here any more but that its `prunable` files go; answers at once with what is gone, and with
+    /// what stays and why. The pool is woken when that changes.
+    Clear(Box<IsoWant>, RpcReplyPort<PruneNews>, Queued),
     /// That pool is being deleted: what only it wants is let go.
-    Leave(ObjectKey),
+    Leave(ObjectKey, Queued),
     /// A flight made progress or ended (internal).
     Flight(u64, FlightNews),
     /// A flight has looked in that directory for what dead processes left (internal).
     Swept(DatastorePath),
+    /// A transfer failed after it had begun to send (internal).
+    Doubtful(Box<Doubtful>),
     /// A backoff may be over (internal); carries no data.
     Due,
     /// Describe yourself.

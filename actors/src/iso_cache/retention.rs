@@ -16,7 +16,7 @@ use crate::model::names::{DatastorePath, ObjectKey};
 pub(super) const AGAIN: Duration = Duration::from_secs(600);
 
 /// Files that are gone, and files kept with the reason.
-pub(super) type PruneNews = (Vec<DatastorePath>, Vec<(DatastorePath, String)>);
+pub type PruneNews = (Vec<DatastorePath>, Vec<(DatastorePath, String)>);
 
 /// One pool's retention.
 #[derive(Debug, Default)]

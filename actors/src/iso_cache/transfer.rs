@@ -3,8 +3,9 @@
 //! Guarantees
 //! - A file under its final name `<directory>/<sha256>.iso` is complete: it got there by a move, after its size on the
 //!   datastore was seen to be right. Nothing is ever overwritten under a final name.
-//! - Whatever fails, the partial file is deleted (best effort); partial names are unique to a flight, so that what a
-//!   crash leaves behind is in nobody's way, and the next flight removes it ([`super::partial`]).
+//! - Whatever fails, the partial file is deleted (best effort), and looked for once more later, since what was sent may
+//!   still arrive; partial names are unique to a flight, so that what a crash leaves behind is in nobody's way, and the
+//!   next flight removes it ([`super::partial`]).
 //! - A file gets its final name only after the record of a pool that wants it lists that name.
 //! - A lost reply is settled by looking at both names (reliability.md R4).
 //! - When nobody wants it any more it ends, unless it is about to get its final name: that ends soon by itself.
@@ -17,7 +18,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use super::{
     Ports,
     meter::{Meter, SHORTEST, Tell, not_an_iso},
-    msg::{IsoFile, IsoPlace, IsoWant, Leave, Wanted},
+    msg::{Doubtful, IsoFile, IsoMsg, IsoPlace, IsoWant, Leave, Wanted},
 };
 use crate::{
     effect::{Effect, EffectKind},
@@ -94,6 +95,10 @@ async fn fetch(
     let delivered = deliver.await;
     if !matches!(delivered, Ok((_, false))) {
         site.discard(&partial).await;
+    }
+    if delivered.is_err() {
+        let doubtful = site.doubtful(&want.directory);
+        let _ = ports.actor.send_message(IsoMsg::Doubtful(doubtful));
     }
     delivered
 }
@@ -176,6 +181,25 @@ impl Site {
         meter.moved();
         site.sweep(ports, want).await;
         Ok(site)
+    }
+
+    /// As a flight had reached it.
+    pub(super) fn again(doubtful: &Doubtful) -> Self {
+        Self {
+            vc: doubtful.vc.clone(),
+            datacenter: doubtful.datacenter.clone(),
+            pool: doubtful.pool.clone(),
+        }
+    }
+
+    fn doubtful(&self, directory: &DatastorePath) -> Box<Doubtful> {
+        Box::new(Doubtful {
+            directory: directory.clone(),
+            vc: self.vc.clone(),
+            datacenter: self.datacenter.clone(),
+            pool: self.pool.clone(),
+            looks: super::LOOKS,
+        })
     }
 
     pub(super) fn effect(&self, kind: EffectKind) -> Effect {

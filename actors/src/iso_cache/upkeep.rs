@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::{
     Ports,
-    msg::{IsoFile, IsoMsg, IsoWant},
+    msg::{Doubtful, IsoFile, IsoMsg, IsoWant},
     retention::PruneNews,
     transfer::Site,
 };
@@ -115,6 +115,50 @@ impl Site {
         }
         Ok(())
     }
+
+    async fn remove(&self, ports: &Ports, paths: &[DatastorePath]) -> Result<PruneNews, Trouble> {
+        let mounted = step("mounted ISOs", async { Ok(self.vc.mounted_isos().await?) }).await?;
+        // Compared as paths: vCenter shows what was written, and `[ds] /a` is `[ds] a`.
+        let mounted: BTreeMap<DatastorePath, &str> = mounted
+            .iter()
+            .filter_map(|m| Some((DatastorePath::parse(&m.iso).ok()?, m.vm.as_str())))
+            .collect();
+        let (mut gone, mut kept) = (Vec::new(), Vec::new());
+        for path in paths {
+            if let Some(vm) = mounted.get(path) {
+                kept.push((path.clone(), format!("VM {vm} has it in its CD-ROM drive")));
+                continue;
+            }
+            let effect = self.effect(EffectKind::DeleteFile);
+            let deleted = step("deletion", async {
+                Ok(self.vc.delete_file(&effect, &self.datacenter, path).await?)
+            })
+            .await;
+            ports.instruments.iso_operation("prune", deleted.is_ok());
+            match deleted {
+                Ok(()) => gone.push(path.clone()),
+                Err(trouble) => kept.push((path.clone(), trouble.message)),
+            }
+        }
+        Ok((gone, kept))
+    }
+}
+
+/// Looks once more where a transfer failed, whoever still wants something there; where that fails, too, the actor hears of
+/// it for the next look.
+pub(super) async fn look_after(ports: &Ports, mut doubtful: Box<Doubtful>) {
+    let site = Site::again(&doubtful);
+    let Err(trouble) = step("sweep", site.try_sweep(ports, &doubtful.directory)).await else {
+        return;
+    };
+    let directory = &doubtful.directory;
+    doubtful.looks = doubtful.looks.saturating_sub(1);
+    if doubtful.looks == 0 {
+        tracing::warn!(%directory, error = %trouble, "it is not known whether a partial ISO file is left");
+    } else {
+        tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
+        let _ = ports.actor.send_message(IsoMsg::Doubtful(doubtful));
+    }
 }
 
 /// Deletes the files that no VM has mounted; says of each of the others why it stays.
@@ -124,30 +168,18 @@ pub(super) async fn prune(
     paths: &[DatastorePath],
 ) -> Result<PruneNews, Trouble> {
     let site = step("login", Site::find(ports, want)).await?;
-    let mounted = step("mounted ISOs", async { Ok(site.vc.mounted_isos().await?) }).await?;
-    // Compared as paths: vCenter shows what was written, and `[ds] /a` is `[ds] a`.
-    let mounted: BTreeMap<DatastorePath, &str> = mounted
-        .iter()
-        .filter_map(|m| Some((DatastorePath::parse(&m.iso).ok()?, m.vm.as_str())))
-        .collect();
-    let (mut gone, mut kept) = (Vec::new(), Vec::new());
-    for path in paths {
-        if let Some(vm) = mounted.get(path) {
-            kept.push((path.clone(), format!("VM {vm} has it in its CD-ROM drive")));
-            continue;
-        }
-        let effect = site.effect(EffectKind::DeleteFile);
-        let deleted = step("deletion", async {
-            Ok(site.vc.delete_file(&effect, &site.datacenter, path).await?)
-        })
-        .await;
-        ports.instruments.iso_operation("prune", deleted.is_ok());
-        match deleted {
-            Ok(()) => gone.push(path.clone()),
-            Err(trouble) => kept.push((path.clone(), trouble.message)),
-        }
-    }
-    Ok((gone, kept))
+    site.remove(ports, paths).await
+}
+
+/// Likewise on a datastore that the pool has left, where nobody else may come to look for what dead flights left.
+pub(super) async fn clear(
+    ports: &Ports,
+    want: &IsoWant,
+    paths: &[DatastorePath],
+) -> Result<PruneNews, Trouble> {
+    let site = step("login", Site::find(ports, want)).await?;
+    site.sweep(ports, want).await;
+    site.remove(ports, paths).await
 }
 
 async fn step<T>(what: &str, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {

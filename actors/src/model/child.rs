@@ -93,6 +93,55 @@ pub fn is_given_up(vm: &VmStatus, failure: Option<&Failure>) -> bool {
         && failure.is_some_and(|f| f.attempt == vm.attempt)
 }
 
+fn annotation(object: &VsphereAgent, key: &str) -> Option<String> {
+    let value = object.annotations().get(key);
+    value.filter(|v| !v.is_empty()).cloned()
+}
+
+fn recorded_agent_machine(object: &VsphereAgent) -> Option<Recorded> {
+    let name = object.labels().get(AGENT_MACHINE_LABEL).cloned()?;
+    Some(Recorded {
+        name,
+        uid: annotation(object, AGENT_MACHINE_UID_ANNOTATION),
+    })
+}
+
+/// The Machine that a VsphereAgent records.
+#[must_use]
+pub fn recorded_machine(object: &VsphereAgent) -> Option<Recorded> {
+    let own = annotation(object, MACHINE_NAME_ANNOTATION).map(|name| Recorded {
+        name,
+        uid: annotation(object, MACHINE_UID_ANNOTATION),
+    });
+    let in_status = || {
+        let vm = object.status.as_ref()?.vm.as_ref()?;
+        // Beside our own annotations it is only a copy, which lags behind a new assignment.
+        let is_all = annotation(object, AGENT_MACHINE_UID_ANNOTATION).is_none();
+        let r = vm.machine_ref.as_ref().filter(|_| is_all)?;
+        Some(Recorded {
+            name: r.name.clone()?,
+            uid: r.uid.clone().filter(|u| !u.is_empty()),
+        })
+    };
+    // AgentMachine and Machine share their name (upstream-contract.md §2); all that old records say.
+    let by_name = || {
+        let am = recorded_agent_machine(object)?;
+        Some(Recorded { uid: None, ..am })
+    };
+    own.or_else(in_status).or_else(by_name)
+}
+
+/// What a VM's record says of it for the comparison with Agents.
+#[must_use]
+pub fn recorded_identity(vm: &VmStatus) -> Option<VmIdentity> {
+    let bios_uuid = BiosUuid::parse(vm.bios_uuid.as_deref()?)?;
+    let macs = vm.mac_addresses.iter();
+    Some(VmIdentity {
+        bios_uuid,
+        macs: macs.filter_map(|m| MacAddress::parse(m)).collect(),
+    })
+}
+
 impl Child {
     /// Trace of the machine that it is for.
     #[must_use]
@@ -105,57 +154,11 @@ impl Child {
     #[must_use]
     pub fn read(object: Arc<VsphereAgent>) -> Self {
         let vm = object.status.as_ref().and_then(|s| s.vm.as_ref());
-        let annotation = |k: &str| {
-            object
-                .annotations()
-                .get(k)
-                .filter(|v| !v.is_empty())
-                .cloned()
-        };
+        let annotation = |k: &str| annotation(&object, k);
         let machine_ref = vm.and_then(|v| v.machine_ref.as_ref());
-        let agent_machine = object
-            .labels()
-            .get(AGENT_MACHINE_LABEL)
-            .cloned()
-            .map(|name| Recorded {
-                name,
-                uid: annotation(AGENT_MACHINE_UID_ANNOTATION),
-            });
-        let machine = annotation(MACHINE_NAME_ANNOTATION)
-            .map(|name| Recorded {
-                name,
-                uid: annotation(MACHINE_UID_ANNOTATION),
-            })
-            .or_else(|| {
-                // Beside our own annotations it is only a copy, which lags behind a new assignment.
-                let r =
-                    machine_ref.filter(|_| annotation(AGENT_MACHINE_UID_ANNOTATION).is_none())?;
-                Some(Recorded {
-                    name: r.name.clone()?,
-                    uid: r.uid.clone().filter(|u| !u.is_empty()),
-                })
-            })
-            // AgentMachine and Machine share their name (upstream-contract.md §2); all that old records say.
-            .or_else(|| {
-                agent_machine.as_ref().map(|am| Recorded {
-                    name: am.name.clone(),
-                    uid: None,
-                })
-            });
-        let identity = vm
-            .and_then(|v| v.bios_uuid.as_deref())
-            .and_then(BiosUuid::parse)
-            .map(|bios_uuid| VmIdentity {
-                bios_uuid,
-                macs: vm
-                    .map(|v| {
-                        v.mac_addresses
-                            .iter()
-                            .filter_map(|m| MacAddress::parse(m))
-                            .collect()
-                    })
-                    .unwrap_or_default(),
-            });
+        let agent_machine = recorded_agent_machine(&object);
+        let machine = recorded_machine(&object);
+        let identity = vm.and_then(recorded_identity);
         let namespace_of = |r: Option<&ObjectReference>| r.and_then(|r| r.namespace.clone());
         let control_plane = namespace_of(vm.and_then(|v| v.agent_machine_ref.as_ref()))
             .or_else(|| namespace_of(machine_ref))
@@ -206,9 +209,12 @@ impl Child {
 
     /// The Agent that runs on its VM, by THE rule.
     #[must_use]
-    pub fn agent_among<'a>(&self, agents: &'a [Arc<Agent>]) -> Option<&'a Arc<Agent>> {
+    pub fn agent_among<'a>(
+        &self,
+        agents: impl IntoIterator<Item = &'a Arc<Agent>>,
+    ) -> Option<&'a Arc<Agent>> {
         let identity = self.identity.as_ref()?;
-        agents.iter().find(|a| {
+        agents.into_iter().find(|a| {
             identity::agent_runs_on(a, identity) == AgentMatch::Same
                 || on(Mutant::HostnameIsProof) && a.spec.hostname.as_ref() == Some(&self.vm_name)
                 || on(Mutant::AnyUnapproved) && !a.spec.approved

@@ -1,5 +1,8 @@
 //! Virtual hardware: the spellings that `spec.vsphere` allows, mapped to what vSphere knows.
 
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+
 /// Controller of the system disk (`spec.vsphere.scsiType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskController {
@@ -97,4 +100,13 @@ pub struct Hardware {
     pub disk_controller: DiskController,
     /// Network adapter.
     pub network_adapter: NetworkAdapter,
+}
+
+impl Hardware {
+    /// Space on its datastore in bytes: the disk, full, and the swap file.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let disk = self.disk_gib.saturating_mul(GIB);
+        disk.saturating_add(self.memory_mib.saturating_mul(MIB))
+    }
 }

@@ -61,6 +61,12 @@ impl BiosUuid {
         Self(Uuid::from_bytes(self.0.to_bytes_le()))
     }
 
+    /// Of the two byte orders always the same one: equal for what is the same machine.
+    #[must_use]
+    pub fn in_one_order(self) -> Self {
+        self.min(self.swapped())
+    }
+
     /// Equal in either byte order.
     #[must_use]
     pub fn same_machine(self, other: Self) -> bool {
@@ -130,37 +136,48 @@ pub enum AgentMatch {
     Other,
 }
 
-/// THE rule: the uuid from the VMware serial, or with an empty serial the Agent's name in either byte order, *and* at
-/// least one equal MAC of a VM that we created.
+/// The machine that an Agent says it runs on, in one byte order or the other: by the VMware serial, or with an empty
+/// serial by its own name. Enough to hold back, never enough to act.
 #[must_use]
-pub fn agent_runs_on(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
+pub fn named_machine(agent: &Agent) -> Option<BiosUuid> {
     let inventory = agent.status.as_ref().and_then(|s| s.inventory.as_ref());
     let vendor = inventory.and_then(|i| i.system_vendor.as_ref());
     let serial = vendor
         .and_then(|v| v.serial_number.as_deref())
         .map(str::trim)
         .unwrap_or_default();
+    if serial.is_empty() {
+        return BiosUuid::parse(agent.metadata.name.as_deref().unwrap_or_default());
+    }
+    let is_vmware = on(Mutant::AnySerial)
+        || vendor
+            .and_then(|v| v.manufacturer.as_deref())
+            .is_some_and(|m| m.starts_with("VMware"));
+    BiosUuid::from_vmware_serial(serial).filter(|_| is_vmware)
+}
+
+/// A mutant is on for which an Agent may run on a VM that it does not name.
+#[must_use]
+pub fn goes_beyond_uuids() -> bool {
+    on(Mutant::ForeignAgents)
+        || on(Mutant::OrderIsProof)
+        || on(Mutant::HostnameIsProof)
+        || on(Mutant::AnyUnapproved)
+}
+
+/// THE rule: the uuid from the VMware serial, or with an empty serial the Agent's name in either byte order, *and* at
+/// least one equal MAC of a VM that we created.
+#[must_use]
+pub fn agent_runs_on(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
+    let inventory = agent.status.as_ref().and_then(|s| s.inventory.as_ref());
+    let vendor = inventory.and_then(|i| i.system_vendor.as_ref());
     let other_maker = vendor
         .and_then(|v| v.manufacturer.as_deref())
         .is_some_and(|m| !m.starts_with("VMware"));
     if on(Mutant::ForeignAgents) && other_maker || on(Mutant::OrderIsProof) && inventory.is_none() {
         return AgentMatch::Same;
     }
-    let by_name = || {
-        BiosUuid::parse(agent.metadata.name.as_deref().unwrap_or_default())
-            .is_some_and(|u| u.same_machine(vm.bios_uuid))
-    };
-    let same_uuid = if serial.is_empty() {
-        by_name()
-    } else {
-        let is_vmware = on(Mutant::AnySerial)
-            || vendor
-                .and_then(|v| v.manufacturer.as_deref())
-                .is_some_and(|m| m.starts_with("VMware"));
-        is_vmware
-            && BiosUuid::from_vmware_serial(serial).is_some_and(|u| u.same_machine(vm.bios_uuid))
-    };
-    if !same_uuid {
+    if !named_machine(agent).is_some_and(|u| u.same_machine(vm.bios_uuid)) {
         return AgentMatch::Other;
     }
     let seen: Vec<MacAddress> = inventory
@@ -195,6 +212,7 @@ mod tests {
         let product = BiosUuid::parse("C8363E42-3D72-242B-8590-0EB1D9180AA2").expect("uuid");
         assert!(config.same_machine(product) && product.same_machine(config));
         assert_eq!(config.swapped().swapped(), config);
+        assert_eq!(config.in_one_order(), product.in_one_order());
     }
 
     #[test]

@@ -47,10 +47,11 @@ pub fn age(am: &AgentMachine, now: Timestamp) -> Duration {
 /// AgentMachine of that name.
 #[must_use]
 pub fn claims(agent: &Agent, am: &AgentMachine) -> bool {
-    agent.claimed_by() == Some(am.name_any().as_str())
+    let name = am.metadata.name.as_deref();
+    name.is_some_and(|name| agent.claimed_by() == Some(name))
         && agent
             .claimed_by_namespace()
-            .is_none_or(|ns| am.namespace().as_deref() == Some(ns))
+            .is_none_or(|ns| am.metadata.namespace.as_deref() == Some(ns))
 }
 
 /// An AgentMachine that lives, and whose Machine does, has this Agent in its `status.agentRef`: the Agent serves it even

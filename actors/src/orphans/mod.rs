@@ -5,7 +5,9 @@
 //! handed to their VM actors as doubts, which look for themselves.
 //!
 //! Guarantees: nothing is destroyed but what never ran, was nobody's in two scans, and is proven nobody's by a live read
-//! and a fresh look at the VM. A vCenter that does not answer changes nothing of what was known of it.
+//! and a fresh look at the VM. No task is awaited for ever, and a VM counts as gone only when vCenter says that the task
+//! succeeded, or does not have the VM any more. A vCenter that does not answer, and a VM that cannot be destroyed, change
+//! nothing of what was known.
 
 pub mod judge;
 #[cfg(test)]
@@ -17,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_crds::conditions::event;
+use agent_forge_crds::conditions::{event, reason};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
@@ -26,14 +28,14 @@ use crate::{
     actor::shell::{Verdict, Worker},
     context::Context,
     effect::{Effect, EffectKind},
-    error::Trouble,
+    error::{Side, Trouble},
     model::names::{MoRef, ObjectKey},
     ports::{
         cluster::{Notice, Regarding},
         instruments::Instruments,
-        vcenter::VCenter,
+        vcenter::{Fault, TaskEnd, VCenter},
     },
-    vm::hardware,
+    vm::{act::TASK_PATIENCE, hardware},
 };
 
 /// The first scan waits that long, or an interval where that is shorter: a start has better things to do.
@@ -106,9 +108,9 @@ async fn run(
         forget_others(&named, &doubts, &mut memory);
     }
     for session in reached {
-        if let Err(trouble) = scan(&context, &session, &doubts, &mut memory).await {
-            tracing::warn!(server = session.server(), reason = %trouble.reason, "orphan scan: {trouble}");
-            verdict.waiting_on.push((trouble.reason, trouble.message));
+        let scanned = scan(&context, &session, &doubts, &mut memory, &mut verdict).await;
+        if let Err(trouble) = scanned {
+            tell(session.server(), trouble, &mut verdict);
         }
     }
     let known = memory.known.iter();
@@ -162,11 +164,17 @@ async fn sessions(context: &Context, verdict: &mut Verdict) -> Vec<Arc<dyn VCent
     found.into_values().collect()
 }
 
+fn tell(server: &str, trouble: Trouble, verdict: &mut Verdict) {
+    tracing::warn!(server, reason = %trouble.reason, "orphan scan: {trouble}");
+    verdict.waiting_on.push((trouble.reason, trouble.message));
+}
+
 async fn scan(
     context: &Context,
     session: &Arc<dyn VCenter>,
     doubts: &watch::Sender<Doubts>,
     memory: &mut Memory,
+    verdict: &mut Verdict,
 ) -> Result<(), Trouble> {
     let server = session.server().to_owned();
     let before = context.view.all_children();
@@ -182,12 +190,24 @@ async fn scan(
     let mut left = Vec::new();
     for orphan in orphans.drain(..) {
         let may_go = judge::may_go(&orphan, &known, pools.iter().map(AsRef::as_ref));
-        if may_go && remove(context, session, &orphan).await? {
-            continue;
-        }
+        let removed = if may_go {
+            remove(context, session, &orphan).await
+        } else {
+            Ok(false)
+        };
+        let fate = match removed {
+            Ok(true) => continue,
+            Ok(false) => "it is left alone".to_owned(),
+            // The others may go all the same.
+            Err(trouble) => {
+                let fate = format!("it could not be destroyed: {trouble}");
+                tell(&server, trouble, verdict);
+                fate
+            }
+        };
         // The first time it may be one whose record the view does not show yet.
         if known.contains(&orphan.vm.moref) {
-            say(context, &server, &orphan, memory);
+            say(context, &server, &orphan, &fate, memory);
         }
         left.push(orphan);
     }
@@ -199,7 +219,7 @@ async fn scan(
     Ok(())
 }
 
-/// Live proof, a fresh look, and the end of a VM that never ran.
+/// Live proof, a fresh look, and the end of a VM that never ran; `true`: it is gone.
 async fn remove(
     context: &Context,
     session: &Arc<dyn VCenter>,
@@ -220,17 +240,12 @@ async fn remove(
     if !unchanged {
         return Ok(false);
     }
-    let slots = session.slots();
-    let Ok(_slot) = slots.acquire().await else {
+    let gone = destroy(session.as_ref(), &key, orphan).await;
+    let done = matches!(gone, Ok(true));
+    context.instruments.vm_operation("destroy_orphan", done);
+    if !gone? {
         return Ok(false);
-    };
-    let effect = Effect::new(EffectKind::Destroy, &key);
-    let task = session.destroy(&effect, &shown.moref).await?;
-    let ended = session.wait(&task).await;
-    context
-        .instruments
-        .vm_operation("destroy_orphan", ended.is_ok());
-    ended?;
+    }
     let note = format!(
         "VM {} ({}) was destroyed: {}, and it never ran",
         orphan.vm.name,
@@ -242,14 +257,55 @@ async fn remove(
     Ok(true)
 }
 
-fn say(context: &Context, server: &str, orphan: &Orphan, memory: &mut Memory) {
+/// One task, awaited no longer than any other; `true`: the VM is gone. Where nobody knows how the task ended, the VM
+/// itself tells.
+async fn destroy(session: &dyn VCenter, key: &ObjectKey, orphan: &Orphan) -> Result<bool, Trouble> {
+    let moref = &orphan.vm.moref;
+    let ended = {
+        let slots = session.slots();
+        let Ok(_slot) = slots.acquire().await else {
+            return Ok(false);
+        };
+        let effect = Effect::new(EffectKind::Destroy, key);
+        match session.destroy(&effect, moref).await {
+            Ok(task) => tokio::time::timeout(TASK_PATIENCE, session.wait(&task)).await,
+            Err(e) => Ok(Err(e)),
+        }
+    };
+    match ended {
+        Ok(Ok(TaskEnd::Success(_))) => return Ok(true),
+        Ok(Err(e)) if !matches!(e.fault(), Some(Fault::ManagedObjectNotFound(_))) => {
+            return Err(e.into());
+        }
+        _ => {}
+    }
+    let gone = session.observe(moref).await?.is_none();
+    match ended {
+        // It goes on without us, and the next scan finds what became of it.
+        Err(_) if !gone => Err(endless(orphan)),
+        _ => Ok(gone),
+    }
+}
+
+fn endless(orphan: &Orphan) -> Trouble {
+    let message = format!(
+        "Destroy_Task of VM {:?} ({}) has not ended within {} s; look at the VM's recent tasks in the vSphere client",
+        orphan.vm.name,
+        orphan.vm.moref.id,
+        TASK_PATIENCE.as_secs()
+    );
+    Trouble::transient(Side::Vsphere, reason::VM_BUSY, message)
+}
+
+/// `fate`: what became of it in this scan, as a clause.
+fn say(context: &Context, server: &str, orphan: &Orphan, fate: &str, memory: &mut Memory) {
     let id = (server.to_owned(), orphan.vm.moref.clone());
     if !memory.said.insert(id) {
         return;
     }
     let vm = &orphan.vm;
     let note = format!(
-        "VM {} ({}, {}) on {server} carries our mark ({}), and {}; it is left alone. If nothing needs it: switch it off, \
+        "VM {} ({}, {}) on {server} carries our mark ({}), and {}; {fate}. If nothing needs it: switch it off, \
          then govc object.destroy {}:{}",
         vm.name,
         vm.moref.id,

@@ -8,7 +8,7 @@ use crate::{
     model::marker::Marker,
     ports::vcenter::{PowerState, VmObservation},
     testing::{child, marker, running, shown, with},
-    vm::bench::Bench,
+    vm::bench::{Bench, vcenter::SLOTS},
 };
 
 /// What the bench's settings say.
@@ -84,6 +84,71 @@ async fn what_never_ran_goes_at_the_second_look() {
     assert!(scans.bench.site.with(|i| i.vms.is_empty()));
     assert_eq!(scans.said(event::ORPHAN_VM_DESTROYED).len(), 1);
     assert!(scans.said(event::ORPHAN_VM).is_empty());
+}
+
+#[tokio::test]
+async fn a_forgotten_task_is_no_proof_that_the_vm_is_gone() {
+    for done in [false, true] {
+        let mut scans = Scans::of(vec![lost("vm-7")]).await;
+        scans.next().await;
+        let forgotten = Some((EffectKind::Destroy, done));
+        scans.bench.site.with(|i| i.vanishes = forgotten);
+        scans.next().await;
+        let told = scans.said(event::ORPHAN_VM_DESTROYED).len();
+        assert_eq!(told, usize::from(done), "done: {done}");
+        scans.next().await;
+        assert!(scans.bench.site.with(|i| i.vms.is_empty()));
+        assert_eq!(scans.said(event::ORPHAN_VM_DESTROYED).len(), 1);
+        assert_eq!(scans.destroyed(), if done { 1 } else { 2 });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destroy_task_that_does_not_end_holds_up_neither_the_scan_nor_the_others() {
+    let mut scans = Scans::of(vec![lost("vm-7")]).await;
+    scans.next().await;
+    let hung = Some(EffectKind::Destroy);
+    scans.bench.site.with(|i| i.hangs = hung);
+    let scanned = tokio::time::timeout(2 * TASK_PATIENCE, scans.next()).await;
+    let verdict = scanned.expect("the scan ends");
+    let (reason, message) = &verdict.waiting_on[0];
+    assert_eq!(reason, reason::VM_BUSY);
+    assert!(message.contains("vm-7"), "{message}");
+    assert_eq!(verdict.again, Some(INTERVAL));
+    let slots = scans.bench.site.with(|i| i.slots.clone()).expect("used");
+    assert_eq!(slots.available_permits(), SLOTS);
+    assert!(scans.said(event::ORPHAN_VM_DESTROYED).is_empty());
+    let said = scans.said(event::ORPHAN_VM);
+    assert!(said[0].contains("has not ended"), "{said:?}");
+    // vCenter goes on with it. It is known all the while, and so is another that comes.
+    scans.bench.site.with(|i| i.vms.push(lost("vm-8")));
+    let verdict = scans.next().await;
+    assert_eq!(verdict.waiting_on[0].0, "TaskInProgress");
+    let known = &scans.memory.known["vc.example"];
+    assert_eq!(known.len(), 2);
+    scans.bench.site.end_task();
+    scans.next().await;
+    assert!(scans.bench.site.with(|i| i.vms.is_empty()));
+    assert_eq!(scans.destroyed(), 3, "vm-7 twice, vm-8 once");
+}
+
+#[tokio::test]
+async fn a_vm_that_cannot_be_destroyed_keeps_no_other_one() {
+    let mut scans = Scans::of(vec![lost("vm-7"), lost("vm-8")]).await;
+    scans.next().await;
+    scans.bench.site.with(|i| i.destroy_refused = Some("vm-7"));
+    let verdict = scans.next().await;
+    assert_eq!(verdict.waiting_on[0].0, "NoPermission");
+    let left = scans.bench.site.with(|i| i.vms.clone());
+    assert_eq!(left.len(), 1, "vm-8 is gone");
+    let said = scans.said(event::ORPHAN_VM);
+    assert!(
+        said[0].contains("vm-7") && said[0].contains("could not"),
+        "{said:?}"
+    );
+    scans.bench.site.with(|i| i.destroy_refused = None);
+    scans.next().await;
+    assert!(scans.bench.site.with(|i| i.vms.is_empty()), "at once");
 }
 
 #[tokio::test]

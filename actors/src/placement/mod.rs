@@ -1,8 +1,12 @@
 //! The placement actor: resolves places one at a time per vCenter, so that VMs created in parallel do not herd onto
 //! the datastore that was the emptiest a moment ago.
 //!
-//! Guarantees: what was promised in the last [`REMEMBERED`] is subtracted from what is free; an answer is never shared.
-//! Assumption: after that time the datastore's own figures show the space as used.
+//! Guarantees: the space of VMs in the making is subtracted from what is free ([`reservations`]), also when this actor has
+//! just been started; an answer is never shared.
+
+pub mod reservations;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,27 +14,35 @@ use std::{
     time::Duration,
 };
 
+use agent_forge_crds::agent::VsphereAgent;
+
 use async_trait::async_trait;
+use kube::ResourceExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::JoinSet;
 
+use self::reservations::Reservations;
 use crate::{
-    actor::shell::Description,
-    effect::Effect,
+    actor::{
+        mailbox::{Counted, Queued},
+        shell::Description,
+    },
+    effect::{Effect, EffectKey},
     error::{Class, Side, Trouble},
+    model::names::ObjectKey,
     ports::{
         clock::Clock,
+        cluster::View,
         vcenter::{Place, PlaceRequest, VCenter},
     },
+    vm::hardware,
 };
-
-/// How long a promise counts.
-pub const REMEMBERED: Duration = Duration::from_secs(120);
 
 /// Resolves places.
 #[async_trait]
 pub trait Placer: Send + Sync {
-    /// Resolves `request` at `session`'s vCenter.
+    /// Resolves `request` at `session`'s vCenter. `effect` is of the VsphereAgent whose VM it is: its space is reserved from
+    /// then on.
     ///
     /// # Errors
     /// [`Trouble`] names field and value that do not resolve.
@@ -48,30 +60,48 @@ pub struct Job {
     effect: Effect,
     request: PlaceRequest,
     reply: RpcReplyPort<Result<Place, Trouble>>,
+    /// Until it is read.
+    queued: Option<Queued>,
 }
 
 /// Messages of the placement actor.
 pub enum PlacementMsg {
     /// Resolve.
     Place(Box<Job>),
-    /// A resolution at that server ended; with the datastore and bytes promised (internal).
-    Done(String, Option<(String, u64)>),
+    /// A resolution at that server ended (internal).
+    Done(String, Option<Answered>),
     /// Describe yourself.
     Describe(RpcReplyPort<Description>),
     /// Die in a handler (debug endpoint only).
     Panic,
 }
 
+/// A place that was answered.
+pub struct Answered {
+    whose: EffectKey,
+    datastore: String,
+    bytes: u64,
+}
+
 #[derive(Default)]
 struct Lane {
     busy: bool,
     queue: VecDeque<Job>,
-    promised: Vec<(Duration, String, u64)>,
+    reservations: Reservations,
+}
+
+/// What the placement actor needs.
+#[derive(Clone)]
+pub struct PlacementArgs {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// VsphereAgents and their pools.
+    pub view: Arc<dyn View>,
 }
 
 /// State.
 pub struct PlacementState {
-    clock: Arc<dyn Clock>,
+    args: PlacementArgs,
     lanes: BTreeMap<String, Lane>,
     running: JoinSet<()>,
     about: Description,
@@ -83,19 +113,19 @@ pub struct Placement;
 impl Actor for Placement {
     type Msg = PlacementMsg;
     type State = PlacementState;
-    type Arguments = Arc<dyn Clock>;
+    type Arguments = PlacementArgs;
 
     async fn pre_start(
         &self,
         _: ActorRef<PlacementMsg>,
-        clock: Arc<dyn Clock>,
+        args: PlacementArgs,
     ) -> Result<PlacementState, ActorProcessingErr> {
         let about = Description {
             kind: "placement".to_owned(),
             ..Description::default()
         };
         Ok(PlacementState {
-            clock,
+            args,
             lanes: BTreeMap::new(),
             running: JoinSet::new(),
             about,
@@ -110,7 +140,8 @@ impl Actor for Placement {
     ) -> Result<(), ActorProcessingErr> {
         while state.running.try_join_next().is_some() {}
         let server = match message {
-            PlacementMsg::Place(job) => {
+            PlacementMsg::Place(mut job) => {
+                drop(job.queued.take());
                 let server = job.session.server().to_owned();
                 state
                     .lanes
@@ -120,12 +151,14 @@ impl Actor for Placement {
                     .push_back(*job);
                 server
             }
-            PlacementMsg::Done(server, promised) => {
-                let now = state.clock.monotonic();
+            PlacementMsg::Done(server, answered) => {
+                let now = state.args.clock.monotonic();
                 let lane = state.lanes.entry(server.clone()).or_default();
                 lane.busy = false;
-                lane.promised
-                    .extend(promised.map(|(datastore, bytes)| (now, datastore, bytes)));
+                if let Some(a) = answered {
+                    lane.reservations
+                        .answered(a.whose, a.datastore, a.bytes, now);
+                }
                 state.about.passes += 1;
                 server
             }
@@ -141,7 +174,8 @@ impl Actor for Placement {
 }
 
 fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &str) {
-    let now = state.clock.monotonic();
+    let now = state.args.clock.monotonic();
+    let view = state.args.view.clone();
     let Some(lane) = state.lanes.get_mut(server) else {
         return;
     };
@@ -151,23 +185,30 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
     let Some(mut job) = lane.queue.pop_front() else {
         return;
     };
-    lane.promised
-        .retain(|(at, ..)| now.saturating_sub(*at) < REMEMBERED);
-    for (_, datastore, bytes) in &lane.promised {
-        *job.request.reserved.entry(datastore.clone()).or_default() += bytes;
-    }
+    let children = view.all_children();
+    let space = |child: &VsphereAgent| space(view.as_ref(), child);
+    lane.reservations
+        .look(server, children.iter().map(AsRef::as_ref), space, now);
+    job.request.reserved = lane.reservations.beside(&job.effect.key);
     lane.busy = true;
     let (server, to) = (server.to_owned(), myself.clone());
     state.running.spawn(async move {
-        let bytes = job.request.bytes;
         let placed = job.session.place(&job.effect, &job.request).await;
-        let promised = placed
-            .as_ref()
-            .ok()
-            .map(|p| (p.datastore.1.id.clone(), bytes));
+        let answered = placed.as_ref().ok().map(|place| Answered {
+            whose: job.effect.key,
+            datastore: place.datastore.1.id.clone(),
+            bytes: job.request.bytes,
+        });
         let _ = job.reply.send(placed.map_err(Trouble::from));
-        let _ = to.send_message(PlacementMsg::Done(server, promised));
+        let _ = to.send_message(PlacementMsg::Done(server, answered));
     });
+}
+
+/// Bytes that the VM of a VsphereAgent needs, by its pool as it is now.
+fn space(view: &dyn View, child: &VsphereAgent) -> Option<u64> {
+    let namespace = child.namespace().unwrap_or_default();
+    let pool = view.pool(&ObjectKey::new(&namespace, &child.spec.pool_ref.name))?;
+    hardware::hardware(&pool).ok().map(|h| h.bytes())
 }
 
 /// [`Placer`] over the actor, whichever generation of it is alive.
@@ -179,7 +220,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(300);
 #[async_trait]
 impl<F> Placer for PlacementDesk<F>
 where
-    F: Fn() -> Option<ActorRef<PlacementMsg>> + Send + Sync,
+    F: Fn() -> Option<Counted<PlacementMsg>> + Send + Sync,
 {
     async fn place(
         &self,
@@ -193,8 +234,10 @@ where
             message: "the placement actor is being restarted; trying again".to_owned(),
             class: Class::Transient,
         };
-        let actor = (self.0)().ok_or_else(lost)?;
-        let asked = actor
+        let desk = (self.0)().ok_or_else(lost)?;
+        let queued = Some(desk.send());
+        let asked = desk
+            .actor
             .call(
                 |reply| {
                     PlacementMsg::Place(Box::new(Job {
@@ -202,6 +245,7 @@ where
                         effect,
                         request,
                         reply,
+                        queued,
                     }))
                 },
                 Some(ANSWER_WITHIN),

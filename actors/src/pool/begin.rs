@@ -61,16 +61,12 @@ impl Begun {
     pub fn recall(&mut self, s: &mut Snapshot) {
         let recent = |at: &Duration| s.now.saturating_sub(*at) < BEGUN;
         self.pinned.retain(|uid, (version, at)| {
-            let is_old = |am: &Arc<AgentMachine>| {
-                am.metadata.uid.as_ref() == Some(uid)
-                    && am.resource_version().unwrap_or_default() == *version
-            };
-            recent(at) && s.agent_machines.iter().any(is_old)
+            let is_old =
+                |am: &Arc<AgentMachine>| am.resource_version().unwrap_or_default() == *version;
+            recent(at) && s.agent_machine(uid).is_some_and(is_old)
         });
-        self.made.retain(|uid, at| {
-            let mut shown = s.children.iter().filter_map(|c| c.agent_machine.as_ref());
-            recent(at) && !shown.any(|r| r.uid.as_ref() == Some(uid))
-        });
+        self.made
+            .retain(|uid, at| recent(at) && !s.has_child_for(uid));
         s.pinned = self.pinned.keys().cloned().collect();
         s.made = self.made.keys().cloned().collect();
     }

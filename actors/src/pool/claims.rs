@@ -3,7 +3,11 @@
 //! Pure. Each AgentMachine of the pool's NodePool gets exactly one [`Claim`]; "not now" always has its reason.
 //! Facts: upstream-contract.md §0.1, §0.2, §0.13, §0.14, §1.3-1.5, §8.2 A, K.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use agent_forge_crds::{
     conditions::reason,
@@ -164,18 +168,18 @@ pub fn belongs(pool: &VsphereAgentPool, agent_machine: &AgentMachine) -> bool {
 /// Classifies every AgentMachine of the pool, in name order.
 #[must_use]
 pub fn classify(facts: &Facts<'_>) -> Vec<Claim> {
+    let sorted = Sorted::of(facts);
     facts
         .agent_machines
         .iter()
         .filter(|am| belongs(facts.pool, am))
         .map(|am| {
             let machine = am.owner_machine().and_then(|owner| {
-                facts.machines.iter().find(|m| {
-                    m.key.name == owner.name && (owner.uid.is_empty() || m.uid == owner.uid)
-                })
+                let mut named = sorted.machines.get(owner.name.as_str())?.iter().copied();
+                named.find(|m| owner.uid.is_empty() || m.uid == owner.uid)
             });
             let sign = upstream::waiting_sign(am);
-            let need = need(facts, am, machine, sign);
+            let need = need(facts, &sorted, am, machine, sign);
             Claim {
                 agent_machine: am.clone(),
                 machine: machine.cloned(),
@@ -186,8 +190,50 @@ pub fn classify(facts: &Facts<'_>) -> Vec<Claim> {
         .collect()
 }
 
+/// The facts that each AgentMachine asks for, sorted once.
+struct Sorted<'a> {
+    /// Machines by name.
+    machines: HashMap<&'a str, Vec<&'a MachineFacts>>,
+    /// Agents by the name of the AgentMachine that their claim label has.
+    claimants: HashMap<&'a str, Vec<&'a Agent>>,
+    /// Agents that the provider could bind now.
+    free: Vec<&'a Agent>,
+}
+
+impl<'a> Sorted<'a> {
+    fn of(facts: &Facts<'a>) -> Self {
+        let mut sorted = Self {
+            machines: HashMap::new(),
+            claimants: HashMap::new(),
+            free: Vec::new(),
+        };
+        for machine in facts.machines {
+            let named = sorted.machines.entry(machine.key.name.as_str());
+            named.or_default().push(machine);
+        }
+        for agent in facts.agents.iter().map(AsRef::as_ref) {
+            if let Some(name) = agent.claimed_by() {
+                sorted.claimants.entry(name).or_default().push(agent);
+            }
+            let at_home = agent.metadata.namespace.as_deref() == Some(facts.agent_namespace);
+            if at_home && upstream::claimable(agent) {
+                sorted.free.push(agent);
+            }
+        }
+        sorted
+    }
+
+    fn is_claimed_for(&self, am: &AgentMachine) -> bool {
+        let named = am.metadata.name.as_deref();
+        let claimants = named.and_then(|name| self.claimants.get(name));
+        let mut claimants = claimants.into_iter().flatten();
+        claimants.any(|agent| upstream::claims(agent, am))
+    }
+}
+
 fn need(
     facts: &Facts<'_>,
+    sorted: &Sorted<'_>,
     am: &AgentMachine,
     machine: Option<&MachineFacts>,
     sign: WaitingSign,
@@ -198,8 +244,7 @@ fn need(
     let Some(_) = machine else {
         return Need::Quiet(Why::MachinePending);
     };
-    let claimed = facts.agents.iter().any(|a| upstream::claims(a, am));
-    if am.agent_ref().is_some() || claimed {
+    if am.agent_ref().is_some() || sorted.is_claimed_for(am) {
         return Need::Served;
     }
     if am.is_paused() {
@@ -254,11 +299,7 @@ fn need(
         };
     }
     if waited < FREE_AGENT_GRACE
-        && let Some(free) = facts
-            .agents
-            .iter()
-            .filter(|a| a.namespace().as_deref() == Some(facts.agent_namespace))
-            .find(|a| is_free_for(a, am))
+        && let Some(free) = sorted.free.iter().find(|a| is_free_for(a, am))
     {
         let again = Some(FREE_AGENT_GRACE.saturating_sub(waited));
         return Need::NotNow {

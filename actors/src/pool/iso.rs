@@ -7,7 +7,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     conditions::reason,
@@ -23,7 +23,10 @@ use sha2::{Digest, Sha256};
 pub use self::record::{shown, status};
 use crate::{
     error::{Side, Trouble},
-    iso_cache::msg::{IsoKey, IsoState, IsoWant, ShareGroup},
+    iso_cache::{
+        PruneNews,
+        msg::{IsoKey, IsoState, IsoWant, ShareGroup},
+    },
     model::names::{BadDatastorePath, DatastorePath, ObjectKey},
     ports::iso_source::IsoUrl,
 };
@@ -36,6 +39,13 @@ pub trait IsoCaches: Send + Sync {
     /// # Errors
     /// The cache is being restarted.
     async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, Trouble>;
+
+    /// Removes `left.prunable` from a datastore that the pool has left, unless a VM or another pool needs it; what is
+    /// gone by now, and what stays for which reason that was not told before.
+    ///
+    /// # Errors
+    /// The cache is being restarted.
+    async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, Trouble>;
 
     /// The pool is being deleted: no cache goes on with what only it wants. It may be said more than once.
     fn leave(&self, pool: &ObjectKey);
@@ -178,7 +188,9 @@ pub fn want(
             .or_else(|| kept::elsewhere(pool, others, &source_key, force_token.as_ref())),
         directories: kept::directories(pool),
         prunable: Vec::new(),
-        listed: status.map(record::listed).unwrap_or_default(),
+        listed: status
+            .map(|iso| record::listed(iso, &directory.datastore))
+            .unwrap_or_default(),
         shareable: shares(pool),
         check_every: (!source.is_assisted() && !volatile).then(|| check_interval(pool)),
         directory,
@@ -187,4 +199,33 @@ pub fn want(
         source_key,
         force_token,
     })
+}
+
+/// What is to go from datastores that the pool has left, by the cache to ask: of `want`, what its retention lets go there.
+/// `want` keeps the rest.
+#[must_use]
+pub fn left_behind(key: &IsoKey, want: &mut IsoWant) -> BTreeMap<IsoKey, IsoWant> {
+    let all = std::mem::take(&mut want.prunable);
+    let (here, elsewhere): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|path| path.datastore == key.datastore);
+    want.prunable = here;
+    let mut left: BTreeMap<IsoKey, IsoWant> = BTreeMap::new();
+    for path in elsewhere {
+        let Some(directory) = path.parent() else {
+            continue;
+        };
+        let key = IsoKey {
+            datastore: path.datastore.clone(),
+            ..key.clone()
+        };
+        let ask = left.entry(key).or_insert_with(|| IsoWant {
+            directory,
+            known: None,
+            prunable: Vec::new(),
+            ..want.clone()
+        });
+        ask.prunable.push(path);
+    }
+    left
 }

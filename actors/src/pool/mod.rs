@@ -7,6 +7,7 @@ pub mod agents_home;
 mod begin;
 pub mod claims;
 pub mod custody;
+pub mod index;
 pub mod iso;
 pub mod pass;
 pub mod plan;
@@ -14,6 +15,7 @@ pub mod prepare;
 pub mod snapshot;
 pub mod status;
 pub mod traced;
+pub mod unanswered;
 pub mod waits;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -52,6 +54,8 @@ pub struct Memory {
     pub vsphere_failures: u32,
     /// Waits of AgentMachines, for their traces.
     pub watched: waits::Watched,
+    /// AgentMachines that have no VsphereAgent yet, for their traces.
+    pub unanswered: unanswered::Unanswered,
     /// What AgentMachines were told about their wait.
     pub said: waits::Said,
     /// When (monotonic) the Secrets on record were last seen to be held.

@@ -1,6 +1,10 @@
 //! One pass of a pool actor: gather, decide, act, publish.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use agent_forge_crds::{
     conditions::{self, POOL_CONDITIONS, event, find_condition},
@@ -21,7 +25,7 @@ use crate::{
     context::Context,
     effect::{Effect, EffectKind},
     error::{Class, Side, Trouble},
-    iso_cache::msg::{IsoState, IsoWant},
+    iso_cache::msg::{IsoKey, IsoState, IsoWant},
     model::{
         names::{DatastorePath, ObjectKey},
         upstream::{self, WaitingSign},
@@ -118,7 +122,7 @@ fn note_waiting(memory: &mut Memory, s: &mut Snapshot) {
             && am.agent_ref().is_none()
             && am.has_provider_finalizer()
     };
-    let uids: Vec<String> = s
+    let uids: BTreeSet<String> = s
         .agent_machines
         .iter()
         .filter(waits)
@@ -186,25 +190,48 @@ async fn surroundings(
         }
     };
     around.insecure = session.insecure();
+    let cache = iso::cache_key(&s.pool, session.server());
+    let instruments = &context.instruments;
+    instruments.pool_uses(&s.key, session.server(), &cache.to_string());
     // Nobody else may have work there: an outage is told all the same.
     let answered = tokio::time::timeout(SESSION_PATIENCE, session.reachable()).await;
     around.vsphere = match answered {
         Ok(answered) => answered.err().map(Trouble::from),
         Err(_) => Some(no_answer_yet(s)),
     };
-    if let (Some(want), false) = (want, deleting) {
-        let state = match isos
-            .ensure(iso::cache_key(&s.pool, session.server()), want.clone())
-            .await
-        {
+    if let (Some(mut want), false) = (want, deleting) {
+        let left = iso::left_behind(&cache, &mut want);
+        let mut state = match isos.ensure(cache, want.clone()).await {
             Ok(state) => state,
             Err(trouble) => IsoState::Failed(trouble),
         };
+        clear_left(isos, left, &mut state).await;
         let record = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
         around.iso_status = iso::status(record, &want, &state, s.wall);
         around.iso = Some(state);
     }
     around
+}
+
+/// Lets go what lies on datastores that the pool has left; what comes of it is told with the rest.
+async fn clear_left(isos: &dyn IsoCaches, left: BTreeMap<IsoKey, IsoWant>, state: &mut IsoState) {
+    let IsoState::Ready {
+        pruned,
+        prune_failures,
+        ..
+    } = state
+    else {
+        return;
+    };
+    for (key, left) in left {
+        match isos.clear(key, left).await {
+            Ok((gone, kept)) => {
+                pruned.extend(gone);
+                prune_failures.extend(kept);
+            }
+            Err(trouble) => tracing::debug!(reason = %trouble.reason, "{trouble}"),
+        }
+    }
 }
 
 /// What retention lets go. It goes by the pool as the view shows it, which is what VM actors take their ISO from; and
@@ -352,12 +379,12 @@ fn announce_waits(
     memory: &mut Memory,
 ) -> Option<Duration> {
     let waits = waits::waits(s, plan);
-    traced::tell_waits(context, s, &waits, &mut memory.watched);
+    let untold = traced::tell_waits(context, s, plan, &waits, memory);
     let (notices, next) = memory.said.due(&waits, s.now);
     for notice in notices {
         context.cluster.notify(notice);
     }
-    next
+    [untold, next].into_iter().flatten().min()
 }
 
 fn around_is_quiet(memory: &Memory) -> bool {
@@ -493,3 +520,6 @@ pub async fn write(
     let version = context.cluster.pool_status(&effect, &at, &status).await?;
     Ok(Written::new(pool.as_ref(), version, status))
 }
+
+#[cfg(test)]
+mod tests;

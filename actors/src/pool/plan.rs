@@ -14,7 +14,11 @@ mod promises;
 mod properties;
 mod tend;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine},
@@ -155,8 +159,8 @@ pub fn plan(s: &Snapshot) -> Plan {
         agents: &s.agents,
         agent_namespace: &s.infra_env_key.namespace,
         in_flight: &|am| {
-            s.children.iter().any(|c| is_for(c, am))
-                || am.uid().is_some_and(|u| s.made.contains(&u))
+            let made = am.metadata.uid.as_ref();
+            s.child_for(am).is_some() || made.is_some_and(|uid| s.made.contains(uid))
         },
         waiting_since: &s.waiting_since,
         now: s.now,
@@ -174,15 +178,49 @@ pub fn plan(s: &Snapshot) -> Plan {
     } else if !has_finalizer {
         plan.actions.push(Action::AddFinalizer);
     }
+    let records = Records::of(&plan.claims);
     let reassigned = if deleting && !on(Mutant::ClosedAnswers) {
         BTreeSet::new()
     } else {
-        demand::answer(s, &mut plan)
+        demand::answer(s, &records, &mut plan)
     };
     for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
-        tend::tend(s, child, deleting, &mut plan);
+        tend::tend(s, child, &records, deleting, &mut plan);
     }
     plan
+}
+
+/// Where among the claims is what a VsphereAgent records of its AgentMachine.
+struct Records {
+    names: HashMap<String, usize>,
+    uids: HashMap<String, usize>,
+}
+
+impl Records {
+    fn of(claims: &[Claim]) -> Self {
+        let (mut names, mut uids) = (HashMap::new(), HashMap::new());
+        for (at, claim) in claims.iter().enumerate() {
+            names.entry(claim.name()).or_insert(at);
+            uids.entry(claim.uid()).or_insert(at);
+        }
+        Self { names, uids }
+    }
+
+    /// The claim of the AgentMachine on record.
+    fn find<'a>(&self, claims: &'a [Claim], record: Option<&Recorded>) -> Option<&'a Claim> {
+        let record = record?;
+        let at = match &record.uid {
+            Some(uid) => self.uids.get(uid),
+            None => self.names.get(&record.name),
+        };
+        claims.get(*at?)
+    }
+
+    /// The claim of the AgentMachine that has claimed that Agent.
+    fn served_by<'a>(&self, claims: &'a [Claim], agent: &Agent) -> Option<&'a Claim> {
+        let claim = claims.get(*self.names.get(agent.claimed_by()?)?)?;
+        upstream::claims(agent, &claim.agent_machine).then_some(claim)
+    }
 }
 
 /// The child was made for this AgentMachine.
@@ -190,12 +228,12 @@ fn is_for(child: &Child, am: &AgentMachine) -> bool {
     child
         .agent_machine
         .as_ref()
-        .is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
+        .is_some_and(|r| r.is_object(&am.metadata))
 }
 
 /// Agents that may run on the child's VM, by uuid alone: enough to hold back, never enough to act.
 fn possible_agents<'a>(s: &'a Snapshot, child: &'a Child) -> impl Iterator<Item = &'a Arc<Agent>> {
-    s.agents.iter().filter(move |a| {
+    s.agents_naming(child).filter(move |a| {
         child
             .identity
             .as_ref()
@@ -215,24 +253,16 @@ pub fn agents_to_ask(s: &Snapshot, child: &Child) -> BTreeSet<ObjectKey> {
 
 /// An Agent that runs on the child's VM, or may, and serves somebody.
 fn serving_agent<'a>(s: &'a Snapshot, child: &'a Child) -> Option<&'a Arc<Agent>> {
-    possible_agents(s, child).find(|a| {
-        a.is_claimed_or_bound() || upstream::is_reserved(a, &s.agent_machines, &s.machines)
-    })
-}
-
-fn find_claim<'a>(claims: &'a [Claim], record: Option<&Recorded>) -> Option<&'a Claim> {
-    let record = record?;
-    claims.iter().find(|c| record.is(&c.name(), &c.uid()))
+    possible_agents(s, child).find(|a| a.is_claimed_or_bound() || s.is_reserved(a))
 }
 
 /// The AgentMachine's Agent is, or may be, the one on this child's VM.
 fn served_by_child(s: &Snapshot, claim: &Claim, child: &Child) -> bool {
-    let reference = claim.agent_machine.agent_ref().map(|r| r.name.clone());
-    let by_label = |a: &Arc<Agent>| upstream::claims(a, &claim.agent_machine);
+    let am = claim.agent_machine.as_ref();
+    let reference = am.agent_ref().map(|r| r.name.as_str());
+    let serves = |a: &Arc<Agent>| {
+        reference.is_some_and(|name| a.name_any() == name) || upstream::claims(a, am)
+    };
     // An Agent that is not in our view cannot be told apart: it may be the child's.
-    let known = s
-        .agents
-        .iter()
-        .any(|a| Some(a.name_any()) == reference || by_label(a));
-    !known || possible_agents(s, child).any(|a| Some(a.name_any()) == reference || by_label(a))
+    !s.sees_agent_of(reference, am) || possible_agents(s, child).any(serves)
 }

@@ -13,13 +13,9 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::agents_home;
+use super::{agents_home, index::Index};
 use crate::{
-    model::{
-        child::Child,
-        names::ObjectKey,
-        standing::{Standing, standing},
-    },
+    model::{child::Child, names::ObjectKey},
     ports::{
         clock::Clock,
         cluster::{MachineFacts, View},
@@ -63,6 +59,8 @@ pub struct Snapshot {
     pub now: Duration,
     /// Wall clock.
     pub wall: Timestamp,
+    /// Who belongs to whom.
+    pub index: Index,
 }
 
 impl Snapshot {
@@ -71,13 +69,6 @@ impl Snapshot {
         self.agents
             .iter()
             .filter(|a| a.namespace().as_ref() == Some(&self.infra_env_key.namespace))
-    }
-
-    /// How the Machine of one of the pool's VsphereAgents stands.
-    #[must_use]
-    pub fn standing(&self, child: &Child) -> Standing {
-        let namespace = &self.pool.spec.control_plane_namespace;
-        standing(child, namespace, &self.machines, &self.agent_machines)
     }
 }
 
@@ -132,6 +123,7 @@ pub fn gather(
         made: BTreeSet::new(),
         now: clock.monotonic(),
         wall: clock.wall(),
+        index: Index::default(),
         agent_machines,
         key: key.clone(),
         pool,

@@ -1,6 +1,8 @@
 //! What a pool's status says, from snapshot, plan and the state of its surroundings. Pure.
 
 mod gauges;
+#[cfg(test)]
+mod tests;
 mod verdicts;
 
 pub use self::gauges::{gauges, view};
@@ -92,7 +94,7 @@ fn planned(s: &Snapshot, plan: &Plan) -> Vec<PlannedAction> {
         .collect();
     rows.extend(plan.actions.iter().filter_map(|a| match a {
         Action::Release { child, why } => {
-            let agent = child.agent_among(&s.agents)?.name_any();
+            let agent = s.agent_on(child)?.name_any();
             let reason = format!("{}; after its VM", release_words(*why));
             Some(row(action::DELETE_AGENT, Some(agent), reason))
         }

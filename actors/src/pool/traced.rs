@@ -1,6 +1,6 @@
 //! What a pool does for one machine, as a span of that machine's trace.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use agent_forge_crds::{
     WaitingOn, agent::Milestone, external::agent_machine::AgentMachine, pool::VsphereAgentPool,
@@ -9,10 +9,11 @@ use kube::ResourceExt;
 use tracing::{Span, field::Empty};
 
 use super::{
+    Memory,
     act::{self, Did},
-    plan::Action,
+    plan::{Action, Plan},
     snapshot::Snapshot,
-    waits::{Wait, Watched},
+    waits::Wait,
 };
 use crate::{
     context::Context,
@@ -120,8 +121,8 @@ impl Machine {
 fn whose(s: &Snapshot, action: &Action) -> Option<Machine> {
     let on_agent = |uid: &str| {
         let runs = |c: &&Child| {
-            let agent = c.agent_among(&s.agents);
-            agent.is_some_and(|a| a.uid().as_deref() == Some(uid))
+            let agent = s.agent_on(c);
+            agent.is_some_and(|a| a.metadata.uid.as_deref() == Some(uid))
         };
         s.children.iter().find(runs).map(|c| Machine::made(s, c))
     };
@@ -135,39 +136,47 @@ fn whose(s: &Snapshot, action: &Action) -> Option<Machine> {
     }
 }
 
-/// Tells what AgentMachines waited for until the pool could act, under their traces' roots.
-pub fn tell_waits(context: &Context, s: &Snapshot, waits: &[Wait], watched: &mut Watched) {
-    let child_of = |uid: &str| {
-        let is_for = |c: &&Child| {
-            let am = c.agent_machine.as_ref();
-            am.is_some_and(|am| am.uid.as_deref() == Some(uid))
-        };
-        s.children.iter().find(is_for)
-    };
-    let exists = |uid: &str| {
-        let mut all = s.agent_machines.iter();
-        all.any(|am| am.uid().as_deref() == Some(uid))
-    };
+/// Tells what AgentMachines wait for until the pool can act, under their traces' roots; and the roots of those that went
+/// without a VsphereAgent. When the latter asks to be looked at again.
+pub fn tell_waits(
+    context: &Context,
+    s: &Snapshot,
+    plan: &Plan,
+    waits: &[Wait],
+    memory: &mut Memory,
+) -> Option<Duration> {
     let rows = s.pool.status.as_ref().map(|st| st.waiting_on.as_slice());
     let recorded = |w: &Wait| {
         let name = w.agent_machine.name_any();
         WaitingOn::since_of(rows.unwrap_or_default(), &name, &w.reason).map(|t| t.0)
     };
-    let accepted = |uid: &str| child_of(uid).is_some();
-    let over = watched.over(waits, s.wall, recorded, accepted, exists);
-    for wait in over {
-        let Some(child) = child_of(&wait.uid) else {
-            continue;
-        };
-        let about = About {
-            trace: child.trace(),
-            namespace: &child.key.namespace,
-            name: &child.key.name,
-            pool: &s.key.name,
-        };
-        let what = format!("AgentMachine/{}", child.key.name);
-        let span = timeline::wait(&about, &[], (&what, &wait.reason), wait.since, wait.end);
-        context.tracer.phase(span);
+    for wait in memory.watched.look(waits, s.wall, recorded) {
+        let about = about(s, &wait.uid, &wait.agent_machine);
+        let subject = format!("AgentMachine/{}", wait.agent_machine.name);
+        let what = (subject.as_str(), wait.reason.as_str());
+        for span in timeline::wait(&about, &[], what, wait.since, wait.until) {
+            context.tracer.phase(span);
+        }
+    }
+    let unanswered = memory.unanswered.look(s, plan, waits);
+    for ended in unanswered.ended {
+        let about = about(s, &ended.uid, &ended.agent_machine);
+        let (from, to) = (ended.demanded, ended.end);
+        let root = timeline::unanswered(&about, from, to, ended.served);
+        context.tracer.phase(root);
+    }
+    for uid in unanswered.forgotten {
+        context.tracer.forget(TraceId::of_machine(&uid));
+    }
+    unanswered.again
+}
+
+fn about<'a>(s: &'a Snapshot, uid: &str, agent_machine: &'a ObjectKey) -> About<'a> {
+    About {
+        trace: TraceId::of_machine(uid),
+        namespace: &agent_machine.namespace,
+        name: &agent_machine.name,
+        pool: &s.key.name,
     }
 }
 

@@ -1,24 +1,26 @@
 //! What is said on an AgentMachine that waits, as an Event: why it waits. Pure, but for its own memory.
 //!
-//! Guarantees: nothing is said of a wait that is shorter than [`QUIET`], so a scale-up that goes well says nothing; a
-//! reason is said once, and again only after [`AGAIN`]; at most [`AT_ONCE`] in one pass.
+//! Guarantees: each wait is said as what lasts is ([`Lasting`]), so a scale-up that goes well says nothing; at most
+//! [`AT_ONCE`] in one pass.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
-use agent_forge_crds::external::agent_machine::AgentMachine;
+use agent_forge_crds::{conditions::event, external::agent_machine::AgentMachine};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Resource as _, ResourceExt};
 
 use super::{claims::Need, plan::Plan, snapshot::Snapshot};
 use crate::{
+    lasting::Lasting,
     model::{names::ObjectKey, trace::TraceId},
     ports::cluster::{Notice, Regarding},
+    vm::timeline::{self, Until},
 };
 
-/// Waits that end before that are the usual course of things.
-pub const QUIET: Duration = Duration::from_secs(30);
-/// A wait that goes on for the same reason is said again after that.
-pub const AGAIN: Duration = Duration::from_secs(900);
 /// Shorter waits are the debounce; no trace needs them.
 const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
 /// Most Events of one pass; the rest follow in the next ones.
@@ -37,89 +39,109 @@ pub struct Wait {
     pub of_vm: bool,
 }
 
-/// A wait for the pool's decision that is over, for the trace of its machine.
+/// A wait for the pool's decision, as far as it is to be told in the trace of its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Over {
-    /// uid of the AgentMachine.
+pub struct Lasted {
+    /// The AgentMachine.
+    pub agent_machine: ObjectKey,
+    /// Its uid.
     pub uid: String,
     /// CamelCase.
     pub reason: String,
-    /// First and last moment, wall clock.
+    /// First moment, wall clock.
     pub since: Timestamp,
-    /// Last moment.
-    pub end: Timestamp,
+    /// Whether it goes on, and when.
+    pub until: Until,
 }
 
-/// Which waits are under way, and which are over and not told yet.
+/// Which waits are under way.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    /// Reason and first moment, by uid of the AgentMachine.
-    now: BTreeMap<String, (String, Timestamp)>,
-    over: Vec<Over>,
+    /// By uid of the AgentMachine.
+    now: BTreeMap<String, UnderWay>,
     looked: bool,
 }
 
+#[derive(Clone, Debug)]
+struct UnderWay {
+    agent_machine: ObjectKey,
+    reason: String,
+    since: Timestamp,
+    /// Whole pieces that were told.
+    told: i64,
+}
+
+impl UnderWay {
+    fn lasted(&self, uid: &str, until: Until) -> Lasted {
+        Lasted {
+            agent_machine: self.agent_machine.clone(),
+            uid: uid.to_owned(),
+            reason: self.reason.clone(),
+            since: self.since,
+            until,
+        }
+    }
+}
+
 impl Watched {
-    /// Takes in who waits at `now`; gives back the waits that are over, of machines that `accepted` has (their traces have
-    /// a root). The others are kept while `exists` holds. What is under way at the first look began when `recorded` says.
-    pub fn over(
+    /// Takes in who waits at `now`; gives back the waits that are over, and those of which another piece is. What is under
+    /// way at the first look began when `recorded` says; later a record that was made since then counts, as it will for
+    /// the next process.
+    pub fn look(
         &mut self,
         waits: &[Wait],
         now: Timestamp,
         recorded: impl Fn(&Wait) -> Option<Timestamp>,
-        accepted: impl Fn(&str) -> bool,
-        exists: impl Fn(&str) -> bool,
-    ) -> Vec<Over> {
+    ) -> Vec<Lasted> {
         let first = !std::mem::replace(&mut self.looked, true);
-        let reason_of = |uid: &str| {
-            let own = |w: &&Wait| !w.of_vm && w.agent_machine.uid().as_deref() == Some(uid);
-            waits.iter().find(own).map(|w| &w.reason)
-        };
-        let ended: Vec<String> = self
-            .now
-            .iter()
-            .filter(|(uid, (reason, _))| reason_of(uid) != Some(reason))
-            .map(|(uid, _)| uid.clone())
-            .collect();
-        for uid in ended {
-            if let Some((reason, since)) = self.now.remove(&uid)
-                && now.duration_since(since) >= SHORTEST
-            {
-                self.over.push(Over {
-                    uid,
-                    reason,
-                    since,
-                    end: now,
-                });
-            }
-        }
+        let mut told = self.end(waits, now);
         for wait in waits.iter().filter(|w| !w.of_vm) {
             let uid = wait.agent_machine.uid().unwrap_or_default();
-            let fresh = || {
-                let before = first.then(|| recorded(wait)).flatten();
-                (wait.reason.clone(), before.unwrap_or(now).min(now))
+            let recorded = recorded(wait).map(|at| at.min(now));
+            let fresh = || UnderWay {
+                agent_machine: ObjectKey::of(wait.agent_machine.as_ref()),
+                reason: wait.reason.clone(),
+                since: recorded.filter(|_| first).unwrap_or(now),
+                told: 0,
             };
-            self.now.entry(uid).or_insert_with(fresh);
+            let under_way = self.now.entry(uid.clone()).or_insert_with(fresh);
+            let later = recorded.filter(|at| at.as_second() > under_way.since.as_second());
+            under_way.since = later.unwrap_or(under_way.since);
+            let pieces = timeline::pieces(under_way.since, now);
+            if pieces > under_way.told {
+                under_way.told = pieces;
+                told.push(under_way.lasted(&uid, Until::Lasts(now)));
+            }
         }
-        let (told, kept) = std::mem::take(&mut self.over)
-            .into_iter()
-            .partition(|o| accepted(&o.uid));
-        self.over = kept;
-        self.over.retain(|o| exists(&o.uid));
         told
+    }
+
+    /// Lets go of what is over.
+    fn end(&mut self, waits: &[Wait], now: Timestamp) -> Vec<Lasted> {
+        let mut reasons: BTreeMap<&str, &str> = BTreeMap::new();
+        for wait in waits.iter().filter(|w| !w.of_vm) {
+            let uid = wait.agent_machine.metadata.uid.as_deref();
+            reasons
+                .entry(uid.unwrap_or_default())
+                .or_insert(&wait.reason);
+        }
+        let mut over = Vec::new();
+        self.now.retain(|uid, wait| {
+            if reasons.get(uid.as_str()) == Some(&wait.reason.as_str()) {
+                return true;
+            }
+            if now.duration_since(wait.since) >= SHORTEST {
+                over.push(wait.lasted(uid, Until::Over(now)));
+            }
+            false
+        });
+        over
     }
 }
 
 /// What was said, by uid of the AgentMachine.
 #[derive(Clone, Debug, Default)]
-pub struct Said(BTreeMap<String, Entry>);
-
-#[derive(Clone, Debug)]
-struct Entry {
-    reason: String,
-    since: Duration,
-    said: Option<Duration>,
-}
+pub struct Said(BTreeMap<String, Lasting>);
 
 /// Who waits: for want of a decision of the pool, or of progress of its VM.
 #[must_use]
@@ -128,16 +150,19 @@ pub fn waits(s: &Snapshot, plan: &Plan) -> Vec<Wait> {
         let served = matches!(c.need, Need::Served | Need::Quiet(_));
         !c.agent_machine.is_deleting() && !served
     });
+    let mut rows: HashMap<&str, usize> = HashMap::new();
+    for (at, row) in plan.waiting.iter().enumerate() {
+        rows.entry(&row.subject).or_insert(at);
+    }
     live.filter_map(|claim| {
-        let child = s.children.iter().find(|c| {
-            let record = c.agent_machine.as_ref();
-            record.is_some_and(|r| r.is(&claim.name(), &claim.uid()))
-        });
-        let names = [Some(claim.name()), child.map(|c| c.key.name.clone())];
-        let planned = plan
-            .waiting
-            .iter()
-            .find(|w| names.iter().flatten().any(|n| *n == w.subject))
+        let child = s.child_for(&claim.agent_machine);
+        let own = rows.get(claim.name().as_str());
+        let of_child = child.and_then(|c| rows.get(c.key.name.as_str()));
+        let planned = own
+            .into_iter()
+            .chain(of_child)
+            .min()
+            .and_then(|at| plan.waiting.get(*at))
             .map(|w| (w.reason.to_owned(), w.message.clone()));
         let of_vm = || {
             let row = child?.object.status.as_ref()?.waiting_on.first()?;
@@ -159,33 +184,21 @@ impl Said {
     /// The Events that are due at monotonic time `now`, and when the next one may be.
     pub fn due(&mut self, waits: &[Wait], now: Duration) -> (Vec<Notice>, Option<Duration>) {
         let uid = |w: &Wait| w.agent_machine.uid().unwrap_or_default();
-        self.0
-            .retain(|known, _| waits.iter().any(|w| uid(w) == *known));
+        let waiting: BTreeSet<String> = waits.iter().map(uid).collect();
+        self.0.retain(|known, _| waiting.contains(known));
         let (mut notices, mut next) = (Vec::new(), None::<Duration>);
         for wait in waits {
-            let fresh = Entry {
-                reason: wait.reason.clone(),
-                since: now,
-                said: None,
-            };
-            let entry = self.0.entry(uid(wait)).or_insert_with(|| fresh.clone());
-            if entry.reason != wait.reason {
-                // What was said stays in mind: reasons that take turns are no storm.
-                *entry = Entry {
-                    said: entry.said,
-                    ..fresh
-                };
-            }
-            let at = entry.said.map_or(entry.since + QUIET, |said| {
-                let changed = entry.since > said;
-                said + if changed { QUIET * 4 } else { AGAIN }
-            });
-            if at <= now && notices.len() < AT_ONCE {
-                entry.said = Some(now);
-                notices.push(notice(wait));
+            let fresh = || Lasting::new(&wait.reason, now);
+            let entry = self.0.entry(uid(wait)).or_insert_with(fresh);
+            entry.goes_on(&wait.reason, now);
+            let left = if notices.len() < AT_ONCE {
+                entry.say(now)
             } else {
-                let left = at.saturating_sub(now).max(Duration::from_secs(1));
-                next = Some(next.map_or(left, |n| n.min(left)));
+                Err(entry.left(now))
+            };
+            match left {
+                Ok(()) => notices.push(notice(wait)),
+                Err(left) => next = Some(next.map_or(left, |n| n.min(left))),
             }
         }
         (notices, next)
@@ -204,7 +217,7 @@ fn notice(wait: &Wait) -> Notice {
             uid,
         },
         warning: true,
-        reason: "WaitingForHost",
+        reason: event::WAITING_FOR_HOST,
         action: "ProvideHost",
         note: format!("{}: {} (trace {trace})", wait.reason, wait.message),
     }
@@ -213,7 +226,10 @@ fn notice(wait: &Wait) -> Notice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::agent_machine;
+    use crate::{
+        lasting::QUIET,
+        testing::{CONTROL_PLANE, agent_machine},
+    };
 
     fn wait(name: &str, reason: &str) -> Wait {
         Wait {
@@ -249,44 +265,64 @@ mod tests {
         assert_eq!(said.due(&waits, s(941)).0, vec![]);
     }
 
+    /// Reason, first and last second of what is told, and whether it is over.
+    type Row = (String, i64, i64, bool);
+
+    fn rows(told: Vec<Lasted>) -> Vec<Row> {
+        use crate::testing::at;
+        let second = |t: Timestamp| t.duration_since(at(0)).as_secs();
+        let row = |l: Lasted| {
+            assert_eq!(l.uid, "am-a");
+            assert_eq!(l.agent_machine, ObjectKey::new(CONTROL_PLANE, "a"));
+            let (until, over) = match l.until {
+                Until::Lasts(at) => (at, false),
+                Until::Over(at) => (at, true),
+            };
+            (l.reason, second(l.since), second(until), over)
+        };
+        told.into_iter().map(row).collect()
+    }
+
     #[test]
-    fn a_wait_is_told_when_it_is_over_and_its_machine_has_a_root() {
+    fn a_wait_is_told_when_it_is_over() {
         use crate::testing::at;
         let mut watched = Watched::default();
-        let mut look = |waits: &[Wait], second, accepted: bool, exists: bool| {
-            let told = watched.over(waits, at(second), |_| None, |_| accepted, |_| exists);
-            let row = |o: Over| (o.uid, o.reason, o.since, o.end);
-            told.into_iter().map(row).collect::<Vec<_>>()
-        };
-        let told = |reason: &str, since, end| {
-            vec![("am-a".to_owned(), reason.to_owned(), at(since), at(end))]
-        };
-        assert_eq!(look(&[wait("a", "FreeAgentFits")], 0, false, true), []);
-        assert_eq!(
-            look(&[wait("a", "FreeAgentFits")], 5, true, true),
-            [],
-            "it goes on"
-        );
-        assert_eq!(
-            look(&[wait("a", "PoolConflict")], 9, false, true),
-            [],
-            "no root yet"
-        );
-        assert_eq!(
-            look(&[], 9, true, true),
-            told("FreeAgentFits", 0, 9),
-            "the other was too short"
-        );
-        assert_eq!(look(&[], 10, true, true), [], "once");
-        // What a VM waits for is its own to tell; a machine that is gone has no trace.
+        let mut look = |waits: &[Wait], second| rows(watched.look(waits, at(second), |_| None));
+        let over = |reason: &str, since, end| vec![(reason.to_owned(), since, end, true)];
+        assert_eq!(look(&[wait("a", "FreeAgentFits")], 0), []);
+        assert_eq!(look(&[wait("a", "FreeAgentFits")], 5), [], "it goes on");
+        let changed = look(&[wait("a", "PoolConflict")], 9);
+        assert_eq!(changed, over("FreeAgentFits", 0, 9));
+        assert_eq!(look(&[], 9), [], "too short");
+        assert_eq!(look(&[], 10), []);
+        // What a VM waits for is its own to tell.
         let of_vm = Wait {
             of_vm: true,
             ..wait("a", "IsoNotReady")
         };
-        assert_eq!(look(&[of_vm], 20, true, true), []);
-        assert_eq!(look(&[wait("a", "PoolConflict")], 30, true, true), []);
-        assert_eq!(look(&[], 40, false, false), []);
-        assert_eq!(look(&[], 41, true, true), []);
+        assert_eq!(look(&[of_vm], 20), []);
+        assert_eq!(look(&[], 40), []);
+    }
+
+    #[test]
+    fn a_wait_that_lasts_is_told_when_another_piece_of_it_is_over() {
+        use crate::testing::at;
+        let mut watched = Watched::default();
+        let mut look = |second| {
+            let waits = [wait("a", "PoolConflict")];
+            rows(watched.look(&waits, at(second), |_| None))
+        };
+        let lasts = |until| vec![("PoolConflict".to_owned(), 0, until, false)];
+        for (second, told) in [
+            (0, vec![]),
+            (299, vec![]),
+            (300, lasts(300)),
+            (301, vec![]),
+            (910, lasts(910)),
+            (911, vec![]),
+        ] {
+            assert_eq!(look(second), told, "after {second} s");
+        }
     }
 
     #[test]
@@ -295,14 +331,27 @@ mod tests {
         let mut watched = Watched::default();
         let mut look = |waits: &[Wait], second| {
             let recorded = |w: &Wait| (w.reason == "PoolConflict").then(|| at(3));
-            watched.over(waits, at(second), recorded, |_| true, |_| true)
+            rows(watched.look(waits, at(second), recorded))
         };
+        let over = |since, end| vec![("PoolConflict".to_owned(), since, end, true)];
         assert_eq!(look(&[wait("a", "PoolConflict")], 60), []);
-        let told = look(&[], 70);
-        assert_eq!((told[0].since, told[0].end), (at(3), at(70)));
+        assert_eq!(look(&[], 70), over(3, 70));
         // The row is still there when it waits once more: that is another wait.
         assert_eq!(look(&[wait("a", "PoolConflict")], 71), []);
-        assert_eq!(look(&[], 80)[0].since, at(71));
+        assert_eq!(look(&[], 80), over(71, 80));
+    }
+
+    #[test]
+    fn the_first_process_goes_by_the_record_as_the_next_one_will() {
+        use crate::testing::at;
+        let (mut first, mut next) = (Watched::default(), Watched::default());
+        let waits = [wait("a", "PoolConflict")];
+        assert_eq!(first.look(&waits, at(0), |_| None), []);
+        let recorded = |_: &Wait| Some(at(4));
+        assert_eq!(first.look(&waits, at(5), recorded), []);
+        let told = first.look(&waits, at(400), recorded);
+        assert_eq!(told, next.look(&waits, at(400), recorded));
+        assert_eq!(rows(told)[0].1, 4);
     }
 
     #[test]

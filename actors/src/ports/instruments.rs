@@ -61,6 +61,9 @@ pub trait Instruments: Send + Sync {
     fn pool(&self, pool: &ObjectKey, gauges: &PoolGauges);
     /// What is said of a pool beside its counts; what is not in it any more disappears.
     fn pool_view(&self, _pool: &ObjectKey, _view: &PoolView) {}
+    /// A pool has work at that vCenter, and its ISO goes through that cache. The series of those that no pool uses any more
+    /// disappear.
+    fn pool_uses(&self, _pool: &ObjectKey, _server: &str, _cache: &str) {}
     /// A pool is gone: its series disappear.
     fn drop_pool(&self, pool: &ObjectKey);
     /// One vSphere operation on a VM ended (`create`, `power_on`, ...; `success` or `error`).
@@ -83,7 +86,7 @@ pub trait Instruments: Send + Sync {
     fn pass(&self, _kind: &'static str, _seconds: f64, _success: bool) {}
     /// An actor of that kind was woken; coalesced: for a pass that was due anyway.
     fn woken(&self, _kind: &'static str, _coalesced: bool) {}
-    /// So many more wakes are on their way to actors of that kind.
+    /// So many more wakes and requests are on their way to actors of that kind.
     fn queued(&self, _kind: &'static str, _change: i64) {}
     /// Bytes done and in total of the transfer that an ISO cache runs; `None` when it runs none.
     fn iso_transfer(&self, _cache: &str, _progress: Option<(u64, u64)>) {}

@@ -256,6 +256,37 @@ pub struct MountedIso {
     pub vm: String,
 }
 
+/// What a vCenter says of the CD-ROM drives of its VMs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drives {
+    /// ISOs in them, connected or not; sorted.
+    pub isos: Vec<MountedIso>,
+    /// VMs of which that is not known, by name, and why.
+    pub unknown: BTreeMap<String, VcError>,
+}
+
+impl Drives {
+    /// The ISOs, if those of every VM are known.
+    ///
+    /// # Errors
+    /// Those of some VM are not, which does not mean that it has none. The error names that VM, the first of them by name,
+    /// so that the same trouble has the same words at each look.
+    #[allow(clippy::result_large_err, reason = "the port's own error type")]
+    pub fn complete(mut self) -> VcResult<Vec<MountedIso>> {
+        let others = self.unknown.len() > 1;
+        let Some((name, mut e)) = self.unknown.pop_first() else {
+            return Ok(self.isos);
+        };
+        let more = if others { ", nor for others" } else { "" };
+        e.subject = format!("VM {name}");
+        e.message = format!(
+            "it is not known which ISOs it has in its drives{more}: {}",
+            e.message
+        );
+        Err(e)
+    }
+}
+
 /// Bytes on their way to a datastore.
 pub type ByteStream = BoxStream<'static, std::io::Result<Bytes>>;
 
@@ -385,8 +416,13 @@ pub trait VCenter: Send + Sync {
         path: &DatastorePath,
     ) -> VcResult<()>;
 
-    /// ISOs that any VM in this vCenter has in a CD-ROM drive, connected or not.
-    async fn mounted_isos(&self) -> VcResult<Vec<MountedIso>>;
+    /// What the VMs in this vCenter have in their CD-ROM drives.
+    async fn drives(&self) -> VcResult<Drives>;
+
+    /// ISOs that any VM in this vCenter has in a CD-ROM drive, connected or not; an error where that is not known of all.
+    async fn mounted_isos(&self) -> VcResult<Vec<MountedIso>> {
+        self.drives().await?.complete()
+    }
 
     /// Ends the session; later calls fail.
     async fn logout(&self, effect: &Effect);

@@ -64,13 +64,13 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Short CamelCase name, as condition reason.
+    /// Short CamelCase name.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Self::NotAuthenticated => "NotAuthenticated",
             Self::InvalidLogin => "InvalidLogin",
-            Self::NoPermission { .. } => "NoPermission",
+            Self::NoPermission { .. } => reason::NO_PERMISSION,
             Self::ManagedObjectNotFound(_) => "ManagedObjectNotFound",
             Self::DuplicateName { .. } => "DuplicateName",
             Self::AlreadyExists(_) => "AlreadyExists",
@@ -92,8 +92,8 @@ impl Fault {
 /// into one of them, or into none on purpose.
 pub const REASONS: [&str; 22] = [
     "NotAuthenticated",
-    "InvalidLogin",
-    "NoPermission",
+    reason::INVALID_CREDENTIALS,
+    reason::NO_PERMISSION,
     "ManagedObjectNotFound",
     "DuplicateName",
     "AlreadyExists",
@@ -106,13 +106,25 @@ pub const REASONS: [&str; 22] = [
     "ConcurrentAccess",
     "RequestCanceled",
     "InvalidArgument",
-    "NotFound",
+    reason::VSPHERE_OBJECT_NOT_FOUND,
+    reason::VCENTER_UNREACHABLE,
+    "VCenterNoAnswer",
+    reason::UNTRUSTED_CERTIFICATE,
+    "VCenterUnavailable",
+    reason::INTERNAL_ERROR,
+    "EffectHeld",
+];
+
+/// Reasons of a [`Trouble`](crate::error::Trouble) with vCenter that say nothing of the object it was met with: vCenter is
+/// away, or the way there is. Its pools say so once for all of theirs.
+pub const AWAY: [&str; 7] = [
     reason::VCENTER_UNREACHABLE,
     "VCenterNoAnswer",
     "UntrustedCertificate",
     "VCenterUnavailable",
-    reason::INTERNAL_ERROR,
     "EffectHeld",
+    "SessionActorRestarting",
+    "PlacementActorRestarting",
 ];
 
 /// Why a call failed.
@@ -137,8 +149,6 @@ pub enum VcErrorKind {
     Status(u16),
     /// The reply does not decode.
     Undecodable,
-    /// The same credential bytes were refused lately; not tried again before that long.
-    LoginBackoff(std::time::Duration),
     /// The effect gate said no.
     Held(Held),
 }
@@ -186,14 +196,15 @@ impl VcError {
     #[must_use]
     pub fn reason(&self) -> String {
         match &self.kind {
+            // In the words that the session actor has for it.
+            VcErrorKind::Fault(Fault::InvalidLogin) => reason::INVALID_CREDENTIALS.to_owned(),
             VcErrorKind::Fault(f) => f.name().to_owned(),
-            VcErrorKind::Unresolved { .. } => "NotFound".to_owned(),
+            VcErrorKind::Unresolved { .. } => reason::VSPHERE_OBJECT_NOT_FOUND.to_owned(),
             VcErrorKind::Unreachable => reason::VCENTER_UNREACHABLE.to_owned(),
             VcErrorKind::NoAnswer => "VCenterNoAnswer".to_owned(),
-            VcErrorKind::Untrusted => "UntrustedCertificate".to_owned(),
+            VcErrorKind::Untrusted => reason::UNTRUSTED_CERTIFICATE.to_owned(),
             VcErrorKind::Status(_) => "VCenterUnavailable".to_owned(),
             VcErrorKind::Undecodable => reason::INTERNAL_ERROR.to_owned(),
-            VcErrorKind::LoginBackoff(_) => "InvalidLogin".to_owned(),
             VcErrorKind::Held(_) => "EffectHeld".to_owned(),
         }
     }
@@ -207,7 +218,6 @@ impl VcError {
             | VcErrorKind::Status(_)
             | VcErrorKind::Held(_) => Class::Transient,
             VcErrorKind::Unresolved { .. } | VcErrorKind::Untrusted => Class::Blocked,
-            VcErrorKind::LoginBackoff(after) => Class::Throttled(*after),
             VcErrorKind::Undecodable => Class::Defect,
             VcErrorKind::Fault(fault) => match fault {
                 Fault::NotAuthenticated
@@ -233,7 +243,7 @@ impl VcError {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, time::Duration};
+    use std::collections::BTreeSet;
 
     use super::*;
     use crate::effect::{Effect, EffectKind};
@@ -280,8 +290,7 @@ mod tests {
             Some(K::NoAnswer) => K::Untrusted,
             Some(K::Untrusted) => K::Status(503),
             Some(K::Status(_)) => K::Undecodable,
-            Some(K::Undecodable) => K::LoginBackoff(Duration::ZERO),
-            Some(K::LoginBackoff(_)) => K::Held(Held {
+            Some(K::Undecodable) => K::Held(Held {
                 effect: Effect::new(EffectKind::Login, "vc"),
                 reason: text(),
             }),

@@ -7,10 +7,11 @@ use ractor::ActorRef;
 
 use super::{SupervisorMsg, routing::ActorKey};
 use crate::{
+    actor::mailbox::Counted,
     error::{Class, Side, Trouble},
     iso_cache::{
-        self,
-        msg::{IsoKey, IsoState, IsoWant},
+        self, PruneNews,
+        msg::{IsoKey, IsoMsg, IsoState, IsoWant},
     },
     model::names::ObjectKey,
     pool::iso::IsoCaches,
@@ -31,9 +32,8 @@ impl Waker for WakeThrough {
 /// Finds the ISO cache of a datastore and asks it.
 pub(super) struct IsoDesk(pub(super) ActorRef<SupervisorMsg>);
 
-#[async_trait]
-impl IsoCaches for IsoDesk {
-    async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, Trouble> {
+impl IsoDesk {
+    async fn cache(&self, key: IsoKey) -> Result<Counted<IsoMsg>, Trouble> {
         let found = self
             .0
             .call(
@@ -42,7 +42,7 @@ impl IsoCaches for IsoDesk {
             )
             .await;
         match found {
-            Ok(ractor::rpc::CallResult::Success(actor)) => iso_cache::ensure(&actor, want).await,
+            Ok(ractor::rpc::CallResult::Success(actor)) => Ok(actor),
             _ => Err(Trouble {
                 side: Side::Iso,
                 reason: "ISOCacheRestarting".to_owned(),
@@ -50,6 +50,17 @@ impl IsoCaches for IsoDesk {
                 class: Class::Transient,
             }),
         }
+    }
+}
+
+#[async_trait]
+impl IsoCaches for IsoDesk {
+    async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, Trouble> {
+        iso_cache::ensure(&self.cache(key).await?, want).await
+    }
+
+    async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, Trouble> {
+        iso_cache::clear(&self.cache(key).await?, left).await
     }
 
     fn leave(&self, pool: &ObjectKey) {

@@ -6,7 +6,7 @@ use ractor::{ActorCell, ActorRef};
 
 use crate::{
     actor::{
-        mailbox::Mailbox,
+        mailbox::{Counted, Mailbox},
         shell::{Description, ShellMsg},
     },
     iso_cache::msg::IsoMsg,
@@ -20,11 +20,11 @@ pub enum Handle {
     /// Pool or VM.
     Shell(ActorRef<ShellMsg>, Arc<Mailbox>),
     /// ISO cache.
-    Iso(ActorRef<IsoMsg>),
+    Iso(Counted<IsoMsg>),
     /// Sessions.
-    Sessions(ActorRef<SessionMsg>),
+    Sessions(Counted<SessionMsg>),
     /// Placement.
-    Placement(ActorRef<PlacementMsg>),
+    Placement(Counted<PlacementMsg>),
 }
 
 impl Handle {
@@ -33,9 +33,9 @@ impl Handle {
     pub fn cell(&self) -> ActorCell {
         match self {
             Self::Shell(a, _) => a.get_cell(),
-            Self::Iso(a) => a.get_cell(),
-            Self::Sessions(a) => a.get_cell(),
-            Self::Placement(a) => a.get_cell(),
+            Self::Iso(a) => a.actor.get_cell(),
+            Self::Sessions(a) => a.actor.get_cell(),
+            Self::Placement(a) => a.actor.get_cell(),
         }
     }
 
@@ -46,12 +46,14 @@ impl Handle {
         }
     }
 
-    /// Wakes on their way to it; `None` for actors without passes, whose mailboxes are not counted.
+    /// Wakes and requests on their way to it.
     #[must_use]
-    pub fn mailbox(&self) -> Option<usize> {
+    pub fn mailbox(&self) -> usize {
         match self {
-            Self::Shell(_, mailbox) => Some(mailbox.depth()),
-            _ => None,
+            Self::Shell(_, mailbox) => mailbox.depth(),
+            Self::Iso(a) => a.depth(),
+            Self::Sessions(a) => a.depth(),
+            Self::Placement(a) => a.depth(),
         }
     }
 
@@ -59,9 +61,9 @@ impl Handle {
     pub fn panic(&self) {
         let _ = match self {
             Self::Shell(a, _) => a.send_message(ShellMsg::Panic).is_ok(),
-            Self::Iso(a) => a.send_message(IsoMsg::Panic).is_ok(),
-            Self::Sessions(a) => a.send_message(SessionMsg::Panic).is_ok(),
-            Self::Placement(a) => a.send_message(PlacementMsg::Panic).is_ok(),
+            Self::Iso(a) => a.actor.send_message(IsoMsg::Panic).is_ok(),
+            Self::Sessions(a) => a.actor.send_message(SessionMsg::Panic).is_ok(),
+            Self::Placement(a) => a.actor.send_message(PlacementMsg::Panic).is_ok(),
         };
     }
 
@@ -70,9 +72,9 @@ impl Handle {
         let within = Some(Duration::from_secs(2));
         let answer = match self {
             Self::Shell(a, _) => a.call(ShellMsg::Describe, within).await.ok(),
-            Self::Iso(a) => a.call(IsoMsg::Describe, within).await.ok(),
-            Self::Sessions(a) => a.call(SessionMsg::Describe, within).await.ok(),
-            Self::Placement(a) => a.call(PlacementMsg::Describe, within).await.ok(),
+            Self::Iso(a) => a.actor.call(IsoMsg::Describe, within).await.ok(),
+            Self::Sessions(a) => a.actor.call(SessionMsg::Describe, within).await.ok(),
+            Self::Placement(a) => a.actor.call(PlacementMsg::Describe, within).await.ok(),
         };
         match answer {
             Some(ractor::rpc::CallResult::Success(d)) => Some(d),

@@ -26,9 +26,12 @@ use self::{
     routing::{ActorKey, Change, route},
 };
 use crate::{
-    actor::shell::Description,
+    actor::{mailbox::Counted, shell::Description},
     context::{Context, Settings},
-    iso_cache::msg::{IsoKey, IsoMsg},
+    iso_cache::{
+        self,
+        msg::{IsoKey, IsoMsg},
+    },
     model::names::ObjectKey,
     orphans::Doubts,
     placement::{PlacementDesk, PlacementMsg},
@@ -79,7 +82,7 @@ pub enum SupervisorMsg {
     /// The backoff of a dead actor is over.
     Respawn(ActorKey),
     /// The ISO cache for that key.
-    IsoCache(IsoKey, RpcReplyPort<ActorRef<IsoMsg>>),
+    IsoCache(IsoKey, RpcReplyPort<Counted<IsoMsg>>),
     /// That pool is being deleted: the ISO caches that live let go what only it wants.
     LeaveIsoCaches(ObjectKey),
     /// All actors with their state.
@@ -123,7 +126,7 @@ pub struct Described {
     pub life: Life,
     /// How often it was started anew.
     pub restarts: u64,
-    /// Wakes on their way to it; `null` where they are not counted.
+    /// Wakes and requests on their way to it; `null` when it is not alive.
     pub mailbox: Option<usize>,
     /// Its own words; `null` when it did not answer, or is not alive.
     pub state: Option<Description>,
@@ -140,8 +143,8 @@ pub struct SupervisorState {
     pending: BTreeMap<ActorKey, Duration>,
     budgets: BTreeMap<ActorKey, Budget>,
     restarts: BTreeMap<ActorKey, u64>,
-    sessions: watch::Sender<Option<ActorRef<SessionMsg>>>,
-    placement: watch::Sender<Option<ActorRef<PlacementMsg>>>,
+    sessions: watch::Sender<Option<Counted<SessionMsg>>>,
+    placement: watch::Sender<Option<Counted<PlacementMsg>>>,
     doubts: Arc<watch::Sender<Doubts>>,
     /// What outlives a session actor.
     refusals: Arc<watch::Sender<Refusals>>,
@@ -245,8 +248,8 @@ impl Actor for Supervisor {
             }
             SupervisorMsg::LeaveIsoCaches(pool) => {
                 for handle in state.actors.values() {
-                    if let Handle::Iso(actor) = handle {
-                        let _ = actor.send_message(IsoMsg::Leave(pool.clone()));
+                    if let Handle::Iso(cache) = handle {
+                        iso_cache::leave(cache, &pool);
                     }
                 }
             }

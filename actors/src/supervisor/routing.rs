@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use crate::{
     iso_cache::msg::IsoKey,
     model::{
-        child::Child,
+        child::{recorded_identity, recorded_machine},
         identity::{AgentMatch, agent_runs_on},
         names::ObjectKey,
     },
@@ -134,9 +134,8 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                 let pool_key = ObjectKey::of(pool.as_ref());
                 for child in view.children(&pool_key) {
                     let named = child.labels().get(AGENT_MACHINE_LABEL) == Some(&key.name);
-                    let read = Child::read(child);
-                    if named || read.machine.as_ref().is_some_and(|m| m.name == key.name) {
-                        out.push((ActorKey::Vm(read.key), "machine"));
+                    if named || recorded_machine(&child).is_some_and(|m| m.name == key.name) {
+                        out.push((ActorKey::Vm(ObjectKey::of(child.as_ref())), "machine"));
                     }
                 }
                 out.push((ActorKey::Pool(pool_key), "machine"));
@@ -144,7 +143,9 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
         }
         Change::Agent(key) => {
             let agents = view.agents(&key.namespace);
-            let shown = agents.iter().find(|a| a.name_any() == key.name);
+            let shown = agents
+                .iter()
+                .find(|a| a.metadata.name.as_ref() == Some(&key.name));
             for pool in view.pools() {
                 if !agents_home::candidates(&pool)
                     .iter()
@@ -154,20 +155,18 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                 }
                 let pool_key = ObjectKey::of(pool.as_ref());
                 for child in view.children(&pool_key) {
-                    let recorded = child
-                        .status
-                        .as_ref()
-                        .and_then(|s| s.vm.as_ref()?.agent_ref.as_ref()?.name.as_ref())
+                    let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
+                    let recorded = vm
+                        .and_then(|vm| vm.agent_ref.as_ref()?.name.as_ref())
                         .map(|name| *name == key.name);
-                    let read = Child::read(child.clone());
-                    let may_run_there = match (shown, &read.identity) {
+                    let may_run_there = match (shown, &vm.and_then(recorded_identity)) {
                         (Some(agent), Some(vm)) => agent_runs_on(agent, vm) != AgentMatch::Other,
                         (Some(_), None) => false,
                         // Gone: where none is recorded, it may have been the one.
                         (None, _) => recorded.is_none(),
                     };
                     if may_run_there || recorded == Some(true) {
-                        out.push((ActorKey::Vm(read.key), "agent"));
+                        out.push((ActorKey::Vm(ObjectKey::of(child.as_ref())), "agent"));
                     }
                 }
                 out.push((ActorKey::Pool(pool_key), "agent"));

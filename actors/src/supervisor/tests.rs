@@ -217,6 +217,11 @@ async fn objects_get_their_actors_and_those_go_with_them() {
         tree.names().await,
         ["sessions", "placement", "orphans", pool, VM]
     );
+    let mailboxes = tree.all().await.into_iter().map(|d| d.mailbox);
+    assert!(
+        mailboxes.into_iter().all(|m| m.is_some()),
+        "each is counted"
+    );
     // Nobody tells that it went: the resync finds out.
     tree.hub.with(|o| o.child = None);
     tree.after(retry::RESYNC + Duration::from_secs(1)).await;
@@ -348,6 +353,26 @@ async fn a_pools_series_go_only_when_its_pass_is_over() {
     let lines = tree.log.lines();
     let dropped = format!("{NAMESPACE}/{POOL} dropped");
     assert_eq!(lines.last(), Some(&dropped), "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_datastore_of_each_vcenter_has_an_iso_cache_of_its_own() {
+    let tree = Tree::start().await;
+    let cache = async |server: &str, datastore: &str| {
+        let mut pool = testing::pool(POOL);
+        pool.spec.vsphere.iso_datastore = datastore.to_owned();
+        let key = iso::cache_key(&pool, server);
+        let ask = |reply| SupervisorMsg::IsoCache(key, reply);
+        match tree.supervisor.call(ask, None).await {
+            Ok(ractor::rpc::CallResult::Success(cache)) => cache.actor.get_id(),
+            _ => panic!("no ISO cache"),
+        }
+    };
+    let one = cache("vc.example", "isos").await;
+    assert_eq!(cache("vc.example", "isos").await, one);
+    for (server, datastore) in [("vc.example", "others"), ("vc-2.example", "isos")] {
+        assert_ne!(cache(server, datastore).await, one, "{server}/{datastore}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,11 +9,14 @@ use super::{
     routing::ActorKey,
 };
 use crate::{
-    actor::{mailbox::Mailbox, shell::Shell},
+    actor::{
+        mailbox::{Counted, Mailbox},
+        shell::Shell,
+    },
     iso_cache::{IsoCache, IsoCacheArgs},
     model::names::ObjectKey,
     orphans::OrphanScan,
-    placement::Placement,
+    placement::{Placement, PlacementArgs},
     pool::PoolWorker,
     vcenter::{SessionArgs, SessionMsg, VCenterSessions},
     vm::VmWorker,
@@ -91,17 +94,17 @@ impl SupervisorState {
                     allow_http: self.ports.allow_http,
                     refusals: self.refusals.clone(),
                 };
-                Handle::Sessions(
-                    Actor::spawn_linked(None, VCenterSessions, args, cell)
-                        .await?
-                        .0,
-                )
+                let spawned = Actor::spawn_linked(None, VCenterSessions, args, cell);
+                Handle::Sessions(self.counted(key, spawned.await?.0))
             }
-            ActorKey::Placement => Handle::Placement(
-                Actor::spawn_linked(None, Placement, self.ports.clock.clone(), cell)
-                    .await?
-                    .0,
-            ),
+            ActorKey::Placement => {
+                let args = PlacementArgs {
+                    clock: self.ports.clock.clone(),
+                    view: self.ports.view.clone(),
+                };
+                let spawned = Actor::spawn_linked(None, Placement, args, cell);
+                Handle::Placement(self.counted(key, spawned.await?.0))
+            }
             ActorKey::Orphans => {
                 let worker = OrphanScan {
                     context: self.context.clone(),
@@ -111,12 +114,12 @@ impl SupervisorState {
                     Actor::spawn_linked(None, Shell::default(), worker, cell)
                         .await?
                         .0,
-                    Mailbox::new("orphans", self.ports.instruments.clone()),
+                    self.mailbox(key),
                 )
             }
-            ActorKey::IsoCache(key) => {
+            ActorKey::IsoCache(cache) => {
                 let args = IsoCacheArgs {
-                    key: key.clone(),
+                    key: cache.clone(),
                     cluster_id: self.ports.view.cluster_id(),
                     sessions: self.context.sessions.clone(),
                     source: self.ports.iso_source.clone(),
@@ -124,31 +127,32 @@ impl SupervisorState {
                     clock: self.ports.clock.clone(),
                     instruments: self.ports.instruments.clone(),
                 };
-                Handle::Iso(Actor::spawn_linked(None, IsoCache, args, cell).await?.0)
+                let spawned = Actor::spawn_linked(None, IsoCache, args, cell);
+                Handle::Iso(self.counted(key, spawned.await?.0))
             }
-            ActorKey::Pool(key) => {
+            ActorKey::Pool(pool) => {
                 let worker = PoolWorker {
                     context: self.context.clone(),
                     isos: self.isos.clone(),
-                    key: key.clone(),
+                    key: pool.clone(),
                 };
                 Handle::Shell(
                     Actor::spawn_linked(None, Shell::default(), worker, cell)
                         .await?
                         .0,
-                    Mailbox::new("pool", self.ports.instruments.clone()),
+                    self.mailbox(key),
                 )
             }
-            ActorKey::Vm(key) => {
+            ActorKey::Vm(vm) => {
                 let worker = VmWorker {
                     context: self.context.clone(),
-                    key: key.clone(),
+                    key: vm.clone(),
                 };
                 Handle::Shell(
                     Actor::spawn_linked(None, Shell::default(), worker, cell)
                         .await?
                         .0,
-                    Mailbox::new("vm", self.ports.instruments.clone()),
+                    self.mailbox(key),
                 )
             }
         };
@@ -157,6 +161,14 @@ impl SupervisorState {
         self.publish(key, Some(&handle));
         self.count(key.kind());
         Ok(Some(handle))
+    }
+
+    fn mailbox(&self, key: &ActorKey) -> Arc<Mailbox> {
+        Mailbox::new(key.kind(), self.ports.instruments.clone())
+    }
+
+    fn counted<M>(&self, key: &ActorKey, actor: ActorRef<M>) -> Counted<M> {
+        Counted::new(actor, self.mailbox(key))
     }
 
     /// Tells the desks which session and placement actor is alive.
@@ -229,7 +241,7 @@ impl SupervisorState {
                     supervisor: "supervisor",
                     life,
                     restarts: self.restarts.get(key).copied().unwrap_or_default(),
-                    mailbox: handle.as_ref().and_then(Handle::mailbox),
+                    mailbox: handle.as_ref().map(Handle::mailbox),
                     state: None,
                 };
                 (handle, described)
@@ -269,6 +281,7 @@ impl SupervisorState {
             futures::future::join_all(stops).await;
             if let Some(sessions) = sessions {
                 let _ = sessions
+                    .actor
                     .call(SessionMsg::LogOut, Some(Duration::from_secs(5)))
                     .await;
             }

@@ -1,4 +1,4 @@
-//! A layer that keeps what spans and their events say.
+//! A layer that keeps what spans and their events say, and a tracer that keeps phases.
 
 use std::{
     collections::BTreeMap,
@@ -16,6 +16,11 @@ use tracing_subscriber::{
     Layer,
     layer::{Context, SubscriberExt as _},
     registry::LookupSpan,
+};
+
+use crate::{
+    model::trace::TraceId,
+    ports::tracer::{PhaseSpan, Tracer, Under},
 };
 
 /// Fields with their values as text; an event's words are its field `message`.
@@ -57,9 +62,12 @@ impl Span {
     }
 }
 
-/// All spans; clones keep the same.
+/// All spans, and all that was said in them or outside; clones keep the same.
 #[derive(Clone, Default)]
-pub struct Told(Arc<Mutex<Vec<Span>>>);
+pub struct Told {
+    spans: Arc<Mutex<Vec<Span>>>,
+    lines: Arc<Mutex<Vec<Fields>>>,
+}
 
 impl Told {
     /// Keeps what this thread says until the guard goes.
@@ -74,8 +82,13 @@ impl Told {
         all.iter().filter(|s| s.name == name).cloned().collect()
     }
 
+    /// What was said, in order, in whatever span.
+    pub fn lines(&self) -> Vec<Fields> {
+        self.lines.lock().expect("lock").clone()
+    }
+
     fn all(&self) -> MutexGuard<'_, Vec<Span>> {
-        self.0.lock().expect("lock")
+        self.spans.lock().expect("lock")
     }
 
     /// Ids are given anew once a span is over: the last one is meant.
@@ -105,8 +118,33 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Told {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
+        self.lines.lock().expect("lock").push(fields.clone());
         if let Some(around) = context.event_span(event) {
             self.change(&around.id(), |span| span.events.push(fields));
         }
     }
+}
+
+/// The phases of machines that were told, in order, each once, as long as nobody forgets; clones keep the same.
+#[derive(Clone, Default)]
+pub struct Phases(Arc<Mutex<Vec<PhaseSpan>>>);
+
+impl Phases {
+    /// Those of that name.
+    pub fn named(&self, name: &str) -> Vec<PhaseSpan> {
+        let all = self.0.lock().expect("lock");
+        all.iter().filter(|s| s.name == name).cloned().collect()
+    }
+}
+
+impl Tracer for Phases {
+    fn phase(&self, span: PhaseSpan) {
+        let mut all = self.0.lock().expect("lock");
+        match all.iter().find(|s| s.id == span.id) {
+            Some(known) => assert_eq!(*known, span, "told in two ways"),
+            None => all.push(span),
+        }
+    }
+    fn place(&self, _: &tracing::Span, _: Under) {}
+    fn forget(&self, _: TraceId) {}
 }

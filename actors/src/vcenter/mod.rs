@@ -25,7 +25,10 @@ use self::{
     table::{Answer, Resolved, Table},
 };
 use crate::{
-    actor::shell::Description,
+    actor::{
+        mailbox::{Counted, Queued},
+        shell::Description,
+    },
     effect::{Effect, EffectKind},
     error::{Class, Side, Trouble},
     model::{credentials, names::ObjectKey},
@@ -44,7 +47,7 @@ type Reply = RpcReplyPort<Result<Session, Trouble>>;
 /// Messages of the session actor.
 pub enum SessionMsg {
     /// The session of that Secret, please.
-    Get(ObjectKey, Reply),
+    Get(ObjectKey, Reply, Queued),
     /// That Secret was read (internal).
     Read(ObjectKey, Box<Result<Credentials, Trouble>>),
     /// The login with these credentials ended (internal).
@@ -125,17 +128,20 @@ impl Actor for VCenterSessions {
         state.table.drop_useless(|s| s.login_refused(), now);
         publish_refusals(state);
         match message {
-            SessionMsg::Get(secret, reply) => match state.table.answer(&secret, now) {
-                Answer::Session(session) => answer(reply, Ok(session)),
-                Answer::Trouble(trouble) => answer(reply, Err(trouble)),
-                Answer::Resolve => {
-                    let waiting = state.waiting.entry(secret.clone()).or_default();
-                    waiting.push(reply);
-                    if waiting.len() == 1 {
-                        begin(state, myself, secret);
+            SessionMsg::Get(secret, reply, queued) => {
+                drop(queued);
+                match state.table.answer(&secret, now) {
+                    Answer::Session(session) => answer(reply, Ok(session)),
+                    Answer::Trouble(trouble) => answer(reply, Err(trouble)),
+                    Answer::Resolve => {
+                        let waiting = state.waiting.entry(secret.clone()).or_default();
+                        waiting.push(reply);
+                        if waiting.len() == 1 {
+                            begin(state, myself, secret);
+                        }
                     }
                 }
-            },
+            }
             SessionMsg::Read(secret, credentials) => match *credentials {
                 Ok(credentials) => log_in(state, myself, secret, credentials, now),
                 Err(trouble) => resolved(state, &secret, Resolved::Failed(trouble), now),
@@ -274,7 +280,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(75);
 #[async_trait]
 impl<F> Sessions for SessionDesk<F>
 where
-    F: Fn() -> Option<ActorRef<SessionMsg>> + Send + Sync,
+    F: Fn() -> Option<Counted<SessionMsg>> + Send + Sync,
 {
     async fn session(&self, secret: &ObjectKey) -> Result<Session, Trouble> {
         let lost = |why: &str| Trouble {
@@ -283,11 +289,10 @@ where
             message: format!("the session actor {why}; trying again"),
             class: Class::Transient,
         };
-        let actor = (self.0)().ok_or_else(|| lost("is being restarted"))?;
-        let secret = secret.clone();
-        let asked = actor
-            .call(|reply| SessionMsg::Get(secret, reply), Some(ANSWER_WITHIN))
-            .await;
+        let desk = (self.0)().ok_or_else(|| lost("is being restarted"))?;
+        let (secret, queued) = (secret.clone(), desk.send());
+        let ask = |reply| SessionMsg::Get(secret, reply, queued);
+        let asked = desk.actor.call(ask, Some(ANSWER_WITHIN)).await;
         match asked {
             Ok(ractor::rpc::CallResult::Success(result)) => result,
             Ok(_) => Err(lost("did not answer")),

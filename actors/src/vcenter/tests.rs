@@ -6,6 +6,7 @@ use secrecy::SecretString;
 
 use super::{refusals::LOCKOUT, *};
 use crate::{
+    actor::mailbox::Mailbox,
     ports::instruments::NoInstruments,
     vm::bench::{
         Turned,
@@ -80,8 +81,9 @@ impl Bench {
 
 async fn ask(actor: &ActorRef<SessionMsg>, name: &str) -> Result<Session, Trouble> {
     let desk = SessionDesk({
-        let actor = actor.clone();
-        move || Some(actor.clone())
+        let mailbox = Mailbox::new("sessions", Arc::new(NoInstruments));
+        let counted = Counted::new(actor.clone(), mailbox);
+        move || Some(counted.clone())
     });
     desk.session(&ObjectKey::new("demo", name)).await
 }
@@ -180,4 +182,22 @@ async fn a_secret_that_lacks_a_key_is_told_as_missing_and_one_with_a_bad_value_a
     let told = refused(&actor, "three").await;
     assert_eq!(told.reason, reason::SECRET_NOT_FOUND);
     assert_eq!(bench.knocks(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_counts_until_the_actor_has_read_it() {
+    let bench = Bench::new();
+    let actor = bench.actor().await;
+    let mailbox = Mailbox::new("sessions", Arc::new(NoInstruments));
+    let counted = Counted::new(actor, mailbox);
+    let desk = SessionDesk({
+        let counted = counted.clone();
+        move || Some(counted.clone())
+    });
+    let secret = ObjectKey::new("demo", "one");
+    let mut asking = Box::pin(desk.session(&secret));
+    assert!(futures::poll!(&mut asking).is_pending());
+    assert_eq!(counted.depth(), 1);
+    assert!(asking.await.is_ok());
+    assert_eq!(counted.depth(), 0);
 }

@@ -56,7 +56,7 @@ type Done = Result<After, Trouble>;
 
 /// Longest wait for one task within one pass. A creation that takes longer is taken up again by its recorded id, any other
 /// task makes the VM count as busy.
-const TASK_PATIENCE: Duration = Duration::from_secs(120);
+pub const TASK_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where the pool's ISO lies.
 #[must_use]

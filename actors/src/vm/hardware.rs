@@ -17,9 +17,6 @@ use crate::{
     ports::vcenter::PlaceRequest,
 };
 
-const GIB: u64 = 1 << 30;
-const MIB: u64 = 1 << 20;
-
 fn invalid(field: &str, value: &str, must: &str) -> Trouble {
     Trouble::blocked(
         Side::Vsphere,
@@ -112,7 +109,7 @@ pub fn place_request(pool: &VsphereAgentPool) -> Result<PlaceRequest, Trouble> {
         datastore_cluster: vsphere.datastore_cluster.clone(),
         iso_datastore: vsphere.iso_datastore.clone(),
         network: vsphere.network.clone(),
-        bytes: hardware.disk_gib * GIB + hardware.memory_mib * MIB,
+        bytes: hardware.bytes(),
         reserved: std::collections::BTreeMap::new(),
         hardware,
     })

@@ -16,6 +16,7 @@ use crate::{
     actor::{batch::Batch, written::Written},
     effect::EffectKind,
     error::{Class, Side, Trouble},
+    lasting::Lasting,
     model::{names::ObjectKey, trace::TraceId},
     ports::vcenter::Place,
     retry,
@@ -64,6 +65,8 @@ pub struct Memory {
     pub installing: Option<TraceId>,
     /// The hold that an Event told of.
     pub told_hold: Option<&'static str>,
+    /// What vCenter refuses or fails for this VM, as it is told in Events.
+    pub trouble: Option<Lasting>,
     /// How much of that trace has left: entries of the timeline, and the installation.
     pub traced: Option<(TraceId, usize, bool)>,
 }
@@ -292,6 +295,7 @@ impl Memory {
             written: self.written.take(),
             stuck_since: self.stuck_since,
             timeline: self.timeline.take(),
+            trouble: self.trouble.take(),
             traced: self.traced,
             ..Self::default()
         };

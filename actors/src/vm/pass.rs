@@ -23,13 +23,19 @@ use crate::{
     context::Context,
     effect::{Effect, EffectKind},
     error::{Class, Side, Trouble},
+    lasting::Lasting,
     model::names::ObjectKey,
     mutants::{Mutant, on},
-    ports::cluster::{Notice, Precondition},
+    ports::{
+        cluster::{Notice, Precondition},
+        vcenter_error::AWAY,
+    },
 };
 
 /// More steps than any path through the chart has; a guard against a decision that does not move.
 const MAX_STEPS: usize = 24;
+/// Subject in `waitingOn` of what vCenter refuses or fails.
+const VSPHERE: &str = "vSphere";
 /// How long phase, reason and references wait for the next change before they are written.
 const QUIET_WRITES: Duration = Duration::from_secs(4);
 
@@ -129,6 +135,7 @@ pub async fn run_at_most(
     {
         outcome.say(&key, &trouble);
     }
+    tell_trouble(&context, &object, &mut memory, &mut outcome);
     publish(&context, object, &mut memory, &mut outcome).await;
     if let Some(shown) = context.view.child(&key) {
         traced::export(&context, &memory.over(&shown), &mut memory);
@@ -161,6 +168,37 @@ fn tell_hold(
         reason: event,
         action,
         note: format!("{message} (trace {})", scene.child.trace()),
+    });
+}
+
+/// Trouble of this VM with vCenter that does not pass, as an Event. That vCenter is away its pool says, once for all.
+fn tell_trouble(
+    context: &Context,
+    object: &Arc<VsphereAgent>,
+    memory: &mut Memory,
+    outcome: &mut Outcome,
+) {
+    let of_vm = |o: &&Obstacle| o.subject == VSPHERE && !AWAY.contains(&o.reason.as_str());
+    let Some(obstacle) = outcome.obstacle.as_ref().filter(of_vm) else {
+        memory.trouble = None;
+        return;
+    };
+    let now = context.clock.monotonic();
+    let begun = || Lasting::new(&obstacle.reason, now);
+    let trouble = memory.trouble.get_or_insert_with(begun);
+    trouble.goes_on(&obstacle.reason, now);
+    if let Err(left) = trouble.say(now) {
+        outcome.again = Some(outcome.again.map_or(left, |again| again.min(left)));
+        return;
+    }
+    let scene = Scene::gather(context, object.clone());
+    let (reason, message) = (&obstacle.reason, &obstacle.message);
+    context.cluster.notify(Notice {
+        regarding: scene.regarding(),
+        warning: true,
+        reason: event::VSPHERE_TROUBLE,
+        action: "ChangeVM",
+        note: format!("{reason}: {message} (trace {})", scene.child.trace()),
     });
 }
 
@@ -227,7 +265,7 @@ impl Outcome {
 
     fn say(&mut self, key: &ObjectKey, trouble: &Trouble) {
         let subject = if trouble.side == Side::Vsphere {
-            "vSphere".to_owned()
+            VSPHERE.to_owned()
         } else {
             subject(key)
         };

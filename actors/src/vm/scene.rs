@@ -24,7 +24,7 @@ use crate::{
     context::Context,
     model::{
         child::Child,
-        identity::{AgentMatch, agent_runs_on},
+        identity::{AgentMatch, agent_runs_on, goes_beyond_uuids},
         names::ObjectKey,
         standing::{Standing, standing},
         upstream,
@@ -90,8 +90,14 @@ impl Scene {
             identity.is_some_and(|vm| agent_runs_on(a, vm) != AgentMatch::Other)
         };
         let possible: Vec<Arc<Agent>> = agents.iter().filter(may_run_there).cloned().collect();
+        // Whoever may not run there does not.
+        let among = if goes_beyond_uuids() {
+            &agents
+        } else {
+            &possible
+        };
         let agent = child
-            .agent_among(&agents)
+            .agent_among(among)
             .filter(|a| !a.is_deleting())
             .cloned();
         let mut scene = Self {

@@ -91,6 +91,9 @@ fn phase(known: &Known<'_>, vm: &VmStatus) -> (Phase, &'static str) {
     if vm.agent_ref.is_some() && was_bound {
         return (Phase::Orphaned, vm_reason::AGENT_MISSING);
     }
+    if known.child.adopted {
+        return (Phase::Provisioning, vm_reason::VM_ADOPTED);
+    }
     let expired = vm
         .discovery_deadline
         .as_ref()

@@ -12,7 +12,7 @@ use agent_forge_crds::{
     agent::{MAX_TIMELINE_ROWS, Milestone, VmStatus},
     external::agent::{Agent, INSTALLED},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use crate::{
@@ -37,8 +37,12 @@ pub const ROOT: &str = "machine.demand";
 pub const INSTALL: &str = "agent.install";
 /// From the deletion of the VsphereAgent on.
 pub const DESTROY: &str = "vm.destroy";
-/// A reason in `status.waitingOn`, from its first moment to its last.
+/// A reason in `status.waitingOn`, from its first moment to its last, in pieces.
 pub const WAIT: &str = "machine.wait";
+/// A wait is told in pieces of that length, each when it is over: who looks at the trace sees a wait that lasts.
+const PIECE: SignedDuration = SignedDuration::from_mins(5);
+/// Whole pieces that are told at most, the last ones: what ended more than an hour ago left then, or never will.
+const PIECES: i64 = 12;
 const DEMANDED: &str = "Demanded";
 const ACCEPTED: &str = "Accepted";
 const BOUND: &str = "Bound";
@@ -276,8 +280,7 @@ pub fn destruction(about: &About<'_>, timeline: &[Milestone], end: Timestamp) ->
     ))
 }
 
-/// What was waited for and is not any more: the rows of `old` that `new` lacks. Each lies in the phase that was under way
-/// meanwhile, and its id follows from reason and first moment.
+/// What was waited for and is not any more: the rows of `old` that `new` lacks, up to `end`.
 #[must_use]
 pub fn waits_over(
     about: &About<'_>,
@@ -291,36 +294,131 @@ pub fn waits_over(
         new.iter().any(|w| same(w) && w.since == row.since)
     };
     let over = old.iter().filter(|row| !goes_on(row));
-    over.filter_map(|row| {
-        let since = row.since.as_ref()?.0;
-        let what = (row.subject.as_str(), row.reason.as_str());
-        Some(wait(about, timeline, what, since, end))
-    })
-    .collect()
+    over.flat_map(|row| wait_of(about, timeline, row, Until::Over(end)))
+        .collect()
 }
 
-/// A wait for `what` (subject and reason) that is over, in the phase that is under way after `timeline`.
+/// What is still waited for at `now`, as far as it can be told.
+#[must_use]
+pub fn waits_lasting(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    rows: &[WaitingOn],
+    now: Timestamp,
+) -> Vec<PhaseSpan> {
+    rows.iter()
+        .flat_map(|row| wait_of(about, timeline, row, Until::Lasts(now)))
+        .collect()
+}
+
+fn wait_of(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    row: &WaitingOn,
+    until: Until,
+) -> Vec<PhaseSpan> {
+    let what = (row.subject.as_str(), row.reason.as_str());
+    let since = row.since.as_ref().map(|t| t.0);
+    since.map_or_else(Vec::new, |since| wait(about, timeline, what, since, until))
+}
+
+/// How far a wait has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// It goes on at that moment.
+    Lasts(Timestamp),
+    /// It ended then.
+    Over(Timestamp),
+}
+
+/// Whole pieces of a wait since `since` that are over at `now`.
+#[must_use]
+pub fn pieces(since: Timestamp, now: Timestamp) -> i64 {
+    let lasted = now.duration_since(whole_second(since)).as_secs();
+    (lasted / PIECE.as_secs()).max(0)
+}
+
+/// As the API server keeps times: what is recorded and what is remembered begin alike.
+fn whole_second(t: Timestamp) -> Timestamp {
+    Timestamp::from_second(t.as_second()).unwrap_or(t)
+}
+
+/// A wait for `what` (subject and reason) since `since`, in the pieces that are over, the last ones of them. A piece lies in
+/// the phase that was under way when it began, and its id follows from pool, reason, first moment and number; so whoever
+/// tells a whole one tells the same.
 #[must_use]
 pub fn wait(
     about: &About<'_>,
     timeline: &[Milestone],
     what: (&str, &str),
     since: Timestamp,
+    until: Until,
+) -> Vec<PhaseSpan> {
+    let since = whole_second(since);
+    let (Until::Lasts(now) | Until::Over(now)) = until;
+    let begin = |n: i64| {
+        let after = SignedDuration::from_secs(PIECE.as_secs().saturating_mul(n));
+        since.checked_add(after).unwrap_or(now)
+    };
+    let whole = pieces(since, now);
+    let mut all: Vec<PhaseSpan> = (whole.saturating_sub(PIECES).max(0)..whole)
+        .map(|n| piece(about, timeline, what, (since, n), begin(n), begin(n + 1)))
+        .collect();
+    if let Until::Over(end) = until
+        && (whole == 0 || begin(whole) < end)
+    {
+        let last = (since, whole);
+        all.push(piece(about, timeline, what, last, begin(whole), micro(end)));
+    }
+    all
+}
+
+/// One piece, the `n`-th of the wait since `since`.
+fn piece(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    (subject, reason): (&str, &str),
+    (since, n): (Timestamp, i64),
+    start: Timestamp,
     end: Timestamp,
 ) -> PhaseSpan {
-    let (subject, reason) = what;
-    // Whole seconds, as the API server keeps them.
-    let which = format!("{WAIT} {subject} {reason} {}", since.as_second());
-    let mut span = about.span(WAIT, attempt_of(timeline), since, micro(end), false);
+    let timeline = known_at(timeline, start);
+    let which = format!(
+        "{WAIT} {} {subject} {reason} {} {n}",
+        about.pool,
+        since.as_second()
+    );
+    let mut span = about.span(WAIT, attempt_of(timeline), start, end, false);
     span.id = about.trace.phase(&which, 1);
     span.parent = Some(under(about.trace, timeline).span);
-    let told = [
-        ("agent_forge.waiting_on", reason),
-        ("agent_forge.waiting_for", subject),
-    ];
-    let told = told.map(|(key, value)| (key, value.to_owned()));
-    span.attributes.extend(told);
+    span.attributes.extend([
+        ("agent_forge.waiting_on", reason.to_owned()),
+        ("agent_forge.waiting_for", subject.to_owned()),
+        ("agent_forge.waiting_since", since.to_string()),
+    ]);
     span
+}
+
+/// What had happened by `then`; waits begin at whole seconds, moments do not.
+fn known_at(timeline: &[Milestone], then: Timestamp) -> &[Milestone] {
+    let happened = |e: &&Milestone| {
+        let at = e.at.as_ref();
+        at.is_none_or(|at| at.0.as_second() <= then.as_second())
+    };
+    let known = timeline.iter().take_while(happened).count();
+    timeline.get(..known).unwrap_or(timeline)
+}
+
+/// The demand of an AgentMachine that never had a VsphereAgent. `served`: it got a host from elsewhere; else it came to
+/// nothing.
+#[must_use]
+pub fn unanswered(
+    about: &About<'_>,
+    demanded: Timestamp,
+    end: Timestamp,
+    served: bool,
+) -> PhaseSpan {
+    about.span(ROOT, 1, demanded, micro(end), !served)
 }
 
 fn attempt_of(timeline: &[Milestone]) -> i32 {

@@ -136,7 +136,7 @@ fn about<'a>(child: &'a Child, key: &'a ObjectKey) -> About<'a> {
     }
 }
 
-/// Sends the phases that are over, from what is recorded in `object`.
+/// Sends the phases that are over and the waits as far as they have come, from what is recorded in `object`.
 pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
     let child = Child::read(object.clone());
     let Some(status) = object.status.as_ref() else {
@@ -145,6 +145,7 @@ pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory
     let timeline = recorded_timeline(&child, Some(status));
     let agent = Scene::gather(context, object.clone()).agent;
     let about = about(&child, &child.key);
+    tell_lasting(context, &about, status);
     let installation = agent
         .as_ref()
         .and_then(|a| timeline::installation(&about, timeline, a));
@@ -197,6 +198,18 @@ pub fn recorded(context: &Context, object: &Arc<VsphereAgent>, new: &VsphereAgen
         context.tracer.phase(span);
     }
     context.tracer.forget(trace);
+}
+
+/// Tells what is waited for still; the tracer drops what it has told before.
+fn tell_lasting(context: &Context, about: &About<'_>, status: &VsphereAgentStatus) {
+    // What another machine waited for, whose VM this was, is its own trace's.
+    if status.trace_id.as_deref() != Some(about.trace.to_string().as_str()) {
+        return;
+    }
+    let (rows, now) = (&status.waiting_on, context.clock.wall());
+    for span in timeline::waits_lasting(about, &status.timeline, rows, now) {
+        context.tracer.phase(span);
+    }
 }
 
 /// Tells the waits of `old` that are over. Whoever wrote that tells it, so each leaves once; a lost reply leaves it untold.

@@ -25,10 +25,6 @@ pub mod reason {
     pub const ISO_URL_PENDING: &str = "ISOURLPending";
     /// The ISO is being fetched and uploaded.
     pub const ISO_UPLOADING: &str = "ISOUploading";
-    /// The ISO server failed, or sent something that is no ISO.
-    pub const ISO_SOURCE_FAILED: &str = "ISOSourceFailed";
-    /// Writing the ISO to its datastore failed.
-    pub const ISO_UPLOAD_FAILED: &str = "ISOUploadFailed";
     /// An AgentMachine waits but carries no conditions: provider and CRD are of different
     /// generations (`upstream-contract.md` §0.13).
     pub const CONDITIONS_MISSING: &str = "ConditionsMissing";
@@ -51,7 +47,7 @@ pub mod reason {
     pub const AMBIGUOUS_VM: &str = "AmbiguousVM";
     /// A field of the spec cannot be used; the message names it.
     pub const INVALID_SPEC: &str = "InvalidSpec";
-    /// A vSphere object named in the spec does not exist; the message names field and value.
+    /// A vSphere object named in the spec does not exist, or not for this user; the message names field and value.
     pub const VSPHERE_OBJECT_NOT_FOUND: &str = "VsphereObjectNotFound";
     /// The credentials Secret does not exist or lacks a key; the message names it.
     pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
@@ -59,14 +55,12 @@ pub mod reason {
     pub const SECRET_NAMESPACE_REFUSED: &str = "SecretNamespaceRefused";
     /// vCenter refused user or password, or a value in the Secret cannot be used; the message names its key.
     pub const INVALID_CREDENTIALS: &str = "InvalidCredentials";
-    /// The user lacks a privilege; the message names privilege and object.
-    pub const MISSING_PRIVILEGE: &str = "MissingPrivilege";
+    /// The user lacks a privilege; the message names privilege and object. vCenter's own word.
+    pub const NO_PERMISSION: &str = "NoPermission";
     /// vCenter does not answer.
     pub const VCENTER_UNREACHABLE: &str = "VCenterUnreachable";
-    /// vCenter's certificate is not trusted.
-    pub const TLS_REFUSED: &str = "TLSRefused";
-    /// A vCenter call failed; the message names it.
-    pub const VSPHERE_ERROR: &str = "VsphereError";
+    /// vCenter's certificate is not trusted, and nothing was sent; the message says how to trust it.
+    pub const UNTRUSTED_CERTIFICATE: &str = "UntrustedCertificate";
     /// vCenter has too little room or capacity.
     pub const INSUFFICIENT_RESOURCES: &str = "InsufficientResources";
     /// A datastore is full.
@@ -79,8 +73,6 @@ pub mod reason {
     pub const VM_BUSY: &str = "VMBusy";
     /// A VM was given up lately; the next one waits a while.
     pub const REPLACEMENT_RESTING: &str = "ReplacementResting";
-    /// The limit of parallel vCenter tasks is reached.
-    pub const CONCURRENCY_LIMIT: &str = "ConcurrencyLimit";
     /// A tag could not be attached; the VM stays.
     pub const TAGGING_FAILED: &str = "TaggingFailed";
     /// The Agent is bound to a Machine that still exists.
@@ -127,7 +119,7 @@ pub mod vm_reason {
     pub const MACHINE_DELETING: &str = "MachineDeleting";
     /// The Machine is gone.
     pub const MACHINE_DELETED: &str = "MachineDeleted";
-    /// A VM that already existed was recorded.
+    /// The VM existed before, and no person has asked for it to be taken over: it is left alone.
     pub const VM_ADOPTED: &str = "VMAdopted";
 }
 
@@ -145,7 +137,7 @@ pub mod action {
     pub const NOOP: &str = "Noop";
 }
 
-/// Reasons of Events.
+/// Reasons of Events. All that are ever sent, and only those, stand in [`event::ALL`].
 pub mod event {
     /// Planned actions were carried out.
     pub const PLAN_APPLIED: &str = "PlanApplied";
@@ -171,4 +163,61 @@ pub mod event {
     pub const ORPHAN_VM_DESTROYED: &str = "OrphanVMDestroyed";
     /// A VsphereAgent names a pool that does not exist.
     pub const POOL_NOT_FOUND: &str = "PoolNotFound";
+    /// An AgentMachine waits, and why.
+    pub const WAITING_FOR_HOST: &str = "WaitingForHost";
+    /// vCenter refuses or fails what a VM needs, and does not stop.
+    pub const VSPHERE_TROUBLE: &str = "VsphereTrouble";
+
+    /// Every one.
+    pub const ALL: [&str; 14] = [
+        PLAN_APPLIED,
+        APPLY_PLAN_FAILED,
+        ISO_UPLOADED,
+        ISO_REUSED,
+        ISO_PRUNE_FAILED,
+        AGENT_DELETED,
+        AGENT_DELETE_DEFERRED,
+        INFRA_ENV_UNAVAILABLE,
+        VM_GIVEN_UP,
+        ORPHAN_VM,
+        ORPHAN_VM_DESTROYED,
+        POOL_NOT_FOUND,
+        WAITING_FOR_HOST,
+        VSPHERE_TROUBLE,
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::event;
+
+    #[test]
+    fn the_predecessors_event_reasons_are_all_kept() {
+        for reason in [
+            "PlanApplied",
+            "ApplyPlanFailed",
+            "ISOUploaded",
+            "ISOReused",
+            "ISOPruneFailed",
+            "AgentDeleted",
+            "AgentDeleteDeferred",
+            "InfraEnvUnavailable",
+            "PoolNotFound",
+        ] {
+            assert!(event::ALL.contains(&reason), "{reason}");
+        }
+    }
+
+    #[test]
+    fn every_event_reason_stands_in_the_list_once() {
+        let (_, source) = include_str!("reasons.rs")
+            .split_once("pub mod event {")
+            .unwrap_or_default();
+        let (source, _) = source.split_once("pub const ALL").unwrap_or_default();
+        let constants = source.matches("pub const ").count();
+        let listed: BTreeSet<&str> = event::ALL.into();
+        assert_eq!((listed.len(), event::ALL.len()), (constants, constants));
+    }
 }

@@ -165,8 +165,11 @@ pub struct IsoStatus {
 pub struct IsoHistoryEntry {
     /// SHA-256 of its bytes, as 64 hex digits.
     pub sha256: String,
-    /// Path on the ISO datastore.
+    /// Path on its datastore.
     pub path: String,
+    /// Datastore that it lies on: `spec.vsphere.isoDatastore`, or one that the pool has left since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datastore: Option<String>,
     /// Size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<i64>,

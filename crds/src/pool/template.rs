@@ -19,7 +19,7 @@ pub const DEFAULT_ROLE: &str = "worker";
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct TemplateSpec {
-    /// Beginning of names that the operator makes up. Empty: `<hosted cluster>-<role>`.
+    /// Accepted and without effect, as in the predecessor: a VM has the name of its AgentMachine.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 58), regex(pattern = schema::DNS_LABEL_OR_EMPTY))]
     pub name_prefix: Option<String>,

@@ -76,23 +76,19 @@ fn empty_names_stand_for_derived_ones() {
     let mut pool: VsphereAgentPool = serde_json::from_value(files::fixture("pool.yaml")).unwrap();
     for empty in [None, Some(String::new())] {
         pool.spec.vsphere.folder = empty.clone();
-        pool.spec.template.name_prefix = empty.clone();
         pool.spec.vsphere.credentials_secret_ref.namespace = empty.clone();
         let iso = pool.spec.iso.get_or_insert_default();
         iso.path_prefix = empty.clone();
         iso.check_interval = empty;
         assert_eq!(pool.spec.folder(), "demo");
-        assert_eq!(pool.spec.name_prefix(), "demo-worker");
         assert_eq!(pool.credentials_namespace(), "demo");
         assert_eq!(pool.iso_path_prefix(), "agent-forge/demo/demo-worker");
         assert_eq!(pool.spec.check_interval(), "10m");
     }
     pool.spec.vsphere.folder = Some("a/b".into());
-    pool.spec.template.name_prefix = Some("np".into());
     pool.spec.vsphere.credentials_secret_ref.namespace = Some("vault".into());
     pool.spec.iso.get_or_insert_default().path_prefix = Some("isos".into());
     assert_eq!(pool.spec.folder(), "a/b");
-    assert_eq!(pool.spec.name_prefix(), "np");
     assert_eq!(pool.credentials_namespace(), "vault");
     assert_eq!(pool.iso_path_prefix(), "isos");
 }

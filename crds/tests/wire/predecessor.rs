@@ -21,6 +21,7 @@ const ADDED_TO_POOL: &[&str] = &[
     "status.iso.downloadedBytes",
     "status.iso.etaSeconds",
     "status.iso.sourceETag",
+    "status.iso.history[].datastore",
     "status.iso.history[].url",
     "status.iso.sourceKey",
     "status.iso.sourceLastModified",

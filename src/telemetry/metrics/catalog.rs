@@ -128,7 +128,9 @@ catalog! {
     ACTOR_WAKES = "agent_forge_actor_wakes_total", Kind::Counter, &["kind", "coalesced"],
         "Wakes of actors; coalesced=true: answered by a pass that was due anyway.";
     ACTOR_MAILBOX = "agent_forge_actor_mailbox_depth", Kind::Gauge, KIND,
-        "Wakes that were sent and not yet read, over all actors of a kind.";
+        "Wakes and requests that were sent and not yet read, over all actors of a kind.";
+    PHASES_DROPPED = "agent_forge_trace_phases_dropped_total", Kind::Counter, &[],
+        "Phases of machines that never reached the collector and were given up.";
 }
 
 /// What the process says of itself, under the names that every client of Prometheus uses.

@@ -3,6 +3,7 @@
 pub mod catalog;
 #[cfg(test)]
 mod queries;
+mod uses;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,11 +17,14 @@ use agent_forge_actors::{
     supervisor::routing::ActorKey,
 };
 use prometheus::{
-    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
-    TextEncoder, process_collector::ProcessCollector,
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
+    Registry, TextEncoder, process_collector::ProcessCollector,
 };
 
-use self::catalog::{Family, Kind};
+use self::{
+    catalog::{Family, Kind},
+    uses::{Uses, drop_series},
+};
 use crate::vsphere::{RequestObserver, RequestRecord};
 
 /// All families.
@@ -55,6 +59,8 @@ pub struct Metrics {
     pass_seconds: HistogramVec,
     wakes: IntCounterVec,
     mailbox: IntGaugeVec,
+    phases_dropped: IntCounterVec,
+    uses: Uses,
 }
 
 const STATES: [&str; 10] = [
@@ -228,6 +234,8 @@ impl Metrics {
             pass_seconds: r.histogram(&catalog::ACTOR_PASS_SECONDS)?,
             wakes: r.counter(&catalog::ACTOR_WAKES)?,
             mailbox: r.gauge(&catalog::ACTOR_MAILBOX)?,
+            phases_dropped: r.counter(&catalog::PHASES_DROPPED)?,
+            uses: Uses::default(),
             registry,
         };
         made.preset();
@@ -236,6 +244,7 @@ impl Metrics {
 
     /// Counters begin at 0: one that appears with its first event shows no increase.
     fn preset(&self) {
+        let _ = self.phases_dropped();
         let results = [true, false].map(result);
         for kind in ActorKey::KINDS {
             self.actor_restarts.with_label_values(&[kind]);
@@ -262,6 +271,13 @@ impl Metrics {
     pub fn leads(&self, leads: bool) {
         let none: [&str; 0] = [];
         self.leader.with_label_values(&none).set(i64::from(leads));
+    }
+
+    /// Counts phases of machines that never reached the collector.
+    #[must_use]
+    pub fn phases_dropped(&self) -> IntCounter {
+        let none: [&str; 0] = [];
+        self.phases_dropped.with_label_values(&none)
     }
 
     /// One effect was settled.
@@ -297,6 +313,18 @@ impl Metrics {
 
     fn changing(&self) -> [&Changing; 3] {
         [&self.vms, &self.waiting, &self.conditions]
+    }
+
+    /// The series of these vCenters and ISO caches disappear.
+    fn retire(&self, unused: &[String]) {
+        for name in unused {
+            drop_series(&self.vsphere_requests, "server", name);
+            drop_series(&self.vsphere_seconds, "server", name);
+            drop_series(&self.task_seconds, "server", name);
+            drop_series(&self.tasks, "server", name);
+            drop_series(&self.iso_transfer, "datastore", name);
+            drop_series(&self.iso_transfer_seconds, "datastore", name);
+        }
     }
 }
 
@@ -355,7 +383,12 @@ impl Instruments for Metrics {
             .set(pool, conditions.map(|c| (c.to_vec(), 1)).collect());
     }
 
+    fn pool_uses(&self, pool: &ObjectKey, server: &str, cache: &str) {
+        self.retire(&self.uses.change(pool, Some([server, cache])));
+    }
+
     fn drop_pool(&self, pool: &ObjectKey) {
+        self.retire(&self.uses.change(pool, None));
         let labels = [pool.namespace.as_str(), pool.name.as_str()];
         for state in STATES {
             let _ = self
@@ -409,7 +442,7 @@ impl Instruments for Metrics {
             ("done", progress.map(|p| p.0)),
             ("total", progress.map(|p| p.1)),
         ] {
-            match bytes {
+            match bytes.filter(|_| !self.uses.is_retired(cache)) {
                 Some(bytes) => self
                     .iso_transfer
                     .with_label_values(&[cache, state])
@@ -422,16 +455,25 @@ impl Instruments for Metrics {
     }
 
     fn iso_transferred(&self, cache: &str, seconds: f64) {
+        if self.uses.is_retired(cache) {
+            return;
+        }
         self.iso_transfer_seconds
             .with_label_values(&[cache])
             .observe(seconds);
     }
 
     fn task_began(&self, server: &str, task: &'static str) {
+        if self.uses.is_retired(server) {
+            return;
+        }
         self.tasks.with_label_values(&[server, task]).inc();
     }
 
     fn task_ended(&self, server: &str, task: &'static str, seconds: f64) {
+        if self.uses.is_retired(server) {
+            return;
+        }
         self.tasks.with_label_values(&[server, task]).dec();
         self.task_seconds
             .with_label_values(&[server, task])
@@ -475,6 +517,9 @@ impl Instruments for Metrics {
 
 impl RequestObserver for Metrics {
     fn request(&self, record: &RequestRecord<'_>) {
+        if self.uses.is_retired(record.server) {
+            return;
+        }
         self.vsphere_requests
             .with_label_values(&[
                 record.server,
@@ -489,110 +534,4 @@ impl RequestObserver for Metrics {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn text(m: &Metrics) -> String {
-        String::from_utf8(m.text().expect("text")).expect("utf-8")
-    }
-
-    #[test]
-    fn a_deleted_pools_series_disappear() {
-        let m = Metrics::new().expect("families");
-        let (a, b) = (ObjectKey::new("ns", "a"), ObjectKey::new("ns", "b"));
-        let view = PoolView {
-            waiting_on: BTreeMap::from([("ISONotReady".to_owned(), 2)]),
-            phases: BTreeMap::from([("Bound".to_owned(), 1)]),
-            conditions: vec![["Ready", "True", "Reconciled"].map(str::to_owned)],
-            oldest_waiting: Some(jiff::Timestamp::UNIX_EPOCH),
-            oldest_unready: Some(jiff::Timestamp::UNIX_EPOCH),
-            oldest_deleting: Some(jiff::Timestamp::UNIX_EPOCH),
-        };
-        let gauges = PoolGauges {
-            desired: 3,
-            ..PoolGauges::default()
-        };
-        for pool in [&a, &b] {
-            m.pool(pool, &gauges);
-            m.pool_view(pool, &view);
-            for (event, _) in MOMENTS {
-                m.milestone(pool, event, 1.0);
-            }
-        }
-        let shown = text(&m);
-        let desired = r#"agent_forge_pool_capacity{namespace="ns",pool="a",state="desired"} 3"#;
-        assert!(shown.contains(desired), "{shown}");
-        let per_pool = catalog::ALL.iter().filter(|f| f.labels.contains(&"pool"));
-        for family in per_pool {
-            assert!(shown.contains(family.name), "{} is never set", family.name);
-        }
-        m.drop_pool(&a);
-        let left = text(&m);
-        assert!(
-            !left.contains(r#"pool="a""#) && left.contains(r#"pool="b""#),
-            "{left}"
-        );
-    }
-
-    #[test]
-    fn counters_begin_at_0_and_the_process_tells_of_itself() {
-        let shown = text(&Metrics::new().expect("families"));
-        for series in [
-            r#"agent_forge_actor_restarts_total{kind="vm"} 0"#,
-            r#"agent_forge_vsphere_vm_operations_total{operation="give_up",result="success"} 0"#,
-            r#"agent_forge_effects_total{effect="login",outcome="refused"} 0"#,
-            r#"agent_forge_iso_operations_total{operation="upload",result="error"} 0"#,
-            r#"agent_forge_actor_passes_total{kind="orphans",result="error"} 0"#,
-        ] {
-            assert!(shown.contains(series), "{series}:\n{shown}");
-        }
-        for family in catalog::PROCESS {
-            let typed = format!("# TYPE {} {}", family.name, family.kind.word());
-            assert!(shown.contains(&typed), "{typed}:\n{shown}");
-        }
-        let of_the_process = shown.matches("# TYPE process_").count();
-        assert_eq!(of_the_process, catalog::PROCESS.len(), "{shown}");
-    }
-
-    #[test]
-    fn a_moment_that_nothing_has_any_more_disappears_and_so_does_a_vcenter() {
-        let m = Metrics::new().expect("families");
-        let pool = ObjectKey::new("ns", "a");
-        let since = jiff::Timestamp::from_second(1_700_000_000).expect("a moment");
-        let waits = PoolView {
-            oldest_waiting: Some(since),
-            ..PoolView::default()
-        };
-        m.pool_view(&pool, &waits);
-        let servers = |names: &[&str]| names.iter().map(|n| ((*n).to_owned(), 1)).collect();
-        m.orphans(&servers(&["vc-a", "vc-b"]));
-        m.sessions(&servers(&["vc-a", "vc-b"]));
-        let oldest = r#"agent_forge_pool_oldest_waiting_timestamp_seconds{namespace="ns",pool="a"} 1700000000"#;
-        let orphans = r#"agent_forge_orphan_vms{server="vc-a"} 1"#;
-        let shown = text(&m);
-        assert!(shown.contains(oldest) && shown.contains(orphans), "{shown}");
-        m.pool_view(&pool, &PoolView::default());
-        m.orphans(&servers(&["vc-b"]));
-        m.sessions(&servers(&["vc-b"]));
-        let left = text(&m);
-        let gone = !left.contains("oldest_waiting_timestamp_seconds{") && !left.contains("vc-a");
-        assert!(gone && left.contains("vc-b"), "{left}");
-    }
-
-    #[test]
-    fn what_is_not_said_any_more_disappears() {
-        let m = Metrics::new().expect("families");
-        let pool = ObjectKey::new("ns", "a");
-        let waits = |reason: &str| PoolView {
-            waiting_on: BTreeMap::from([(reason.to_owned(), 1)]),
-            ..PoolView::default()
-        };
-        m.pool_view(&pool, &waits("ISONotReady"));
-        m.pool_view(&pool, &waits("NameConflict"));
-        let left = text(&m);
-        assert!(
-            left.contains("NameConflict") && !left.contains("ISONotReady"),
-            "{left}"
-        );
-    }
-}
+mod tests;

@@ -43,7 +43,7 @@ async fn collector(away: &Away) -> (SocketAddr, Arc<AtomicUsize>) {
     (address, came)
 }
 
-fn phase(machine: usize) -> PhaseSpan {
+pub(super) fn phase(machine: usize) -> PhaseSpan {
     let trace = trace::TraceId::of_machine(&machine.to_string());
     let now = jiff::Timestamp::now();
     PhaseSpan {
@@ -169,6 +169,72 @@ async fn a_machine_is_sampled_or_not_in_every_process_alike() {
     assert!(none.sent.lock().expect("sent").is_empty());
     here.phase(phase(sampled.iter().position(|s| *s).expect("one")));
     assert_eq!(here.sent.lock().expect("sent").len(), 1);
+}
+
+/// Everything is sampled where no variable says otherwise. In the child of the test below, which sets them, it says how many of a
+/// thousand machines and of a thousand traces of live spans are.
+#[tokio::test]
+async fn without_variables_everything_is_sampled() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(OtlpClient::new(None).expect("a client"))
+        .with_endpoint("http://127.0.0.1:9/v1/traces")
+        .build()
+        .expect("an exporter");
+    let (machines, provider) = through(exporter, Resource::builder_empty().build());
+    let tracer = provider.tracer(SCOPE);
+    let of_machines = (0..1000).filter(|n| machines.span_of(phase(*n)).is_some());
+    let live = (0..1000).filter(|_| tracer.start("span").span_context().is_sampled());
+    let counts = (of_machines.count(), live.count());
+    if std::env::var_os("OTEL_TRACES_SAMPLER").is_none() {
+        assert_eq!(counts, (1000, 1000));
+    }
+    println!("sampled {} {}", counts.0, counts.1);
+}
+
+/// What the test above says in a process with these variables.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a test's own child: the environment of a process with threads is not to be changed"
+)]
+fn sampled(sampler: &str, argument: Option<&str>) -> [usize; 2] {
+    let own = std::env::current_exe().expect("this program");
+    let mut child = std::process::Command::new(own);
+    let which = "telemetry::traces::tests::without_variables_everything_is_sampled";
+    child
+        .args([which, "--exact", "--nocapture"])
+        .env("OTEL_TRACES_SAMPLER", sampler)
+        .env_remove("OTEL_TRACES_SAMPLER_ARG");
+    if let Some(argument) = argument {
+        child.env("OTEL_TRACES_SAMPLER_ARG", argument);
+    }
+    let said = child.output().expect("it runs").stdout;
+    let said = String::from_utf8_lossy(&said);
+    let counts = said
+        .split_once("sampled ")
+        .expect("its word")
+        .1
+        .lines()
+        .next();
+    let mut counts = counts.unwrap_or_default().split(' ').map(str::parse);
+    [(); 2].map(|()| counts.next().expect("a number").expect("a number"))
+}
+
+#[test]
+fn machines_and_live_spans_are_sampled_by_the_standard_variables() {
+    for (sampler, argument, expected) in [
+        ("always_on", None, 1000..=1000),
+        ("always_off", None, 0..=0),
+        ("parentbased_always_off", None, 0..=0),
+        ("traceidratio", Some("0.5"), 400..=600),
+        ("parentbased_traceidratio", Some("0.1"), 50..=150),
+        ("parentbased_traceidratio", Some("0"), 0..=0),
+    ] {
+        for count in sampled(sampler, argument) {
+            assert!(expected.contains(&count), "{sampler} {argument:?}: {count}");
+        }
+    }
 }
 
 #[test]

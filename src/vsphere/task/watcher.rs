@@ -286,7 +286,6 @@ impl Watcher {
             error.kind,
             VcErrorKind::Fault(Fault::InvalidLogin | Fault::NoPermission { .. })
                 | VcErrorKind::Untrusted
-                | VcErrorKind::LoginBackoff(_)
         );
         if hopeless
             || client.session.closed()

@@ -29,6 +29,7 @@ func parseOptions(args []string) (options, error) {
 	set.BoolVar(&c.NoDRS, "no-drs", false, "switch DRS off in the cluster")
 	set.StringVar(&c.APIRelease, "api-release", "8.0.3.0", "newest API release that is served; 8.0.1.0 has no hello")
 	set.BoolVar(&c.ShareSessions, "share-sessions", false, "let one session serve the VI and the Automation API")
+	set.BoolVar(&c.FolderBasicOnly, "folder-basic-only", false, "let /folder take no session, only user and password")
 	set.BoolVar(&c.RequestLog, "request-log", false, "log each request of a client")
 	for name, kind := range map[string]string{
 		"create-delay": "create", "power-on-delay": "powerOn", "power-off-delay": "powerOff",

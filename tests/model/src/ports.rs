@@ -28,7 +28,7 @@ use agent_forge_actors::{
         },
         sessions::Sessions,
         vcenter::{
-            ByteStream, CreateVm, FileInfo, MarkedVm, MountedIso, Place, PlaceRequest, TaskEnd,
+            ByteStream, CreateVm, Drives, FileInfo, MarkedVm, Place, PlaceRequest, TaskEnd,
             TaskRef, VCenter, VcErrorKind, VcResult, VmObservation,
         },
     },
@@ -644,7 +644,7 @@ impl VCenter for Ports {
     async fn delete_file(&self, _: &Effect, _: &MoRef, _: &DatastorePath) -> VcResult<()> {
         unreachable!("no files here")
     }
-    async fn mounted_isos(&self) -> VcResult<Vec<MountedIso>> {
+    async fn drives(&self) -> VcResult<Drives> {
         unreachable!("no files here")
     }
     async fn logout(&self, _: &Effect) {}

@@ -516,6 +516,7 @@ pub fn ageless(memory: &mut Memory) {
     // For traces and Events alone.
     memory.installing = None;
     memory.told_hold = None;
+    memory.trouble = None;
     memory.batch.clear();
     // Every pass comes later than the pause between two proofs.
     memory.proof_at = None;

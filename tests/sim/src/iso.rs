@@ -10,15 +10,40 @@ use agent_forge_lab::played::assisted::image_server::ImageServer;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
+use tokio::sync::watch;
 
 use crate::director::{Life, alive};
 
 const CHUNK: usize = 64 << 10;
 
+/// Whether downloads send nothing for now; clones are the same switch.
+#[derive(Clone, Debug)]
+pub struct Hold(Arc<watch::Sender<bool>>);
+
+impl Default for Hold {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(false)))
+    }
+}
+
+impl Hold {
+    /// Downloads send nothing from now on, or go on.
+    pub fn set(&self, held: bool) {
+        self.0.send_replace(held);
+    }
+
+    async fn over(self) {
+        // The switch lives as long as this clone of it.
+        let _ = self.0.subscribe().wait_for(|held| !held).await;
+    }
+}
+
 /// Hands out what the image server has.
 pub struct Images {
     /// The image server.
     pub server: ImageServer,
+    /// Whether it sends anything.
+    pub hold: Hold,
     /// Who downloads.
     pub life: Arc<Life>,
 }
@@ -36,14 +61,17 @@ impl IsoSource for Images {
             });
         };
         let length = image.len() as u64;
-        let chunks: Vec<std::io::Result<Bytes>> = (0..image.len())
+        let chunks: Vec<Bytes> = (0..image.len())
             .step_by(CHUNK)
-            .map(|at| Ok(image.slice(at..(at + CHUNK).min(image.len()))))
+            .map(|at| image.slice(at..(at + CHUNK).min(image.len())))
             .collect();
         Ok(IsoDownload {
             length,
             validators: Validators::default(),
-            body: futures::stream::iter(chunks).boxed(),
+            body: futures::stream::once(self.hold.clone().over())
+                .flat_map(move |()| futures::stream::iter(chunks.clone()))
+                .map(Ok)
+                .boxed(),
         })
     }
 

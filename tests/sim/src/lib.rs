@@ -20,6 +20,7 @@ pub mod run;
 pub mod scale;
 pub mod traffic;
 pub mod vcenter;
+pub mod waits;
 pub mod workloads;
 pub mod world;
 

@@ -7,7 +7,7 @@ use agent_forge_sim::{
     plan::{Fault, Plan},
     run::{SILENCE, counts, run},
     scale::{self, Site},
-    workloads,
+    waits, workloads,
 };
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Let machines wait for an ISO, and say how long they wait on when what they wait for has come about.
+    Waits,
     /// Scale one pool up, in a fresh world each, and count what it costs.
     Scale {
         /// Numbers of machines.
@@ -94,6 +96,10 @@ fn main() -> Result<()> {
             every,
         } => enumerate(&workloads, &faults, &effects, (traces, silence, every)),
         Command::Random { schedules, seed } => random(schedules, seed),
+        Command::Waits => waits::ALL.iter().try_for_each(|case| {
+            println!("{}", waits::play(case)?);
+            Ok(())
+        }),
         Command::Scale {
             machines,
             listen,
@@ -169,7 +175,7 @@ fn enumerate(
         for outcome in matrix::run_all(
             &plans,
             &reference,
-            Duration::from_secs(60 * silence),
+            |_| Duration::from_secs(60 * silence),
             |_| {},
         ) {
             all.count(&outcome);
@@ -202,7 +208,7 @@ fn random(schedules: usize, seed: u64) -> Result<()> {
             + usize::from(index < schedules % workloads::ALL.len());
         let plans = matrix::schedules(&reference, count, seed);
         println!("{}: {} schedules", workload.name, plans.len());
-        for outcome in matrix::run_all(&plans, &reference, Duration::from_secs(900), |_| {}) {
+        for outcome in matrix::run_all(&plans, &reference, |_| Duration::from_secs(900), |_| {}) {
             if !outcome.failures.is_empty() {
                 failed.push(outcome);
             }

@@ -108,11 +108,11 @@ pub fn schedules(reference: &Outcome, count: usize, seed: u64) -> Vec<Plan> {
         .collect()
 }
 
-/// Runs plans on all cores; `each` hears of every outcome.
+/// Runs plans on all cores, and listens after each for as long as `silence` says; `each` hears of every outcome.
 pub fn run_all(
     plans: &[Plan],
     reference: &Outcome,
-    silence: Duration,
+    silence: impl Fn(&Plan) -> Duration + Sync,
     each: impl Fn(&Outcome) + Sync,
 ) -> Vec<Outcome> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -121,7 +121,7 @@ pub fn run_all(
         for _ in 0..cores {
             scope.spawn(|| {
                 while let Some(plan) = plans.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let mut outcome = run(plan, Some(reference), silence);
+                    let mut outcome = run(plan, Some(reference), silence(plan));
                     each(&outcome);
                     if outcome.failures.is_empty() {
                         // There are thousands.

@@ -1,14 +1,23 @@
 //! What must always hold, looked at after every deed, and what must hold at rest.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod ledger;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+};
 
 use agent_forge_actors::model::marker::{MARKER_KEY, Marker};
 use agent_forge_crds::names::AGENT_FINALIZER;
 use agent_forge_lab::played::guests::identity;
 use serde_json::Value;
 
+use self::ledger::Ledger;
 use crate::{
-    kube::{ApiServer, kind, store::Store},
+    kube::{
+        ApiServer, kind,
+        store::{Name, Store},
+    },
     vcenter::{
         Deed, VCenter,
         model::{Inventory, Ref, Vm},
@@ -26,11 +35,13 @@ pub const ASSISTED: &str = "agent-install.openshift.io";
 /// Looks at every deed from now on.
 pub fn watch(api: &ApiServer, vcenter: &VCenter) {
     let api = api.clone();
+    let ledger = Mutex::new(Ledger::default());
     vcenter.set_witness(Box::new(move |inventory, deed| {
         if matches!(deed, Deed::Created(_)) {
             api.director.note_created();
         }
-        let broken = api.read(|store| judge(store, inventory, deed));
+        let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let broken = api.read(|store| judge(&mut ledger, store, inventory, deed));
         for what in broken {
             api.director.violated(what);
         }
@@ -61,15 +72,40 @@ pub fn serves(agent: &Value) -> bool {
         || agent.pointer("/metadata/labels/agentMachineRef").is_some()
 }
 
-fn judge(store: &Store, inventory: &Inventory, deed: &Deed) -> Vec<String> {
+fn judge(ledger: &mut Ledger, store: &Store, inventory: &Inventory, deed: &Deed) -> Vec<String> {
     let mut broken = Vec::new();
+    ledger.keep_up(store, inventory);
     match deed {
-        Deed::Created(_) => one_each(inventory, &mut broken),
+        Deed::Created(_) => ledger.one_each(&mut broken),
         Deed::Touches(what, vm) => untouchable(store, inventory, what, vm, &mut broken),
         Deed::Destroyed(_) => {}
     }
-    no_leak(store, inventory, &mut broken);
+    ledger.no_leak(&mut broken);
     broken
+}
+
+fn owner(marker: &Marker) -> Name {
+    (marker.namespace.clone(), marker.name.clone())
+}
+
+fn leak(id: &str, marker: &Marker) -> String {
+    let (namespace, name) = (&marker.namespace, &marker.name);
+    format!("O1 leak: VM {id} of {namespace}/{name} belongs to nobody")
+}
+
+/// The VsphereAgent of that VM's mark is there, and cannot go without it.
+fn is_answered_for(store: &Store, marker: &Marker) -> bool {
+    let child = store.get(&kind(OURS, "vsphereagents"), &owner(marker));
+    child.is_some_and(|c| {
+        let finalizers = c.pointer("/metadata/finalizers").and_then(Value::as_array);
+        text(&c, "/metadata/uid") == marker.uid
+            && finalizers.is_some_and(|f| f.iter().any(|f| f == AGENT_FINALIZER))
+    })
+}
+
+/// Its hub was lost, or its vCenter should not know it any more: it is nobody's, and a person knows that.
+fn is_known(inventory: &Inventory, vm: &Vm) -> bool {
+    vm.node.is_some() || inventory.drift.ghosts.contains(&vm.object.id)
 }
 
 /// O1 at the end of a run, however that went.
@@ -82,37 +118,15 @@ pub fn leaks(world: &World) -> Vec<String> {
     broken
 }
 
-/// O1: every marked VM belongs to a VsphereAgent that is there and cannot go without it.
+/// O1 for all of them.
 fn no_leak(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
-    let children = kind(OURS, "vsphereagents");
-    // Whose hub was lost, or what its vCenter should not know any more, is nobody's, and a person knows it.
-    let known = |vm: &&Vm| vm.node.is_some() || inventory.drift.ghosts.contains(&vm.object.id);
-    for vm in inventory.vms.values().filter(|vm| !known(vm)) {
-        let Some(marker) = marker(vm) else { continue };
-        let child = store.get(&children, &(marker.namespace.clone(), marker.name.clone()));
-        let held = child.as_ref().is_some_and(|c| {
-            let finalizers = c.pointer("/metadata/finalizers").and_then(Value::as_array);
-            text(c, "/metadata/uid") == marker.uid
-                && finalizers.is_some_and(|f| f.iter().any(|f| f == AGENT_FINALIZER))
-        });
-        if !held {
-            broken.push(format!(
-                "O1 leak: VM {} of {}/{} belongs to nobody",
-                vm.object.id, marker.namespace, marker.name
-            ));
-        }
-    }
-}
-
-/// O2: at most one VM per AgentMachine.
-fn one_each(inventory: &Inventory, broken: &mut Vec<String>) {
-    let mut seen: BTreeMap<(String, String), u32> = BTreeMap::new();
-    for marker in inventory.vms.values().filter_map(marker) {
-        *seen.entry((marker.namespace, marker.name)).or_default() += 1;
-    }
-    for ((namespace, name), count) in seen.into_iter().filter(|(_, n)| *n > 1) {
-        broken.push(format!("O2 double: {count} VMs for {namespace}/{name}"));
-    }
+    let marked = inventory
+        .vms
+        .values()
+        .filter_map(|vm| Some((vm, marker(vm)?)));
+    let leaking =
+        marked.filter(|(vm, marker)| !is_known(inventory, vm) && !is_answered_for(store, marker));
+    broken.extend(leaking.map(|(vm, marker)| leak(&vm.object.id, &marker)));
 }
 
 /// The two requests of `eject_iso` (V15), the only ones that a VM may get which serves.
@@ -189,9 +203,10 @@ fn untouchable(
         return;
     };
     let host = identity::swapped(&vm.uuid);
-    let agents = store.list(&kind(ASSISTED, "agents"), "");
-    let agent = agents.iter().find(|a| text(a, "/metadata/name") == host);
-    let agent = agent.map(AsRef::as_ref);
+    let agents = store.objects.get(&kind(ASSISTED, "agents"));
+    let mut agents = agents.into_iter().flatten();
+    let agent = agents.find(|((_, name), _)| *name == host);
+    let agent = agent.map(|(_, agent)| agent.as_ref());
     let children = kind(OURS, "vsphereagents");
     let child = store.get(&children, &(marker.namespace.clone(), marker.name.clone()));
     if EJECTS.contains(&what) {
@@ -352,16 +367,16 @@ pub fn strays(world: &World) -> Vec<String> {
             let history = pool
                 .pointer("/status/iso/history")
                 .and_then(Value::as_array);
-            let paths = history.into_iter().flatten().map(|h| text(h, "/path"));
-            listed.extend(paths.map(str::to_owned));
+            let places = history.into_iter().flatten();
+            let places = places.map(|h| (text(h, "/datastore"), text(h, "/path")));
+            listed.extend(places.map(|(store, path)| (store.to_owned(), path.to_owned())));
         }
     });
     world.vcenter.read(|i| {
         let isos = i.files.keys().filter(|(_, p)| p.ends_with(".iso"));
-        let unknown = isos.filter(|(store, p)| {
-            !world.relics.contains(&(store.clone(), p.clone()))
-                && !listed.contains(p)
-                && directories.iter().any(|d| p.starts_with(d.as_str()))
+        let unknown = isos.filter(|file| {
+            let ours = directories.iter().any(|d| file.1.starts_with(d.as_str()));
+            ours && !listed.contains(*file) && !world.relics.contains(*file)
         });
         unknown
             .map(|(store, path)| format!("O1 left over: no status lists [{store}] {path}"))

@@ -32,7 +32,7 @@ use tokio::{
 use crate::{
     around,
     director::{Director, Life, Order, SimGate, hub, life},
-    iso::Images,
+    iso::{Hold, Images},
     kube::ApiServer,
     plan::Fault,
     vcenter::{VCenter, service::Wire},
@@ -59,6 +59,8 @@ pub struct Surroundings {
     pub vcenter: VCenter,
     /// Images.
     pub images: ImageServer,
+    /// Whether downloads send anything.
+    pub hold: Hold,
     /// The heads of the last processes' trees, once they have started.
     pub heads: Heads,
     /// How many instances there are; where there are two, a lease says who acts.
@@ -158,6 +160,7 @@ impl Process {
             },
             iso_source: Arc::new(Images {
                 server: around.images.clone(),
+                hold: around.hold.clone(),
                 life: life.clone(),
             }),
             clock: Arc::new(SimClock(around.director.clone())),

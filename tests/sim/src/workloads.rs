@@ -334,6 +334,13 @@ pub const ALL: &[Workload] = &[
         instances: 1,
         run: site::s17,
     },
+    Workload {
+        name: "S18",
+        text: "another ISO datastore: what a VM has in its drive stays on the old one until that VM goes",
+        exact: true,
+        instances: 1,
+        run: site::s18,
+    },
 ];
 
 /// The workload of that name.

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{
     director::{ANOTHER_HUB, Director},
+    iso::Hold,
     kube::{
         ApiServer, kind,
         store::{Kind, Name, Via},
@@ -69,6 +70,8 @@ pub struct World {
     pub client: Client,
     /// The NodePools in play, by name.
     pub node_pools: Vec<(String, HostedClusterPlay)>,
+    /// Whether downloads of images send anything.
+    pub hold: Hold,
     /// The seed of its names.
     pub seed: u64,
     /// The API server of a second hub.
@@ -119,11 +122,13 @@ impl World {
             .service(&cluster.agent_namespace)?
             .create_infra_env("demo", json!({}))
             .await?;
+        let hold = Hold::default();
         let around = Surroundings {
             director: director.clone(),
             api: api.clone(),
             vcenter: vcenter.clone(),
             images,
+            hold: hold.clone(),
             heads: Heads::default(),
             instances,
             lives: Arc::default(),
@@ -141,6 +146,7 @@ impl World {
             cluster,
             client,
             node_pools: Vec::new(),
+            hold,
             seed: plan.seed,
             second: None,
             relics: BTreeSet::new(),

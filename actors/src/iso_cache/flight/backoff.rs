@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::entry::Source;
 use crate::{
-    error::{Class, Side, Trouble},
+    error::{Side, Trouble},
     retry,
 };
 
@@ -109,39 +109,34 @@ impl Backoffs {
 /// A failure holds that long at least: its pools are woken by it, and have to ask before the next try hides it.
 pub(super) const HEARD: Duration = Duration::from_secs(2);
 
-/// How long a failure holds. A refused login is already rationed by the session, and a changed Secret must be heard of
-/// soon, so its hint does not stretch our own waiting.
+/// How long a failure holds.
 pub(super) fn delay(trouble: &Trouble, failures: u32, source: &Source) -> Duration {
-    match (trouble.side, trouble.class) {
-        (Side::Vsphere, Class::Throttled(after)) => after.min(retry::SLOW_PROBE),
-        (_, class) => {
-            retry::delay(class, failures, &format!("{}/{}", source.0, source.1)).max(HEARD)
-        }
-    }
+    let key = format!("{}/{}", source.0, source.1);
+    retry::delay(trouble.class, failures, &key).max(HEARD)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::names::DatastorePath;
+    use crate::{error::Class, model::names::DatastorePath};
 
     #[test]
-    fn a_rationed_login_does_not_hold_back_a_changed_secret() {
+    fn the_image_servers_word_counts_and_a_changed_secret_is_heard_of_soon() {
         let source = (
             DatastorePath::new("ds", "d").expect("path"),
             "key".to_owned(),
         );
-        let hint = |side| Trouble {
+        let failed = |side, class| Trouble {
             side,
             reason: "R".to_owned(),
             message: "m".to_owned(),
-            class: Class::Throttled(Duration::from_secs(600)),
+            class,
         };
-        assert_eq!(delay(&hint(Side::Vsphere), 1, &source), retry::SLOW_PROBE);
-        assert_eq!(
-            delay(&hint(Side::Iso), 1, &source),
-            Duration::from_secs(600),
-            "the image server's word counts"
-        );
+        let told = Duration::from_secs(600);
+        let throttled = failed(Side::Iso, Class::Throttled(told));
+        assert_eq!(delay(&throttled, 1, &source), told);
+        // A refused password rests where it was refused, for longer.
+        let refused = failed(Side::Vsphere, Class::Blocked);
+        assert!(delay(&refused, 9, &source) < Duration::from_secs(30));
     }
 }

@@ -179,10 +179,7 @@ impl Entry {
         };
         let wants = &self.wants;
         let waits = publishes.take_if(|(place, _)| {
-            wants.is_empty()
-                || wants
-                    .values()
-                    .any(|i| i.want.listed.contains(&place.path.path))
+            wants.is_empty() || wants.values().any(|i| i.want.listed.contains(&place.path))
         });
         if let Some((_, leave)) = waits
             && !wants.is_empty()

@@ -48,7 +48,7 @@ impl FlightTable {
     }
 
     pub(super) fn offer_prune(&mut self, content: &Content, pool: &ObjectKey, now: Duration) {
-        let full = self.is_short_of_space(content);
+        let (full, settled) = (self.is_short_of_space(content), self.is_settled(now));
         let Some(entry) = self.entries.get_mut(content) else {
             return;
         };
@@ -56,9 +56,7 @@ impl FlightTable {
             return;
         }
         let goes = entry.lets_go(pool);
-        if self
-            .first_ask
-            .is_some_and(|at| now.saturating_sub(at) >= SETTLE)
+        if settled
             && let Some(interest) = entry.wants.get_mut(pool)
             && interest.prune.due(&goes, now)
         {
@@ -66,6 +64,12 @@ impl FlightTable {
             self.queue
                 .push_back(Work::Prune(content.clone(), pool.clone()));
         }
+    }
+
+    /// Every pool had the time to say what it relies on.
+    pub(super) fn is_settled(&self, now: Duration) -> bool {
+        self.first_ask
+            .is_some_and(|at| now.saturating_sub(at) >= SETTLE)
     }
 
     /// Starts the next mutating flight if none runs.
@@ -78,6 +82,7 @@ impl FlightTable {
                     .launch_transfer(content)
                     .map(|want| (want, Task::Transfer)),
                 Work::Prune(content, pool) => self.launch_prune(content, pool, now),
+                Work::Clear(pool) => self.launch_clear(pool, now),
             };
             if let Some((want, task)) = started {
                 let (keep, wanted) = Wanted::pair();
@@ -138,7 +143,7 @@ impl FlightTable {
     }
 
     /// Paths that some pool relies on, with its name: what was found or uploaded, and what statuses say.
-    fn paths_in_use(&self) -> BTreeMap<DatastorePath, ObjectKey> {
+    pub(super) fn paths_in_use(&self) -> BTreeMap<DatastorePath, ObjectKey> {
         let mut used = BTreeMap::new();
         for entry in self.entries.values() {
             for (pool, interest) in &entry.wants {

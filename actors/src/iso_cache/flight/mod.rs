@@ -18,6 +18,7 @@
 mod backoff;
 mod entry;
 mod lane;
+mod left;
 #[cfg(test)]
 mod model;
 mod outcome;
@@ -58,6 +59,8 @@ pub(super) enum Task {
     Transfer,
     /// Remove these unless a VM has them mounted.
     Prune(Vec<DatastorePath>),
+    /// Likewise where the pool lets all go, and what dead processes left beside them.
+    Clear(Vec<DatastorePath>),
 }
 
 impl Task {
@@ -67,6 +70,7 @@ impl Task {
             Self::Check(..) => "check",
             Self::Transfer => "transfer",
             Self::Prune(_) => "prune",
+            Self::Clear(_) => "clear",
         }
     }
 }
@@ -93,6 +97,7 @@ pub(super) struct Turn {
 enum Work {
     Transfer(Content),
     Prune(Content, ObjectKey),
+    Clear(ObjectKey),
 }
 
 #[derive(Debug)]
@@ -119,6 +124,8 @@ struct Look {
 #[derive(Debug, Default)]
 pub(super) struct FlightTable {
     entries: BTreeMap<Content, Entry>,
+    /// What pools let go here that want nothing else of this datastore any more.
+    left: BTreeMap<ObjectKey, Interest>,
     backoffs: Backoffs,
     queue: VecDeque<Work>,
     running: Option<Running>,
@@ -133,6 +140,7 @@ impl FlightTable {
         want.directory = self.home(&want);
         let (content, pool) = (Content::of(&want), want.pool.clone());
         self.first_ask.get_or_insert(now);
+        self.left.remove(&pool);
         self.forget(&content, &pool, now);
         let (known, every) = (want.known.clone(), want.check_every);
         let entry = self.entries.entry(content.clone()).or_default();
@@ -187,6 +195,14 @@ impl FlightTable {
         let (mut asked_source, mut looked_at) = (true, None);
         let (content, pool, prune) = match self.running.take_if(|r| r.id == id) {
             Some(Running {
+                work: Work::Clear(pool),
+                ..
+            }) => {
+                turn.wake = self.cleared(&pool, news, now);
+                turn.start.extend(self.launch(now));
+                return turn;
+            }
+            Some(Running {
                 work: Work::Transfer(content),
                 pool,
                 ..
@@ -240,6 +256,7 @@ impl FlightTable {
         for entry in self.entries.values_mut() {
             entry.wants.remove(pool);
         }
+        self.left.remove(pool);
         self.let_go(None, now);
     }
 
@@ -274,7 +291,7 @@ impl FlightTable {
     pub(super) fn speed(&self) -> Option<u64> {
         match &self.running.as_ref()?.work {
             Work::Transfer(content) => self.entries.get(content)?.speed(),
-            Work::Prune(..) => None,
+            Work::Prune(..) | Work::Clear(_) => None,
         }
     }
 

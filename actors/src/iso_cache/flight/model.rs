@@ -202,6 +202,7 @@ impl Run {
                     assert!(!held, "a try during the backoff");
                 }
                 (Task::Prune(_), known) => panic!("prune while {known:?}"),
+                (Task::Clear(_), _) => panic!("nobody has left"),
             }
             assert!(
                 self.flights.insert(start.id, start).is_none(),
@@ -294,10 +295,7 @@ impl Run {
             IsoWant {
                 known,
                 prunable,
-                listed: listed
-                    .then(|| file(content).path.path)
-                    .into_iter()
-                    .collect(),
+                listed: listed.then(|| file(content).path).into_iter().collect(),
                 ..wanted(name, content)
             },
             self.now,

@@ -15,12 +15,13 @@ use super::{
     store::Store,
 };
 use crate::{
+    actor::mailbox::{Counted, Mailbox},
     iso_cache::{
         IsoCache, IsoCacheArgs, ensure,
         msg::{IsoFile, IsoKey, IsoMsg, IsoState, IsoWant},
     },
     model::names::{DatastorePath, ObjectKey},
-    ports::iso_source::IsoUrl,
+    ports::{instruments::NoInstruments, iso_source::IsoUrl},
 };
 
 pub(crate) const TOKEN: &str = "SECRETTOKEN";
@@ -47,6 +48,32 @@ pub(crate) fn path(name: &str) -> DatastorePath {
     DatastorePath::new("ds1", "isos")
         .and_then(|d| d.join(name))
         .expect("path")
+}
+
+/// The datastore of a bench's own actor.
+fn own() -> IsoKey {
+    IsoKey {
+        server: "vc".to_owned(),
+        datacenter: "dc1".to_owned(),
+        datastore: "ds1".to_owned(),
+    }
+}
+
+/// An actor as pools reach it.
+pub(crate) fn reached(actor: &ActorRef<IsoMsg>) -> Counted<IsoMsg> {
+    let mailbox = Mailbox::new("iso_cache", Arc::new(NoInstruments));
+    Counted::new(actor.clone(), mailbox)
+}
+
+/// Asks, and records at once what is about to be published.
+pub(crate) async fn ask(cache: &Counted<IsoMsg>, want: &IsoWant) -> IsoState {
+    let mut want = want.clone();
+    loop {
+        match ensure(cache, want.clone()).await.expect("an answer") {
+            IsoState::Publishing(place) => want.listed.insert(place.path),
+            other => return other,
+        };
+    }
 }
 
 /// What the pool of that name wants when nothing is recorded.
@@ -88,7 +115,7 @@ impl Bench {
             .lock()
             .expect("lock")
             .insert(ObjectKey::new("ns", "vcenter"), store.clone());
-        let args = Self::args(&image, &sessions, &waker, &clock, &instruments);
+        let args = Self::args(own(), &image, &sessions, &waker, &clock, &instruments);
         let (actor, handle) = Actor::spawn(None, IsoCache, args).await.expect("spawn");
         Self {
             image,
@@ -104,6 +131,7 @@ impl Bench {
     }
 
     fn args(
+        key: IsoKey,
         image: &Arc<ImageServer>,
         sessions: &Arc<TestSessions>,
         waker: &Arc<TestWaker>,
@@ -111,11 +139,7 @@ impl Bench {
         instruments: &Arc<TestInstruments>,
     ) -> IsoCacheArgs {
         IsoCacheArgs {
-            key: IsoKey {
-                server: "vc".to_owned(),
-                datacenter: "dc1".to_owned(),
-                datastore: "ds1".to_owned(),
-            },
+            key,
             sessions: sessions.clone(),
             source: image.clone(),
             waker: waker.clone(),
@@ -133,25 +157,30 @@ impl Bench {
 
     /// A new actor on the same ports, as a supervisor would start it.
     pub(crate) async fn restart(&mut self) {
+        (self.actor, self.handle) = self.another(own()).await;
+    }
+
+    /// An actor for that datastore on the same ports.
+    pub(crate) async fn another(&self, key: IsoKey) -> (ActorRef<IsoMsg>, JoinHandle<()>) {
         let args = Self::args(
+            key,
             &self.image,
             &self.sessions,
             &self.waker,
             &self.clock,
             &self.instruments,
         );
-        (self.actor, self.handle) = Actor::spawn(None, IsoCache, args).await.expect("spawn");
+        Actor::spawn(None, IsoCache, args).await.expect("spawn")
+    }
+
+    /// As pools reach it.
+    pub(crate) fn cache(&self) -> Counted<IsoMsg> {
+        reached(&self.actor)
     }
 
     /// Asks, and records at once what is about to be published.
     pub(crate) async fn ask(&self, want: &IsoWant) -> IsoState {
-        let mut want = want.clone();
-        loop {
-            match ensure(&self.actor, want.clone()).await.expect("an answer") {
-                IsoState::Publishing(place) => want.listed.insert(place.path.path),
-                other => return other,
-            };
-        }
+        ask(&self.cache(), want).await
     }
 
     /// Waits until that pool is woken.

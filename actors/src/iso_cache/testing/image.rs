@@ -69,6 +69,8 @@ pub(crate) struct ImageServer {
     pub(crate) alive: Arc<Alive>,
     /// Bodies that live now.
     pub(crate) bodies: Arc<AtomicUsize>,
+    /// The most bodies that ever lived at a time.
+    pub(crate) most_bodies: AtomicUsize,
 }
 
 /// Size of a chunk, such that the magic bytes are spread over two.
@@ -135,6 +137,7 @@ impl ImageServer {
             opened: AtomicUsize::new(0),
             alive: Arc::default(),
             bodies: Arc::default(),
+            most_bodies: AtomicUsize::new(0),
         }
     }
 
@@ -207,7 +210,8 @@ impl IsoSource for ImageServer {
             Some(SourceFault::GoesOn(at, time, times)) => pauses = Some((at, time, times)),
             Some(SourceFault::Panic) => panic!("as told"),
         }
-        self.bodies.fetch_add(1, Ordering::SeqCst);
+        let bodies = self.bodies.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_bodies.fetch_max(bodies, Ordering::SeqCst);
         let (guard, pace, alive) = (
             Body(self.bodies.clone()),
             *self.pace.lock().expect("lock"),

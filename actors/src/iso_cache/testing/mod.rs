@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use agent_forge_crds::conditions::reason;
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use tokio::{sync::mpsc, time::Instant};
@@ -60,7 +61,7 @@ impl Sessions for TestSessions {
         known.ok_or_else(|| {
             Trouble::blocked(
                 Side::Vsphere,
-                "InvalidLogin",
+                reason::INVALID_CREDENTIALS,
                 format!("Secret {secret} is refused"),
             )
         })

@@ -22,8 +22,8 @@ use crate::{
         names::{DatastorePath, MoRef},
     },
     ports::vcenter::{
-        ByteStream, CreateVm, Fault, FileInfo, MarkedVm, MountedIso, Place, PlaceRequest, TaskEnd,
-        TaskRef, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+        ByteStream, CreateVm, Drives, Fault, FileInfo, MarkedVm, MountedIso, Place, PlaceRequest,
+        TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
     },
 };
 
@@ -373,14 +373,17 @@ impl VCenter for Store {
         Ok(())
     }
 
-    async fn mounted_isos(&self) -> VcResult<Vec<MountedIso>> {
+    async fn drives(&self) -> VcResult<Drives> {
         self.called("mounted_isos", None)?;
         let drives = self.with(|c| c.mounted.clone());
         let drive = |(i, iso): (usize, String)| MountedIso {
             iso,
             vm: format!("vm-{i}"),
         };
-        Ok(drives.into_iter().enumerate().map(drive).collect())
+        Ok(Drives {
+            isos: drives.into_iter().enumerate().map(drive).collect(),
+            unknown: BTreeMap::new(),
+        })
     }
 
     async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {

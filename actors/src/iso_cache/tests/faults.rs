@@ -52,7 +52,7 @@ async fn nothing_is_published_before_a_record_lists_it() {
     let mut bench = Bench::new().await;
     let mut wants = want("a");
     let ask = async |bench: &Bench, want: &IsoWant| {
-        let answer = ensure(&bench.actor, want.clone()).await;
+        let answer = ensure(&bench.cache(), want.clone()).await;
         answer.expect("an answer")
     };
     let mut woken = ask(&bench, &wants).await;
@@ -66,7 +66,7 @@ async fn nothing_is_published_before_a_record_lists_it() {
     assert_eq!(place.path, bench.final_path());
     tokio::time::sleep(4 * STALL).await;
     assert_eq!(bench.store.count("move"), 0, "however long that takes");
-    wants.listed.insert(place.path.path.clone());
+    wants.listed.insert(place.path.clone());
     ask(&bench, &wants).await;
     assert!(matches!(
         bench.settled(&wants).await,
@@ -79,7 +79,7 @@ async fn nothing_is_published_before_a_record_lists_it() {
 async fn what_nobody_lists_is_not_published_and_leaves_nothing() {
     let mut bench = Bench::new().await;
     let failed = loop {
-        let answer = ensure(&bench.actor, want("a")).await;
+        let answer = ensure(&bench.cache(), want("a")).await;
         match answer.expect("an answer") {
             IsoState::Failed(trouble) => break trouble,
             _ => bench.woken(&want("a").pool).await,

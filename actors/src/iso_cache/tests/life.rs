@@ -15,6 +15,7 @@ use crate::{
         },
     },
     model::names::DatastorePath,
+    testing::told::{Fields, Told},
 };
 
 #[tokio::test(start_paused = true)]
@@ -33,7 +34,7 @@ async fn killed_mid_flight_it_takes_the_transfer_with_it() {
         })
         .await;
     assert_eq!(bench.image.alive.now(), 0);
-    let trouble = ensure(&bench.actor, want("a"))
+    let trouble = ensure(&bench.cache(), want("a"))
         .await
         .expect_err("nobody is there");
     assert_eq!(
@@ -56,7 +57,7 @@ async fn a_panic_in_a_handler_ends_the_actor_and_its_flight() {
             b.image.bodies.load(Ordering::SeqCst) == 0
         })
         .await;
-    assert!(ensure(&bench.actor, want("a")).await.is_err());
+    assert!(ensure(&bench.cache(), want("a")).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,6 +90,67 @@ async fn progress_is_told_but_not_all_the_time() {
         "{} wakes in {took:?}",
         wakes.len()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_tells_a_transfer_from_its_beginning_to_its_end() {
+    let mut bench = Bench::new().await;
+    *bench.image.pace.lock().expect("lock") = Duration::from_secs(2);
+    let told = Told::default();
+    let here = told.here();
+    let (file, _) = bench.arrived(&want("a")).await;
+    bench.image.fail(SourceFault::Refuse);
+    let again = IsoWant {
+        force_token: Some("1".to_owned()),
+        ..want("a")
+    };
+    assert!(matches!(bench.settled(&again).await, IsoState::Failed(_)));
+    drop(here);
+    let lines = told.lines();
+    let words: Vec<_> = lines.iter().filter_map(|l| l.get("message")).collect();
+    let of_iso = words.iter().filter(|w| w.starts_with("ISO ")).copied();
+    let mut order: Vec<_> = of_iso.collect();
+    let progress: Vec<_> = lines
+        .iter()
+        .filter(|l| l.get("message") == Some("ISO transfer"))
+        .collect();
+    // 21 chunks, each after two seconds, a line every ten.
+    assert!((4..=5).contains(&progress.len()), "{words:?}");
+    order.dedup();
+    let wanted = [
+        "ISO transfer begins",
+        "ISO transfer",
+        "ISO is on the datastore",
+        "ISO transfer begins",
+        "ISO flight failed",
+    ];
+    assert_eq!(order, wanted, "{words:?}");
+    let begins = lines.iter().find(|l| l.get("message") == Some(wanted[0]));
+    let begins = begins.expect("it begins");
+    assert_eq!(begins.get("directory"), Some("[ds1] isos"));
+    assert!(
+        begins
+            .get("source")
+            .is_some_and(|s| s.contains("/byapikey/REDACTED/"))
+    );
+    let number = |line: &Fields, field| {
+        let text = line.get(field).unwrap_or_else(|| panic!("no {field}"));
+        text.parse::<u64>().expect("a number")
+    };
+    let done: Vec<u64> = progress.iter().map(|l| number(l, "done")).collect();
+    assert!(done.is_sorted_by(|a, b| a < b), "{done:?}");
+    let last = progress.last().expect("progress");
+    assert_eq!(number(last, "total"), file.size);
+    let rate = number(last, "bytes_per_second");
+    assert!((CHUNK / 3..=CHUNK).contains(&rate), "{rate} a second");
+    let left = (file.size - number(last, "done")).div_ceil(rate);
+    assert_eq!(number(last, "eta_seconds"), left);
+    let end = lines.iter().find(|l| l.get("message") == Some(wanted[2]));
+    assert_eq!(
+        end.expect("it ends").get("file"),
+        Some(file.path.to_string().as_str())
+    );
+    assert!(!format!("{lines:?}").contains(TOKEN));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! The actor as a whole, on in-memory ports and virtual time.
 
 mod faults;
+mod left;
 mod life;
 mod recall;
 mod sharing;

@@ -6,12 +6,12 @@ use tokio::time::Instant;
 
 use crate::{
     iso_cache::{
-        ensure,
-        msg::{IsoMsg, IsoState, IsoWant},
+        ensure, leave,
+        msg::{IsoState, IsoWant},
         testing::{
             bench::{Bench, pool, want},
             image::{CHUNK, SourceFault},
-            store::StoreFault,
+            store::{StoreFault, Stored},
         },
     },
     model::names::DatastorePath,
@@ -46,7 +46,7 @@ impl Holdup {
             Self::SilentAfterLastByte => bench.store.fail(StoreFault::UploadHangs(size)),
             Self::NoRecord => {}
         }
-        let answer = ensure(&bench.actor, want("a")).await;
+        let answer = ensure(&bench.cache(), want("a")).await;
         assert!(matches!(answer, Ok(IsoState::Fetching { .. })));
         tokio::time::sleep(Duration::from_secs(30)).await;
         let files = bench.store.files();
@@ -114,7 +114,7 @@ async fn a_pool_that_is_being_deleted_leaves_the_lane_to_others() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(bench.opened(), 1, "{holdup:?}: it waits for the lane");
         for _ in 0..2 {
-            let _ = bench.actor.send_message(IsoMsg::Leave(pool("a")));
+            leave(&bench.cache(), &pool("a"));
         }
         comes_at_once(&mut bench, &elsewhere, &format!("{holdup:?}")).await;
     }
@@ -125,7 +125,7 @@ async fn what_another_pool_wants_too_goes_on() {
     let mut bench = Bench::new().await;
     Holdup::SlowSource.begin(&bench).await;
     bench.ask(&want("b")).await;
-    let _ = bench.actor.send_message(IsoMsg::Leave(pool("a")));
+    leave(&bench.cache(), &pool("a"));
     let another = IsoWant {
         source_key: "another".to_owned(),
         ..want("a")
@@ -145,12 +145,12 @@ async fn a_move_that_began_is_waited_for() {
     bench.store.fail(StoreFault::MoveHangs);
     let mut wants = want("a");
     let place = loop {
-        match ensure(&bench.actor, wants.clone()).await {
+        match ensure(&bench.cache(), wants.clone()).await {
             Ok(IsoState::Publishing(place)) => break place,
             _ => bench.woken(&pool("a")).await,
         };
     };
-    wants.listed.insert(place.path.path);
+    wants.listed.insert(place.path);
     bench.ask(&wants).await;
     let moves = |b: &Bench| b.store.count("move") == 1;
     bench.until("it is moved", moves).await;
@@ -162,4 +162,38 @@ async fn a_move_that_began_is_waited_for() {
     assert!(reused, "the same bytes got their name before");
     assert_eq!(bench.store.files(), [file.path.to_string()]);
     assert_eq!(bench.counted("upload", true), 2, "both came to their end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_arrives_late_goes_although_nobody_is_there_any_more() {
+    for refusals in [0, 2] {
+        let bench = Bench::new().await;
+        bench.store.fail(StoreFault::UploadHangs(CHUNK));
+        bench.ask(&want("a")).await;
+        let begun = |b: &Bench| b.store.files().len() == 1;
+        bench.until("a part of it is there", begun).await;
+        let partial = bench.store.files().remove(0);
+        // The pool goes, its Secret too; and what it had sent arrives after the deletion.
+        leave(&bench.cache(), &pool("a"));
+        let gone = |b: &Bench| b.store.files().is_empty();
+        bench.until("it is deleted", gone).await;
+        bench.sessions.0.lock().expect("lock").clear();
+        tokio::time::sleep(Duration::from_secs(350)).await;
+        let late = || Stored::of_size(CHUNK);
+        bench
+            .store
+            .with(|c| c.files.insert(partial.clone(), late()));
+        for _ in 0..refusals {
+            bench.store.fail(StoreFault::DeleteRefused);
+        }
+        // One look that fails is not the last.
+        let before = 600 * (refusals + 1) - 350 - 1;
+        tokio::time::sleep(Duration::from_secs(before)).await;
+        assert_eq!(bench.store.files(), [partial], "{refusals} refusals");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(bench.store.files().is_empty(), "{refusals} refusals");
+        let lists = bench.store.count("list");
+        tokio::time::sleep(Duration::from_secs(7200)).await;
+        assert_eq!(bench.store.count("list"), lists, "and that was all");
+    }
 }

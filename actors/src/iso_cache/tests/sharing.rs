@@ -9,12 +9,13 @@ use crate::{
     iso_cache::{
         msg::{IsoFile, IsoState, IsoWant, ShareGroup},
         testing::{
-            bench::{Bench, SIZE, pool, want},
+            bench::{Bench, SIZE, ask, pool, reached, want},
             image::{CHUNK, SourceFault},
             store::Stored,
         },
     },
     model::names::{DatastorePath, ObjectKey},
+    pool::iso,
     ports::iso_source::IsoUrl,
 };
 
@@ -106,6 +107,55 @@ async fn other_directories_wait_for_the_lane_one_at_a_time() {
     }
     assert!(ready_b.expect("b") - ready_a.expect("a") >= Duration::from_secs(20));
     assert_eq!(bench.opened(), 2);
+}
+
+/// The most downloads at a time, and how long it takes, until pool `a` has its ISO on `[vc/ds1]` and pool `b` on that
+/// datastore.
+async fn together(server: &str, datastore: &str) -> (usize, Duration) {
+    let mut bench = Bench::new().await;
+    *bench.image.pace.lock().expect("lock") = Duration::from_secs(1);
+    let key = |server: &str, datastore: &str| {
+        let mut pool = crate::testing::pool("b");
+        pool.spec.vsphere.iso_datastore = datastore.to_owned();
+        iso::cache_key(&pool, server)
+    };
+    let other = match key(server, datastore) {
+        same if same == key("vc", "ds1") => bench.cache(),
+        other => reached(&bench.another(other).await.0),
+    };
+    let (mine, theirs) = (
+        want("a"),
+        IsoWant {
+            directory: DatastorePath::new(datastore, "other").expect("path"),
+            ..want("b")
+        },
+    );
+    let began = tokio::time::Instant::now();
+    loop {
+        let answers = [ask(&bench.cache(), &mine).await, ask(&other, &theirs).await];
+        let there = |a: &IsoState| matches!(a, IsoState::Ready { reused: false, .. });
+        if answers.iter().all(there) {
+            break;
+        }
+        bench.wakes.recv().await.expect("a wake");
+    }
+    assert_eq!(bench.opened(), 2, "each has its own upload");
+    let most = bench.image.most_bodies.load(Ordering::SeqCst);
+    (most, began.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_datastores_and_other_vcenters_go_on_in_parallel() {
+    let (most, one_after_the_other) = together("vc", "ds1").await;
+    assert_eq!(most, 1, "one datastore takes one upload at a time");
+    for (server, datastore) in [("vc", "ds2"), ("vc-2", "ds1")] {
+        let (most, took) = together(server, datastore).await;
+        assert_eq!(most, 2, "{server}/{datastore}: at the same time");
+        assert!(
+            took <= one_after_the_other / 2 + Duration::from_secs(1),
+            "{server}/{datastore}: {took:?}, one after the other {one_after_the_other:?}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::{
     directory,
-    record::{is_published, known_file},
+    record::{self, is_published, known_file},
     shares,
 };
 use crate::{iso_cache::msg::IsoFile, model::names::DatastorePath};
@@ -30,12 +30,16 @@ fn retain(pool: &VsphereAgentPool) -> usize {
     usize::try_from(versions).unwrap_or(1).max(1)
 }
 
-/// Datastore of the files in the status: where the current one lies, else where the spec wants it.
+/// Datastore that the pool's VMs get their ISO from: where the current one lies, else where the spec wants it.
 fn datastore(pool: &VsphereAgentPool) -> String {
-    let stored = iso(pool).and_then(|i| i.stored_path.as_deref());
-    stored
-        .and_then(|text| DatastorePath::parse(text).ok())
-        .map_or_else(|| pool.spec.vsphere.iso_datastore.clone(), |p| p.datastore)
+    let wanted = &pool.spec.vsphere.iso_datastore;
+    iso(pool).map_or_else(|| wanted.clone(), |i| record::datastore(i, wanted))
+}
+
+/// Where a version of the pool's history lies; `None` where what it says is no path.
+#[must_use]
+pub fn place(pool: &VsphereAgentPool, version: &IsoHistoryEntry) -> Option<DatastorePath> {
+    record::place(version, &datastore(pool))
 }
 
 /// What the pool's status retains: the current version and the newest of its history.
@@ -45,42 +49,44 @@ pub fn retained(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
         return BTreeSet::new();
     };
     let datastore = datastore(pool);
-    let newest = versions(&status.history).filter(|(_, is_one)| *is_one);
-    let newest = newest.take(retain(pool)).map(|(h, _)| &h.path);
-    let mut paths: BTreeSet<DatastorePath> = status
-        .path
-        .iter()
-        .chain(newest)
-        .filter_map(|path| DatastorePath::new(&datastore, path).ok())
-        .collect();
+    let current = status.path.as_deref();
+    let current = current.and_then(|path| DatastorePath::new(&datastore, path).ok());
     let stored = status.stored_path.as_deref();
-    paths.extend(stored.and_then(|text| DatastorePath::parse(text).ok()));
-    paths
+    let stored = stored.and_then(|text| DatastorePath::parse(text).ok());
+    let newest = versions(&status.history, &datastore).filter(|(_, is_one)| *is_one);
+    let newest = newest.take(retain(pool)).map(|(path, _)| path);
+    newest.chain(current).chain(stored).collect()
 }
 
 /// Directories that the pool's ISOs lie in: its own, and those that its status names.
 #[must_use]
 pub fn directories(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
-    let datastore = datastore(pool);
     let history = iso(pool).into_iter().flat_map(|i| &i.history);
-    let files = history.filter_map(|h| DatastorePath::new(&datastore, &h.path).ok());
+    let files = history.filter_map(|h| place(pool, h));
     let stored = iso(pool).and_then(|i| DatastorePath::parse(i.stored_path.as_deref()?).ok());
     let named = files.chain(stored).filter_map(|file| file.parent());
     named.chain(directory(pool).ok()).collect()
 }
 
-/// The history, newest first, and whether each is a version. What was never published is none, nor is another copy of a
-/// newer one: pools that came to share a file may have had their own.
-fn versions(history: &[IsoHistoryEntry]) -> impl Iterator<Item = (&IsoHistoryEntry, bool)> {
+/// Where each of the history lies, newest first, and whether it is a version. What was never published is none, nor what
+/// lies on another datastore than the current one (the pool has left that, and makes no VM from there), nor is another copy
+/// of a newer one: pools that came to share a file may have had their own.
+fn versions<'a>(
+    history: &'a [IsoHistoryEntry],
+    datastore: &'a str,
+) -> impl Iterator<Item = (DatastorePath, bool)> + 'a {
     let mut seen = BTreeSet::new();
-    history
-        .iter()
-        .map(move |h| (h, is_published(h) && seen.insert(h.sha256.as_str())))
+    history.iter().filter_map(move |h| {
+        let path = record::place(h, datastore)?;
+        let here = path.datastore == datastore;
+        let is_one = here && is_published(h) && seen.insert(h.sha256.as_str());
+        Some((path, is_one))
+    })
 }
 
-/// Files that retention lets go: versions beyond `retainVersions`, copies, and what was about to be published and did not
-/// come to be the current one, oldest first; none that any pool retains. Pools of other vCenters count too: a datastore of that
-/// name may be the same one.
+/// Files that retention lets go: versions beyond `retainVersions`, copies, what lies on a datastore that the pool has left,
+/// and what was about to be published and did not come to be the current one, oldest first; none that any pool retains.
+/// Pools of other vCenters count too: a datastore of that name may be the same one.
 #[must_use]
 pub fn prunable(
     pool: &VsphereAgentPool,
@@ -101,16 +107,13 @@ pub fn prunable(
     let mut kept = retained(pool);
     kept.extend(others.iter().flat_map(|other| retained(other)));
     let mut so_far = 0;
-    let goes = versions(&status.history).filter(|(_, is_one)| {
+    let goes = versions(&status.history, &datastore).filter(|(_, is_one)| {
         so_far += usize::from(*is_one);
         !is_one || so_far > retain(pool)
     });
     let goes: Vec<_> = goes.collect();
-    goes.into_iter()
-        .rev()
-        .filter_map(|(h, _)| DatastorePath::new(&datastore, &h.path).ok())
-        .filter(|path| !kept.contains(path))
-        .collect()
+    let paths = goes.into_iter().rev().map(|(path, _)| path);
+    paths.filter(|path| !kept.contains(path)).collect()
 }
 
 /// The file that another pool's status names for this very source, on the same datastore, in a directory that this pool

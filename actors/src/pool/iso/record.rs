@@ -77,9 +77,25 @@ pub fn shown(url: &str) -> String {
     IsoUrl::parse(url).map_or_else(|_| "REDACTED".to_owned(), |url| url.redacted())
 }
 
-/// Paths that the record lists.
-pub(super) fn listed(iso: &IsoStatus) -> BTreeSet<String> {
-    iso.history.iter().map(|h| h.path.clone()).collect()
+/// Datastore of the versions that do not name theirs: where the current one lies, else the `wanted` one.
+pub(super) fn datastore(iso: &IsoStatus, wanted: &str) -> String {
+    let stored = iso.stored_path.as_deref().map(DatastorePath::parse);
+    stored
+        .and_then(Result::ok)
+        .map_or_else(|| wanted.to_owned(), |path| path.datastore)
+}
+
+/// Where a version lies; `beside`: on which datastore if it does not say.
+pub(super) fn place(entry: &IsoHistoryEntry, beside: &str) -> Option<DatastorePath> {
+    let datastore = entry.datastore.as_deref().unwrap_or(beside);
+    DatastorePath::new(datastore, &entry.path).ok()
+}
+
+/// Places that the record lists; a pool wants its ISO on datastore `wanted`.
+pub(super) fn listed(iso: &IsoStatus, wanted: &str) -> BTreeSet<DatastorePath> {
+    let beside = datastore(iso, wanted);
+    let places = iso.history.iter().filter_map(|h| place(h, &beside));
+    places.collect()
 }
 
 /// The version was published. What is not may lie there or not: a process that died, or an answer that was lost.
@@ -102,12 +118,13 @@ fn source(want: &IsoWant) -> String {
 
 /// `iso` with a version that is about to be published.
 fn intending(mut iso: IsoStatus, want: &IsoWant, place: &IsoPlace) -> IsoStatus {
-    if iso.history.iter().any(|h| h.path == place.path.path) {
+    if listed(&iso, &want.directory.datastore).contains(&place.path) {
         return iso;
     }
     let entry = IsoHistoryEntry {
         sha256: place.sha256.clone(),
         path: place.path.path.clone(),
+        datastore: Some(place.path.datastore.clone()),
         url: Some(source(want)),
         ..IsoHistoryEntry::default()
     };
@@ -161,23 +178,25 @@ pub fn status(
             Some(iso)
         }
         IsoState::Ready { file, pruned, .. } => {
+            // At another place the same bytes are new: VMs may be on their way from the one before.
+            let there = file.path.to_string();
             let same = record.filter(|i| {
                 i.sha256.as_deref() == Some(file.sha256.as_str())
                     && i.source_key.as_deref() == Some(want.source_key.as_str())
                     && (want.force_token.is_none() || i.force_refresh_token == want.force_token)
+                    && i.stored_path.as_ref().is_none_or(|path| *path == there)
             });
-            // Another datastore than before: what lies on the old one is not looked after from here.
-            let elsewhere = |i: &IsoStatus| {
-                let stored = i.stored_path.as_deref().map(DatastorePath::parse);
-                matches!(stored, Some(Ok(p)) if p.datastore != file.path.datastore)
-            };
             let mut history = record.map(|i| i.history.clone()).unwrap_or_default();
-            if record.is_some_and(elsewhere) {
-                // But what was about to be published is on the new one.
-                history.retain(|h| !is_published(h));
+            if let Some(iso) = record {
+                let beside = datastore(iso, &want.directory.datastore);
+                for entry in &mut history {
+                    entry.datastore.get_or_insert_with(|| beside.clone());
+                }
             }
-            let is_it = |h: &IsoHistoryEntry| h.sha256 == file.sha256 && h.path == file.path.path;
-            history.retain(|h| !pruned.iter().any(|p| p.path == h.path) || is_it(h));
+            let at = |h: &IsoHistoryEntry| place(h, &file.path.datastore);
+            let is_it =
+                |h: &IsoHistoryEntry| h.sha256 == file.sha256 && at(h).as_ref() == Some(&file.path);
+            history.retain(|h| is_it(h) || at(h).is_none_or(|place| !pruned.contains(&place)));
             let size = i64::try_from(file.size).ok();
             let uploaded_at = Some(whole(file.uploaded_at));
             let url = Some(source(want));
@@ -194,6 +213,7 @@ pub fn status(
                     IsoHistoryEntry {
                         sha256: file.sha256.clone(),
                         path: file.path.path.clone(),
+                        datastore: Some(file.path.datastore.clone()),
                         size_bytes: size,
                         uploaded_at: uploaded_at.clone(),
                         url: url.clone(),
@@ -205,7 +225,7 @@ pub fn status(
                 url,
                 sha256: Some(file.sha256.clone()),
                 path: Some(file.path.path.clone()),
-                stored_path: Some(file.path.to_string()),
+                stored_path: Some(there),
                 size_bytes: size,
                 // Moves only with the content: a status that changes on every look would be a write on every look.
                 checked_at: same
@@ -303,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_is_about_to_be_published_is_listed_until_it_is_known_what_came_of_it() {
-        let (mut want, now) = (want(), Timestamp::UNIX_EPOCH);
+        let (want, now) = (want(), Timestamp::UNIX_EPOCH);
         let directory = want.directory.clone();
         let place = |digit: char| IsoPlace {
             sha256: digit.to_string().repeat(64),
@@ -334,7 +354,7 @@ mod tests {
         let first = status(None, &want, &publishing(&place('a')), now).expect("a status");
         assert_eq!(names(&first), [row("a", false)]);
         assert_eq!(known_file(&first), None, "it does not lie there yet");
-        assert!(listed(&first).contains(&place('a').path.path));
+        assert!(listed(&first, "iso").contains(&place('a').path));
         let again = status(Some(&first), &want, &publishing(&place('a')), now);
         assert_eq!(again.as_ref(), Some(&first), "said once");
         // The process died; the next download has other bytes.
@@ -345,15 +365,80 @@ mod tests {
         let swept = ready(file(&place('b')), vec![place('a').path]);
         let fourth = status(Some(&third), &want, &swept, now).expect("a status");
         assert_eq!(names(&fourth), [row("b", true)]);
-        // On another datastore: what lies on the old one is forgotten, what is about to come is not.
+    }
+
+    /// A file of that digit's name on that datastore.
+    fn file_on(datastore: &str, digit: char) -> IsoFile {
+        let sha256 = digit.to_string().repeat(64);
+        let directory = DatastorePath::new(datastore, "agent-forge/demo/w").expect("path");
+        IsoFile {
+            path: directory.join(&format!("{sha256}.iso")).expect("path"),
+            sha256,
+            size: 7,
+            uploaded_at: Timestamp::UNIX_EPOCH,
+            validators: Validators::default(),
+            volatile: false,
+        }
+    }
+
+    fn ready(file: &IsoFile, pruned: Vec<DatastorePath>) -> IsoState {
+        IsoState::Ready {
+            file: file.clone(),
+            reused: false,
+            pruned,
+            prune_failures: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_lies_on_a_datastore_that_was_left_is_listed_until_it_is_gone() {
+        let (mut want, now) = (want(), Timestamp::UNIX_EPOCH);
+        let later = |seconds| Timestamp::from_second(seconds).expect("a time");
+        let before = status(None, &want, &ready(&file_on("iso", 'a'), Vec::new()), now);
+        let mut before = before.expect("a status");
+        // As it was written before versions named their datastore.
+        before.history[0].datastore = None;
         want.directory.datastore = "new".to_owned();
-        let moving = status(Some(&fourth), &want, &publishing(&place('c')), now).expect("a status");
-        assert_eq!(moving.stored_path, fourth.stored_path, "VMs go on with it");
-        let mut elsewhere = file(&place('d'));
-        elsewhere.path.datastore = "new".to_owned();
-        let there = ready(elsewhere, Vec::new());
-        let moved = status(Some(&moving), &want, &there, now).expect("a status");
-        assert_eq!(names(&moved), [row("d", true), row("c", false)]);
+        let same_bytes = file_on("new", 'a');
+        let place = IsoPlace {
+            sha256: same_bytes.sha256.clone(),
+            path: same_bytes.path.clone(),
+        };
+        assert!(
+            !listed(&before, "new").contains(&place.path),
+            "the name is listed on the old one only"
+        );
+        let moving = IsoState::Publishing(place.clone());
+        let moving = status(Some(&before), &want, &moving, now).expect("a status");
+        assert_eq!(moving.stored_path, before.stored_path, "VMs go on with it");
+        assert!(listed(&moving, "new").contains(&place.path));
+        let moved = status(
+            Some(&moving),
+            &want,
+            &ready(&same_bytes, Vec::new()),
+            later(60),
+        );
+        let moved = moved.expect("a status");
+        let both = [&same_bytes, &file_on("iso", 'a')].map(|f| f.path.clone());
+        assert_eq!(listed(&moved, "new"), both.clone().into());
+        assert_eq!(
+            moved.checked_at,
+            Some(Time(later(60))),
+            "VMs may be on their way from the old place"
+        );
+        let alone = status(
+            Some(&moved),
+            &want,
+            &ready(&same_bytes, both.to_vec()),
+            later(90),
+        );
+        let alone = alone.expect("a status");
+        assert_eq!(
+            listed(&alone, "new"),
+            [place.path].into(),
+            "the current one"
+        );
+        assert_eq!(alone.checked_at, moved.checked_at);
     }
 
     #[test]

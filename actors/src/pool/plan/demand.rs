@@ -8,14 +8,9 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Action, Plan, find_claim, is_for, possible_agents, served_by_child};
+use super::{Action, Plan, Records, is_for, possible_agents, served_by_child};
 use crate::{
-    model::{
-        child::Child,
-        names::ObjectKey,
-        standing::Standing,
-        upstream::{self, WaitingSign},
-    },
+    model::{child::Child, names::ObjectKey, standing::Standing, upstream::WaitingSign},
     mutants::{Mutant, on},
     pool::{
         claims::{self, Claim, Need, Why},
@@ -47,18 +42,15 @@ fn child_name(s: &Snapshot, am: &AgentMachine) -> String {
     name
 }
 
-pub(super) fn answer(s: &Snapshot, plan: &mut Plan) -> BTreeSet<ObjectKey> {
+pub(super) fn answer(s: &Snapshot, records: &Records, plan: &mut Plan) -> BTreeSet<ObjectKey> {
     let mut reassigned = BTreeSet::new();
     let claims = plan.claims.clone();
     // The Agent tells whom its VM serves: where the provider bound it to another AgentMachine, the record follows.
     for child in s.children.iter().filter(|c| !c.deleting) {
-        let Some(agent) = child.agent_among(&s.agents) else {
+        let Some(agent) = s.agent_on(child) else {
             continue;
         };
-        let Some(served) = claims
-            .iter()
-            .find(|c| upstream::claims(agent, &c.agent_machine))
-        else {
+        let Some(served) = records.served_by(&claims, agent) else {
             continue;
         };
         // Another VsphereAgent that was made for that AgentMachine is surplus then, or serves somebody else.
@@ -74,7 +66,7 @@ pub(super) fn answer(s: &Snapshot, plan: &mut Plan) -> BTreeSet<ObjectKey> {
     let mut spare: Vec<&Child> = s
         .children
         .iter()
-        .filter(|c| !reassigned.contains(&c.key) && is_spare(s, &claims, c))
+        .filter(|c| !reassigned.contains(&c.key) && is_spare(s, records, &claims, c))
         .collect();
     plan.spare = spare.iter().map(|c| c.uid.clone()).collect();
     spare.reverse();
@@ -163,12 +155,10 @@ fn pins_early(s: &Snapshot, claim: &Claim) -> bool {
 }
 
 pub(super) fn pin_if_needed(s: &Snapshot, am: &Arc<AgentMachine>, plan: &mut Plan) {
-    let planned = plan
-        .actions
-        .iter()
-        .any(|a| matches!(a, Action::Pin { agent_machine, .. } if agent_machine.uid() == am.uid()));
-    let done = prepare::pinned(am).is_some() || am.uid().is_some_and(|u| s.pinned.contains(&u));
-    if !done && !planned && !on(Mutant::NoPin) {
+    let uid = am.metadata.uid.as_ref();
+    let done = prepare::pinned(am).is_some() || uid.is_some_and(|uid| s.pinned.contains(uid));
+    let planned = |a: &Action| matches!(a, Action::Pin { agent_machine, .. } if agent_machine.metadata.uid.as_ref() == uid);
+    if !done && !plan.actions.iter().any(planned) && !on(Mutant::NoPin) {
         let pin = prepare::pin_value(am, s.ambiguous_names.contains(&am.name_any()));
         plan.actions.push(Action::Pin {
             agent_machine: am.clone(),
@@ -178,14 +168,15 @@ pub(super) fn pin_if_needed(s: &Snapshot, am: &Arc<AgentMachine>, plan: &mut Pla
 }
 
 /// A VM in the making that nobody waits for any more and whose Agent nobody has approved: it can serve another.
-fn is_spare(s: &Snapshot, claims: &[Claim], child: &Child) -> bool {
+fn is_spare(s: &Snapshot, records: &Records, claims: &[Claim], child: &Child) -> bool {
     if child.deleting || child.adopted || !is_sound(child) {
         return false;
     }
     let untouched = possible_agents(s, child).all(|a| !a.spec.approved && !a.is_claimed_or_bound());
     let wanted = match s.standing(child) {
         Standing::Leaving | Standing::Gone => false,
-        Standing::Alive => find_claim(claims, child.agent_machine.as_ref())
+        Standing::Alive => records
+            .find(claims, child.agent_machine.as_ref())
             .is_none_or(|c| c.need != Need::Served || served_by_child(s, c, child)),
         Standing::Nobody | Standing::Unknown(_) => true,
     };

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_forge_crds::{external::agent::Agent, names::AGENT_MACHINE_LABEL};
+use agent_forge_crds::{
+    external::agent::Agent,
+    names::{AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION, MACHINE_UID_ANNOTATION},
+};
 use kube::ResourceExt;
 use proptest::prelude::*;
 
@@ -11,6 +14,8 @@ use crate::{
     model::{
         child::Child,
         identity::{AgentMatch, agent_runs_on},
+        standing::standing,
+        upstream,
     },
     pool::act,
     ports::cluster::AgentPatch,
@@ -210,6 +215,50 @@ proptest! {
             }
             prop_assert!(round < 5, "no rest: {actions:?}");
             apply(&mut w, &actions);
+        }
+    }
+
+    #[test]
+    fn what_the_index_finds_is_what_a_search_through_all_finds(
+        lots in proptest::collection::vec(lot(), 4),
+        foreign in any::<bool>(),
+        by_name in proptest::collection::vec(any::<bool>(), 4),
+    ) {
+        let mut w = world(&lots, foreign, false);
+        for (child, _) in w.children.iter_mut().zip(&by_name).filter(|(_, named)| **named) {
+            for uid in [AGENT_MACHINE_UID_ANNOTATION, MACHINE_UID_ANNOTATION] {
+                child.annotations_mut().remove(uid);
+            }
+        }
+        let s = w.snapshot();
+        let namespace = &s.pool.spec.control_plane_namespace;
+        let names = |all: Vec<&Arc<Agent>>| all.iter().map(|a| a.name_any()).collect::<Vec<_>>();
+        for child in &s.children {
+            let stands = standing(child, namespace, &s.machines, &s.agent_machines);
+            prop_assert_eq!(s.standing(child), stands);
+            let may_run = |a: &&Arc<Agent>| {
+                child.identity.as_ref().is_some_and(|vm| agent_runs_on(a, vm) != AgentMatch::Other)
+            };
+            let all = names(s.agents.iter().filter(may_run).collect());
+            prop_assert_eq!(names(s.agents_naming(child).filter(may_run).collect()), all);
+            let runs = child.agent_among(&s.agents).map(|a| a.name_any());
+            prop_assert_eq!(s.agent_on(child).map(|a| a.name_any()), runs);
+        }
+        for agent in &s.agents {
+            let reserved = upstream::is_reserved(agent, &s.agent_machines, &s.machines);
+            prop_assert_eq!(s.is_reserved(agent), reserved);
+        }
+        for am in &s.agent_machines {
+            let is_for = |c: &&Child| {
+                c.agent_machine.as_ref().is_some_and(|r| r.is_object(&am.metadata))
+            };
+            let first = s.children.iter().find(is_for).map(|c| &c.key);
+            prop_assert_eq!(s.child_for(am).map(|c| &c.key), first);
+            let reference = am.agent_ref().map(|r| r.name.as_str());
+            let seen = s.agents.iter().any(|a| {
+                reference.is_some_and(|name| a.name_any() == name) || upstream::claims(a, am)
+            });
+            prop_assert_eq!(s.sees_agent_of(reference, am), seen);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_forge_crds::{conditions::reason, external::agent::Agent, pool::CleanupPolicy};
 use kube::ResourceExt;
 
-use super::{Action, Plan, ReleaseWhy, demand, find_claim, served_by_child, serving_agent};
+use super::{Action, Plan, Records, ReleaseWhy, demand, served_by_child, serving_agent};
 use crate::{
     model::{child::Child, standing::Standing},
     mutants::{Mutant, on},
@@ -33,8 +33,15 @@ fn waits(need: &Need) -> bool {
     }
 }
 
-pub(super) fn tend(s: &Snapshot, child: &Child, pool_deleting: bool, plan: &mut Plan) {
-    let claim = find_claim(&plan.claims, child.agent_machine.as_ref()).cloned();
+pub(super) fn tend(
+    s: &Snapshot,
+    child: &Child,
+    records: &Records,
+    pool_deleting: bool,
+    plan: &mut Plan,
+) {
+    let recorded = child.agent_machine.as_ref();
+    let claim = records.find(&plan.claims, recorded).cloned();
     let standing = s.standing(child);
     if let Standing::Unknown(why) = &standing {
         let message = format!("{why}; nothing is fenced or released until that is settled");
@@ -50,8 +57,8 @@ pub(super) fn tend(s: &Snapshot, child: &Child, pool_deleting: bool, plan: &mut 
         let all = prepare::base_labels(&s.pool);
         all.iter().all(|(k, v)| a.labels().get(k) == Some(v))
     };
-    let agent = child
-        .agent_among(&s.agents)
+    let agent = s
+        .agent_on(child)
         .filter(|a| !a.is_deleting())
         .filter(|a| !on(Mutant::LabelsFirst) || labelled(a));
     let surplus = claim
@@ -172,7 +179,7 @@ fn prepare_agent(
     // Two Nodes of one name never join: where another Agent was bound under this one, the name gets a suffix.
     let name = am.name_any();
     let taken = s.agents.iter().any(|a| {
-        a.uid() != agent.uid() && a.spec.hostname.as_ref() == Some(&name) && !a.is_deleting()
+        a.spec.hostname.as_ref() == Some(&name) && a.uid() != agent.uid() && !a.is_deleting()
     });
     let hostname = if taken {
         prepare::pin_value(am, true)

@@ -35,7 +35,7 @@ pub fn gauges(s: &Snapshot, plan: &Plan) -> PoolGauges {
     let pending = s
         .children
         .iter()
-        .filter(|c| !c.deleting && c.agent_among(&s.agents).is_none())
+        .filter(|c| !c.deleting && s.agent_on(c).is_none())
         .count();
     let size = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let template = &s.pool.spec.template;

@@ -1,6 +1,6 @@
 //! What a pool's actions leave in the traces of their machines.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kube::ResourceExt;
@@ -9,13 +9,19 @@ use tracing::{Instrument as _, field::Empty};
 use crate::{
     effect::EffectKind,
     error::Trouble,
-    iso_cache::msg::{IsoKey, IsoState, IsoWant},
+    iso_cache::{
+        PruneNews,
+        msg::{IsoKey, IsoState, IsoWant},
+    },
     model::names::ObjectKey,
     pool::{Memory, act::perform_all, iso::IsoCaches, pass, plan::Action},
-    ports::cluster::{AgentPatch, ClusterErrorKind},
+    ports::{
+        cluster::{AgentPatch, ClusterErrorKind},
+        tracer::PhaseSpan,
+    },
     testing::{
         NAMESPACE, POOL, World, agent_machine,
-        told::{Span, Told},
+        told::{Phases, Span, Told},
     },
     vm::bench::Bench,
 };
@@ -111,6 +117,9 @@ struct OnTheirWay;
 #[async_trait]
 impl IsoCaches for OnTheirWay {
     fn leave(&self, _: &ObjectKey) {}
+    async fn clear(&self, _: IsoKey, _: IsoWant) -> Result<PruneNews, Trouble> {
+        Ok(PruneNews::default())
+    }
     async fn ensure(&self, _: IsoKey, _: IsoWant) -> Result<IsoState, Trouble> {
         Ok(IsoState::Fetching {
             done: 0,
@@ -134,4 +143,43 @@ async fn a_pass_carries_the_uid_of_its_pool() {
     let spans = told.spans("actor.pass");
     let uids: Vec<_> = spans.iter().map(|s| s.fields.get("uid")).collect();
     assert_eq!(uids, [Some("pool-workers")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_goes_without_a_vsphere_agent_has_its_waits_and_its_root() {
+    let mut bench = Bench::new();
+    let told = Phases::default();
+    bench.context.tracer = Arc::new(told.clone());
+    bench.hub.with(|o| {
+        o.child = None;
+        // Nothing that a pool of ours could make carries that label.
+        let selector = o.agent_machines[0].spec.agent_label_selector.as_mut();
+        let labels = selector.and_then(|s| s.match_labels.as_mut());
+        labels
+            .expect("labels")
+            .insert("zone".to_owned(), "elsewhere".to_owned());
+    });
+    let key = ObjectKey::new(NAMESPACE, POOL);
+    let mut memory = Memory::default();
+    for minute in 0..14 {
+        if minute == 11 {
+            bench.hub.with(|o| o.agent_machines.clear());
+        }
+        let (context, isos) = (bench.context.clone(), Arc::new(OnTheirWay));
+        memory = pass::run(context, isos, key.clone(), memory).await.0;
+        bench.turn(Duration::from_secs(60));
+    }
+    let root = told.named("machine.demand");
+    let [root] = &root[..] else {
+        panic!("{root:?}")
+    };
+    assert!(root.abandoned && root.parent.is_none(), "{root:?}");
+    let waits = told.named("machine.wait");
+    let length = |s: &PhaseSpan| s.end.duration_since(s.start).as_secs();
+    assert_eq!(waits.iter().map(length).collect::<Vec<_>>(), [300, 300, 60]);
+    for wait in &waits {
+        assert_eq!((wait.trace, wait.parent), (root.trace, Some(root.id)));
+        let reason = ("agent_forge.waiting_on", "SelectorUnsatisfiable".to_owned());
+        assert!(wait.attributes.contains(&reason), "{wait:?}");
+    }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
+    conditions::event,
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
@@ -29,11 +30,14 @@ use crate::{
 pub struct Objects {
     pub pool: Option<VsphereAgentPool>,
     pub child: Option<VsphereAgent>,
+    /// Further VsphereAgents in the view.
+    pub others: Vec<VsphereAgent>,
     pub agents: Vec<Agent>,
     /// Agents that the API server has and the view does not show yet.
     pub unseen_agents: Vec<Agent>,
     pub agent_machines: Vec<AgentMachine>,
     pub machines: Vec<MachineFacts>,
+    pub infra_env_is_gone: bool,
     /// A VsphereAgent that the API server has instead of the one in the view.
     pub unseen_child: Option<VsphereAgent>,
     /// What any credentials Secret holds.
@@ -117,7 +121,10 @@ impl View for Hub {
         children.find(|c| ObjectKey::of(c.as_ref()) == *key)
     }
     fn all_children(&self) -> Vec<Arc<VsphereAgent>> {
-        self.with(|o| o.child.iter().cloned().map(Arc::new).collect())
+        self.with(|o| {
+            let all = o.child.iter().chain(&o.others);
+            all.cloned().map(Arc::new).collect()
+        })
     }
     fn agent_machines(&self, _: &str) -> Vec<Arc<AgentMachine>> {
         self.with(|o| o.agent_machines.iter().cloned().map(Arc::new).collect())
@@ -132,7 +139,8 @@ impl View for Hub {
         self.with(|o| o.agents.iter().cloned().map(Arc::new).collect())
     }
     fn infra_env(&self, _: &ObjectKey) -> Option<Arc<InfraEnv>> {
-        Some(Arc::new(crate::testing::infra_env()))
+        let gone = self.with(|o| o.infra_env_is_gone);
+        (!gone).then(|| Arc::new(crate::testing::infra_env()))
     }
 }
 
@@ -255,6 +263,7 @@ impl Cluster for Hub {
         })
     }
     fn notify(&self, notice: Notice) {
+        assert!(event::ALL.contains(&notice.reason), "{notice:?}");
         // Whoever reads an Event about a machine is to find its trace; what is nobody's has none.
         let of_machine = ["VsphereAgent", "AgentMachine"].contains(&notice.regarding.kind.as_str());
         let of_machine = of_machine && !notice.reason.starts_with("OrphanVM");

@@ -4,7 +4,7 @@
 #![allow(clippy::result_large_err)]
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex},
 };
 
@@ -23,7 +23,7 @@ use crate::{
     ports::{
         sessions::Sessions,
         vcenter::{
-            BootDevice, ByteStream, CreateVm, Fault, FileInfo, MarkedVm, MountedIso, Place,
+            BootDevice, ByteStream, CreateVm, Drives, Fault, FileInfo, MarkedVm, Place,
             PlaceRequest, PowerState, TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult,
             VmObservation,
         },
@@ -48,6 +48,8 @@ pub struct Inventory {
     pub creates: VecDeque<VcErrorKind>,
     /// The create of that fault is done all the same, and nobody hears of it.
     pub lost_but_done: bool,
+    /// Free bytes by datastore id; the one with the most left is chosen where the vCenter is asked.
+    pub free: BTreeMap<&'static str, u64>,
     /// Datastores that the next placements choose; the last one stays.
     pub datastores: VecDeque<&'static str>,
     pub tags_fail: bool,
@@ -69,6 +71,8 @@ pub struct Inventory {
     pub folder_hidden: bool,
     /// No VM is switched off.
     pub power_off_fails: bool,
+    /// The user may not destroy this VM.
+    pub destroy_refused: Option<&'static str>,
     /// Secrets whose login is refused.
     pub refused_secrets: Vec<ObjectKey>,
     /// Open sessions have lost their login.
@@ -193,18 +197,19 @@ impl Placer for Site {
                 1 => i.datastores[0],
                 _ => i.datastores.pop_front().expect("not empty"),
             };
-            Place {
-                datacenter: MoRef::new("Datacenter", "datacenter-1"),
-                folder: MoRef::new("Folder", "group-v1"),
-                resource_pool: MoRef::new("ResourcePool", "resgroup-1"),
-                datastore: (
-                    datastore.to_owned(),
-                    MoRef::new("Datastore", format!("id-{datastore}")),
-                ),
-                host: None,
-                network: request.network,
-            }
+            place_on(datastore, &format!("id-{datastore}"), &request)
         }))
+    }
+}
+
+fn place_on(datastore: &str, id: &str, request: &PlaceRequest) -> Place {
+    Place {
+        datacenter: MoRef::new("Datacenter", "datacenter-1"),
+        folder: MoRef::new("Folder", "group-v1"),
+        resource_pool: MoRef::new("ResourcePool", "resgroup-1"),
+        datastore: (datastore.to_owned(), MoRef::new("Datastore", id)),
+        host: None,
+        network: request.network.clone(),
     }
 }
 
@@ -230,8 +235,17 @@ impl VCenter for Site {
             slots.clone()
         })
     }
-    async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
-        unreachable!("the placer does")
+    async fn place(&self, _: &Effect, request: &PlaceRequest) -> VcResult<Place> {
+        self.with(|i| {
+            let left = i.free.iter().map(|(id, free)| {
+                let reserved = request.reserved.get(*id).copied().unwrap_or(0);
+                (free.saturating_sub(reserved), *id)
+            });
+            match left.max() {
+                Some((left, id)) if left >= request.bytes => Ok(place_on(id, id, request)),
+                _ => Err(fault(VcErrorKind::Fault(Fault::NoDiskSpace(String::new())))),
+            }
+        })
     }
     async fn find_by_uuid(&self, _: &MoRef, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
         Ok(self.with(|i| {
@@ -337,6 +351,12 @@ impl VCenter for Site {
         self.change(e, vm, |v| v.power = PowerState::Off)
     }
     async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        if self.with(|i| i.destroy_refused == Some(vm.id.as_str())) {
+            return Err(fault(VcErrorKind::Fault(Fault::NoPermission {
+                object: Some(vm.clone()),
+                privilege: "VirtualMachine.Inventory.Delete".to_owned(),
+            })));
+        }
         let gone = vm.clone();
         self.task(e, vm, move |i| i.vms.retain(|v| v.moref != gone))
     }
@@ -409,7 +429,7 @@ impl VCenter for Site {
     async fn delete_file(&self, _: &Effect, _: &MoRef, _: &DatastorePath) -> VcResult<()> {
         unreachable!("no files here")
     }
-    async fn mounted_isos(&self) -> VcResult<Vec<MountedIso>> {
+    async fn drives(&self) -> VcResult<Drives> {
         unreachable!("no files here")
     }
     async fn logout(&self, _: &Effect) {}

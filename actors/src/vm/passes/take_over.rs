@@ -1,6 +1,9 @@
 //! Take-over from the predecessor, and of what it adopted: proof, mark, and nothing else.
 
-use agent_forge_crds::names::{AGENT_FINALIZER, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL};
+use agent_forge_crds::{
+    conditions::vm_reason,
+    names::{AGENT_FINALIZER, CREATED_FOR_ADOPTED, CREATED_FOR_LABEL},
+};
 use kube::ResourceExt;
 
 use super::{super::bench::Bench, MINUTE};
@@ -150,8 +153,11 @@ async fn an_adopted_vm_is_taken_over_only_when_a_person_says_so_and_only_with_pr
     bench.pass().await;
     assert!(bench.site.with(|i| i.effects.is_empty()));
     assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+    assert_eq!(bench.vm().reason.as_deref(), Some(vm_reason::VM_ADOPTED));
     say(&bench, "true");
     bench.until(Bench::is_on).await;
+    let told = bench.vm().reason;
+    assert_eq!(told.as_deref(), Some(vm_reason::AGENT_NOT_DISCOVERED));
     assert_eq!(bench.site.with(|i| i.effects.clone()), [E::Reconfigure]);
     let mut bench = adopted();
     bench.site.with(|i| i.vms[0].folder = None);

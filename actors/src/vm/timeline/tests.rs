@@ -317,16 +317,19 @@ proptest! {
     }
 }
 
-#[test]
-fn a_wait_that_is_over_lies_in_the_phase_of_that_time() {
-    let (timeline, _) = life();
-    let until_placed = &timeline[..4];
-    let row = |reason: &str, since| WaitingOn {
+fn row(reason: &str, since: i64) -> WaitingOn {
+    WaitingOn {
         subject: "vSphere".to_owned(),
         reason: reason.to_owned(),
         message: "https://vcenter/ says no".to_owned(),
         since: Some(Time(at(since))),
-    };
+    }
+}
+
+#[test]
+fn a_wait_that_is_over_lies_in_the_phase_of_that_time() {
+    let (timeline, _) = life();
+    let until_placed = &timeline[..4];
     let (full, scarce) = (row("NoSpace", 31), row("NoPermission", 33));
     let over =
         |old: &[WaitingOn], new: &[WaitingOn]| waits_over(&about(), until_placed, old, new, at(38));
@@ -353,6 +356,65 @@ fn a_wait_that_is_over_lies_in_the_phase_of_that_time() {
     let again = over(std::slice::from_ref(&full), &[row("NoSpace", 36)]);
     assert_eq!(again[0].id, span.id);
     assert_ne!(over(&[scarce], &[])[0].id, span.id);
+}
+
+/// Start and end in seconds.
+fn times(spans: &[PhaseSpan]) -> Vec<(i64, i64)> {
+    let second = |t: Timestamp| t.duration_since(at(0)).as_secs();
+    let both = |s: &PhaseSpan| (second(s.start), second(s.end));
+    spans.iter().map(both).collect()
+}
+
+#[test]
+fn a_wait_that_lasts_is_told_piece_by_piece_by_whoever_is_there() {
+    let (timeline, _) = life();
+    let until_placed = &timeline[..4];
+    let rows = [row("NoPermission", 25)];
+    let lasting = |timeline: &[Milestone], now| waits_lasting(&about(), timeline, &rows, at(now));
+    assert_eq!(lasting(until_placed, 324), [], "nothing is over yet");
+    let early = lasting(until_placed, 625);
+    assert_eq!(times(&early), [(25, 325), (325, 625)]);
+    // The first began while the VM was placed, the second while it was made; in hours another process tells the same.
+    let parents: Vec<_> = early.iter().map(|s| s.parent).collect();
+    let phases = ["vm.place", "vm.create"].map(|p| Some(about().trace.phase(p, 1)));
+    assert_eq!(parents, phases);
+    assert_eq!(lasting(&timeline, 700)[0], early[0]);
+    // At its end the rest follows, with the pieces that may not have been told.
+    let over = waits_over(&about(), until_placed, &rows, &[], at(700));
+    assert_eq!(over[..2], early);
+    assert_eq!(times(&over[2..]), [(625, 700)]);
+    let at_the_end_of_a_piece = waits_over(&about(), until_placed, &rows, &[], at(625));
+    assert_eq!(at_the_end_of_a_piece, early);
+    let ids: BTreeSet<_> = over.iter().map(|s| s.id).collect();
+    assert_eq!(ids.len(), 3);
+}
+
+#[test]
+fn of_a_wait_of_days_the_last_hour_is_told() {
+    let rows = [row("NoPermission", 0)];
+    let told = waits_lasting(&about(), &[], &rows, at(2 * 86_400 + 7));
+    assert_eq!(told.len(), 12);
+    assert_eq!(times(&told)[11], (2 * 86_400 - 300, 2 * 86_400));
+    let root = Some(about().trace.phase(ROOT, 1));
+    assert!(told.iter().all(|s| s.parent == root));
+}
+
+#[test]
+fn a_wait_begins_at_a_whole_second_however_it_is_remembered() {
+    let moment = at(10)
+        .checked_add(SignedDuration::from_millis(700))
+        .expect("in range");
+    let what = ("AgentMachine/a", "PoolConflict");
+    let told = |since| wait(&about(), &[], what, since, Until::Lasts(at(400)));
+    assert_eq!(told(moment), told(at(10)));
+    assert_eq!(times(&told(moment)), [(10, 310)]);
+    // Two pools wait for each other: each tells its own.
+    let other = About {
+        pool: "other",
+        ..about()
+    };
+    let theirs = wait(&other, &[], what, moment, Until::Lasts(at(400)));
+    assert_ne!(theirs[0].id, told(moment)[0].id);
 }
 
 #[test]

@@ -1,11 +1,15 @@
-use std::sync::Mutex;
+use std::{sync::Mutex, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use super::*;
 use crate::{
-    ports::instruments::{Instruments, PoolGauges},
-    testing::{at, child, with},
+    ports::{
+        instruments::{Instruments, PoolGauges},
+        tracer::PhaseSpan,
+        vcenter::{Fault, VcErrorKind},
+    },
+    testing::{at, child, told::Phases, with},
     vm::bench::Bench,
 };
 
@@ -70,4 +74,47 @@ fn a_machine_whose_vm_is_replaced_is_counted_once() {
             "PoweredOn"
         ]
     );
+}
+
+fn refused() -> VcErrorKind {
+    VcErrorKind::Fault(Fault::NoPermission {
+        object: None,
+        privilege: "VirtualMachine.Inventory.Create".to_owned(),
+    })
+}
+
+/// Passes of a VM that vCenter refuses, for that long.
+async fn pass_for(bench: &mut Bench, long: Duration) {
+    for _ in 0..long.as_secs() / 30 {
+        bench.pass().await;
+        bench.turn(Duration::from_secs(30));
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_lasts_stands_in_the_trace_while_it_lasts() {
+    let mut bench = Bench::new();
+    let told = Phases::default();
+    bench.context.tracer = Arc::new(told.clone());
+    bench
+        .site
+        .with(|i| i.creates = std::iter::repeat_with(refused).take(100).collect());
+    let said = |name: &str| told.named(name);
+    pass_for(&mut bench, Duration::from_secs(240)).await;
+    assert_eq!(bench.waits_on().as_deref(), Some("NoPermission"));
+    assert_eq!(said("machine.wait"), []);
+    // Whoever takes over tells the same; the tracer would not bear two tellings that differ.
+    pass_for(&mut bench, Duration::from_secs(420)).await;
+    bench.restart();
+    pass_for(&mut bench, Duration::from_secs(300)).await;
+    let pieces = said("machine.wait");
+    assert_eq!(pieces.len(), 3, "{pieces:?}");
+    let length = |s: &PhaseSpan| s.end.duration_since(s.start).as_secs();
+    assert_eq!(pieces.iter().map(length).collect::<Vec<_>>(), [300; 3]);
+    assert!(pieces.windows(2).all(|p| p[0].end == p[1].start));
+    let reason = ("agent_forge.waiting_on", "NoPermission".to_owned());
+    assert!(pieces.iter().all(|p| p.attributes.contains(&reason)));
+    let root = said("machine.demand");
+    assert_eq!(root.len(), 1, "{root:?}");
+    assert!(pieces.iter().all(|p| p.trace == root[0].trace));
 }

@@ -48,7 +48,8 @@ impl Source {
     /// The program at `path` or Cargo.lock cannot be read, or `ldd` cannot be run.
     pub fn inspect(&self, path: &Path) -> Result<Program> {
         let given = self.operator.as_ref().map(|p| p.display().to_string());
-        inspect(path, given.as_ref().unwrap_or(&self.profile))
+        let shipped = given.is_some() || self.profile == "release";
+        inspect(path, given.as_ref().unwrap_or(&self.profile), shipped)
     }
 }
 
@@ -58,6 +59,8 @@ impl Source {
 pub struct Program {
     /// Cargo profile, or the path of a program that was given.
     pub made: String,
+    /// Made in the profile that is shipped; a program that was given counts as such.
+    pub shipped: bool,
     /// Size of its file in bytes.
     pub bytes: u64,
     /// Shared libraries it loads, by `ldd`; empty for a static program.
@@ -67,15 +70,15 @@ pub struct Program {
 }
 
 impl Program {
-    /// Whether neither the program nor what it is built from knows OpenSSL.
-    #[must_use]
-    pub fn is_free_of_openssl(&self) -> bool {
-        let loaded = |name: &String| name.starts_with("libssl") || name.starts_with("libcrypto");
-        self.openssl_crates.is_empty() && !self.libraries.iter().any(loaded)
+    /// What of OpenSSL the program loads, or is built from.
+    pub fn openssl(&self) -> impl Iterator<Item = &str> {
+        let names = self.libraries.iter().map(String::as_str);
+        let loaded = names.filter(|n| n.starts_with("libssl") || n.starts_with("libcrypto"));
+        loaded.chain(self.openssl_crates.iter().map(String::as_str))
     }
 }
 
-fn inspect(path: &Path, made: &str) -> Result<Program> {
+fn inspect(path: &Path, made: &str, shipped: bool) -> Result<Program> {
     let bytes = fs::metadata(path)
         .with_context(|| format!("look at {}", path.display()))?
         .len();
@@ -88,6 +91,7 @@ fn inspect(path: &Path, made: &str) -> Result<Program> {
     let lock = fs::read_to_string(&lock).with_context(|| format!("read {}", lock.display()))?;
     Ok(Program {
         made: made.to_owned(),
+        shipped,
         bytes,
         libraries: libraries(&String::from_utf8_lossy(&listing.stdout)),
         openssl_crates: openssl_crates(&lock),
@@ -133,12 +137,14 @@ mod tests {
         assert_eq!(openssl_crates(lock), ["openssl-sys"]);
         let program = |libraries: &[&str], crates: &[&str]| Program {
             made: "release".into(),
+            shipped: true,
             bytes: 1,
             libraries: libraries.iter().map(|l| (*l).to_owned()).collect(),
             openssl_crates: crates.iter().map(|c| (*c).to_owned()).collect(),
         };
-        assert!(program(&["libc.so.6"], &[]).is_free_of_openssl());
-        assert!(!program(&["libcrypto.so.3"], &[]).is_free_of_openssl());
-        assert!(!program(&[], &["native-tls"]).is_free_of_openssl());
+        let found = |program: Program| program.openssl().map(str::to_owned).collect::<Vec<_>>();
+        assert!(found(program(&["libc.so.6"], &[])).is_empty());
+        let both = program(&["libc.so.6", "libcrypto.so.3"], &["native-tls"]);
+        assert_eq!(found(both), ["libcrypto.so.3", "native-tls"]);
     }
 }

@@ -1,13 +1,15 @@
 //! `lab bench`: what N machines cost, counted by those who pay.
 //!
 //! Flow: build the operator and look at its program ([`binary`]); for each number of machines and each limit of tasks a
-//! fresh lab with one pool ([`world`]), one scale-up in it ([`run`]), then the table ([`report`]).
+//! fresh lab with one pool ([`world`]), one scale-up in it ([`run`]), then the table ([`report`]) and the verdict on what
+//! must hold whatever the figures are ([`promises`]).
 //! Requests are counted by the simulated vCenter, writes by the API server's audit log, memory and children by the
 //! kernel ([`proc`]); nothing is taken from the operator's own word.
 
 mod binary;
 pub mod iso;
 mod proc;
+mod promises;
 mod report;
 mod restart;
 mod run;
@@ -24,6 +26,7 @@ use serde::Serialize;
 use crate::played::{Delays, ImageOptions};
 
 pub use binary::{Program, Source};
+pub use promises::Promise;
 pub use restart::Restart;
 pub use run::{Idle, Run};
 
@@ -92,6 +95,8 @@ pub struct Report {
     pub task_ms: [u64; 3],
     /// The runs, in the order they were made.
     pub runs: Vec<Run>,
+    /// What must hold of the program and of every run.
+    pub promises: Vec<Promise>,
 }
 
 /// What a run is made with.
@@ -134,7 +139,8 @@ impl Plan {
 /// Measures and prints.
 ///
 /// # Errors
-/// A part does not come up, or a scale-up does not end; the text says where it stands.
+/// A part does not come up, or a scale-up does not end; the text says where it stands. Or, after all was printed, a
+/// promise is broken.
 pub async fn run(args: Args) -> Result<()> {
     ensure!(
         !args.machines.is_empty() && !args.machines.contains(&0),
@@ -151,6 +157,7 @@ pub async fn run(args: Args) -> Result<()> {
         processors: std::thread::available_parallelism().map_or(0, usize::from),
         task_ms: [args.create_ms, args.reconfigure_ms, args.power_on_ms],
         runs: Vec::new(),
+        promises: Vec::new(),
     };
     for &tasks in &args.tasks {
         for &machines in &args.machines {
@@ -177,5 +184,7 @@ pub async fn run(args: Args) -> Result<()> {
             report.runs.push(run);
         }
     }
-    report::print(&report, args.json)
+    report.promises = promises::judge(&report.program, &report.runs);
+    report::print(&report, args.json)?;
+    promises::verdict(&report.promises)
 }

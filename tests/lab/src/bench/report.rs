@@ -35,14 +35,9 @@ fn table(report: &Report) -> String {
     let program = &report.program;
     let [create, reconfigure, power_on] = report.task_ms;
     let mut out = format!(
-        "operator: {}, {:.1} MB, OpenSSL {}, loads {}\ntasks: create {create} ms, reconfigure {reconfigure} ms, power on {power_on} ms; {} processors\n\n",
+        "operator: {}, {:.1} MB, loads {}\ntasks: create {create} ms, reconfigure {reconfigure} ms, power on {power_on} ms; {} processors\n\n",
         program.made,
         program.bytes as f64 / 1e6,
-        if program.is_free_of_openssl() {
-            "none"
-        } else {
-            "FOUND"
-        },
         if program.libraries.is_empty() {
             "no library".to_owned()
         } else {
@@ -79,6 +74,11 @@ fn table(report: &Report) -> String {
     for run in &report.runs {
         out += "\n";
         out += &self::run(run);
+    }
+    out += "\n";
+    for promise in &report.promises {
+        let word = if promise.kept { "kept  " } else { "BROKEN" };
+        let _ = writeln!(out, "{word}  {}: {}", promise.what, promise.found);
     }
     out
 }
@@ -180,11 +180,6 @@ fn goals(run: &Run) -> Vec<Goal> {
         goal("VI/JSON logins", 1.0, login("vim")),
         goal("Automation API logins without tags", 0.0, login("rest")),
         goal("resident MiB", 25.0, run.after.resident_bytes as f64 / MIB),
-        goal(
-            "child processes",
-            0.0,
-            f64::from(u8::from(!run.after.never_spawned())),
-        ),
     ];
     if let Some(idle) = &run.idle {
         goals.push(goal("writes per minute at rest", 0.0, idle.writes));

@@ -1,7 +1,7 @@
 //! `lab bench-traces`: what tracing costs. The same job (so many machines up, then down again) with a collector and
 //! without, in turn, each in a fresh lab; compared is the operator's own processor time, by the kernel's account, so a busy
 //! machine counts little. With `--away-minutes` instead: memory, minute by minute, while the collector takes connections and
-//! never answers.
+//! never answers, against the same without a collector; it fails where the former grows by [`MORE`] more than the latter.
 
 use std::{
     fmt::Write as _,
@@ -25,6 +25,9 @@ use crate::parts::{Mood, SpanSink};
 /// The goal: so much processor time with tracing on, against off.
 const GOAL: f64 = 1.15;
 const MIB: f64 = 1024.0 * 1024.0;
+/// What a collector that is away may cost, in MiB beyond what the same work costs without one: the queue and the phases that
+/// are kept, 2048 of each of about a kilobyte, a batch on its way, and what an allocator makes of them.
+const MORE: f64 = 8.0;
 
 /// Measure what tracing costs.
 #[derive(Clone, Debug, ClapArgs)]
@@ -35,7 +38,7 @@ pub struct Args {
     /// Runs with tracing on, and as many with it off.
     #[arg(long, value_name = "RUNS", default_value_t = 3)]
     pub rounds: usize,
-    /// Instead: so many minutes of machines up and down with a collector that never answers.
+    /// Instead: so many minutes of machines up and down without a collector, and as many with one that never answers.
     #[arg(long, value_name = "MINUTES")]
     pub away_minutes: Option<u64>,
     /// The operator's program.
@@ -59,14 +62,34 @@ pub async fn run(args: Args) -> Result<()> {
         program.made,
         program.bytes as f64 / 1e6
     );
+    let mut more = None;
     text += &match args.away_minutes {
-        Some(minutes) => away(&path, args.machines, Duration::from_secs(60 * minutes)).await?,
+        Some(minutes) => {
+            let span = Duration::from_secs(60 * minutes);
+            let (figures, grown) = away(&path, args.machines, span).await?;
+            more = Some(grown);
+            figures
+        }
         None => compared(&path, args.machines, args.rounds).await?,
     };
+    print(&text)?;
+    within_bound(more.unwrap_or_default())
+}
+
+fn print(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     stdout
         .write_all(text.as_bytes())
         .context("print the figures")
+}
+
+/// Whether so many MiB more than without a collector are to be borne.
+fn within_bound(more: f64) -> Result<()> {
+    ensure!(
+        more <= MORE,
+        "a collector that is away costs {more:.1} MiB, more than {MORE:.1}"
+    );
+    Ok(())
 }
 
 fn plan(machines: usize, sink: Option<&SpanSink>) -> Plan {
@@ -160,16 +183,38 @@ async fn compared(program: &Path, machines: usize, rounds: usize) -> Result<Stri
     Ok(text)
 }
 
-async fn away(program: &Path, machines: usize, span: Duration) -> Result<String> {
+/// The figures of both runs, and by how many MiB more the operator grew while the collector was away.
+async fn away(program: &Path, machines: usize, span: Duration) -> Result<(String, f64)> {
+    let (control, grown) = growth(program, machines, span, None).await?;
     let sink = SpanSink::start(Mood::Silent).await?;
-    let world = World::start(program, &plan(machines, Some(&sink))).await?;
+    let (text, grown_away) = growth(program, machines, span, Some(&sink)).await?;
+    ensure!(sink.exports() > 0, "nobody tried to reach the collector");
+    let more = grown_away - grown;
+    let difference = format!(
+        "difference {more:+.1} MiB with a collector that is away (bound: {MORE:.1} MiB); {} connections to it\n",
+        sink.exports()
+    );
+    Ok((control + &text + &difference, more))
+}
+
+/// The figures of one run, and by how many MiB the operator grew after its first round.
+async fn growth(
+    program: &Path,
+    machines: usize,
+    span: Duration,
+    sink: Option<&SpanSink>,
+) -> Result<(String, f64)> {
+    let world = World::start(program, &plan(machines, sink)).await?;
     let pid = world.operator.process.pid();
     // The first round brings what every later one needs too: caches, connections, the allocator's arenas.
     up_and_down(&world, machines).await?;
     let begun = Instant::now();
-    let mut text = format!(
-        "job        {machines} machines up and down, again and again; the collector takes connections and never answers\n"
-    );
+    let collector = match sink {
+        Some(_) => "the collector takes connections and never answers",
+        None => "no collector",
+    };
+    let mut text =
+        format!("job        {machines} machines up and down, again and again; {collector}\n");
     let (mut rounds, mut first, mut last) = (0_usize, None, 0.0);
     let mut due = Duration::ZERO;
     loop {
@@ -193,14 +238,13 @@ async fn away(program: &Path, machines: usize, span: Duration) -> Result<String>
         up_and_down(&world, machines).await?;
         rounds += 1;
     }
+    let grown = last - first.unwrap_or_default();
     let _ = writeln!(
         text,
-        "growth     {:+.1} MiB of its own memory over {} machines; {} connections to the collector",
-        last - first.unwrap_or_default(),
-        rounds * machines,
-        sink.exports()
+        "growth     {grown:+.1} MiB of its own memory over {} machines",
+        rounds * machines
     );
-    Ok(text)
+    Ok((text, grown))
 }
 
 #[cfg(test)]
@@ -211,5 +255,12 @@ mod tests {
     fn the_median_of_few() {
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_grows_beyond_the_bound_fails_the_bench() {
+        assert!(within_bound(-1.0).is_ok() && within_bound(MORE).is_ok());
+        let refused = within_bound(MORE + 0.1).expect_err("beyond").to_string();
+        assert!(refused.contains("8.1 MiB"), "{refused}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::view;
+use super::Voice;
 use crate::played::task::Task;
 
 #[derive(Deserialize)]
@@ -21,7 +21,7 @@ struct Life {
 
 /// Kills an actor every so often until the task is dropped. The order is a walk over all of them with a stride that
 /// shares no factor with common counts, so that every kind gets its turn.
-pub(super) fn start(debug_url: String, every: Duration) -> Task {
+pub(super) fn start(voice: Voice, debug_url: String, every: Duration) -> Task {
     Task::spawn(async move {
         let http = reqwest::Client::new();
         let mut ticks = interval(every);
@@ -31,7 +31,7 @@ pub(super) fn start(debug_url: String, every: Duration) -> Task {
             ticks.tick().await;
             turn += 7;
             if let Ok(Some(name)) = kill(&http, &debug_url, turn).await {
-                view::say(&format!("chaos: {name} killed"));
+                voice.say(&format!("chaos: {name} killed"));
             }
         }
     })

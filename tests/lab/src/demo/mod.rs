@@ -12,12 +12,13 @@ mod traces;
 mod track;
 mod view;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use tokio::time::{Instant, interval};
 
+pub use self::view::Voice;
 use self::{promises::Promises, stage::Stage, track::Track, view::View};
 use crate::{ProviderGeneration, install_tls_provider, parts::Operator};
 
@@ -61,6 +62,10 @@ pub struct Args {
     #[arg(long)]
     jaeger: bool,
 
+    /// Run this program instead of building the operator.
+    #[arg(long, value_name = "FILE")]
+    operator: Option<PathBuf>,
+
     /// Longest time for each half of the play.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "150s")]
     limit: Duration,
@@ -85,31 +90,36 @@ fn duration(text: &str) -> Result<Duration, String> {
     agent_forge_crds::duration::parse(text).map_err(|e| e.to_string())
 }
 
-/// Plays the demo.
+/// Plays the demo on standard output, until Ctrl-C at most.
 ///
 /// # Errors
-/// Something does not start, or a promise was broken; everything that was started has ended then.
+/// As [`play`].
 pub async fn run(args: Args) -> Result<()> {
-    install_tls_provider();
+    let voice = Voice::stdout();
     tokio::select! {
-        result = play(&args) => result,
+        result = play(&args, &voice) => result,
         _ = tokio::signal::ctrl_c() => bail!("interrupted; everything that was started is stopped"),
     }
 }
 
-async fn play(args: &Args) -> Result<()> {
+/// Plays the demo.
+///
+/// # Errors
+/// Something does not start, the operator ends, or a promise was broken; everything that was started has ended then.
+pub async fn play(args: &Args, voice: &Voice) -> Result<()> {
+    install_tls_provider();
     let begun = Instant::now();
-    let mut stage = Stage::start(args).await?;
-    view::say(&format!(
+    let mut stage = Stage::start(args, voice).await?;
+    voice.say(&format!(
         "everything is up after {:.1} s",
         begun.elapsed().as_secs_f64()
     ));
     let chaos = |operator: &Operator| {
         args.kill_every
-            .map(|every| chaos::start(operator.debug_url(), every))
+            .map(|every| chaos::start(voice.clone(), operator.debug_url(), every))
     };
     let mut _chaos = chaos(&stage.operator);
-    let mut view = View::default();
+    let mut view = View::new(voice);
     let mut track = Track::default();
     let mut promises = Promises::new(&stage).await?;
 
@@ -117,12 +127,12 @@ async fn play(args: &Args) -> Result<()> {
         usize::from(args.machines),
         usize::from(args.scale_to.min(args.machines)),
     );
-    view::say(&format!("NodePool {} is scaled to {up}", stage.node_pool));
+    voice.say(&format!("NodePool {} is scaled to {up}", stage.node_pool));
     stage.nodes.scale(up);
     if args.sigkill || args.jaeger {
         let begun = |s: &Counts| s.vms > 0 || s.running == up;
         follow(args, &stage, &mut track, &mut view, &mut promises, begun).await?;
-        view::say("the operator is killed (SIGKILL) and started again");
+        voice.say("the operator is killed (SIGKILL) and started again");
         stage.restart().await?;
         _chaos = chaos(&stage.operator);
     }
@@ -133,7 +143,7 @@ async fn play(args: &Args) -> Result<()> {
     promises.after_up(&stage, up).await?;
     let traced = traces::ids(&stage).await?;
 
-    view::say(&format!("NodePool {} is scaled to {down}", stage.node_pool));
+    voice.say(&format!("NodePool {} is scaled to {down}", stage.node_pool));
     stage.nodes.scale(down);
     follow(args, &stage, &mut track, &mut view, &mut promises, |s| {
         s.running == down
@@ -151,7 +161,7 @@ async fn play(args: &Args) -> Result<()> {
 
     table::print(&stage, &track, &promises, begun.elapsed()).await?;
     if args.keep {
-        view::say("left running (--keep); Ctrl-C ends it all");
+        voice.say("left running (--keep); Ctrl-C ends it all");
         std::future::pending::<()>().await;
     }
     promises.verdict()
@@ -178,8 +188,16 @@ async fn follow(
 ) -> Result<()> {
     let end = Instant::now() + args.limit;
     let mut ticks = interval(LOOK);
+    let operator = &stage.operator.process;
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            biased;
+            ended = operator.ended() => {
+                view.finish(track);
+                bail!("the operator has ended ({}); its log ends with:\n{}", ended?, operator.tail());
+            }
+            _ = ticks.tick() => {}
+        }
         let seen = stage.look().await?;
         track.take(&seen);
         promises.during(&seen, track);
@@ -194,7 +212,7 @@ async fn follow(
                 "not done within {:?}: {:?}\nthe operator's log ends with:\n{}",
                 args.limit,
                 seen.counts(),
-                stage.operator.process.tail()
+                operator.tail()
             );
         }
     }

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result};
 use kube::{Api, Client, ResourceExt, api::PostParams};
 use serde_json::json;
 
-use super::{Args, Counts, view};
+use super::{Args, Counts, Voice};
 use crate::{
     Lab, LabOptions, OperatorAccess, ProviderGeneration,
     lab::manifest::{OPERATOR_NAMESPACE, agent_selector, pool},
@@ -22,6 +22,7 @@ const POOL: &str = "demo-worker";
 
 /// Everything that runs. Fields are dropped in this order: the operator first, the lab last.
 pub(super) struct Stage {
+    pub(super) voice: Voice,
     pub(super) operator: Operator,
     options: OperatorOptions,
     /// Those that were killed.
@@ -65,12 +66,17 @@ impl Seen {
 }
 
 impl Stage {
-    pub(super) async fn start(args: &Args) -> Result<Self> {
-        view::say("the operator is built (dev profile)");
-        let program = tools::operator("dev")?;
+    pub(super) async fn start(args: &Args, voice: &Voice) -> Result<Self> {
+        let program = match &args.operator {
+            Some(given) => given.clone(),
+            None => {
+                voice.say("the operator is built (dev profile)");
+                tools::operator("dev")?
+            }
+        };
         let (vcenter, delays) = delays(&args.delay)?;
         let generation = ProviderGeneration::from(args.generation);
-        view::say(
+        voice.say(
             "etcd, kube-apiserver, kube-controller-manager and a simulated vCenter are started",
         );
         let lab = Lab::start(
@@ -85,15 +91,14 @@ impl Stage {
             cluster.generation = Generation::Legacy;
             cluster.machine_api = MachineApi::V1Beta1;
         }
-        view::say(
-            "HyperShift, Cluster API, agent provider, assisted service and guests are played",
-        );
+        voice
+            .say("HyperShift, Cluster API, agent provider, assisted service and guests are played");
         let process = lab.vcenters().first().context("the lab has one vCenter")?;
         let guests = guests::vcenter::VCenter::new(process.url(), process.ca_pem())?;
         let upstream = stage::set(&lab, &cluster, delays, ImageOptions::default()).await?;
         let service = upstream.service(&cluster.agent_namespace)?;
 
-        view::say("a bare-metal host with the pool's labels and a VM of another team stand beside");
+        voice.say("a bare-metal host with the pool's labels and a VM of another team stand beside");
         let labels = json!({"customer": "example"});
         let foreign = Strangers::settle(service, "demo", labels, &guests, "other-team").await?;
 
@@ -107,7 +112,7 @@ impl Stage {
             .await
             .context("create the pool")?;
         let access = lab.kubeconfig_for_operator(OPERATOR_NAMESPACE).await?;
-        view::say(
+        voice.say(
             "agent-forge starts as its own ServiceAccount, with exactly the rules of config/rbac",
         );
         let mut options = OperatorOptions::new(program, &access.kubeconfig);
@@ -117,10 +122,11 @@ impl Stage {
         };
         if let Some(jaeger) = &jaeger {
             options.env.extend(jaeger.environment());
-            view::say(&format!("Jaeger's query API: {}", jaeger.query_url()));
+            voice.say(&format!("Jaeger's query API: {}", jaeger.query_url()));
         }
         let operator = lab.operator(&options).await?;
         Ok(Self {
+            voice: voice.clone(),
             operator,
             options,
             dead: Vec::new(),

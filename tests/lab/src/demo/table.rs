@@ -8,7 +8,7 @@ use super::{
     promises::Promises,
     stage::Stage,
     track::Track,
-    view::{self, header, out, row},
+    view::{header, row},
 };
 
 /// Prints times, counts, promises, and where to look next.
@@ -18,43 +18,53 @@ pub(super) async fn print(
     promises: &Promises,
     took: Duration,
 ) -> Result<()> {
-    view::say(&format!(
+    let voice = &stage.voice;
+    voice.say(&format!(
         "done after {:.0} s; seconds after the scale-up:",
         took.as_secs_f64()
     ));
-    out(&format!("\n  {:<26}{}\n", "", header()));
+    voice.out(&format!("\n  {:<26}{}\n", "", header()));
     for (name, line) in &track.lines {
-        out(&format!("  {name:<26}{}\n", row(line)));
+        voice.out(&format!("  {name:<26}{}\n", row(line)));
     }
     let vms = track.lines.len().max(1);
     let calls = stage.vcenter.calls().await?;
     let writes = stage.lab.audit().writes(&stage.access.user)?;
     let images = stage.upstream.images.counters();
-    out(&format!(
-        "\n  vCenter requests  {:>5}  ({:.1} per VM, creation to destruction), logins {:?}\n",
+    voice.out(&format!(
+        "\n  vCenter requests  {:>5}  ({:.1} per VM, creation to destruction)\n",
         calls.total,
         calls.total as f64 / vms as f64,
-        calls.logins
     ));
-    out(&format!(
+    voice.out(&format!(
+        "  vCenter logins    {:>5}  ({} to the Automation API, {} refused)\n",
+        calls.logins("vim"),
+        calls.logins("rest"),
+        calls.logins("refused"),
+    ));
+    voice.out(&format!(
         "  Kubernetes writes {:>5}  ({:.1} per VM, Events included)\n",
         writes.total(),
         writes.total() as f64 / vms as f64
     ));
-    out(&format!("  ISO downloads     {images:?}\n\n"));
+    voice.out(&format!(
+        "  ISO downloads     {:>5}  ({:.1} MB)\n\n",
+        images.completed,
+        images.bytes as f64 / 1e6
+    ));
     for (promise, held) in promises.list() {
         match held {
-            Ok(()) => out(&format!("  kept    {promise}\n")),
-            Err(why) => out(&format!("  BROKEN  {promise}: {why}\n")),
+            Ok(()) => voice.out(&format!("  kept    {promise}\n")),
+            Err(why) => voice.out(&format!("  BROKEN  {promise}: {why}\n")),
         }
     }
-    out(&format!(
+    voice.out(&format!(
         "\n  kubectl   KUBECONFIG={} kubectl get vap,va -A -o wide\n  metrics   {}\n  actors    {}/actors\n  log       {}\n",
         stage.lab.kubeconfig_admin_path().display(),
         stage.operator.metrics_url(),
         stage.operator.debug_url(),
         stage.lab.dir().display()
     ));
-    out("  (these live as long as the demo: keep it with --keep)\n\n");
+    voice.out("  (these live as long as the demo: keep it with --keep)\n\n");
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::{Context as _, Result, bail};
 use tokio::time::{Instant, sleep};
 
-use super::{stage::Stage, view};
+use super::stage::Stage;
 use crate::parts::{Jaeger, Trace};
 
 /// How long spans may be on their way.
@@ -73,7 +73,7 @@ pub(super) async fn check(
             };
             let Some(wrong) = wrong else {
                 let spans = trace.context("a trace")?.spans.len();
-                view::say(&format!(
+                stage.voice.say(&format!(
                     "Jaeger has one trace of {name}: {id}, {spans} spans"
                 ));
                 break;

@@ -185,3 +185,47 @@ impl Track {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_live_view_says_how_far_the_iso_is() {
+        let path = || Some("[isos] p/a.iso".to_owned());
+        let coming = |rate: Option<i64>, left: Option<i64>| IsoStatus {
+            downloaded_bytes: Some(3 << 19),
+            total_bytes: Some(100 << 20),
+            bytes_per_second: rate,
+            eta_seconds: left,
+            ..IsoStatus::default()
+        };
+        let asked = IsoStatus {
+            downloaded_bytes: Some(0),
+            ..IsoStatus::default()
+        };
+        let there = IsoStatus {
+            stored_path: path(),
+            ..IsoStatus::default()
+        };
+        // A newer one comes while an older one lies there.
+        let newer = IsoStatus {
+            stored_path: path(),
+            ..coming(Some(5 << 20), Some(20))
+        };
+        for (iso, said) in [
+            (IsoStatus::default(), ""),
+            (asked, "asked for"),
+            (coming(None, None), "1.5 of 100.0 MiB"),
+            (coming(Some(5 << 20), None), "1.5 of 100.0 MiB, 5.0 MiB/s"),
+            (
+                coming(Some(5 << 20), Some(20)),
+                "1.5 of 100.0 MiB, 5.0 MiB/s, 20 s left",
+            ),
+            (newer, "1.5 of 100.0 MiB, 5.0 MiB/s, 20 s left"),
+            (there, "ready at [isos] p/a.iso"),
+        ] {
+            assert_eq!(about(&iso), said);
+        }
+    }
+}

@@ -2,26 +2,54 @@
 
 use std::{
     collections::BTreeMap,
-    io::{IsTerminal as _, Write as _, stdout},
+    io::{IsTerminal as _, Write, stdout},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use super::track::{Line, Milestone, Track};
 
-/// One line about the play itself.
-pub(super) fn say(text: &str) {
-    out(&format!("==> {text}\n"));
+/// Where the demo speaks to. Clones speak to the same place.
+#[derive(Clone)]
+pub struct Voice {
+    out: Arc<Mutex<dyn Write + Send>>,
+    /// It can be drawn upon.
+    terminal: bool,
 }
 
-/// Writes to stdout; a reader that went away ends nothing.
-pub(super) fn out(text: &str) {
-    let mut stdout = stdout().lock();
-    let _ = stdout.write_all(text.as_bytes());
-    let _ = stdout.flush();
+impl Voice {
+    /// Standard output.
+    #[must_use]
+    pub fn stdout() -> Self {
+        Self {
+            out: Arc::new(Mutex::new(stdout())),
+            terminal: stdout().is_terminal(),
+        }
+    }
+
+    /// Anything that takes lines.
+    pub fn to(out: impl Write + Send + 'static) -> Self {
+        Self {
+            out: Arc::new(Mutex::new(out)),
+            terminal: false,
+        }
+    }
+
+    /// One line about the play itself.
+    pub(super) fn say(&self, text: &str) {
+        self.out(&format!("==> {text}\n"));
+    }
+
+    /// Writes; a reader that went away ends nothing.
+    pub(super) fn out(&self, text: &str) {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = out.write_all(text.as_bytes());
+        let _ = out.flush();
+    }
 }
 
 /// The live view.
-#[derive(Default)]
 pub(super) struct View {
+    voice: Voice,
     drawn: usize,
     told: BTreeMap<String, String>,
 }
@@ -31,9 +59,17 @@ fn last(line: &Line) -> Option<Milestone> {
 }
 
 impl View {
+    pub(super) fn new(voice: &Voice) -> Self {
+        Self {
+            voice: voice.clone(),
+            drawn: 0,
+            told: BTreeMap::new(),
+        }
+    }
+
     /// Shows what is new.
     pub(super) fn show(&mut self, track: &Track) {
-        if stdout().is_terminal() {
+        if self.voice.terminal {
             self.draw(track)
         } else {
             self.tell(track)
@@ -57,14 +93,14 @@ impl View {
             text += &format!("\x1b[2K  {name:<26}{}  {}\n", row(line), line.phase);
         }
         self.drawn = track.lines.len() + 2;
-        out(&text);
+        self.voice.out(&text);
     }
 
     fn tell(&mut self, track: &Track) {
         let iso = self.told.entry("ISO".to_owned()).or_default();
         if *iso != track.iso {
             iso.clone_from(&track.iso);
-            out(&format!(
+            self.voice.out(&format!(
                 "  {:>6.1} s  ISO  {iso}\n",
                 track.elapsed().as_secs_f64()
             ));
@@ -80,7 +116,8 @@ impl View {
                     phase => format!("  ({phase})"),
                 };
                 let at = track.elapsed().as_secs_f64();
-                out(&format!("  {at:>6.1} s  {name}  {now}{phase}\n"));
+                self.voice
+                    .out(&format!("  {at:>6.1} s  {name}  {now}{phase}\n"));
                 self.told.insert(name.clone(), now);
             }
         }

@@ -38,8 +38,35 @@ pub struct Desk(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    due: Mutex<BTreeMap<String, Instant>>,
+    due: Mutex<Due>,
     changed: Notify,
+}
+
+/// When each key is due: by key, and in the order in which they are.
+#[derive(Debug, Default)]
+struct Due {
+    keys: BTreeMap<String, Instant>,
+    order: BTreeSet<(Instant, String)>,
+}
+
+impl Due {
+    /// Due at `when`, or earlier if it is already.
+    fn wake(&mut self, key: &str, when: Instant) {
+        let known = self.keys.get(key).copied();
+        if known.is_some_and(|known| known <= when) {
+            return;
+        }
+        if let Some(known) = known {
+            self.order.remove(&(known, key.to_owned()));
+        }
+        self.keys.insert(key.to_owned(), when);
+        self.order.insert((when, key.to_owned()));
+    }
+
+    fn take(&mut self, when: Instant, key: &str) {
+        self.keys.remove(key);
+        self.order.remove(&(when, key.to_owned()));
+    }
 }
 
 impl Desk {
@@ -49,7 +76,7 @@ impl Desk {
         Self::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+    fn lock(&self) -> MutexGuard<'_, Due> {
         self.0.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,10 +87,7 @@ impl Desk {
 
     /// Runs a pass over `key` at `when`, or earlier if it is woken earlier.
     pub fn wake_at(&self, key: &str, when: Instant) {
-        let mut due = self.lock();
-        let entry = due.entry(key.to_owned()).or_insert(when);
-        *entry = when.min(*entry);
-        drop(due);
+        self.lock().wake(key, when);
         self.0.changed.notify_one();
     }
 
@@ -89,16 +113,13 @@ impl Desk {
     fn take(&self, busy: &BTreeSet<String>) -> Result<String, Option<Instant>> {
         let now = Instant::now();
         let mut due = self.lock();
-        let next = due
-            .iter()
-            .filter(|(key, _)| !busy.contains(*key))
-            .min_by_key(|(_, when)| **when);
-        match next.map(|(key, when)| (key.clone(), *when)) {
-            Some((key, when)) if when <= now => {
-                due.remove(&key);
+        let mut idle = due.order.iter().filter(|(_, key)| !busy.contains(key));
+        match idle.next().cloned() {
+            Some((when, key)) if when <= now => {
+                due.take(when, &key);
                 Ok(key)
             }
-            Some((_, when)) => Err(Some(when)),
+            Some((when, _)) => Err(Some(when)),
             None => Err(None),
         }
     }

@@ -187,6 +187,14 @@ impl Mirror {
         self.0.state.lock().objects.values().cloned().collect()
     }
 
+    /// The objects that fit, by name.
+    #[must_use]
+    pub fn select(&self, fits: impl Fn(&Object) -> bool) -> Vec<Object> {
+        let copy = self.0.state.lock();
+        let fitting = copy.objects.values().filter(|object| fits(object));
+        fitting.cloned().collect()
+    }
+
     /// All later changes, preceded by every object there is now.
     #[must_use]
     pub fn changes(&self) -> mpsc::UnboundedReceiver<Change> {

@@ -183,7 +183,8 @@ impl Delays {
         }
     }
 
-    /// Sets the delay of this field name, for command lines (`boot=3s` is `set("boot", 3 s)`).
+    /// Sets the delay of this field's name, written with hyphens, for command lines (`install-stage=3s` is
+    /// `set("install-stage", 3 s)`).
     ///
     /// # Errors
     /// There is no such delay; the text lists those there are.
@@ -204,22 +205,22 @@ impl Delays {
 
     fn named(&mut self) -> [(&'static str, &mut Duration); 18] {
         [
-            ("owner_swap", &mut self.owner_swap),
+            ("owner-swap", &mut self.owner_swap),
             ("drain", &mut self.drain),
-            ("node_ready", &mut self.node_ready),
-            ("claim_step", &mut self.claim_step),
-            ("hook_poll", &mut self.hook_poll),
+            ("node-ready", &mut self.node_ready),
+            ("claim-step", &mut self.claim_step),
+            ("hook-poll", &mut self.hook_poll),
             ("boot", &mut self.boot),
             ("inventory", &mut self.inventory),
-            ("agent_poll", &mut self.agent_poll),
+            ("agent-poll", &mut self.agent_poll),
             ("monitor", &mut self.monitor),
             ("disconnect", &mut self.disconnect),
-            ("backend_retry", &mut self.backend_retry),
-            ("install_start", &mut self.install_start),
-            ("install_stage", &mut self.install_stage),
+            ("backend-retry", &mut self.backend_retry),
+            ("install-start", &mut self.install_start),
+            ("install-stage", &mut self.install_stage),
             ("reclaim", &mut self.reclaim),
-            ("reclaim_reboot", &mut self.reclaim_reboot),
-            ("reclaim_limit", &mut self.reclaim_limit),
+            ("reclaim-reboot", &mut self.reclaim_reboot),
+            ("reclaim-limit", &mut self.reclaim_limit),
             ("deregister", &mut self.deregister),
             ("image", &mut self.image),
         ]

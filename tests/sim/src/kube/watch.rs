@@ -68,6 +68,9 @@ pub fn open(
     let seconds = get("timeoutSeconds")
         .and_then(|t| t.parse().ok())
         .unwrap_or(300);
+    let seen = get("resourceVersion")
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(0);
     let open = Open {
         changed: door.server.changed.subscribe(),
         server: door.server.clone(),
@@ -76,10 +79,10 @@ pub fn open(
         version: version.clone(),
         namespace: namespace.clone(),
         metadata_only,
-        seen: get("resourceVersion")
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(0),
-        read: 0,
+        seen,
+        read: door
+            .server
+            .read(|s| s.log.partition_point(|e| e.revision <= seen)),
         bookmarks: door.life.is_some() && get("allowWatchBookmarks") == Some("true"),
         next_bookmark: Instant::now() + BOOKMARKS,
         until: Instant::now() + Duration::from_secs(seconds),

@@ -122,7 +122,7 @@ impl VCenter {
                 .to_owned()
         };
         let given = (text("userName"), text("password"));
-        self.write(|i| {
+        self.write_quietly(|i| {
             if given != i.login {
                 return Fault::new("InvalidLogin", json!({})).into();
             }
@@ -157,15 +157,16 @@ impl VCenter {
                 self.write(|i| i.sessions.remove(token));
                 Ok(Value::Null)
             }
-            "RetrievePropertiesEx" => self.write(|i| i.retrieve(token, arguments)),
-            "ContinueRetrievePropertiesEx" => self.write(|i| i.next_page(&text("token"))),
+            "RetrievePropertiesEx" => self.write_quietly(|i| i.retrieve(token, arguments)),
+            "ContinueRetrievePropertiesEx" => self.write_quietly(|i| i.next_page(&text("token"))),
             "FindByInventoryPath" => Ok(self.read(|i| {
                 i.at_path(&text("inventoryPath"))
                     .map_or(Value::Null, |r| r.json())
             })),
             "FindAllByUuid" => Ok(self.read(|i| {
-                let wanted = text("uuid").to_lowercase();
-                let found = i.vms.values().filter(|v| v.uuid.to_lowercase() == wanted);
+                let wanted = text("uuid");
+                let found = i.vms.values();
+                let found = found.filter(|v| v.uuid.eq_ignore_ascii_case(&wanted));
                 found.map(|v| v.object.json()).collect::<Vec<_>>().into()
             })),
             "CreateFolder" => self.write(|i| {
@@ -240,8 +241,8 @@ impl VCenter {
         }
     }
 
-    /// Changes what only a session sees: wakes nobody.
-    fn write_quietly<T>(&self, change: impl FnOnce(&mut Inventory) -> T) -> T {
+    /// Changes what nobody waits for: wakes nobody.
+    pub(super) fn write_quietly<T>(&self, change: impl FnOnce(&mut Inventory) -> T) -> T {
         change(&mut self.lock())
     }
 }

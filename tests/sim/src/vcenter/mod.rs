@@ -122,7 +122,7 @@ impl VCenter {
 
     /// Accepts a task, which goes on by itself.
     pub fn start(&self, work: Work, course: Course) -> Ref {
-        let task = self.write(|i| {
+        let task = self.write_quietly(|i| {
             let id = format!("task-{}", i.number());
             let running = Task {
                 state: "running",
@@ -198,7 +198,7 @@ impl VCenter {
     /// Takes the VM for this task alone.
     fn begin(&self, work: &Work) -> Result<(), Fault> {
         let Some(vm) = work.vm() else { return Ok(()) };
-        self.write(|i| match i.vms.get_mut(&vm.id) {
+        self.write_quietly(|i| match i.vms.get_mut(&vm.id) {
             None => Err(Fault::not_found(vm)),
             Some(found) if found.busy => Err(Fault::new("TaskInProgress", json!({}))),
             Some(found) => {
@@ -210,7 +210,7 @@ impl VCenter {
 
     fn free(&self, work: &Work) {
         if let Some(vm) = work.vm() {
-            self.write(|i| {
+            self.write_quietly(|i| {
                 if let Some(found) = i.vms.get_mut(&vm.id) {
                     found.busy = false;
                 }
@@ -255,22 +255,29 @@ impl VCenter {
 #[async_trait]
 impl guests::Hypervisor for VCenter {
     async fn inventory(&self, newer_than: Option<u64>) -> Result<guests::Inventory> {
-        if let Some(version) = newer_than {
-            let mut changed = self.changed.subscribe();
-            let waited = changed.wait_for(|now| *now > version);
-            // An unchanged inventory is an answer, too.
-            let _ = tokio::time::timeout(Duration::from_secs(600), waited).await;
-        }
-        Ok(self.read(|i| guests::Inventory {
-            version: i.version,
-            // Guests run on, whatever the inventory has of their VMs.
-            vms: i
-                .vms
-                .values()
-                .filter(|vm| !i.drift.ghosts.contains(&vm.object.id))
-                .chain(&i.drift.adrift)
-                .map(|vm| seen_by_guests(i, vm))
-                .collect(),
+        let version = |i: &Inventory| u64::try_from(i.vms.version()).unwrap_or(u64::MAX);
+        let Some(known) = newer_than else {
+            return Ok(self.read(|i| all_guests(i, version(i))));
+        };
+        let mut changed = self.changed.subscribe();
+        let waited =
+            async { while self.read(version) <= known && changed.changed().await.is_ok() {} };
+        // An unchanged inventory is an answer, too.
+        let _ = tokio::time::timeout(Duration::from_secs(600), waited).await;
+        Ok(self.read(|i| {
+            // What guests run on is not what changed in the inventory.
+            if i.drift.restored {
+                return all_guests(i, version(i));
+            }
+            let news = i.vms.since(usize::try_from(known).unwrap_or(usize::MAX));
+            let (there, gone): (Vec<_>, Vec<_>) =
+                news.into_iter().partition(|id| i.vms.contains_key(id));
+            let there = there.iter().filter_map(|id| i.vms.get(id));
+            guests::Inventory {
+                version: version(i),
+                vms: there.map(|vm| seen_by_guests(i, vm)).collect(),
+                gone: Some(gone),
+            }
         }))
     }
 
@@ -283,6 +290,20 @@ impl guests::Hypervisor for VCenter {
                 .get(&key)
                 .map(|f| f.bytes[..f.bytes.len().min(length)].to_vec())
         }))
+    }
+}
+
+/// Guests run on, whatever the inventory has of their VMs.
+fn all_guests(inventory: &Inventory, version: u64) -> guests::Inventory {
+    let there = inventory.vms.values();
+    let there = there.filter(|vm| !inventory.drift.ghosts.contains(&vm.object.id));
+    guests::Inventory {
+        version,
+        vms: there
+            .chain(&inventory.drift.adrift)
+            .map(|vm| seen_by_guests(inventory, vm))
+            .collect(),
+        gone: None,
     }
 }
 

@@ -1,6 +1,9 @@
 //! What a vCenter holds: inventory, VMs, tasks, files, tags, sessions. Data only; [`super::calls`] changes it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Deref,
+};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -133,6 +136,61 @@ impl Vm {
     }
 }
 
+/// VMs by id, and which of them may have changed, in the order in which that came about.
+#[derive(Debug, Default)]
+pub struct Vms {
+    all: BTreeMap<String, Vm>,
+    log: Vec<String>,
+}
+
+impl Vms {
+    /// One of them, to change it.
+    pub fn get_mut(&mut self, id: &str) -> Option<&mut Vm> {
+        let found = self.all.get_mut(id)?;
+        self.log.push(id.to_owned());
+        Some(found)
+    }
+
+    /// All of them, to change them.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Vm> {
+        self.log.extend(self.all.keys().cloned());
+        self.all.values_mut()
+    }
+
+    /// Takes one in.
+    pub fn insert(&mut self, id: String, vm: Vm) -> Option<Vm> {
+        self.log.push(id.clone());
+        self.all.insert(id, vm)
+    }
+
+    /// Takes one out.
+    pub fn remove(&mut self, id: &str) -> Option<Vm> {
+        self.log.push(id.to_owned());
+        self.all.remove(id)
+    }
+
+    /// Grows with each change.
+    #[must_use]
+    pub fn version(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Ids of those that may have changed since that version, the ones that are gone included.
+    #[must_use]
+    pub fn since(&self, version: usize) -> BTreeSet<String> {
+        let news = self.log.get(version..).unwrap_or_default();
+        news.iter().cloned().collect()
+    }
+}
+
+impl Deref for Vms {
+    type Target = BTreeMap<String, Vm>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
+
 /// A task.
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -192,7 +250,7 @@ pub struct Inventory {
     /// All but VMs.
     pub nodes: BTreeMap<Ref, Node>,
     /// VMs by id.
-    pub vms: BTreeMap<String, Vm>,
+    pub vms: Vms,
     /// Tasks by id.
     pub tasks: BTreeMap<String, Task>,
     /// Files by datastore and path.
@@ -274,9 +332,14 @@ impl Inventory {
     /// The child of that name.
     #[must_use]
     pub fn child(&self, parent: &Ref, name: &str) -> Option<Ref> {
-        let all = self.children(parent);
-        all.into_iter()
-            .find(|c| self.place(c).is_some_and(|(n, _)| n == name))
+        let mut nodes = self.nodes.iter();
+        let node = nodes.find(|(_, n)| n.parent.as_ref() == Some(parent) && n.name == name);
+        let vm = || {
+            let mut vms = self.vms.values();
+            vms.find(|v| v.folder == *parent && v.name == name)
+        };
+        node.map(|(r, _)| r.clone())
+            .or_else(|| vm().map(|v| v.object.clone()))
     }
 
     /// Path from the root, e.g. `/dc1/vm/demo/a`.

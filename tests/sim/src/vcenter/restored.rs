@@ -31,6 +31,8 @@ pub const MENDED: Duration = Duration::from_secs(1500);
 /// What a backup does not know, and what it knows too much of.
 #[derive(Debug, Default)]
 pub struct Drift {
+    /// Whether the vCenter ever came back from a backup.
+    pub restored: bool,
     /// VMs that were made, and when.
     made: Vec<(Duration, String)>,
     /// VMs that were destroyed, and when.
@@ -78,6 +80,7 @@ impl VCenter {
 impl Inventory {
     /// Becomes what it was then; how many VMs it has lost.
     fn lose(&mut self, since: Duration) -> u32 {
+        self.drift.restored = true;
         self.sessions.clear();
         self.tasks.clear();
         self.pages.clear();
@@ -122,6 +125,8 @@ impl Inventory {
             self.vms.insert(id, vm);
         }
         for vm in others {
+            // It is not there; its guest hears of it.
+            self.vms.remove(&vm.object.id);
             self.tags.remove(&vm.object.id);
             if let Ok(file) = files::split(&vm.path) {
                 self.files.remove(&file);

@@ -276,8 +276,8 @@ pub(super) fn rolled_back(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         .await?;
         let lost = run.world.play("w")?.machines();
         let running = run.world.play("w")?.running();
-        let names = lost.iter().filter_map(|m| m.metadata.name.clone());
-        let lost = names.into_iter().find(|n| !running.contains(n));
+        let mut names = lost.iter().filter_map(|m| m.metadata.name.clone());
+        let lost = names.find(|n| !running.contains(n));
         run.give_up(&lost.context("a Machine that waits")?, 2).await
     })
 }

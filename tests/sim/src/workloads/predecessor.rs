@@ -28,10 +28,8 @@ const TOKEN: &str = "dEL1JTatY-eGdnaH90LAJ0flomQ7gxNQ";
 const POOL: &str = "demo-worker";
 const POOL_UID: &str = "88367111-b460-49f0-b6de-5139ea376f6b";
 
-/// Text for text.
-type Stamps = Vec<(String, String)>;
-
-fn press(mould: &Value, stamps: &Stamps) -> Result<Value> {
+/// A mould with text for text.
+fn press(mould: &Value, stamps: &[(String, String)]) -> Result<Value> {
     let text = stamps
         .iter()
         .fold(mould.to_string(), |text, (old, new)| text.replace(old, new));

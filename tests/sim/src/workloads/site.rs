@@ -141,7 +141,7 @@ pub(super) fn s9(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             conditions
                 .iter()
                 // For that reason: an outage has others, and its end is waited for.
-                .any(|c| c["type"] == "Ready" && c["reason"] == "NotFound")
+                .any(|c| c["type"] == "Ready" && c["reason"] == "VsphereObjectNotFound")
                 && marked(world) == 0
         })
         .await?;
@@ -197,6 +197,41 @@ pub(super) fn s17(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.world.play("w")?.scale(2);
         run.rest_with("two up", &[("w", 2)]).await?;
         run.rest("both drives are empty", empty).await
+    })
+}
+
+pub(super) fn s18(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    let isos_on = |world: &World, store: &str| {
+        world.vcenter.read(|i| {
+            let isos = i.files.keys().filter(|(_, p)| p.ends_with(".iso"));
+            isos.filter(|(s, _)| s == store).count()
+        })
+    };
+    Box::pin(async move {
+        run.patience += Duration::from_secs(1200);
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        merge_pool(
+            &run.world,
+            "w",
+            &json!({"spec": {"vsphere": {"isoDatastore": "ds-1"}}}),
+        )?;
+        run.rest("mounted on the old datastore", move |world| {
+            let stored = world.of_pool("w", "/status/iso/storedPath");
+            stored.as_str().is_some_and(|s| s.starts_with("[ds-1] "))
+                && isos_on(world, "iso-datastore") == 1
+        })
+        .await?;
+        run.world.play("w")?.scale(0);
+        run.rest("nothing on the old datastore", move |world| {
+            let history = world.of_pool("w", "/status/iso/history");
+            isos_on(world, "iso-datastore") == 0
+                && isos_on(world, "ds-1") == 1
+                && history.as_array().is_some_and(|h| h.len() == 1)
+                && marked(world) + children(world) == 0
+        })
+        .await
     })
 }
 

@@ -158,6 +158,49 @@ fn nothing_goes_right_after_a_change_nor_from_another_datastore() {
 }
 
 #[test]
+fn what_lies_on_a_datastore_that_the_pool_has_left_goes() {
+    // It was at home on `old`, where `c` was about to be published when the spec changed.
+    let mut mine = with_history("w", "p", &["d", "c", "d", "b", "a"]);
+    let history = mine.status.as_mut().and_then(|s| s.iso.as_mut());
+    let history = &mut history.expect("an ISO").history;
+    for entry in &mut history[1..] {
+        entry.datastore = Some("old".to_owned());
+    }
+    history[1].size_bytes = None;
+    let text = |paths: Vec<DatastorePath>| -> Vec<String> {
+        paths.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(
+        text(prunable(&mine, &[], at(20))),
+        [
+            "[old] p/a.iso",
+            "[old] p/b.iso",
+            "[old] p/d.iso",
+            "[old] p/c.iso"
+        ],
+        "whatever is to be retained: no VM is made from there any more"
+    );
+    assert_eq!(prunable(&mine, &[], at(19)), [], "VMs may be on their way");
+    let kept: Vec<_> = retained(&mine).into_iter().collect();
+    assert_eq!(text(kept), ["[isos] p/d.iso"]);
+    // A neighbour is still there, and relies on `b`.
+    let mut neighbour = with_history("x", "p", &["b"]);
+    neighbour.spec.vsphere.iso_datastore = "old".to_owned();
+    let status = neighbour.status.as_mut().and_then(|s| s.iso.as_mut());
+    status.expect("an ISO").stored_path = Some("[old] p/b.iso".to_owned());
+    assert_eq!(
+        text(prunable(&mine, &[Arc::new(neighbour)], at(20))),
+        ["[old] p/a.iso", "[old] p/d.iso", "[old] p/c.iso"]
+    );
+    let directories: Vec<_> = directories(&mine).into_iter().collect();
+    assert_eq!(
+        text(directories),
+        ["[isos] agent-forge/demo/w", "[isos] p", "[old] p"],
+        "what dead processes left is looked for there, too"
+    );
+}
+
+#[test]
 fn what_another_pool_has_is_taken_over_only_where_it_serves() {
     let other = with_history("x", "agent-forge/demo/x", &["a"]);
     let path = |found: Option<IsoFile>| found.map(|f| f.path.to_string());

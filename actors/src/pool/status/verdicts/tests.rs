@@ -116,7 +116,7 @@ fn cases() -> Vec<Case> {
                 let mut child = child("a");
                 child.status.get_or_insert_default().waiting_on = vec![WaitingOn {
                     subject: "vSphere".to_owned(),
-                    reason: "VsphereObjectNotFound".to_owned(),
+                    reason: reason::VSPHERE_OBJECT_NOT_FOUND.to_owned(),
                     message: "network nowhere".to_owned(),
                     since: None,
                 }];
@@ -126,10 +126,14 @@ fn cases() -> Vec<Case> {
             &[
                 (
                     VSPHERE_READY,
-                    "VsphereObjectNotFound",
+                    reason::VSPHERE_OBJECT_NOT_FOUND,
                     &["a: ", "network nowhere"],
                 ),
-                (READY, "VsphereObjectNotFound", &["network nowhere"]),
+                (
+                    READY,
+                    reason::VSPHERE_OBJECT_NOT_FOUND,
+                    &["network nowhere"],
+                ),
             ],
         ),
         case(

@@ -247,7 +247,10 @@ impl Assisted {
 
     /// What the machine's firmware will do when the install reboots it.
     pub fn set_next_boot(&self, id: &str, next: NextBoot) {
-        self.change(id, |host| host.next_boot = next);
+        let known = self.0.hosts.lock().get(id).map(|host| host.next_boot);
+        if known != Some(next) {
+            self.change(id, |host| host.next_boot = next);
+        }
     }
 
     fn change(&self, id: &str, change: impl FnOnce(&mut Host)) {

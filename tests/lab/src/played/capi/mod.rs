@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use super::{
     desk::Desk,
     kinds,
-    mirror::{Mirror, Object},
+    mirror::{Change, Mirror, Object},
     object::Facts as _,
     options::{Delays, HostedCluster, MachineApi},
     task::Task,
@@ -96,12 +96,17 @@ impl Pool {
     }
 
     fn own(&self, mirror: &Mirror) -> Vec<Object> {
-        mirror
-            .list()
-            .into_iter()
-            .filter(|object| self.owns(object))
-            .collect()
+        let identity = self.identity();
+        mirror.select(|object| object.annotation(NODE_POOL) == Some(identity.as_str()))
     }
+}
+
+/// What a set counts of a Machine: whose it is, whether it runs, and whether it is being deleted.
+fn counts(machine: Option<&Object>) -> Option<(Option<&str>, bool, bool)> {
+    let machine = machine?;
+    let set = machine.label(objects::SET_LABEL);
+    let runs = victim::is_healthy(machine);
+    Some((set, runs, machine.is_deleting()))
 }
 
 /// The key under which the set controller runs; Machines have their names.
@@ -137,18 +142,21 @@ impl HostedClusterPlay {
             mirror.synced().await?;
         }
         let desk = Desk::new();
-        let both = |change: &super::mirror::Change| {
+        let named = |change: &Change| {
             let object = change.new.as_ref().or(change.old.as_ref());
-            object
-                .map(|object| object.name().to_owned())
+            object.map(|object| object.name().to_owned())
+        };
+        let counted = move |change: &Change| {
+            let sets = counts(change.old.as_ref()) != counts(change.new.as_ref());
+            named(change)
                 .into_iter()
-                .chain([SETS.to_owned()])
+                .chain(sets.then(|| SETS.to_owned()))
                 .collect::<Vec<_>>()
         };
         let tasks = vec![
-            desk.follow(&pool.machines, both),
+            desk.follow(&pool.machines, counted),
             // AgentMachine and Machine have the same name.
-            desk.follow(&pool.agent_machines, both),
+            desk.follow(&pool.agent_machines, named),
             desk.work(Arc::new(machine::Controller::new(pool.clone())), 16),
         ];
         Ok(Self { pool, desk, tasks })

@@ -17,6 +17,9 @@ pub fn is_healthy(machine: &Object) -> bool {
 /// then by name.
 #[must_use]
 pub fn victims(machines: &[Object], count: usize) -> Vec<Object> {
+    if count == 0 {
+        return Vec::new();
+    }
     let mut order: Vec<Object> = machines.to_vec();
     order.sort_by_cached_key(|machine| (rank(machine), machine.name().to_owned()));
     order.truncate(count);

@@ -89,14 +89,18 @@ impl World {
         let mine = |vm: &Vm| {
             self.paths.is_empty() || self.paths.iter().any(|prefix| vm.path.starts_with(prefix))
         };
-        let mut seen: BTreeMap<String, Vm> = inventory
-            .vms
-            .into_iter()
-            .filter(mine)
-            .map(|vm| (vm.moref.clone(), vm))
-            .collect();
+        let (seen, others): (Vec<Vm>, Vec<Vm>) = inventory.vms.into_iter().partition(mine);
+        let gone = inventory.gone.map(|mut gone| {
+            gone.extend(others.into_iter().map(|vm| vm.moref));
+            gone
+        });
+        let mut seen: BTreeMap<String, Vm> =
+            seen.into_iter().map(|vm| (vm.moref.clone(), vm)).collect();
         guests.retain(|moref, guest| {
-            let stays = seen.contains_key(moref);
+            let stays = match &gone {
+                Some(gone) => !gone.contains(moref),
+                None => seen.contains_key(moref),
+            };
             if !stays && let Some((service, id)) = self.service(guest) {
                 service.set_power(&id, false);
             }

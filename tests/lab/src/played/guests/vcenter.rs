@@ -43,8 +43,11 @@ impl Hypervisor for VCenter {
 pub struct Inventory {
     /// Grows with every change.
     pub version: u64,
-    /// All VMs.
+    /// All VMs; those that changed, where `gone` is told.
     pub vms: Vec<Vm>,
+    /// Managed object ids of VMs that are gone since the version that was asked from; without it `vms` has all there are.
+    #[serde(default)]
+    pub gone: Option<Vec<String>>,
 }
 
 /// A VM as the admin endpoint shows it.

@@ -26,6 +26,7 @@ use super::{
     mirror::{Change, Mirror, Object},
     object::Facts as _,
     options::{Generation, HostedCluster, PlayedOptions},
+    selector,
     task::Task,
 };
 
@@ -123,15 +124,16 @@ fn owned_by_machine(agent_machines: &Mirror, change: &Change) -> Vec<String> {
     let owned = |agent_machine: &Object| {
         owner_machine(agent_machine).is_some_and(|owner| owner.name == machine.name())
     };
-    agent_machines
-        .list()
-        .iter()
-        .filter(|object| owned(object))
-        .map(|object| object.name().to_owned())
-        .collect()
+    names(&agent_machines.select(owned))
 }
 
-/// A claimed Agent concerns its AgentMachine; a free and valid one all that have none.
+fn names(objects: &[Object]) -> Vec<String> {
+    let names = objects.iter().map(|object| object.name().to_owned());
+    names.collect()
+}
+
+/// A claimed Agent concerns its AgentMachine; a free and valid one those that have none and may choose it. The real
+/// provider looks at all that have none, and finds nothing to do for the others.
 fn concerned_by_agent(agent_machines: &Mirror, change: &Change) -> Vec<String> {
     let Some(agent) = change.new.as_ref().or(change.old.as_ref()) else {
         return Vec::new();
@@ -146,16 +148,20 @@ fn concerned_by_agent(agent_machines: &Mirror, change: &Change) -> Vec<String> {
         .new
         .as_ref()
         .is_some_and(|agent| !claimed(&change.new) && select::is_valid(agent));
-    let list = agent_machines.list();
-    list.iter()
-        .filter(
-            |agent_machine| match agent_machine.text("/status/agentRef/name") {
-                "" => is_free,
-                name => was_claimed && name == agent.name(),
-            },
-        )
-        .map(|agent_machine| agent_machine.name().to_owned())
-        .collect()
+    if !is_free && !was_claimed {
+        return Vec::new();
+    }
+    let labels = agent.label_map();
+    let may_choose = |agent_machine: &Object| {
+        let wanted = agent_machine.at("/spec/agentLabelSelector");
+        // One that is malformed says so in its own pass.
+        selector::fits(wanted, &labels).unwrap_or(true)
+    };
+    let concerned = |agent_machine: &Object| match agent_machine.text("/status/agentRef/name") {
+        "" => is_free && may_choose(agent_machine),
+        name => was_claimed && name == agent.name(),
+    };
+    names(&agent_machines.select(concerned))
 }
 
 struct Owner<'a> {

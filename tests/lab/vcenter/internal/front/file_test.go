@@ -58,6 +58,26 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+func TestFolderBasicOnly(t *testing.T) {
+	l := loggedIn(t, func(c *Config) { c.FolderBasicOnly = true })
+	const at = "x.iso?dcPath=dc1&dsName=iso-datastore"
+	basic := func(password string) map[string][]string {
+		pair := base64.StdEncoding.EncodeToString([]byte(testUser + ":" + password))
+		return map[string][]string{"Authorization": {"Basic " + pair}}
+	}
+	for _, c := range []struct {
+		header map[string][]string
+		status int
+	}{{cookie(l.session), 401}, {basic("no"), 401}, {basic(testPassword), 201}} {
+		if a := l.file("PUT", at, "one", c.header); a.status != c.status {
+			t.Errorf("%v: %d, want %d: %s", c.header, a.status, c.status, a.body)
+		}
+	}
+	if refused := l.f.calls.view().Logins["refused"]; refused != 1 {
+		t.Errorf("%d passwords refused, want 1: a session is none", refused)
+	}
+}
+
 func TestShortUploadLeavesAPart(t *testing.T) {
 	l := loggedIn(t)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(l.server.URL, "http://"))

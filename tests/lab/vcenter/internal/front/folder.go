@@ -70,15 +70,20 @@ func (f *Front) folder(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// folderUser accepts the cookie of a session or the password.
+// folderUser accepts the cookie of a session, unless told otherwise, or the
+// password.
 func (f *Front) folderUser(r *http.Request) bool {
-	if cookie, err := r.Cookie(soapCookie); err == nil {
+	if cookie, err := r.Cookie(soapCookie); err == nil && !f.cfg.FolderBasicOnly {
 		if f.sessions.get(strings.Trim(cookie.Value, `"`), f.vimKinds()...) != nil {
 			return true
 		}
 	}
 	user, password, ok := r.BasicAuth()
-	return ok && f.sessions.valid(user, password)
+	if ok && !f.sessions.valid(user, password) {
+		f.calls.login("refused")
+		return false
+	}
+	return ok
 }
 
 // folderPath finds the file, or the status to refuse with.

@@ -24,7 +24,10 @@ type Config struct {
 	APIRelease string
 	// ShareSessions lets one session serve both APIs.
 	ShareSessions bool
-	RequestLog    bool
+	// FolderBasicOnly lets the file service take no session, only user and
+	// password.
+	FolderBasicOnly bool
+	RequestLog      bool
 }
 
 // Releases are the known releases of the VI/JSON API, newest first.

@@ -76,6 +76,14 @@ async fn say(ear: &Arc<Ear>, method: &str, body: &Body) -> Result<()> {
             .reconfig_vm_task(&body.the("spec")?)
             .await
             .map(drop),
+        "AnswerVM" => {
+            mo::VirtualMachine::new(handle, "x")
+                .answer_vm(
+                    &body.the::<String>("questionId")?,
+                    &body.the::<String>("answerChoice")?,
+                )
+                .await
+        }
         "PowerOnVM_Task" => mo::VirtualMachine::new(handle, "x")
             .power_on_vm_task(body.any("host")?.as_ref())
             .await
@@ -93,6 +101,10 @@ async fn say(ear: &Arc<Ear>, method: &str, body: &Body) -> Result<()> {
                 &body.the::<Vec<structs::PropertyFilterSpec>>("specSet")?,
                 &body.the("options")?,
             )
+            .await
+            .map(drop),
+        "ContinueRetrievePropertiesEx" => mo::PropertyCollector::new(handle, "x")
+            .continue_retrieve_properties_ex(&body.the::<String>("token")?)
             .await
             .map(drop),
         "CreatePropertyCollector" => mo::PropertyCollector::new(handle, "x")

@@ -41,7 +41,7 @@ impl Findings {
 }
 
 fn golden() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/vsphere/golden")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures/vsphere/golden")
 }
 
 async fn connect(

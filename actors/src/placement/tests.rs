@@ -1,0 +1,137 @@
+//! The placement actor with datastores that fill up.
+
+use agent_forge_crds::{
+    agent::{VmStatus, VsphereAgentStatus},
+    conditions::reason,
+};
+
+use super::{reservations::LAG, *};
+use crate::{
+    actor::mailbox::Mailbox,
+    effect::EffectKind,
+    ports::instruments::NoInstruments,
+    testing::{self, POOL, child, intent, running, with},
+    vm::bench::{Turned, hub::Hub, vcenter::Site},
+};
+
+const GIB: u64 = 1 << 30;
+/// Disk and swap file of a VM of the usual pool.
+const VM: u64 = 116;
+
+struct Desk {
+    hub: Arc<Hub>,
+    site: Site,
+    clock: Arc<Turned>,
+    actor: ActorRef<PlacementMsg>,
+}
+
+impl Desk {
+    /// VsphereAgents a to e; free GiB of two datastores.
+    async fn new(first: u64, second: u64) -> Self {
+        let hub = Arc::new(Hub::default());
+        hub.with(|o| {
+            o.pool = Some(testing::pool(POOL));
+            o.others = ["a", "b", "c", "d", "e"].map(child).to_vec();
+        });
+        let site = Site::default();
+        let free = [("datastore-1", first * GIB), ("datastore-2", second * GIB)];
+        site.with(|i| i.free = free.into());
+        let clock = Arc::new(Turned::default());
+        let actor = spawn(&hub, &clock).await;
+        Self {
+            hub,
+            site,
+            clock,
+            actor,
+        }
+    }
+
+    /// Where the VM of that VsphereAgent shall stand.
+    async fn place(&self, name: &str) -> Result<String, Trouble> {
+        let desk = PlacementDesk({
+            let mailbox = Mailbox::new("placement", Arc::new(NoInstruments));
+            let actor = Counted::new(self.actor.clone(), mailbox);
+            move || Some(actor.clone())
+        });
+        let effect = Effect::new(EffectKind::CreateFolder, ObjectKey::of(&child(name)));
+        let request = hardware::place_request(&testing::pool(POOL))?;
+        assert_eq!(request.bytes, VM * GIB);
+        let placed = desk.place(Arc::new(self.site.clone()), effect, request);
+        placed.await.map(|place| place.datastore.1.id)
+    }
+
+    /// That is what its status says of the VM.
+    fn record(&self, name: &str, vm: impl FnOnce(&VsphereAgent) -> VmStatus) {
+        self.hub.with(|o| {
+            let mut all = o.others.iter_mut();
+            let found = all.find(|c| c.name_any() == name).expect("it exists");
+            found.status = Some(VsphereAgentStatus {
+                vm: Some(vm(found)),
+                ..VsphereAgentStatus::default()
+            });
+        });
+    }
+}
+
+async fn spawn(hub: &Arc<Hub>, clock: &Arc<Turned>) -> ActorRef<PlacementMsg> {
+    let args = PlacementArgs {
+        clock: clock.clone(),
+        view: hub.clone(),
+    };
+    Actor::spawn(None, Placement, args).await.expect("up").0
+}
+
+#[tokio::test]
+async fn vms_that_are_placed_at_once_spread() {
+    let desk = Desk::new(400, 390).await;
+    let all = ["a", "b", "c", "d"].map(|name| desk.place(name));
+    let placed = futures::future::join_all(all).await;
+    let on_first = placed
+        .iter()
+        .filter(|p| p.as_deref() == Ok("datastore-1"))
+        .count();
+    assert_eq!(on_first, 2, "{placed:?}");
+}
+
+#[tokio::test]
+async fn a_slow_create_holds_its_space_and_a_vm_that_is_there_gives_it_back() {
+    let mut desk = Desk::new(300, 290).await;
+    assert_eq!(desk.place("a").await.as_deref(), Ok("datastore-1"));
+    desk.record("a", |c| intent(c, 1));
+    // Its create waits for its turn, and this actor's successor was told nothing.
+    desk.clock.turn(10 * LAG);
+    assert_eq!(desk.place("b").await.as_deref(), Ok("datastore-2"));
+    desk.actor.stop(None);
+    desk.actor = spawn(&desk.hub, &desk.clock).await;
+    assert_eq!(desk.place("b").await.as_deref(), Ok("datastore-2"));
+    desk.record("a", running);
+    assert_eq!(desk.place("b").await.as_deref(), Ok("datastore-2"));
+    // By now the figures would say what it takes.
+    desk.clock.turn(LAG);
+    assert_eq!(desk.place("b").await.as_deref(), Ok("datastore-1"));
+}
+
+#[tokio::test]
+async fn what_will_not_be_made_gives_its_space_back_at_once() {
+    let desk = Desk::new(VM, 0).await;
+    desk.place("a").await.expect("room");
+    let full = desk.place("b").await.expect_err("no room");
+    assert_eq!(full.reason, reason::NO_DISK_SPACE);
+    desk.hub.with(|o| o.others.retain(|c| c.name_any() != "a"));
+    desk.place("b").await.expect("a is gone");
+}
+
+#[tokio::test]
+async fn who_is_placed_again_is_not_in_its_own_way() {
+    let desk = Desk::new(VM, 0).await;
+    for _ in 0..2 {
+        desk.place("a").await.expect("room");
+        desk.record("a", |c| intent(c, 1));
+    }
+    let other = with(intent(&child("a"), 2), |vm| {
+        let placement = vm.placement.as_mut().expect("recorded");
+        placement.datastore_ref = Some("datastore-2".to_owned());
+    });
+    desk.record("a", |_| other);
+    desk.place("b").await.expect("it went elsewhere");
+}

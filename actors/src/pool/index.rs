@@ -1,0 +1,219 @@
+//! Who belongs to whom among the objects of one [`Snapshot`].
+//!
+//! A pool asks that of each of its machines in each pass: going through all for each would make a pass of a thousand
+//! machines cost ten thousand times as much as one of ten.
+//!
+//! Guarantee: what is found is what going through all would find, in the same order (`plan/properties.rs`).
+//! Assumption: the lists of a snapshot do not change after the first question.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::Hash,
+    sync::{Arc, OnceLock},
+};
+
+use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
+
+use super::snapshot::Snapshot;
+use crate::{
+    model::{
+        child::{Child, Recorded},
+        identity::{self, BiosUuid},
+        standing::{Standing, standing},
+        upstream,
+    },
+    ports::cluster::MachineFacts,
+};
+
+/// Positions in a list.
+type Places = Vec<usize>;
+
+fn note<K: Eq + Hash>(table: &mut HashMap<K, Places>, key: Option<K>, at: usize) {
+    if let Some(key) = key {
+        table.entry(key).or_default().push(at);
+    }
+}
+
+fn at<'a>(table: &'a HashMap<String, Places>, key: &str) -> &'a [usize] {
+    table.get(key).map_or(&[], Vec::as_slice)
+}
+
+/// Objects of one kind by name and by uid.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    names: HashMap<String, Places>,
+    uids: HashMap<String, Places>,
+}
+
+impl Known {
+    fn note(&mut self, name: Option<&String>, uid: Option<&String>, at: usize) {
+        note(&mut self.names, name.cloned(), at);
+        note(&mut self.uids, uid.cloned(), at);
+    }
+
+    /// All that a record may mean: those of its uid, and those of its name.
+    fn meant_by(&self, record: &Recorded) -> BTreeSet<usize> {
+        let uid = record.uid.as_deref();
+        let by_uid = uid.map_or(&[][..], |uid| at(&self.uids, uid));
+        by_uid
+            .iter()
+            .chain(at(&self.names, &record.name))
+            .copied()
+            .collect()
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Tables {
+    /// Every Agent.
+    agents: Places,
+    /// Agents by the machine that they say they run on.
+    machines_of_agents: HashMap<BiosUuid, Places>,
+    agent_names: HashMap<String, Places>,
+    /// Agents by the name that their claim label has.
+    claims: HashMap<String, Places>,
+    machines: Known,
+    agent_machines: Known,
+    /// AgentMachines by the name of the Agent that their status names.
+    reservations: HashMap<String, Places>,
+    /// VsphereAgents by the uid on record of the AgentMachine that they are for, or its name where there is no uid.
+    children: Known,
+}
+
+/// See the module's contract. Filled at the first question.
+#[derive(Clone, Debug, Default)]
+pub struct Index(OnceLock<Tables>);
+
+impl Tables {
+    fn of(s: &Snapshot) -> Self {
+        let mut tables = Self::default();
+        for (at, agent) in s.agents.iter().enumerate() {
+            tables.agents.push(at);
+            let machine = identity::named_machine(agent).map(BiosUuid::in_one_order);
+            note(&mut tables.machines_of_agents, machine, at);
+            note(&mut tables.agent_names, agent.metadata.name.clone(), at);
+            let claimed_by = agent.claimed_by().map(str::to_owned);
+            note(&mut tables.claims, claimed_by, at);
+        }
+        for (at, machine) in s.machines.iter().enumerate() {
+            let (name, uid) = (&machine.key.name, &machine.uid);
+            tables.machines.note(Some(name), Some(uid), at);
+        }
+        for (at, am) in s.agent_machines.iter().enumerate() {
+            let (name, uid) = (am.metadata.name.as_ref(), am.metadata.uid.as_ref());
+            tables.agent_machines.note(name, uid, at);
+            let reserved = am.agent_ref().map(|r| r.name.clone());
+            note(&mut tables.reservations, reserved, at);
+        }
+        for (at, child) in s.children.iter().enumerate() {
+            let Some(record) = &child.agent_machine else {
+                continue;
+            };
+            let name = record.uid.is_none().then_some(&record.name);
+            tables.children.note(name, record.uid.as_ref(), at);
+        }
+        tables
+    }
+}
+
+impl Snapshot {
+    fn tables(&self) -> &Tables {
+        self.index.0.get_or_init(|| Tables::of(self))
+    }
+
+    /// Agents that name the machine that is the child's VM; no other may run there.
+    pub fn agents_naming(&self, child: &Child) -> impl Iterator<Item = &Arc<Agent>> {
+        let tables = self.tables();
+        let vm = child.identity.as_ref().map(|vm| vm.bios_uuid);
+        let places = match vm {
+            Some(_) if identity::goes_beyond_uuids() => tables.agents.as_slice(),
+            Some(uuid) => {
+                let all = tables.machines_of_agents.get(&uuid.in_one_order());
+                all.map_or(&[][..], Vec::as_slice)
+            }
+            None => &[],
+        };
+        places.iter().filter_map(|at| self.agents.get(*at))
+    }
+
+    /// The Agent that runs on the child's VM, by THE rule.
+    #[must_use]
+    pub fn agent_on(&self, child: &Child) -> Option<&Arc<Agent>> {
+        child.agent_among(self.agents_naming(child))
+    }
+
+    /// Whether an Agent of that name, or one that this AgentMachine claims, is in sight.
+    #[must_use]
+    pub fn sees_agent_of(&self, name: Option<&str>, am: &AgentMachine) -> bool {
+        let tables = self.tables();
+        let named = name.is_some_and(|name| !at(&tables.agent_names, name).is_empty());
+        let own = am.metadata.name.as_deref().unwrap_or_default();
+        let mut claimants = at(&tables.claims, own).iter();
+        named
+            || claimants.any(|at| {
+                let agent = self.agents.get(*at);
+                agent.is_some_and(|a| upstream::claims(a, am))
+            })
+    }
+
+    /// The first VsphereAgent that is for this AgentMachine.
+    #[must_use]
+    pub fn child_for(&self, am: &AgentMachine) -> Option<&Child> {
+        let children = &self.tables().children;
+        let (name, uid) = (am.metadata.name.as_deref(), am.metadata.uid.as_deref());
+        let by_uid = at(&children.uids, uid.unwrap_or_default()).first();
+        let by_name = at(&children.names, name.unwrap_or_default()).first();
+        let first = by_uid.into_iter().chain(by_name).min()?;
+        self.children.get(*first)
+    }
+
+    /// Whether a VsphereAgent records this uid as that of its AgentMachine.
+    #[must_use]
+    pub fn has_child_for(&self, uid: &str) -> bool {
+        !at(&self.tables().children.uids, uid).is_empty()
+    }
+
+    /// The AgentMachine of that uid.
+    #[must_use]
+    pub fn agent_machine(&self, uid: &str) -> Option<&Arc<AgentMachine>> {
+        let place = at(&self.tables().agent_machines.uids, uid).first()?;
+        self.agent_machines.get(*place)
+    }
+
+    /// As [`upstream::is_reserved`].
+    #[must_use]
+    pub fn is_reserved(&self, agent: &Agent) -> bool {
+        let tables = self.tables();
+        let name = agent.metadata.name.as_deref().unwrap_or_default();
+        let reserving: Vec<_> = at(&tables.reservations, name)
+            .iter()
+            .filter_map(|at| self.agent_machines.get(*at).cloned())
+            .collect();
+        let owners = reserving.iter().filter_map(|am| am.owner_machine());
+        let machines: Vec<&MachineFacts> = owners
+            .flat_map(|owner| at(&tables.machines.uids, &owner.uid))
+            .filter_map(|at| self.machines.get(*at))
+            .collect();
+        upstream::is_reserved(agent, &reserving, &machines)
+    }
+
+    /// How the Machine of one of the pool's VsphereAgents stands.
+    #[must_use]
+    pub fn standing(&self, child: &Child) -> Standing {
+        let tables = self.tables();
+        let meant = |record: &Option<Recorded>, known: &Known| match record {
+            Some(record) => known.meant_by(record),
+            None => BTreeSet::new(),
+        };
+        let machines: Vec<&MachineFacts> = meant(&child.machine, &tables.machines)
+            .into_iter()
+            .filter_map(|at| self.machines.get(at))
+            .collect();
+        let agent_machines: Vec<_> = meant(&child.agent_machine, &tables.agent_machines)
+            .into_iter()
+            .filter_map(|at| self.agent_machines.get(at).cloned())
+            .collect();
+        let namespace = &self.pool.spec.control_plane_namespace;
+        standing(child, namespace, &machines, &agent_machines)
+    }
+}

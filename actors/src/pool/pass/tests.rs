@@ -1,0 +1,67 @@
+//! Passes of a pool beside an ISO cache that answers as a test wants.
+
+mod events;
+mod iso_status;
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+
+use super::*;
+use crate::{
+    iso_cache::{
+        PruneNews,
+        msg::{IsoFile, IsoKey},
+    },
+    ports::iso_source::Validators,
+    testing::{NAMESPACE, POOL, at},
+    vm::bench::Bench,
+};
+
+/// An ISO cache that answers as told.
+struct Told {
+    state: Mutex<IsoState>,
+    /// What it says next of datastores that were left.
+    news: Mutex<Vec<PruneNews>>,
+    cleared: Mutex<Vec<(String, Vec<String>)>>,
+}
+
+impl Told {
+    fn new(state: IsoState) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(state),
+            news: Mutex::default(),
+            cleared: Mutex::default(),
+        })
+    }
+}
+
+#[async_trait]
+impl IsoCaches for Told {
+    async fn ensure(&self, _: IsoKey, want: IsoWant) -> Result<IsoState, Trouble> {
+        let elsewhere = |p: &&DatastorePath| p.datastore != want.directory.datastore;
+        assert_eq!(
+            want.prunable.iter().find(elsewhere),
+            None,
+            "not its datastore"
+        );
+        Ok(self.state.lock().expect("lock").clone())
+    }
+    async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, Trouble> {
+        let paths = left.prunable.iter().map(ToString::to_string).collect();
+        let mut cleared = self.cleared.lock().expect("lock");
+        cleared.push((key.to_string(), paths));
+        Ok(self.news.lock().expect("lock").pop().unwrap_or_default())
+    }
+    fn leave(&self, _: &ObjectKey) {}
+}
+
+/// The state in which a file is there.
+fn ready(file: IsoFile, reused: bool) -> IsoState {
+    IsoState::Ready {
+        file,
+        reused,
+        pruned: Vec::new(),
+        prune_failures: Vec::new(),
+    }
+}

@@ -1,0 +1,192 @@
+//! AgentMachines that wait and have no VsphereAgent: should they go without one, nobody else tells their traces' root.
+//!
+//! Assumption: a VsphereAgent that was made, whatever became of the answer, is in sight within [`GRACE`].
+//! Caveats: a process that first sees an AgentMachine while that one is being deleted does not know whether it ever had a
+//! VsphereAgent, and tells nothing; nor does anybody of one whose pool goes before it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use agent_forge_crds::external::agent_machine::AgentMachine;
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{claims::Need, plan::Plan, snapshot::Snapshot, waits::Wait};
+use crate::model::names::ObjectKey;
+
+/// Between the end of a demand and its being told; and from there until it is forgotten, so that another pool that claimed
+/// it as well does not tell it anew.
+pub const GRACE: Duration = Duration::from_secs(60);
+
+/// The demand of an AgentMachine that went without a VsphereAgent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The AgentMachine.
+    pub agent_machine: ObjectKey,
+    /// Its uid.
+    pub uid: String,
+    /// It was created.
+    pub demanded: Timestamp,
+    /// It was deleted, or seen to have a host.
+    pub end: Timestamp,
+    /// It has a host that is none of ours.
+    pub served: bool,
+}
+
+/// What came of a look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// To be told, each once.
+    pub ended: Vec<Ended>,
+    /// uids of which nothing more comes.
+    pub forgotten: Vec<String>,
+    /// When the next one is to be told.
+    pub again: Option<Duration>,
+}
+
+/// Those that are without, by uid.
+#[derive(Clone, Debug, Default)]
+pub struct Unanswered {
+    demands: BTreeMap<String, Demand>,
+    /// Those that have had a VsphereAgent, as long as they exist: it tells of them.
+    answered: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Demand {
+    agent_machine: ObjectKey,
+    demanded: Timestamp,
+    over: Option<Over>,
+}
+
+/// It waits no more.
+#[derive(Clone, Debug)]
+struct Over {
+    /// Wall clock.
+    at: Timestamp,
+    served: bool,
+    /// Monotonic, when it was seen.
+    seen: Duration,
+    told: bool,
+}
+
+/// How a demand stands.
+enum Stands {
+    Waits,
+    /// Gone, being deleted, or served: when, and whether it is served.
+    Over(Timestamp, bool),
+    /// Somebody else's.
+    NotOurs,
+}
+
+impl Unanswered {
+    /// Takes in who waits, and what became of those that did.
+    pub fn look(&mut self, s: &Snapshot, plan: &Plan, waits: &[Wait]) -> Look {
+        let existing = s.agent_machines.iter().filter_map(|am| am.uid());
+        let existing: BTreeSet<String> = existing.collect();
+        let with = s.agent_machines.iter().filter(|am| has_child(s, am));
+        self.answered.retain(|uid| existing.contains(uid));
+        self.answered.extend(with.filter_map(|am| am.uid()));
+        for wait in waits.iter().filter(|w| !w.of_vm) {
+            self.note(&wait.agent_machine);
+        }
+        let mut look = Look::default();
+        let answered = &self.answered;
+        self.demands.retain(|uid, demand| {
+            !answered.contains(uid)
+                && !made_late(s, uid)
+                && demand.goes_on(uid, &stands(s, plan, uid), s, &mut look)
+        });
+        look
+    }
+
+    fn note(&mut self, am: &AgentMachine) {
+        let uid = am.uid().unwrap_or_default();
+        let demanded = am.creation_timestamp();
+        if let (Some(demanded), false) = (demanded, self.answered.contains(&uid)) {
+            self.demands.entry(uid).or_insert_with(|| Demand {
+                agent_machine: ObjectKey::of(am),
+                demanded: demanded.0,
+                over: None,
+            });
+        }
+    }
+}
+
+impl Demand {
+    /// Whether it is kept.
+    fn goes_on(&mut self, uid: &str, stands: &Stands, s: &Snapshot, look: &mut Look) -> bool {
+        let told = self.over.as_ref().is_some_and(|over| over.told);
+        let (at, served) = match stands {
+            Stands::NotOurs => return told,
+            Stands::Waits => {
+                self.over = self.over.take().filter(|_| told);
+                return true;
+            }
+            Stands::Over(at, served) => (*at, *served),
+        };
+        let over = self.over.get_or_insert(Over {
+            at,
+            served,
+            seen: s.now,
+            told: false,
+        });
+        let since = s.now.saturating_sub(over.seen);
+        if since < GRACE {
+            let left = GRACE.saturating_sub(since);
+            look.again = Some(look.again.map_or(left, |a| a.min(left)));
+            return true;
+        }
+        if !std::mem::replace(&mut over.told, true) {
+            look.ended.push(Ended {
+                agent_machine: self.agent_machine.clone(),
+                uid: uid.to_owned(),
+                demanded: self.demanded,
+                end: over.at,
+                served: over.served,
+            });
+        }
+        let gone = !s.agent_machines.iter().any(|am| is(am, uid));
+        if gone && since >= GRACE * 2 {
+            look.forgotten.push(uid.to_owned());
+            return false;
+        }
+        true
+    }
+}
+
+/// A VsphereAgent of ours is for it, or was made for it just now.
+fn has_child(s: &Snapshot, am: &AgentMachine) -> bool {
+    let (name, uid) = (am.name_any(), am.uid().unwrap_or_default());
+    let mut recorded = s.children.iter().filter_map(|c| c.agent_machine.as_ref());
+    s.made.contains(&uid) || recorded.any(|r| r.is(&name, &uid))
+}
+
+/// The same of an AgentMachine that may be gone.
+fn made_late(s: &Snapshot, uid: &str) -> bool {
+    let mut recorded = s.children.iter().filter_map(|c| c.agent_machine.as_ref());
+    recorded.any(|r| r.uid.as_deref() == Some(uid))
+}
+
+fn is(am: &AgentMachine, uid: &str) -> bool {
+    am.metadata.uid.as_deref() == Some(uid)
+}
+
+fn stands(s: &Snapshot, plan: &Plan, uid: &str) -> Stands {
+    let Some(am) = s.agent_machines.iter().find(|am| is(am, uid)) else {
+        return Stands::Over(s.wall, false);
+    };
+    if let Some(deleted) = &am.metadata.deletion_timestamp {
+        return Stands::Over(deleted.0, false);
+    }
+    match plan.claims.iter().find(|c| c.uid() == uid) {
+        Some(claim) if claim.need == Need::Served => Stands::Over(s.wall, true),
+        Some(_) => Stands::Waits,
+        None => Stands::NotOurs,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! What vCenter refuses or fails, as people are told of it in Events.
+
+use super::*;
+
+/// The Events of trouble with vCenter, by their notes.
+fn troubles(bench: &Bench) -> Vec<String> {
+    let told = bench.hub.with(|o| o.notices.clone()).into_iter();
+    let of_it = told.filter(|n| n.reason == event::VSPHERE_TROUBLE);
+    of_it
+        .map(|n| {
+            assert!(n.warning && n.regarding.kind == "VsphereAgent", "{n:?}");
+            n.note
+        })
+        .collect()
+}
+
+/// Passes whenever they are asked for, for that long.
+async fn pass_for(bench: &mut Bench, long: Duration) {
+    let end = bench.context.clock.monotonic() + long;
+    while bench.context.clock.monotonic() < end {
+        let verdict = bench.pass().await;
+        let retry = verdict.failure.map(|c| crate::retry::delay(c, 1, "a"));
+        let rest = [verdict.again, retry].into_iter().flatten().min();
+        bench.turn(rest.unwrap_or(crate::retry::RESYNC).max(MINUTE / 60));
+    }
+}
+
+#[tokio::test]
+async fn what_vcenter_refuses_for_long_is_told_as_an_event_and_not_in_every_pass() {
+    let refused = || {
+        VcErrorKind::Fault(Fault::NoPermission {
+            object: None,
+            privilege: "VirtualMachine.Inventory.Create".to_owned(),
+        })
+    };
+    let mut bench = Bench::new();
+    let many = std::iter::repeat_with(refused).take(5000).collect();
+    bench.site.with(|i| i.creates = many);
+    pass_for(&mut bench, Duration::from_secs(29)).await;
+    assert_eq!(troubles(&bench), [""; 0], "it may pass");
+    pass_for(&mut bench, MINUTE).await;
+    let told = troubles(&bench);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("NoPermission: "), "{told:?}");
+    pass_for(&mut bench, MINUTE * 12).await;
+    assert_eq!(troubles(&bench).len(), 1, "said once");
+    pass_for(&mut bench, MINUTE * 5).await;
+    assert_eq!(troubles(&bench).len(), 2, "and again after a while");
+    bench.site.with(|i| i.creates.clear());
+    bench.until(Bench::is_on).await;
+    pass_for(&mut bench, MINUTE * 20).await;
+    assert_eq!(troubles(&bench).len(), 2, "it is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_cannot_be_used_and_a_busy_vm_are_told_a_vcenter_that_is_away_is_not() {
+    let mut bench = Bench::new();
+    bench.hub.with(|o| {
+        let vsphere = &mut o.pool.as_mut().expect("pool").spec.vsphere;
+        vsphere.scsi_type = Some("nonsense".to_owned());
+    });
+    pass_for(&mut bench, MINUTE * 2).await;
+    let told = troubles(&bench);
+    assert!(
+        told.len() == 1 && told[0].starts_with("InvalidSpec: "),
+        "{told:?}"
+    );
+
+    let mut bench = Bench::new();
+    bench.site.with(|i| i.hangs = Some(E::PowerOn));
+    pass_for(&mut bench, MINUTE * 20).await;
+    let told = troubles(&bench);
+    assert!(told.iter().any(|n| n.starts_with("VMBusy: ")), "{told:?}");
+    assert!(told.len() <= 3, "{told:?}");
+
+    let mut bench = Bench::new();
+    let away = || VcErrorKind::Unreachable;
+    let many = std::iter::repeat_with(away).take(5000).collect();
+    bench.site.with(|i| i.creates = many);
+    pass_for(&mut bench, MINUTE * 20).await;
+    assert_eq!(bench.waits_on().as_deref(), Some("VCenterUnreachable"));
+    assert_eq!(troubles(&bench), [""; 0]);
+}

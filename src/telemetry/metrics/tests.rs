@@ -1,0 +1,156 @@
+use super::*;
+
+fn text(m: &Metrics) -> String {
+    String::from_utf8(m.text().expect("text")).expect("utf-8")
+}
+
+#[test]
+fn a_deleted_pools_series_disappear() {
+    let m = Metrics::new().expect("families");
+    let (a, b) = (ObjectKey::new("ns", "a"), ObjectKey::new("ns", "b"));
+    let view = PoolView {
+        waiting_on: BTreeMap::from([("ISONotReady".to_owned(), 2)]),
+        phases: BTreeMap::from([("Bound".to_owned(), 1)]),
+        conditions: vec![["Ready", "True", "Reconciled"].map(str::to_owned)],
+        oldest_waiting: Some(jiff::Timestamp::UNIX_EPOCH),
+        oldest_unready: Some(jiff::Timestamp::UNIX_EPOCH),
+        oldest_deleting: Some(jiff::Timestamp::UNIX_EPOCH),
+    };
+    let gauges = PoolGauges {
+        desired: 3,
+        ..PoolGauges::default()
+    };
+    for pool in [&a, &b] {
+        m.pool(pool, &gauges);
+        m.pool_view(pool, &view);
+        for (event, _) in MOMENTS {
+            m.milestone(pool, event, 1.0);
+        }
+    }
+    let shown = text(&m);
+    let desired = r#"agent_forge_pool_capacity{namespace="ns",pool="a",state="desired"} 3"#;
+    assert!(shown.contains(desired), "{shown}");
+    let per_pool = catalog::ALL.iter().filter(|f| f.labels.contains(&"pool"));
+    for family in per_pool {
+        assert!(shown.contains(family.name), "{} is never set", family.name);
+    }
+    m.drop_pool(&a);
+    let left = text(&m);
+    assert!(
+        !left.contains(r#"pool="a""#) && left.contains(r#"pool="b""#),
+        "{left}"
+    );
+}
+
+#[test]
+fn counters_begin_at_0_and_the_process_tells_of_itself() {
+    let shown = text(&Metrics::new().expect("families"));
+    for series in [
+        r#"agent_forge_actor_restarts_total{kind="vm"} 0"#,
+        r#"agent_forge_vsphere_vm_operations_total{operation="give_up",result="success"} 0"#,
+        r#"agent_forge_effects_total{effect="login",outcome="refused"} 0"#,
+        r#"agent_forge_iso_operations_total{operation="upload",result="error"} 0"#,
+        r#"agent_forge_actor_passes_total{kind="orphans",result="error"} 0"#,
+        "agent_forge_trace_phases_dropped_total 0",
+    ] {
+        assert!(shown.contains(series), "{series}:\n{shown}");
+    }
+    for family in catalog::PROCESS {
+        let typed = format!("# TYPE {} {}", family.name, family.kind.word());
+        assert!(shown.contains(&typed), "{typed}:\n{shown}");
+    }
+    let of_the_process = shown.matches("# TYPE process_").count();
+    assert_eq!(of_the_process, catalog::PROCESS.len(), "{shown}");
+}
+
+#[test]
+fn a_moment_that_nothing_has_any_more_disappears_and_so_does_a_vcenter() {
+    let m = Metrics::new().expect("families");
+    let pool = ObjectKey::new("ns", "a");
+    let since = jiff::Timestamp::from_second(1_700_000_000).expect("a moment");
+    let waits = PoolView {
+        oldest_waiting: Some(since),
+        ..PoolView::default()
+    };
+    m.pool_view(&pool, &waits);
+    let servers = |names: &[&str]| names.iter().map(|n| ((*n).to_owned(), 1)).collect();
+    m.orphans(&servers(&["vc-a", "vc-b"]));
+    m.sessions(&servers(&["vc-a", "vc-b"]));
+    let oldest =
+        r#"agent_forge_pool_oldest_waiting_timestamp_seconds{namespace="ns",pool="a"} 1700000000"#;
+    let orphans = r#"agent_forge_orphan_vms{server="vc-a"} 1"#;
+    let shown = text(&m);
+    assert!(shown.contains(oldest) && shown.contains(orphans), "{shown}");
+    m.pool_view(&pool, &PoolView::default());
+    m.orphans(&servers(&["vc-b"]));
+    m.sessions(&servers(&["vc-b"]));
+    let left = text(&m);
+    let gone = !left.contains("oldest_waiting_timestamp_seconds{") && !left.contains("vc-a");
+    assert!(gone && left.contains("vc-b"), "{left}");
+}
+
+/// What is measured at a vCenter and on a datastore of its.
+fn work(m: &Metrics, server: &str, cache: &str) {
+    m.request(&RequestRecord {
+        server,
+        operation: "CreateVM_Task",
+        failure: None,
+        duration: std::time::Duration::from_secs(1),
+    });
+    for task in ["CreateVM_Task", "PowerOnVM_Task"] {
+        m.task_began(server, task);
+        m.task_ended(server, task, 1.0);
+    }
+    m.iso_transfer(cache, Some((1, 2)));
+    m.iso_transferred(cache, 3.0);
+}
+
+#[test]
+fn with_their_last_pool_the_series_of_a_vcenter_and_of_a_datastore_disappear() {
+    let m = Metrics::new().expect("families");
+    let (a, b) = (ObjectKey::new("ns", "a"), ObjectKey::new("ns", "b"));
+    for pool in [&a, &b] {
+        m.pool_uses(pool, "vc-one", "vc-one/dc/ds");
+    }
+    work(&m, "vc-one", "vc-one/dc/ds");
+    let of = |server: &str| text(&m).matches(server).count();
+    let shown = of("vc-one");
+    for family in [
+        "requests_total",
+        "request_duration_seconds_bucket",
+        "task_duration_seconds_bucket",
+        "tasks_in_flight",
+    ] {
+        let series = format!("agent_forge_vsphere_{family}{{");
+        assert!(text(&m).contains(&series), "{series}");
+    }
+    // One moves to another vCenter, the other stays.
+    m.pool_uses(&a, "vc-two", "vc-two/dc/ds");
+    work(&m, "vc-two", "vc-two/dc/ds");
+    assert_eq!((of("vc-one"), of("vc-two")), (shown, shown));
+    m.drop_pool(&b);
+    assert_eq!((of("vc-one"), of("vc-two")), (0, shown));
+    // Its session lives on for a while, and so may a transfer.
+    work(&m, "vc-one", "vc-one/dc/ds");
+    assert_eq!(of("vc-one"), 0);
+    m.pool_uses(&b, "vc-one", "vc-one/dc/ds");
+    work(&m, "vc-one", "vc-one/dc/ds");
+    assert_eq!(of("vc-one"), shown);
+}
+
+#[test]
+fn what_is_not_said_any_more_disappears() {
+    let m = Metrics::new().expect("families");
+    let pool = ObjectKey::new("ns", "a");
+    let waits = |reason: &str| PoolView {
+        waiting_on: BTreeMap::from([(reason.to_owned(), 1)]),
+        ..PoolView::default()
+    };
+    m.pool_view(&pool, &waits("ISONotReady"));
+    m.pool_view(&pool, &waits("NameConflict"));
+    let left = text(&m);
+    assert!(
+        left.contains("NameConflict") && !left.contains("ISONotReady"),
+        "{left}"
+    );
+}

@@ -1,0 +1,70 @@
+//! Which vCenters and ISO caches pools use: the series of those that none uses any more disappear, and stay away.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use agent_forge_actors::model::names::ObjectKey;
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
+
+/// What pools use.
+#[derive(Debug, Default)]
+pub struct Uses(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// vCenter and ISO cache of each pool.
+    by_pool: BTreeMap<ObjectKey, [String; 2]>,
+    /// Those that pools have let go. A session may live on there for a while: nothing is told of it.
+    retired: BTreeSet<String>,
+}
+
+impl Uses {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pool uses these from now on, `None`: nothing. What is used no more: values of labels.
+    pub fn change(&self, pool: &ObjectKey, uses: Option<[&str; 2]>) -> Vec<String> {
+        let mut known = self.known();
+        let uses = uses.map(|both| both.map(str::to_owned));
+        if known.by_pool.get(pool) == uses.as_ref() {
+            return Vec::new();
+        }
+        let before = match uses {
+            Some(uses) => {
+                known.retired.retain(|r| !uses.contains(r));
+                known.by_pool.insert(pool.clone(), uses)
+            }
+            None => known.by_pool.remove(pool),
+        };
+        let let_go = before.into_iter().flatten();
+        let unused = let_go.filter(|u| !known.by_pool.values().any(|used| used.contains(u)));
+        let unused: Vec<String> = unused.collect();
+        known.retired.extend(unused.iter().cloned());
+        unused
+    }
+
+    /// Pools have let go of it, and none has taken it up again.
+    pub fn is_retired(&self, value: &str) -> bool {
+        self.known().retired.contains(value)
+    }
+}
+
+/// Removes the series in which `label` has that value.
+pub fn drop_series<T: MetricVecBuilder>(family: &MetricVec<T>, label: &str, value: &str)
+where
+    MetricVec<T>: Collector,
+{
+    for shown in family.collect() {
+        for series in shown.get_metric() {
+            let labels = series.get_label().iter().map(|l| (l.name(), l.value()));
+            let labels: HashMap<&str, &str> = labels.collect();
+            if labels.get(label) == Some(&value) {
+                // Somebody else may have removed it.
+                let _ = family.remove(&labels);
+            }
+        }
+    }
+}

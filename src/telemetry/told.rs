@@ -1,0 +1,46 @@
+//! For tests: an exporter that keeps what it is told.
+
+use std::sync::{Arc, Mutex};
+
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_sdk::{
+    error::OTelSdkResult,
+    trace::{SdkTracerProvider, SpanData, SpanExporter},
+};
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+/// The spans so far; clones keep the same.
+#[derive(Clone, Debug, Default)]
+pub struct Told(Arc<Mutex<Vec<SpanData>>>);
+
+impl Told {
+    /// Keeps the spans that end on this thread until the guard goes.
+    pub fn here(&self) -> DefaultGuard {
+        let provider = SdkTracerProvider::builder()
+            .with_simple_exporter(self.clone())
+            .build();
+        let layer = tracing_opentelemetry::layer()
+            .with_tracer(provider.tracer("test"))
+            .with_location(false)
+            .with_threads(false);
+        tracing::subscriber::set_default(tracing_subscriber::registry().with(layer))
+    }
+
+    /// What the last span of that name says, values as text.
+    pub fn attributes(&self, name: &str) -> Vec<(String, String)> {
+        let all = self.0.lock().expect("lock");
+        let span = all.iter().rev().find(|s| s.name == name);
+        let span = span.unwrap_or_else(|| panic!("no span {name} among {all:?}"));
+        let attributes = span.attributes.iter();
+        let as_text = attributes.map(|a| (a.key.to_string(), a.value.to_string()));
+        as_text.collect()
+    }
+}
+
+impl SpanExporter for Told {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        self.0.lock().expect("lock").extend(batch);
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! Phases that were sent and may not have arrived: kept until they have, and told again once the collector takes spans.
+//!
+//! The SDK drops a batch that the collector does not take, and what comes while its queue is full. Phases are few, about ten
+//! for each machine, and their ids and times are fixed: one that arrives twice is one.
+//!
+//! Guarantees: at most [`MOST`] are kept, the oldest give way and are counted; nobody waits for the collector here. What is
+//! kept leaves with the next batch that arrives, so a collector that is away is asked no more often for it.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::{Duration, Instant},
+};
+
+use opentelemetry::trace::{SpanId, TraceId};
+use opentelemetry_sdk::{
+    Resource,
+    error::OTelSdkResult,
+    trace::{SpanData, SpanExporter},
+};
+use prometheus::IntCounter;
+
+/// Phases that are kept, of about a kilobyte each.
+pub const MOST: usize = 2048;
+/// Of those, in one export.
+const AT_ONCE: usize = 512;
+/// One that is on its way for so long has been lost, or waits in a queue that is: it is sent again.
+pub const OVERDUE: Duration = Duration::from_secs(30);
+
+type Id = (TraceId, SpanId);
+
+fn id(span: &SpanData) -> Id {
+    (span.span_context.trace_id(), span.span_context.span_id())
+}
+
+/// The phases that nobody has acknowledged.
+#[derive(Debug, Default)]
+pub struct Kept {
+    phases: Mutex<VecDeque<Phase>>,
+    dropped: OnceLock<IntCounter>,
+}
+
+#[derive(Debug)]
+struct Phase {
+    /// When it was sent last.
+    sent: Instant,
+    span: SpanData,
+}
+
+impl Kept {
+    /// What counts those that gave way, from now on.
+    pub fn count_dropped(&self, counter: IntCounter) {
+        let _ = self.dropped.set(counter);
+    }
+
+    /// It is being sent.
+    pub fn keep(&self, span: SpanData) {
+        let mut phases = self.phases();
+        if phases.len() >= MOST {
+            phases.pop_front();
+            if let Some(dropped) = self.dropped.get() {
+                dropped.inc();
+            }
+        }
+        let sent = Instant::now();
+        phases.push_back(Phase { sent, span });
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.phases().len()
+    }
+
+    fn phases(&self) -> MutexGuard<'_, VecDeque<Phase>> {
+        self.phases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn arrived(&self, ids: &HashSet<Id>) {
+        self.phases().retain(|p| !ids.contains(&id(&p.span)));
+    }
+
+    /// The oldest that are overdue; they count as sent now.
+    fn overdue(&self, after: Duration) -> Vec<SpanData> {
+        let now = Instant::now();
+        let mut phases = self.phases();
+        let late = phases
+            .iter_mut()
+            .filter(|p| now.duration_since(p.sent) >= after);
+        let again = late.take(AT_ONCE).map(|p| {
+            p.sent = now;
+            p.span.clone()
+        });
+        again.collect()
+    }
+}
+
+/// An exporter that tells what is kept again.
+#[derive(Debug)]
+pub struct Retelling<E> {
+    exporter: E,
+    kept: Arc<Kept>,
+    overdue: Duration,
+}
+
+impl<E: SpanExporter> Retelling<E> {
+    /// Sends through `exporter`; again what has been on its way for longer than `overdue`.
+    pub fn new(exporter: E, kept: Arc<Kept>, overdue: Duration) -> Self {
+        Self {
+            exporter,
+            kept,
+            overdue,
+        }
+    }
+
+    async fn send(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let ids = batch.iter().map(id).collect();
+        self.exporter.export(batch).await?;
+        self.kept.arrived(&ids);
+        Ok(())
+    }
+}
+
+impl<E: SpanExporter> SpanExporter for Retelling<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        self.send(batch).await?;
+        let late = self.kept.overdue(self.overdue);
+        if late.is_empty() {
+            return Ok(());
+        }
+        self.send(late).await
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use opentelemetry_sdk::{error::OTelSdkError, trace::SpanExporter};
+
+use super::{
+    super::{tests::phase, *},
+    *,
+};
+use crate::telemetry::http;
+
+/// A collector that is away or takes spans.
+#[derive(Clone, Debug, Default)]
+struct Collector {
+    away: Arc<AtomicBool>,
+    taken: Arc<Mutex<Vec<Id>>>,
+}
+
+impl SpanExporter for Collector {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        if self.away.load(Ordering::Relaxed) {
+            return Err(OTelSdkError::InternalFailure("nobody there".to_owned()));
+        }
+        self.taken
+            .lock()
+            .expect("lock")
+            .extend(batch.iter().map(id));
+        Ok(())
+    }
+}
+
+impl Collector {
+    /// How often it was told of that machine.
+    fn times(&self, machine: usize) -> usize {
+        let phase = phase(machine);
+        let of_it = (
+            TraceId::from_bytes(phase.trace.0),
+            SpanId::from_bytes(phase.id.0),
+        );
+        let taken = self.taken.lock().expect("lock");
+        taken.iter().filter(|id| **id == of_it).count()
+    }
+}
+
+/// What leaves is awaited, whatever comes of it.
+async fn flush(provider: &SdkTracerProvider) {
+    let provider = provider.clone();
+    let flushed = tokio::task::spawn_blocking(move || provider.force_flush());
+    let _ = flushed.await.expect("it comes back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_collector_that_was_away_missed_it_is_told_when_it_is_back() {
+    let collector = Collector::default();
+    let nothing = Resource::builder_empty().build();
+    let (machines, provider) = through_after(collector.clone(), nothing, Duration::ZERO);
+    machines.phase(phase(1));
+    flush(&provider).await;
+    assert_eq!((collector.times(1), machines.kept.len()), (1, 0));
+    collector.away.store(true, Ordering::Relaxed);
+    for machine in [2, 3] {
+        machines.phase(phase(machine));
+        flush(&provider).await;
+    }
+    assert_eq!(machines.kept.len(), 2);
+    collector.away.store(false, Ordering::Relaxed);
+    // Whatever leaves next takes them along.
+    machines.phase(phase(4));
+    flush(&provider).await;
+    let told = [1, 2, 3, 4].map(|machine| collector.times(machine));
+    assert_eq!((told, machines.kept.len()), ([1; 4], 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_on_its_way_is_not_told_twice() {
+    let collector = Collector::default();
+    let kept = Arc::new(Kept::default());
+    let exporter = Retelling::new(collector.clone(), kept.clone(), OVERDUE);
+    let (machines, _) = through(Collector::default(), Resource::builder_empty().build());
+    let span = |machine| machines.span_of(phase(machine)).expect("sampled");
+    kept.keep(span(1));
+    exporter.export(vec![span(2)]).await.expect("taken");
+    assert_eq!((collector.times(1), collector.times(2)), (0, 1));
+    assert_eq!(kept.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_kept_is_bounded_and_what_gives_way_is_counted() {
+    let kept = Kept::default();
+    let dropped = IntCounter::new("dropped", "dropped").expect("a counter");
+    kept.count_dropped(dropped.clone());
+    let (machines, _) = through(Collector::default(), Resource::builder_empty().build());
+    for machine in 0..MOST + 3 {
+        kept.keep(machines.span_of(phase(machine)).expect("sampled"));
+    }
+    assert_eq!((kept.len(), dropped.get()), (MOST, 3));
+    // The oldest went; what is left is told little by little.
+    let again = kept.overdue(Duration::ZERO);
+    assert_eq!(again.len(), AT_ONCE);
+    let first = machines.span_of(phase(3)).expect("sampled");
+    assert_eq!(id(&again[0]), id(&first));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_behind_http_that_comes_up_late_has_all_phases() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let exporter = opentelemetry_otlp::SpanExporter::builder()
+        .with_http()
+        .with_http_client(OtlpClient::new(None).expect("a client"))
+        .with_protocol(Protocol::HttpBinary)
+        .with_endpoint(format!("http://{address}/v1/traces"))
+        .build()
+        .expect("an exporter");
+    let nothing = Resource::builder_empty().build();
+    let (machines, provider) = through_after(exporter, nothing, Duration::ZERO);
+    machines.phase(phase(1));
+    flush(&provider).await;
+    assert_eq!(machines.kept.len(), 1);
+    let asked = Arc::new(Mutex::new(0));
+    let count = asked.clone();
+    let taken = move |_| {
+        *count.lock().expect("lock") += 1;
+        std::future::ready(http::text(::http::StatusCode::OK, ""))
+    };
+    http::serve("collector", address, taken)
+        .await
+        .expect("it listens");
+    machines.phase(phase(2));
+    flush(&provider).await;
+    assert_eq!(machines.kept.len(), 0);
+    assert_eq!(*asked.lock().expect("lock"), 2, "the new one, and the old");
+}

@@ -1,0 +1,156 @@
+//! `cargo demo` as a newcomer runs it, with short delays: it succeeds only if every promise held, and says why it did not.
+
+use std::{
+    io::Write,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use agent_forge_lab::demo::{Args, Voice, play};
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+
+/// A generous bound that only catches a hang.
+const LIMIT: Duration = Duration::from_secs(180);
+const OPERATOR: &str = env!("CARGO_BIN_EXE_agent-forge");
+
+/// The demo's part of the command line.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    demo: Args,
+}
+
+/// What the demo has said so far.
+#[derive(Clone, Default)]
+struct Ear {
+    heard: Arc<Mutex<String>>,
+    /// Once these words are said, this file is made.
+    then: Option<(&'static str, PathBuf)>,
+}
+
+impl Write for Ear {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.push_str(&String::from_utf8_lossy(bytes));
+        if let Some((_, path)) = self.then.take_if(|(words, _)| heard.contains(*words)) {
+            std::fs::write(path, "")?;
+        }
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Ear {
+    fn heard(&self) -> String {
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.clone()
+    }
+}
+
+/// Plays the demo to that ear with the operator at `program`; how it ended.
+async fn demo(ear: &Ear, program: &Path, args: &[&str]) -> Result<Result<()>> {
+    let program = format!("--operator={}", program.display());
+    let delays = [
+        "create=300ms",
+        "power-on=200ms",
+        "power-off=100ms",
+        "reconfigure=50ms",
+        "destroy=100ms",
+        "owner-swap=100ms",
+        "drain=50ms",
+        "node-ready=50ms",
+        "hook-poll=500ms",
+        "boot=300ms",
+        "inventory=100ms",
+        "agent-poll=150ms",
+        "monitor=100ms",
+        "install-start=50ms",
+        "install-stage=50ms",
+        "reclaim=150ms",
+        "reclaim-reboot=150ms",
+    ];
+    let delays = delays.map(|d| format!("--delay={d}"));
+    let all = ["demo", &program].into_iter();
+    let all = all.chain(delays.iter().map(String::as_str));
+    let cli = Cli::try_parse_from(all.chain(args.iter().copied()))?;
+    let ended = tokio::time::timeout(LIMIT, play(&cli.demo, &Voice::to(ear.clone()))).await;
+    ended.with_context(|| format!("it hangs after\n{}", ear.heard()))
+}
+
+/// A program of that shell script; `$OPERATOR` in it is the operator.
+fn script(dir: &Path, body: &str) -> Result<PathBuf> {
+    let path = dir.join("operator.sh");
+    let text = format!("#!/bin/sh\nOPERATOR='{OPERATOR}'\n{body}\n");
+    std::fs::write(&path, text)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_promise_is_kept_and_told() -> Result<()> {
+    let ear = Ear::default();
+    let ended = demo(&ear, Path::new(OPERATOR), &["--machines=2"]).await?;
+    let said = ear.heard();
+    ended.with_context(|| said.clone())?;
+    let lines = |word: &str| said.lines().filter(|l| l.starts_with(word)).count();
+    ensure!(lines("  kept    ") == 10, "{said}");
+    ensure!(lines("  BROKEN  ") == 0, "{said}");
+    for words in [
+        "==> everything is up after",
+        "==> NodePool demo-worker is scaled to 2",
+        "  installed",
+        "==> NodePool demo-worker is scaled to 1",
+        "==> done after",
+        "  kubectl   KUBECONFIG=",
+    ] {
+        ensure!(said.contains(words), "no {words:?} in:\n{said}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_promise_is_named_and_fails_the_demo() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    // Nobody may find that in its log.
+    let body = "echo \"thread 'main' panicked at nowhere\" >&2\nexec \"$OPERATOR\" \"$@\"";
+    let program = script(dir.path(), body)?;
+    let args = ["--machines=1", "--scale-to=0"];
+    let ear = Ear::default();
+    let ended = demo(&ear, &program, &args).await?;
+    let said = ear.heard();
+    let broken = "  BROKEN  the operator never panicked: 1 panics in its log";
+    ensure!(said.lines().any(|l| l == broken), "{said}");
+    let error = ended.err().context("it succeeded all the same")?;
+    let error = format!("{error:#}");
+    ensure!(error == "1 of 10 promises did not hold", "{error}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_the_operator_ends_the_demo_at_once() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let flag = dir.path().join("die");
+    // The shell becomes the operator, and what it left behind kills that once it is told to, or ends with it.
+    let body = format!(
+        "(while kill -0 $$; do [ -e '{}' ] && kill -KILL $$; sleep 0.1; done) >/dev/null 2>&1 &\nexec \"$OPERATOR\" \"$@\"",
+        flag.display()
+    );
+    let program = script(dir.path(), &body)?;
+    let ear = Ear {
+        then: Some(("is scaled to 1", flag)),
+        ..Ear::default()
+    };
+    // No guest ever boots: nothing but the end of the operator can end this.
+    let args = ["--machines=1", "--delay=boot=1h", "--limit=1h"];
+    let ended = demo(&ear, &program, &args).await?;
+    let error = ended.err().context("it succeeded all the same")?;
+    let error = format!("{error:#}");
+    let wanted = "the operator has ended (signal: 9 (SIGKILL)); its log ends with:";
+    ensure!(error.contains(wanted), "{error}\n{}", ear.heard());
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! What people are told while it happens: Events with the predecessor's reasons, and the pool's planned actions, each on
+//! the object that it is about. The API server is kept from taking the operator's writes, so that a plan stands still
+//! long enough to be read.
+
+use agent_forge_crds::conditions::{action, event};
+use agent_forge_lab::lab::apply::apply;
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::{
+    admissionregistration::v1::ValidatingAdmissionPolicyBinding, events::v1::Event,
+};
+use kube::{Api, ResourceExt, api::DeleteParams};
+use serde_json::{Value, json};
+
+use crate::{
+    witness::Witness,
+    world::{NAMESPACE, POOL, Setup, World},
+};
+
+/// One Event, as `kubectl get events` shows it.
+#[derive(Debug)]
+pub struct Told {
+    /// Kind and name of its object.
+    pub about: (String, String),
+    pub warning: bool,
+    pub note: String,
+}
+
+impl World {
+    /// The Events of that reason in the pool's namespace.
+    pub async fn told(&self, reason: &str) -> Result<Vec<Told>> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let all = events.list(&Default::default()).await?.items.into_iter();
+        let fits = all.filter(|e| e.reason.as_deref() == Some(reason));
+        let told = fits.map(|e| {
+            let object = e.regarding.unwrap_or_default();
+            Told {
+                about: (
+                    object.kind.unwrap_or_default(),
+                    object.name.unwrap_or_default(),
+                ),
+                warning: e.type_.as_deref() == Some("Warning"),
+                note: e.note.unwrap_or_default(),
+            }
+        });
+        Ok(told.collect())
+    }
+
+    /// Waits for an Event of that reason about that object whose note has `word` in it. Events of that reason are about
+    /// objects of that kind alone, and all of them warn, or none.
+    pub async fn until_told(
+        &self,
+        (reason, warning): (&str, bool),
+        (kind, name): (&str, &str),
+        word: &str,
+    ) -> Result<()> {
+        self.until(&format!("{reason} about {kind} {name}"), async || {
+            let all = self.told(reason).await?;
+            let odd = all
+                .iter()
+                .find(|t| t.about.0 != kind || t.warning != warning);
+            ensure!(odd.is_none(), "{reason}: {odd:?}");
+            let fits = |t: &Told| t.about.1 == name && t.note.contains(word);
+            Ok(all.iter().any(fits))
+        })
+        .await
+    }
+
+    /// Waits until the pool plans exactly this: types and objects, in order.
+    async fn until_planned(&self, expected: &[(&str, Option<&str>)]) -> Result<()> {
+        self.until(&format!("the plan {expected:?}"), async || {
+            let planned = self.pool_status().await?.planned_actions;
+            let rows = planned
+                .iter()
+                .map(|p| (p.type_.as_str(), p.name.as_deref()));
+            Ok(rows.eq(expected.iter().copied()))
+        })
+        .await
+    }
+
+    /// The API server takes no such write of the operator's any more, until [`Self::allow`].
+    pub async fn forbid(
+        &self,
+        name: &str,
+        group: &str,
+        resource: &str,
+        operation: &str,
+    ) -> Result<()> {
+        let policy = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "matchConstraints": {"resourceRules": [{
+                    "apiGroups": [group], "apiVersions": ["*"],
+                    "operations": [operation], "resources": [resource],
+                }]},
+                "validations": [{
+                    "expression": format!("request.userInfo.username != {:?}", self.access.user),
+                    "message": format!("{name} is not wanted now"),
+                }],
+            },
+        });
+        let binding = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        });
+        apply(&self.client, &policy).await?;
+        apply(&self.client, &binding).await?;
+        Ok(())
+    }
+
+    /// Takes a prohibition back.
+    pub async fn allow(&self, name: &str) -> Result<()> {
+        let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(self.client.clone());
+        bindings.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Waits until the API server keeps to its policies: they reach it like any other watch.
+    async fn until_creates_are_refused(&self) -> Result<()> {
+        let path = format!(
+            "/apis/agent-forge.containeroo.ch/v1alpha1/namespaces/{NAMESPACE}/vsphereagents?dryRun=All"
+        );
+        let body = serde_json::to_vec(&stray())?;
+        self.until("a refused VsphereAgent", async || {
+            let request = http::Request::post(&path)
+                .header("content-type", "application/json")
+                .header("impersonate-user", &self.access.user)
+                .body(body.clone())?;
+            match self.client.request::<Value>(request).await {
+                Err(kube::Error::Api(status)) if status.code == 422 => Ok(true),
+                answered => answered.map(|_| false).context("a dry run"),
+            }
+        })
+        .await
+    }
+}
+
+/// A VsphereAgent whose pool does not exist.
+fn stray() -> Value {
+    json!({
+        "apiVersion": "agent-forge.containeroo.ch/v1alpha1", "kind": "VsphereAgent",
+        "metadata": {"name": "stray", "namespace": NAMESPACE},
+        "spec": {"poolRef": {"name": "nobody"}},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_plan_and_each_deed_is_told_on_its_object() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let witness = Witness::start(world.sight());
+    let pool = ("VsphereAgentPool", POOL);
+    let path = "[iso-datastore] agent-forge/";
+    world
+        .until_told((event::ISO_UPLOADED, false), pool, path)
+        .await?;
+    world.until_planned(&[(action::NOOP, None)]).await?;
+    let ours = agent_forge_crds::names::GROUP;
+    let theirs = "agent-install.openshift.io";
+    world
+        .forbid("making", ours, "vsphereagents", "CREATE")
+        .await?;
+    world
+        .forbid("preparing", theirs, "agents", "UPDATE")
+        .await?;
+    world
+        .forbid("releasing", ours, "vsphereagents", "DELETE")
+        .await?;
+    world.until_creates_are_refused().await?;
+
+    // A host is missing, and cannot be made.
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    world
+        .until("an AgentMachine", async || {
+            Ok(nodes.agent_machines().len() == 1)
+        })
+        .await?;
+    let machine = nodes.agent_machines().pop().context("it is there")?;
+    let machine = machine.name_any();
+    let name = Some(machine.as_str());
+    world
+        .until_planned(&[(action::DEMAND_DEFICIT, name)])
+        .await?;
+    let refused = "making is not wanted now";
+    world
+        .until_told((event::APPLY_PLAN_FAILED, true), pool, refused)
+        .await?;
+    ensure!(world.told(event::PLAN_APPLIED).await?.is_empty());
+    ensure!(world.all_children().await?.is_empty());
+
+    // It is made; its Agent cannot be prepared.
+    world.allow("making").await?;
+    world
+        .until_told((event::PLAN_APPLIED, false), pool, "1 created")
+        .await?;
+    world
+        .until(
+            "an Agent",
+            async || Ok(world.all_agents().await?.len() == 1),
+        )
+        .await?;
+    let agent = world.all_agents().await?.pop().context("it is there")?;
+    let agent = agent.name_any();
+    let registered = Some(agent.as_str());
+    world
+        .until_planned(&[(action::PATCH_AGENT, registered)])
+        .await?;
+    let refused = "preparing is not wanted now";
+    world
+        .until_told((event::APPLY_PLAN_FAILED, true), pool, refused)
+        .await?;
+    ensure!(!world.agents().get(&agent).await?.spec.approved);
+    world.allow("preparing").await?;
+    world.running(&nodes, 1).await?;
+    world.until_planned(&[(action::NOOP, None)]).await?;
+
+    // Its Machine goes; neither VM nor Agent can follow.
+    nodes.scale(0);
+    let both = [
+        (action::DELETE_VM, name),
+        (action::DELETE_AGENT, registered),
+    ];
+    world.until_planned(&both).await?;
+    let refused = "releasing is not wanted now";
+    world
+        .until_told((event::APPLY_PLAN_FAILED, true), pool, refused)
+        .await?;
+    ensure!(world.told(event::AGENT_DELETED).await?.is_empty());
+    world.settled(1).await?;
+    world.allow("releasing").await?;
+    world.settled(0).await?;
+    world
+        .until_told((event::PLAN_APPLIED, false), pool, "1 released")
+        .await?;
+    let child = ("VsphereAgent", machine.as_str());
+    world
+        .until_told((event::AGENT_DELETED, false), child, &agent)
+        .await?;
+    world.until_planned(&[(action::NOOP, None)]).await?;
+    witness.verdict()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_or_there_already_is_told_on_whoever_wants_it() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let about = |name| ("VsphereAgentPool", name);
+    world.until_true(POOL, "ISOReady").await?;
+    let file = world.pool_status().await?.iso.and_then(|i| i.stored_path);
+    let file = file.context("a stored ISO")?;
+    world
+        .until_told((event::ISO_UPLOADED, false), about(POOL), &file)
+        .await?;
+    world.create_pool("other", &json!({})).await?;
+    world
+        .until_told((event::ISO_REUSED, false), about("other"), &file)
+        .await?;
+    let nowhere = json!({"infraEnvRef": {"name": "nowhere"}});
+    world.create_pool("lost", &nowhere).await?;
+    let unavailable = (event::INFRA_ENV_UNAVAILABLE, true);
+    world
+        .until_told(unavailable, about("lost"), "demo/nowhere")
+        .await?;
+    apply(&world.client, &stray()).await?;
+    let missing = (event::POOL_NOT_FOUND, true);
+    world
+        .until_told(missing, ("VsphereAgent", "stray"), "spec.poolRef")
+        .await?;
+    // Each was said of its own object alone.
+    for (reason, times) in [
+        (event::ISO_UPLOADED, 1),
+        (event::ISO_REUSED, 1),
+        (event::INFRA_ENV_UNAVAILABLE, 1),
+        (event::POOL_NOT_FOUND, 1),
+    ] {
+        let told = world.told(reason).await?;
+        ensure!(told.len() == times, "{reason}: {told:?}");
+    }
+    Ok(())
+}

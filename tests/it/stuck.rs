@@ -1,0 +1,64 @@
+//! Trap G (upstream-contract.md §8.2): the deletion hook of a Machine waits for a guest that is dead.
+
+use std::time::Duration;
+
+use agent_forge_crds::conditions::event;
+use agent_forge_lab::{parts::vcenter_trouble::VmAction, played::Delays};
+use anyhow::{Context as _, Result, bail, ensure};
+use kube::ResourceExt as _;
+
+use crate::world::{Setup, World};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_vm_does_not_hold_its_machine_for_ever() -> Result<()> {
+    let world = World::start(Setup {
+        delays: Delays {
+            // A host that is off is noticed before the service would have taken it back, and is never given up.
+            reclaim: Duration::from_secs(2),
+            reclaim_limit: Duration::from_secs(24 * 3600),
+            ..Delays::fast()
+        },
+        ..Setup::default()
+    })
+    .await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(2);
+    world.running(&nodes, 2).await?;
+    let vms = world.all_vms().await?;
+    let [dead, sound] = vms.as_slice() else {
+        bail!("{} VMs", vms.len())
+    };
+    let agent = world.agent_on(dead).await?.name_any();
+    world.vcenter.act(&dead.moref, VmAction::PowerOff).await?;
+    nodes.scale(0);
+
+    // The sound one goes as ever; the other's Agent waits for its guest, and its Machine for the Agent.
+    world.machines_left(&nodes, 1).await?;
+    world
+        .until("the VM of the Machine that went", async || {
+            Ok(world.vms().await? == [dead.name.as_str()])
+        })
+        .await?;
+    let gone = ("VsphereAgent", sound.name.as_str());
+    world
+        .until_told((event::AGENT_DELETED, false), gone, "proven absent")
+        .await?;
+    let waits = world.agents().get(&agent).await?;
+    ensure!(waits.state() == "reclaiming", "{:?}", waits.state());
+    let told = world.told(event::AGENT_DELETED).await?;
+    ensure!(told.iter().all(|t| t.about.1 != dead.name), "{told:?}");
+
+    world.machines_left(&nodes, 0).await?;
+    world.settled(0).await?;
+    let told = world.told(event::AGENT_DELETED).await?;
+    let released = told.iter().find(|t| t.about.1 == dead.name);
+    let released = released.context("nothing was said of the one that was released")?;
+    ensure!(
+        released.note.contains(&agent) && released.note.contains("its VM is dead"),
+        "{released:?}"
+    );
+    let calls = world.vcenter.calls().await?;
+    ensure!(calls.of("PowerOnVM_Task") == 2, "the dead VM was woken");
+    ensure!(calls.of("Destroy_Task") == 2);
+    Ok(())
+}

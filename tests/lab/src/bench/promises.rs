@@ -1,0 +1,155 @@
+//! What every shipped program and every run must hold; goals may be missed, these may not. Pure.
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+use super::{Program, Run, proc::Usage};
+
+/// Most bytes of the stripped program.
+pub(super) const MOST_BYTES: u64 = 20_000_000;
+
+/// A promise, and how it stands.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Promise {
+    /// What is promised.
+    pub what: &'static str,
+    /// What was found.
+    pub found: String,
+    /// Whether it holds.
+    pub kept: bool,
+}
+
+/// The promises, for a program and what was measured of it.
+pub(super) fn judge(program: &Program, runs: &[Run]) -> Vec<Promise> {
+    let seen: Vec<Usage> = runs.iter().flat_map(usages).collect();
+    vec![size(program), openssl(program), children(&seen)]
+}
+
+/// Every look at a process of the operator's.
+fn usages(run: &Run) -> impl Iterator<Item = Usage> {
+    let idle = run.idle.as_ref().map(|i| i.usage);
+    let restart = run.restart.as_ref().map(|r| r.usage);
+    [Some(run.before), Some(run.after), idle, restart]
+        .into_iter()
+        .flatten()
+}
+
+fn size(program: &Program) -> Promise {
+    let small = program.bytes <= MOST_BYTES;
+    let found = format!("{:.1} MB", program.bytes as f64 / 1e6);
+    Promise {
+        what: "the release binary has at most 20 MB",
+        found: if program.shipped {
+            found
+        } else {
+            format!("{found} in profile {}, which is not shipped", program.made)
+        },
+        kept: small || !program.shipped,
+    }
+}
+
+fn openssl(program: &Program) -> Promise {
+    let found: Vec<&str> = program.openssl().collect();
+    Promise {
+        what: "no OpenSSL, neither linked nor among the crates",
+        kept: found.is_empty(),
+        found: match found.as_slice() {
+            [] => "none".to_owned(),
+            found => found.join(", "),
+        },
+    }
+}
+
+fn children(seen: &[Usage]) -> Promise {
+    let spawned = seen.iter().filter(|u| !u.never_spawned()).count();
+    Promise {
+        what: "no child process, ever",
+        found: match spawned {
+            0 => format!("none in {} looks", seen.len()),
+            some => format!("in {some} of {} looks", seen.len()),
+        },
+        kept: spawned == 0,
+    }
+}
+
+/// # Errors
+/// A promise is broken.
+pub(super) fn verdict(promises: &[Promise]) -> Result<()> {
+    let broken: Vec<&str> = promises
+        .iter()
+        .filter(|p| !p.kept)
+        .map(|p| p.what)
+        .collect();
+    ensure!(broken.is_empty(), "broken: {}", broken.join("; "));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program() -> Program {
+        Program {
+            made: "release".to_owned(),
+            shipped: true,
+            bytes: MOST_BYTES,
+            libraries: vec!["libc.so.6".to_owned()],
+            openssl_crates: vec![],
+        }
+    }
+
+    fn broken(program: &Program, seen: &[Usage]) -> Vec<&'static str> {
+        let all = [size(program), openssl(program), children(seen)];
+        assert_eq!(verdict(&all).is_ok(), all.iter().all(|p| p.kept));
+        let broken = all.into_iter().filter(|p| !p.kept);
+        broken.map(|p| p.what).collect()
+    }
+
+    #[test]
+    fn each_promise_is_broken_by_what_it_is_about_alone() {
+        let quiet = Usage::default();
+        assert!(broken(&program(), &[quiet]).is_empty());
+        let large = Program {
+            bytes: MOST_BYTES + 1,
+            ..program()
+        };
+        assert_eq!(broken(&large, &[quiet]), [size(&large).what]);
+        let debug = Program {
+            shipped: false,
+            made: "dev".to_owned(),
+            ..large
+        };
+        assert!(broken(&debug, &[quiet]).is_empty());
+        assert!(size(&debug).found.contains("profile dev"));
+        let linked = Program {
+            libraries: vec!["libssl.so.3".to_owned()],
+            ..program()
+        };
+        assert_eq!(broken(&linked, &[quiet]), [openssl(&linked).what]);
+        assert_eq!(openssl(&linked).found, "libssl.so.3");
+        for busy in [
+            Usage {
+                children: 1,
+                ..quiet
+            },
+            Usage {
+                child_faults: 7,
+                ..quiet
+            },
+        ] {
+            let seen = [quiet, busy];
+            assert_eq!(broken(&program(), &seen), [children(&seen).what]);
+        }
+    }
+
+    #[test]
+    fn a_broken_promise_is_named() {
+        let large = Program {
+            bytes: MOST_BYTES * 2,
+            ..program()
+        };
+        let error = verdict(&[size(&large)]).expect_err("too large");
+        assert!(error.to_string().contains("at most 20 MB"), "{error}");
+    }
+}

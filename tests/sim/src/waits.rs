@@ -1,0 +1,316 @@
+//! Waiting for an ISO: how long it takes from what ends the wait to the next step of those who waited.
+//!
+//! Counted are effects as they pass the gate. Each case is played at several moments between two resyncs, so that none of
+//! them can be what helped.
+
+use std::{fmt, future::Future, pin::Pin, time::Duration};
+
+use agent_forge_crds::names::FORCE_ISO_REFRESH_ANNOTATION;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::{
+    kube::kind,
+    oracles,
+    plan::{Plan, Point},
+    run,
+    world::{NAMESPACE, World},
+};
+
+/// Who waits is patient that long.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// Everything is at rest by then.
+const SETTLED: Duration = Duration::from_secs(300);
+/// Moments after [`SETTLED`] at which what is waited for comes about.
+const PHASES: [u64; 3] = [0, 17, 41];
+/// How exactly events are seen.
+const GRAIN: Duration = Duration::from_millis(10);
+/// Machines that wait in each of two pools.
+const MACHINES: usize = 25;
+
+/// Time until the last of those who waited went on.
+type Played<'a> = Pin<Box<dyn Future<Output = Result<Duration>> + 'a>>;
+
+/// What ends a wait.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// In a phrase.
+    pub name: &'static str,
+    /// How long it may take. The resync is not what helps.
+    pub bound: Duration,
+    play: for<'a> fn(&'a mut World, Duration) -> Played<'a>,
+}
+
+/// What came of a case.
+#[derive(Clone, Copy, Debug)]
+pub struct Waited {
+    /// The case.
+    pub name: &'static str,
+    /// The longest that it took.
+    pub longest: Duration,
+    /// How long it may take.
+    pub bound: Duration,
+}
+
+impl fmt::Display for Waited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (longest, bound) = (self.longest.as_secs_f64(), self.bound.as_secs());
+        write!(f, "{}: {longest:.1} s, {bound} s allowed", self.name)
+    }
+}
+
+/// What is told to the operator.
+const TOLD: Duration = Duration::from_secs(3);
+/// What nobody tells: it is looked for.
+const LOOKED_FOR: Duration = Duration::from_secs(30);
+
+/// All of them.
+pub const ALL: &[Case] = &[
+    Case {
+        name: "the InfraEnv gets its URL",
+        bound: TOLD,
+        play: |world, phase| Box::pin(url_comes(world, phase)),
+    },
+    Case {
+        name: "the transfer ends for 50 machines of two pools",
+        bound: TOLD,
+        play: |world, phase| Box::pin(transfer_ends(world, phase)),
+    },
+    Case {
+        name: "the InfraEnv gets another image",
+        bound: TOLD,
+        play: |world, phase| Box::pin(image_rotates(world, phase)),
+    },
+    Case {
+        name: "a URL that had expired is renewed",
+        bound: TOLD,
+        play: |world, phase| Box::pin(url_is_renewed(world, phase)),
+    },
+    Case {
+        name: "force-iso-refresh is set",
+        bound: TOLD,
+        play: |world, phase| Box::pin(is_forced(world, phase)),
+    },
+    Case {
+        name: "the datastore appears in vCenter",
+        bound: LOOKED_FOR,
+        play: |world, phase| Box::pin(datastore_comes(world, phase)),
+    },
+];
+
+/// Plays a case at each phase.
+///
+/// # Errors
+/// It does not come about, or a promise was broken meanwhile.
+pub fn play(case: &Case) -> Result<Waited> {
+    let mut longest = Duration::ZERO;
+    for phase in PHASES {
+        let (took, panics) = run::in_virtual_time(async {
+            let plan = Plan {
+                workload: "waits".to_owned(),
+                seed: 1,
+                faults: Vec::new(),
+            };
+            let mut world = World::start(&plan, 1).await?;
+            let took = (case.play)(&mut world, Duration::from_secs(phase)).await?;
+            let broken = world.director.violations();
+            ensure!(broken.is_empty(), "{broken:?}");
+            anyhow::Ok(took)
+        });
+        ensure!(panics.is_empty(), "{panics:?}");
+        longest = longest.max(took.with_context(|| format!("{}, phase {phase}", case.name))?);
+    }
+    Ok(Waited {
+        name: case.name,
+        longest,
+        bound: case.bound,
+    })
+}
+
+/// Waits until `done`, exactly.
+async fn exactly(world: &World, what: &str, mut done: impl FnMut() -> bool) -> Result<Duration> {
+    let until = world.director.now() + PATIENCE;
+    while !done() {
+        ensure!(
+            world.director.now() < until,
+            "not within {PATIENCE:?}: {what}"
+        );
+        tokio::time::sleep(GRAIN).await;
+    }
+    Ok(world.director.now())
+}
+
+/// Time from `since` to the first effect that fits.
+async fn until_effect(
+    world: &World,
+    since: Duration,
+    what: &str,
+    fits: impl Fn(&Point) -> bool,
+) -> Result<Duration> {
+    let first = || {
+        let effects = world.director.effects();
+        let mut later = effects.iter().filter(|(at, p)| *at >= since && fits(p));
+        later.next().map(|(at, _)| *at - since)
+    };
+    exactly(world, what, || first().is_some()).await?;
+    first().context("it was there")
+}
+
+fn transfers(world: &World) -> usize {
+    let effects = world.director.effects();
+    effects.iter().filter(|(_, p)| p.effect == "V08").count()
+}
+
+async fn until_upload(world: &World, since: Duration) -> Result<Duration> {
+    until_effect(world, since, "an upload", |p| p.effect == "V08").await
+}
+
+fn infra_env(world: &World, pointer: &str) -> Value {
+    let name = (NAMESPACE.to_owned(), "demo".to_owned());
+    let object = world
+        .api
+        .read(|s| s.get(&kind(oracles::ASSISTED, "infraenvs"), &name));
+    object
+        .and_then(|o| o.pointer(pointer).cloned())
+        .unwrap_or_default()
+}
+
+/// Reason of the pool's condition.
+fn reason(world: &World, pool: &str, condition: &str) -> String {
+    let all = world.of_pool(pool, "/status/conditions");
+    let mut all = all.as_array().into_iter().flatten();
+    let found = all.find(|c| c["type"] == condition);
+    found
+        .and_then(|c| c["reason"].as_str())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+async fn a_ready_pool(world: &mut World, phase: Duration) -> Result<()> {
+    world.pool("w", &json!({})).await?;
+    let there = |w: &World| w.of_pool("w", "/status/iso/storedPath").is_string();
+    exactly(world, "an ISO", || there(world)).await?;
+    tokio::time::sleep(SETTLED + phase).await;
+    Ok(())
+}
+
+async fn url_comes(world: &mut World, phase: Duration) -> Result<Duration> {
+    let service = world.upstream.service(NAMESPACE)?;
+    service.withhold_image("demo", true);
+    let url = |w: &World| infra_env(w, "/status/isoDownloadURL");
+    let none = |w: &World| url(w).as_str().is_none_or(str::is_empty);
+    exactly(world, "no URL", || none(world)).await?;
+    world.pool("w", &json!({})).await?;
+    tokio::time::sleep(SETTLED + phase).await;
+    ensure!(reason(world, "w", "ISOReady") == "ISOURLPending");
+    let service = world.upstream.service(NAMESPACE)?;
+    service.withhold_image("demo", false);
+    let since = exactly(world, "a URL", || !none(world)).await? - GRAIN;
+    until_upload(world, since).await
+}
+
+/// Names of the VsphereAgents that wait for the ISO.
+fn waiting(world: &World) -> Vec<String> {
+    let children = world
+        .api
+        .read(|s| s.list(&kind(oracles::OURS, "vsphereagents"), NAMESPACE));
+    let waits = |c: &&std::sync::Arc<Value>| {
+        let rows = c.pointer("/status/waitingOn").and_then(Value::as_array);
+        let mut rows = rows.into_iter().flatten();
+        rows.any(|row| row["reason"] == "IsoNotReady")
+    };
+    let names = children.iter().filter(waits);
+    let names = names.filter_map(|c| c.pointer("/metadata/name")?.as_str());
+    names.map(str::to_owned).collect()
+}
+
+async fn transfer_ends(world: &mut World, phase: Duration) -> Result<Duration> {
+    world.hold.set(true);
+    for pool in ["w", "x"] {
+        world.pool(pool, &json!({})).await?;
+        world.play(pool)?.scale(MACHINES);
+    }
+    let all = |w: &World| waiting(w).len() == 2 * MACHINES;
+    exactly(world, "fifty that wait", || all(world)).await?;
+    tokio::time::sleep(phase).await;
+    let names = waiting(world);
+    ensure!(names.len() == 2 * MACHINES, "{} wait", names.len());
+    ensure!(transfers(world) == 1, "{} transfers", transfers(world));
+    let since = world.director.now();
+    world.hold.set(false);
+    let mut longest = Duration::ZERO;
+    for name in names {
+        // What it writes down before it makes its VM, or that.
+        let key = format!("{NAMESPACE}/{name}");
+        let next = |p: &Point| p.key == key && ["K04", "V02"].contains(&p.effect);
+        longest = longest.max(until_effect(world, since, &key, next).await?);
+    }
+    ensure!(transfers(world) == 1, "{} transfers", transfers(world));
+    Ok(longest)
+}
+
+async fn image_rotates(world: &mut World, phase: Duration) -> Result<Duration> {
+    a_ready_pool(world, phase).await?;
+    let url = |w: &World| infra_env(w, "/status/isoDownloadURL");
+    let before = url(world);
+    world
+        .upstream
+        .service(NAMESPACE)?
+        .rotate_image("demo")
+        .await?;
+    let another = |w: &World| {
+        let now = url(w);
+        now != before && now.as_str().is_some_and(|u| !u.is_empty())
+    };
+    let since = exactly(world, "another URL", || another(world)).await? - GRAIN;
+    until_upload(world, since).await
+}
+
+fn annotate(world: &World, value: &str) -> Result<()> {
+    let pool = (NAMESPACE.to_owned(), "w".to_owned());
+    let patch = json!({"metadata": {"annotations": {FORCE_ISO_REFRESH_ANNOTATION: value}}});
+    let merged = world
+        .api
+        .merge(&kind(oracles::OURS, "vsphereagentpools"), &pool, &patch);
+    merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+}
+
+async fn is_forced(world: &mut World, phase: Duration) -> Result<Duration> {
+    a_ready_pool(world, phase).await?;
+    let since = world.director.now();
+    annotate(world, "1")?;
+    until_upload(world, since).await
+}
+
+async fn url_is_renewed(world: &mut World, phase: Duration) -> Result<Duration> {
+    a_ready_pool(world, Duration::ZERO).await?;
+    world.upstream.images.revoke(NAMESPACE, "demo");
+    annotate(world, "1")?;
+    let failed = |w: &World| reason(w, "w", "ISOReady") == "ISODownloadFailed";
+    exactly(world, "that it failed", || failed(world)).await?;
+    tokio::time::sleep(SETTLED + phase).await;
+    let url = world.upstream.images.publish(NAMESPACE, "demo");
+    let since = world.director.now();
+    let service = world.upstream.service(NAMESPACE)?;
+    service.set_image_url("demo", &url).await?;
+    until_upload(world, since).await
+}
+
+async fn datastore_comes(world: &mut World, phase: Duration) -> Result<Duration> {
+    let rename = |world: &World, from: &str, to: &str| {
+        world.vcenter.write(|i| {
+            let stores = i.nodes.iter_mut().filter(|(r, _)| r.kind == "Datastore");
+            for (_, store) in stores.filter(|(_, n)| n.name == from) {
+                store.name = to.to_owned();
+            }
+        });
+    };
+    rename(world, "iso-datastore", "not-yet");
+    world.pool("w", &json!({})).await?;
+    tokio::time::sleep(SETTLED + phase).await;
+    let why = reason(world, "w", "ISOReady");
+    ensure!(!why.is_empty() && transfers(world) == 0, "{why}");
+    let since = world.director.now();
+    rename(world, "not-yet", "iso-datastore");
+    until_upload(world, since).await
+}

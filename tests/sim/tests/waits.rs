@@ -1,0 +1,30 @@
+//! Nobody waits for a resync: what ends a wait for an ISO is acted upon within seconds.
+
+use std::{io::Write as _, time::Duration};
+
+use agent_forge_actors::retry::RESYNC;
+use agent_forge_sim::waits;
+
+/// The bounds stand in docs/iso.md. By hand: `cargo run -p agent-forge-sim -- waits`.
+#[test]
+fn nobody_waits_for_a_resync() {
+    let mut broken = Vec::new();
+    for case in waits::ALL {
+        let waited = waits::play(case).unwrap_or_else(|e| panic!("{e:#}"));
+        // Past the test harness: the figures are part of the result.
+        let _ = writeln!(std::io::stdout().lock(), "{waited}");
+        assert!(
+            waited.bound <= RESYNC / 2,
+            "{waited}: no better than a resync"
+        );
+        if waited.longest > waited.bound {
+            broken.push(waited.to_string());
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+    assert!(waits::ALL.len() >= 6, "all that may end a wait");
+    let told = waits::ALL
+        .iter()
+        .filter(|c| c.bound <= Duration::from_secs(3));
+    assert!(told.count() >= 5, "only what nobody tells is looked for");
+}

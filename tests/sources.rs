@@ -1,0 +1,126 @@
+//! What sources and documents say of each other: files that are named exist, reasons that are listed are given.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Folders of the repository in which people read, with what they read there.
+const FOLDERS: [&str; 7] = ["actors", "config", "crds", "docs", "src", "tests", "tools"];
+const KINDS: [&str; 5] = ["rs", "go", "md", "yaml", "toml"];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn is_kind(path: &Path, kinds: &[&str]) -> bool {
+    let extension = path.extension().and_then(|e| e.to_str());
+    extension.is_some_and(|e| kinds.contains(&e))
+}
+
+/// All files below `at` of these kinds, by their path in the repository.
+fn files(at: &str, kinds: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::from(at)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = folder.join(entry.file_name());
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() && entry.file_name() != "target" {
+                folders.push(path);
+            } else if kind.is_file() && is_kind(&path, kinds) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// What looks like a path from the root of the repository, or of a crate, to a file.
+fn named(text: &str) -> impl Iterator<Item = &str> {
+    let between = |c: char| !(c.is_ascii_alphanumeric() || "_-./".contains(c));
+    text.split(between)
+        .map(|word| word.trim_end_matches('.'))
+        .filter(|word| {
+            let first = word.split('/').next().unwrap_or_default();
+            word.contains('/') && FOLDERS.contains(&first) && is_kind(Path::new(word), &KINDS)
+        })
+}
+
+/// Whether a file that is named in `from` is there, seen from the repository or from a folder above `from`.
+fn is_there(from: &Path, name: &str) -> bool {
+    let mut seen_from = from.ancestors().skip(1);
+    seen_from.any(|folder| root().join(folder).join(name).is_file())
+}
+
+#[test]
+fn files_that_are_named_exist() {
+    let mut all = vec![PathBuf::from("README.md"), PathBuf::from("CHANGELOG.md")];
+    for folder in FOLDERS {
+        all.extend(files(folder, &KINDS));
+    }
+    // Its own examples are none.
+    all.retain(|path| path != Path::new("tests/sources.rs"));
+    let (mut seen, mut missing) = (0, Vec::new());
+    for path in &all {
+        for name in named(&read(path)) {
+            seen += 1;
+            // Where a tool is run in another folder.
+            let elsewhere = name == "tests/alerts.yaml";
+            if !elsewhere && !is_there(path, name) {
+                missing.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    assert!(seen > 100, "only {seen} names in {} files", all.len());
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn a_name_is_told_from_other_words() {
+    let text = "See `src/run.rs`, tests/it/main.rs. Not a/b.rs, src/vsphere, https://x/docs or agent_forge::src.";
+    let found: Vec<_> = named(text).collect();
+    assert_eq!(found, ["src/run.rs", "tests/it/main.rs"]);
+    let here = Path::new("crds/src/pool.rs");
+    assert!(is_there(here, "tests/wire/predecessor.rs"));
+    assert!(!is_there(here, "tests/predecessor.rs"));
+}
+
+/// A reason that nothing gives sends people looking for what cannot be.
+#[test]
+fn reasons_that_are_listed_are_given() {
+    let list = read(Path::new("crds/src/conditions/reasons.rs"));
+    let product: Vec<String> = ["actors/src", "src"]
+        .iter()
+        .flat_map(|folder| files(folder, &["rs"]))
+        .filter(|path| !path.ends_with("tests.rs"))
+        .map(|path| read(&path))
+        .collect();
+    let (mut module, mut listed, mut unused) = ("", 0, Vec::new());
+    for line in list.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("pub mod ") {
+            module = name.trim_end_matches([' ', '{']);
+        }
+        let constant = line.strip_prefix("pub const ");
+        if let Some(name) = constant.and_then(|c| c.split(':').next()) {
+            listed += 1;
+            let given = format!("{module}::{name}");
+            let is_given = |source: &String| {
+                let mut uses = source.split(&given).skip(1);
+                uses.any(|rest| !rest.starts_with(|c: char| c == '_' || c.is_ascii_alphanumeric()))
+            };
+            if !product.iter().any(is_given) {
+                unused.push(given);
+            }
+        }
+    }
+    assert!(listed > 50, "only {listed} constants");
+    assert!(unused.is_empty(), "{unused:#?}");
+}
