@@ -76,8 +76,8 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_ISO_STALL_TIMEOUT", default_value = "30s", value_parser = duration, value_name = "DURATION")]
     pub iso_stall_timeout: Duration,
 
-    /// Longest time that an ISO download may take.
-    #[arg(long, env = "AGENT_FORGE_ISO_DEADLINE", default_value = "1h", value_parser = duration, value_name = "DURATION")]
+    /// Longest time that an ISO download may take; 12h at most.
+    #[arg(long, env = "AGENT_FORGE_ISO_DEADLINE", default_value = "1h", value_parser = iso_deadline, value_name = "DURATION")]
     pub iso_deadline: Duration,
 
     /// PEM file with certificates that the image service's may be signed by, beside the system's roots.
@@ -147,12 +147,12 @@ pub struct IsoArgs {
 }
 
 /// Where the predecessor's flags stand in `--help`.
-const LEGACY: &str = "Accepted for the predecessor's manifests, without effect";
+const LEGACY: &str = "Accepted for the predecessor's manifests";
 
 /// The predecessor's flags that have no meaning here.
 #[derive(Clone, Debug, Parser)]
 pub struct Legacy {
-    /// `true`: metrics over HTTPS. They are served in the clear; keep them on loopback or behind a NetworkPolicy.
+    /// `true`: metrics over HTTPS. They are not offered: metrics are then served on a loopback address only.
     #[arg(long, env = "AGENT_FORGE_METRICS_SECURE", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub metrics_secure: Option<bool>,
 
@@ -220,7 +220,7 @@ impl Legacy {
                 || self.metrics_cert_path.is_some()
                 || self.metrics_cert_name.is_some()
                 || self.metrics_cert_key.is_some(),
-            "--metrics-secure, --metrics-cert-*: metrics are served in the clear; keep them on loopback or behind a NetworkPolicy",
+            "--metrics-secure, --metrics-cert-*: metrics are not encrypted: with --metrics-secure=true they are served on loopback only, else behind a NetworkPolicy",
         );
         warn(
             self.webhook_cert_path.is_some()
@@ -265,6 +265,18 @@ fn scan_interval(text: &str) -> Result<Duration, String> {
         );
     }
     Ok(interval)
+}
+
+/// Another cluster takes a partial file that did not change for 24 h for abandoned: a transfer must be over long before.
+fn iso_deadline(text: &str) -> Result<Duration, String> {
+    let deadline = duration(text)?;
+    if deadline > Duration::from_secs(12 * 3600) {
+        return Err(
+            "must be 12h or shorter: other clusters on the datastore delete a partial ISO file that is 24h old"
+                .to_owned(),
+        );
+    }
+    Ok(deadline)
 }
 
 #[cfg(test)]
@@ -417,8 +429,21 @@ mod tests {
             "--max-concurrent-vcenter-tasks=0",
             "--orphan-scan-interval=9s",
             "--orphan-scan-interval=never",
+            "--iso-deadline=0s",
+            "--iso-deadline=12h1s",
+            "--iso-deadline=24h",
         ] {
             assert!(Args::try_parse_from(["agent-forge", bad]).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn no_iso_takes_longer_than_others_leave_its_partial_file_alone() {
+        let longest = ["agent-forge", "--iso-deadline=12h"];
+        let args = Args::try_parse_from(longest).expect("12 h");
+        assert_eq!(args.iso_deadline, Duration::from_secs(12 * 3600));
+        let refused = Args::try_parse_from(["agent-forge", "--iso-deadline=13h"]);
+        let said = refused.expect_err("13 h").to_string();
+        assert!(said.contains("12h or shorter"), "{said}");
     }
 }

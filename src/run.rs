@@ -1,6 +1,6 @@
 //! Wiring: parse, connect, start the tree, serve, shut down in order.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
     context::Settings,
@@ -323,15 +323,29 @@ async fn cluster_id(client: Client) -> String {
     }
 }
 
+/// Where metrics are served. They are not encrypted: where that was asked for they do not leave the Pod
+/// (docs/adr/0013-metrics-secure.md).
+fn metrics_address(args: &Args) -> anyhow::Result<Option<SocketAddr>> {
+    let address = server::parse_address("--metrics-bind-address", &args.metrics_bind_address)?;
+    let asked = args.legacy.metrics_secure == Some(true);
+    let in_the_clear = address.filter(|a| asked && !a.ip().is_loopback());
+    if let Some(address) = in_the_clear {
+        tracing::warn!(
+            "--metrics-secure=true: metrics over HTTPS are not offered, so none are served on {address}; use \
+             --metrics-secure=false behind a NetworkPolicy, or a loopback address"
+        );
+        return Ok(None);
+    }
+    Ok(address)
+}
+
 async fn serve(
     args: &Args,
     metrics: &Arc<Metrics>,
     caches: &Arc<Caches>,
     supervisor: &ActorRef<SupervisorMsg>,
 ) -> anyhow::Result<()> {
-    if let Some(address) =
-        server::parse_address("--metrics-bind-address", &args.metrics_bind_address)?
-    {
+    if let Some(address) = metrics_address(args)? {
         let metrics = metrics.clone();
         let bound = server::serve("metrics", address, move |asked| {
             let metrics = metrics.clone();
@@ -384,4 +398,30 @@ async fn serve(
         tracing::warn!(%bound, "debug endpoint: whoever reaches it can kill actors");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[test]
+    fn metrics_that_are_to_be_encrypted_do_not_leave_the_pod_in_the_clear() {
+        for (secure, address, served) in [
+            ("--metrics-secure", ":8443", false),
+            ("--metrics-secure=true", "10.0.0.1:8443", false),
+            ("--metrics-secure=true", "[::]:8443", false),
+            ("--metrics-secure=true", "127.0.0.1:8080", true),
+            ("--metrics-secure=true", "[::1]:8080", true),
+            ("--metrics-secure=true", "0", false),
+            ("--metrics-secure=false", ":8443", true),
+            ("--metrics-cert-path=/certs", ":8443", true),
+        ] {
+            let bind = format!("--metrics-bind-address={address}");
+            let args = Args::try_parse_from(["agent-forge", secure, &bind]).expect("accepted");
+            let at = metrics_address(&args).expect("an address");
+            assert_eq!(at.is_some(), served, "{secure} {address}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Folders of the repository in which people read, with what they read there.
-const FOLDERS: [&str; 7] = ["actors", "config", "crds", "docs", "src", "tests", "tools"];
+const FOLDERS: [&str; 6] = ["actors", "config", "crds", "docs", "src", "tests"];
 const KINDS: [&str; 5] = ["rs", "go", "md", "yaml", "toml"];
 
 fn root() -> PathBuf {

@@ -8,6 +8,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -22,7 +23,10 @@ use kube::{
     Client,
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    time::Instant,
+};
 
 use crate::deadline;
 
@@ -54,10 +58,29 @@ impl EventSink {
     /// Records a notice.
     pub fn record(&self, notice: Notice) {
         debug_assert!(event::ALL.contains(&notice.reason), "{}", notice.reason);
-        if let Err(e) = self.0.try_send(notice) {
-            tracing::warn!("event dropped: {e}");
+        if let Err(why) = self.0.try_send(notice) {
+            let (TrySendError::Full(lost) | TrySendError::Closed(lost)) = &why;
+            tell(lost, format_args!("event dropped: {why}"));
         }
     }
+}
+
+/// Says what became of a notice, and whom it is about.
+fn tell(notice: &Notice, what: fmt::Arguments<'_>) {
+    let of = &notice.regarding;
+    tracing::warn!(
+        object = %of.key,
+        uid = %of.uid,
+        trace_id = trace_of(&notice.note),
+        reason = notice.reason,
+        "{what}"
+    );
+}
+
+/// The trace that a note about one machine names.
+fn trace_of(note: &str) -> Option<&str> {
+    let (_, named) = note.rsplit_once("(trace ")?;
+    Some(named.split_once(')')?.0)
 }
 
 /// What was recorded, and when: decides what is sent now. Keeps with each note whatever sends its repeats (`T`).
@@ -144,7 +167,7 @@ async fn send_all(
         let outcome = match deadline::until(end, recorder.publish(&event, &regarding)).await {
             Ok(Ok(())) => Settled::Done,
             Ok(Err(e)) => {
-                tracing::warn!("event not recorded: {e}");
+                tell(&notice, format_args!("event not recorded: {e}"));
                 Settled::Refused
             }
             Err(_) => Settled::Unknown,
@@ -185,6 +208,7 @@ mod tests {
     use agent_forge_actors::{model::names::ObjectKey, ports::cluster::Regarding};
 
     use super::*;
+    use crate::telemetry::told::Lines;
 
     fn notice(uid: &str, note: &str) -> Notice {
         Notice {
@@ -225,6 +249,26 @@ mod tests {
             self.0.note(&notice, at, with, end);
             Some(with)
         }
+    }
+
+    #[test]
+    fn what_became_of_a_notice_is_said_with_whom_it_is_about() {
+        let lines = Lines::default();
+        let here = lines.here();
+        let (sender, receiver) = mpsc::channel(1);
+        let sink = EventSink(sender);
+        // The first takes the queue's only place.
+        sink.record(notice("a", "no route"));
+        sink.record(notice("b", "no route (trace 0af7)"));
+        drop(receiver);
+        sink.record(notice("c", "no route"));
+        drop(here);
+        let said: Vec<_> = lines
+            .fields()
+            .into_iter()
+            .map(|l| ["object", "uid", "trace_id"].map(|f| l[f].as_str().unwrap_or("-").to_owned()))
+            .collect();
+        assert_eq!(said, [["demo/b", "b", "0af7"], ["demo/c", "c", "-"]]);
     }
 
     #[test]

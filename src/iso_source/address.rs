@@ -32,11 +32,13 @@ impl Refused {
     }
 }
 
-/// The metadata service of most clouds, link-local by its number; not even labs need it.
-const METADATA_V4: [Ipv4Addr; 3] = [
+/// The metadata service of most clouds, link-local by its number, those of others, and Azure's WireServer; not even labs
+/// need them.
+const METADATA_V4: [Ipv4Addr; 4] = [
     Ipv4Addr::new(169, 254, 169, 254),
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(192, 0, 0, 192),
+    Ipv4Addr::new(168, 63, 129, 16),
 ];
 const METADATA_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
@@ -49,6 +51,7 @@ pub(super) fn refused(ip: IpAddr) -> Option<Refused> {
         IpAddr::V4(ip) => refused_v4(ip),
         IpAddr::V6(ip) => embedded_v4(ip)
             .and_then(refused_v4)
+            .or_else(|| locally_translated(ip))
             .or_else(|| refused_v6(ip)),
     }
 }
@@ -97,18 +100,37 @@ fn refused_v6(ip: Ipv6Addr) -> Option<Refused> {
     }
 }
 
-/// The IPv4 address inside a mapped, compatible, translated (NAT64) or 6to4 address.
+/// The IPv4 address inside a mapped, compatible, translated (SIIT, NAT64's well-known prefix) or 6to4 address.
 fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let s = ip.segments();
     let join = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match s {
-        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            Some(join(high, low))
-        }
+        [0, 0, 0, 0, 0, 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(join(high, low)),
         [0, 0, 0, 0, 0, 0, high, low] if high != 0 || low > 1 => Some(join(high, low)),
         [0x2002, high, low, ..] => Some(join(high, low)),
         _ => None,
     }
+}
+
+/// Why an address of NAT64's prefix for local use (64:ff9b:1::/48, RFC 8215) is refused. How long the prefix is that somebody
+/// took of it, and so where the IPv4 address lies (RFC 6052, 2.2), cannot be seen: any place counts, but for an address of no
+/// host, which is what the zeros of another length look like.
+fn locally_translated(ip: Ipv6Addr) -> Option<Refused> {
+    if !matches!(ip.segments(), [0x64, 0xff9b, 1, ..]) {
+        return None;
+    }
+    let o = ip.octets();
+    let places = [
+        [o[6], o[7], o[9], o[10]],
+        [o[7], o[9], o[10], o[11]],
+        [o[9], o[10], o[11], o[12]],
+        [o[12], o[13], o[14], o[15]],
+    ];
+    let why = places.map(|octets| refused_v4(Ipv4Addr::from(octets)));
+    let mut found = why.into_iter().flatten();
+    found.find(|why| *why != Refused::NoHost)
 }
 
 #[cfg(test)]
@@ -138,6 +160,20 @@ mod tests {
             ("::ffff:127.0.0.1", Some(Refused::Loopback)),
             ("::127.0.0.1", Some(Refused::Loopback)),
             ("64:ff9b::7f00:1", Some(Refused::Loopback)),
+            ("64:ff9b::a9fe:a9fe", Some(Refused::Metadata)),
+            ("64:ff9b:1::7f00:1", Some(Refused::Loopback)),
+            ("64:ff9b:1::a9fe:a9fe", Some(Refused::Metadata)),
+            ("64:ff9b:1:fffe::a9fe:a9fe", Some(Refused::Metadata)),
+            ("64:ff9b:1:7f00:0:100::", Some(Refused::Loopback)),
+            ("64:ff9b:1:a9fe:a9:fe00::", Some(Refused::Metadata)),
+            ("64:ff9b:1:a9:fe:a9fe::", Some(Refused::Metadata)),
+            ("64:ff9b:1:0:a9:fea9:fe00:0", Some(Refused::Metadata)),
+            ("64:ff9b:1::a9fe:101", Some(Refused::LinkLocal)),
+            ("::ffff:0:7f00:1", Some(Refused::Loopback)),
+            ("::ffff:0:a9fe:a9fe", Some(Refused::Metadata)),
+            ("168.63.129.16", Some(Refused::Metadata)),
+            ("::ffff:168.63.129.16", Some(Refused::Metadata)),
+            ("64:ff9b::a83f:8110", Some(Refused::Metadata)),
             ("2002:7f00:1::", Some(Refused::Loopback)),
             ("169.254.1.1", Some(Refused::LinkLocal)),
             ("fe80::1", Some(Refused::LinkLocal)),
@@ -151,6 +187,11 @@ mod tests {
             ("10.0.0.1", None),
             ("192.168.1.1", None),
             ("203.0.113.5", None),
+            ("168.63.129.17", None),
+            ("64:ff9b::cb00:7105", None),
+            ("64:ff9b:1::cb00:7105", None),
+            ("64:ff9b:1:fffe::cb00:7105", None),
+            ("::ffff:0:cb00:7105", None),
             ("fd12::1", None),
             ("2001:db8::1", None),
         ] {

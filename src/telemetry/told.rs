@@ -1,6 +1,9 @@
-//! For tests: an exporter that keeps what it is told.
+//! For tests: an exporter that keeps what it is told, and a log that keeps its lines.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    io::Write,
+    sync::{Arc, Mutex},
+};
 
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::{
@@ -8,7 +11,7 @@ use opentelemetry_sdk::{
     trace::{SdkTracerProvider, SpanData, SpanExporter},
 };
 use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::{fmt::MakeWriter, layer::SubscriberExt as _};
 
 /// The spans so far; clones keep the same.
 #[derive(Clone, Debug, Default)]
@@ -42,5 +45,46 @@ impl SpanExporter for Told {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         self.0.lock().expect("lock").extend(batch);
         Ok(())
+    }
+}
+
+/// The log's lines so far, as JSON; clones keep the same.
+#[derive(Clone, Debug, Default)]
+pub struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Keeps what this thread logs until the guard goes.
+    pub fn here(&self) -> DefaultGuard {
+        let layer = tracing_subscriber::fmt::layer()
+            .json()
+            .with_writer(self.clone());
+        tracing::subscriber::set_default(tracing_subscriber::registry().with(layer))
+    }
+
+    /// The fields of each line.
+    pub fn fields(&self) -> Vec<serde_json::Value> {
+        let written = String::from_utf8(self.0.lock().expect("lock").clone()).expect("UTF-8");
+        let lines = written.lines().map(|line| {
+            let mut line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            line["fields"].take()
+        });
+        lines.collect()
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("lock").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+    fn make_writer(&'a self) -> Self {
+        self.clone()
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Two kinds leave through one bounded queue: live spans of `tracing`, and phases of machines, whose ids and times come
 //! from what is recorded ([`MachineTracer`]). A full queue drops spans, it never blocks and never grows. Phases that do not
-//! arrive are told again ([`kept`]).
+//! arrive are told again ([`kept`]). Live spans name the process that they come from; phases do not, so that whichever
+//! process tells one tells the same, resource included.
 
 mod kept;
 
@@ -19,7 +20,7 @@ use agent_forge_actors::{
 };
 use anyhow::Context as _;
 use opentelemetry::{
-    Context, InstrumentationScope, KeyValue,
+    Context, InstrumentationScope, Key, KeyValue,
     trace::{
         Link, Span as _, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags,
         TraceId, TraceState,
@@ -40,7 +41,7 @@ use opentelemetry_sdk::{
 use prometheus::IntCounter;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use self::kept::{Kept, OVERDUE, Retelling};
+use self::kept::{Exporters, Kept, OVERDUE, Retelling};
 use super::otlp_client::OtlpClient;
 use crate::vsphere::tls;
 
@@ -50,8 +51,14 @@ const REPEATED: Duration = Duration::from_secs(3600);
 /// Spans of one machine that are remembered as told.
 const REMEMBERED: usize = 1024;
 
-/// The scope of all spans.
+/// The scope of live spans.
 pub const SCOPE: &str = "agent-forge";
+
+/// The scope of phases.
+const PHASES: &str = "agent-forge.phases";
+
+/// What a resource says that holds for every process and version of one installation.
+const LASTING: [&str; 2] = ["service.name", "service.namespace"];
 
 static INSTALLED: OnceLock<Arc<MachineTracer>> = OnceLock::new();
 
@@ -101,33 +108,52 @@ pub fn provider() -> anyhow::Result<Option<SdkTracerProvider>> {
     let resource = resource
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
         .build();
-    let (machines, provider) = through(exporter()?, resource);
+    let exporters = Exporters {
+        live: exporter()?,
+        phases: exporter()?,
+    };
+    let (machines, provider) = through(exporters, resource);
     let _ = INSTALLED.set(Arc::new(machines));
     Ok(Some(provider))
 }
 
-/// Both kinds of spans through one queue to this exporter.
-fn through<E>(exporter: E, resource: Resource) -> (MachineTracer, SdkTracerProvider)
+/// What names the installation in `resource`, without what differs from process to process.
+fn lasting(resource: &Resource) -> Resource {
+    let known = |name: &'static str| {
+        let value = resource.get(&Key::from_static_str(name))?;
+        Some(KeyValue::new(name, value))
+    };
+    Resource::builder_empty()
+        .with_attributes(LASTING.into_iter().filter_map(known))
+        .build()
+}
+
+/// Both kinds of spans through one queue to these exporters.
+fn through<E>(exporters: Exporters<E>, resource: Resource) -> (MachineTracer, SdkTracerProvider)
 where
     E: opentelemetry_sdk::trace::SpanExporter + 'static,
 {
-    through_after(exporter, resource, OVERDUE)
+    through_after(exporters, resource, OVERDUE)
 }
 
 /// The same; phases that are on their way for longer than `overdue` are sent again.
 fn through_after<E>(
-    mut exporter: E,
+    mut exporters: Exporters<E>,
     resource: Resource,
     overdue: Duration,
 ) -> (MachineTracer, SdkTracerProvider)
 where
     E: opentelemetry_sdk::trace::SpanExporter + 'static,
 {
-    exporter.set_resource(&resource);
+    exporters.live.set_resource(&resource);
+    exporters.phases.set_resource(&lasting(&resource));
     let kept = Arc::new(Kept::default());
-    let exporter = Retelling::new(exporter, kept.clone(), overdue);
+    let exporter = Retelling::new(exporters, kept.clone(), overdue);
     let queue = Arc::new(BatchSpanProcessor::builder(exporter).build());
+    let open = Open::default();
     let machines = MachineTracer {
+        #[cfg(test)]
+        open: open.clone(),
         queue: queue.clone(),
         kept,
         // The variables' sampler: the machine's own spans follow the same decision as everything else.
@@ -136,10 +162,7 @@ where
         since: SystemTime::now() - REPEATED,
     };
     let provider = SdkTracerProvider::builder()
-        .with_span_processor(Queue {
-            queue,
-            open: Mutex::default(),
-        })
+        .with_span_processor(Queue { queue, open })
         .with_resource(resource)
         .build();
     (machines, provider)
@@ -216,9 +239,11 @@ fn exporter() -> anyhow::Result<SpanExporter> {
 #[derive(Debug)]
 struct Queue {
     queue: Arc<BatchSpanProcessor>,
-    /// Live spans below a phase.
-    open: Mutex<HashMap<SpanId, Below>>,
+    open: Open,
 }
+
+/// Live spans below a phase.
+type Open = Arc<Mutex<HashMap<SpanId, Below>>>;
 
 /// Where a live span stands.
 #[derive(Clone, Debug)]
@@ -292,6 +317,8 @@ impl SpanProcessor for Queue {
 /// Tells the phases of machines.
 #[derive(Debug)]
 pub struct MachineTracer {
+    #[cfg(test)]
+    open: Open,
     queue: Arc<BatchSpanProcessor>,
     kept: Arc<Kept>,
     sampler: Box<dyn ShouldSample>,
@@ -357,7 +384,7 @@ impl MachineTracer {
             } else {
                 Status::Unset
             },
-            instrumentation_scope: InstrumentationScope::builder(SCOPE).build(),
+            instrumentation_scope: InstrumentationScope::builder(PHASES).build(),
         })
     }
 }

@@ -41,7 +41,8 @@ impl<K, V> Default for Fresh<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> Fresh<K, V> {
-    /// The value if it is younger than `ttl`, else what `look_up` finds now.
+    /// The value if it is younger than `ttl`, else what `look_up` finds now. That must not ask for the same key: it would wait
+    /// for itself.
     pub(super) async fn get_or<F>(&self, key: K, ttl: Duration, look_up: F) -> VcResult<V>
     where
         F: Future<Output = VcResult<V>>,

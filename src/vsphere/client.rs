@@ -6,11 +6,14 @@ use agent_forge_actors::{
     effect::{Effect, EffectKind, Gate, Settled},
     lease::Need,
     model::names::MoRef,
-    ports::vcenter::{Credentials, Fault, VcError, VcErrorKind, VcResult},
+    ports::{
+        slots::Slots,
+        vcenter::{Credentials, Fault, VcError, VcErrorKind, VcResult},
+    },
 };
 use http::{HeaderMap, HeaderValue, Method, header};
 use serde::de::DeserializeOwned;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::{
@@ -41,7 +44,7 @@ pub(super) struct Client {
     pub(super) cache: Cache,
     pub(super) tasks: TaskHub,
     pub(super) looks: Looks,
-    pub(super) slots: Arc<Semaphore>,
+    pub(super) slots: Slots,
 }
 
 impl Client {

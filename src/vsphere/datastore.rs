@@ -24,6 +24,9 @@ use super::{
     },
 };
 
+/// Why a name is nobody's.
+const INVISIBLE: &str = "no datastore of that name is visible to this user";
+
 impl Client {
     /// Files in `directory` that match; `None` when there is no such directory.
     pub(super) async fn search(
@@ -108,21 +111,20 @@ impl Client {
     }
 
     async fn datastore(&self, datacenter: &MoRef, name: &str) -> VcResult<MoRef> {
-        let found = self
-            .cache
-            .stores
-            .get_or((datacenter.clone(), name.to_owned()), STRUCTURE, async {
-                match self.find_below(datacenter, name, DATASTORE).await? {
-                    Some(found) => Ok(found),
-                    None => Err(self.no_datastore(datacenter, name).await?),
-                }
-            })
-            .await?;
-        // The same name as some pool's datastore cluster, which was looked up before.
-        if found.kind == "StoragePod" {
-            return Err(self.no_datastore(datacenter, name).await?);
+        let look_up = async {
+            let found = self.find_below(datacenter, name, DATASTORE).await?;
+            found.ok_or_else(|| unresolved("isoDatastore", name, INVISIBLE))
+        };
+        let key = (datacenter.clone(), name.to_owned());
+        match self.cache.stores.get_or(key, STRUCTURE, look_up).await {
+            Ok(found) if found.kind != "StoragePod" => Ok(found),
+            // Asked only now: who looks for a cluster waits for whoever looks up that name already.
+            Ok(_) => Err(self.no_datastore(datacenter, name).await?),
+            Err(e) if matches!(e.kind, VcErrorKind::Unresolved { .. }) => {
+                Err(self.no_datastore(datacenter, name).await?)
+            }
+            Err(e) => Err(e),
         }
-        Ok(found)
     }
 
     /// Why no datastore has that name. Files lie on one datastore, and nobody chooses it from a cluster for them.
@@ -130,8 +132,7 @@ impl Client {
         let cluster = match self.store(datacenter, name, "isoDatastore").await {
             Ok(store) if store.kind == "StoragePod" => store,
             Ok(_) | Err(_) => {
-                let why = "no datastore of that name is visible to this user";
-                return Ok(unresolved("isoDatastore", name, why));
+                return Ok(unresolved("isoDatastore", name, INVISIBLE));
             }
         };
         let members = self.datastores(&cluster).await?;
@@ -200,7 +201,7 @@ impl Client {
             .about(path.to_string());
         match self.mutate::<Value>(effect, call).await {
             Err(e) if matches!(e.fault(), Some(Fault::AlreadyExists(_))) => Ok(()),
-            Err(e) if e.fault().is_some_and(may_be_the_datastore) => {
+            Err(e) if matches!(e.fault(), Some(Fault::InvalidArgument { .. })) => {
                 // It says no more than that: whether there is such a datastore tells people what to mend.
                 self.datastore(datacenter, &path.datastore).await?;
                 Err(e)
@@ -262,15 +263,6 @@ impl Client {
             .file_manager
             .clone()
             .into())
-    }
-}
-
-/// Whether that is what a path on a datastore that is not there leads to.
-fn may_be_the_datastore(fault: &Fault) -> bool {
-    match fault {
-        Fault::InvalidArgument { .. } => true,
-        Fault::Other { type_name, .. } => type_name == "InvalidDatastore",
-        _ => false,
     }
 }
 

@@ -5,8 +5,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use agent_forge_actors::mutants::{Mutant, on};
-use tokio::sync::Semaphore;
+use agent_forge_actors::{
+    mutants::{Mutant, on},
+    ports::slots::Slots,
+};
 
 use super::reach::Reach;
 
@@ -14,7 +16,7 @@ use super::reach::Reach;
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
     /// For tasks in flight.
-    pub(super) slots: Arc<Semaphore>,
+    pub(super) slots: Slots,
     /// For connections while there are none.
     pub(super) reach: Arc<Reach>,
 }
@@ -43,9 +45,33 @@ impl Limits {
     pub(super) fn of(&self, server: &str) -> Bounds {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let bounds = servers.entry(server.to_owned()).or_insert_with(|| Bounds {
-            slots: Arc::new(Semaphore::new(self.max)),
+            slots: Slots::new(self.max),
             reach: Arc::default(),
         });
         bounds.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_vcenter_has_one_bound_and_another_its_own() {
+        let limits = Limits::new(2);
+        let held = limits.of("vc.example").slots.count();
+        let again = limits.of("vc.example");
+        assert_eq!(again.slots.free(), 1, "whatever session asks");
+        assert!(Arc::ptr_eq(&again.reach, &limits.of("vc.example").reach));
+        let other = limits.of("vc.example:8443");
+        assert_eq!(other.slots.free(), 2);
+        assert!(!Arc::ptr_eq(&again.reach, &other.reach));
+        drop(held);
+        assert_eq!(again.slots.free(), 2);
+    }
+
+    #[test]
+    fn one_task_at_least_goes_on() {
+        assert_eq!(Limits::new(0).of("vc.example").slots.free(), 1);
     }
 }

@@ -9,13 +9,15 @@ use agent_forge_actors::{
         marker::Marker,
         names::{DatastorePath, MoRef},
     },
-    ports::vcenter::{
-        ByteStream, CreateVm, Drives, FileInfo, MarkedVm, Place, PlaceRequest, TaskEnd, TaskRef,
-        VCenter, VcResult, VmObservation,
+    ports::{
+        slots::Slots,
+        vcenter::{
+            ByteStream, CreateVm, Drives, FileInfo, MarkedVm, Place, PlaceRequest, TaskEnd,
+            TaskRef, VCenter, VcResult, VmObservation,
+        },
     },
 };
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
 
 use super::client::Client;
 
@@ -40,8 +42,8 @@ impl VCenter for Handle {
         self.0.is_there().await
     }
 
-    fn slots(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.0.slots)
+    fn slots(&self) -> Slots {
+        self.0.slots.clone()
     }
 
     async fn place(&self, effect: &Effect, request: &PlaceRequest) -> VcResult<Place> {

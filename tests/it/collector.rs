@@ -21,6 +21,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{KeyValue, any_value::Value},
+    resource::v1::Resource,
     trace::v1::Span,
 };
 use prost::Message as _;
@@ -36,8 +37,25 @@ pub struct Collector {
     http: TlsDoor,
     grpc: TlsDoor,
     certificates: TempDir,
-    spans: Arc<Mutex<Vec<Span>>>,
+    told: Arc<Mutex<Vec<Told>>>,
     _serving: JoinSet<()>,
+}
+
+/// A span as it came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    pub span: Span,
+    /// Who told it.
+    pub resource: Option<Resource>,
+    /// Name of its scope.
+    pub scope: Option<String>,
+}
+
+impl Told {
+    /// One word of its resource.
+    pub fn of_resource(&self, key: &str) -> Option<String> {
+        text(&self.resource.as_ref()?.attributes, key)
+    }
 }
 
 /// How spans travel.
@@ -50,20 +68,21 @@ pub enum By {
 impl Collector {
     /// Listens on loopback.
     pub async fn start() -> Result<Self> {
-        let spans = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::new(Mutex::new(Vec::new()));
         let mut serving = JoinSet::new();
-        let http = TlsDoor::before(listen(By::Http, &spans, &mut serving).await?, "http/1.1");
-        let grpc = TlsDoor::before(listen(By::Grpc, &spans, &mut serving).await?, "h2");
+        let http = TlsDoor::before(listen(By::Http, &told, &mut serving).await?, "http/1.1");
+        let grpc = TlsDoor::before(listen(By::Grpc, &told, &mut serving).await?, "h2");
         Ok(Self {
             http: http.await?,
             grpc: grpc.await?,
             certificates: tempfile::tempdir()?,
-            spans,
+            told,
             _serving: serving,
         })
     }
 
-    /// What the operator is told of it; spans leave soon, so that few are lost with a killed process.
+    /// What the operator is told of it; spans leave soon, so that few are lost with a killed process. Processes with
+    /// different ways there count as different pods.
     pub fn environment(&self, by: By) -> Result<Vec<(String, String)>> {
         let (door, protocol) = match by {
             By::Http => (&self.http, "http/protobuf"),
@@ -79,24 +98,33 @@ impl Collector {
             ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.to_owned()),
             ("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.display().to_string()),
             ("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned()),
+            (
+                "OTEL_RESOURCE_ATTRIBUTES",
+                format!("k8s.pod.name=agent-forge-{by:?},service.namespace=lab"),
+            ),
         ];
         Ok(told.map(|(k, v)| (k.to_owned(), v)).to_vec())
     }
 
     /// All spans so far, in the order of their arrival.
     pub fn spans(&self) -> Vec<Span> {
-        self.spans.lock().map(|s| s.clone()).unwrap_or_default()
+        self.told().into_iter().map(|told| told.span).collect()
+    }
+
+    /// The same, each with whom it came from.
+    pub fn told(&self) -> Vec<Told> {
+        self.told.lock().map(|t| t.clone()).unwrap_or_default()
     }
 }
 
 async fn listen(
     by: By,
-    spans: &Arc<Mutex<Vec<Span>>>,
+    told: &Arc<Mutex<Vec<Told>>>,
     serving: &mut JoinSet<()>,
 ) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    let kept = spans.clone();
+    let kept = told.clone();
     serving.spawn(async move {
         let mut connections = JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
@@ -124,7 +152,7 @@ async fn listen(
 async fn take(
     by: By,
     request: Request<Incoming>,
-    spans: Arc<Mutex<Vec<Span>>>,
+    told: Arc<Mutex<Vec<Told>>>,
 ) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
     let read = async {
         let mut body = request.into_body().collect().await?.to_bytes();
@@ -136,12 +164,8 @@ async fn take(
         anyhow::Ok(ExportTraceServiceRequest::decode(body)?)
     };
     let known = read.await.map(|export| {
-        let scopes = export
-            .resource_spans
-            .into_iter()
-            .flat_map(|r| r.scope_spans);
-        if let Ok(mut spans) = spans.lock() {
-            spans.extend(scopes.flat_map(|s| s.spans));
+        if let Ok(mut told) = told.lock() {
+            told.extend(all_of(export));
         }
     });
     let mut answer = Response::new(match by {
@@ -165,6 +189,25 @@ async fn take(
     Ok(answer)
 }
 
+fn all_of(export: ExportTraceServiceRequest) -> Vec<Told> {
+    let mut all = Vec::new();
+    for mut of_resource in export.resource_spans {
+        // A set: the SDK keeps it in no order.
+        if let Some(resource) = &mut of_resource.resource {
+            resource.attributes.sort_by(|a, b| a.key.cmp(&b.key));
+        }
+        for of_scope in of_resource.scope_spans {
+            let scope = of_scope.scope.map(|scope| scope.name);
+            all.extend(of_scope.spans.into_iter().map(|span| Told {
+                span,
+                resource: of_resource.resource.clone(),
+                scope: scope.clone(),
+            }));
+        }
+    }
+    all
+}
+
 /// A string or number as text.
 pub fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
     let value = attributes.iter().find(|a| a.key == key)?.value.as_ref()?;
@@ -178,28 +221,36 @@ pub fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
 /// The spans of one trace by their ids, each once.
 pub struct Tree {
     pub spans: BTreeMap<Vec<u8>, Span>,
-    /// Spans that came more than once, byte for byte the same.
+    /// Spans that came more than once, byte for byte the same, from the same resource and scope.
     pub repeated: usize,
+    /// All that came, each as often as it did.
+    pub raw: usize,
 }
 
 impl Tree {
     /// Puts a trace together; an error where two spans of one id differ.
-    pub fn of(all: Vec<Span>, trace: &str) -> Result<Self> {
+    pub fn of(all: Vec<Told>, trace: &str) -> Result<Self> {
         let trace = hex::decode(trace).context("a trace id")?;
         let mut tree = Self {
             spans: BTreeMap::new(),
             repeated: 0,
+            raw: 0,
         };
-        for span in all.into_iter().filter(|s| s.trace_id == trace) {
-            if let Some(known) = tree.spans.get(&span.span_id) {
-                anyhow::ensure!(
-                    known.encode_to_vec() == span.encode_to_vec(),
-                    "{} was told in two ways:\n{known:?}\n{span:?}",
-                    span.name
-                );
-                tree.repeated += 1;
-            }
-            tree.spans.insert(span.span_id.clone(), span);
+        let mut first: BTreeMap<Vec<u8>, Told> = BTreeMap::new();
+        for told in all.into_iter().filter(|t| t.span.trace_id == trace) {
+            tree.raw += 1;
+            let id = told.span.span_id.clone();
+            let Some(known) = first.get(&id) else {
+                tree.spans.insert(id.clone(), told.span.clone());
+                first.insert(id, told);
+                continue;
+            };
+            anyhow::ensure!(
+                *known == told && known.span.encode_to_vec() == told.span.encode_to_vec(),
+                "{} was told in two ways:\n{known:?}\n{told:?}",
+                told.span.name
+            );
+            tree.repeated += 1;
         }
         Ok(tree)
     }

@@ -252,8 +252,9 @@ async fn what_is_missing_or_there_already_is_told_on_whoever_wants_it() -> Resul
         .until_told((event::ISO_UPLOADED, false), about(POOL), &file)
         .await?;
     world.create_pool("other", &json!({})).await?;
+    // It shares what this process has uploaded for the first one.
     world
-        .until_told((event::ISO_REUSED, false), about("other"), &file)
+        .until_told((event::ISO_UPLOADED, false), about("other"), &file)
         .await?;
     let nowhere = json!({"infraEnvRef": {"name": "nowhere"}});
     world.create_pool("lost", &nowhere).await?;
@@ -268,8 +269,8 @@ async fn what_is_missing_or_there_already_is_told_on_whoever_wants_it() -> Resul
         .await?;
     // Each was said of its own object alone.
     for (reason, times) in [
-        (event::ISO_UPLOADED, 1),
-        (event::ISO_REUSED, 1),
+        (event::ISO_UPLOADED, 2),
+        (event::ISO_REUSED, 0),
         (event::INFRA_ENV_UNAVAILABLE, 1),
         (event::POOL_NOT_FOUND, 1),
     ] {

@@ -33,6 +33,7 @@ mod storm;
 mod strangers;
 mod stuck;
 mod tls_door;
+mod tokens;
 mod traces;
 mod trouble;
 mod trust;

@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use agent_forge_crds::conditions::reason;
-use agent_forge_lab::parts::vcenter_inventory::Vm;
+use agent_forge_lab::parts::{
+    vcenter_inventory::{Inventory, Vm},
+    vcenter_trouble::VmAction,
+};
 use anyhow::{Context as _, Result, ensure};
 use futures::future::join_all;
 use serde_json::json;
@@ -29,10 +32,12 @@ enum Missed {
     Runs,
     /// When its host is installed and its drive is to be emptied (`spec.iso.ejectAfterInstall`).
     Installed,
+    /// As that, where the guest has locked the drive, so that vCenter asks.
+    Asked,
     /// When the VM has to go.
     End,
 }
-use Missed::{End, First, Installed, Made, Runs};
+use Missed::{Asked, End, First, Installed, Made, Runs};
 
 /// Name of the site, privilege, what the condition calls the object it is missing on, and when it is missed.
 const CASES: &[(&str, &str, &str, Missed)] = &[
@@ -103,6 +108,18 @@ const CASES: &[(&str, &str, &str, Missed)] = &[
         "(\"media-",
         Installed,
     ),
+    (
+        "connect",
+        "VirtualMachine.Interact.DeviceConnection",
+        "(\"connect-",
+        Installed,
+    ),
+    (
+        "answer",
+        "VirtualMachine.Interact.AnswerQuestion",
+        "(\"answer-",
+        Asked,
+    ),
 ];
 
 /// Privileges that the document's section names.
@@ -111,7 +128,11 @@ fn told() -> Result<BTreeSet<&'static str>> {
         .split("\n## ")
         .find(|section| section.starts_with("Privileges\n"))
         .context("a section Privileges in docs/vsphere.md")?;
-    let names = section.split('`').skip(1).step_by(2);
+    let names: Vec<&str> = section.split('`').skip(1).step_by(2).collect();
+    ensure!(
+        !names.iter().any(|name| name.starts_with('.')),
+        "a privilege that is not written out: {names:?}"
+    );
     let privilege = |name: &&str| {
         let parts = name.split('.').count();
         parts >= 2
@@ -119,7 +140,7 @@ fn told() -> Result<BTreeSet<&'static str>> {
             && !name.starts_with("System.")
             && name.starts_with(char::is_uppercase)
     };
-    Ok(names.filter(privilege).collect())
+    Ok(names.into_iter().filter(privilege).collect())
 }
 
 /// Something is in its drive.
@@ -134,7 +155,7 @@ async fn missed(
 ) -> Result<()> {
     let tags = site.admin.inventory().await?.tags;
     let tag = &tags.first().context("a tag")?.id;
-    let eject = when == Installed;
+    let eject = matches!(when, Installed | Asked);
     let patch = json!({"vsphere": {"vmTags": [tag]}, "iso": {"ejectAfterInstall": eject}});
     if when == End {
         site.open(world, &patch).await?;
@@ -147,9 +168,15 @@ async fn missed(
         site.open(world, &patch).await?;
         site.nodes.scale(1);
     }
+    if when == Asked {
+        let first = |i: &Inventory| i.vms.first().map(|vm| vm.moref.clone());
+        let made = site.admin.until("a VM", crate::world::LIMIT, first).await;
+        let vm = site.explained(world, made).await?;
+        site.admin.act(&vm, VmAction::LockTray).await?;
+    }
     let reason = match when {
         Runs => reason::TAGGING_FAILED,
-        Installed => reason::EJECT_FAILED,
+        Installed | Asked => reason::EJECT_FAILED,
         First | Made | End => "NoPermission",
     };
     let said = site.until_trouble(world, reason).await?;
@@ -165,7 +192,7 @@ async fn missed(
         }
         (Made, [vm]) => ensure!(!vm.is_on(), "{vm:?}"),
         (Runs, [vm]) => ensure!(vm.is_on() && vm.tags.is_empty(), "{vm:?}"),
-        (Installed, [vm]) => ensure!(vm.is_on() && loaded(vm), "{vm:?}"),
+        (Installed | Asked, [vm]) => ensure!(vm.is_on() && loaded(vm), "{vm:?}"),
         (End, [_]) => {}
         (_, vms) => anyhow::bail!("{when:?}: {vms:?}"),
     }

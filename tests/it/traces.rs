@@ -1,5 +1,7 @@
 //! One trace per machine, whatever becomes of the operator.
 
+use std::collections::BTreeSet;
+
 use agent_forge_actors::model::trace::TraceId;
 use agent_forge_lab::parts::vcenter_trouble::Rule;
 use anyhow::{Context as _, Result, ensure};
@@ -11,7 +13,7 @@ use crate::{
     world::{POOL, Setup, World},
 };
 
-const LIFE: [&str; 10] = [
+const LIFE: [&str; 11] = [
     "machine.demand",
     "iso.wait",
     "vm.place",
@@ -21,6 +23,7 @@ const LIFE: [&str; 10] = [
     "agent.prepare",
     "agent.bind",
     "agent.install",
+    "node.ready",
     "vm.destroy",
 ];
 
@@ -78,8 +81,8 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
     let said = child.status.and_then(|s| s.trace_id);
     ensure!(said.as_ref() == Some(&trace), "{said:?} instead of {trace}");
     world
-        .until("the phase of the installation", async || {
-            Ok(collector.spans().iter().any(|s| s.name == "agent.install"))
+        .until("the last phase to a ready Node", async || {
+            Ok(collector.spans().iter().any(|s| s.name == "node.ready"))
         })
         .await?;
     nodes.scale(0);
@@ -87,7 +90,9 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
     // The end of the process flushes what is left.
     world.stop_operator().await?;
     let all = collector.spans();
-    let tree = Tree::of(all.clone(), &trace)?;
+    let tree = Tree::of(collector.told(), &trace)?;
+    ensure!(tree.raw == tree.spans.len() + tree.repeated);
+    two_pods_one_trace(&collector, &trace)?;
 
     // The phases: each once, in a row, under one root, none abandoned.
     let mut end = 0;
@@ -135,6 +140,19 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
         ensure!(path.iter().any(|n| n == phase), "{call} stands at {path:?}");
         ensure!(calls[0].kind == 3, "{call} is no client span");
     }
+    // So does what the passes found and wrote.
+    let writes: Vec<&Span> = all.iter().filter(|s| writes_its_status(s)).collect();
+    let stray = writes.iter().find(|s| !tree.spans.contains_key(&s.span_id));
+    ensure!(stray.is_none(), "outside the machine's trace: {stray:?}");
+    let published: Vec<&Span> = writes
+        .into_iter()
+        .filter(|s| text(&s.attributes, "agent_forge.step").as_deref() == Some("vm.publish"))
+        .collect();
+    ensure!(!published.is_empty(), "no pass wrote what it found");
+    for write in published {
+        let path = tree.path(write)?;
+        ensure!(path.len() <= 3 && path[0] == "machine.demand", "{path:?}");
+    }
     // Work is linked to the pass that did it, a pass to the wakes that led to it.
     let linked = |name: &str| all.iter().any(|s| s.name == name && !s.links.is_empty());
     ensure!(linked("vm.submit_create") && linked("vm.pass") && linked("pool.pass"));
@@ -171,7 +189,7 @@ async fn an_operator_that_dies_in_the_middle_of_a_step_leaves_no_orphans() -> Re
     world.start_operator().await?;
     world.settled(0).await?;
     world.stop_operator().await?;
-    let tree = Tree::of(collector.spans(), &hex::encode(&call.trace_id))?;
+    let tree = Tree::of(collector.told(), &hex::encode(&call.trace_id))?;
     let path = tree.path(&call)?;
     ensure!(
         path == ["machine.demand", "vm.create", "CreateVM_Task"],
@@ -186,6 +204,34 @@ async fn an_operator_that_dies_in_the_middle_of_a_step_leaves_no_orphans() -> Re
         );
     }
     Ok(())
+}
+
+/// Both processes told of the machine; phases do not say which of them did, what is live does.
+fn two_pods_one_trace(collector: &Collector, trace: &str) -> Result<()> {
+    let trace = hex::decode(trace)?;
+    let mut pods = BTreeSet::new();
+    for told in collector.told() {
+        if told.span.trace_id != trace {
+            continue;
+        }
+        let of_installation = ["service.name", "service.namespace"].map(|k| told.of_resource(k));
+        ensure!(
+            of_installation == [Some("agent-forge".to_owned()), Some("lab".to_owned())],
+            "{told:?}"
+        );
+        let of_process = ["k8s.pod.name", "service.version"].map(|k| told.of_resource(k).is_some());
+        let is_phase = told.scope.as_deref() == Some("agent-forge.phases");
+        ensure!(of_process == [!is_phase; 2], "{told:?}");
+        pods.extend(told.of_resource("k8s.pod.name"));
+    }
+    ensure!(pods.len() == 2, "{pods:?}");
+    Ok(())
+}
+
+/// A write of a VsphereAgent's status.
+fn writes_its_status(span: &Span) -> bool {
+    let object = text(&span.attributes, "object").unwrap_or_default();
+    span.name == "update status" && object.starts_with("VsphereAgent ")
 }
 
 /// An event of a span.

@@ -263,17 +263,25 @@ impl World {
     }
 
     /// Waits until `done` says so; fails with what `explain` says and the operator's last words.
-    pub async fn until<F>(&self, what: &str, mut done: F) -> Result<()>
+    pub async fn until<F>(&self, what: &str, done: F) -> Result<()>
     where
         F: AsyncFnMut() -> Result<bool>,
     {
-        let end = Instant::now() + LIMIT;
+        self.until_within(LIMIT, what, done).await
+    }
+
+    /// Likewise with a bound of its own.
+    pub async fn until_within<F>(&self, limit: Duration, what: &str, mut done: F) -> Result<()>
+    where
+        F: AsyncFnMut() -> Result<bool>,
+    {
+        let end = Instant::now() + limit;
         loop {
             if done().await? {
                 return Ok(());
             }
             if Instant::now() >= end {
-                bail!("no {what} within {LIMIT:?}\n{}", self.explain().await);
+                bail!("no {what} within {limit:?}\n{}", self.explain().await);
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

@@ -227,3 +227,27 @@ async fn what_a_vm_mounts_is_unknown_where_it_may_not_be_read() {
     assert_eq!(known, ["readable"], "what is known is said");
     assert_eq!(drives.unknown.len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_datastore_that_is_not_there_is_named_at_once() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    let dc = vc.datacenter("dc1").await.unwrap();
+    let directory = path("[no-store] agent-forge/ns");
+    let mkdir = effect(EffectKind::MakeDirectory);
+    let tries = async {
+        let made = vc.make_directory(&mkdir, &dc, &directory).await;
+        [
+            made.unwrap_err(),
+            vc.list(&dc, &directory).await.unwrap_err(),
+        ]
+    };
+    // Generous: it only catches a look-up that waits for itself.
+    let within = tokio::time::timeout(std::time::Duration::from_secs(20), tries).await;
+    for e in within.expect("an answer") {
+        let VcErrorKind::Unresolved { field, value } = &e.kind else {
+            panic!("{e:?}")
+        };
+        assert_eq!((*field, value.as_str()), ("isoDatastore", "no-store"));
+    }
+}

@@ -6,6 +6,7 @@ mod golden;
 mod life;
 mod places;
 mod sessions;
+mod silence;
 mod support;
 mod tags;
 mod traced;

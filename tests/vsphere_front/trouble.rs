@@ -159,6 +159,22 @@ async fn a_lost_reply_of_the_long_poll_loses_no_task() {
     assert_eq!(world.calls().await["CreateVM_Task"], 6);
 }
 
+/// Calls that hang and whose callers hear of it.
+pub const HUNG: [&str; 12] = [
+    "FindAllByUuid",
+    "RetrievePropertiesEx",
+    "CreateVM_Task",
+    "PowerOnVM_Task",
+    "PowerOffVM_Task",
+    "ReconfigVM_Task",
+    "Destroy_Task",
+    "MakeDirectory",
+    "SearchDatastore_Task",
+    "MoveDatastoreFile_Task",
+    "DeleteDatastoreFile_Task",
+    "CreateContainerView",
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_never_answers_ends_in_time_for_every_method() {
     let options = Options {
@@ -171,20 +187,7 @@ async fn a_call_that_never_answers_ends_in_time_for_every_method() {
     let vm = life(&*vc, "node-1").await.unwrap();
     let place = place(&*vc).await.unwrap();
     let dc = place.datacenter.clone();
-    for method in [
-        "FindAllByUuid",
-        "RetrievePropertiesEx",
-        "CreateVM_Task",
-        "PowerOnVM_Task",
-        "PowerOffVM_Task",
-        "ReconfigVM_Task",
-        "Destroy_Task",
-        "MakeDirectory",
-        "SearchDatastore_Task",
-        "MoveDatastoreFile_Task",
-        "DeleteDatastoreFile_Task",
-        "CreateContainerView",
-    ] {
+    for method in HUNG {
         let known = world.calls().await.get(method).copied().unwrap_or(0);
         world.fault(json!({"method": method, "at": "hang"})).await;
         let started = Instant::now();

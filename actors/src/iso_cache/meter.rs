@@ -3,12 +3,14 @@
 //!
 //! Guarantees
 //! - Nothing is kept but the chunk at hand (and, at the end, the last chunk until the source says that it is done).
-//! - The stream ends with an error unless exactly the declared length of an ISO 9660 image passed; the reason is kept
-//!   here as a [`Trouble`], because an uploader may report it in its own words.
+//! - The stream ends with an error unless exactly the declared length of an ISO 9660 image passed, and that is no less than
+//!   what the image says of itself; the reason is kept here as a [`Trouble`], because an uploader may report it in its own
+//!   words.
 //! - Texts of the source's transport errors are not repeated: they may hold the URL, which is a credential.
 //!
-//! Fact: an ISO 9660 image has its first volume descriptor in sector 16 (2048 bytes each): one type byte, then `CD001`
-//! (ECMA-119, 8.1).
+//! Facts: an ISO 9660 image has its first volume descriptor in sector 16 (2048 bytes each): one type byte, then `CD001`
+//! (ECMA-119, 8.1). Type 1 is the primary one: it says how many logical blocks the volume has and how long they are
+//! (8.4.8, 8.4.12). Data behind the volume is usual, less than the volume is an image that was cut off.
 
 use std::{
     io,
@@ -38,9 +40,18 @@ pub(super) const FLUSH: Duration = Duration::from_secs(300);
 pub(super) const REPORT: Duration = Duration::from_millis(250);
 
 const MAGIC: &[u8; 5] = b"CD001";
-const MAGIC_AT: u64 = 16 * 2048 + 1;
+const DESCRIPTOR: u64 = 16 * 2048;
+const MAGIC_AT: u64 = DESCRIPTOR + 1;
 /// The shortest image whose magic can be seen.
 pub(super) const SHORTEST: u64 = MAGIC_AT + MAGIC.len() as u64;
+/// Type of the primary volume descriptor.
+const PRIMARY: u8 = 1;
+/// Where in it the number of logical blocks stands, and how long they are; little-endian first.
+const BLOCKS: usize = 80;
+const BLOCK_SIZE: usize = 128;
+/// So much of the descriptor is looked at.
+const SEEN: usize = BLOCK_SIZE + 2;
+const SEEN_TO: u64 = DESCRIPTOR + SEEN as u64;
 
 /// Tells bytes so far and in total.
 pub(super) type Tell = Box<dyn Fn(u64, u64) + Send + Sync>;
@@ -59,7 +70,8 @@ struct Notes {
     length: u64,
     done: u64,
     hash: Sha256,
-    window: [u8; 5],
+    /// Begin of the first volume descriptor.
+    window: [u8; SEEN],
     verdict: Option<Result<String, Trouble>>,
 }
 
@@ -73,7 +85,7 @@ impl Meter {
             length: 0,
             done: 0,
             hash: Sha256::new(),
-            window: [0; 5],
+            window: [0; SEEN],
             verdict: None,
         };
         Arc::new(Self {
@@ -201,20 +213,42 @@ impl Notes {
                 self.length
             )));
         }
-        let (first, last) = (from.max(MAGIC_AT), to.min(SHORTEST));
+        let (first, last) = (from.max(DESCRIPTOR), to.min(SEEN_TO));
         for at in first..last {
             // Both differences are below the chunk's and the window's length.
-            self.window[(at - MAGIC_AT) as usize] = chunk[(at - from) as usize];
+            self.window[(at - DESCRIPTOR) as usize] = chunk[(at - from) as usize];
         }
-        if from < SHORTEST && to >= SHORTEST && &self.window != MAGIC {
+        if from < SHORTEST && to >= SHORTEST && !self.window[1..].starts_with(MAGIC) {
             return Err(not_an_iso(
                 "the bytes are not an ISO 9660 image (no `CD001` at offset 32769)",
             ));
+        }
+        if from < SEEN_TO && to >= SEEN_TO {
+            self.whole()?;
         }
         self.hash.update(chunk);
         self.done = to;
         Ok(())
     }
+
+    /// Does the declared length hold the volume?
+    fn whole(&self) -> Result<(), Trouble> {
+        match volume(&self.window) {
+            Some(volume) if volume > self.length => Err(wrong_length(format!(
+                "the image is {} bytes, its volume descriptor says {volume}: cut off",
+                self.length
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Bytes of the volume by its descriptor; `None` where that does not say.
+fn volume(descriptor: &[u8; SEEN]) -> Option<u64> {
+    let blocks = descriptor[BLOCKS..].first_chunk().copied();
+    let size = descriptor[BLOCK_SIZE..].first_chunk().copied();
+    let bytes = u64::from(u32::from_le_bytes(blocks?)) * u64::from(u16::from_le_bytes(size?));
+    (descriptor[0] == PRIMARY && bytes > 0).then_some(bytes)
 }
 
 /// The source's bytes are no ISO image.
@@ -343,6 +377,61 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_fast_source_is_told_of_once() {
         assert_eq!(told(1000, Duration::ZERO).await.len(), 1);
+    }
+
+    /// What comes of an image of `length` bytes, in chunks of that size, whose descriptor says this of its volume.
+    async fn verdict(
+        length: u64,
+        chunk: usize,
+        (kind, blocks, block_size): (u8, u32, u16),
+    ) -> Result<String, Trouble> {
+        let mut image = vec![0; usize::try_from(length).expect("small")];
+        let mut put = |at: usize, bytes: &[u8]| {
+            let at = 32768 + at;
+            image[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        put(0, &[kind]);
+        put(1, MAGIC);
+        put(80, &blocks.to_le_bytes());
+        put(84, &blocks.to_be_bytes());
+        put(128, &block_size.to_le_bytes());
+        put(130, &block_size.to_be_bytes());
+        let meter = Meter::new(Box::new(|_, _| {}), Duration::ZERO);
+        let chunks: Vec<_> = image.chunks(chunk).map(Bytes::copy_from_slice).collect();
+        let body = stream::iter(chunks.into_iter().map(Ok)).boxed();
+        let _passed: Vec<_> = meter.watch(body, length).collect().await;
+        meter.verdict().expect("an end")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_image_that_is_shorter_than_its_volume_is_cut_off() {
+        let length = 20 * 2048;
+        for (what, length, descriptor, whole) in [
+            ("exactly", length, (1, 20, 2048), true),
+            ("more behind it", length + 1, (1, 20, 2048), true),
+            ("one byte less", length - 1, (1, 20, 2048), false),
+            ("a block less", length, (1, 21, 2048), false),
+            ("other blocks", length, (1, 80, 512), true),
+            ("other blocks, one less", length, (1, 81, 512), false),
+            (
+                "as large as can be said",
+                length,
+                (1, u32::MAX, u16::MAX),
+                false,
+            ),
+            ("no blocks", length, (1, 0, 2048), true),
+            ("blocks of no length", length, (1, 21, 0), true),
+            ("another descriptor", length, (0, 21, 2048), true),
+        ] {
+            for chunk in [7, 4096, 1 << 20] {
+                let verdict = verdict(length, chunk, descriptor).await;
+                assert_eq!(verdict.is_ok(), whole, "{what}, by {chunk}: {verdict:?}");
+            }
+        }
+        let cut = verdict(length, 1000, (1, 21, 2048)).await.expect_err("cut");
+        assert_eq!(cut.reason, "ISOLengthMismatch");
+        let said = "the image is 40960 bytes, its volume descriptor says 43008: cut off";
+        assert_eq!(cut.message, said);
     }
 
     #[tokio::test(start_paused = true)]

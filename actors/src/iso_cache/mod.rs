@@ -261,6 +261,7 @@ impl IsoCacheState {
                 "iso.flight",
                 cache = %ports.key,
                 object = %doubtful.pool,
+                uid = doubtful.uid,
                 task = "sweep",
             );
             let look = async move { upkeep::look_after(&ports, doubtful).await };
@@ -307,6 +308,7 @@ impl IsoCacheState {
             "iso.flight",
             cache = %ports.key,
             object = %start.want.pool,
+            uid = start.want.uid,
             task = start.task.name(),
         );
         let flight = async move {
@@ -349,7 +351,7 @@ async fn fly(ports: &Ports, start: Start) -> FlightNews {
                 })
         }
         Task::Transfer => {
-            tracing::info!(directory = %want.directory, source = want.source.redacted(), "ISO transfer begins");
+            tracing::info!(directory = %want.directory, server = want.source.server(), "ISO transfer begins");
             let (told, announced) = (ports.actor.clone(), ports.actor.clone());
             let tell = move |done, total| {
                 let news = FlightNews::Progress(done, Some(total));

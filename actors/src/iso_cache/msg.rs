@@ -56,8 +56,8 @@ pub struct IsoFile {
 pub enum ShareGroup {
     /// Those with the default directory.
     Default,
-    /// Those whose directory is this one with their own name below it.
-    Beside(DatastorePath),
+    /// Those whose directory has these segments; `None` is a segment that is the pool's own name or namespace.
+    Alike(Vec<Option<String>>),
 }
 
 /// Where an ISO is about to get its final name.
@@ -119,6 +119,8 @@ impl Wanted {
 pub struct IsoWant {
     /// The pool that asks.
     pub pool: ObjectKey,
+    /// Its uid.
+    pub uid: String,
     /// Its credentials Secret.
     pub secret: ObjectKey,
     /// Directory on the datastore (`spec.iso.pathPrefix` or its default).
@@ -200,6 +202,8 @@ pub struct Doubtful {
     pub datacenter: MoRef,
     /// The pool that the transfer was for.
     pub pool: ObjectKey,
+    /// Its uid.
+    pub uid: String,
     /// Looks that are left, should some fail.
     pub looks: u32,
 }

@@ -147,6 +147,7 @@ pub(super) struct Site {
     pub(super) vc: Arc<dyn VCenter>,
     pub(super) datacenter: MoRef,
     pool: ObjectKey,
+    uid: String,
 }
 
 /// All bytes are there under the partial name, and may get that place.
@@ -165,6 +166,7 @@ impl Site {
             vc,
             datacenter,
             pool: want.pool.clone(),
+            uid: want.uid.clone(),
         })
     }
 
@@ -189,6 +191,7 @@ impl Site {
             vc: doubtful.vc.clone(),
             datacenter: doubtful.datacenter.clone(),
             pool: doubtful.pool.clone(),
+            uid: doubtful.uid.clone(),
         }
     }
 
@@ -198,6 +201,7 @@ impl Site {
             vc: self.vc.clone(),
             datacenter: self.datacenter.clone(),
             pool: self.pool.clone(),
+            uid: self.uid.clone(),
             looks: super::LOOKS,
         })
     }

@@ -18,7 +18,10 @@ use crate::{
     error::{Side, Trouble},
     model::names::DatastorePath,
     mutants::{Mutant, on},
-    ports::iso_source::{Freshness, Validators},
+    ports::{
+        iso_source::{Freshness, Validators},
+        vcenter::MountedIso,
+    },
 };
 
 /// Bound of one step; the adapter's own bounds are shorter.
@@ -116,17 +119,25 @@ impl Site {
         Ok(())
     }
 
+    /// Deletes what no VM has mounted. vCenter is asked anew after each deletion: that took its time.
     async fn remove(&self, ports: &Ports, paths: &[DatastorePath]) -> Result<PruneNews, Trouble> {
-        let mounted = step("mounted ISOs", async { Ok(self.vc.mounted_isos().await?) }).await?;
-        // Compared as paths: vCenter shows what was written, and `[ds] /a` is `[ds] a`.
-        let mounted: BTreeMap<DatastorePath, &str> = mounted
-            .iter()
-            .filter_map(|m| Some((DatastorePath::parse(&m.iso).ok()?, m.vm.as_str())))
-            .collect();
+        let mut asked = Some(self.mounts().await?);
         let (mut gone, mut kept) = (Vec::new(), Vec::new());
         for path in paths {
-            if let Some(vm) = mounted.get(path) {
+            let mounts = match asked.take() {
+                Some(mounts) => Ok(mounts),
+                None => self.mounts().await,
+            };
+            let mounts = match mounts {
+                Ok(mounts) => mounts,
+                Err(trouble) => {
+                    kept.push((path.clone(), trouble.message));
+                    continue;
+                }
+            };
+            if let Some(vm) = mounts.holder(path) {
                 kept.push((path.clone(), format!("VM {vm} has it in its CD-ROM drive")));
+                asked = Some(mounts);
                 continue;
             }
             let effect = self.effect(EffectKind::DeleteFile);
@@ -141,6 +152,46 @@ impl Site {
             }
         }
         Ok((gone, kept))
+    }
+
+    async fn mounts(&self) -> Result<Mounts, Trouble> {
+        let mounted = step("mounted ISOs", async { Ok(self.vc.mounted_isos().await?) }).await?;
+        Ok(Mounts::of(mounted))
+    }
+}
+
+/// What VMs have in their drives, each with the VM.
+#[derive(Debug, Default)]
+struct Mounts {
+    /// Compared as paths: vCenter shows what was written, and `[ds] /a` is `[ds] a`.
+    paths: BTreeMap<DatastorePath, String>,
+    /// Backings that are no such path; they may name a file in another way.
+    others: Vec<MountedIso>,
+}
+
+impl Mounts {
+    fn of(mounted: Vec<MountedIso>) -> Self {
+        let mut mounts = Self::default();
+        for mount in mounted {
+            match DatastorePath::parse(&mount.iso) {
+                Ok(path) => {
+                    mounts.paths.insert(path, mount.vm);
+                }
+                Err(_) => mounts.others.push(mount),
+            }
+        }
+        mounts
+    }
+
+    /// A VM that has this file in a drive, or something that cannot be told from it: it ends with the file's name, which is a
+    /// digest.
+    fn holder(&self, path: &DatastorePath) -> Option<&str> {
+        let known = self.paths.get(path).map(String::as_str);
+        let mut others = self.others.iter();
+        known.or_else(|| {
+            let other = others.find(|mount| mount.iso.ends_with(path.file_name()));
+            other.map(|mount| mount.vm.as_str())
+        })
     }
 }
 

@@ -22,6 +22,7 @@ use std::{
 use agent_forge_crds::conditions::{event, reason};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 use self::judge::Orphan;
 use crate::{
@@ -191,7 +192,8 @@ async fn scan(
     for orphan in orphans.drain(..) {
         let may_go = judge::may_go(&orphan, &known, pools.iter().map(AsRef::as_ref));
         let removed = if may_go {
-            remove(context, session, &orphan).await
+            let work = remove(context, session, &orphan);
+            work.instrument(about(&orphan)).await
         } else {
             Ok(false)
         };
@@ -201,13 +203,13 @@ async fn scan(
             // The others may go all the same.
             Err(trouble) => {
                 let fate = format!("it could not be destroyed: {trouble}");
-                tell(&server, trouble, verdict);
+                about(&orphan).in_scope(|| tell(&server, trouble, verdict));
                 fate
             }
         };
         // The first time it may be one whose record the view does not show yet.
         if known.contains(&orphan.vm.moref) {
-            say(context, &server, &orphan, &fate, memory);
+            about(&orphan).in_scope(|| say(context, &server, &orphan, &fate, memory));
         }
         left.push(orphan);
     }
@@ -217,6 +219,17 @@ async fn scan(
         .retain(|(at, moref)| *at != server || morefs.contains(moref));
     memory.known.insert(server, morefs);
     Ok(())
+}
+
+/// A span in which every line says whom it is about: the VsphereAgent that was. Its machine, and with it the trace, is not
+/// known any more.
+fn about(orphan: &Orphan) -> tracing::Span {
+    let marker = &orphan.vm.marker;
+    tracing::error_span!(
+        "orphan.vm",
+        object = %ObjectKey::new(&marker.namespace, &marker.name),
+        uid = %marker.uid,
+    )
 }
 
 /// Live proof, a fresh look, and the end of a VM that never ran; `true`: it is gone.
@@ -262,8 +275,7 @@ async fn remove(
 async fn destroy(session: &dyn VCenter, key: &ObjectKey, orphan: &Orphan) -> Result<bool, Trouble> {
     let moref = &orphan.vm.moref;
     let ended = {
-        let slots = session.slots();
-        let Ok(_slot) = slots.acquire().await else {
+        let Ok(_slot) = session.slots().take().await else {
             return Ok(false);
         };
         let effect = Effect::new(EffectKind::Destroy, key);

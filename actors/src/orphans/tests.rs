@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     model::marker::Marker,
     ports::vcenter::{PowerState, VmObservation},
-    testing::{child, marker, running, shown, with},
+    testing::{child, marker, running, shown, told::Told, with},
     vm::bench::{Bench, vcenter::SLOTS},
 };
 
@@ -87,6 +87,23 @@ async fn what_never_ran_goes_at_the_second_look() {
 }
 
 #[tokio::test]
+async fn what_is_said_of_a_vm_names_the_vsphere_agent_that_was() {
+    let told = Told::default();
+    let here = told.here();
+    let mut scans = Scans::of(vec![lost("vm-7")]).await;
+    scans.next().await;
+    scans.next().await;
+    drop(here);
+    assert_eq!(scans.destroyed(), 1);
+    let spans = told.spans("orphan.vm");
+    let last = spans.last().expect("a span");
+    assert!(last.said().iter().any(|l| l.contains("was destroyed")));
+    let object = ObjectKey::of(&child("a")).to_string();
+    assert_eq!(last.fields.get("object"), Some(object.as_str()));
+    assert_eq!(last.fields.get("uid"), Some("nobodys"));
+}
+
+#[tokio::test]
 async fn a_forgotten_task_is_no_proof_that_the_vm_is_gone() {
     for done in [false, true] {
         let mut scans = Scans::of(vec![lost("vm-7")]).await;
@@ -116,7 +133,7 @@ async fn a_destroy_task_that_does_not_end_holds_up_neither_the_scan_nor_the_othe
     assert!(message.contains("vm-7"), "{message}");
     assert_eq!(verdict.again, Some(INTERVAL));
     let slots = scans.bench.site.with(|i| i.slots.clone()).expect("used");
-    assert_eq!(slots.available_permits(), SLOTS);
+    assert_eq!(slots.free(), SLOTS);
     assert!(scans.said(event::ORPHAN_VM_DESTROYED).is_empty());
     let said = scans.said(event::ORPHAN_VM);
     assert!(said[0].contains("has not ended"), "{said:?}");

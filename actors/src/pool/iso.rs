@@ -90,15 +90,20 @@ fn default_directory(pool: &VsphereAgentPool) -> Result<DatastorePath, BadDatast
 
 /// With whom the pool shares a file of equal content, wherever among their directories it lies. Pools whose directory is
 /// the default one share, also where it is written out, as the predecessor's objects do; so do pools whose directories
-/// differ in nothing but their own names. A directory of another form was chosen to hold the pool's ISO: `None`.
+/// are alike but for segments that are their own name or namespace. A directory without the pool's name as a segment was
+/// chosen to hold the pool's ISO: `None`.
 #[must_use]
 pub fn shares(pool: &VsphereAgentPool) -> Option<ShareGroup> {
     let directory = directory(pool).ok()?;
     if default_directory(pool).as_ref() == Ok(&directory) {
         return Some(ShareGroup::Default);
     }
-    let beside = directory.file_name() == pool.name_any();
-    beside.then(|| directory.parent().map(ShareGroup::Beside))?
+    let (name, namespace) = (pool.name_any(), pool.namespace().unwrap_or_default());
+    let common =
+        |segment: &str| (segment != name && segment != namespace).then(|| segment.to_owned());
+    let segments = || directory.path.split('/');
+    let named = segments().any(|segment| segment == name);
+    named.then(|| ShareGroup::Alike(segments().map(common).collect()))
 }
 
 /// How often the source is asked for changes: `spec.iso.checkInterval`, 10 minutes unless that can be used.
@@ -126,7 +131,8 @@ pub fn cache_key(pool: &VsphereAgentPool, server: &str) -> IsoKey {
 }
 
 /// What identifies the source without its token: InfraEnv, URL without token, `createdTime` (upstream-contract.md §5:
-/// the bytes and `Last-Modified` may differ on every download).
+/// the bytes and `Last-Modified` may differ on every download). Of a server other than the assisted service's the whole
+/// path counts, which only this digest leaves here.
 #[must_use]
 pub fn source_key(infra_env: &InfraEnv, url: &IsoUrl) -> String {
     let created = infra_env
@@ -136,7 +142,7 @@ pub fn source_key(infra_env: &InfraEnv, url: &IsoUrl) -> String {
     let parts = [
         infra_env.uid().unwrap_or_default(),
         infra_env.name_any(),
-        url.redacted(),
+        url.identity(),
         created,
     ];
     hex::encode(Sha256::digest(parts.join("\n").as_bytes()))
@@ -181,6 +187,7 @@ pub fn want(
     let volatile = same_source.is_some_and(|i| i.volatile == Some(true));
     Ok(IsoWant {
         pool: ObjectKey::of(pool),
+        uid: pool.uid().unwrap_or_default(),
         secret: secret.clone(),
         known: current
             .and_then(record::known_file)

@@ -46,17 +46,38 @@ impl IsoUrl {
             .any(|s| matches!(s, "byapikey" | "byid" | "bytoken"))
     }
 
-    /// The URL without its token: the path segment after `byapikey` or `bytoken`, the query, the fragment and any
-    /// userinfo are replaced (upstream-contract.md §5). Fit for status, logs and identity.
+    /// The URL as status and logs may show it. Of an image of the assisted service all but its token, the path segment after
+    /// `byapikey` or `bytoken` (upstream-contract.md §5). Where another server's path may hold one nobody knows: scheme, host
+    /// and last segment, `...` for what is between. Query, fragment and userinfo of neither.
     #[must_use]
     pub fn redacted(&self) -> String {
-        let mut url = self.0.clone();
-        let _ = url.set_username("");
-        let _ = url.set_password(None);
-        url.set_query(None);
-        url.set_fragment(None);
+        if self.is_assisted() {
+            return self.identity();
+        }
+        let mut url = self.bare();
+        let mut segments: Vec<&str> = self.0.path_segments().into_iter().flatten().collect();
+        if segments.len() > 1 {
+            segments.splice(..segments.len() - 1, ["..."]);
+        }
+        url.set_path(&segments.join("/"));
+        url.to_string()
+    }
+
+    /// Host and port, for traces: they show no URL, not even a redacted one.
+    #[must_use]
+    pub fn server(&self) -> String {
+        let host = self.0.host_str().unwrap_or_default();
+        let port = self.0.port_or_known_default();
+        port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
+    /// What tells this source from others, to be digested and not shown: the URL without the token that is known to be one
+    /// (the path segment after `byapikey` or `bytoken`), query, fragment and userinfo.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        let mut url = self.bare();
         let mut hide = false;
-        let segments: Vec<String> = self
+        let segments: Vec<&str> = self
             .0
             .path_segments()
             .into_iter()
@@ -64,11 +85,21 @@ impl IsoUrl {
             .map(|s| {
                 let shown = if hide { "REDACTED" } else { s };
                 hide = matches!(s, "byapikey" | "bytoken");
-                shown.to_owned()
+                shown
             })
             .collect();
         url.set_path(&segments.join("/"));
         url.to_string()
+    }
+
+    /// Without query, fragment and userinfo.
+    fn bare(&self) -> url::Url {
+        let mut url = self.0.clone();
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        url.set_query(None);
+        url.set_fragment(None);
+        url
     }
 }
 
@@ -203,10 +234,23 @@ mod tests {
                 "http://u:SECRET@img:8080/byid/1/x.iso#SECRET",
                 "http://img:8080/byid/1/x.iso",
             ),
+            (
+                "https://mirror:8443/mirror/SECRET/x.iso",
+                "https://mirror:8443/.../x.iso",
+            ),
+            (
+                "https://u:SECRET@mirror/SECRET/4.19/SECRET/x.iso?sig=SECRET#SECRET",
+                "https://mirror/.../x.iso",
+            ),
+            ("https://mirror/x.iso?sig=SECRET", "https://mirror/x.iso"),
+            ("https://mirror/SECRET/", "https://mirror/.../"),
+            ("https://mirror", "https://mirror/"),
         ] {
             let parsed = IsoUrl::parse(url).expect(url);
             assert_eq!(parsed.redacted(), shown);
             assert!(!format!("{parsed} {parsed:?}").contains("SECRET"));
+            let again = IsoUrl::parse(shown).expect(shown);
+            assert_eq!(again.redacted(), shown, "what is shown stays as it is");
         }
         assert!(IsoUrl::parse("file:///etc/passwd").is_err());
         for (url, assisted) in [
@@ -214,6 +258,35 @@ mod tests {
             ("https://img/images/byapikey.iso", false),
         ] {
             assert_eq!(IsoUrl::parse(url).expect(url).is_assisted(), assisted);
+        }
+    }
+
+    #[test]
+    fn a_renewed_token_is_the_same_source_and_another_path_is_not() {
+        for (one, other, same) in [
+            (
+                "https://img/byapikey/A/x.iso",
+                "https://img/byapikey/B/x.iso",
+                true,
+            ),
+            (
+                "https://img/byapikey/A/x.iso",
+                "https://img/byapikey/A/y.iso",
+                false,
+            ),
+            (
+                "https://mirror/4.19/x.iso",
+                "https://mirror/4.20/x.iso",
+                false,
+            ),
+            (
+                "https://mirror/a/x.iso?sig=1",
+                "https://mirror/a/x.iso?sig=2",
+                true,
+            ),
+        ] {
+            let of = |url: &str| IsoUrl::parse(url).expect(url).identity();
+            assert_eq!(of(one) == of(other), same, "{one} {other}");
         }
     }
 }

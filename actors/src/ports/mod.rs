@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod instruments;
 pub mod iso_source;
 pub mod sessions;
+pub mod slots;
 pub mod tracer;
 pub mod vcenter;
 pub mod vcenter_error;

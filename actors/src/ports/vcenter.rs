@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use secrecy::SecretString;
-use tokio::sync::Semaphore;
 
+use super::slots::Slots;
 pub use super::vcenter_error::{Fault, VcError, VcErrorKind};
 use crate::{
     effect::Effect,
@@ -310,7 +310,7 @@ pub trait VCenter: Send + Sync {
     async fn reachable(&self) -> VcResult<()>;
 
     /// Bounds tasks in flight on this vCenter (`--max-concurrent-vcenter-tasks`); shared by all sessions to it.
-    fn slots(&self) -> Arc<Semaphore>;
+    fn slots(&self) -> Slots;
 
     /// Resolves names to a place. Creates the folder when it is missing, as `effect`
     /// ([`crate::effect::EffectKind::CreateFolder`]).

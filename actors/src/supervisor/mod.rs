@@ -16,6 +16,7 @@ mod tree;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use kube::ResourceExt as _;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -32,7 +33,7 @@ use crate::{
         self,
         msg::{IsoKey, IsoMsg},
     },
-    model::names::ObjectKey,
+    model::{child::Child, names::ObjectKey},
     orphans::Doubts,
     placement::{PlacementDesk, PlacementMsg},
     pool::iso::IsoCaches,
@@ -98,6 +99,28 @@ pub enum SupervisorMsg {
     },
     /// Stop all actors, log out, answer.
     Shutdown(RpcReplyPort<()>),
+}
+
+/// Says that an actor ended, and whom it was about.
+fn tell_end(view: &dyn View, key: &ActorKey, why: &str, after: Duration) {
+    let child = match key {
+        ActorKey::Vm(key) => view.child(key).map(Child::read),
+        _ => None,
+    };
+    let of_pool = match key {
+        ActorKey::Pool(key) => view.pool(key).and_then(|pool| pool.uid()),
+        _ => None,
+    };
+    let uid = child.as_ref().map(|c| c.uid.clone()).or(of_pool);
+    tracing::warn!(
+        actor = %key,
+        object = key.object().map(tracing::field::display),
+        uid,
+        trace_id = child.map(|c| tracing::field::display(c.trace())),
+        %why,
+        ?after,
+        "actor ended; starting it anew"
+    );
 }
 
 /// Whether an actor is there.
@@ -310,7 +333,7 @@ impl Actor for Supervisor {
             .died(now, infrastructure)
         {
             Verdict::RestartAfter(after) => {
-                tracing::warn!(actor = %key, %why, ?after, "actor ended; starting it anew");
+                tell_end(state.ports.view.as_ref(), &key, &why, after);
                 state.pending.insert(key.clone(), now.saturating_add(after));
                 myself.send_after(after, move || SupervisorMsg::Respawn(key));
                 Ok(())

@@ -56,6 +56,15 @@ impl ActorKey {
             Self::Vm(_) => "vm",
         }
     }
+
+    /// The object that it is about, where there is one.
+    #[must_use]
+    pub const fn object(&self) -> Option<&ObjectKey> {
+        match self {
+            Self::Pool(key) | Self::Vm(key) => Some(key),
+            Self::Sessions | Self::Placement | Self::Orphans | Self::IsoCache(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for ActorKey {

@@ -22,7 +22,7 @@ use crate::{
         tracer::NoTracer,
         vcenter::{Credentials, Fault, VCenter, VcErrorKind, VcResult},
     },
-    testing::{self, NAMESPACE, POOL, at},
+    testing::{self, NAMESPACE, POOL, at, told::Told},
     vm::bench::{hub::Hub, vcenter::fault},
 };
 
@@ -259,6 +259,33 @@ async fn a_dead_actor_comes_back_after_its_own_backoff_and_no_other_notices() {
     }
     assert_eq!(tree.restarts("pool/demo/workers").await, 0);
     assert!(!tree.ended.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_line_about_a_dead_actor_names_its_object_uid_and_trace() {
+    let told = Told::default();
+    let here = told.here();
+    let tree = Tree::start().await;
+    for which in [VM, "pool/demo/workers"] {
+        assert_eq!(tree.kill(which, false).await, 1);
+        tree.after(Duration::from_millis(50)).await;
+    }
+    drop(here);
+    let (child, pool) = tree.hub.with(|o| (o.child.clone(), o.pool.clone()));
+    let child = Child::read(Arc::new(child.expect("a child")));
+    let pool = pool.and_then(|p| p.uid()).expect("its uid");
+    let (uid, trace) = (child.uid.clone(), child.trace().to_string());
+    let lines = told.lines();
+    let of = |object: &str| {
+        let mut ended = lines.iter().filter(|l| {
+            let said = l.get("message").unwrap_or_default();
+            said.starts_with("actor ended") && l.get("object") == Some(object)
+        });
+        let line = ended.next().expect("a line").clone();
+        ["uid", "trace_id"].map(|f| line.get(f).map(str::to_owned))
+    };
+    assert_eq!(of("demo/a"), [Some(uid), Some(trace)]);
+    assert_eq!(of("demo/workers"), [Some(pool), None]);
 }
 
 #[tokio::test(start_paused = true)]

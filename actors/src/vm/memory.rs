@@ -18,7 +18,7 @@ use crate::{
     error::{Class, Side, Trouble},
     lasting::Lasting,
     model::{names::ObjectKey, trace::TraceId},
-    ports::vcenter::Place,
+    ports::{slots::Slot, vcenter::Place},
     retry,
 };
 
@@ -35,6 +35,8 @@ pub struct Memory {
     pub path_taken: bool,
     /// vCenter refused to create it, and nothing was made.
     pub create_refused: Option<Refused>,
+    /// Slot of the recorded create, from its begin to its end.
+    pub slot: Option<Arc<Slot>>,
     /// Tags were attached in this actor's life.
     pub tagged: bool,
     /// They are missing for sure: it was just switched on, or attaching them failed, which may not have been recorded.
@@ -67,8 +69,8 @@ pub struct Memory {
     pub told_hold: Option<&'static str>,
     /// What vCenter refuses or fails for this VM, as it is told in Events.
     pub trouble: Option<Lasting>,
-    /// How much of that trace has left: entries of the timeline, and the installation.
-    pub traced: Option<(TraceId, usize, bool)>,
+    /// How much of that trace has left: entries of the timeline, and whether installation and readiness.
+    pub traced: Option<(TraceId, usize, [bool; 2])>,
 }
 
 /// A create that vCenter refused, so that nothing was made. What only a changed input mends is not sent again before

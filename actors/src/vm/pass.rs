@@ -21,7 +21,7 @@ use super::{
 use crate::{
     actor::{shell::Verdict, written::is_newer},
     context::Context,
-    effect::{Effect, EffectKind},
+    effect::Effect,
     error::{Class, Side, Trouble},
     lasting::Lasting,
     model::names::ObjectKey,
@@ -67,6 +67,10 @@ pub async fn run_at_most(
         traced::note(&context, &scene, &mut memory);
         let step = step::next(&scene.facts(&context, &memory));
         tracing::debug!(object = %key, ?step, "next step");
+        // Whatever else comes first, nobody waits for the create meanwhile: its slot is not kept from others.
+        if !matches!(step, Step::FinishTask(_)) {
+            memory.slot = None;
+        }
         steps += 1;
         match step {
             Step::Settled => break,
@@ -346,8 +350,7 @@ async fn publish(
         outcome.again = Some(outcome.again.map_or(left, |a| a.min(left)));
         return;
     }
-    let effect = Effect::new(EffectKind::RecordObservation, &scene.child.key);
-    if let Err(e) = write(context, &effect, &object, rendered, memory).await {
+    if let Err(e) = traced::publish(context, &scene, rendered, memory).await {
         outcome.failure = outcome.failure.or(Some(e.class()));
     }
 }

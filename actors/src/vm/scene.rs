@@ -53,6 +53,8 @@ pub struct Scene {
     pub machine: Option<MachineFacts>,
     /// When its AgentMachine was created.
     pub demanded: Option<jiff::Timestamp>,
+    /// Since when its AgentMachine is ready.
+    pub ready: Option<jiff::Timestamp>,
     /// How that Machine stands.
     pub standing: Standing,
 }
@@ -108,6 +110,7 @@ impl Scene {
             possible,
             machine: None,
             demanded: None,
+            ready: None,
             standing: Standing::Unknown("its pool does not exist".to_owned()),
         };
         scene.look_upstream(context);
@@ -127,10 +130,15 @@ impl Scene {
             .iter()
             .any(|a| upstream::is_reserved(a, &agent_machines, &machines));
         let wanted = self.child.agent_machine.as_ref();
-        self.demanded = agent_machines
+        let asks = agent_machines
             .iter()
-            .find(|am| wanted.is_some_and(|r| r.is_object(&am.metadata)))
-            .and_then(|am| am.metadata.creation_timestamp.as_ref())
+            .find(|am| wanted.is_some_and(|r| r.is_object(&am.metadata)));
+        let created = asks.and_then(|am| am.metadata.creation_timestamp.as_ref());
+        self.demanded = created.map(|t| t.0);
+        let ready = asks.and_then(|am| am.ready_condition());
+        self.ready = ready
+            .filter(|c| c.is_true())
+            .and_then(|c| c.last_transition_time.as_ref())
             .map(|t| t.0);
         let record = self.child.machine.as_ref();
         self.machine = machines

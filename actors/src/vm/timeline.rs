@@ -5,7 +5,8 @@
 //! Assumption: entries are only ever appended, and what was written once is never changed.
 //! Caveat: `agent.install` ends with a condition of the Agent and is not recorded: that would be a write for every
 //! machine. The Agent keeps it as long as it serves. One that came to nothing is recorded with the deletion, by a process
-//! that saw the Agent serve without it.
+//! that saw the Agent serve without it. `node.ready` ends with a condition of the AgentMachine, for the same reason; once it
+//! is true it stays so (upstream never lowers it), so its time is the same for whoever reads it.
 
 use agent_forge_crds::{
     WaitingOn,
@@ -35,6 +36,8 @@ const CHART: [(&str, &str); 8] = [
 pub const ROOT: &str = "machine.demand";
 /// Bound Agent to installed Agent.
 pub const INSTALL: &str = "agent.install";
+/// Installed Agent to ready AgentMachine: from there on the Node has its place in the cluster.
+pub const NODE: &str = "node.ready";
 /// From the deletion of the VsphereAgent on.
 pub const DESTROY: &str = "vm.destroy";
 /// A reason in `status.waitingOn`, from its first moment to its last, in pieces.
@@ -47,6 +50,8 @@ const DEMANDED: &str = "Demanded";
 const ACCEPTED: &str = "Accepted";
 const BOUND: &str = "Bound";
 const DELETING: &str = "Deleting";
+/// After the deletion: the VM is proven absent.
+const ABSENT: &str = "Absent";
 /// The deletion came before the Agent was installed.
 const UNFINISHED: &str = "InstallAbandoned";
 /// Another VM is made for the same request.
@@ -161,6 +166,29 @@ pub fn extend(recorded: &[Milestone], m: &Moments<'_>) -> Vec<Milestone> {
     all
 }
 
+/// The timeline of one that is being deleted, now that its VM is proven absent; `None` where there is nothing to add, or no
+/// room. The end of [`DESTROY`] stands there before it is told, so that whoever tells it tells the same.
+#[must_use]
+pub fn ended(noted: &[Milestone], now: Timestamp) -> Option<Vec<Milestone>> {
+    let last = noted.last().filter(|e| e.event == DELETING)?;
+    let begun = last.at.as_ref()?.0;
+    (noted.len() < MAX_TIMELINE_ROWS).then(|| {
+        let mut all = noted.to_vec();
+        all.push(Milestone {
+            event: ABSENT.to_owned(),
+            attempt: last.attempt,
+            at: Some(MicroTime(micro(now).max(begun))),
+        });
+        all
+    })
+}
+
+/// Whether the end stands there.
+#[must_use]
+pub fn has_ended(timeline: &[Milestone]) -> bool {
+    timeline.last().is_some_and(|e| e.event == ABSENT)
+}
+
 /// Whom the spans are about.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
@@ -206,6 +234,9 @@ impl About<'_> {
 
 /// The phase that `event` ends.
 fn ended_by(event: &str) -> Option<&'static str> {
+    if event == ABSENT {
+        return Some(DESTROY);
+    }
     rank(event)
         .and_then(|i| CHART.get(i))
         .map(|(_, phase)| *phase)
@@ -216,7 +247,8 @@ fn begun_by(event: &str) -> Option<&'static str> {
     match event {
         DEMANDED => Some(ROOT),
         REPLACED => Some("vm.place"),
-        DELETING => Some(DESTROY),
+        // What follows the end is told with it.
+        DELETING | ABSENT => Some(DESTROY),
         // What a host is given while it serves is not worth a span of months.
         BOUND => None,
         _ => CHART.get(rank(event)? + 1).map(|(_, phase)| *phase),
@@ -267,7 +299,20 @@ pub fn installation(about: &About<'_>, timeline: &[Milestone], agent: &Agent) ->
     Some(about.span(INSTALL, bound.attempt, bound.at.as_ref()?.0, end, false))
 }
 
-/// The destruction, once it is over.
+/// The rest of the way to a ready Node, once the Agent is installed and the AgentMachine is `ready`.
+#[must_use]
+pub fn readiness(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    agent: &Agent,
+    ready: Timestamp,
+) -> Option<PhaseSpan> {
+    let bound = timeline.iter().rev().find(|e| e.event == BOUND)?;
+    let installed = installation(about, timeline, agent)?.end;
+    Some(about.span(NODE, bound.attempt, installed, ready, false))
+}
+
+/// The destruction, once it is over, where its end could not be recorded.
 #[must_use]
 pub fn destruction(about: &About<'_>, timeline: &[Milestone], end: Timestamp) -> Option<PhaseSpan> {
     let last = timeline.last().filter(|e| e.event == DELETING)?;

@@ -10,11 +10,12 @@ use agent_forge_crds::{
     agent::{Milestone, VsphereAgent, VsphereAgentStatus},
     external::agent::INSTALLED,
 };
-use tracing::field::Empty;
+use tracing::{Instrument as _, field::Empty};
 
 use super::{
     act::{self, After},
     memory::Memory,
+    pass,
     scene::Scene,
     seen::Seen,
     status,
@@ -23,9 +24,10 @@ use super::{
 };
 use crate::{
     context::Context,
+    effect::{Effect, EffectKind},
     error::Trouble,
     model::{child::Child, names::ObjectKey, trace::TraceId},
-    ports::{tracer, vcenter::PowerState},
+    ports::{cluster::ClusterResult, tracer, vcenter::PowerState},
 };
 
 fn recorded_timeline<'a>(child: &Child, status: Option<&'a VsphereAgentStatus>) -> &'a [Milestone] {
@@ -86,6 +88,52 @@ pub fn note_recorded(context: &Context, scene: &Scene, object: &VsphereAgent, me
     memory.timeline = Some((child.trace(), timeline::extend(&base, &moments)));
 }
 
+/// A span of work of that name, under the phase of the machine's trace that is under way.
+fn span_under_phase(
+    context: &Context,
+    scene: &Scene,
+    memory: &Memory,
+    name: &'static str,
+) -> tracing::Span {
+    let child = &scene.child;
+    let noted = memory.timeline.as_ref();
+    let noted = noted.map_or(&[][..], |(_, t)| t.as_slice());
+    // Whatever level the log has, its lines say whom they are about.
+    let span = tracing::error_span!(
+        "vm.step",
+        otel.name = name,
+        object = %child.key,
+        uid = %child.uid,
+        trace_id = %child.trace(),
+        otel.status_code = Empty,
+        error.type = Empty,
+    );
+    let under = timeline::under(child.trace(), noted);
+    context.tracer.place(&span, under);
+    span
+}
+
+/// Writes what the pass found, as a step of its own. What keeps it from being written is no trouble of the machine's: it is
+/// written by the next pass.
+///
+/// # Errors
+/// As [`pass::write`].
+pub async fn publish(
+    context: &Context,
+    scene: &Scene,
+    status: VsphereAgentStatus,
+    memory: &mut Memory,
+) -> ClusterResult<()> {
+    let span = span_under_phase(context, scene, memory, "vm.publish");
+    let effect = Effect::new(EffectKind::RecordObservation, &scene.child.key);
+    let write = pass::write(context, &effect, &scene.child.object, status, memory);
+    let result = write.instrument(span.clone()).await;
+    if result.is_err() {
+        span.record("otel.status_code", "ERROR");
+    }
+    result.map(drop)
+}
+
 /// Carries `step` out as a span of the machine's trace, under the phase that is under way.
 ///
 /// # Errors
@@ -96,23 +144,7 @@ pub async fn perform(
     memory: &mut Memory,
     step: Step,
 ) -> Result<After, Trouble> {
-    let child = &scene.child;
-    let noted = memory
-        .timeline
-        .as_ref()
-        .map_or(&[][..], |(_, t)| t.as_slice());
-    let under = timeline::under(child.trace(), noted);
-    // Whatever level the log has, its lines say whom they are about.
-    let span = tracing::error_span!(
-        "vm.step",
-        otel.name = step.name(),
-        object = %child.key,
-        uid = %child.uid,
-        trace_id = %child.trace(),
-        otel.status_code = Empty,
-        error.type = Empty,
-    );
-    context.tracer.place(&span, under);
+    let span = span_under_phase(context, scene, memory, step.name());
     let name = step.name();
     // Other steps may lie between: after an unknown outcome the VM is looked at first.
     let failed = memory.failed_step.filter(|(step, _)| *step == name);
@@ -143,13 +175,16 @@ pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory
         return;
     };
     let timeline = recorded_timeline(&child, Some(status));
-    let agent = Scene::gather(context, object.clone()).agent;
+    let scene = Scene::gather(context, object.clone());
     let about = about(&child, &child.key);
     tell_lasting(context, &about, status);
-    let installation = agent
-        .as_ref()
-        .and_then(|a| timeline::installation(&about, timeline, a));
-    let state = (child.trace(), timeline.len(), installation.is_some());
+    let agent = scene.agent.as_deref();
+    let installation = agent.and_then(|a| timeline::installation(&about, timeline, a));
+    let ready = agent
+        .zip(scene.ready)
+        .and_then(|(a, at)| timeline::readiness(&about, timeline, a, at));
+    let others = [installation.is_some(), ready.is_some()];
+    let state = (child.trace(), timeline.len(), others);
     if memory.traced == Some(state) {
         return;
     }
@@ -158,13 +193,17 @@ pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory
     }
     if let Some(span) = installation {
         // Whoever saw it unfinished counts its end, once.
-        let unfinished = |(trace, _, told): (_, usize, bool)| trace == span.trace && !told;
+        let unfinished =
+            |(trace, _, [told, _]): (_, usize, [bool; 2])| trace == span.trace && !told;
         let demanded = timeline.first().and_then(|e| e.at.as_ref());
         if let (true, Some(demanded)) = (memory.traced.is_some_and(unfinished), demanded) {
             let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
             let all = span.end.duration_since(demanded.0).as_secs_f64();
             context.instruments.milestone(&pool, "Installed", all);
         }
+        context.tracer.phase(span);
+    }
+    if let Some(span) = ready {
         context.tracer.phase(span);
     }
     memory.traced = Some(state);
@@ -231,19 +270,46 @@ fn tell_waits(
     }
 }
 
-/// The object is released: its VM is proven absent. Whoever took the finalizer off tells it; a reply that was lost
-/// leaves the last phase untold rather than told twice.
+/// Notes that the VM is proven absent; whether that is still to be recorded.
+pub fn note_end(context: &Context, child: &Child, memory: &mut Memory) -> bool {
+    if let Some((_, noted)) = &mut memory.timeline
+        && let Some(ended) = timeline::ended(noted, context.clock.wall())
+    {
+        *noted = ended;
+    }
+    let noted = memory.timeline.as_ref();
+    let recorded = recorded_timeline(child, child.object.status.as_ref());
+    noted.is_some_and(|(_, noted)| timeline::has_ended(noted)) && !timeline::has_ended(recorded)
+}
+
+/// Tells all phases whose end is recorded in `object`.
+pub fn ending(context: &Context, object: &Arc<VsphereAgent>) {
+    let child = Child::read(object.clone());
+    let about = about(&child, &child.key);
+    let timeline = recorded_timeline(&child, object.status.as_ref());
+    for span in timeline::phases(&about, timeline) {
+        context.tracer.phase(span);
+    }
+}
+
+/// The object is released. Its phases have been told by now ([`ending`]), but for an end that could not be recorded: there
+/// whoever took the finalizer off tells it, and a reply that was lost leaves it untold rather than told twice.
 pub fn gone(context: &Context, object: &Arc<VsphereAgent>, timeline: &[Milestone]) {
     let child = Child::read(object.clone());
     tell_waits(context, &child, object.status.as_ref(), &[]);
     let about = about(&child, &child.key);
-    for span in timeline::phases(&about, timeline) {
-        context.tracer.phase(span);
-    }
-    if let Some(span) = timeline::destruction(&about, timeline, context.clock.wall()) {
-        let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
-        let seconds = span.end.duration_since(span.start).as_secs_f64();
-        context.instruments.destroyed(&pool, seconds);
+    let mut spans = timeline::phases(&about, timeline);
+    spans.extend(timeline::destruction(
+        &about,
+        timeline,
+        context.clock.wall(),
+    ));
+    for span in spans {
+        if span.name == timeline::DESTROY && !span.abandoned {
+            let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
+            let seconds = span.end.duration_since(span.start).as_secs_f64();
+            context.instruments.destroyed(&pool, seconds);
+        }
         context.tracer.phase(span);
     }
     context.tracer.forget(child.trace());

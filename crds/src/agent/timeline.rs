@@ -14,7 +14,7 @@ pub const MAX_TIMELINE_ROWS: usize = 64;
 pub struct Milestone {
     /// What happened: `Demanded` (AgentMachine created), `Accepted` (VsphereAgent created), `ISOReady`, `Placed`, `Created`,
     /// `PoweredOn`, `Discovered` (its Agent registered), `Prepared`, `Bound`, `Replaced` (another VM is made),
-    /// `InstallAbandoned` (the deletion came before the Agent was installed), `Deleting`.
+    /// `InstallAbandoned` (the deletion came before the Agent was installed), `Deleting`, `Absent` (its VM is gone).
     pub event: String,
     /// To which VM in a row for this request.
     #[schemars(range(min = 1))]

@@ -7,7 +7,7 @@ mod uses;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use agent_forge_actors::{
@@ -61,6 +61,8 @@ pub struct Metrics {
     mailbox: IntGaugeVec,
     phases_dropped: IntCounterVec,
     uses: Uses,
+    /// Pools whose series were dropped: what still comes of them, say of a VM that goes after its pool, revives none.
+    dropped: Mutex<BTreeSet<ObjectKey>>,
 }
 
 const STATES: [&str; 10] = [
@@ -236,6 +238,7 @@ impl Metrics {
             mailbox: r.gauge(&catalog::ACTOR_MAILBOX)?,
             phases_dropped: r.counter(&catalog::PHASES_DROPPED)?,
             uses: Uses::default(),
+            dropped: Mutex::default(),
             registry,
         };
         made.preset();
@@ -315,6 +318,10 @@ impl Metrics {
         [&self.vms, &self.waiting, &self.conditions]
     }
 
+    fn dropped(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The series of these vCenters and ISO caches disappear.
     fn retire(&self, unused: &[String]) {
         for name in unused {
@@ -334,6 +341,7 @@ fn result(success: bool) -> &'static str {
 
 impl Instruments for Metrics {
     fn pool(&self, pool: &ObjectKey, g: &PoolGauges) {
+        self.dropped().remove(pool);
         let labels = [pool.namespace.as_str(), pool.name.as_str()];
         let values = [
             g.desired,
@@ -388,6 +396,7 @@ impl Instruments for Metrics {
     }
 
     fn drop_pool(&self, pool: &ObjectKey) {
+        self.dropped().insert(pool.clone());
         self.retire(&self.uses.change(pool, None));
         let labels = [pool.namespace.as_str(), pool.name.as_str()];
         for state in STATES {
@@ -412,6 +421,11 @@ impl Instruments for Metrics {
     }
 
     fn milestone(&self, pool: &ObjectKey, event: &str, seconds: f64) {
+        // Held to the end: between a look and an observation the pool might be dropped.
+        let dropped = self.dropped();
+        if dropped.contains(pool) {
+            return;
+        }
         if let Some((_, until)) = MOMENTS.iter().find(|(e, _)| *e == event) {
             self.machine_seconds
                 .with_label_values(&[pool.namespace.as_str(), pool.name.as_str(), until])

@@ -123,7 +123,8 @@ fn word(text: &str) -> &str {
 /// What is wrong with a query; the families that it uses are added to `used`.
 fn faults(query: &str, used: &mut BTreeSet<&'static str>) -> Vec<String> {
     let mut faults = Vec::new();
-    let mut labels: BTreeSet<&str> = BTreeSet::from(["le"]);
+    // A scrape adds the last two.
+    let mut labels: BTreeSet<&str> = BTreeSet::from(["le", "job", "namespace"]);
     let mut matched: Vec<(&str, &str)> = Vec::new();
     let ours = query.match_indices("agent_forge_");
     for (at, _) in ours.chain(query.match_indices("process_")) {

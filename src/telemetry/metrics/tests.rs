@@ -154,3 +154,123 @@ fn what_is_not_said_any_more_disappears() {
         "{left}"
     );
 }
+
+#[test]
+fn a_vm_that_outlives_its_pool_revives_no_series() {
+    let m = Metrics::new().expect("families");
+    let pool = ObjectKey::new("ns", "a");
+    m.pool(&pool, &PoolGauges::default());
+    m.destroyed(&pool, 1.0);
+    assert!(text(&m).contains(r#"pool="a""#));
+    m.drop_pool(&pool);
+    m.destroyed(&pool, 2.0);
+    m.milestone(&pool, MOMENTS[0].0, 2.0);
+    assert!(!text(&m).contains(r#"pool="a""#), "{}", text(&m));
+    // Another one of that name counts again.
+    m.pool(&pool, &PoolGauges::default());
+    m.destroyed(&pool, 3.0);
+    let counted = r#"agent_forge_machine_duration_seconds_count{namespace="ns",pool="a",until="destroyed"} 1"#;
+    assert!(text(&m).contains(counted), "{}", text(&m));
+}
+
+/// The families of the predecessor, in its own words: dashboards and alerts of its users ask for these.
+const PREDECESSORS: [(&str, &str, &[&str]); 6] = [
+    (
+        "agent_forge_vsphere_vm_operations_total",
+        "counter",
+        &["operation", "result"],
+    ),
+    (
+        "agent_forge_iso_operations_total",
+        "counter",
+        &["operation", "result"],
+    ),
+    (
+        "agent_forge_pool_capacity",
+        "gauge",
+        &["namespace", "pool", "state"],
+    ),
+    (
+        "agent_forge_pool_vm_cpu_cores",
+        "gauge",
+        &["namespace", "pool"],
+    ),
+    (
+        "agent_forge_pool_vm_memory_bytes",
+        "gauge",
+        &["namespace", "pool"],
+    ),
+    (
+        "agent_forge_pool_vm_disk_bytes",
+        "gauge",
+        &["namespace", "pool"],
+    ),
+];
+
+#[test]
+fn the_predecessors_families_keep_their_names_labels_and_states() {
+    let m = Metrics::new().expect("families");
+    let gauges = PoolGauges {
+        desired: 1,
+        agent_machines: 2,
+        waiting_agent_machines: 3,
+        unready_agent_machines: 4,
+        without_agent: 5,
+        matching_agents: 6,
+        bound_agents: 7,
+        available_agents: 8,
+        pending_owned_vms: 9,
+        demand_deficit: 10,
+        ..PoolGauges::default()
+    };
+    m.pool(&ObjectKey::new("ns", "a"), &gauges);
+    m.vm_operation("create", true);
+    m.iso_operation("upload", false);
+    let shown = text(&m);
+    for (name, kind, labels) in PREDECESSORS {
+        assert!(shown.contains(&format!("# TYPE {name} {kind}\n")), "{name}");
+        let start = format!("{name}{{");
+        let series: Vec<&str> = shown
+            .lines()
+            .filter_map(|l| l.strip_prefix(&start))
+            .collect();
+        assert!(!series.is_empty(), "no series of {name}");
+        for one in series {
+            let (said, _) = one.split_once('}').expect("labels");
+            let said: Vec<&str> = said
+                .split(',')
+                .filter_map(|l| Some(l.split_once('=')?.0))
+                .collect();
+            assert_eq!(said, labels, "{name}");
+        }
+    }
+    for (value, state) in [
+        "desired",
+        "agent_machines",
+        "waiting_agent_machines",
+        "unready_agent_machines",
+        "without_agent",
+        "matching_agents",
+        "bound_agents",
+        "available_agents",
+        "pending_owned_vms",
+        "demand_deficit",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let line = format!(
+            "agent_forge_pool_capacity{{namespace=\"ns\",pool=\"a\",state=\"{state}\"}} {}\n",
+            value + 1
+        );
+        assert!(shown.contains(&line), "{line}{shown}");
+    }
+    let states = shown.matches("agent_forge_pool_capacity{").count();
+    assert_eq!(states, 10);
+    for series in [
+        r#"agent_forge_vsphere_vm_operations_total{operation="create",result="success"} 1"#,
+        r#"agent_forge_iso_operations_total{operation="upload",result="error"} 1"#,
+    ] {
+        assert!(shown.contains(series), "{series}:\n{shown}");
+    }
+}

@@ -14,11 +14,12 @@ use std::{
 
 use opentelemetry::trace::{SpanId, TraceId};
 use opentelemetry_sdk::{
-    Resource,
     error::OTelSdkResult,
     trace::{SpanData, SpanExporter},
 };
 use prometheus::IntCounter;
+
+use super::PHASES;
 
 /// Phases that are kept, of about a kilobyte each.
 pub const MOST: usize = 2048;
@@ -95,52 +96,67 @@ impl Kept {
     }
 }
 
+/// The ways to the collector, one for each resource that spans carry.
+#[derive(Debug)]
+pub struct Exporters<E> {
+    /// For spans of this process.
+    pub live: E,
+    /// For phases, which every process tells alike.
+    pub phases: E,
+}
+
+fn is_phase(span: &SpanData) -> bool {
+    span.instrumentation_scope.name() == PHASES
+}
+
 /// An exporter that tells what is kept again.
 #[derive(Debug)]
 pub struct Retelling<E> {
-    exporter: E,
+    to: Exporters<E>,
     kept: Arc<Kept>,
     overdue: Duration,
 }
 
 impl<E: SpanExporter> Retelling<E> {
-    /// Sends through `exporter`; again what has been on its way for longer than `overdue`.
-    pub fn new(exporter: E, kept: Arc<Kept>, overdue: Duration) -> Self {
-        Self {
-            exporter,
-            kept,
-            overdue,
-        }
+    /// Sends through `to`; again what has been on its way for longer than `overdue`.
+    pub fn new(to: Exporters<E>, kept: Arc<Kept>, overdue: Duration) -> Self {
+        Self { to, kept, overdue }
     }
 
-    async fn send(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        let ids = batch.iter().map(id).collect();
-        self.exporter.export(batch).await?;
+    async fn send_phases(&self, phases: Vec<SpanData>) -> OTelSdkResult {
+        if phases.is_empty() {
+            return Ok(());
+        }
+        let ids = phases.iter().map(id).collect();
+        self.to.phases.export(phases).await?;
         self.kept.arrived(&ids);
         Ok(())
+    }
+
+    async fn send_live(&self, live: Vec<SpanData>) -> OTelSdkResult {
+        if live.is_empty() {
+            return Ok(());
+        }
+        self.to.live.export(live).await
     }
 }
 
 impl<E: SpanExporter> SpanExporter for Retelling<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        self.send(batch).await?;
-        let late = self.kept.overdue(self.overdue);
-        if late.is_empty() {
-            return Ok(());
-        }
-        self.send(late).await
+        let (phases, live) = batch.into_iter().partition(is_phase);
+        self.send_phases(phases).await?;
+        self.send_live(live).await?;
+        self.send_phases(self.kept.overdue(self.overdue)).await
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.exporter.shutdown_with_timeout(timeout)
+        let phases = self.to.phases.shutdown_with_timeout(timeout);
+        self.to.live.shutdown_with_timeout(timeout).and(phases)
     }
 
     fn force_flush(&self) -> OTelSdkResult {
-        self.exporter.force_flush()
-    }
-
-    fn set_resource(&mut self, resource: &Resource) {
-        self.exporter.set_resource(resource);
+        let phases = self.to.phases.force_flush();
+        self.to.live.force_flush().and(phases)
     }
 }
 

@@ -58,22 +58,50 @@ pub(super) fn phase(machine: usize) -> PhaseSpan {
     }
 }
 
-async fn nothing_grows(away: Away) {
+/// How spans travel.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum By {
+    Http,
+    Grpc,
+}
+
+/// One way there, in the clear.
+fn exporter_to(by: By, address: SocketAddr) -> SpanExporter {
+    let exporter = match by {
+        By::Http => SpanExporter::builder()
+            .with_http()
+            .with_http_client(OtlpClient::new(None).expect("a client"))
+            .with_protocol(Protocol::HttpBinary)
+            .with_endpoint(format!("http://{address}/v1/traces"))
+            .build(),
+        By::Grpc => SpanExporter::builder()
+            .with_tonic()
+            .with_endpoint(format!("http://{address}"))
+            .build(),
+    };
+    exporter.expect("an exporter")
+}
+
+/// The ways to a collector there.
+pub(super) fn exporters(by: By, address: SocketAddr) -> Exporters<SpanExporter> {
+    Exporters {
+        live: exporter_to(by, address),
+        phases: exporter_to(by, address),
+    }
+}
+
+async fn nothing_grows(by: By, away: Away) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (address, came) = collector(&away).await;
-    let exporter = SpanExporter::builder()
-        .with_http()
-        .with_http_client(OtlpClient::new(None).expect("a client"))
-        .with_protocol(Protocol::HttpBinary)
-        .with_endpoint(format!("http://{address}/v1/traces"))
-        .build()
-        .expect("an exporter");
-    let (machines, provider) = through(exporter, Resource::builder_empty().build());
+    let (machines, provider) = through(exporters(by, address), Resource::builder_empty().build());
     let tracer = provider.tracer(SCOPE);
+    let of_machine = phase(0);
+    let below = machines.context(of_machine.trace, of_machine.id, true);
     // Each span holds it once, so its count is the number of spans that are anywhere in this process.
     let held: Arc<str> = "held by each span".into();
     for n in 0..SPANS {
-        let mut span = tracer.start("span");
+        let above = Context::new().with_remote_span_context(below.clone());
+        let mut span = tracer.start_with_context("span", &above);
         let value = Value::String(StringValue::from(held.clone()));
         span.set_attribute(KeyValue::new("held", value));
         span.end();
@@ -96,6 +124,8 @@ async fn nothing_grows(away: Away) {
         "{alive} spans are kept"
     );
     assert!(machines.sent.lock().expect("sent").is_empty());
+    let open = machines.open.lock().expect("open").len();
+    assert_eq!(open, 0, "live spans below a phase count as open");
     if matches!(away, Away::Silent) {
         assert!(came.load(Ordering::Relaxed) >= 1, "nothing was ever sent");
     }
@@ -108,12 +138,22 @@ async fn nothing_grows(away: Away) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_never_answers_costs_a_bounded_queue() {
-    nothing_grows(Away::Silent).await;
+    nothing_grows(By::Http, Away::Silent).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_refuses_costs_a_bounded_queue() {
-    nothing_grows(Away::Refuses).await;
+    nothing_grows(By::Http, Away::Refuses).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_never_answers_grpc_costs_a_bounded_queue() {
+    nothing_grows(By::Grpc, Away::Silent).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_refuses_grpc_costs_a_bounded_queue() {
+    nothing_grows(By::Grpc, Away::Refuses).await;
 }
 
 #[test]
@@ -134,13 +174,11 @@ fn without_an_endpoint_or_switched_off_nothing_is_sent() {
 }
 
 fn sampling(sampler: Sampler) -> MachineTracer {
-    let exporter = SpanExporter::builder()
-        .with_http()
-        .with_http_client(OtlpClient::new(None).expect("a client"))
-        .with_endpoint("http://127.0.0.1:9/v1/traces")
-        .build()
-        .expect("an exporter");
-    let (machines, _) = through(exporter, Resource::builder_empty().build());
+    let nobody = SocketAddr::from(([127, 0, 0, 1], 9));
+    let (machines, _) = through(
+        exporters(By::Http, nobody),
+        Resource::builder_empty().build(),
+    );
     MachineTracer {
         sampler: Box::new(sampler),
         ..machines
@@ -176,13 +214,11 @@ async fn a_machine_is_sampled_or_not_in_every_process_alike() {
 #[tokio::test]
 async fn without_variables_everything_is_sampled() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let exporter = SpanExporter::builder()
-        .with_http()
-        .with_http_client(OtlpClient::new(None).expect("a client"))
-        .with_endpoint("http://127.0.0.1:9/v1/traces")
-        .build()
-        .expect("an exporter");
-    let (machines, provider) = through(exporter, Resource::builder_empty().build());
+    let nobody = SocketAddr::from(([127, 0, 0, 1], 9));
+    let (machines, provider) = through(
+        exporters(By::Http, nobody),
+        Resource::builder_empty().build(),
+    );
     let tracer = provider.tracer(SCOPE);
     let of_machines = (0..1000).filter(|n| machines.span_of(phase(*n)).is_some());
     let live = (0..1000).filter(|_| tracer.start("span").span_context().is_sampled());

@@ -112,7 +112,7 @@ struct Eyes {
 }
 
 /// uid of the VsphereAgent that a VM's marker names.
-fn owner(vm: &Vm) -> Option<String> {
+pub(crate) fn owner(vm: &Vm) -> Option<String> {
     vm.extra_config
         .get(MARKER)?
         .split('/')

@@ -27,6 +27,7 @@ use agent_forge_actors::{
             MetadataPatch, Notice, Precondition, View,
         },
         sessions::Sessions,
+        slots::Slots,
         vcenter::{
             ByteStream, CreateVm, Drives, FileInfo, MarkedVm, Place, PlaceRequest, TaskEnd,
             TaskRef, VCenter, VcErrorKind, VcResult, VmObservation,
@@ -43,7 +44,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use secrecy::SecretString;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use crate::{
     machines::Defect,
@@ -541,8 +542,8 @@ impl VCenter for Ports {
     async fn reachable(&self) -> VcResult<()> {
         Ok(())
     }
-    fn slots(&self) -> Arc<Semaphore> {
-        Arc::new(Semaphore::new(8))
+    fn slots(&self) -> Slots {
+        Slots::new(8)
     }
     async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
         unreachable!("the placer does")

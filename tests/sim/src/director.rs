@@ -435,7 +435,7 @@ impl Director {
         self.state().mended = Some(Instant::now() + lasting);
     }
 
-    /// Whether a person has still something to put right.
+    /// Whether no person has anything left to put right.
     #[must_use]
     pub fn is_mended(&self) -> bool {
         // Who waits for the same moment comes first, or not.

@@ -8,8 +8,8 @@ use crate::{plan::Plan, run::Outcome};
 pub struct Known {
     /// Workload; empty: any.
     pub workload: &'static str,
-    /// Code of the effect; empty: any.
-    pub effect: &'static str,
+    /// Codes of the effects at which it is no excuse.
+    pub never_at: &'static [&'static str],
     /// Code of the fault; empty: any.
     pub fault: &'static str,
     /// How the failure begins.
@@ -18,12 +18,15 @@ pub struct Known {
     pub reason: &'static str,
 }
 
+/// What goes to a datastore or into a drive: nothing is excused there for going wrong in that place.
+pub const STORE_EFFECTS: &[&str] = &["V07", "V08", "V09", "V10", "V11", "V15"];
+
 /// All of them.
 pub const ALL: &[Known] = &[LAGGING_S2, LAGGING_S3, NO_WAY_BACK];
 
 const LAGGING_S2: Known = Known {
     workload: "S2",
-    effect: "",
+    never_at: STORE_EFFECTS,
     fault: "g7",
     failure: "O7 ",
     reason: "where a process dies and the next one's watches lag, each of three machines is told of in more status writes",
@@ -36,7 +39,7 @@ const LAGGING_S3: Known = Known {
 /// No defect of the operator: the fault cannot be put right.
 const NO_WAY_BACK: Known = Known {
     workload: "S14",
-    effect: "",
+    never_at: &[],
     fault: "g13m",
     failure: "O9 ",
     reason: "the Secret was taken away by force, and in a namespace that is being deleted nobody can put it back",
@@ -47,7 +50,7 @@ impl Known {
         let fits = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
         fits(self.workload, &plan.workload)
             && plan.faults.iter().any(|(point, fault)| {
-                fits(self.effect, point.effect) && fits(self.fault, fault.code())
+                !self.never_at.contains(&point.effect) && fits(self.fault, fault.code())
             })
     }
 }

@@ -20,9 +20,16 @@ impl FlightTable {
     ) -> (PruneNews, Vec<Start>) {
         self.first_ask.get_or_insert(now);
         let settled = self.is_settled(now);
+        let pool = want.pool.clone();
         self.left
             .retain(|_, i| now.saturating_sub(i.asked) < FORGET);
-        let pool = want.pool.clone();
+        // What it wanted here itself would hold its files back for ever; so would who asks no more, where nobody else asks.
+        for entry in self.entries.values_mut() {
+            entry
+                .wants
+                .retain(|key, i| *key != pool && now.saturating_sub(i.asked) < FORGET);
+        }
+        self.let_go(None, now);
         let interest = self.left.entry(pool.clone()).or_insert_with(|| Interest {
             asked: now,
             prune: PruneLog::default(),

@@ -80,6 +80,7 @@ pub(crate) async fn ask(cache: &Counted<IsoMsg>, want: &IsoWant) -> IsoState {
 pub(crate) fn want(name: &str) -> IsoWant {
     IsoWant {
         pool: pool(name),
+        uid: format!("uid-of-{name}"),
         secret: ObjectKey::new("ns", "vcenter"),
         directory: DatastorePath::new("ds1", "isos").expect("path"),
         shareable: None,

@@ -163,16 +163,23 @@ impl ImageServer {
         );
         let mut hash = Sha256::new();
         for at in (0..length).step_by(CHUNK as usize) {
-            hash.update(piece(version, at, CHUNK.min(length - at), b"CD001"));
+            let len = CHUNK.min(length - at);
+            hash.update(piece((length, version), at, len, b"CD001"));
         }
         hex::encode(hash.finalize())
     }
 }
 
-/// Bytes `at..at + len` of an image.
-fn piece(version: u64, at: u64, len: u64, magic: &[u8; 5]) -> Vec<u8> {
-    let byte = |i: u64| match i.checked_sub(32769) {
-        Some(m) if m < 5 => magic[m as usize],
+/// Bytes `at..at + len` of the image of that length and version, whose volume ends with its last whole block.
+fn piece((length, version): (u64, u64), at: u64, len: u64, magic: &[u8; 5]) -> Vec<u8> {
+    let blocks = u32::try_from(length / 2048)
+        .unwrap_or(u32::MAX)
+        .to_le_bytes();
+    let byte = |i: u64| match i.checked_sub(32768) {
+        Some(0) => 1,
+        Some(m @ 1..6) => magic[m as usize - 1],
+        Some(m @ 80..84) => blocks[m as usize - 80],
+        Some(m @ 128..130) => 2048_u16.to_le_bytes()[m as usize - 128],
         _ => (i.wrapping_mul(31).wrapping_add(version) >> 3) as u8,
     };
     (at..at + len).map(byte).collect()
@@ -187,6 +194,7 @@ impl IsoSource for ImageServer {
             self.length.load(Ordering::SeqCst),
             self.version.load(Ordering::SeqCst),
         );
+        let image = (length, version);
         let text = format!("cannot read {}", request.url.expose());
         let (mut declared, mut sent, mut magic, mut broken, mut stalls) =
             (length, length, b"CD001", false, false);
@@ -228,7 +236,7 @@ impl IsoSource for ImageServer {
                         return Some((Ok(Bytes::new()), (guard, at, Some((from, time, left - 1)))));
                     }
                     let len = CHUNK.min(sent - at);
-                    let piece = Tracked::bytes(piece(version, at, len, magic), &alive);
+                    let piece = Tracked::bytes(piece(image, at, len, magic), &alive);
                     return Some((Ok(piece), (guard, at + len, None)));
                 }
                 if at >= sent {
@@ -245,7 +253,7 @@ impl IsoSource for ImageServer {
                 tokio::time::sleep(pace).await;
                 let len = CHUNK.min(sent - at);
                 Some((
-                    Ok(Tracked::bytes(piece(version, at, len, magic), &alive)),
+                    Ok(Tracked::bytes(piece(image, at, len, magic), &alive)),
                     (guard, at + len, pauses),
                 ))
             }

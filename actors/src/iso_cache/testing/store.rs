@@ -5,14 +5,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex},
+    sync::Mutex,
     time::Duration,
 };
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
 use crate::{
     effect::{Effect, EffectKind},
@@ -21,9 +20,12 @@ use crate::{
         marker::Marker,
         names::{DatastorePath, MoRef},
     },
-    ports::vcenter::{
-        ByteStream, CreateVm, Drives, Fault, FileInfo, MarkedVm, MountedIso, Place, PlaceRequest,
-        TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+    ports::{
+        slots::Slots,
+        vcenter::{
+            ByteStream, CreateVm, Drives, Fault, FileInfo, MarkedVm, MountedIso, Place,
+            PlaceRequest, TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+        },
     },
 };
 
@@ -56,6 +58,8 @@ pub(crate) enum StoreFault {
     MoveRefused,
     /// Deletions fail.
     DeleteRefused,
+    /// While a deletion takes its time, this gets into some VM's drive.
+    DeleteWhileMounting(String),
 }
 
 /// A file.
@@ -185,8 +189,8 @@ impl VCenter for Store {
     async fn reachable(&self) -> VcResult<()> {
         Ok(())
     }
-    fn slots(&self) -> Arc<Semaphore> {
-        Arc::new(Semaphore::new(8))
+    fn slots(&self) -> Slots {
+        Slots::new(8)
     }
 
     async fn datacenter(&self, name: &str) -> VcResult<MoRef> {
@@ -369,7 +373,13 @@ impl VCenter for Store {
                 path,
             ));
         }
-        self.with(|c| c.files.remove(&path.to_string()));
+        let mounting = self.take(|f| matches!(f, StoreFault::DeleteWhileMounting(_)));
+        self.with(|c| {
+            c.files.remove(&path.to_string());
+            if let Some(StoreFault::DeleteWhileMounting(iso)) = mounting {
+                c.mounted.push(iso);
+            }
+        });
         Ok(())
     }
 

@@ -104,6 +104,7 @@ async fn a_bad_source_is_named_and_leaves_nothing() {
         (SourceFault::Longer(3 * CHUNK), "ISOLengthMismatch"),
         (SourceFault::Declare(0), "ISOWrongMagic"),
         (SourceFault::Declare(32_773), "ISOWrongMagic"),
+        (SourceFault::Declare(size - 2048), "ISOLengthMismatch"),
         (SourceFault::WrongMagic, "ISOWrongMagic"),
         (SourceFault::Stall(0), "ISODownloadStalled"),
         (SourceFault::Stall(3 * CHUNK), "ISODownloadStalled"),

@@ -6,7 +6,6 @@ use crate::{
     iso_cache::{
         clear,
         flight::SETTLE,
-        leave,
         msg::{IsoState, IsoWant},
         retention::PruneNews,
         testing::{
@@ -92,7 +91,12 @@ async fn what_a_pool_has_left_goes_unless_somebody_needs_it() {
     left.prunable.remove(0);
     assert_eq!(news(&bench, &left).await, PruneNews::default());
     bench.store.with(|c| c.mounted.clear());
-    tokio::time::advance(Duration::from_secs(601)).await;
+    for _ in 0..9 {
+        tokio::time::advance(Duration::from_secs(60)).await;
+        bench.arrived(&neighbour).await;
+        assert_eq!(news(&bench, &left).await, PruneNews::default());
+    }
+    tokio::time::advance(Duration::from_secs(61)).await;
     bench.arrived(&neighbour).await;
     while bench.wakes.try_recv().is_ok() {}
     news(&bench, &left).await;
@@ -118,7 +122,6 @@ async fn a_pool_that_comes_back_keeps_what_it_finds() {
         source_key: "another".to_owned(),
         ..want("a")
     };
-    leave(&bench.cache(), &left.pool);
     assert_eq!(news(&bench, &left).await, PruneNews::default());
     assert!(matches!(
         bench.ask(&want("a")).await,
@@ -127,4 +130,19 @@ async fn a_pool_that_comes_back_keeps_what_it_finds() {
     bench.arrived(&neighbour).await;
     let (again, reused) = bench.arrived(&want("a")).await;
     assert!(reused && again.path == file.path, "it lay there still");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_pool_wanted_here_itself_holds_nothing_back() {
+    let mut bench = Bench::new().await;
+    let (file, _) = bench.arrived(&want("a")).await;
+    tokio::time::advance(SETTLE).await;
+    let left = IsoWant {
+        prunable: vec![file.path.clone()],
+        source_key: "another".to_owned(),
+        ..want("a")
+    };
+    assert_eq!(news(&bench, &left).await, PruneNews::default());
+    bench.woken(&left.pool).await;
+    assert_eq!(news(&bench, &left).await, (vec![file.path], vec![]));
 }

@@ -125,6 +125,9 @@ async fn the_log_tells_a_transfer_from_its_beginning_to_its_end() {
         "ISO flight failed",
     ];
     assert_eq!(order, wanted, "{words:?}");
+    for flight in told.spans("iso.flight") {
+        assert_eq!(flight.fields.get("uid"), Some("uid-of-a"));
+    }
     let begins = lines.iter().find(|l| l.get("message") == Some(wanted[0]));
     let begins = begins.expect("it begins");
     assert_eq!(begins.get("directory"), Some("[ds1] isos"));

@@ -58,9 +58,10 @@ pub(super) fn predecessors_file(
 }
 
 /// Was that fetched from here? Whole, as the predecessor wrote it, or as [`fit_to_show`] left it of such a one: without the
-/// token, the URLs of two InfraEnvs may be alike.
+/// token, the URLs of two InfraEnvs may be alike. What is left of another server's URL says too little.
 fn is_of(fetched: &str, source: &IsoUrl) -> bool {
-    fetched == source.redacted() || IsoUrl::parse(fetched).as_ref() == Ok(source)
+    source.is_assisted() && fetched == source.redacted()
+        || IsoUrl::parse(fetched).as_ref() == Ok(source)
 }
 
 /// The predecessor's URL holds the token. Without it, it is kept only where it is the wanted one's: it would be taken for
@@ -277,6 +278,7 @@ mod tests {
     fn want() -> IsoWant {
         IsoWant {
             pool: ObjectKey::new("demo", "w"),
+            uid: "uid-of-w".to_owned(),
             secret: ObjectKey::new("demo", "vsphere"),
             source: IsoUrl::parse("https://images.example/iso").expect("URL"),
             ca_pem: Ok(None),

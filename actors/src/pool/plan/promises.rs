@@ -10,7 +10,10 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Action, Plan, ReleaseWhy, plan, tend::OFFER};
+use super::{
+    Action, Plan, ReleaseWhy, plan,
+    tend::{HOPE, OFFER},
+};
 use crate::testing::{
     World, agent_machine, agent_on, delete, foreign_agent, machine, pool, reserve, selector,
 };
@@ -180,6 +183,56 @@ fn a_vm_that_nobody_asked_for_is_kept_while_somebody_waits_or_is_about_to() {
     world.waited = long;
     let given = |a: &Action| matches!(a, Action::Reassign { .. });
     assert!(plan_of(&world).actions.iter().any(given));
+}
+
+/// A VM of this pool that serves nobody, and an AgentMachine `b` that asks.
+fn surplus_beside_one_that_asks() -> World {
+    let mut world = World::discovered("a");
+    let metal = foreign_agent("metal");
+    reserve(&mut world.agent_machines[0], &metal);
+    world.agents = vec![metal];
+    world.agent_machines.push(agent_machine("b"));
+    world.machines.push(machine("b"));
+    world
+}
+
+#[test]
+fn a_vm_is_kept_a_while_for_who_asks_and_cannot_be_served_as_things_are() {
+    type Change = fn(&mut World);
+    let table: [(&str, Change); 4] = [
+        ("MachinePending", |w| w.machines.truncate(1)),
+        ("ProviderNotAccepting", |w| {
+            w.agent_machines[1].metadata.finalizers = None;
+        }),
+        ("PoolConflict", |w| {
+            let mut other = pool("other");
+            other.spec.node_pool_ref = w.pool.spec.node_pool_ref.clone();
+            w.other_pools = vec![other];
+        }),
+        ("SelectorUnsatisfiable", |w| {
+            let own = [("customer", "another")];
+            w.agent_machines[1].spec.agent_label_selector = Some(selector(&own, &[]));
+        }),
+    ];
+    for (why, change) in table {
+        let mut world = surplus_beside_one_that_asks();
+        change(&mut world);
+        let kept = plan(&world.snapshot());
+        assert_eq!(reason(&kept, "b"), Some(why));
+        assert_eq!(reason(&kept, "a"), Some("SurplusKept"), "{why}");
+        assert_eq!(released(&kept), [], "{why}");
+        assert!(kept.again.is_some_and(|again| again <= HOPE), "{why}");
+
+        let mut s = world.snapshot();
+        s.wall = s.wall.checked_add(HOPE).expect("in range");
+        assert_eq!(released(&plan(&s)), [ReleaseWhy::Surplus], "{why}");
+
+        // It has its Agent, or is said not to ask.
+        let status = world.agent_machines[1].status.as_mut().expect("reported");
+        status.conditions[0].reason = Some("Other".to_owned());
+        let plan = plan(&world.snapshot());
+        assert_eq!(released(&plan), [ReleaseWhy::Surplus], "{why}");
+    }
 }
 
 #[test]

@@ -7,7 +7,11 @@ use kube::ResourceExt;
 
 use super::{Action, Plan, Records, ReleaseWhy, demand, served_by_child, serving_agent};
 use crate::{
-    model::{child::Child, standing::Standing},
+    model::{
+        child::Child,
+        standing::Standing,
+        upstream::{self, WaitingSign},
+    },
     mutants::{Mutant, on},
     pool::{
         claims::{Claim, Need, Why},
@@ -21,15 +25,26 @@ use crate::{
 /// and seen waiting before it counts.
 pub const OFFER: Duration = Duration::from_secs(10);
 
-/// It asks for a host, or will when a little time has passed.
-fn waits(need: &Need) -> bool {
-    match need {
-        Need::Host | Need::HostUnconfirmed | Need::InFlight => true,
-        Need::NotNow { why, .. } => matches!(
-            why,
-            Why::Debouncing | Why::FreeAgentFits(_) | Why::ConditionsMissing
-        ),
-        Need::Served | Need::Quiet(_) => false,
+/// How old an AgentMachine may be that asks for a host and can get none of this pool's as things are, for a VM without
+/// demand to be kept for it: time for its Machine to come and for a person to mend provider, pools or labels. Whoever is
+/// never served keeps nothing for ever.
+pub const HOPE: Duration = Duration::from_secs(1800);
+
+/// For how long yet a VM without demand is kept for this AgentMachine, which asks for a host or is about to; `None`: it is
+/// not.
+fn keeps(s: &Snapshot, claim: &Claim) -> Option<Duration> {
+    match &claim.need {
+        Need::Host | Need::HostUnconfirmed | Need::InFlight => Some(Duration::MAX),
+        Need::NotNow {
+            why: Why::Debouncing | Why::FreeAgentFits(_) | Why::ConditionsMissing,
+            ..
+        } => Some(Duration::MAX),
+        Need::NotNow { .. } | Need::Quiet(Why::MachinePending) => {
+            let age = upstream::age(&claim.agent_machine, s.wall);
+            let left = HOPE.saturating_sub(age);
+            (claim.sign != WaitingSign::Other && !left.is_zero()).then_some(left)
+        }
+        Need::Served | Need::Quiet(_) => None,
     }
 }
 
@@ -94,7 +109,7 @@ pub(super) fn tend(
     } else {
         return;
     };
-    let someone_waits = plan.claims.iter().any(|c| waits(&c.need));
+    let kept = plan.claims.iter().filter_map(|c| keeps(s, c)).max();
     if let Some(agent) = bound {
         let message = format!(
             "Agent {} is bound; it goes when its Machine is gone",
@@ -125,7 +140,12 @@ pub(super) fn tend(
             "Offered",
             "its AgentMachine went before its Agent was approved; the VM is kept a moment for the next one that waits",
         );
-    } else if why == ReleaseWhy::Surplus && someone_waits && !on(Mutant::WaitingIsSurplus) {
+    } else if let Some(left) =
+        kept.filter(|_| why == ReleaseWhy::Surplus && !on(Mutant::WaitingIsSurplus))
+    {
+        if left <= HOPE {
+            plan.look_again(left);
+        }
         plan.wait(
             child.key.name.clone(),
             "SurplusKept",

@@ -200,11 +200,19 @@ fn vsphere(s: &Snapshot, around: &Surroundings) -> Row {
             } else {
                 "vCenter answers and everything named in spec.vsphere was found so far"
             };
+            let mut words = words.to_owned();
+            // Accepted for objects of the predecessor (ADR 14): whoever sets it expects something of it.
+            let prefix = s.pool.spec.template.name_prefix.as_deref();
+            if let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) {
+                words.push_str(&format!(
+                    "; spec.template.namePrefix {prefix:?} has no effect: a VM has the name of its AgentMachine"
+                ));
+            }
             (
                 conditions::VSPHERE_READY,
                 true,
                 reason::READY.to_owned(),
-                words.to_owned(),
+                words,
             )
         }
     }

@@ -152,12 +152,12 @@ async fn a_machine_that_goes_without_a_vsphere_agent_has_its_waits_and_its_root(
     bench.context.tracer = Arc::new(told.clone());
     bench.hub.with(|o| {
         o.child = None;
-        // Nothing that a pool of ours could make carries that label.
+        // The pool's own Agents carry another value.
         let selector = o.agent_machines[0].spec.agent_label_selector.as_mut();
         let labels = selector.and_then(|s| s.match_labels.as_mut());
         labels
             .expect("labels")
-            .insert("zone".to_owned(), "elsewhere".to_owned());
+            .insert("customer".to_owned(), "another".to_owned());
     });
     let key = ObjectKey::new(NAMESPACE, POOL);
     let mut memory = Memory::default();

@@ -45,8 +45,8 @@ impl Hand<'_> {
             iso: iso_path(pool).ok_or_else(|| defect("the ISO went away"))?,
             annotation: format!("agent-forge: VsphereAgent {}", child.key),
         };
-        let slots = session.slots();
-        let _slot = slots.acquire().await.map_err(|_| defect("shutting down"))?;
+        let slot = session.slots().take().await;
+        let slot = slot.map_err(|_| defect("shutting down"))?;
         let _running = self.running(session.as_ref(), EffectKind::CreateVm);
         memory.unissued = false;
         memory.create_refused = None;
@@ -61,6 +61,7 @@ impl Hand<'_> {
                 return self.create_failed(memory, &session, e).await;
             }
         };
+        memory.slot = Some(Arc::new(slot));
         let mut recorded = vm;
         recorded.task_id = Some(task.0.clone());
         let saved = self.save(EffectKind::RecordTask, recorded, memory).await;
@@ -77,12 +78,19 @@ impl Hand<'_> {
         .await
     }
 
+    /// Waits for the end of a create. It has its slot as long as it runs, however often the wait is taken up again, and
+    /// whoever began it: a process that is new counts what an earlier one left running.
     pub(super) async fn finish_task(&self, memory: &mut Memory, task: &TaskRef) -> Done {
         let session = self.session().await?;
+        let count = || Arc::new(session.slots().count());
+        let slot = memory.slot.take().unwrap_or_else(count);
         let ended = match tokio::time::timeout(TASK_PATIENCE, session.wait(task)).await {
             Ok(ended) => ended,
             // Still running: its id is recorded, the next pass waits on.
-            Err(_) => return Ok(After::Pause(Duration::ZERO)),
+            Err(_) => {
+                memory.slot = Some(slot);
+                return Ok(After::Pause(Duration::ZERO));
+            }
         };
         let now = self.context.clock.monotonic();
         match ended {
@@ -100,7 +108,10 @@ impl Hand<'_> {
                 Ok(After::Object(self.scene.child.object.clone()))
             }
             Ok(TaskEnd::Success(None) | TaskEnd::Vanished) => self.forget_task(memory).await,
-            Err(e) if !ended_the_task(&e) => Err(e.into()),
+            Err(e) if !ended_the_task(&e) => {
+                memory.slot = Some(slot);
+                Err(e.into())
+            }
             Err(e) => {
                 self.context.instruments.vm_operation("create", false);
                 self.forget_task(memory).await?;

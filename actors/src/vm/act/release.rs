@@ -1,9 +1,10 @@
 //! Letting go: fence, live proof, the Agent's deletion, the finalizer; before that a live look for an Agent that the view
 //! does not show.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agent_forge_crds::{
+    agent::VsphereAgent,
     conditions::{event, reason},
     external::{agent::Agent, agent_machine::AgentMachine},
     names::AGENT_FINALIZER,
@@ -23,7 +24,7 @@ use crate::{
     },
     pool::prepare,
     ports::cluster::{AgentPatch, MetadataPatch, Notice, Precondition},
-    vm::{memory::Memory, traced},
+    vm::{memory::Memory, seen::Seen, traced},
 };
 
 impl Hand<'_> {
@@ -159,9 +160,20 @@ impl Hand<'_> {
         Ok(None)
     }
 
+    /// The end of a VM that is proven absent stands in the record before anybody is told of it; the object as it is then.
+    async fn record_end(&self, memory: &mut Memory) -> Result<Arc<VsphereAgent>, Trouble> {
+        let child = &self.scene.child;
+        let absent = matches!(memory.seen, Seen::Absent { .. });
+        if !absent || !traced::note_end(self.context, child, memory) {
+            return Ok(child.object.clone());
+        }
+        let kind = EffectKind::RecordObservation;
+        self.save_record(kind, self.scene.record(), memory).await
+    }
+
     /// The last write, and telling of it, are a task of their own: the reply races the watch's word of the deletion, which
     /// ends this actor and aborts its pass.
-    pub(super) async fn remove_finalizer(&self, memory: &Memory) -> Done {
+    pub(super) async fn remove_finalizer(&self, memory: &mut Memory) -> Done {
         if let Some(agent) = self.unseen_agent().await? {
             if agent.is_claimed_or_bound() && !self.scene.child.forced {
                 let message = format!("Agent {} is bound; it stays", agent.name_any());
@@ -174,7 +186,8 @@ impl Hand<'_> {
             self.drop_agent(&agent, "its VM is gone").await?;
             return Ok(After::Pause(Duration::from_secs(2)));
         }
-        let object = self.scene.child.object.clone();
+        let object = self.record_end(memory).await?;
+        traced::ending(self.context, &object);
         let finalizers = object
             .finalizers()
             .iter()
@@ -185,7 +198,8 @@ impl Hand<'_> {
             finalizers: Some(finalizers),
             ..MetadataPatch::default()
         };
-        let (effect, at) = (self.effect(EffectKind::RemoveChildFinalizer), self.at());
+        let effect = self.effect(EffectKind::RemoveChildFinalizer);
+        let at = Precondition::of(object.as_ref());
         let context = self.context.clone();
         // What the last passes noted was not worth a write any more.
         let noted = memory.timeline.as_ref().map(|(_, t)| t.clone());

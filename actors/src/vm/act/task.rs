@@ -27,8 +27,8 @@ impl Hand<'_> {
         kind: EffectKind,
         started: impl Future<Output = VcResult<TaskRef>> + Send,
     ) -> Result<VcResult<TaskEnd>, Trouble> {
-        let slots = session.slots();
-        let _slot = slots.acquire().await.map_err(|_| defect("shutting down"))?;
+        let slot = session.slots().take().await;
+        let _slot = slot.map_err(|_| defect("shutting down"))?;
         let _running = self.running(session, kind);
         memory.seen = Seen::NotAsked;
         let ended = match started.await {

@@ -232,9 +232,16 @@ impl Cluster for Hub {
         &self,
         effect: &Effect,
         _: &Precondition,
-        _: &VsphereAgentPoolStatus,
+        status: &VsphereAgentPoolStatus,
     ) -> ClusterResult<String> {
-        self.write(effect, |o| Ok(o.version.to_string()))
+        self.write(effect, |o| {
+            let version = o.version.to_string();
+            if let Some(pool) = &mut o.pool {
+                pool.status = Some(status.clone());
+                pool.metadata.resource_version = Some(version.clone());
+            }
+            Ok(version)
+        })
     }
     async fn pin(&self, effect: &Effect, _: &Precondition, _: &str, _: &str) -> ClusterResult<()> {
         self.write(effect, |_| Ok(()))

@@ -61,8 +61,12 @@ pub struct Bench {
 impl Bench {
     /// A VsphereAgent `a` for a waiting AgentMachine, its pool, and a vCenter without VMs; the ISO lies ready.
     pub fn new() -> Self {
+        Self::at("a", Site::default())
+    }
+
+    /// The same for a VsphereAgent of that name, at a vCenter that others may share.
+    pub fn at(name: &str, site: Site) -> Self {
         let hub = Arc::new(Hub::default());
-        let site = Site::default();
         let clock = Arc::new(Turned::default());
         let (tell_doubts, doubts) = tokio::sync::watch::channel(Doubts::default());
         let context = Context {
@@ -101,9 +105,9 @@ impl Bench {
         });
         hub.with(|o| {
             o.pool = Some(pool);
-            o.child = Some(testing::child("a"));
-            o.agent_machines = vec![testing::agent_machine("a")];
-            o.machines = vec![testing::machine("a")];
+            o.child = Some(testing::child(name));
+            o.agent_machines = vec![testing::agent_machine(name)];
+            o.machines = vec![testing::machine(name)];
         });
         Self {
             hub,
@@ -112,7 +116,7 @@ impl Bench {
             doubts: Arc::new(tell_doubts),
             clock,
             context,
-            key: ObjectKey::new(NAMESPACE, "a"),
+            key: ObjectKey::new(NAMESPACE, name),
         }
     }
 

@@ -6,10 +6,11 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::{
     effect::{Effect, EffectKind},
@@ -22,6 +23,7 @@ use crate::{
     placement::Placer,
     ports::{
         sessions::Sessions,
+        slots::Slots,
         vcenter::{
             BootDevice, ByteStream, CreateVm, Drives, Fault, FileInfo, MarkedVm, Place,
             PlaceRequest, PowerState, TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult,
@@ -61,7 +63,13 @@ pub struct Inventory {
     /// The task that hangs, or another that keeps ours away.
     pub under_way: Option<Work>,
     /// Tasks in flight.
-    pub slots: Option<Arc<Semaphore>>,
+    pub slots: Option<Slots>,
+    /// How long a create takes.
+    pub create_takes: Duration,
+    /// When (virtual) the creates end, by task.
+    pub creates_end: BTreeMap<String, Instant>,
+    /// The most creates that ran at once.
+    pub most_creates: usize,
     /// Emptying a drive does not end.
     pub eject_hangs: bool,
     /// A create of a name that is taken fails as vCenter's does.
@@ -81,6 +89,16 @@ pub struct Inventory {
     pub effects: Vec<EffectKind>,
     pub reads: usize,
     pub born: usize,
+}
+
+impl Inventory {
+    fn begin_create(&mut self, task: &str) {
+        let now = Instant::now();
+        self.creates_end
+            .insert(task.to_owned(), now + self.create_takes);
+        let running = self.creates_end.values().filter(|end| **end > now).count();
+        self.most_creates = self.most_creates.max(running);
+    }
 }
 
 /// The vCenter, and the way to it.
@@ -227,11 +245,9 @@ impl VCenter for Site {
     async fn reachable(&self) -> VcResult<()> {
         Ok(())
     }
-    fn slots(&self) -> Arc<Semaphore> {
+    fn slots(&self) -> Slots {
         self.with(|i| {
-            let slots = i
-                .slots
-                .get_or_insert_with(|| Arc::new(Semaphore::new(SLOTS)));
+            let slots = i.slots.get_or_insert_with(|| Slots::new(SLOTS));
             slots.clone()
         })
     }
@@ -306,6 +322,7 @@ impl VCenter for Site {
             i.lost_but_done = false;
             i.born += 1;
             let id = format!("vm-{}", i.born);
+            i.begin_create(&id);
             i.vms.push(VmObservation {
                 moref: MoRef::new("VirtualMachine", &id),
                 name: vm.name.clone(),
@@ -366,6 +383,10 @@ impl VCenter for Site {
         }
         if task.0 == ENDLESS {
             return std::future::pending().await;
+        }
+        let end = self.with(|i| i.creates_end.get(&task.0).copied());
+        if let Some(end) = end {
+            tokio::time::sleep_until(end).await;
         }
         let created = Some(&task.0).filter(|t| t.starts_with("vm-"));
         let result = created.map(|id| MoRef::new("VirtualMachine", id));

@@ -1,7 +1,13 @@
 //! Passes at a vCenter whose tasks are forgotten or do not end.
 
 use super::*;
-use crate::vm::{bench::vcenter::SLOTS, step::boots_disk_first};
+use crate::{
+    ports::slots::Slots,
+    vm::{
+        bench::vcenter::{SLOTS, Site},
+        step::boots_disk_first,
+    },
+};
 
 #[tokio::test]
 async fn a_forgotten_task_has_done_what_the_vm_shows_and_nothing_else() {
@@ -58,9 +64,7 @@ async fn a_task_that_does_not_end_holds_no_slot_and_is_rarely_sent_again() {
         for part in [method, "VM \"a\"", "vSphere client"] {
             assert!(said[0].message.contains(part), "{part}: {said:?}");
         }
-        let free = bench
-            .site
-            .with(|i| i.slots.as_ref().map(|s| s.available_permits()));
+        let free = bench.site.with(|i| i.slots.as_ref().map(Slots::free));
         assert_eq!(free, Some(SLOTS), "{kind:?}");
         for _ in 0..20 {
             bench.turn(MINUTE / 2);
@@ -148,4 +152,47 @@ async fn a_vm_that_hung_at_its_start_gets_its_tags() {
     bench.turn(MINUTE);
     bench.until(Bench::is_on).await;
     assert_eq!(bench.times(E::AttachTags), 1);
+}
+
+const MACHINES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+/// Brings them all up, as one process of the operator with two slots does.
+async fn up(machines: &mut [Bench], site: &Site) {
+    site.with(|i| i.slots = Some(Slots::new(2)));
+    let ups = machines.iter_mut().map(|bench| bench.until(Bench::is_on));
+    futures::future::join_all(ups).await;
+}
+
+/// A create takes longer than anybody waits for it at a stretch, and the first process is killed while two run.
+#[tokio::test(start_paused = true)]
+async fn the_bound_on_creates_holds_over_a_pause_and_over_a_kill() {
+    let site = Site::default();
+    site.with(|i| i.create_takes = 5 * MINUTE);
+    let mut machines = MACHINES.map(|name| Bench::at(name, site.clone()));
+    let killed = tokio::time::timeout(4 * MINUTE, up(&mut machines, &site)).await;
+    assert!(killed.is_err(), "two creates run");
+    assert_eq!(site.with(|i| (i.born, i.most_creates)), (2, 2));
+    machines.iter_mut().for_each(Bench::restart);
+    up(&mut machines, &site).await;
+    assert_eq!(site.with(|i| (i.born, i.most_creates)), (6, 2));
+    let free = site.with(|i| i.slots.as_ref().map(Slots::free));
+    assert_eq!(free, Some(2), "all are back");
+}
+
+/// Nobody waits for its end any more, so nobody waits for its slot either.
+#[tokio::test(start_paused = true)]
+async fn a_create_that_is_put_off_by_something_else_keeps_no_slot() {
+    let mut bench = Bench::new();
+    bench.site.with(|i| i.create_takes = 5 * MINUTE);
+    bench.pass().await;
+    let free = |b: &Bench| b.site.with(|i| i.slots.as_ref().map(Slots::free));
+    assert_eq!(free(&bench), Some(SLOTS - 1), "it runs, and counts");
+    bench.hub.with(|o| {
+        delete(o.child.as_mut().expect("it exists"));
+        o.machines[0].deleting = true;
+    });
+    bench.pass().await;
+    let hold = bench.waits_on();
+    assert_eq!(hold.as_deref(), Some("MachineRemains"));
+    assert_eq!(free(&bench), Some(SLOTS));
 }

@@ -105,6 +105,7 @@ fn a_life_is_a_row_of_phases_under_one_root() {
     let (timeline, agent) = life();
     let mut spans = phases(&about(), &timeline);
     spans.extend(installation(&about(), &timeline, &agent));
+    spans.extend(readiness(&about(), &timeline, &agent, at(640)));
     let told: Vec<(&str, i64, i64)> = spans
         .iter()
         .map(|s| {
@@ -124,6 +125,7 @@ fn a_life_is_a_row_of_phases_under_one_root() {
             ("agent.prepare", 55, 70),
             ("agent.bind", 70, 80),
             ("agent.install", 80, 600),
+            ("node.ready", 600, 640),
         ]
     );
     let root = about().trace.phase(ROOT, 1);
@@ -139,6 +141,45 @@ fn a_life_is_a_row_of_phases_under_one_root() {
     }
     let ids: BTreeSet<_> = spans.iter().map(|s| s.id).collect();
     assert_eq!(ids.len(), spans.len());
+}
+
+#[test]
+fn a_node_is_ready_after_the_installation_and_not_without() {
+    let (timeline, agent) = life();
+    let bare = with(agent.clone(), |a| a.status = None);
+    assert_eq!(readiness(&about(), &timeline, &bare, at(640)), None);
+    // Two clocks, both of whole seconds: a phase does not end before it begins.
+    let early = readiness(&about(), &timeline, &agent, at(599)).expect("a phase");
+    assert_eq!((early.start, early.end), (at(600), at(600)));
+    let [once, again] = [(); 2].map(|()| readiness(&about(), &timeline, &agent, at(640)));
+    assert_eq!(once, again);
+}
+
+#[test]
+fn an_end_that_is_recorded_is_told_alike_by_whoever_reads_it() {
+    let (timeline, _) = life();
+    assert_eq!(ended(&timeline, at(300)), None, "nobody deletes it");
+    let deleting = Moments {
+        accepted: Some(at(2)),
+        deleting: Some(at(700)),
+        now: at(701),
+        ..Moments::default()
+    };
+    let leaves = extend(&timeline, &deleting);
+    let over = ended(&leaves, at(720)).expect("an end");
+    assert!(has_ended(&over) && !has_ended(&leaves));
+    assert_eq!(ended(&over, at(730)), None, "once");
+    let later = Moments {
+        now: at(740),
+        ..deleting
+    };
+    assert_eq!(extend(&over, &later), over, "nothing follows");
+    let told = phases(&about(), &over).pop().expect("phases");
+    assert_eq!(
+        (told.name, told.start, told.end, told.abandoned),
+        (DESTROY, at(700), at(720), false)
+    );
+    assert_eq!(destruction(&about(), &over, at(800)), None, "told already");
 }
 
 #[test]

@@ -5,11 +5,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use super::*;
 use crate::{
     ports::{
+        cluster::ClusterErrorKind,
         instruments::{Instruments, PoolGauges},
-        tracer::PhaseSpan,
+        tracer::{PhaseSpan, Tracer, Under},
         vcenter::{Fault, VcErrorKind},
     },
-    testing::{at, child, told::Phases, with},
+    testing::{
+        at, child, delete,
+        told::{Phases, Told},
+        with,
+    },
     vm::bench::Bench,
 };
 
@@ -110,11 +115,115 @@ async fn a_wait_that_lasts_stands_in_the_trace_while_it_lasts() {
     let pieces = said("machine.wait");
     assert_eq!(pieces.len(), 3, "{pieces:?}");
     let length = |s: &PhaseSpan| s.end.duration_since(s.start).as_secs();
-    assert_eq!(pieces.iter().map(length).collect::<Vec<_>>(), [300; 3]);
+    // The third was cut: a new process proves first that the VM is absent, and does not wait for a create meanwhile.
+    assert_eq!(
+        pieces.iter().map(length).collect::<Vec<_>>(),
+        [300, 300, 60]
+    );
     assert!(pieces.windows(2).all(|p| p[0].end == p[1].start));
     let reason = ("agent_forge.waiting_on", "NoPermission".to_owned());
     assert!(pieces.iter().all(|p| p.attributes.contains(&reason)));
     let root = said("machine.demand");
     assert_eq!(root.len(), 1, "{root:?}");
     assert!(pieces.iter().all(|p| p.trace == root[0].trace));
+}
+
+/// Where work was put, in order.
+#[derive(Default)]
+struct Places(Mutex<Vec<Under>>);
+
+impl Tracer for Places {
+    fn phase(&self, _: PhaseSpan) {}
+    fn place(&self, _: &tracing::Span, under: Under) {
+        self.0.lock().expect("lock").push(under);
+    }
+    fn forget(&self, _: TraceId) {}
+}
+
+#[tokio::test]
+async fn what_a_pass_found_is_written_under_the_phase_of_its_machine() {
+    let mut bench = Bench::new();
+    let places = Arc::new(Places::default());
+    bench.context.tracer = places.clone();
+    bench.site.with(|i| i.creates = [refused()].into());
+    let told = Told::default();
+    let here = told.here();
+    bench.until(|b| b.waits_on().is_some()).await;
+    drop(here);
+    assert_eq!(bench.waits_on().as_deref(), Some("NoPermission"));
+    let last = told.spans("vm.step").pop().expect("a step");
+    assert_eq!(last.fields.get("otel.name"), Some("vm.publish"));
+    let trace = Child::read(Arc::new(bench.child())).trace();
+    let text = trace.to_string();
+    assert_eq!(last.fields.get("trace_id"), Some(text.as_str()));
+    let under = Under {
+        trace,
+        span: trace.phase("vm.create", 1),
+    };
+    let placed = places.0.lock().expect("lock").last().copied();
+    assert_eq!(placed, Some(under));
+}
+
+#[tokio::test]
+async fn every_line_of_a_faulty_life_names_its_object_uid_and_trace() {
+    let mut bench = Bench::new();
+    bench
+        .site
+        .with(|i| i.creates = [refused(), refused()].into());
+    let told = Told::default();
+    let here = told.here();
+    for _ in 0..20 {
+        // As the actor's shell has it.
+        let span = tracing::error_span!(
+            "actor.pass",
+            object = "demo/a",
+            uid = Empty,
+            trace_id = Empty
+        );
+        bench.pass().instrument(span).await;
+        bench.turn(Duration::from_secs(30));
+    }
+    drop(here);
+    let child = Child::read(Arc::new(bench.child()));
+    let trace = child.trace().to_string();
+    let key = child.key.to_string();
+    let whom = [key.as_str(), child.uid.as_str(), trace.as_str()];
+    let mut lines = 0;
+    for span in ["actor.pass", "vm.step"].iter().flat_map(|n| told.spans(n)) {
+        lines += span.events.len();
+        let said = ["object", "uid", "trace_id"].map(|f| span.fields.get(f));
+        assert_eq!(said, whom.map(Some), "{span:?}");
+    }
+    assert_eq!(lines, told.lines().len(), "lines of nobody");
+    let words: Vec<_> = told.lines();
+    let faults = words.iter().filter(|l| l.get("message") == Some("fault"));
+    assert!(faults.count() >= 1, "{words:?}");
+}
+
+#[tokio::test]
+async fn a_process_that_dies_before_the_finalizer_goes_has_told_the_destruction_and_the_next_tells_the_same()
+ {
+    let mut bench = Bench::new();
+    // It would not bear two tellings that differ.
+    let told = Phases::default();
+    bench.context.tracer = Arc::new(told.clone());
+    bench.until(Bench::is_on).await;
+    bench.hub.with(|o| {
+        o.machines.clear();
+        o.agent_machines.clear();
+        delete(o.child.as_mut().expect("a child"));
+        let kind = ClusterErrorKind::Unavailable;
+        o.fails.insert(EffectKind::RemoveChildFinalizer, kind);
+    });
+    bench.until(|b| b.hub.with(|o| o.fails.is_empty())).await;
+    assert_eq!(told.named("vm.destroy").len(), 1);
+    let last = bench.status().timeline.pop().expect("a timeline");
+    assert_eq!(last.event, "Absent");
+    bench.restart();
+    bench.turn(Duration::from_secs(60));
+    bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+    let [end] = &told.named("vm.destroy")[..] else {
+        panic!("{:?}", told.named("vm.destroy"))
+    };
+    assert_eq!(Some(end.end), last.at.map(|t| t.0));
 }

@@ -1,9 +1,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use opentelemetry_sdk::{error::OTelSdkError, trace::SpanExporter};
+use opentelemetry::trace::{Tracer as _, TracerProvider as _};
+use opentelemetry_sdk::{Resource, error::OTelSdkError, trace::SpanExporter};
 
 use super::{
-    super::{tests::phase, *},
+    super::{
+        tests::{By, exporters, phase},
+        *,
+    },
     *,
 };
 use crate::telemetry::http;
@@ -13,7 +17,14 @@ use crate::telemetry::http;
 struct Collector {
     away: Arc<AtomicBool>,
     taken: Arc<Mutex<Vec<Id>>>,
+    /// What the spans of this way carry.
+    resource: Vec<KeyValue>,
+    /// By the names of spans, what they carried.
+    carried: Arc<Mutex<Vec<Carried>>>,
 }
+
+/// Name of a span, and its resource.
+type Carried = (String, Vec<KeyValue>);
 
 impl SpanExporter for Collector {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
@@ -24,7 +35,27 @@ impl SpanExporter for Collector {
             .lock()
             .expect("lock")
             .extend(batch.iter().map(id));
+        let carried = batch.iter().map(|s| s.name.to_string());
+        self.carried
+            .lock()
+            .expect("lock")
+            .extend(carried.map(|name| (name, self.resource.clone())));
         Ok(())
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        let all = resource.iter();
+        self.resource = all
+            .map(|(k, v)| KeyValue::new(k.clone(), v.clone()))
+            .collect();
+    }
+}
+
+/// Both ways to the same collector.
+fn both(collector: &Collector) -> Exporters<Collector> {
+    Exporters {
+        live: collector.clone(),
+        phases: collector.clone(),
     }
 }
 
@@ -52,7 +83,7 @@ async fn flush(provider: &SdkTracerProvider) {
 async fn what_a_collector_that_was_away_missed_it_is_told_when_it_is_back() {
     let collector = Collector::default();
     let nothing = Resource::builder_empty().build();
-    let (machines, provider) = through_after(collector.clone(), nothing, Duration::ZERO);
+    let (machines, provider) = through_after(both(&collector), nothing, Duration::ZERO);
     machines.phase(phase(1));
     flush(&provider).await;
     assert_eq!((collector.times(1), machines.kept.len()), (1, 0));
@@ -71,11 +102,42 @@ async fn what_a_collector_that_was_away_missed_it_is_told_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whichever_process_tells_a_phase_tells_the_same() {
+    let collector = Collector::default();
+    let installation = KeyValue::new("service.name", "agent-forge");
+    for (version, pod) in [("1.0.0", "agent-forge-a"), ("1.1.0", "agent-forge-b")] {
+        let resource = Resource::builder_empty()
+            .with_attributes([
+                installation.clone(),
+                KeyValue::new("service.version", version),
+                KeyValue::new("k8s.pod.name", pod),
+            ])
+            .build();
+        let (machines, provider) = through(both(&collector), resource);
+        machines.phase(phase(1));
+        drop(provider.tracer(SCOPE).start("live"));
+        flush(&provider).await;
+    }
+    let carried = collector.carried.lock().expect("lock").clone();
+    let of = |wanted: &str| -> Vec<&Vec<KeyValue>> {
+        let of_name = carried.iter().filter(|(name, _)| name == wanted);
+        of_name.map(|(_, resource)| resource).collect()
+    };
+    assert_eq!(of("vm.create"), [&vec![installation.clone()]; 2]);
+    let live = of("live");
+    assert_eq!(live.len(), 2);
+    assert!(live.iter().all(|r| r.len() == 3) && live[0] != live[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_on_its_way_is_not_told_twice() {
     let collector = Collector::default();
     let kept = Arc::new(Kept::default());
-    let exporter = Retelling::new(collector.clone(), kept.clone(), OVERDUE);
-    let (machines, _) = through(Collector::default(), Resource::builder_empty().build());
+    let exporter = Retelling::new(both(&collector), kept.clone(), OVERDUE);
+    let (machines, _) = through(
+        both(&Collector::default()),
+        Resource::builder_empty().build(),
+    );
     let span = |machine| machines.span_of(phase(machine)).expect("sampled");
     kept.keep(span(1));
     exporter.export(vec![span(2)]).await.expect("taken");
@@ -88,7 +150,10 @@ async fn what_is_kept_is_bounded_and_what_gives_way_is_counted() {
     let kept = Kept::default();
     let dropped = IntCounter::new("dropped", "dropped").expect("a counter");
     kept.count_dropped(dropped.clone());
-    let (machines, _) = through(Collector::default(), Resource::builder_empty().build());
+    let (machines, _) = through(
+        both(&Collector::default()),
+        Resource::builder_empty().build(),
+    );
     for machine in 0..MOST + 3 {
         kept.keep(machines.span_of(phase(machine)).expect("sampled"));
     }
@@ -106,15 +171,9 @@ async fn a_collector_behind_http_that_comes_up_late_has_all_phases() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
-    let exporter = opentelemetry_otlp::SpanExporter::builder()
-        .with_http()
-        .with_http_client(OtlpClient::new(None).expect("a client"))
-        .with_protocol(Protocol::HttpBinary)
-        .with_endpoint(format!("http://{address}/v1/traces"))
-        .build()
-        .expect("an exporter");
+    let exporters = exporters(By::Http, address);
     let nothing = Resource::builder_empty().build();
-    let (machines, provider) = through_after(exporter, nothing, Duration::ZERO);
+    let (machines, provider) = through_after(exporters, nothing, Duration::ZERO);
     machines.phase(phase(1));
     flush(&provider).await;
     assert_eq!(machines.kept.len(), 1);

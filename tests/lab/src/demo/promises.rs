@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use agent_forge_crds::names::AGENT_MACHINE_UID_ANNOTATION;
 use anyhow::{Result, bail};
 use kube::ResourceExt;
 
@@ -9,6 +10,7 @@ use super::{
     stage::{Seen, Stage},
     track::{Milestone, Track},
 };
+use crate::witness::owner;
 
 /// The promises and whether they held.
 pub(super) struct Promises {
@@ -16,6 +18,8 @@ pub(super) struct Promises {
     kept: Vec<(&'static str, Result<(), String>)>,
     doubles: BTreeSet<String>,
     early: BTreeSet<String>,
+    /// uid of the AgentMachine that each VsphereAgent was last seen to be for, by its uid.
+    made_for: BTreeMap<String, String>,
     /// Agent of each VM, as last seen together.
     agents: BTreeMap<String, String>,
     survivors: BTreeMap<String, (String, String)>,
@@ -28,6 +32,7 @@ impl Promises {
             kept: Vec::new(),
             doubles: BTreeSet::new(),
             early: BTreeSet::new(),
+            made_for: BTreeMap::new(),
             agents: BTreeMap::new(),
             survivors: BTreeMap::new(),
         })
@@ -35,16 +40,18 @@ impl Promises {
 
     /// At every look: no double, no Agent that dies before its VM.
     pub(super) fn during(&mut self, seen: &Seen, track: &Track) {
-        let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
-        for vm in &seen.vms {
-            *by_name.entry(vm.name.as_str()).or_default() += 1;
+        for child in &seen.children {
+            let made_for = child.annotations().get(AGENT_MACHINE_UID_ANNOTATION);
+            if let (Some(uid), Some(made_for)) = (child.uid(), made_for) {
+                self.made_for.insert(uid, made_for.clone());
+            }
         }
-        self.doubles.extend(
-            by_name
-                .into_iter()
-                .filter(|(_, n)| *n > 1)
-                .map(|(name, _)| name.to_owned()),
-        );
+        // Without our mark it is somebody else's.
+        let ours = seen
+            .vms
+            .iter()
+            .filter_map(|vm| Some((vm.name.as_str(), owner(vm)?)));
+        self.doubles.extend(doubles(ours, &self.made_for));
         let owner_gone = |name: &String| {
             !seen.agent_machines.iter().any(|am| {
                 use crate::played::object::Facts as _;
@@ -201,5 +208,44 @@ impl Promises {
             bail!("{broken} of {} promises did not hold", self.kept.len());
         }
         Ok(())
+    }
+}
+
+/// The VMs, each with the uid of the VsphereAgent in its marker, that are more than one for an AgentMachine, whatever they
+/// are called. One whose VsphereAgent nobody has seen stands for itself.
+fn doubles<'a>(
+    vms: impl Iterator<Item = (&'a str, String)>,
+    made_for: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let mut whose: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (name, owner) in vms {
+        let agent_machine = made_for.get(&owner).cloned().unwrap_or(owner);
+        whose.entry(agent_machine).or_default().push(name);
+    }
+    let many = whose.into_iter().filter(|(_, names)| names.len() > 1);
+    many.map(|(of, names)| format!("{} for {of}", names.join(" and ")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_vms_for_one_agent_machine_are_found_by_any_name() {
+        let found = |vms: &[(&'static str, &str)], made_for: &[(&str, &str)]| {
+            let made_for = made_for.iter().map(|(c, am)| ((*c).into(), (*am).into()));
+            let vms = vms.iter().map(|(name, owner)| (*name, (*owner).to_owned()));
+            doubles(vms, &made_for.collect())
+        };
+        let each = [("va-1", "am-1"), ("va-2", "am-2")];
+        let both = [("va-1", "am-1"), ("va-2", "am-1")];
+        let vms = [("a", "va-1"), ("b", "va-2")];
+        assert!(found(&vms, &each).is_empty());
+        assert_eq!(found(&vms, &both), ["a and b for am-1"]);
+        // Two VMs of one VsphereAgent, seen or not.
+        let twice = [("a", "va-1"), ("a-again", "va-1")];
+        assert_eq!(found(&twice, &each), ["a and a-again for am-1"]);
+        assert_eq!(found(&twice, &[]), ["a and a-again for va-1"]);
     }
 }

@@ -12,7 +12,7 @@ use crate::parts::{Jaeger, Trace};
 const ARRIVAL: Duration = Duration::from_secs(30);
 
 /// Phases of a machine that serves.
-const UP: [&str; 9] = [
+const UP: [&str; 10] = [
     "machine.demand",
     "iso.wait",
     "vm.place",
@@ -22,6 +22,7 @@ const UP: [&str; 9] = [
     "agent.prepare",
     "agent.bind",
     "agent.install",
+    "node.ready",
 ];
 
 /// Names and trace ids of the machines that there are.
@@ -72,9 +73,10 @@ pub(super) async fn check(
                 Some(trace) => fault(trace, !still.contains_key(name)),
             };
             let Some(wrong) = wrong else {
-                let spans = trace.context("a trace")?.spans.len();
+                let trace = trace.context("a trace")?;
+                let (spans, raw) = (trace.spans.len(), trace.raw);
                 stage.voice.say(&format!(
-                    "Jaeger has one trace of {name}: {id}, {spans} spans"
+                    "Jaeger has one trace of {name}: {id}, {spans} spans, told {raw} times"
                 ));
                 break;
             };

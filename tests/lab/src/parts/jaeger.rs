@@ -130,6 +130,10 @@ pub struct Span {
     pub parent: Option<String>,
     /// Start and duration, in microseconds.
     pub time: (u64, u64),
+    /// Attributes, in order.
+    pub attributes: BTreeSet<String>,
+    /// What its resource says: service and attributes, in order.
+    pub resource: BTreeSet<String>,
 }
 
 /// A trace as the query API tells it.
@@ -137,6 +141,15 @@ pub struct Span {
 pub struct Trace {
     /// Its spans; one that was sent twice alike stands here once.
     pub spans: BTreeSet<Span>,
+    /// Spans as they were answered, however often each.
+    pub raw: usize,
+}
+
+/// Keys with their values as text.
+fn tags(of: &Value) -> BTreeSet<String> {
+    let all = of.as_array().into_iter().flatten();
+    all.map(|t| format!("{}={}", t["key"].as_str().unwrap_or_default(), t["value"]))
+        .collect()
 }
 
 impl Trace {
@@ -153,7 +166,14 @@ impl Trace {
                 .find(|r| r["refType"] == "CHILD_OF" && r["traceID"] == *id);
             found.map(|r| text(&r["spanID"]))
         };
+        let resource = |span: &Value| {
+            let process = &trace["processes"][span["processID"].as_str().unwrap_or_default()];
+            let mut all = tags(&process["tags"]);
+            all.insert(format!("service.name={}", process["serviceName"]));
+            all
+        };
         Ok(Self {
+            raw: spans.len(),
             spans: spans
                 .iter()
                 .map(|s| Span {
@@ -161,6 +181,8 @@ impl Trace {
                     name: text(&s["operationName"]),
                     parent: parent(s),
                     time: (number(&s["startTime"]), number(&s["duration"])),
+                    attributes: tags(&s["tags"]),
+                    resource: resource(s),
                 })
                 .collect(),
         })
@@ -191,5 +213,41 @@ impl Trace {
             }
         }
         (orphans, roots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn span(process: &str, attempt: &str) -> Value {
+        json!({
+            "traceID": "t", "spanID": "s", "operationName": "vm.create", "processID": process,
+            "references": [], "startTime": 1, "duration": 2,
+            "tags": [{ "key": "agent_forge.attempt", "type": "string", "value": attempt }],
+        })
+    }
+
+    fn read(spans: &[Value]) -> Trace {
+        let pod = |name: &str| {
+            let pod = json!({ "key": "k8s.pod.name", "type": "string", "value": name });
+            json!({ "serviceName": "agent-forge", "tags": [pod] })
+        };
+        let processes = json!({ "p1": pod("a"), "p2": pod("b"), "p3": pod("a") });
+        Trace::read(&json!({ "traceID": "t", "spans": spans, "processes": processes }))
+            .expect("a trace")
+    }
+
+    #[test]
+    fn a_span_told_twice_is_the_same_in_all_that_it_says_or_differs() {
+        let same = read(&[span("p1", "1"), span("p3", "1")]);
+        assert_eq!((same.raw, same.spans.len()), (2, 1));
+        assert!(same.differing().is_empty());
+        for other in [span("p2", "1"), span("p1", "2")] {
+            let two = read(&[span("p1", "1"), other]);
+            assert_eq!(two.differing(), ["vm.create"]);
+        }
     }
 }

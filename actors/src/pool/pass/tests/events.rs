@@ -154,7 +154,6 @@ async fn an_iso_is_told_when_it_lies_somewhere_new() {
     assert_eq!(pool.told(event::ISO_UPLOADED, false), [uploaded]);
     // What is on record already is no news for an actor that begins.
     pool.memory = Memory::default();
-    pool.iso(file("agent-forge/x.iso", true));
     pool.pass().await;
     assert_eq!(pool.told(event::ISO_REUSED, false), [reused]);
 }

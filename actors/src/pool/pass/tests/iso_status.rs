@@ -48,8 +48,9 @@ impl Passes {
 
     /// The ISO as the last write has it.
     fn written(&self) -> IsoStatus {
-        let written = self.memory.written.as_ref().expect("a write");
-        written.status.iso.clone().expect("an ISO")
+        let shown = self.bench.hub.with(|o| o.pool.clone());
+        let status = shown.and_then(|pool| pool.status);
+        status.and_then(|s| s.iso).expect("an ISO")
     }
 }
 
@@ -173,11 +174,6 @@ async fn what_lies_on_datastores_that_the_pool_has_left_is_let_go_there() {
     pool.bench.turn(Duration::from_secs(60));
     pool.next().await;
     assert_eq!(pool.written().history.len(), 1);
-    let iso = pool.written();
-    pool.bench.hub.with(|o| {
-        let shown = o.pool.as_mut().expect("a pool");
-        shown.status.get_or_insert_default().iso = Some(iso);
-    });
     pool.isos.cleared.lock().expect("lock").clear();
     pool.bench.turn(Duration::from_secs(60));
     pool.next().await;

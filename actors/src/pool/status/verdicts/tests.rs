@@ -382,6 +382,14 @@ fn what_a_person_should_know_stands_in_a_condition_that_holds() {
     };
     let said = conditions_of(&World::default(), &insecure);
     assert!(said[VSPHERE_READY].message.contains("WARNING"), "{said:?}");
+    for (prefix, told) in [(None, false), (Some(""), false), (Some("demo"), true)] {
+        let mut world = World::default();
+        world.pool.spec.template.name_prefix = prefix.map(str::to_owned);
+        let said = conditions_of(&world, &well());
+        let message = &said[VSPHERE_READY].message;
+        let names_it = message.contains("spec.template.namePrefix \"demo\" has no effect");
+        assert_eq!(names_it, told, "{message}");
+    }
     let volatile = Surroundings {
         iso_status: Some(IsoStatus {
             volatile: Some(true),

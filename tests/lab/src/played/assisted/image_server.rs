@@ -117,6 +117,10 @@ struct Served {
 #[derive(Debug, Default)]
 struct Shelf {
     images: BTreeMap<String, Served>,
+    /// Every token that there ever was, revoked ones too.
+    issued: Vec<String>,
+    /// How often downloads under way were let go on without their limit.
+    unleashed: u64,
     faults: ImageFaults,
     manners: Manners,
     counters: ImageCounters,
@@ -230,7 +234,11 @@ impl ImageServer {
             name: name.to_owned(),
             modified: nature::now(),
         };
-        lock(&self.shelf).images.insert(token.clone(), served);
+        {
+            let mut shelf = lock(&self.shelf);
+            shelf.issued.push(token.clone());
+            shelf.images.insert(token.clone(), served);
+        }
         format!(
             "http://{}/byapikey/{token}/4.19/x86_64/minimal.iso",
             self.address
@@ -242,6 +250,17 @@ impl ImageServer {
     pub fn publish_plainly(&self, namespace: &str, name: &str) -> String {
         self.publish(namespace, name)
             .replace("/byapikey/", "/mirror/")
+    }
+
+    /// Every token that a URL of this server ever held, revoked ones too: nobody but its client may repeat one.
+    #[must_use]
+    pub fn issued_tokens(&self) -> Vec<String> {
+        lock(&self.shelf).issued.clone()
+    }
+
+    /// Downloads that are under way at a limited rate go on as fast as they can.
+    pub fn unleash(&self) {
+        lock(&self.shelf).unleashed += 1;
     }
 
     /// No URL of this InfraEnv works any more.
@@ -545,7 +564,7 @@ fn frames(
         .min();
     let end = part.0 + stop.unwrap_or(usize::MAX).min(part.1 - part.0);
     let rate = faults.rate.filter(|rate| *rate > 0);
-    let most = if rate.is_some() { SLOW_CHUNK } else { CHUNK };
+    let begun = lock(&shelf).unleashed;
     stream::unfold(Some((part.0, image)), move |state| {
         let (faults, shelf) = (faults.clone(), shelf.clone());
         async move {
@@ -561,6 +580,8 @@ fn frames(
                     std::io::Error::new(std::io::ErrorKind::ConnectionReset, "cut off on request");
                 return Some((Err(broken), None));
             }
+            let rate = rate.filter(|_| lock(&shelf).unleashed == begun);
+            let most = if rate.is_some() { SLOW_CHUNK } else { CHUNK };
             let chunk = image.chunk(at, end, most);
             if let Some(rate) = rate {
                 tokio::time::sleep(Duration::from_secs_f64(chunk.len() as f64 / rate as f64)).await;

@@ -96,6 +96,7 @@ func (c *call) configPermitted(dc, on ref, spec *types.VirtualMachineConfigSpec)
 			add(fresh, "VirtualMachine.Config.AddRemoveDevice")
 			add(!fresh, "VirtualMachine.Config.EditDevice")
 			add(!fresh, "VirtualMachine.Interact.SetCDMedia")
+			add(!fresh, "VirtualMachine.Interact.DeviceConnection")
 		}
 	}
 	if spec.Files != nil && !edit {

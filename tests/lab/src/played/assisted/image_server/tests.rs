@@ -194,6 +194,34 @@ async fn other_manners_and_faults_that_pass() {
     assert_eq!(get(&url.replace("byapikey", "mirror")).await.0, 200);
     server.revoke("clusters", "env");
     assert_eq!(get(&url).await.0, 404);
+    let plain = server.publish_plainly("clusters", "env");
+    let issued = server.issued_tokens();
+    assert_eq!(issued.len(), 2, "a revoked one is not forgotten");
+    assert!(url.contains(&issued[0]) && plain.contains(&issued[1]));
+}
+
+#[tokio::test]
+async fn a_lie_may_be_too_short_and_a_slow_download_may_be_let_go() {
+    let (server, url) = server(false).await;
+    let size = server.image_size();
+    server.set_faults(ImageFaults {
+        length_lie: -2048,
+        ..ImageFaults::default()
+    });
+    assert_eq!(get(&url).await.1.len(), size - 2048);
+    // Twelve seconds, unless it is let go after the first piece, which takes one.
+    server.set_faults(ImageFaults {
+        rate: Some(SLOW_CHUNK as u64),
+        ..ImageFaults::default()
+    });
+    let begun = Instant::now();
+    let answer = client().get(&url).send().await;
+    let answer = answer.unwrap_or_else(|error| panic!("{error}"));
+    server.unleash();
+    let image = answer.bytes().await;
+    assert_eq!(image.map(|bytes| bytes.len()).ok(), Some(size));
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
 #[test]

@@ -1,0 +1,68 @@
+//! That nobody but the image server's client repeats a token of its URLs.
+
+use agent_forge_lab::played::assisted::image_server::ImageServer;
+use anyhow::{Context as _, Result, ensure};
+use kube::{
+    Api, ResourceExt as _,
+    api::DynamicObject,
+    discovery::{Discovery, verbs},
+};
+use tokio::process::Command;
+
+use crate::world::{LIMIT, NAMESPACE, World};
+
+/// No token that a URL of the image server ever held stands in what the operator says anywhere: log, metrics, debug endpoint,
+/// `agent-forge iso`, and every object of the cluster but InfraEnvs, whose URL it is.
+pub async fn no_token_is_told(world: &World, server: &ImageServer) -> Result<()> {
+    let operator = world.operator.as_ref().context("an operator")?;
+    let page = reqwest::get(operator.debug_url()).await?.text().await?;
+    let shown = shown_isos(world).await?;
+    let mut said = vec![
+        ("the log".to_owned(), operator.log()?),
+        ("the metrics".to_owned(), operator.metrics().await?),
+        ("the debug page".to_owned(), page),
+        (
+            "the debug endpoint".to_owned(),
+            format!("{:?}", world.actors(LIMIT).await?),
+        ),
+        ("`agent-forge iso`".to_owned(), shown),
+    ];
+    let all = Discovery::new(world.client.clone()).run().await?;
+    let kinds = all.groups().flat_map(|group| group.recommended_resources());
+    for (kind, can) in kinds {
+        if kind.kind == "InfraEnv" || !can.supports_operation(verbs::LIST) {
+            continue;
+        }
+        let objects: Api<DynamicObject> = Api::all_with(world.client.clone(), &kind);
+        let objects = objects.list(&Default::default()).await;
+        let objects = objects.with_context(|| format!("list {}", kind.plural))?;
+        for object in objects {
+            let name = format!("{} {}", kind.kind, object.name_any());
+            said.push((name, serde_json::to_string(&object)?));
+        }
+    }
+    let pools = said
+        .iter()
+        .any(|(name, _)| name.starts_with("VsphereAgentPool "));
+    ensure!(pools, "no pool was looked at");
+    let tokens = server.issued_tokens();
+    ensure!(!tokens.is_empty(), "no token was issued");
+    for (name, text) in &said {
+        let told = tokens.iter().find(|token| text.contains(token.as_str()));
+        ensure!(told.is_none(), "a token is in {name}: {told:?}");
+    }
+    Ok(())
+}
+
+/// What `agent-forge iso` shows.
+pub async fn shown_isos(world: &World) -> Result<String> {
+    let shown = Command::new(env!("CARGO_BIN_EXE_agent-forge"))
+        .args(["iso", "--namespace", NAMESPACE])
+        .env_clear()
+        .env("KUBECONFIG", &world.access.kubeconfig)
+        .output()
+        .await?;
+    let errors = String::from_utf8_lossy(&shown.stderr);
+    ensure!(shown.status.success(), "{errors}");
+    Ok(String::from_utf8(shown.stdout)?)
+}
