@@ -118,6 +118,7 @@ struct State {
     created: u32,
     lost: u32,
     mended: Option<Instant>,
+    upstream_still: Option<Instant>,
     /// The life that acted last, by hub, and those that did before.
     acting: BTreeMap<u32, u32>,
     acted: BTreeSet<u32>,
@@ -443,6 +444,19 @@ impl Director {
         self.state()
             .mended
             .is_none_or(|u| Instant::now() > u + last)
+    }
+
+    /// Upstream's controllers stand still for that long, as whoever restores a hub has them do: they have read what is there
+    /// when they go on.
+    pub fn still_upstream(&self, lasting: Duration) {
+        self.state().upstream_still = Some(Instant::now() + lasting);
+    }
+
+    /// Whether they do.
+    #[must_use]
+    pub fn upstream_is_still(&self) -> bool {
+        let state = self.state();
+        state.upstream_still.is_some_and(|u| Instant::now() < u)
     }
 
     /// Lets the operator's wall clock jump ahead.

@@ -328,6 +328,10 @@ pub fn lost(world: &World) -> Vec<String> {
                 (Some(a), Some(b)) if b > a => continue,
                 // Given up: the record of that attempt ends before the next one begins.
                 (Some(a), _) if given_up(now).is_some_and(|failed| failed >= a) => continue,
+                // What vCenter lost and was proven absent is made anew.
+                _ if world.director.lost() > 0 && now.pointer("/status/vm/biosUUID").is_none() => {
+                    continue;
+                }
                 (Some(a), b) if b != Some(a) => {
                     broken.push(format!("O8 {name}: attempt {a} became {b:?}"));
                     continue;

@@ -26,15 +26,7 @@ const CELLS: usize = 1000;
 /// Workloads all of whose plans run without being asked for.
 const WORKLOADS: &[&str] = &["S1", "S7"];
 /// Workloads every n-th of whose plans runs without being asked for, whatever its effect.
-const SAMPLED: &[(&str, usize)] = &[
-    ("S12", 40),
-    ("S15s", 40),
-    ("S15u", 40),
-    ("S15r", 40),
-    ("S15e", 40),
-    ("S15d", 40),
-    ("S15h", 40),
-];
+const SAMPLED: &[(&str, usize)] = &[("S12", 40)];
 /// At least that many plans with a single fault run without being asked for.
 const SINGLES: usize = 4000;
 /// Random schedules of one to five faults.
@@ -84,7 +76,7 @@ fn say(text: &str) {
 
 /// Every plan with a single fault, by workload.
 fn every(references: &[Outcome]) -> Vec<Vec<Plan>> {
-    let of = |r| matrix::plans(r, Fault::ALL);
+    let of = |r| matrix::plans(r, &Fault::enumerated());
     references.iter().map(of).collect()
 }
 
@@ -245,7 +237,7 @@ fn every_promise_holds_with_one_fault_anywhere() {
     let there_are: usize = every(references()).iter().map(Vec::len).sum();
     let ran: usize = plans.iter().map(Vec::len).sum();
     let tally = Tally::of(plans);
-    say(&tally.table.text(Fault::ALL));
+    say(&tally.table.text(&Fault::enumerated()));
     for (reference, plans) in references().iter().zip(&tally.by_workload) {
         say(&format!("{}: {plans} plans", reference.plan.workload));
     }

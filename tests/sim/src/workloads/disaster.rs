@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::names;
 use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -27,8 +26,12 @@ use crate::{
 const BETWEEN: Duration = Duration::from_millis(500);
 /// How long an API server is away that comes back from a backup.
 const RESTORE: Duration = Duration::from_secs(60);
+/// How long upstream's controllers stand still for a restored hub.
+const STILL: Duration = Duration::from_secs(10);
 /// The discovery deadline of VMs, and some more.
 const DEADLINE: Duration = Duration::from_secs(2700);
+/// Two scans for VMs that are nobody's.
+const SCANS: Duration = Duration::from_secs(1500);
 /// Group of AgentMachines.
 const PROVIDER: &str = "capi-provider.agent-install.openshift.io";
 
@@ -48,6 +51,7 @@ impl Run {
     /// What the workload is about begins: whatever happens to the hub, the VMs of ours that run are nodes.
     fn disaster(&mut self) {
         self.begins = self.world.director.now();
+        self.world.director.still_upstream(RESTORE + STILL);
         self.world.vcenter.write(|i| {
             let ours = i.vms.values_mut().filter(|v| oracles::marker(v).is_some());
             ours.filter(|vm| vm.on)
@@ -74,6 +78,7 @@ impl Run {
         self.world.api.poke();
         tokio::time::sleep(RESTORE / 2).await;
         self.world.api.write(|s, _| s.restore(backup));
+        tokio::time::sleep(RESTORE / 2 + STILL).await;
         self.world.play("w")?.scale(replicas);
         Ok(())
     }
@@ -130,6 +135,12 @@ pub(super) fn waiting(api: &ApiServer, reason: &str) -> usize {
     all.iter().filter(|c| waits(c, reason)).count()
 }
 
+/// How many Events there are with that reason.
+fn told(api: &ApiServer, reason: &str) -> usize {
+    let all = api.read(|s| s.list(&kind("events.k8s.io", "events"), ""));
+    all.iter().filter(|e| e["reason"] == reason).count()
+}
+
 /// How many VsphereAgents have their VM on record, and an Agent that is bound.
 fn recorded(world: &World) -> usize {
     let all = world.api.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
@@ -176,10 +187,11 @@ pub(super) fn status_lost(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// New uids and no status, as a backup tool restores; what the VsphereAgents are owned by is gone under its old uid. The
-/// VM carries the mark of nobody: a person removes it when its node is drained.
+/// New uids and no status, as a backup tool restores; what the VsphereAgents are owned by is gone under its old uid, and so
+/// are they. The VM carries the mark of nobody, which is said: a person removes it when its node is drained.
 pub(super) fn new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
+        run.patience += SCANS;
         run.serving(1).await?;
         let node = vm_of_ours(&run.world)?;
         run.between_processes().await;
@@ -196,7 +208,7 @@ pub(super) fn new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             s.rebear(&namespaces, &[kind(OURS, "vsphereagents")]);
         });
         run.rest("a person is asked", |world| {
-            waiting(&world.api, "NameConflict") == 1
+            children(world) == 0 && told(&world.api, "OrphanVM") > 0
         })
         .await?;
         run.bury(&node);
@@ -204,8 +216,8 @@ pub(super) fn new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// New uids with all status. A person says that the Machines are the recorded ones; when the machine goes, its VM carries
-/// the mark of an old uid, and a person removes it.
+/// New uids with all status. The Agent tells whom its VM serves; when the machine goes, its VM carries the mark of an old
+/// uid, and a person removes it.
 pub(super) fn reborn(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(1).await?;
@@ -214,42 +226,18 @@ pub(super) fn reborn(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.disaster();
         let namespaces = [NAMESPACE, &run.world.cluster.control_plane_namespace];
         run.world.api.write(|s, _| s.rebear(&namespaces, &[]));
-        run.rest("a person is asked", |world| {
-            waiting(&world.api, "MachineStateUnknown") == 1
-        })
-        .await?;
-        confirm(&run.world, &node.name)?;
         run.rest("the Machines are known", |world| {
             waiting(&world.api, "MachineStateUnknown") == 0 && recorded(world) == 1
         })
         .await?;
         run.world.play("w")?.scale(0);
-        run.rest("a person is asked again", |world| {
+        run.rest("a person is asked", |world| {
             waiting(&world.api, "OwnershipUnproven") == 1
         })
         .await?;
         run.bury(&node);
         run.rest_with("down", &[("w", 0)]).await
     })
-}
-
-/// A person says that the Machines of that name are the ones that were recorded.
-fn confirm(world: &World, name: &str) -> Result<()> {
-    let control_plane = &world.cluster.control_plane_namespace;
-    let uid = |kind: &Kind| {
-        let key = (control_plane.clone(), name.to_owned());
-        let found = world.api.read(|s| s.get(kind, &key));
-        found
-            .map(|o| o["metadata"]["uid"].clone())
-            .with_context(|| format!("{kind:?} {name}"))
-    };
-    let uids = json!({"metadata": {"annotations": {
-        names::MACHINE_UID_ANNOTATION: uid(&kind("cluster.x-k8s.io", "machines"))?,
-        names::AGENT_MACHINE_UID_ANNOTATION: uid(&kind(PROVIDER, "agentmachines"))?,
-    }}});
-    let child = (NAMESPACE.to_owned(), name.to_owned());
-    let merged = world.api.merge(&kind(OURS, "vsphereagents"), &child, &uids);
-    merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
 }
 
 /// etcd of some minutes ago: of two machines that serve, one was being made then.
@@ -321,7 +309,7 @@ pub(super) fn two_hubs(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         })?;
         let hub = second.clone();
         run.rest("the second hub asks a person", move |_| {
-            waiting(&hub, "ClusterIDChanged") == 1 && waiting(&hub, "NameConflict") == 1
+            waiting(&hub, "ClusterIDChanged") == 1 && waiting(&hub, "MachineStateUnknown") == 1
         })
         .await?;
         // Each of them may be the one that goes down: the other's node stays one.
