@@ -45,6 +45,9 @@ const SOON: Duration = Duration::from_secs(3);
 /// ... or as that old: longer than anything that is waited for.
 const LONG: Duration = Duration::from_secs(1000);
 
+/// By so many events a watch is behind at most, unless somebody asks for more.
+pub const LAG: u8 = 4;
+
 thread_local! {
     static RUNTIME: Runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -128,6 +131,8 @@ pub struct Machines {
     pub people: Vec<Deed>,
     /// So many hours may go by.
     pub hours: u8,
+    /// By so many events a watch may be behind.
+    pub lag: u8,
     /// A planted defect; `None` in earnest.
     pub defect: Option<Defect>,
     pool: Arc<VsphereAgentPool>,
@@ -150,6 +155,7 @@ impl Machines {
             start: World::new(names, foreign, faults),
             people,
             hours,
+            lag: LAG,
             defect: None,
             pool: Arc::new(objects::pool()),
             endings: Endings::default(),
@@ -399,6 +405,9 @@ impl Machines {
                 next,
             });
         }
+        for action in &mut all {
+            action.next.lag_at_most(self.lag, w);
+        }
         all.retain(|a| a.next != *w);
         // A watch lags from a change on that it does not show: before that it is like any other.
         if w.left.has(Fault::Lag) && w.stale.is_none() {
@@ -456,6 +465,7 @@ fn lags(before: &World, a: &Action) -> Vec<Action> {
         if changed && a.next.stale.is_none() {
             let mut next = a.next.clone();
             next.stale = Some(stale);
+            next.missed = 1;
             next.left.spend(Fault::Lag);
             next.settle();
             all.push(Action {

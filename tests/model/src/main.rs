@@ -4,7 +4,12 @@
 
 use std::time::Instant;
 
-use agent_forge_model::{machines::Machines, upstream::Deed, verdict::Endings, world::Fault};
+use agent_forge_model::{
+    machines::{LAG, Machines},
+    upstream::Deed,
+    verdict::Endings,
+    world::Fault,
+};
 use anyhow::{Result, ensure};
 use clap::Parser;
 use stateright::{Checker, Model, report::WriteReporter};
@@ -25,6 +30,9 @@ struct Args {
     /// So many hours may go by while a guest is waited for: two let a VM be given up and made again.
     #[arg(long, default_value_t = 0)]
     hours: u8,
+    /// By so many events a lagging watch is behind at most.
+    #[arg(long, default_value_t = LAG)]
+    lag: u8,
     /// Machines that a person may delete at any moment.
     #[arg(long, value_delimiter = ',', default_value = "b")]
     leaves: Vec<String>,
@@ -44,7 +52,9 @@ fn main() -> Result<()> {
     let mut people: Vec<Deed> = args.leaves.iter().cloned().map(Deed::Leaves).collect();
     people.extend(args.foreign.then_some(Deed::Renames));
     let began = Instant::now();
-    let checker = Machines::new(&names, people, args.hours, &faults)
+    let mut model = Machines::new(&names, people, args.hours, &faults);
+    model.lag = args.lag;
+    let checker = model
         .checker()
         .threads(std::thread::available_parallelism()?.get())
         .spawn_bfs()

@@ -150,6 +150,8 @@ pub struct World {
     pub vms: Vec<Shared<VmObservation>>,
     /// The watch that lags.
     pub stale: Option<Stale>,
+    /// Events that it has not shown yet.
+    pub missed: u8,
     /// The request that may still arrive.
     pub late: Option<Shared<Late>>,
     /// What the leading operator's VM actors remember.
@@ -256,6 +258,7 @@ impl World {
                 .into_iter()
                 .collect(),
             stale: None,
+            missed: 0,
             late: None,
             memory: BTreeMap::new(),
             born: BTreeMap::new(),
@@ -295,6 +298,23 @@ impl World {
         match &self.stale {
             Some(Stale::Demand(_, old)) => old,
             _ => &self.machines,
+        }
+    }
+
+    /// What comes of `before` with a watch that is behind by so many events at most: with one more it shows all there is.
+    pub fn lag_at_most(&mut self, most: u8, before: &Self) {
+        let news = match &self.stale {
+            None => false,
+            Some(Stale::Children(_)) => self.children != before.children,
+            Some(Stale::Agents(_)) => self.agents != before.agents,
+            Some(Stale::Demand(..)) => {
+                self.agent_machines != before.agent_machines || self.machines != before.machines
+            }
+        };
+        self.missed += u8::from(news);
+        if self.missed > most {
+            self.stale = None;
+            self.settle();
         }
     }
 
@@ -460,6 +480,9 @@ impl World {
             if caught_up {
                 self.stale = None;
             }
+        }
+        if self.stale.is_none() {
+            self.missed = 0;
         }
         let children: Vec<String> = self.shown_children().iter().map(|c| c.name_any()).collect();
         // An actor ends with its object.

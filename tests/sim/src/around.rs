@@ -56,6 +56,7 @@ pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, 
         Fault::VcenterDown5s | Fault::VcenterDown5m | Fault::VcenterDown2h => {
             director.take_vcenter(fault.lasts());
         }
+        Fault::VcenterRestored => around.vcenter.come_back(&around.api),
         Fault::ApiDown5s | Fault::ApiDown5m => {
             director.take_api(fault.lasts());
             around.api.poke();

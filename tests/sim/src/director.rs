@@ -116,19 +116,23 @@ struct State {
     last_fault: Duration,
     jump: Duration,
     created: u32,
-    /// The life that acted last, and those that did before.
-    acting: Option<u32>,
+    lost: u32,
+    mended: Option<Instant>,
+    upstream_still: Option<Instant>,
+    /// The life that acted last, by hub, and those that did before.
+    acting: BTreeMap<u32, u32>,
     acted: BTreeSet<u32>,
+    orders: Vec<mpsc::UnboundedSender<Order>>,
 }
 
 impl State {
     /// Notes who acts; true where somebody else has acted since that life did: once it is over, leadership never comes
     /// back to a process.
     fn comes_back(&mut self, life: u32) -> bool {
-        if self.acting == Some(life) {
+        let before = self.acting.insert(hub(life), life);
+        if before == Some(life) {
             return false;
         }
-        let before = self.acting.replace(life);
         self.acted.extend(before);
         self.acted.contains(&life)
     }
@@ -141,7 +145,15 @@ pub struct Director {
     pub traffic: Traffic,
     began: Instant,
     state: Arc<Mutex<State>>,
-    orders: Vec<mpsc::UnboundedSender<Order>>,
+}
+
+/// Lives of the operator of another hub are counted from here on.
+pub const ANOTHER_HUB: u32 = 1000;
+
+/// The hub that a life belongs to.
+#[must_use]
+pub fn hub(life: u32) -> u32 {
+    life / ANOTHER_HUB
 }
 
 /// Code of what is written to keep the lease, which a standby does as well.
@@ -150,24 +162,26 @@ pub const LEASE: &str = "K16";
 const LINES: usize = 4000;
 
 impl Director {
-    /// A director of `plan`, and of that many instances; who carries out its orders for one of them holds a receiver.
+    /// A director of `plan`.
     #[must_use]
-    pub fn new(
-        plan: Vec<(Point, Fault)>,
-        instances: usize,
-    ) -> (Self, Vec<mpsc::UnboundedReceiver<Order>>) {
-        let (orders, receivers) = (0..instances).map(|_| mpsc::unbounded_channel()).unzip();
+    pub fn new(plan: Vec<(Point, Fault)>) -> Self {
         let state = State {
             plan,
             ..State::default()
         };
-        let director = Self {
+        Self {
             traffic: Traffic::default(),
             began: Instant::now(),
             state: Arc::new(Mutex::new(state)),
-            orders,
-        };
-        (director, receivers)
+        }
+    }
+
+    /// Orders from now on, for who carries them out for one instance.
+    #[must_use]
+    pub fn orders(&self) -> mpsc::UnboundedReceiver<Order> {
+        let (orders, receiver) = mpsc::unbounded_channel();
+        self.state().orders.push(orders);
+        receiver
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -302,10 +316,9 @@ impl Director {
 
     /// Gives an order, to each instance: who it is for knows it.
     pub fn order(&self, order: Order) {
-        for instance in &self.orders {
-            // Nobody listens any more at the end of a run.
-            let _ = instance.send(order.clone());
-        }
+        // Nobody listens any more at the end of a run.
+        let mut state = self.state();
+        state.orders.retain(|to| to.send(order.clone()).is_ok());
     }
 
     /// The process dies here: nothing of this life goes on.
@@ -405,6 +418,45 @@ impl Director {
     #[must_use]
     pub fn created(&self) -> u32 {
         self.state().created
+    }
+
+    /// Notes that the inventory lost VMs that run.
+    pub fn note_lost(&self, vms: u32) {
+        self.state().lost += vms;
+    }
+
+    /// VMs that the inventory lost.
+    #[must_use]
+    pub fn lost(&self) -> u32 {
+        self.state().lost
+    }
+
+    /// A person has something to put right, and has done it after that long.
+    pub fn mend(&self, lasting: Duration) {
+        self.state().mended = Some(Instant::now() + lasting);
+    }
+
+    /// Whether no person has anything left to put right.
+    #[must_use]
+    pub fn is_mended(&self) -> bool {
+        // Who waits for the same moment comes first, or not.
+        let last = Duration::from_secs(1);
+        self.state()
+            .mended
+            .is_none_or(|u| Instant::now() > u + last)
+    }
+
+    /// Upstream's controllers stand still for that long, as whoever restores a hub has them do: they have read what is there
+    /// when they go on.
+    pub fn still_upstream(&self, lasting: Duration) {
+        self.state().upstream_still = Some(Instant::now() + lasting);
+    }
+
+    /// Whether they do.
+    #[must_use]
+    pub fn upstream_is_still(&self) -> bool {
+        let state = self.state();
+        state.upstream_still.is_some_and(|u| Instant::now() < u)
     }
 
     /// Lets the operator's wall clock jump ahead.

@@ -57,13 +57,13 @@ pub fn senseless(effect: &str, fault: Fault) -> Option<&'static str> {
 /// Writes of the lease that are hit: the first takes it, the others renew it.
 const RENEWALS: u32 = 3;
 
-/// Every effect of the reference run with every fault of `faults`.
+/// Every effect of the reference run, from where the workload is about something, with every fault of `faults`.
 #[must_use]
 pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
     let within = reference
         .effects
         .iter()
-        .filter(|(at, _)| *at < reference.ended);
+        .filter(|(at, _)| (reference.begins..reference.ended).contains(at));
     let mut points: Vec<&Point> = within.map(|(_, p)| p).collect();
     let mut seen = BTreeSet::new();
     points.retain(|p| seen.insert((*p).clone()));
@@ -90,7 +90,7 @@ pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
 /// Random schedules of one to five faults at points of the reference run.
 #[must_use]
 pub fn schedules(reference: &Outcome, count: usize, seed: u64) -> Vec<Plan> {
-    let singles = plans(reference, Fault::ALL);
+    let singles = plans(reference, &Fault::enumerated());
     let mut chance = fastrand::Rng::with_seed(seed);
     (0..count)
         .map(|_| {
@@ -167,9 +167,10 @@ impl Matrix {
     /// Empty cells that have no reason.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
+        let faults = Fault::enumerated();
         let all = EffectKind::ALL
             .iter()
-            .flat_map(|e| Fault::ALL.iter().map(move |f| (e.code(), *f)));
+            .flat_map(|e| faults.iter().map(move |f| (e.code(), *f)));
         all.filter(|(e, f)| !self.0.contains_key(&(*e, *f)) && empty(e, *f).is_none())
             .map(|(e, f)| format!("{e} {}", f.code()))
             .collect()

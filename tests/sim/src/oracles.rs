@@ -25,6 +25,8 @@ use crate::{
     world::{PASSWORD, World},
 };
 
+/// The folder of all pools.
+pub const FOLDER: &str = "/dc1/vm/demo";
 /// Group of our kinds.
 pub const OURS: &str = "agent-forge.containeroo.ch";
 /// Group of Agents.
@@ -101,6 +103,11 @@ fn is_answered_for(store: &Store, marker: &Marker) -> bool {
     })
 }
 
+/// Its hub was lost, or its vCenter should not know it any more: it is nobody's, and a person knows that.
+fn is_known(inventory: &Inventory, vm: &Vm) -> bool {
+    vm.node.is_some() || inventory.drift.ghosts.contains(&vm.object.id)
+}
+
 /// O1 at the end of a run, however that went.
 #[must_use]
 pub fn leaks(world: &World) -> Vec<String> {
@@ -113,14 +120,36 @@ pub fn leaks(world: &World) -> Vec<String> {
 
 /// O1 for all of them.
 fn no_leak(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
-    let all = inventory.vms.values();
-    let marked = all.filter_map(|vm| Some((vm, marker(vm)?)));
-    let leaking = marked.filter(|(_, marker)| !is_answered_for(store, marker));
+    let marked = inventory
+        .vms
+        .values()
+        .filter_map(|vm| Some((vm, marker(vm)?)));
+    let leaking =
+        marked.filter(|(vm, marker)| !is_known(inventory, vm) && !is_answered_for(store, marker));
     broken.extend(leaking.map(|(vm, marker)| leak(&vm.object.id, &marker)));
 }
 
 /// The two requests of `eject_iso` (V15), the only ones that a VM may get which serves.
 const EJECTS: [&str; 2] = ["empties a drive of", "answers a question of"];
+
+/// The only request that a VM of the predecessor may get: the mark, and nothing else.
+pub const STAMPS: &str = "stamps";
+
+/// One record of the predecessor names this VM by uuid and name, it lies in the pool's folder, and it carries no mark of
+/// another.
+fn may_stamp(store: &Store, inventory: &Inventory, vm: &Vm) -> bool {
+    let names = |child: &Value| {
+        text(child, "/status/vm/biosUUID") == vm.uuid && text(child, "/status/vm/name") == vm.name
+    };
+    let children = store.list(&kind(OURS, "vsphereagents"), "");
+    let mut named = children.iter().filter(|c| names(c));
+    let (Some(child), None) = (named.next(), named.next()) else {
+        return false;
+    };
+    let alone = inventory.vms.values().filter(|v| v.uuid == vm.uuid).count() == 1;
+    let unclaimed = marker(vm).is_none_or(|m| m.uid == text(child, "/metadata/uid"));
+    alone && unclaimed && inventory.path(&vm.folder) == FOLDER
+}
 
 /// The pool of that VM wants its drive empty, and what it was installed from is not needed any more.
 fn may_eject(store: &Store, agent: Option<&Value>, child: Option<&Value>) -> bool {
@@ -153,6 +182,19 @@ fn untouchable(
     let Some(vm) = inventory.vms.get(&vm.id) else {
         return;
     };
+    if what == STAMPS {
+        if !may_stamp(store, inventory, vm) {
+            broken.push(format!(
+                "O3 stamp: somebody {what} {}, which no record names at its place",
+                vm.name
+            ));
+        }
+        return;
+    }
+    if let Some(node) = &vm.node {
+        broken.push(format!("O3 node: somebody {what} the VM of node {node}"));
+        return;
+    }
     let Some(marker) = marker(vm) else {
         broken.push(format!(
             "O3 foreign: somebody {what} {} ({})",
@@ -191,7 +233,9 @@ fn untouchable(
             .and_then(Value::as_u64);
         deleted || given_up == Some(u64::from(marker.attempt))
     });
-    if what == "destroys" && !leaves {
+    // The scan for VMs that are nobody's takes one away that never ran.
+    let ghost = inventory.drift.ghosts.contains(&vm.object.id) && vm.boots == 0;
+    if what == "destroys" && !leaves && !ghost {
         broken.push(format!(
             "O3 wanted: somebody destroys {} whose VsphereAgent is neither being deleted nor given up",
             vm.name
@@ -249,24 +293,31 @@ pub fn left_over(world: &World) -> Vec<String> {
     })
 }
 
+/// What stays as it was recorded, as long as the attempt is the same.
+const KEPT: [&str; 8] = [
+    "/status/clusterID",
+    "/status/vm/biosUUID",
+    "/status/vm/vmPath",
+    "/status/vm/credentialsRef",
+    "/status/vm/server",
+    "/status/vm/placement/datastore",
+    "/status/vm/instanceUUID",
+    "/status/vm/macAddresses",
+];
+
 /// O8: what was recorded of an attempt stays recorded; attempts only rise.
 #[must_use]
 pub fn lost(world: &World) -> Vec<String> {
-    const KEPT: [&str; 8] = [
-        "/status/clusterID",
-        "/status/vm/biosUUID",
-        "/status/vm/vmPath",
-        "/status/vm/credentialsRef",
-        "/status/vm/server",
-        "/status/vm/placement/datastore",
-        "/status/vm/instanceUUID",
-        "/status/vm/macAddresses",
-    ];
     let children = kind(OURS, "vsphereagents");
     let mut broken = Vec::new();
     world.api.read(|store| {
         let mut last: BTreeMap<&str, &Value> = BTreeMap::new();
+        let mut disasters = store.disasters.iter().peekable();
         for entry in store.log.iter().filter(|e| e.kind == children) {
+            // What a backup brought back is older than what was there.
+            while disasters.next_if(|d| **d < entry.revision).is_some() {
+                last.clear();
+            }
             let now: &Value = &entry.object;
             let Some(before) = last.insert(text(now, "/metadata/uid"), now) else {
                 continue;
@@ -277,6 +328,10 @@ pub fn lost(world: &World) -> Vec<String> {
                 (Some(a), Some(b)) if b > a => continue,
                 // Given up: the record of that attempt ends before the next one begins.
                 (Some(a), _) if given_up(now).is_some_and(|failed| failed >= a) => continue,
+                // What vCenter lost and was proven absent is made anew.
+                _ if world.director.lost() > 0 && now.pointer("/status/vm/biosUUID").is_none() => {
+                    continue;
+                }
                 (Some(a), b) if b != Some(a) => {
                     broken.push(format!("O8 {name}: attempt {a} became {b:?}"));
                     continue;
@@ -302,6 +357,10 @@ pub fn lost(world: &World) -> Vec<String> {
 /// documented.
 #[must_use]
 pub fn strays(world: &World) -> Vec<String> {
+    // Two hubs with one directory: what the one lists the other does not know.
+    if world.second.is_some() {
+        return Vec::new();
+    }
     let mut listed = BTreeSet::new();
     let mut directories = Vec::new();
     world.api.read(|store| {
@@ -321,7 +380,7 @@ pub fn strays(world: &World) -> Vec<String> {
         let isos = i.files.keys().filter(|(_, p)| p.ends_with(".iso"));
         let unknown = isos.filter(|file| {
             let ours = directories.iter().any(|d| file.1.starts_with(d.as_str()));
-            ours && !listed.contains(*file)
+            ours && !listed.contains(*file) && !world.relics.contains(*file)
         });
         unknown
             .map(|(store, path)| format!("O1 left over: no status lists [{store}] {path}"))
@@ -412,4 +471,42 @@ pub fn picture(world: &World) -> Vec<String> {
     });
     lines.sort();
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_forge_crds::{
+        agent::{Placement, VmStatus, VsphereAgentStatus},
+        pool::CredentialsSecretRef,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_has_to_stay_recorded_is_called_as_the_status_calls_it() {
+        let text = || Some("x".to_owned());
+        let vm = VmStatus {
+            bios_uuid: text(),
+            vm_path: text(),
+            credentials_ref: Some(CredentialsSecretRef::default()),
+            server: text(),
+            instance_uuid: text(),
+            mac_addresses: vec!["x".to_owned()],
+            placement: Some(Placement {
+                datastore: text(),
+                ..Placement::default()
+            }),
+            ..VmStatus::default()
+        };
+        let status = VsphereAgentStatus {
+            cluster_id: text(),
+            vm: Some(vm),
+            ..VsphereAgentStatus::default()
+        };
+        let object = json!({ "status": status });
+        for field in KEPT {
+            assert!(object.pointer(field).is_some(), "{field}");
+        }
+    }
 }

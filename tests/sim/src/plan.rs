@@ -60,6 +60,7 @@ faults! {
     VcenterDown2h "g10h" "the vCenter is away for 2 h";
     ApiDown5s "g11s" "the API server is away for 5 s";
     ApiDown5m "g11m" "the API server is away for 5 min";
+    VcenterRestored "g12" "the vCenter comes back from a backup of 3 min ago; a person puts its inventory right 25 min later";
     SecretWrong "g13w" "the Secret holds a wrong password for 2 min";
     SecretGone "g13m" "the Secret is gone for 2 min";
     ClockJumps "g14" "the wall clock jumps ahead by 10 min";
@@ -85,6 +86,14 @@ impl Fault {
         }
     }
 
+    /// Those that are enumerated unasked. Left out is `g12`: not every plan with it keeps its promises yet
+    /// (docs/reliability.md).
+    #[must_use]
+    pub fn enumerated() -> Vec<Self> {
+        let all = Self::ALL.iter().copied();
+        all.filter(|f| *f != Self::VcenterRestored).collect()
+    }
+
     /// How long its cause lasts at most effects.
     #[must_use]
     pub fn lasts(self) -> Duration {
@@ -95,6 +104,7 @@ impl Fault {
             Self::SecretWrong | Self::SecretGone | Self::DiskFull => 120,
             Self::ApiDown5m | Self::VcenterDown5m => 300,
             Self::VcenterDown2h => 7200,
+            Self::VcenterRestored => 1560,
             Self::ClockJumps => 600,
             _ => 5,
         })

@@ -31,7 +31,7 @@ use tokio::{
 
 use crate::{
     around,
-    director::{Director, Life, Order, SimGate, life},
+    director::{Director, Life, Order, SimGate, hub, life},
     iso::{Hold, Images},
     kube::ApiServer,
     plan::Fault,
@@ -229,6 +229,7 @@ pub async fn kubelet(
     while let Some(order) = orders.recv().await {
         let life = process.life.clone();
         match order {
+            Order::Around(.., life) if hub(life) != hub(process.life.number) => continue,
             // Where there is one instance its next life meets what its last one brought about.
             Order::Around(.., life) if around.instances > 1 && life != process.life.number => {
                 continue;

@@ -1,8 +1,8 @@
 //! One world: API server, vCenter, upstream, and the operator in it.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, PoisonError, atomic::AtomicU32},
     time::Duration,
 };
 
@@ -18,9 +18,12 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::{
-    director::Director,
+    director::{ANOTHER_HUB, Director},
     iso::Hold,
-    kube::{ApiServer, kind},
+    kube::{
+        ApiServer, kind,
+        store::{Kind, Name, Via},
+    },
     oracles,
     plan::Plan,
     process::{Heads, LEASE_NAMESPACE, Surroundings, kubelet},
@@ -35,6 +38,8 @@ pub const NAMESPACE: &str = "demo";
 pub const SECRET: (&str, &str) = (NAMESPACE, "vsphere-credentials");
 /// A password that must appear nowhere.
 pub const PASSWORD: &str = "canary-p4ssw0rd";
+/// Apart from the seeds of first hubs.
+const SECOND: u64 = 1 << 32;
 const USER: &str = "operator@vsphere.local";
 
 /// The wall clock of everybody but the operator.
@@ -69,8 +74,12 @@ pub struct World {
     pub hold: Hold,
     /// The seed of its names.
     pub seed: u64,
-    heads: Heads,
-    _tasks: Vec<Task>,
+    /// The API server of a second hub.
+    pub second: Option<ApiServer>,
+    /// ISOs that a disaster has made nobody's, by datastore and path.
+    pub relics: BTreeSet<(String, String)>,
+    around: Surroundings,
+    tasks: Vec<Task>,
 }
 
 impl World {
@@ -81,7 +90,7 @@ impl World {
     pub async fn start(plan: &Plan, instances: usize) -> Result<Self> {
         fastrand::seed(plan.seed);
         nature::simulate(epoch(), plan.seed);
-        let (director, orders) = Director::new(plan.faults.clone(), instances);
+        let director = Director::new(plan.faults.clone());
         let api = ApiServer::new(director.clone(), epoch(), plan.seed);
         let vcenter = VCenter::new(director.clone(), model::furnished(USER, PASSWORD));
         oracles::watch(&api, &vcenter);
@@ -124,10 +133,10 @@ impl World {
             instances,
             lives: Arc::default(),
         };
-        let heads = around.heads.clone();
         let mut tasks = vec![garbage];
-        for (instance, orders) in orders.into_iter().enumerate() {
-            tasks.push(Task::spawn(kubelet(around.clone(), instance, orders)));
+        for instance in 0..instances {
+            let kubelet = kubelet(around.clone(), instance, director.orders());
+            tasks.push(Task::spawn(kubelet));
         }
         Ok(Self {
             director,
@@ -139,8 +148,10 @@ impl World {
             node_pools: Vec::new(),
             hold,
             seed: plan.seed,
-            heads,
-            _tasks: tasks,
+            second: None,
+            relics: BTreeSet::new(),
+            around,
+            tasks,
         })
     }
 
@@ -210,9 +221,46 @@ impl World {
             .with_context(|| format!("no NodePool {name}"))
     }
 
+    /// Starts a second hub on the same vCenter, with an operator of its own. It holds what `manifests` gives of this one's
+    /// objects: with or without status, `None`: not at all.
+    ///
+    /// # Errors
+    /// Its API server refuses one.
+    pub fn second_hub(
+        &mut self,
+        manifests: impl Fn(&Kind, &Value) -> Option<Value>,
+    ) -> Result<ApiServer> {
+        let api = ApiServer::new(self.director.clone(), epoch(), self.seed + SECOND);
+        for namespace in [NAMESPACE, &self.cluster.control_plane_namespace] {
+            api.namespace(namespace);
+        }
+        let backup: Vec<(Kind, Value)> = self.api.read(|s| {
+            let of = |(kind, objects): (&Kind, &BTreeMap<Name, Arc<Value>>)| {
+                let all = objects.values().filter_map(|o| manifests(kind, o));
+                all.map(|o| (kind.clone(), o)).collect::<Vec<_>>()
+            };
+            s.objects.iter().flat_map(of).collect()
+        });
+        for (kind, object) in backup {
+            transplant(&api, &kind, object)?;
+        }
+        let around = Surroundings {
+            api: api.clone(),
+            instances: 1,
+            lives: Arc::new(AtomicU32::new(ANOTHER_HUB)),
+            ..self.around.clone()
+        };
+        let instance = self.around.instances;
+        let kubelet = kubelet(around, instance, self.director.orders());
+        self.tasks.push(Task::spawn(kubelet));
+        self.second = Some(api.clone());
+        Ok(api)
+    }
+
     /// The operator's actors, by kind.
     pub async fn actors(&self) -> BTreeMap<String, usize> {
         let heads = self
+            .around
             .heads
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -259,6 +307,30 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Brings an object of another API server into this one, under a uid of its own.
+fn transplant(api: &ApiServer, kind: &Kind, object: Value) -> Result<()> {
+    let text = |key: &str| {
+        object["metadata"][key]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let name = (text("namespace"), text("name"));
+    let status = object.get("status").cloned();
+    let refused = |r| anyhow::anyhow!("{r:?}");
+    let created = api.write(|s, now| s.create(kind, &name.0, object, now));
+    created.map_err(refused)?;
+    if let Some(status) = status {
+        let change = |mut o: Value| {
+            o["status"] = status;
+            o
+        };
+        let written = api.write(|s, now| s.update(kind, &name, (Via::Patch, true), now, change));
+        written.map_err(refused)?;
+    }
+    Ok(())
 }
 
 /// Long enough that a crash can come between any two of them.

@@ -271,7 +271,7 @@ async fn the_played_api_server_answers_as_the_real_one() {
     agent_forge_lab::lab::apply::apply(&lab.admin(), &namespace)
         .await
         .expect("namespace");
-    let (director, _orders) = Director::new(Vec::new(), 1);
+    let director = Director::new(Vec::new());
     let played = ApiServer::new(director, jiff::Timestamp::UNIX_EPOCH, 1);
     played.namespace(NAMESPACE);
     let (mut real, mut played) = (Side::new(lab.admin()), Side::new(played.client()));

@@ -3,7 +3,7 @@
 //! Flow: list and watch -> map by name -> every change to all subscribers; a write's answer enters the map at once, so a
 //! player reads its own writes.
 //! Guarantees: an object never goes back to an older resourceVersion; subscribers get every name that changed, in order,
-//! also what vanished during a broken watch.
+//! also what vanished during a broken watch; what a new list shows is there, even if it was gone (a restored etcd).
 //! Assumptions: resourceVersions of one kind are comparable numbers (true for etcd-backed API servers).
 
 use std::{
@@ -339,6 +339,8 @@ async fn follow(
             }
             Ok(Some(Event::InitApply(object))) => {
                 listed.insert(object.name().to_owned());
+                // A backup brings back what was gone.
+                state.lock().gone.remove(object.uid());
                 state.put(object);
             }
             Ok(Some(Event::InitDone)) => {

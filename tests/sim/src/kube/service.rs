@@ -36,6 +36,9 @@ const LATENCY: Duration = Duration::from_millis(2);
 /// How much later than its client's patience a late request arrives.
 const LATE: Duration = Duration::from_secs(45);
 
+/// How long upstream's controllers wait for an answer while they stand still.
+const STILL: Duration = Duration::from_secs(1);
+
 /// One client's way in.
 #[derive(Clone)]
 pub struct Door {
@@ -124,6 +127,10 @@ impl Door {
                 director.arrived(life, &what, |e| carries(e, &asked));
             }
             return Err("connection refused".into());
+        }
+        if life.is_none() && asked.method != Method::GET && director.upstream_is_still() {
+            tokio::time::sleep(STILL).await;
+            return Err("upstream stands still".into());
         }
         if asked.is_watch() {
             return Ok(watch::open(

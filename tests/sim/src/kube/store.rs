@@ -14,6 +14,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+pub mod backup;
+
 /// Group and plural, e.g. `("cluster.x-k8s.io", "machines")`.
 pub type Kind = (String, String);
 /// Namespace (empty for cluster-wide kinds) and name.
@@ -136,6 +138,8 @@ pub struct Store {
     pub log: Vec<Entry>,
     /// Watches that begin before this revision are told to list again.
     pub compacted: u64,
+    /// Revisions at which the objects were brought back from a backup.
+    pub disasters: Vec<u64>,
     revision: u64,
     uids: u64,
     /// Makes uids differ between seeds.
@@ -278,6 +282,13 @@ impl Store {
         object
     }
 
+    /// A uid that no object has had.
+    fn uid(&mut self) -> String {
+        self.uids += 1;
+        let seed = [self.seed.to_be_bytes(), self.uids.to_be_bytes()].concat();
+        uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, &seed).to_string()
+    }
+
     /// POST.
     ///
     /// # Errors
@@ -328,10 +339,9 @@ impl Store {
                 format!("{}.{} {:?} already exists", kind.1, kind.0, name.1),
             ));
         }
-        self.uids += 1;
-        let seed = [self.seed.to_be_bytes(), self.uids.to_be_bytes()].concat();
+        let uid = self.uid();
         let metadata = &mut object["metadata"];
-        metadata["uid"] = json!(uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, &seed).to_string());
+        metadata["uid"] = json!(uid);
         metadata["creationTimestamp"] = json!(seconds(now.wall));
         metadata["generation"] = json!(1);
         if let Some(fields) = metadata.as_object_mut() {
@@ -497,7 +507,7 @@ impl Store {
         Ok(Some(old))
     }
 
-    /// Removes an object whatever it says: what a namespace's end, or a restored etcd, does.
+    /// Removes an object whatever it says: what a namespace's end, or somebody's force, does.
     pub fn evict(&mut self, kind: &Kind, name: &Name, now: Moment) {
         if let Some(old) = self.get(kind, name) {
             self.record(kind, name, Change::Deleted, old.as_ref().clone(), now);
@@ -567,14 +577,14 @@ pub fn seconds(at: Timestamp) -> String {
 mod tests {
     use super::*;
 
-    fn now() -> Moment {
+    pub(super) fn now() -> Moment {
         Moment {
             wall: Timestamp::UNIX_EPOCH,
             since: std::time::Duration::ZERO,
         }
     }
 
-    fn store() -> (Store, Kind, Name) {
+    pub(super) fn store() -> (Store, Kind, Name) {
         let mut store = Store::default();
         let served = |kind: &str, namespaced| Served {
             kind: kind.into(),

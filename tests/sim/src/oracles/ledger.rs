@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use agent_forge_actors::model::marker::Marker;
 
-use super::{OURS, is_answered_for, leak, marker, owner, text};
+use super::{OURS, is_answered_for, is_known, leak, marker, owner, text};
 use crate::{
     kube::{
         kind,
@@ -19,6 +19,8 @@ use crate::{
 pub(super) struct Ledger {
     /// Changes of VMs, and lines of the API server's log, that were looked at.
     read: (usize, usize),
+    /// Backups of the API server that came back: they bring objects of which its log does not tell.
+    disasters: usize,
     markers: BTreeMap<String, Marker>,
     /// VMs of each VsphereAgent.
     vms: BTreeMap<Name, BTreeSet<String>>,
@@ -38,6 +40,10 @@ impl Ledger {
                 self.markers.insert(id.clone(), marker);
             }
         }
+        if store.disasters.len() != self.disasters {
+            self.disasters = store.disasters.len();
+            suspects.extend(self.markers.keys().cloned());
+        }
         let children = kind(OURS, "vsphereagents");
         for entry in store.log[lines..].iter().filter(|e| e.kind == children) {
             let name = text(&entry.object, "/metadata/name").to_owned();
@@ -45,8 +51,14 @@ impl Ledger {
             suspects.extend(vms.into_iter().flatten().cloned());
         }
         for id in suspects {
+            let known = inventory
+                .vms
+                .get(&id)
+                .is_none_or(|vm| is_known(inventory, vm));
             match self.markers.get(&id) {
-                Some(marker) if !is_answered_for(store, marker) => self.leaking.insert(id),
+                Some(marker) if !known && !is_answered_for(store, marker) => {
+                    self.leaking.insert(id)
+                }
                 _ => self.leaking.remove(&id),
             };
         }
@@ -123,7 +135,8 @@ mod tests {
         ("n".to_owned(), name.to_owned())
     }
 
-    /// A VsphereAgent comes, loses its finalizer, or goes; a VM of one comes, goes, or is marked anew.
+    /// A VsphereAgent comes, loses its finalizer, or goes; all come back under new uids, which no log tells of; a VM of
+    /// one comes, goes, becomes a node or is none any more, or is marked anew.
     fn happen(store: &mut Store, inventory: &mut Inventory, chance: &mut fastrand::Rng) {
         let (children, name) = (kind(OURS, "vsphereagents"), name(chance));
         let uid = |store: &Store| {
@@ -145,7 +158,7 @@ mod tests {
         };
         let ids: Vec<String> = inventory.vms.keys().cloned().collect();
         let id = ids[chance.usize(..ids.len())].clone();
-        match chance.u8(..6) {
+        match chance.u8(..8) {
             0 => {
                 let finalizers = [AGENT_FINALIZER];
                 let child = json!({"metadata": {"name": name.1, "finalizers": finalizers}});
@@ -170,7 +183,13 @@ mod tests {
                 };
                 inventory.vms.insert(id, made);
             }
-            4 if id != "vm-1" => drop(inventory.vms.remove(&id)),
+            4 => store.rebear(&["n"], &[]),
+            5 if id != "vm-1" => {
+                if let Some(vm) = inventory.vms.get_mut(&id) {
+                    vm.node = vm.node.is_none().then(|| vm.name.clone());
+                }
+            }
+            6 if id != "vm-1" => drop(inventory.vms.remove(&id)),
             _ if id != "vm-1" => {
                 let extra = marked(&uid(store));
                 if let Some(vm) = inventory.vms.get_mut(&id) {

@@ -9,6 +9,7 @@ pub mod calls;
 pub mod collector;
 pub mod files;
 pub mod model;
+pub mod restored;
 pub mod service;
 pub mod tasks;
 
@@ -226,7 +227,21 @@ impl VCenter {
             self.touch(work.verb(), vm);
         }
         let mut created = None;
-        let result = self.write(|i| i.work(work, &mut created));
+        let now = self.director.now();
+        let result = self.write(|i| {
+            let goes = match work {
+                Work::Destroy(vm) => i.vms.get(&vm.id).cloned(),
+                _ => None,
+            };
+            let result = i.work(work, &mut created);
+            if let Some(vm) = goes.filter(|_| result.is_ok()) {
+                i.drift.note_destroyed(vm, now);
+            }
+            if let Some(vm) = &created {
+                i.drift.note_made(vm, now);
+            }
+            result
+        });
         if let Some(vm) = created {
             self.tell(&self.lock(), &Deed::Created(vm));
         }
@@ -242,11 +257,7 @@ impl guests::Hypervisor for VCenter {
     async fn inventory(&self, newer_than: Option<u64>) -> Result<guests::Inventory> {
         let version = |i: &Inventory| u64::try_from(i.vms.version()).unwrap_or(u64::MAX);
         let Some(known) = newer_than else {
-            return Ok(self.read(|i| guests::Inventory {
-                version: version(i),
-                vms: i.vms.values().map(|vm| seen_by_guests(i, vm)).collect(),
-                gone: None,
-            }));
+            return Ok(self.read(|i| all_guests(i, version(i))));
         };
         let mut changed = self.changed.subscribe();
         let waited =
@@ -254,6 +265,10 @@ impl guests::Hypervisor for VCenter {
         // An unchanged inventory is an answer, too.
         let _ = tokio::time::timeout(Duration::from_secs(600), waited).await;
         Ok(self.read(|i| {
+            // What guests run on is not what changed in the inventory.
+            if i.drift.restored {
+                return all_guests(i, version(i));
+            }
             let news = i.vms.since(usize::try_from(known).unwrap_or(usize::MAX));
             let (there, gone): (Vec<_>, Vec<_>) =
                 news.into_iter().partition(|id| i.vms.contains_key(id));
@@ -278,6 +293,20 @@ impl guests::Hypervisor for VCenter {
     }
 }
 
+/// Guests run on, whatever the inventory has of their VMs.
+fn all_guests(inventory: &Inventory, version: u64) -> guests::Inventory {
+    let there = inventory.vms.values();
+    let there = there.filter(|vm| !inventory.drift.ghosts.contains(&vm.object.id));
+    guests::Inventory {
+        version,
+        vms: there
+            .chain(&inventory.drift.adrift)
+            .map(|vm| seen_by_guests(inventory, vm))
+            .collect(),
+        gone: None,
+    }
+}
+
 fn seen_by_guests(inventory: &Inventory, vm: &model::Vm) -> guests::Vm {
     let of = |kind: &'static str| vm.devices.iter().filter(move |d| d["_typeName"] == kind);
     let order = vm.boot_order.iter().map(|d| match d["deviceKey"].as_i64() {
@@ -285,7 +314,12 @@ fn seen_by_guests(inventory: &Inventory, vm: &model::Vm) -> guests::Vm {
         None => "cdrom".to_owned(),
     });
     guests::Vm {
-        moref: vm.object.id.clone(),
+        moref: (inventory
+            .drift
+            .former
+            .get(&vm.object.id)
+            .unwrap_or(&vm.object.id))
+        .clone(),
         name: vm.name.clone(),
         path: inventory.path(&vm.object),
         uuid: vm.uuid.clone(),

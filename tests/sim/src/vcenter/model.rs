@@ -8,6 +8,8 @@ use std::{
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::restored::Drift;
+
 /// Type and id of a managed object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ref {
@@ -116,6 +118,9 @@ pub struct Vm {
     pub cpus: u64,
     /// MiB.
     pub memory: u64,
+    /// The node that its guest is, as VMware Tools tell it. Workloads say so before a hub loses what it knows of the VM:
+    /// from then on nobody may touch it, and nobody has to know it, until a person decides.
+    pub node: Option<String>,
 }
 
 impl Vm {
@@ -260,6 +265,8 @@ pub struct Inventory {
     pub pages: BTreeMap<String, Vec<Value>>,
     /// User and password that are let in.
     pub login: (String, String),
+    /// What a backup of it would not know.
+    pub drift: Drift,
     serial: u64,
 }
 
@@ -414,7 +421,8 @@ impl Inventory {
                     };
                     text(state)
                 }
-                "guest.ipAddress" | "guest.hostName" => None,
+                "guest.ipAddress" => vm.node.as_ref().map(|_| boxed("string", "10.173.0.7")),
+                "guest.hostName" => vm.node.as_deref().and_then(text),
                 "runtime.question" => vm.question.clone(),
                 _ => return Err(invalid()),
             });
@@ -580,6 +588,7 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
         question: None,
         cpus: 8,
         memory: 65536,
+        node: None,
     };
     i.vms.insert("vm-1".to_owned(), foreign);
     i.serial = 100;

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use agent_forge_actors::model::marker::MARKER_KEY;
 use serde_json::{Value, json};
 
 use super::{
     files,
     model::{Fault, Inventory, Ref, Vm},
 };
+use crate::oracles::STAMPS;
 
 /// Work of a task.
 #[derive(Clone, Debug)]
@@ -48,6 +50,7 @@ impl Work {
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Reconfigure(_, spec) if empties(spec) => "empties a drive of",
+            Self::Reconfigure(_, spec) if mark(spec).is_some() => STAMPS,
             Self::Reconfigure(..) => "reconfigures",
             Self::PowerOn(_) => "switches on",
             Self::PowerOff(_) => "switches off",
@@ -56,12 +59,19 @@ impl Work {
         }
     }
 
-    /// It only sets the boot order that the VM has.
+    /// It only sets the boot order, or the mark, that the VM has.
     #[must_use]
     pub fn is_so(&self, inventory: &Inventory) -> bool {
         let Self::Reconfigure(vm, spec) = self else {
             return false;
         };
+        if let Some(mark) = mark(spec) {
+            let vm = inventory.vms.get(&vm.id);
+            return vm
+                .and_then(|vm| vm.extra.get(MARKER_KEY))
+                .map(String::as_str)
+                == Some(mark);
+        }
         let mut keys = spec.as_object().into_iter().flatten();
         let order = spec["bootOptions"]["bootOrder"].as_array();
         let vm = inventory.vms.get(&vm.id);
@@ -81,6 +91,17 @@ impl Work {
             Self::Move(..) | Self::Delete(_) => 50,
         }
     }
+}
+
+/// The mark that a spec sets which sets nothing else.
+fn mark(spec: &Value) -> Option<&str> {
+    let parts = spec.as_object()?.keys();
+    let alone = parts.filter(|key| *key != "_typeName").eq(["extraConfig"]);
+    let [option] = spec["extraConfig"].as_array()?.as_slice() else {
+        return None;
+    };
+    let set = alone && option["key"] == MARKER_KEY;
+    option["value"]["_value"].as_str().filter(|_| set)
 }
 
 /// What an edit may contain that takes discs out of drives, and does nothing else.
@@ -230,6 +251,7 @@ impl Inventory {
             question: None,
             cpus: config["numCPUs"].as_u64().unwrap_or(1),
             memory: config["memoryMB"].as_u64().unwrap_or(1),
+            node: None,
         };
         self.vms.insert(object.id.clone(), vm);
         self.extra(&object, config);

@@ -1,0 +1,350 @@
+//! Workloads in which a hub is lost and brought back, and one with two hubs on one vCenter (S15).
+//!
+//! Before each disaster the guests of our VMs become nodes that VMware Tools tell ([`crate::vcenter::model::Vm::node`]):
+//! from then on no VM may be touched, whatever any hub knows of it, until a person decides.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{Run, children, marked};
+use crate::{
+    director::Order,
+    kube::{
+        ApiServer, kind,
+        store::{Kind, backup::Backup},
+    },
+    oracles::{self, ASSISTED, OURS},
+    plan::Fault,
+    vcenter::model::Vm,
+    world::{NAMESPACE, World},
+};
+
+/// The moment between the end of a process and the begin of the next one.
+const BETWEEN: Duration = Duration::from_millis(500);
+/// How long an API server is away that comes back from a backup.
+const RESTORE: Duration = Duration::from_secs(60);
+/// How long upstream's controllers stand still for a restored hub.
+const STILL: Duration = Duration::from_secs(10);
+/// The discovery deadline of VMs, and some more.
+const DEADLINE: Duration = Duration::from_secs(2700);
+/// Two scans for VMs that are nobody's.
+const SCANS: Duration = Duration::from_secs(1500);
+/// Group of AgentMachines.
+const PROVIDER: &str = "capi-provider.agent-install.openshift.io";
+
+/// The kinds whose status is the operator's.
+fn ours() -> [Kind; 2] {
+    ["vsphereagents", "vsphereagentpools"].map(|plural| kind(OURS, plural))
+}
+
+impl Run {
+    /// One pool with so many machines that serve.
+    pub(super) async fn serving(&mut self, machines: usize) -> Result<()> {
+        self.world.pool("w", &json!({})).await?;
+        self.world.play("w")?.scale(machines);
+        self.rest_with("they serve", &[("w", machines)]).await
+    }
+
+    /// What the workload is about begins: whatever happens to the hub, the VMs of ours that run are nodes.
+    fn disaster(&mut self) {
+        self.begins = self.world.director.now();
+        self.world.director.still_upstream(RESTORE + STILL);
+        self.world.vcenter.write(|i| {
+            let ours = i.vms.values_mut().filter(|v| oracles::marker(v).is_some());
+            ours.filter(|vm| vm.on)
+                .for_each(|vm| vm.node = Some(vm.name.clone()));
+            let isos = i.files.keys().filter(|(_, p)| p.ends_with(".iso"));
+            self.world.relics.extend(isos.cloned());
+        });
+        self.world
+            .director
+            .line(|| "DISASTER from here on".to_owned());
+    }
+
+    /// The process ends; when this is over, the next one is about to begin.
+    pub(super) async fn between_processes(&self) {
+        let kill = Order::Around(Fault::Kill, String::new(), 0);
+        self.world.director.order(kill);
+        tokio::time::sleep(BETWEEN).await;
+    }
+
+    /// The hub's etcd comes back from a backup, its NodePool with it. The operator waits and goes on.
+    async fn roll_back(&mut self, backup: &Backup, replicas: usize) -> Result<()> {
+        self.disaster();
+        self.world.director.take_api(RESTORE);
+        self.world.api.poke();
+        tokio::time::sleep(RESTORE / 2).await;
+        self.world.api.write(|s, _| s.restore(backup));
+        tokio::time::sleep(RESTORE / 2 + STILL).await;
+        self.world.play("w")?.scale(replicas);
+        Ok(())
+    }
+
+    /// A person gives a machine up: its node is drained, its Machine deleted. Another one comes.
+    async fn give_up(&mut self, name: &str, machines: usize) -> Result<()> {
+        let drained = |i: &mut crate::vcenter::model::Inventory| {
+            let vm = i.vms.values_mut().find(|vm| vm.name == name);
+            vm.into_iter().for_each(|vm| vm.node = None);
+        };
+        self.world.vcenter.write(drained);
+        self.world.play("w")?.remediate(name).await?;
+        let replaced = move |world: &World| {
+            let running = world.play("w").map(|p| p.running()).unwrap_or_default();
+            running.len() == machines
+                && !running.iter().any(|n| n == name)
+                && marked(world) == machines
+                && children(world) == machines
+        };
+        self.rest("replaced", replaced).await
+    }
+
+    /// A person removes a VM by hand, with its files and its Agent.
+    fn bury(&self, vm: &Vm) {
+        self.world.vcenter.write(|i| {
+            i.vms.remove(&vm.object.id);
+            i.tags.remove(&vm.object.id);
+            i.files
+                .retain(|(store, path), _| format!("[{store}] {path}") != vm.path);
+        });
+        let host = agent_forge_lab::played::guests::identity::swapped(&vm.uuid);
+        let name = (NAMESPACE.to_owned(), host);
+        // It may never have had one.
+        let agents = kind(ASSISTED, "agents");
+        let _ = self
+            .world
+            .api
+            .write(|s, now| s.delete(&agents, &name, &json!({}), now));
+    }
+}
+
+/// Whether this VsphereAgent waits for that reason.
+fn waits(child: &Value, reason: &str) -> bool {
+    let conditions = child
+        .pointer("/status/conditions")
+        .and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|c| c["type"] == "Ready" && c["status"] == "False" && c["reason"] == reason)
+}
+
+/// How many VsphereAgents wait for that reason.
+pub(super) fn waiting(api: &ApiServer, reason: &str) -> usize {
+    let all = api.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
+    all.iter().filter(|c| waits(c, reason)).count()
+}
+
+/// How many Events there are with that reason.
+fn told(api: &ApiServer, reason: &str) -> usize {
+    let all = api.read(|s| s.list(&kind("events.k8s.io", "events"), ""));
+    all.iter().filter(|e| e["reason"] == reason).count()
+}
+
+/// How many VsphereAgents have their VM on record, and an Agent that is bound.
+fn recorded(world: &World) -> usize {
+    let all = world.api.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
+    let whole = |c: &Value| {
+        c.pointer("/status/vm/moref").is_some()
+            && c.pointer("/status/vm/phase") == Some(&json!("Bound"))
+    };
+    all.iter().filter(|c| whole(c)).count()
+}
+
+/// The only VM of ours.
+fn vm_of_ours(world: &World) -> Result<Vm> {
+    let found = world.vcenter.read(|i| {
+        let mut all = i.vms.values();
+        all.find(|v| oracles::marker(v).is_some()).cloned()
+    });
+    found.context("a VM of ours")
+}
+
+/// Status lost, as where a backup is applied with kubectl. Name and uid of each VsphereAgent lead to its VM.
+pub(super) fn status_lost(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.serving(1).await?;
+        run.between_processes().await;
+        run.disaster();
+        run.world.api.write(|s, _| {
+            s.rewrite(|kind, object| {
+                if ours().contains(kind)
+                    && let Some(fields) = object.as_object_mut()
+                {
+                    fields.remove("status");
+                }
+            });
+        });
+        run.rest("known again", |world| {
+            recorded(world) == 1 && world.of_pool("w", "/status/iso/sha256").is_string()
+        })
+        .await?;
+        run.world
+            .vcenter
+            .write(|i| i.vms.values_mut().for_each(|vm| vm.node = None));
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
+/// New uids and no status, as a backup tool restores; what the VsphereAgents are owned by is gone under its old uid, and so
+/// are they. The VM carries the mark of nobody, which is said: a person removes it when its node is drained.
+pub(super) fn new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.patience += SCANS;
+        run.serving(1).await?;
+        let node = vm_of_ours(&run.world)?;
+        run.between_processes().await;
+        run.disaster();
+        let namespaces = [NAMESPACE, &run.world.cluster.control_plane_namespace];
+        run.world.api.write(|s, _| {
+            s.rewrite(|kind, object| {
+                if ours().contains(kind)
+                    && let Some(fields) = object.as_object_mut()
+                {
+                    fields.remove("status");
+                }
+            });
+            s.rebear(&namespaces, &[kind(OURS, "vsphereagents")]);
+        });
+        run.rest("a person is asked", |world| {
+            children(world) == 0 && told(&world.api, "OrphanVM") > 0
+        })
+        .await?;
+        run.bury(&node);
+        run.give_up(&node.name, 1).await
+    })
+}
+
+/// New uids with all status. The Agent tells whom its VM serves; when the machine goes, its VM carries the mark of an old
+/// uid, and a person removes it.
+pub(super) fn reborn(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.serving(1).await?;
+        let node = vm_of_ours(&run.world)?;
+        run.between_processes().await;
+        run.disaster();
+        let namespaces = [NAMESPACE, &run.world.cluster.control_plane_namespace];
+        run.world.api.write(|s, _| s.rebear(&namespaces, &[]));
+        run.rest("the Machines are known", |world| {
+            waiting(&world.api, "MachineStateUnknown") == 0 && recorded(world) == 1
+        })
+        .await?;
+        run.world.play("w")?.scale(0);
+        run.rest("a person is asked", |world| {
+            waiting(&world.api, "OwnershipUnproven") == 1
+        })
+        .await?;
+        run.bury(&node);
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
+/// etcd of some minutes ago: of two machines that serve, one was being made then.
+pub(super) fn rolled_back(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.patience += DEADLINE;
+        run.serving(1).await?;
+        let asked = |world: &World| {
+            let effects = world.director.effects();
+            effects.iter().filter(|(_, p)| p.effect == "V02").count() == 2
+        };
+        run.world.play("w")?.scale(2);
+        let limit = run.patience;
+        let world = &run.world;
+        world
+            .until("another VM is asked for", limit, || asked(world))
+            .await?;
+        let backup = run.world.api.read(crate::kube::store::Store::backup);
+        run.rest_with("two serve", &[("w", 2)]).await?;
+        run.roll_back(&backup, 2).await?;
+        run.rest("a person is asked", |world| {
+            waiting(&world.api, "AgentDiscoveryExpired") == 1 && recorded(world) == 1
+        })
+        .await?;
+        let lost = run.world.play("w")?.machines();
+        let running = run.world.play("w")?.running();
+        let mut names = lost.iter().filter_map(|m| m.metadata.name.clone());
+        let lost = names.find(|n| !running.contains(n));
+        run.give_up(&lost.context("a Machine that waits")?, 2).await
+    })
+}
+
+/// etcd of some minutes ago: a machine has gone down since.
+pub(super) fn undeleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.serving(2).await?;
+        let both = run.world.play("w")?.running();
+        let backup = run.world.api.read(crate::kube::store::Store::backup);
+        run.world.play("w")?.scale(1);
+        run.rest_with("one down", &[("w", 1)]).await?;
+        let left = run.world.play("w")?.running();
+        let gone = both.into_iter().find(|n| !left.contains(n));
+        run.roll_back(&backup, 2).await?;
+        run.rest("a person is asked", |world| {
+            waiting(&world.api, "VMMissing") == 1 && recorded(world) == 2
+        })
+        .await?;
+        run.give_up(&gone.context("a Machine that went")?, 2).await
+    })
+}
+
+/// Two hubs: one restored from the other's backup, half of it without status, while the other goes on. Then a person ends
+/// the exercise there by force.
+pub(super) fn two_hubs(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.serving(2).await?;
+        run.disaster();
+        let all = run.world.play("w")?.running();
+        let bare = all.first().context("two serve")?.clone();
+        let second = run.world.second_hub(|kind, object| {
+            if ["namespaces", "events", "leases"].contains(&kind.1.as_str()) {
+                return None;
+            }
+            let mut object = object.clone();
+            if *kind == self::kind(OURS, "vsphereagents") && object["metadata"]["name"] == bare {
+                object.as_object_mut()?.remove("status");
+            }
+            Some(object)
+        })?;
+        let hub = second.clone();
+        run.rest("the second hub asks a person", move |_| {
+            waiting(&hub, "ClusterIDChanged") == 1 && waiting(&hub, "MachineStateUnknown") == 1
+        })
+        .await?;
+        // Each of them may be the one that goes down: the other's node stays one.
+        run.world.play("w")?.prefer_for_deletion(&bare).await?;
+        run.world.vcenter.write(|i| {
+            let goes = i.vms.values_mut().filter(|vm| vm.name == bare);
+            goes.for_each(|vm| vm.node = None);
+        });
+        run.world.play("w")?.scale(1);
+        run.rest_with("the first hub goes on", &[("w", 1)]).await?;
+        abandon(&second)?;
+        run.rest("the second hub touches nothing as it goes", move |_| {
+            let left = second.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
+            left.len() == 1 && left.iter().all(|c| waits(c, "OwnershipUnproven"))
+        })
+        .await
+    })
+}
+
+/// A person gives a hub up: what upstream has there goes by force, the pool is deleted.
+fn abandon(hub: &ApiServer) -> Result<()> {
+    let kinds = [
+        kind(ASSISTED, "agents"),
+        kind(PROVIDER, "agentmachines"),
+        kind("cluster.x-k8s.io", "machines"),
+    ];
+    hub.write(|s, now| {
+        for kind in &kinds {
+            let names = s.objects.get(kind).into_iter().flatten();
+            let names: Vec<_> = names.map(|(name, _)| name.clone()).collect();
+            names.iter().for_each(|name| s.evict(kind, name, now));
+        }
+        let pool = (NAMESPACE.to_owned(), "w".to_owned());
+        s.delete(&kind(OURS, "vsphereagentpools"), &pool, &json!({}), now)
+            .map(drop)
+            .map_err(|r| anyhow::anyhow!("{r:?}"))
+    })
+}

@@ -1,0 +1,199 @@
+//! Take-over from the predecessor (S12): its objects as they were recorded, its VMs without mark.
+//!
+//! The machines come up by the usual way. Then objects and VMs become what the predecessor left: `both-running.json`, with
+//! the names and ids of this world for the recorded ones. What it recorded of addresses stays (a guest bridge's), and so
+//! does its ISO's URL with a token.
+
+use std::collections::BTreeMap;
+
+use agent_forge_actors::model::marker::MARKER_KEY;
+use agent_forge_lab::played::guests::identity;
+use anyhow::{Context as _, Result, ensure};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{Run, disaster::waiting};
+use crate::{
+    kube::kind,
+    oracles::{self, OURS},
+    vcenter::model::{Inventory, Ref, Vm},
+    world::{NAMESPACE, World},
+};
+
+/// What was recorded of two machines that run.
+const RECORDED: &str = include_str!("../../../fixtures/predecessor/both-running.json");
+/// A part of the token in the recorded URL.
+const TOKEN: &str = "dEL1JTatY-eGdnaH90LAJ0flomQ7gxNQ";
+/// Pool and control plane namespace of the record.
+const POOL: &str = "demo-worker";
+const POOL_UID: &str = "88367111-b460-49f0-b6de-5139ea376f6b";
+
+/// A mould with text for text.
+fn press(mould: &Value, stamps: &[(String, String)]) -> Result<Value> {
+    let text = stamps
+        .iter()
+        .fold(mould.to_string(), |text, (old, new)| text.replace(old, new));
+    serde_json::from_str(&text).context("a record as JSON")
+}
+
+/// What of a recorded object becomes that of ours.
+fn become_recorded(object: &mut Value, recorded: &Value) {
+    for field in ["labels", "annotations", "finalizers"] {
+        object["metadata"][field] = recorded["metadata"][field].clone();
+    }
+    object["status"] = recorded["status"].clone();
+}
+
+/// The recorded VsphereAgents, each with the name and ids of one of these VMs.
+fn children(recorded: &Value, pool_uid: &str, vms: &[Vm]) -> Result<BTreeMap<String, Value>> {
+    let moulds = recorded["vsphereagents"].as_array().context("records")?;
+    let pairs = moulds.iter().zip(vms);
+    pairs
+        .map(|(mould, vm)| {
+            let text = |pointer: &str| {
+                let found = mould.pointer(pointer).and_then(Value::as_str);
+                found.map(str::to_owned).context("a record's field")
+            };
+            let stamps = vec![
+                (text("/metadata/name")?, vm.name.clone()),
+                (text("/status/vm/biosUUID")?, vm.uuid.clone()),
+                (
+                    text("/status/vm/agentRef/name")?,
+                    identity::swapped(&vm.uuid),
+                ),
+                (POOL_UID.to_owned(), pool_uid.to_owned()),
+                (format!("\"{POOL}\""), "\"w\"".to_owned()),
+            ];
+            Ok((vm.name.clone(), press(mould, &stamps)?))
+        })
+        .collect()
+}
+
+/// The recorded pool, with the ISO that lies there.
+fn pool(recorded: &Value, iso: &Value) -> Value {
+    let mut pool = recorded["vsphereagentpools"][0].clone();
+    let there = &mut pool["status"]["iso"];
+    for field in ["path", "sha256", "sizeBytes"] {
+        there[field] = iso[field].clone();
+        there["history"][0][field] = iso[field].clone();
+    }
+    pool
+}
+
+/// The VM as the predecessor made it: no mark, no tags, no boot order, files under its name.
+fn unmark(inventory: &mut Inventory, id: &str) {
+    inventory.tags.remove(id);
+    let Some(vm) = inventory.vms.get_mut(id) else {
+        return;
+    };
+    vm.extra.remove(MARKER_KEY);
+    vm.boot_order.clear();
+    let split = |path: &str| {
+        let (store, path) = path.trim_start_matches('[').split_once("] ")?;
+        Some((store.to_owned(), path.to_owned()))
+    };
+    let Some(old) = split(&vm.path) else { return };
+    let new = (old.0.clone(), format!("{0}/{0}.vmx", vm.name));
+    vm.path = format!("[{}] {}", new.0, new.1);
+    if let Some(file) = inventory.files.remove(&old) {
+        inventory.files.insert(new, file);
+    }
+}
+
+impl Run {
+    /// The predecessor has made what stands there.
+    fn inherit(&mut self, vms: &[Vm]) -> Result<()> {
+        let recorded: Value = serde_json::from_str(RECORDED).context("the recorded objects")?;
+        let uid = self.world.of_pool("w", "/metadata/uid");
+        let children = children(&recorded, uid.as_str().unwrap_or_default(), vms)?;
+        let pool = pool(&recorded, &self.world.of_pool("w", "/status/iso"));
+        let selector = json!({"matchLabels": {"hypershift.openshift.io/nodepool-role": "w"}});
+        self.begins = self.world.director.now();
+        self.world.director.line(|| "INHERITED".to_owned());
+        self.world.api.write(|s, _| {
+            s.rewrite(|kind, object| match kind.1.as_str() {
+                "vsphereagents" => {
+                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                    if let Some(recorded) = children.get(name) {
+                        become_recorded(object, recorded);
+                    }
+                }
+                "vsphereagentpools" => become_recorded(object, &pool),
+                "agentmachines" => object["spec"]["agentLabelSelector"] = selector.clone(),
+                "secrets" => {
+                    let metadata = object["metadata"].as_object_mut();
+                    metadata.and_then(|m| m.remove("finalizers"));
+                }
+                _ => {}
+            });
+        });
+        self.world
+            .vcenter
+            .write(|i| vms.iter().for_each(|vm| unmark(i, &vm.object.id)));
+        Ok(())
+    }
+
+    /// Somebody moves a VM.
+    fn move_vm(&self, vm: &Vm, folder: &Ref) {
+        self.world.vcenter.write(|i| {
+            if let Some(vm) = i.vms.get_mut(&vm.object.id) {
+                vm.folder = folder.clone();
+            }
+        });
+    }
+}
+
+/// VsphereAgents whose VM is on record as ours, and marked as theirs in vCenter.
+fn taken_over(world: &World) -> usize {
+    let all = world.api.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
+    let marked: Vec<String> = world.vcenter.read(|i| {
+        let markers = i.vms.values().filter_map(oracles::marker);
+        markers.map(|m| m.uid).collect()
+    });
+    let whole = |c: &Value| {
+        let uid = c["metadata"]["uid"].as_str().unwrap_or_default();
+        c.pointer("/status/vm/attempt") == Some(&json!(1))
+            && c.pointer("/status/vm/moref").is_some()
+            && marked.iter().any(|m| m == uid)
+    };
+    all.iter().filter(|c| whole(c)).count()
+}
+
+/// Of two machines that the predecessor left one can be proven; the other one's VM was moved, and is moved back later.
+/// Then both go.
+pub(super) fn take_over(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.serving(2).await?;
+        let vms: Vec<Vm> = run.world.vcenter.read(|i| {
+            let ours = i.vms.values().filter(|v| oracles::marker(v).is_some());
+            ours.cloned().collect()
+        });
+        run.between_processes().await;
+        run.inherit(&vms)?;
+        let moved = vms.last().context("two serve")?;
+        let elsewhere = Ref::new("Folder", "group-v3");
+        run.move_vm(moved, &elsewhere);
+        run.rest("one is proven", |world| {
+            taken_over(world) == 1 && waiting(&world.api, "OwnershipUnproven") == 1
+        })
+        .await?;
+        let is_moved = |vm: &Vm| vm.folder == elsewhere && vm.on && oracles::marker(vm).is_none();
+        let there = |i: &Inventory| i.vms.get(&moved.object.id).is_some_and(is_moved);
+        ensure!(run.world.vcenter.read(there), "the other VM is as it was");
+        run.move_vm(moved, &moved.folder);
+        run.rest("both are taken over", |world| taken_over(world) == 2)
+            .await?;
+        no_token(&run.world)?;
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
+/// The token that the predecessor left in a status is gone from there.
+fn no_token(world: &World) -> Result<()> {
+    let name = (NAMESPACE.to_owned(), "w".to_owned());
+    let pools = kind(OURS, "vsphereagentpools");
+    let pool = world.api.read(|s| s.get(&pools, &name)).context("a pool")?;
+    ensure!(!pool.to_string().contains(TOKEN), "O10 the recorded token");
+    Ok(())
+}
