@@ -22,7 +22,7 @@ use std::{
 
 use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::POOL_FINALIZER,
+    names::{AGENT_MACHINE_LABEL, POOL_FINALIZER},
 };
 use kube::ResourceExt;
 
@@ -264,5 +264,14 @@ fn served_by_child(s: &Snapshot, claim: &Claim, child: &Child) -> bool {
         reference.is_some_and(|name| a.name_any() == name) || upstream::claims(a, am)
     };
     // An Agent that is not in our view cannot be told apart: it may be the child's.
-    !s.sees_agent_of(reference, am) || possible_agents(s, child).any(serves)
+    !s.sees_agent_of(reference, am)
+        || possible_agents(s, child).any(serves)
+        || child.identity.is_none() && s.agents.iter().any(|a| serves(a) && is_nobodys(s, a))
+}
+
+/// It was prepared for the VM of a VsphereAgent, and runs on that of none on record: it may be the VM of one whose record
+/// is lost (a hub restored without status).
+fn is_nobodys(s: &Snapshot, agent: &Agent) -> bool {
+    let is_its_own = |child: &Child| s.agent_on(child).is_some_and(|a| a.uid() == agent.uid());
+    agent.labels().contains_key(AGENT_MACHINE_LABEL) && !s.children.iter().any(is_its_own)
 }

@@ -185,6 +185,27 @@ fn a_vm_that_nobody_asked_for_is_kept_while_somebody_waits_or_is_about_to() {
     assert!(plan_of(&world).actions.iter().any(given));
 }
 
+#[test]
+fn a_vm_whose_record_is_lost_is_not_surplus_while_an_agent_of_nobody_serves() {
+    let mut world = World::discovered("a");
+    let agent = world.agents[0].clone();
+    reserve(&mut world.agent_machines[0], &agent);
+    let record = world.children[0].status.take();
+    // The Agent of somebody else's host.
+    assert_eq!(released(&plan(&world.snapshot())), [ReleaseWhy::Surplus]);
+    let labels = world.agents[0].metadata.labels.get_or_insert_default();
+    labels.insert(AGENT_MACHINE_LABEL.to_owned(), "a".to_owned());
+    assert_eq!(released(&plan(&world.snapshot())), []);
+    // It is another VsphereAgent's.
+    let mut other = world.children[0].clone();
+    other.metadata.name = Some("b".to_owned());
+    other.metadata.uid = Some("uid-of-b".to_owned());
+    other.status = record;
+    world.children.push(other);
+    let released = released(&plan(&world.snapshot()));
+    assert!(released.contains(&ReleaseWhy::Surplus), "{released:?}");
+}
+
 /// A VM of this pool that serves nobody, and an AgentMachine `b` that asks.
 fn surplus_beside_one_that_asks() -> World {
     let mut world = World::discovered("a");
