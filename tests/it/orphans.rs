@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use agent_forge_actors::model::identity::BiosUuid;
 use agent_forge_lab::parts::vcenter_trouble::{ForeignVm, VmAction};
 use anyhow::{Context as _, Result, ensure};
 
@@ -16,6 +17,7 @@ async fn marked(world: &World, name: &str, cluster: &str, power_on: bool) -> Res
     let uid = format!("00000000-0000-4000-8000-{:012}", name.len());
     let mark = format!("v1/{cluster}/{NAMESPACE}/{name}/{uid}/1");
     let vm = ForeignVm {
+        uuid: BiosUuid::derive(cluster, &uid, 1).to_string(),
         name: name.to_owned(),
         folder: "demo".to_owned(),
         extra_config: BTreeMap::from([(MARKER.to_owned(), mark)]),

@@ -18,10 +18,12 @@ const INTERVAL: Duration = Duration::from_secs(600);
 fn lost(id: &str) -> VmObservation {
     with(shown(&child("a"), PowerState::Off), |v| {
         v.moref = MoRef::new("VirtualMachine", id);
-        v.marker = Some(Marker {
+        let mark = Marker {
             uid: "nobodys".to_owned(),
             ..marker(&child("a"), 1)
-        });
+        };
+        v.bios_uuid = Some(BiosUuid::derive(&mark.cluster_id, &mark.uid, mark.attempt));
+        v.marker = Some(mark);
         v.boot_order.clear();
     })
 }
@@ -84,6 +86,21 @@ async fn what_never_ran_goes_at_the_second_look() {
     assert!(scans.bench.site.with(|i| i.vms.is_empty()));
     assert_eq!(scans.said(event::ORPHAN_VM_DESTROYED).len(), 1);
     assert!(scans.said(event::ORPHAN_VM).is_empty());
+}
+
+#[tokio::test]
+async fn what_was_taken_over_is_left_alone_and_said_although_it_has_no_boot_order() {
+    let taken_over = with(lost("vm-7"), |v| {
+        v.bios_uuid = BiosUuid::parse("423e36c8-723d-2b24-8590-0eb1d9180aa2");
+    });
+    let mut scans = Scans::of(vec![taken_over]).await;
+    for _ in 0..3 {
+        scans.next().await;
+    }
+    assert_eq!(scans.destroyed(), 0);
+    let said = scans.said(event::ORPHAN_VM);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("govc object.destroy VirtualMachine:vm-7"));
 }
 
 #[tokio::test]

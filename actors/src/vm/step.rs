@@ -472,10 +472,13 @@ fn proofs_needed(f: &Facts<'_>) -> u8 {
 }
 
 fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
+    // Under the reference that it has now: a vCenter that was restored gives another one.
+    let reference = f.vm.and_then(|v| v.moref.as_ref());
+    let recorded = recorded_on(f) && reference == Some(&shown.moref.id);
     match shown.power {
-        PowerState::On if recorded_on(f) && f.tagged && f.eject => Step::EjectIso,
-        PowerState::On if recorded_on(f) && f.tagged => Step::Settled,
-        PowerState::On if recorded_on(f) => Step::AttachTags,
+        PowerState::On if recorded && f.tagged && f.eject => Step::EjectIso,
+        PowerState::On if recorded && f.tagged => Step::Settled,
+        PowerState::On if recorded => Step::AttachTags,
         PowerState::On => Step::RecordVm,
         // A serving VM's power is its owner's business; only a VM that has never served is powered on.
         _ if f.agent_bound => hold(

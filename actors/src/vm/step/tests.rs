@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{Facts, Resting, Site, Step, hold, next};
 use crate::{
     effect::EffectKind as E,
-    model::standing::Standing,
+    model::{names::MoRef, standing::Standing},
     ports::vcenter::{BootDevice, Cdrom, PowerState, VmObservation},
     testing::{child, intent, running, shown, with},
     vm::arrival::Arrival,
@@ -92,6 +92,27 @@ fn the_way_up_is_one_unmet_step_after_the_other() {
     };
     assert_eq!(next(&untagged), Step::AttachTags);
     assert_eq!(next(&wanted(Some(&on), &nothing)), Step::Settled);
+}
+
+#[test]
+fn a_vm_that_came_back_under_another_reference_is_recorded_anew_before_it_is_tagged() {
+    let on = running(&child("a"));
+    for (id, tagged, then) in [
+        ("vm-a", false, Step::AttachTags),
+        ("vm-a", true, Step::Settled),
+        ("vm-77", false, Step::RecordVm),
+        ("vm-77", true, Step::RecordVm),
+    ] {
+        let found = with(shown(&child("a"), PowerState::On), |v| {
+            v.moref = MoRef::new("VirtualMachine", id);
+        });
+        let seen = Seen::Ours(Box::new(found));
+        let facts = Facts {
+            tagged,
+            ..wanted(Some(&on), &seen)
+        };
+        assert_eq!(next(&facts), then, "{id}, tagged: {tagged}");
+    }
 }
 
 #[test]
