@@ -44,6 +44,13 @@ fn become_recorded(object: &mut Value, recorded: &Value) {
     object["status"] = recorded["status"].clone();
 }
 
+/// Another uid: what the predecessor's VMs are called in their BIOS does not follow from that of their VsphereAgent.
+fn of_another(uid: &Value) -> String {
+    let uid = uid.as_str().unwrap_or_default();
+    let rest = uid.split_once('-').map_or(uid, |(_, rest)| rest);
+    format!("88367111-{rest}")
+}
+
 /// The recorded VsphereAgents, each with the name and ids of one of these VMs.
 fn children(recorded: &Value, pool_uid: &str, vms: &[Vm]) -> Result<BTreeMap<String, Value>> {
     let moulds = recorded["vsphereagents"].as_array().context("records")?;
@@ -116,6 +123,7 @@ impl Run {
                     let name = object["metadata"]["name"].as_str().unwrap_or_default();
                     if let Some(recorded) = children.get(name) {
                         become_recorded(object, recorded);
+                        object["metadata"]["uid"] = json!(of_another(&object["metadata"]["uid"]));
                     }
                 }
                 "vsphereagentpools" => become_recorded(object, &pool),
