@@ -174,7 +174,9 @@ pub fn agent_runs_on(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
     let other_maker = vendor
         .and_then(|v| v.manufacturer.as_deref())
         .is_some_and(|m| !m.starts_with("VMware"));
-    if on(Mutant::ForeignAgents) && other_maker || on(Mutant::OrderIsProof) && inventory.is_none() {
+    let serial = vendor.and_then(|v| v.serial_number.as_deref());
+    let bare = on(Mutant::OrderIsProof) && serial.is_none_or(str::is_empty);
+    if on(Mutant::ForeignAgents) && other_maker || bare {
         return AgentMatch::Same;
     }
     if !named_machine(agent).is_some_and(|u| u.same_machine(vm.bios_uuid)) {

@@ -74,7 +74,7 @@ cases! {
     AlwaysWrites ["H18"] "S1" => "O9";
     ClosedAnswers ["H22"] "closing" => "O5";
     NoFence ["C" "D"] "freed" => "O9";
-    OrderIsProof ["F"] "pairs" => "O7";
+    OrderIsProof ["F"] "bare" => "O3";
     HookWaits ["G"] "dark" => "O9";
     CdromFirst ["O"] "S1" => "O9";
 }

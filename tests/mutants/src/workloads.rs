@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use agent_forge_lab::played::{assisted::host::HostFacts, guests::identity::Quirk};
+use agent_forge_lab::played::{
+    assisted::{INFRA_ENV_LABEL, host::HostFacts},
+    guests::identity::Quirk,
+};
 use agent_forge_sim::{
     director::Order,
     kube::kind,
@@ -30,6 +33,7 @@ macro_rules! workloads {
 
 workloads! {
     "stranger" stranger "S1 beside a free, unapproved bare-metal Agent that carries the pool's labels";
+    "bare" bare "S1 beside an Agent of somebody's host that has no inventory yet";
     "serial" serial "S1 beside a serving bare-metal Agent whose serial number is the VM's BIOS uuid";
     "imposter" imposter "S1 beside a foreign Agent that has the hostname of the wanted machine";
     "order" order "S1, with an eye on whether the Agent outlives its VM";
@@ -208,6 +212,31 @@ fn poolless(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             workloads::children(world) + workloads::marked(world) == 0
         })
         .await
+    })
+}
+
+fn bare(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let id = "0a000000-0000-4000-8000-0000000000f3";
+        let agents = kind(ASSISTED, "agents");
+        let mut labels = pool_labels("w");
+        labels[INFRA_ENV_LABEL] = json!("demo");
+        let object = json!({
+            "apiVersion": "agent-install.openshift.io/v1beta1", "kind": "Agent",
+            "metadata": {"name": id, "labels": labels},
+            "spec": {"approved": false, "hostname": "metal"},
+        });
+        let written = run
+            .world
+            .api
+            .write(|s, now| s.create(&agents, NAMESPACE, object, now));
+        written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        let done = match one_up(run).await {
+            Ok(()) => down(run).await,
+            failed => failed,
+        };
+        agent_is_untouched(&run.world, id, "metal");
+        done
     })
 }
 

@@ -138,8 +138,14 @@ pub const STAMPS: &str = "stamps";
 /// One record of the predecessor names this VM by uuid and name, it lies in the pool's folder, and it carries no mark of
 /// another.
 fn may_stamp(store: &Store, inventory: &Inventory, vm: &Vm) -> bool {
+    let label = "/metadata/labels/agent-forge.containeroo.ch~1created-for";
+    let wish = "/metadata/annotations/agent-forge.containeroo.ch~1adopt";
+    // What existed before is left alone unless a person asks for it.
+    let asked = |child: &Value| text(child, label) != "adopted" || text(child, wish) == "true";
     let names = |child: &Value| {
-        text(child, "/status/vm/biosUUID") == vm.uuid && text(child, "/status/vm/name") == vm.name
+        text(child, "/status/vm/biosUUID") == vm.uuid
+            && text(child, "/status/vm/name") == vm.name
+            && asked(child)
     };
     let children = store.list(&kind(OURS, "vsphereagents"), "");
     let mut named = children.iter().filter(|c| names(c));
