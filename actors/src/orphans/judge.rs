@@ -12,8 +12,8 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use crate::{
-    model::names::MoRef,
-    ports::vcenter::{MarkedVm, PowerState},
+    model::{identity::BiosUuid, names::MoRef},
+    ports::vcenter::{MarkedVm, PowerState, VmObservation},
 };
 
 /// Why a marked VM is nobody's.
@@ -151,6 +151,18 @@ pub fn may_go<'a>(
         && known.contains(&orphan.vm.moref)
         && home.peek().is_some()
         && home.all(|cleans_up| cleans_up)
+}
+
+/// A fresh look: the VM is as the scan found it, and our own create made it. One that was taken over from the predecessor has
+/// our mark too, and ran without a boot order; its BIOS uuid does not follow from the mark.
+#[must_use]
+pub fn is_unchanged_and_ours(orphan: &Orphan, shown: &VmObservation) -> bool {
+    let marker = &orphan.vm.marker;
+    let made = BiosUuid::derive(&marker.cluster_id, &marker.uid, marker.attempt);
+    shown.marker.as_ref() == Some(marker)
+        && shown.power == orphan.vm.power
+        && shown.boot_order.is_empty()
+        && shown.bios_uuid == Some(made)
 }
 
 /// Live proof: the VsphereAgent of that name, as the API server has it now, is not this VM's.

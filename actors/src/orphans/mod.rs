@@ -4,10 +4,10 @@
 //! nobody's is counted and said, once per VM, with the command that resolves it; recorded VMs that are gone or off are
 //! handed to their VM actors as doubts, which look for themselves.
 //!
-//! Guarantees: nothing is destroyed but what our own create made, what never ran, was nobody's in two scans, and is proven nobody's by a live read
-//! and a fresh look at the VM. No task is awaited for ever, and a VM counts as gone only when vCenter says that the task
-//! succeeded, or does not have the VM any more. A vCenter that does not answer, and a VM that cannot be destroyed, change
-//! nothing of what was known.
+//! Guarantees: nothing is destroyed but what our own create made, never ran, was nobody's in two scans, and is proven
+//! nobody's by a live read and a fresh look at the VM. No task is awaited for ever, and a VM counts as gone only when
+//! vCenter says that the task succeeded, or does not have the VM any more. A vCenter that does not answer, and a VM that
+//! cannot be destroyed, change nothing of what was known.
 
 pub mod judge;
 #[cfg(test)]
@@ -30,10 +30,7 @@ use crate::{
     context::Context,
     effect::{Effect, EffectKind},
     error::{Side, Trouble},
-    model::{
-        identity::BiosUuid,
-        names::{MoRef, ObjectKey},
-    },
+    model::names::{MoRef, ObjectKey},
     ports::{
         cluster::{Notice, Regarding},
         instruments::Instruments,
@@ -250,12 +247,7 @@ async fn remove(
     let Some(shown) = session.observe(&orphan.vm.moref).await? else {
         return Ok(true);
     };
-    let unchanged = shown.marker.as_ref() == Some(marker)
-        && shown.power == orphan.vm.power
-        && shown.boot_order.is_empty();
-    // One that was taken over from the predecessor has our mark, and ran without a boot order.
-    let born = BiosUuid::derive(&marker.cluster_id, &marker.uid, marker.attempt);
-    if !unchanged || shown.bios_uuid != Some(born) {
+    if !judge::is_unchanged_and_ours(orphan, &shown) {
         return Ok(false);
     }
     let gone = destroy(session.as_ref(), &key, orphan).await;

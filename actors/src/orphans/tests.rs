@@ -5,7 +5,7 @@ use kube::ResourceExt;
 
 use super::*;
 use crate::{
-    model::marker::Marker,
+    model::{identity::BiosUuid, marker::Marker},
     ports::vcenter::{PowerState, VmObservation},
     testing::{child, marker, running, shown, told::Told, with},
     vm::bench::{Bench, vcenter::SLOTS},

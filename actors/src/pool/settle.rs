@@ -55,11 +55,7 @@ impl Settling {
             };
             let mut seen = known.remove(&patch.uid).unwrap_or_else(|| Seen {
                 version: patch.resource_version.clone(),
-                since: if first_look {
-                    now.saturating_sub(STILL)
-                } else {
-                    now
-                },
+                since: now,
                 first: now,
             });
             if seen.version != patch.resource_version {

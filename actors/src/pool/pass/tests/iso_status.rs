@@ -117,11 +117,8 @@ fn version(digit: char, datastore: &str) -> (IsoFile, IsoHistoryEntry) {
     (file, entry)
 }
 
-#[tokio::test]
-async fn what_lies_on_datastores_that_the_pool_has_left_is_let_go_there() {
-    let bench = Bench::new();
-    let (current, entry) = version('d', "isos");
-    let (mounted, (idle, idle_entry)) = (version('c', "old"), version('b', "older"));
+/// The pool has `current` and these versions on record.
+fn record(bench: &Bench, current: &IsoFile, history: Vec<IsoHistoryEntry>) {
     bench.hub.with(|o| {
         let pool = o.pool.as_mut().expect("a pool");
         let status = pool.status.get_or_insert_default();
@@ -130,10 +127,18 @@ async fn what_lies_on_datastores_that_the_pool_has_left_is_let_go_there() {
             stored_path: Some(current.path.to_string()),
             path: Some(current.path.path.clone()),
             checked_at: Some(Time(at(0))),
-            history: vec![entry, mounted.1, idle_entry],
+            history,
             ..IsoStatus::default()
         });
     });
+}
+
+#[tokio::test]
+async fn what_lies_on_datastores_that_the_pool_has_left_is_let_go_there() {
+    let bench = Bench::new();
+    let (current, entry) = version('d', "isos");
+    let (mounted, (idle, idle_entry)) = (version('c', "old"), version('b', "older"));
+    record(&bench, &current, vec![entry, mounted.1, idle_entry]);
     let mut pool = Passes::new(bench, Told::new(ready(current.clone(), false)));
     let why = "VM vm-7 has it in its CD-ROM drive".to_owned();
     // Popped from the end: `old` is asked before `older`.
@@ -185,17 +190,9 @@ async fn old_versions_that_a_stuck_create_holds_back_are_told_of() {
     let bench = Bench::new();
     let versions = ['d', 'c', 'b'].map(|digit| version(digit, "isos"));
     let current = versions[0].0.clone();
+    let history = versions.map(|(_, entry)| entry).to_vec();
+    record(&bench, &current, history);
     bench.hub.with(|o| {
-        let pool = o.pool.as_mut().expect("a pool");
-        let status = pool.status.get_or_insert_default();
-        status.iso = Some(IsoStatus {
-            sha256: Some(current.sha256.clone()),
-            stored_path: Some(current.path.to_string()),
-            path: Some(current.path.path.clone()),
-            checked_at: Some(Time(at(0))),
-            history: versions.iter().map(|(_, entry)| entry.clone()).collect(),
-            ..IsoStatus::default()
-        });
         let child = o.child.as_mut().expect("a VsphereAgent");
         let intent = crate::testing::intent(child, 1);
         child.status.get_or_insert_default().vm = Some(intent);

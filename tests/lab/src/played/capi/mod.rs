@@ -234,7 +234,7 @@ impl HostedClusterPlay {
             let seen = seen.with_context(|| format!("no Machine {machine}"))?;
             match self.pool.machines.patch(&seen, mark.clone()).await {
                 // Its own controller wrote it in between.
-                Err(error) if refusal::status(&error).is_some_and(|s| s.code == 409) => {}
+                Err(error) if refusal::is_stale(&error) => {}
                 done => return done.map(drop),
             }
         }
