@@ -159,6 +159,42 @@ async fn a_lost_reply_of_the_long_poll_loses_no_task() {
     assert_eq!(world.calls().await["CreateVM_Task"], 6);
 }
 
+/// A task leaves the view and comes back between two polls: vCenter sees no change and tells nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_late_for_a_task_that_ended_hears_of_its_end() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let place = place(&*vc).await.unwrap();
+    let begin = async |name: &str| {
+        vc.create_vm(&effect(EffectKind::CreateVm), &create_vm(name, &place))
+            .await
+            .unwrap()
+    };
+    let wait = |task: &TaskRef| {
+        let (vc, task) = (vc.clone(), task.clone());
+        let limit = Duration::from_secs(30);
+        tokio::spawn(async move { tokio::time::timeout(limit, vc.wait(&task)).await })
+    };
+    let mut known = begin("node-0").await;
+    let mut told = wait(&known).await.unwrap().unwrap().unwrap();
+    assert!(matches!(told, TaskEnd::Success(Some(_))), "{told:?}");
+    for n in 1..=5 {
+        let next = begin(&format!("node-{n}")).await;
+        let before = world.calls().await["ModifyListView"];
+        let other = wait(&next);
+        // The call that takes the last one out of the view and the next one in. Whoever asks now, asks before the next poll.
+        while world.calls().await["ModifyListView"] == before {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let again = wait(&known);
+        let end = other.await.unwrap().expect("it ended").unwrap();
+        let heard = again.await.unwrap().expect("it ended long ago");
+        assert_eq!(heard.unwrap(), told);
+        (known, told) = (next, end);
+    }
+}
+
 /// Calls that hang and whose callers hear of it.
 pub const HUNG: [&str; 12] = [
     "FindAllByUuid",

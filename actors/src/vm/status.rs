@@ -197,7 +197,7 @@ fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
         None if vm.reason.as_deref() == Some(vm_reason::AGENT_DISCOVERY_EXPIRED) => said(
             vm_reason::AGENT_DISCOVERY_EXPIRED,
             format!(
-                "VM {} ({}, MAC {}) runs, and no Agent with its identity has registered in time: look at its console (does                  it boot the ISO?), its network (DHCP, DNS, the way to the assisted service) and the InfraEnv",
+                "VM {} ({}, MAC {}) runs, and no Agent with its identity has registered in time: look at its console (does it boot the ISO?), its network (DHCP, DNS, the way to the assisted service) and the InfraEnv",
                 vm.name,
                 vm.moref.as_deref().unwrap_or("no reference"),
                 vm.mac_addresses.join(", ")

@@ -5,8 +5,8 @@
 //!
 //! Guarantees: every waiter hears of an end: success, the task's fault, `Vanished` for a task that vCenter does not know
 //! (any more), or the trouble itself once vCenter has been silent for the patience of its options. A lost session or reply costs nobody
-//! the wait: view and filter are built anew and vCenter tells the current state of each task. Without tasks there is no
-//! request at all.
+//! the wait: view and filter are built anew and vCenter tells the current state of each task. An end that was told once is
+//! known to whoever asks again. Without tasks there is no request at all.
 
 mod labels;
 mod plumbing;

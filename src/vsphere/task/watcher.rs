@@ -1,7 +1,7 @@
 //! The watcher: keeps the view in step with who waits, and the long poll running.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     pin::Pin,
     sync::{Arc, Weak},
     time::Duration,
@@ -72,6 +72,36 @@ enum Stop {
     Trouble(VcError),
 }
 
+/// Ends remembered: more than are told between somebody's death and the next one's asking.
+const KEPT: usize = 512;
+
+/// How tasks ended, as long as their filter lives. One that leaves the view and comes back between two polls has not changed
+/// for vCenter, which says nothing of it then; so an end outlives the place in the view.
+#[derive(Default)]
+struct Ends {
+    outcomes: HashMap<String, VcResult<Outcome>>,
+    /// Oldest first.
+    order: VecDeque<String>,
+}
+
+impl Ends {
+    fn note(&mut self, task: &str, outcome: VcResult<Outcome>) {
+        if self.outcomes.insert(task.to_owned(), outcome).is_some() {
+            return;
+        }
+        self.order.push_back(task.to_owned());
+        if self.order.len() > KEPT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.outcomes.remove(&oldest);
+        }
+    }
+
+    fn of(&self, task: &str) -> Option<&VcResult<Outcome>> {
+        self.outcomes.get(task)
+    }
+}
+
 /// See the module's contract.
 pub(super) struct Watcher {
     client: Weak<Client>,
@@ -82,9 +112,9 @@ pub(super) struct Watcher {
     members: BTreeSet<String>,
     /// Tasks on their way into the view; the long poll may tell their end before `ModifyListView` has answered.
     adding: Option<Vec<String>>,
-    /// Members whose end was told: vCenter does not tell it again while they stay in the view, and somebody may
-    /// ask again (a pass that was aborted, or one that lost a later call).
-    ended: HashMap<String, VcResult<Outcome>>,
+    /// Tasks whose end was told: vCenter need not tell it again, and somebody may ask again (a pass that was aborted, or
+    /// one that lost a later call).
+    ended: Ends,
     progress: Progress,
     version: String,
     /// Last time that vCenter answered a poll, or that waiting began.
@@ -101,7 +131,7 @@ impl Watcher {
             plumbing: None,
             members: BTreeSet::new(),
             adding: None,
-            ended: HashMap::new(),
+            ended: Ends::default(),
             progress: Progress::default(),
             version: String::new(),
             last_good: Instant::now(),
@@ -219,7 +249,6 @@ impl Watcher {
                         self.members.iter().filter(|t| !self.waiting.contains_key(*t)).cloned().collect();
                     for task in &remove {
                         self.members.remove(task);
-                        self.ended.remove(task);
                     }
                     self.adding = Some(add.clone());
                     modify = some(plumbing.clone().modify(Arc::clone(client), add, remove));
@@ -229,7 +258,7 @@ impl Watcher {
     }
 
     fn accept(&mut self, waiter: Waiter) {
-        if let Some(outcome) = self.ended.get(&waiter.task) {
+        if let Some(outcome) = self.ended.of(&waiter.task) {
             let _ = waiter.done.send(outcome.clone());
             return;
         }
@@ -258,11 +287,9 @@ impl Watcher {
         self.tell(task, outcome);
     }
 
-    /// Tells the end of a task to those who wait, and keeps it for those who ask while it is still in the view.
+    /// Tells the end of a task to those who wait, and keeps it for those who ask later.
     fn tell(&mut self, task: &str, outcome: VcResult<Outcome>) {
-        if self.members.contains(task) || self.adding.iter().flatten().any(|t| t == task) {
-            self.ended.insert(task.to_owned(), outcome.clone());
-        }
+        self.ended.note(task, outcome.clone());
         for waiter in self.waiting.remove(task).into_iter().flatten() {
             let _ = waiter.send(outcome.clone());
         }
@@ -273,7 +300,7 @@ impl Watcher {
         tracing::info!(server = client.server(), %error, waiting = self.waiting.len(), "waiting for tasks: starting anew");
         self.members.clear();
         self.adding = None;
-        self.ended.clear();
+        self.ended = Ends::default();
         self.progress.forget();
         self.version.clear();
         self.failures += 1;
@@ -347,14 +374,26 @@ mod tests {
             assert_eq!(again.try_recv(), Ok(Ok(Outcome::Success(None))), "{task}");
         }
         assert!(watcher.waiting.is_empty());
-        // One whose end was heard before its way into the view was confirmed counts as well.
-        watcher.adding = Some(vec!["task-4".to_owned()]);
-        watcher.tell("task-4", Ok(Outcome::Success(None)));
-        let mut early = asks(&mut watcher, "task-4");
-        assert_eq!(early.try_recv(), Ok(Ok(Outcome::Success(None))));
-        // One that is not in the view is asked for anew.
+        // One that has left the view, or that never was in it as far as is known here, counts as well.
+        watcher.members.clear();
         watcher.tell("task-3", Ok(Outcome::Vanished));
-        let mut unknown = asks(&mut watcher, "task-3");
-        assert!(unknown.try_recv().is_err());
+        for task in ["task-2", "task-3"] {
+            assert!(asks(&mut watcher, task).try_recv().is_ok(), "{task}");
+        }
+        let mut running = asks(&mut watcher, "task-4");
+        assert!(running.try_recv().is_err());
+    }
+
+    #[test]
+    fn of_many_ends_the_latest_are_remembered() {
+        let mut ends = Ends::default();
+        for task in 0..=KEPT {
+            for _ in 0..2 {
+                ends.note(&task.to_string(), Ok(Outcome::Vanished));
+            }
+        }
+        assert!(ends.of("0").is_none());
+        assert!((1..=KEPT).all(|task| ends.of(&task.to_string()).is_some()));
+        assert_eq!((ends.outcomes.len(), ends.order.len()), (KEPT, KEPT));
     }
 }
