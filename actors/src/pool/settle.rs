@@ -55,7 +55,11 @@ impl Settling {
             };
             let mut seen = known.remove(&patch.uid).unwrap_or_else(|| Seen {
                 version: patch.resource_version.clone(),
-                since: now,
+                since: if first_look {
+                    now.saturating_sub(STILL)
+                } else {
+                    now
+                },
                 first: now,
             });
             if seen.version != patch.resource_version {
