@@ -174,6 +174,8 @@ pub enum IsoState {
         /// Bytes per second so far; `None` while it is too early to tell.
         rate: Option<u64>,
     },
+    /// It is to come: the datastore takes one upload at a time, and that of this pool is under way.
+    Queued(ObjectKey),
     /// All of it has come; it gets this name once the pool's record lists it, or a crash would leave a file of which
     /// nobody knows.
     Publishing(IsoPlace),

@@ -428,7 +428,12 @@ fn verdict(
 ) -> Verdict {
     let busy = matches!(
         around.iso,
-        Some(IsoState::Fetching { .. } | IsoState::Publishing(_) | IsoState::Failed(_))
+        Some(
+            IsoState::Fetching { .. }
+                | IsoState::Queued(_)
+                | IsoState::Publishing(_)
+                | IsoState::Failed(_)
+        )
     );
     let probe = |t: &Trouble| retry::delay(t.class, vsphere_failures, &key.to_string());
     // What is wrong with vCenter, or what only a changed input mends, must not put off the next pass: it may be for

@@ -350,12 +350,19 @@ impl FlightTable {
     /// in an outage each try would be announced as its end.
     fn answer(&mut self, content: &Content, pool: &ObjectKey) -> IsoState {
         let trouble = self.backoffs.trouble(&content.source());
+        // One that was recalled ends soon.
+        let upload = self.running.as_ref().filter(|r| {
+            matches!(r.work, Work::Transfer(_)) && r.wanted.is_some() && r.pool != *pool
+        });
         let answer = self.entries.get_mut(content).and_then(|entry| {
             let outage = trouble.is_some_and(|t| t.side == Side::Vsphere);
             if outage && !entry.is_ready() && !entry.brings() {
                 return None;
             }
-            entry.answer(pool)
+            match upload {
+                Some(first) if entry.is_queued() => Some(IsoState::Queued(first.pool.clone())),
+                _ => entry.answer(pool),
+            }
         });
         answer.unwrap_or_else(|| match trouble {
             Some(trouble) => IsoState::Failed(trouble.clone()),

@@ -315,6 +315,11 @@ impl Run {
         self.started(starts);
         let kind = match answer {
             IsoState::Fetching { .. } => Kind::Fetching,
+            IsoState::Queued(first) => {
+                let uploads = |s: &Start| s.task == Task::Transfer && s.want.pool == first;
+                assert!(self.flights.values().any(uploads), "waits for {first}");
+                Kind::Fetching
+            }
             IsoState::Publishing(place) => {
                 assert_eq!(place.path, file(content).path);
                 Kind::Publishing

@@ -203,7 +203,7 @@ impl Bench {
     pub(crate) async fn settled(&mut self, want: &IsoWant) -> IsoState {
         loop {
             match self.ask(want).await {
-                IsoState::Fetching { .. } => self.woken(&want.pool).await,
+                IsoState::Fetching { .. } | IsoState::Queued(_) => self.woken(&want.pool).await,
                 other => return other,
             };
         }

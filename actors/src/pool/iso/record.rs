@@ -153,6 +153,7 @@ pub fn status(
             total: None,
             ..
         }
+        | IsoState::Queued(_)
         | IsoState::Failed(_) => record.cloned().map(|mut iso| {
             (iso.downloaded_bytes, iso.total_bytes) = (None, None);
             (iso.bytes_per_second, iso.eta_seconds) = (None, None);
@@ -305,6 +306,7 @@ mod tests {
             rate: None,
         };
         let failed = IsoState::Failed(Trouble::transient(Side::Iso, "ISODownloadFailed", "503"));
+        let queued = IsoState::Queued(ObjectKey::new("demo", "other"));
         let clean = Some("https://img/byapikey/REDACTED/x.iso".to_owned());
         for (url, left) in [
             ("https://img/byapikey/SECRET/x.iso", clean.clone()),
@@ -316,7 +318,7 @@ mod tests {
                 url: Some(url.to_owned()),
                 ..IsoStatus::default()
             };
-            for state in [&coming, &failed] {
+            for state in [&coming, &queued, &failed] {
                 let written = status(Some(&record), &want, state, now).expect("a status");
                 assert_eq!(written.url, left, "{url}");
             }
