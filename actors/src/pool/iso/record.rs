@@ -8,6 +8,7 @@ use agent_forge_crds::{
 };
 use jiff::Timestamp;
 
+use super::lost;
 use crate::{
     iso_cache::msg::{IsoFile, IsoPlace, IsoState, IsoWant},
     model::names::DatastorePath,
@@ -138,6 +139,17 @@ fn intending(mut iso: IsoStatus, want: &IsoWant, place: &IsoPlace) -> IsoStatus 
     iso
 }
 
+/// `iso` while nothing is on its way.
+fn at_rest(iso: IsoStatus) -> IsoStatus {
+    IsoStatus {
+        downloaded_bytes: None,
+        total_bytes: None,
+        bytes_per_second: None,
+        eta_seconds: None,
+        ..iso
+    }
+}
+
 /// `status.iso` after the cache's answer.
 #[must_use]
 pub fn status(
@@ -154,9 +166,13 @@ pub fn status(
             ..
         }
         | IsoState::Queued(_)
-        | IsoState::Failed(_) => record.cloned().map(|mut iso| {
-            (iso.downloaded_bytes, iso.total_bytes) = (None, None);
-            (iso.bytes_per_second, iso.eta_seconds) = (None, None);
+        | IsoState::Failed(_) => record.cloned().map(|iso| {
+            let mut iso = at_rest(iso);
+            fit_to_show(&mut iso, &want.source);
+            iso
+        }),
+        IsoState::Lost(gone) => record.cloned().map(|iso| {
+            let mut iso = lost::without(at_rest(iso), gone, &want.directory.datastore);
             fit_to_show(&mut iso, &want.source);
             iso
         }),
@@ -290,6 +306,8 @@ mod tests {
             directories: Default::default(),
             prunable: Vec::new(),
             listed: BTreeSet::new(),
+            used: None,
+            look_within: None,
             shareable: None,
             check_every: None,
         }

@@ -248,6 +248,11 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
         {
             row(false, &last.reason, last.message.clone())
         }
+        (Some(IsoState::Lost(place)), _) => row(
+            false,
+            reason::ISO_UPLOADING,
+            format!("{place} does not lie there any more, whole; it is fetched again"),
+        ),
         (Some(IsoState::Queued(first)), _) => row(
             false,
             reason::ISO_UPLOADING,

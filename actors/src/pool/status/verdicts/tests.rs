@@ -476,6 +476,13 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
     let waits = iso(&queued, Some(&said(&first)));
     assert_eq!(waits.2, reason::ISO_UPLOADING);
     assert!(waits.3.contains("that of pool demo/other"), "{}", waits.3);
+    let place = DatastorePath::new("ds", "isos/ab.iso").expect("a path");
+    let lost = iso(
+        &around(IsoState::Lost(place)),
+        Some(&said(&iso(&well(), None))),
+    );
+    assert_eq!((lost.1, lost.2.as_str()), (false, reason::ISO_UPLOADING));
+    assert!(lost.3.contains("[ds] isos/ab.iso"), "{}", lost.3);
     let trouble = Trouble::transient(Side::Iso, "ISODownloadStalled", "nothing came");
     let failed = iso(&around(IsoState::Failed(trouble)), Some(&said(&again)));
     assert_eq!(failed.2, "ISODownloadStalled");
