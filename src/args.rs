@@ -9,6 +9,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args as ClapArgs, Parser, Subcommand, builder::BoolishValueParser};
 
 pub use self::{chaos::ChaosArgs, lease::LeaseArgs};
+use crate::vsphere::UPLOAD_LIMIT;
 
 /// agent-forge: workers on demand for OpenShift Hosted Control Planes on vSphere. Without a subcommand it runs the
 /// operator.
@@ -267,10 +268,15 @@ fn scan_interval(text: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
-/// Another cluster takes a partial file that did not change for 24 h for abandoned: a transfer must be over long before.
+/// Longest `--iso-deadline`. Another cluster takes a partial file that did not change for 24 h for abandoned: a transfer must
+/// be over long before.
+const LONGEST_ISO_DEADLINE: Duration = Duration::from_secs(12 * 3600);
+// An upload that ends before its download may is cut off as if vCenter did not answer.
+const _: () = assert!(LONGEST_ISO_DEADLINE.as_secs() < UPLOAD_LIMIT.as_secs());
+
 fn iso_deadline(text: &str) -> Result<Duration, String> {
     let deadline = duration(text)?;
-    if deadline > Duration::from_secs(12 * 3600) {
+    if deadline > LONGEST_ISO_DEADLINE {
         return Err(
             "must be 12h or shorter: other clusters on the datastore delete a partial ISO file that is 24h old"
                 .to_owned(),

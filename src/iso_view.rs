@@ -191,7 +191,10 @@ fn versions(pool: &VsphereAgentPool, known: Option<&Mounted>, now: Timestamp) ->
     );
     let row = |entry: &agent_forge_crds::pool::IsoHistoryEntry| {
         let path = kept::place(pool, entry);
-        let current = iso.sha256.as_ref() == Some(&entry.sha256)
+        // What was looked for and not found is nowhere, and the digest stays.
+        let somewhere = iso.path.is_some() || iso.stored_path.is_some();
+        let current = somewhere
+            && iso.sha256.as_ref() == Some(&entry.sha256)
             && iso.path.as_ref().is_none_or(|path| *path == entry.path)
             && current.as_ref().is_none_or(|at| Some(at) == path.as_ref());
         let url = entry.url.as_ref().or(iso.url.as_ref().filter(|_| current));
@@ -392,6 +395,12 @@ mod tests {
             many.ends_with("VM c: may not be read\ndemo/vc: and 2 more VMs\n"),
             "{many}"
         );
+        let mut lost = pool.clone();
+        let iso = lost.status.as_mut().and_then(|s| s.iso.as_mut());
+        let iso = iso.expect("an ISO");
+        (iso.path, iso.stored_path) = (None, None);
+        let nowhere = table(&[lost], &BTreeMap::new(), now);
+        assert!(!nowhere.contains('*'), "no VM gets it: {nowhere}");
         let unknown = table(
             &[pool],
             &BTreeMap::from([(key, Err("no answer".to_owned()))]),

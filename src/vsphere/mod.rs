@@ -52,3 +52,4 @@ pub(crate) use trust as tls;
 pub use connector::VsphereConnector;
 pub use options::{Options, RequestObserver, RequestRecord};
 pub use transport::{Transport, TransportFailure};
+pub(crate) use upload::UPLOAD_LIMIT;

@@ -29,8 +29,9 @@ use super::{
 /// An upload that moves no byte for that long is given up. Who feeds it has tighter bounds while bytes are to come; what
 /// a slow datastore needs after the last one must fit in.
 const STALL: Duration = Duration::from_secs(360);
-/// Bound of a whole upload; the caller's own deadline is usually tighter.
-const UPLOAD_LIMIT: Duration = Duration::from_secs(4 * 3600);
+/// Bound of a whole upload: longer than the download that feeds it may take (`--iso-deadline`), whose own bound names what is
+/// slow.
+pub(crate) const UPLOAD_LIMIT: Duration = Duration::from_secs(13 * 3600);
 
 impl Client {
     /// Uploads exactly `length` bytes.

@@ -147,6 +147,10 @@ pub struct IsoWant {
     pub prunable: Vec<DatastorePath>,
     /// Places that the pool's record lists, as far as its writes were acknowledged.
     pub listed: BTreeSet<DatastorePath>,
+    /// Where its VMs get their ISO from, by that record.
+    pub used: Option<DatastorePath>,
+    /// A file that was not looked at for so long is looked at now; `None`: there is time for it.
+    pub look_within: Option<Duration>,
 }
 
 impl IsoWant {
@@ -174,6 +178,10 @@ pub enum IsoState {
         /// Bytes per second so far; `None` while it is too early to tell.
         rate: Option<u64>,
     },
+    /// It is to come: the datastore takes one upload at a time, and that of this pool is under way.
+    Queued(ObjectKey),
+    /// What [`IsoWant::used`] names does not lie there, whole; it is fetched. Said until the pool's record names it no more.
+    Lost(DatastorePath),
     /// All of it has come; it gets this name once the pool's record lists it, or a crash would leave a file of which
     /// nobody knows.
     Publishing(IsoPlace),

@@ -6,6 +6,8 @@ pub mod ca;
 pub mod fresh;
 pub mod held;
 pub mod kept;
+pub mod look;
+mod lost;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -33,6 +35,7 @@ use crate::{
     },
     model::names::{BadDatastorePath, DatastorePath, ObjectKey},
     ports::iso_source::IsoUrl,
+    vm::act,
 };
 
 /// Asks the ISO cache of a datastore.
@@ -169,7 +172,8 @@ pub fn source(infra_env: Option<&InfraEnv>) -> Result<(&InfraEnv, IsoUrl), NoSou
     Ok((infra_env, source))
 }
 
-/// What the pool wants on its ISO datastore; `others` are the other pools. What retention lets go is not asked here.
+/// What the pool wants on its ISO datastore; `others` are the other pools. What retention lets go, and how soon the file is to
+/// be looked at ([`look`]), is not asked here.
 ///
 /// # Errors
 /// [`NoSource`].
@@ -211,6 +215,8 @@ pub fn want(
         listed: status
             .map(|iso| record::listed(iso, &directory.datastore))
             .unwrap_or_default(),
+        used: act::iso_path(pool),
+        look_within: None,
         shareable: shares(pool),
         check_every: (!source.is_assisted() && !volatile).then(|| check_interval(pool)),
         directory,

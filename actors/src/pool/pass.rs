@@ -180,6 +180,7 @@ async fn surroundings(
         Ok(want) => Some(IsoWant {
             prunable: prunable(context, s, &others, &mut memory.iso_held),
             ca_pem: iso::ca::bundle(context, &s.pool, &mut memory.iso_ca).await,
+            look_within: iso::look::within(&s.children),
             ..want
         }),
         Err(no) => {
@@ -256,10 +257,7 @@ fn prunable(
     held: &mut Held,
 ) -> Vec<DatastorePath> {
     let children = context.view.all_children();
-    let making = children.iter().find(|c| {
-        let vm = c.status.as_ref().and_then(|st| st.vm.as_ref());
-        vm.is_some_and(|vm| vm.bios_uuid.is_some() && vm.moref.is_none())
-    });
+    let making = children.iter().find(|c| iso::look::is_in_the_making(c));
     let shown = context.view.pool(&s.key);
     let goes = shown.map_or_else(Vec::new, |shown| kept::prunable(&shown, others, s.wall));
     let Some(child) = making.filter(|_| !goes.is_empty()) else {
@@ -313,6 +311,10 @@ fn announce_iso(context: &Context, s: &Snapshot, around: &Surroundings, memory: 
             note,
         });
     };
+    if matches!(around.iso, Some(IsoState::Lost(_))) {
+        // When it is back, that is news.
+        memory.announced_iso = None;
+    }
     let Some(IsoState::Ready {
         file,
         reused,
@@ -428,7 +430,13 @@ fn verdict(
 ) -> Verdict {
     let busy = matches!(
         around.iso,
-        Some(IsoState::Fetching { .. } | IsoState::Publishing(_) | IsoState::Failed(_))
+        Some(
+            IsoState::Fetching { .. }
+                | IsoState::Queued(_)
+                | IsoState::Lost(_)
+                | IsoState::Publishing(_)
+                | IsoState::Failed(_)
+        )
     );
     let probe = |t: &Trouble| retry::delay(t.class, vsphere_failures, &key.to_string());
     // What is wrong with vCenter, or what only a changed input mends, must not put off the next pass: it may be for

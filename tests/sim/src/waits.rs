@@ -92,6 +92,11 @@ pub const ALL: &[Case] = &[
         play: |world, phase| Box::pin(is_forced(world, phase)),
     },
     Case {
+        name: "a VM is made from an ISO that somebody deleted",
+        bound: TOLD,
+        play: |world, phase| Box::pin(iso_is_deleted(world, phase)),
+    },
+    Case {
         name: "the datastore appears in vCenter",
         bound: LOOKED_FOR,
         play: |world, phase| Box::pin(datastore_comes(world, phase)),
@@ -294,6 +299,20 @@ async fn url_is_renewed(world: &mut World, phase: Duration) -> Result<Duration> 
     let service = world.upstream.service(NAMESPACE)?;
     service.set_image_url("demo", &url).await?;
     until_upload(world, since).await
+}
+
+/// From the create to the upload of what it was to be made from.
+async fn iso_is_deleted(world: &mut World, phase: Duration) -> Result<Duration> {
+    a_ready_pool(world, phase).await?;
+    world
+        .vcenter
+        .write(|i| i.files.retain(|(_, path), _| !path.ends_with(".iso")));
+    let since = world.director.now();
+    world.play("w")?.scale(1);
+    let create = |p: &Point| p.effect == "V02";
+    let made = until_effect(world, since, "a create", create).await?;
+    let sent = until_upload(world, since).await?;
+    Ok(sent.saturating_sub(made))
 }
 
 async fn datastore_comes(world: &mut World, phase: Duration) -> Result<Duration> {

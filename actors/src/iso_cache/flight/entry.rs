@@ -68,12 +68,13 @@ pub(super) enum Phase {
         woken: Option<Duration>,
         publishes: Option<(IsoPlace, Leave)>,
     },
-    /// There. `brought_for`: the pool that it was uploaded for, none where it was found. Looked at again after `check_at`;
-    /// `checking` while that is under way; `compared` with the source then.
+    /// There. `brought_for`: the pool that it was uploaded for, none where it was found. Looked at when `looked` says, well or
+    /// in vain, and again after `check_at`; `checking` while that is under way; `compared` with the source then.
     Ready {
         file: IsoFile,
         brought_for: Option<ObjectKey>,
         checking: bool,
+        looked: Duration,
         check_at: Duration,
         check_failures: u32,
         compared: Duration,
@@ -102,6 +103,8 @@ pub(super) struct Entry {
     pub(super) failed_with: BTreeMap<ObjectKey, Input>,
     /// Whether its source's word tells anything.
     pub(super) evidence: Evidence,
+    /// Where it was looked for last and not found, until it is there.
+    pub(super) gone: Option<DatastorePath>,
 }
 
 /// What came of fetching again because the source said that it has other bytes.
@@ -247,6 +250,13 @@ impl Entry {
             .and_then(after)
             .or_else(|| self.wants.iter().next());
         next.map(|(_, interest)| &interest.want)
+    }
+
+    /// What that pool's VMs would get and does not lie there.
+    pub(super) fn lost_by(&self, pool: &ObjectKey) -> Option<DatastorePath> {
+        let gone = self.gone.as_ref().filter(|_| !self.is_ready())?;
+        let used = self.wants.get(pool)?.want.used.as_ref()?;
+        (used == gone).then(|| gone.clone())
     }
 
     /// What that pool is told; `None` while nothing is known or it failed.

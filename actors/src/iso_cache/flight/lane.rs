@@ -27,6 +27,7 @@ impl FlightTable {
         }
         let look = Look {
             sha256: file.sha256.clone(),
+            path: file.path.clone(),
             content: content.clone(),
             pool: want.pool.clone(),
             input: Input::of(&want),

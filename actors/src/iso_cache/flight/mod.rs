@@ -11,6 +11,7 @@
 //! - Each pool that was told "on its way" is woken when that changes.
 //! - A transfer gets leave to publish only once the record of a pool that wants it lists the final name.
 //! - A transfer that nobody wants any more is told so at once: it keeps the lane from those who wait.
+//! - Whose record gives its VMs a file that was looked for and not found is told that first, until the record does not.
 //!
 //! Assumptions: a pool wants one ISO at a time, and asks at least once per resync while it wants it. `now` is monotonic.
 //! Caveat: everything here is a cache. Losing it costs one read per pool, or one transfer where nobody recorded a file.
@@ -120,6 +121,8 @@ struct Look {
     input: Input,
     /// Digest of the file.
     sha256: String,
+    /// Where it should lie.
+    path: DatastorePath,
     /// The source is asked too.
     source: bool,
 }
@@ -147,6 +150,7 @@ impl FlightTable {
         self.left.remove(&pool);
         self.forget(&content, &pool, now);
         let (known, every) = (want.known.clone(), want.check_every);
+        let within = want.look_within;
         let entry = self.entries.entry(content.clone()).or_default();
         // Another URL or CA bundle is another chance: whatever failed may have been the old one.
         if entry.is_another_chance(&Input::of(&want)) {
@@ -163,12 +167,14 @@ impl FlightTable {
             Phase::Ready {
                 file,
                 checking: false,
+                looked,
                 check_at,
                 compared,
                 ..
             } => {
                 let compare = every.is_some_and(|every| now.saturating_sub(*compared) >= every);
-                if compare || *check_at <= now {
+                let early = within.is_some_and(|within| now.saturating_sub(*looked) >= within);
+                if compare || early || *check_at <= now {
                     let file = file.clone();
                     start.extend(self.check(&content, file, compare));
                 }
@@ -191,7 +197,7 @@ impl FlightTable {
             turn.wake = self.publishing(id, place, leave, now);
             return turn;
         }
-        let (mut asked_source, mut looked_at) = (true, None);
+        let (mut asked_source, mut looked_at, mut place) = (true, None, None);
         let (content, pool, input, prune) = match self.running.take_if(|r| r.id == id) {
             Some(Running {
                 work: Work::Clear(pool),
@@ -216,6 +222,7 @@ impl FlightTable {
             None => match self.checks.remove(&id) {
                 Some(look) => {
                     (asked_source, looked_at) = (look.source, Some(look.sha256));
+                    place = Some(look.path);
                     (look.content, look.pool, look.input, false)
                 }
                 None => return turn,
@@ -226,6 +233,9 @@ impl FlightTable {
         } else {
             if let Some(entry) = self.entries.get_mut(&content) {
                 entry.evidence.note(looked_at, asked_source, &mut news);
+                if matches!(news, FlightNews::Missing) {
+                    entry.gone = place;
+                }
             }
             match news {
                 FlightNews::Arrived(file, reused) => {
@@ -350,12 +360,22 @@ impl FlightTable {
     /// in an outage each try would be announced as its end.
     fn answer(&mut self, content: &Content, pool: &ObjectKey) -> IsoState {
         let trouble = self.backoffs.trouble(&content.source());
+        // One that was recalled ends soon.
+        let upload = self.running.as_ref().filter(|r| {
+            matches!(r.work, Work::Transfer(_)) && r.wanted.is_some() && r.pool != *pool
+        });
         let answer = self.entries.get_mut(content).and_then(|entry| {
+            if let Some(gone) = entry.lost_by(pool) {
+                return Some(IsoState::Lost(gone));
+            }
             let outage = trouble.is_some_and(|t| t.side == Side::Vsphere);
             if outage && !entry.is_ready() && !entry.brings() {
                 return None;
             }
-            entry.answer(pool)
+            match upload {
+                Some(first) if entry.is_queued() => Some(IsoState::Queued(first.pool.clone())),
+                _ => entry.answer(pool),
+            }
         });
         answer.unwrap_or_else(|| match trouble {
             Some(trouble) => IsoState::Failed(trouble.clone()),

@@ -94,6 +94,7 @@ fn source(content: usize) -> usize {
 enum Kind {
     Fetching,
     Publishing,
+    Lost,
     Ready,
     Failed,
 }
@@ -120,6 +121,8 @@ struct Run {
     publishing: BTreeMap<usize, watch::Receiver<bool>>,
     /// Pools whose last ask listed the final name of what they ask for.
     listed: BTreeSet<u8>,
+    /// Contents whose file was looked for and not found, and has not come since.
+    gone: [bool; 5],
     interest: BTreeMap<u8, (usize, Duration)>,
     /// Pools that were told that it is not there, and were not woken since.
     asleep: BTreeSet<ObjectKey>,
@@ -145,6 +148,7 @@ impl Run {
             coming: BTreeSet::new(),
             publishing: BTreeMap::new(),
             listed: BTreeSet::new(),
+            gone: [false; 5],
             interest: BTreeMap::new(),
             asleep: BTreeSet::new(),
             told: BTreeMap::new(),
@@ -230,7 +234,7 @@ impl Run {
         let now = self.now;
         for c in 0..5 {
             if self.pools(c).is_empty() && self.known[c] != Known::Flying {
-                self.known[c] = Known::Nothing;
+                (self.known[c], self.gone[c]) = (Known::Nothing, false);
                 let looks = self
                     .flights
                     .extract_if(.., |_, s| !mutates(s) && Self::content(s) == c);
@@ -285,7 +289,14 @@ impl Run {
             Kind::Fetching if self.publishing.contains_key(&content) => Kind::Publishing,
             other => other,
         };
+        // Whose record gives it to VMs hears of that first.
+        let expected = match expected {
+            Kind::Ready => Kind::Ready,
+            _ if known && self.gone[content] => Kind::Lost,
+            other => other,
+        };
         let known = known.then(|| file(content));
+        let used = known.as_ref().map(|file| file.path.clone());
         let prunable = if prunable {
             [7, 8, content].map(|c| file(c).path).to_vec()
         } else {
@@ -294,6 +305,7 @@ impl Run {
         let (answer, starts) = self.table.ask(
             IsoWant {
                 known,
+                used,
                 prunable,
                 listed: listed.then(|| file(content).path).into_iter().collect(),
                 ..wanted(name, content)
@@ -315,6 +327,15 @@ impl Run {
         self.started(starts);
         let kind = match answer {
             IsoState::Fetching { .. } => Kind::Fetching,
+            IsoState::Queued(first) => {
+                let uploads = |s: &Start| s.task == Task::Transfer && s.want.pool == first;
+                assert!(self.flights.values().any(uploads), "waits for {first}");
+                Kind::Fetching
+            }
+            IsoState::Lost(gone) => {
+                assert_eq!(gone, file(content).path);
+                Kind::Lost
+            }
             IsoState::Publishing(place) => {
                 assert_eq!(place.path, file(content).path);
                 Kind::Publishing
@@ -379,7 +400,7 @@ impl Run {
         if let Some(content) = ended.map(|start| Self::content(&start))
             && self.pools(content).is_empty()
         {
-            self.known[content] = Known::Nothing;
+            (self.known[content], self.gone[content]) = (Known::Nothing, false);
         }
         let turn = self.table.news(id, news, self.now);
         assert!(
@@ -459,6 +480,7 @@ impl Run {
                     BTreeSet::new()
                 };
                 self.held.remove(&source(content));
+                self.gone[content] = false;
                 self.known[content] = Known::There {
                     looked: self.now + RECHECK,
                     looking: false,
@@ -487,6 +509,7 @@ impl Run {
                 } else {
                     Known::Wanted
                 };
+                self.gone[content] = true;
                 self.end(id, FlightNews::Missing, &wake);
             }
             Op::Recall(n) => {

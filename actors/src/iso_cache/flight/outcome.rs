@@ -94,6 +94,7 @@ impl FlightTable {
         };
         entry.last_failed = None;
         entry.failed_with.clear();
+        entry.gone = None;
         // What was uploaded and is seen again stays "uploaded"; nobody needs to be woken for it.
         let (brought_for, before) = match &entry.phase {
             Phase::Ready {
@@ -110,6 +111,7 @@ impl FlightTable {
             file,
             brought_for,
             checking: false,
+            looked: now,
             check_at: now + RECHECK,
             check_failures: 0,
             compared: if asked_source { now } else { before },
@@ -122,7 +124,7 @@ impl FlightTable {
         let Some(entry) = self.entries.get_mut(content) else {
             return BTreeSet::new();
         };
-        let wake = if held || entry.is_ready() {
+        let wake = if held || entry.is_ready() || entry.gone.is_some() {
             entry.pools()
         } else {
             BTreeSet::new()
@@ -149,12 +151,13 @@ impl FlightTable {
             // A look that failed is no proof that the file is gone: the answer stays, the look is repeated.
             if let Phase::Ready {
                 checking,
+                looked,
                 check_at,
                 check_failures,
                 ..
             } = &mut entry.phase
             {
-                *checking = false;
+                (*checking, *looked) = (false, now);
                 *check_failures = check_failures.saturating_add(1);
                 *check_at = now + delay(&trouble, *check_failures, &source);
                 return BTreeSet::new();

@@ -65,14 +65,17 @@ pub(crate) fn reached(actor: &ActorRef<IsoMsg>) -> Counted<IsoMsg> {
     Counted::new(actor.clone(), mailbox)
 }
 
-/// Asks, and records at once what is about to be published.
+/// Asks, and records at once what is about to be published, and what is lost.
 pub(crate) async fn ask(cache: &Counted<IsoMsg>, want: &IsoWant) -> IsoState {
     let mut want = want.clone();
     loop {
         match ensure(cache, want.clone()).await.expect("an answer") {
-            IsoState::Publishing(place) => want.listed.insert(place.path),
+            IsoState::Publishing(place) => {
+                want.listed.insert(place.path);
+            }
+            IsoState::Lost(place) => assert_eq!(want.used.take(), Some(place)),
             other => return other,
-        };
+        }
     }
 }
 
@@ -96,6 +99,8 @@ pub(crate) fn want(name: &str) -> IsoWant {
         directories: Default::default(),
         prunable: Vec::new(),
         listed: BTreeSet::new(),
+        used: None,
+        look_within: None,
     }
 }
 
@@ -203,7 +208,7 @@ impl Bench {
     pub(crate) async fn settled(&mut self, want: &IsoWant) -> IsoState {
         loop {
             match self.ask(want).await {
-                IsoState::Fetching { .. } => self.woken(&want.pool).await,
+                IsoState::Fetching { .. } | IsoState::Queued(_) => self.woken(&want.pool).await,
                 other => return other,
             };
         }

@@ -3,6 +3,7 @@
 mod faults;
 mod left;
 mod life;
+mod lost;
 mod recall;
 mod sharing;
 mod upkeep;

@@ -89,7 +89,8 @@ async fn other_directories_wait_for_the_lane_one_at_a_time() {
     let mut bench = Bench::new().await;
     *bench.image.pace.lock().expect("lock") = Duration::from_secs(1);
     bench.ask(&want("a")).await;
-    bench.ask(&elsewhere("b")).await;
+    let waits = bench.ask(&elsewhere("b")).await;
+    assert_eq!(waits, IsoState::Queued(pool("a")));
     let (mut ready_a, mut ready_b) = (None, None);
     while ready_a.is_none() || ready_b.is_none() {
         assert!(

@@ -8,6 +8,7 @@ use agent_forge_crds::{
 };
 use jiff::Timestamp;
 
+use super::lost;
 use crate::{
     iso_cache::msg::{IsoFile, IsoPlace, IsoState, IsoWant},
     model::names::DatastorePath,
@@ -138,6 +139,17 @@ fn intending(mut iso: IsoStatus, want: &IsoWant, place: &IsoPlace) -> IsoStatus 
     iso
 }
 
+/// `iso` while nothing is on its way.
+fn at_rest(iso: IsoStatus) -> IsoStatus {
+    IsoStatus {
+        downloaded_bytes: None,
+        total_bytes: None,
+        bytes_per_second: None,
+        eta_seconds: None,
+        ..iso
+    }
+}
+
 /// `status.iso` after the cache's answer.
 #[must_use]
 pub fn status(
@@ -153,9 +165,14 @@ pub fn status(
             total: None,
             ..
         }
-        | IsoState::Failed(_) => record.cloned().map(|mut iso| {
-            (iso.downloaded_bytes, iso.total_bytes) = (None, None);
-            (iso.bytes_per_second, iso.eta_seconds) = (None, None);
+        | IsoState::Queued(_)
+        | IsoState::Failed(_) => record.cloned().map(|iso| {
+            let mut iso = at_rest(iso);
+            fit_to_show(&mut iso, &want.source);
+            iso
+        }),
+        IsoState::Lost(gone) => record.cloned().map(|iso| {
+            let mut iso = lost::without(at_rest(iso), gone, &want.directory.datastore);
             fit_to_show(&mut iso, &want.source);
             iso
         }),
@@ -289,6 +306,8 @@ mod tests {
             directories: Default::default(),
             prunable: Vec::new(),
             listed: BTreeSet::new(),
+            used: None,
+            look_within: None,
             shareable: None,
             check_every: None,
         }
@@ -305,6 +324,7 @@ mod tests {
             rate: None,
         };
         let failed = IsoState::Failed(Trouble::transient(Side::Iso, "ISODownloadFailed", "503"));
+        let queued = IsoState::Queued(ObjectKey::new("demo", "other"));
         let clean = Some("https://img/byapikey/REDACTED/x.iso".to_owned());
         for (url, left) in [
             ("https://img/byapikey/SECRET/x.iso", clean.clone()),
@@ -316,7 +336,7 @@ mod tests {
                 url: Some(url.to_owned()),
                 ..IsoStatus::default()
             };
-            for state in [&coming, &failed] {
+            for state in [&coming, &queued, &failed] {
                 let written = status(Some(&record), &want, state, now).expect("a status");
                 assert_eq!(written.url, left, "{url}");
             }

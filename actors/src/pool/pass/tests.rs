@@ -28,6 +28,8 @@ struct Told {
     cleared: Mutex<Vec<(String, Vec<String>)>>,
     /// URLs that it was asked with.
     urls: Mutex<Vec<String>>,
+    /// How soon it was to look, by the last ask.
+    look_within: Mutex<Option<Duration>>,
 }
 
 impl Told {
@@ -37,6 +39,7 @@ impl Told {
             news: Mutex::default(),
             cleared: Mutex::default(),
             urls: Mutex::default(),
+            look_within: Mutex::default(),
         })
     }
 }
@@ -52,6 +55,7 @@ impl IsoCaches for Told {
         );
         let url = want.source.expose().to_string();
         self.urls.lock().expect("lock").push(url);
+        *self.look_within.lock().expect("lock") = want.look_within;
         Ok(self.state.lock().expect("lock").clone())
     }
     async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, Trouble> {

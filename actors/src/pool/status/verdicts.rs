@@ -243,11 +243,23 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
             let message = format!("{} lies complete ({} bytes){note}", file.path, file.size);
             row(true, reason::ISO_READY, message)
         }
-        (Some(IsoState::Fetching { .. } | IsoState::Publishing(_)), _)
+        (Some(IsoState::Fetching { .. } | IsoState::Queued(_) | IsoState::Publishing(_)), _)
             if let Some(last) = failed =>
         {
             row(false, &last.reason, last.message.clone())
         }
+        (Some(IsoState::Lost(place)), _) => row(
+            false,
+            reason::ISO_UPLOADING,
+            format!("{place} does not lie there any more, whole; it is fetched again"),
+        ),
+        (Some(IsoState::Queued(first)), _) => row(
+            false,
+            reason::ISO_UPLOADING,
+            format!(
+                "the discovery ISO waits for that of pool {first}, which is on its way to the same datastore"
+            ),
+        ),
         (Some(IsoState::Fetching { .. } | IsoState::Publishing(_)), _) => row(
             false,
             reason::ISO_UPLOADING,

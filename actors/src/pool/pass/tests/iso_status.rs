@@ -217,3 +217,63 @@ async fn old_versions_that_a_stuck_create_holds_back_are_told_of() {
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("VsphereAgent demo/a"), "{said:?}");
 }
+
+#[tokio::test]
+async fn a_create_that_misses_a_file_has_the_iso_looked_for() {
+    let bench = Bench::new();
+    let (current, entry) = version('d', "isos");
+    record(&bench, &current, vec![entry]);
+    let mut pool = Passes::new(bench, Told::new(ready(current, false)));
+    let mut asked = Vec::new();
+    for waits in [None, Some(""), Some("FileNotFound")] {
+        pool.bench.hub.with(|o| {
+            let child = o.child.as_mut().expect("a VsphereAgent");
+            let vm = waits.map(|_| crate::testing::intent(child, 1));
+            let status = child.status.get_or_insert_default();
+            status.vm = vm;
+            let row = |reason: &str| agent_forge_crds::WaitingOn {
+                subject: "vSphere".to_owned(),
+                reason: reason.to_owned(),
+                ..agent_forge_crds::WaitingOn::default()
+            };
+            status.waiting_on = waits.map(row).into_iter().collect();
+        });
+        pool.next().await;
+        asked.push(*pool.isos.look_within.lock().expect("lock"));
+    }
+    let [idle, making, missing] = asked[..] else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(idle, None, "there is time for it");
+    assert!(missing < making && missing.is_some(), "{asked:?}");
+}
+
+#[tokio::test]
+async fn an_iso_that_is_lost_is_given_to_no_vm_and_its_return_is_told() {
+    let bench = Bench::new();
+    let (current, entry) = version('d', "isos");
+    record(&bench, &current, vec![entry]);
+    let there = ready(current.clone(), false);
+    let mut pool = Passes::new(bench, Told::new(there.clone()));
+    let told = |pool: &Passes| {
+        let all = pool.bench.hub.with(|o| o.notices.clone());
+        let uploads = all.into_iter().filter(|n| n.reason == event::ISO_UPLOADED);
+        uploads.count()
+    };
+    let given = |pool: &Passes| {
+        let shown = pool.bench.hub.with(|o| o.pool.clone()).expect("a pool");
+        crate::vm::act::iso_path(&shown)
+    };
+    pool.next().await;
+    assert_eq!((told(&pool), given(&pool)), (0, Some(current.path.clone())));
+    *pool.isos.state.lock().expect("lock") = IsoState::Lost(current.path.clone());
+    pool.bench.turn(Duration::from_secs(60));
+    let verdict = pool.next().await;
+    assert_eq!(given(&pool), None, "VMs wait");
+    let again = verdict.again;
+    assert!(again.is_some_and(|again| again <= PROGRESS), "{again:?}");
+    *pool.isos.state.lock().expect("lock") = there;
+    pool.bench.turn(Duration::from_secs(60));
+    pool.next().await;
+    assert_eq!((told(&pool), given(&pool)), (1, Some(current.path)));
+}

@@ -16,7 +16,7 @@ use super::*;
 use crate::{
     error::Trouble,
     iso_cache::msg::IsoFile,
-    model::names::DatastorePath,
+    model::names::{DatastorePath, ObjectKey},
     pool::{plan::plan, status::render},
     ports::iso_source::Validators,
     testing::{World, agent_machine, at, child, delete, machine, pool, selector},
@@ -472,11 +472,24 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
     assert_eq!(first.2, reason::ISO_UPLOADING);
     let again = iso(&fetching, Some(&said(&first)));
     assert_eq!(again.2, reason::ISO_UPLOADING);
+    let queued = around(IsoState::Queued(ObjectKey::new("demo", "other")));
+    let waits = iso(&queued, Some(&said(&first)));
+    assert_eq!(waits.2, reason::ISO_UPLOADING);
+    assert!(waits.3.contains("that of pool demo/other"), "{}", waits.3);
+    let place = DatastorePath::new("ds", "isos/ab.iso").expect("a path");
+    let lost = iso(
+        &around(IsoState::Lost(place)),
+        Some(&said(&iso(&well(), None))),
+    );
+    assert_eq!((lost.1, lost.2.as_str()), (false, reason::ISO_UPLOADING));
+    assert!(lost.3.contains("[ds] isos/ab.iso"), "{}", lost.3);
     let trouble = Trouble::transient(Side::Iso, "ISODownloadStalled", "nothing came");
     let failed = iso(&around(IsoState::Failed(trouble)), Some(&said(&again)));
     assert_eq!(failed.2, "ISODownloadStalled");
     let retried = iso(&fetching, Some(&said(&failed)));
     assert_eq!(retried, failed, "the next try hides nothing");
+    let again = iso(&queued, Some(&said(&failed)));
+    assert_eq!(again, failed, "nor does the wait for it");
     for mended in ["InvalidISOURL", "InvalidSpec"] {
         let trouble = Trouble::blocked(Side::Iso, mended, "these are the words");
         let invalid = iso(&no_source(NoSource::Invalid(trouble)), None);
