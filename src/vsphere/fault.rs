@@ -75,6 +75,17 @@ pub(super) fn decode(value: &Value) -> Option<Decoded> {
         "InvalidDatastore" | "InvalidDatastorePath" => Fault::InvalidArgument {
             property: "datastore".to_owned(),
         },
+        "UnsupportedGuest" => Fault::InvalidArgument {
+            property: "guestId".to_owned(),
+        },
+        "NumVirtualCpusNotSupported" | "NotEnoughCpus" | "NotEnoughLogicalCpus" => {
+            Fault::InvalidArgument {
+                property: "numCPUs".to_owned(),
+            }
+        }
+        "MemorySizeNotSupported" => Fault::InvalidArgument {
+            property: "memoryMB".to_owned(),
+        },
         "InvalidVmConfig"
         | "VmConfigFault"
         | "InvalidDeviceSpec"
@@ -228,6 +239,30 @@ mod tests {
                 json!({"_typeName": "InvalidDeviceSpec", "property": "virtualDeviceSpec.device.backing", "deviceIndex": 2}),
                 Fault::InvalidArgument {
                     property: "virtualDeviceSpec.device.backing".into(),
+                },
+            ),
+            (
+                json!({"_typeName": "UnsupportedGuest", "property": "", "unsupportedGuestOS": "rhel99_64Guest"}),
+                Fault::InvalidArgument {
+                    property: "guestId".into(),
+                },
+            ),
+            (
+                json!({"_typeName": "NotEnoughLogicalCpus", "numCpuDest": 8, "numCpuVm": 16}),
+                Fault::InvalidArgument {
+                    property: "numCPUs".into(),
+                },
+            ),
+            (
+                json!({"_typeName": "NumVirtualCpusNotSupported", "maxSupportedVcpusDest": 8, "numCpuVm": 16}),
+                Fault::InvalidArgument {
+                    property: "numCPUs".into(),
+                },
+            ),
+            (
+                json!({"_typeName": "MemorySizeNotSupported", "memorySizeMB": 99, "minMemorySizeMB": 4, "maxMemorySizeMB": 64}),
+                Fault::InvalidArgument {
+                    property: "memoryMB".into(),
                 },
             ),
             (

@@ -4,6 +4,7 @@
 
 pub mod act;
 pub mod agents_home;
+pub mod applied;
 mod begin;
 pub mod claims;
 pub mod custody;
@@ -72,6 +73,8 @@ pub struct Memory {
     pub iso_held: iso::held::Held,
     /// Digest-named ISO last announced in an Event.
     pub announced_iso: Option<String>,
+    /// What was done with VsphereAgents and is not told in an Event yet.
+    pub applied: applied::Applied,
     /// Reason of the plan's failure last announced in an Event.
     pub announced_failure: Option<String>,
     /// What was said of its InfraEnv in an Event.

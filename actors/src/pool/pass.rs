@@ -7,13 +7,17 @@ use std::{
 };
 
 use agent_forge_crds::{
-    conditions::{self, POOL_CONDITIONS, event, find_condition, reason},
+    conditions::{
+        self, CAPACITY_SATISFIED, POOL_CONDITIONS, event, find_condition, is_true, reason,
+    },
     pool::{VsphereAgentPool, VsphereAgentPoolStatus},
 };
 use kube::ResourceExt;
 
 use super::{
-    Memory, act, custody,
+    Memory, act,
+    applied::GATHER,
+    custody,
     iso::{self, IsoCaches, held::Held, kept},
     plan::{self, Plan},
     snapshot::{self, Snapshot},
@@ -35,10 +39,12 @@ use crate::{
     vm::hardware,
 };
 
-/// Counts and rows alone wait that long for company; a changed condition is written at once.
+/// Counts and rows alone wait that long for company; what [`urgent`] names is written at once.
 const QUIET_WRITES: Duration = Duration::from_secs(2);
-/// And longer in a large pool, whose status is large and changes all the time while it grows: per VsphereAgent.
-const QUIET_PER_CHILD: Duration = Duration::from_millis(100);
+/// And longer the more VsphereAgents there are, for it changes all the time while they come; for each of the first ten.
+const QUIET_PER_CHILD: Duration = Duration::from_millis(500);
+/// Beyond fifty the status is large as well: for each of all.
+const QUIET_IN_LARGE: Duration = Duration::from_millis(100);
 /// How far an ISO is may be written that often.
 const PROGRESS_WRITES: Duration = Duration::from_secs(5);
 /// While an ISO is on its way, or vCenter is in trouble, the pass looks again after that.
@@ -90,11 +96,14 @@ pub async fn run(
         Some(_) => memory.vsphere_failures.saturating_add(1),
         None => 0,
     };
-    announce_plan(&context, &s, &acted, &mut memory);
+    let untold = announce_plan(&context, &s, &acted, &mut memory);
     let say_again = announce_waits(&context, &s, &plan, &mut memory);
     context.instruments.pool(&key, &status::gauges(&s, &plan));
     let mut verdict = verdict(&key, &plan, &around, &acted, memory.vsphere_failures);
-    verdict.again = [verdict.again, say_again].into_iter().flatten().min();
+    verdict.again = [verdict.again, untold, say_again]
+        .into_iter()
+        .flatten()
+        .min();
     if !acted.gone {
         publish(&context, &s, &plan, &around, &mut memory, &mut verdict).await;
     }
@@ -369,24 +378,29 @@ fn announce_infra_env(context: &Context, s: &Snapshot, around: &Surroundings, me
     }
 }
 
-fn announce_plan(context: &Context, s: &Snapshot, acted: &act::Acted, memory: &mut Memory) {
-    let act::Acted {
-        created,
-        reassigned,
-        released,
-        ..
-    } = *acted;
-    if created + reassigned + released > 0 {
-        context.cluster.notify(Notice {
-            regarding: pool_regarding(s),
-            warning: false,
-            reason: event::PLAN_APPLIED,
-            action: "ApplyPlan",
-            note: format!(
-                "VsphereAgents: {created} created, {reassigned} reassigned, {released} released"
-            ),
-        });
-    }
+/// Tells what was done, and what failed; when there is more to tell.
+fn announce_plan(
+    context: &Context,
+    s: &Snapshot,
+    acted: &act::Acted,
+    memory: &mut Memory,
+) -> Option<Duration> {
+    memory.applied.add(acted, s.now);
+    // Of a pool that is gone there is no later pass.
+    let by = if acted.gone { s.now + GATHER } else { s.now };
+    let untold = match memory.applied.due(by) {
+        Ok(note) => {
+            context.cluster.notify(Notice {
+                regarding: pool_regarding(s),
+                warning: false,
+                reason: event::PLAN_APPLIED,
+                action: "ApplyPlan",
+                note,
+            });
+            None
+        }
+        Err(left) => left,
+    };
     match &acted.result {
         Err(t) if t.class != Class::Conflict => {
             if memory.announced_failure.as_ref() != Some(&t.reason) {
@@ -403,6 +417,7 @@ fn announce_plan(context: &Context, s: &Snapshot, acted: &act::Acted, memory: &m
         Err(_) => {}
         Ok(()) => memory.announced_failure = None,
     }
+    untold
 }
 
 /// Tells AgentMachines why they wait; when there is more to tell.
@@ -475,7 +490,16 @@ fn verdict(
     }
 }
 
-/// Whether the difference is worth a write at once: conditions, the ISO, refused credentials, closing; not counts and rows.
+/// How long counts and rows wait in a pool with so many VsphereAgents.
+fn quiet(children: usize) -> Duration {
+    let children = u32::try_from(children).unwrap_or(u32::MAX);
+    let growing = QUIET_PER_CHILD.saturating_mul(children.min(10));
+    let large = QUIET_IN_LARGE.saturating_mul(children);
+    growing.max(large).clamp(QUIET_WRITES, QUIET_WRITES * 5)
+}
+
+/// Whether the difference is worth a write at once: conditions, the ISO, refused credentials, closing; not counts and rows,
+/// nor that they suffice, which the counts say too: that they do not is said at once.
 fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
     let condition = |s: &VsphereAgentPoolStatus, t: &str| {
         find_condition(&s.conditions, t).map(|c| (c.status.clone(), c.reason.clone()))
@@ -491,6 +515,7 @@ fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
         || old.observed_generation != new.observed_generation
         || POOL_CONDITIONS
             .iter()
+            .filter(|t| **t != CAPACITY_SATISFIED || !is_true(&new.conditions, t))
             .any(|t| condition(old, t) != condition(new, t))
 }
 
@@ -512,9 +537,7 @@ async fn publish(
         memory.batch.clear();
         return;
     }
-    let window = QUIET_PER_CHILD
-        .saturating_mul(u32::try_from(s.children.len()).unwrap_or(u32::MAX))
-        .clamp(QUIET_WRITES, QUIET_WRITES * 5);
+    let window = quiet(s.children.len());
     let window = if old.iso == new.iso {
         window
     } else {

@@ -35,9 +35,12 @@ fn positive(field: &str, value: i32) -> Result<u64, Trouble> {
 /// The field of the spec that a property of vCenter's creation is made from, and its value; `None`: of no single one, or
 /// of one whose value is checked here.
 #[must_use]
-pub fn field_of<'a>(pool: &'a VsphereAgentPool, property: &str) -> Option<(&'static str, &'a str)> {
-    match property.rsplit('.').next() {
-        Some("guestId") => Some(("spec.vsphere.guestID", pool.spec.vsphere.guest_id())),
+pub fn field_of(pool: &VsphereAgentPool, property: &str) -> Option<(&'static str, String)> {
+    let (vsphere, template) = (&pool.spec.vsphere, &pool.spec.template);
+    match property.rsplit('.').next()? {
+        "guestId" => Some(("spec.vsphere.guestID", vsphere.guest_id().to_owned())),
+        "numCPUs" => Some(("spec.template.numCPUs", template.num_cpus().to_string())),
+        "memoryMB" => Some(("spec.template.memoryMiB", template.memory_mib().to_string())),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
-    conditions::{event, reason},
+    conditions::{Phase, event, reason},
 };
 use kube::ResourceExt;
 
@@ -24,7 +24,7 @@ use crate::{
     effect::Effect,
     error::{Class, Side, Trouble},
     lasting::Lasting,
-    model::names::ObjectKey,
+    model::{names::ObjectKey, standing::Standing},
     mutants::{Mutant, on},
     ports::{
         cluster::{Notice, Precondition},
@@ -38,6 +38,9 @@ const MAX_STEPS: usize = 24;
 const VSPHERE: &str = "vSphere";
 /// How long phase, reason and references wait for the next change before they are written.
 const QUIET_WRITES: Duration = Duration::from_secs(4);
+/// The same from an Agent's registration on, which its preparation and its binding follow: those are told of together. More
+/// than even a watch that lags makes of that, less than anybody who is on his way waits for.
+const UNTIL_BOUND: Duration = Duration::from_secs(30);
 
 /// Runs one pass.
 pub async fn run(context: Context, key: ObjectKey, memory: Memory) -> (Memory, Verdict) {
@@ -304,6 +307,37 @@ fn can_wait(old: Option<&VsphereAgentStatus>, new: &VsphereAgentStatus) -> bool 
     })
 }
 
+/// How long a difference that can wait does, counted from the first one: a binding that comes late is written at once, with
+/// all that came before it.
+fn patience(scene: &Scene, new: &VsphereAgentStatus) -> Duration {
+    let old = scene.child.object.status.as_ref();
+    let arrives = old.is_some_and(|old| is_of_arrival(old, new));
+    let bound = scene.agent.as_ref().is_none_or(|a| a.is_claimed_or_bound());
+    let wanted = scene.standing == Standing::Alive && !scene.child.deleting;
+    if arrives && wanted && !bound {
+        UNTIL_BOUND
+    } else {
+        QUIET_WRITES
+    }
+}
+
+/// Whether all that is new is how far a VM is whose Agent has never served.
+fn is_of_arrival(old: &VsphereAgentStatus, new: &VsphereAgentStatus) -> bool {
+    let bare = |status: &VsphereAgentStatus| {
+        let mut status = status.clone();
+        status.timeline.clear();
+        if let Some(vm) = &mut status.vm {
+            vm.phase = None;
+            vm.reason = None;
+            vm.last_transition_time = None;
+            vm.agent_ref = None;
+        }
+        status
+    };
+    let phase = old.vm.as_ref().and_then(|vm| vm.phase.as_ref());
+    matches!(phase, Some(Phase::Provisioning | Phase::Available)) && bare(old) == bare(new)
+}
+
 /// When the wait for a guest has lasted long enough to be acted upon; `None` once it has: from there on the steps and
 /// their own backoff say when to look again.
 fn until_stuck(since: Duration, now: Duration) -> Option<Duration> {
@@ -345,7 +379,9 @@ async fn publish(
         return;
     }
     if can_wait(object.status.as_ref(), &rendered)
-        && let Some(left) = memory.batch.hold(context.clock.monotonic(), QUIET_WRITES)
+        && let Some(left) = memory
+            .batch
+            .hold(context.clock.monotonic(), patience(&scene, &rendered))
     {
         outcome.again = Some(outcome.again.map_or(left, |a| a.min(left)));
         return;

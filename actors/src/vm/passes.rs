@@ -2,6 +2,7 @@
 
 mod take_over;
 mod tasks;
+mod telling;
 mod trouble;
 
 use std::time::Duration;

@@ -4,6 +4,7 @@ mod events;
 mod fresh;
 mod iso_status;
 mod refused;
+mod writes;
 
 use std::sync::Mutex;
 

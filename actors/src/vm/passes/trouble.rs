@@ -81,3 +81,26 @@ async fn a_spec_that_cannot_be_used_and_a_busy_vm_are_told_a_vcenter_that_is_awa
     assert_eq!(bench.waits_on().as_deref(), Some("VCenterUnreachable"));
     assert_eq!(troubles(&bench), [""; 0]);
 }
+
+#[tokio::test]
+async fn hardware_that_no_host_can_give_is_named_with_its_field() {
+    for (property, named) in [
+        ("numCPUs", "spec.template.numCPUs: \"96\""),
+        ("configSpec.memoryMB", "spec.template.memoryMiB: \"65536\""),
+    ] {
+        let mut bench = Bench::new();
+        bench.hub.with(|o| {
+            let template = &mut o.pool.as_mut().expect("pool").spec.template;
+            template.num_cpus = Some(96);
+            template.memory_mib = Some(65536);
+        });
+        let refused = VcErrorKind::Fault(Fault::InvalidArgument {
+            property: property.to_owned(),
+        });
+        bench.site.with(|i| i.creates = [refused].into());
+        bench.pass().await;
+        assert_eq!(bench.waits_on().as_deref(), Some("InvalidArgument"));
+        let said = bench.status().waiting_on[0].message.clone();
+        assert!(said.contains(named), "{said}");
+    }
+}

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use tokio::time::Instant;
 
 use super::stage::Seen;
-use crate::played::{object::Facts as _, provider};
+use crate::played::{guests::identity::swapped, object::Facts as _, provider};
 
 /// What a machine goes through, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,6 +133,8 @@ impl Track {
             if vm.is_on() {
                 line.reached.entry(Milestone::PoweredOn).or_insert(now);
             }
+            // The guest registers under its VM's uuid; the status names its Agent later.
+            line.agent.get_or_insert_with(|| swapped(&vm.uuid));
         }
         for child in &seen.children {
             let line = self.lines.entry(child.name_any()).or_default();
