@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::conditions::{AGENT_MACHINE_DEMAND_FOUND, READY};
+use agent_forge_actors::model::trace::TraceId;
+use agent_forge_crds::conditions::{AGENT_MACHINE_DEMAND_FOUND, READY, event};
 use agent_forge_lab::{
     MachineVersions, ProviderGeneration,
-    played::{HostedClusterPlay, MachineApi, object::Facts as _},
+    played::{HostedClusterPlay, MachineApi, mirror::Object, object::Facts as _},
 };
 use anyhow::{Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
-use kube::core::DynamicObject;
+use k8s_openapi::api::events::v1::Event;
+use kube::{Api, core::DynamicObject};
 use tokio::time::Instant;
 
 use crate::{
@@ -213,12 +215,36 @@ async fn legacy_provider_with_v1beta2_owners() -> Result<()> {
     world
         .until_refused(POOL, READY, "ProviderNotAccepting")
         .await?;
+    each_is_told(&world, &waits, "ProviderNotAccepting").await?;
     let calls = world.vcenter.calls().await?;
     ensure!(calls.of("CreateVM_Task") == 0 && world.all_children().await?.is_empty());
     // Without AgentMachines nothing is wrong any more.
     nodes.scale(0);
     world.until_true(POOL, AGENT_MACHINE_DEMAND_FOUND).await?;
     Ok(())
+}
+
+/// Waits until an Event on each of these AgentMachines says for what it waits, and in which trace that stands.
+async fn each_is_told(world: &World, waits: &[Object], reason: &str) -> Result<()> {
+    let namespace = &world.cluster.control_plane_namespace;
+    let events: Api<Event> = Api::namespaced(world.client.clone(), namespace);
+    let tells = |e: &Event, am: &Object| {
+        let about = e.regarding.as_ref().and_then(|r| r.uid.as_ref());
+        let uid = am.metadata.uid.as_ref();
+        let trace = TraceId::of_machine(uid.map_or("", String::as_str)).to_string();
+        let note = e.note.as_deref().unwrap_or_default();
+        e.reason.as_deref() == Some(event::WAITING_FOR_HOST)
+            && uid.is_some()
+            && about == uid
+            && note.starts_with(reason)
+            && note.contains(&trace)
+    };
+    world
+        .until("an Event on each AgentMachine", async || {
+            let all = events.list(&Default::default()).await?;
+            Ok(waits.iter().all(|am| all.iter().any(|e| tells(e, am))))
+        })
+        .await
 }
 
 /// No status at all: the VM on trial is never claimed, so it stays the only one.

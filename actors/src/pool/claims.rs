@@ -36,6 +36,9 @@ pub const FREE_AGENT_GRACE: Duration = Duration::from_secs(60);
 /// How long an AgentMachine may lack conditions or the provider's finalizer before that is said and acted on.
 pub const PROVIDER_GRACE: Duration = Duration::from_secs(60);
 
+/// Characters of a provider's error that are repeated.
+const LONGEST_ERROR: usize = 300;
+
 /// What is known of one AgentMachine's need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
@@ -69,6 +72,8 @@ pub enum Why {
     MachinePending,
     /// It does not report `NoSuitableAgents`.
     NotWaiting,
+    /// Its provider cannot look for an Agent, and says why.
+    SearchFailed(String),
     /// Seen waiting only just now.
     Debouncing,
     /// A free Agent fits: the provider's to bind.
@@ -266,7 +271,7 @@ fn need(
         again: Some(bound.saturating_sub(age)),
     };
     match sign {
-        WaitingSign::Other => return Need::Quiet(Why::NotWaiting),
+        WaitingSign::Other => return Need::Quiet(not_asking(am)),
         WaitingSign::NoConditions if age < PROVIDER_GRACE => {
             return later(Why::ConditionsMissing, PROVIDER_GRACE);
         }
@@ -314,6 +319,15 @@ fn need(
     }
 }
 
+/// Why an AgentMachine that reports something else than that it waits does not ask.
+fn not_asking(am: &AgentMachine) -> Why {
+    let Some(error) = am.search_error() else {
+        return Why::NotWaiting;
+    };
+    let first = error.lines().next().unwrap_or_default();
+    Why::SearchFailed(first.chars().take(LONGEST_ERROR).collect())
+}
+
 /// The provider could bind this Agent to that AgentMachine, and it is not promised to another one by our pin.
 #[must_use]
 pub fn is_free_for(agent: &Agent, am: &AgentMachine) -> bool {
@@ -334,6 +348,10 @@ pub fn explain(why: &Why) -> (&'static str, String) {
         Why::Paused => ("Paused", "paused by cluster.x-k8s.io/paused".to_owned()),
         Why::MachinePending => (reason::MACHINE_PENDING, "its owner Machine is not there yet".to_owned()),
         Why::NotWaiting => ("NotWaiting", "it does not report NoSuitableAgents".to_owned()),
+        Why::SearchFailed(error) => (
+            reason::AGENT_SEARCH_FAILED,
+            format!("the agent provider cannot look for an Agent, so nobody asks for one: {error}"),
+        ),
         Why::Debouncing => (reason::DEBOUNCING, "seen waiting only just now".to_owned()),
         Why::FreeAgentFits(agent) => {
             ("FreeAgentFits", format!("free Agent {agent} fits; the provider is given time to bind it"))

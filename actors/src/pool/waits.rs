@@ -13,7 +13,11 @@ use agent_forge_crds::{conditions::event, external::agent_machine::AgentMachine}
 use jiff::{SignedDuration, Timestamp};
 use kube::{Resource as _, ResourceExt};
 
-use super::{claims::Need, plan::Plan, snapshot::Snapshot};
+use super::{
+    claims::{Claim, Need, Why},
+    plan::Plan,
+    snapshot::Snapshot,
+};
 use crate::{
     lasting::Lasting,
     model::{names::ObjectKey, trace::TraceId},
@@ -143,13 +147,20 @@ impl Watched {
 #[derive(Clone, Debug, Default)]
 pub struct Said(BTreeMap<String, Lasting>);
 
+/// It is without a host, whether it asks for one or its provider cannot even look.
+fn lacks_a_host(claim: &Claim) -> bool {
+    let lacks = match &claim.need {
+        Need::Served => false,
+        Need::Quiet(why) => matches!(why, Why::SearchFailed(_)),
+        _ => true,
+    };
+    lacks && !claim.agent_machine.is_deleting()
+}
+
 /// Who waits: for want of a decision of the pool, or of progress of its VM.
 #[must_use]
 pub fn waits(s: &Snapshot, plan: &Plan) -> Vec<Wait> {
-    let live = plan.claims.iter().filter(|c| {
-        let served = matches!(c.need, Need::Served | Need::Quiet(_));
-        !c.agent_machine.is_deleting() && !served
-    });
+    let live = plan.claims.iter().filter(|c| lacks_a_host(c));
     let mut rows: HashMap<&str, usize> = HashMap::new();
     for (at, row) in plan.waiting.iter().enumerate() {
         rows.entry(&row.subject).or_insert(at);
@@ -225,10 +236,15 @@ fn notice(wait: &Wait) -> Notice {
 
 #[cfg(test)]
 mod tests {
+    use agent_forge_crds::external::agent_machine::{
+        AGENT_NOT_YET_FOUND, AGENT_RESERVED, PAUSED_ANNOTATION,
+    };
+
     use super::*;
     use crate::{
         lasting::QUIET,
-        testing::{CONTROL_PLANE, agent_machine},
+        pool::plan::plan,
+        testing::{CONTROL_PLANE, World, agent_machine, condition, with},
     };
 
     fn wait(name: &str, reason: &str) -> Wait {
@@ -242,6 +258,45 @@ mod tests {
 
     fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn whoever_cannot_ask_for_a_host_waits_for_what_its_provider_names() {
+        let mut world = World::waiting(&["a"]);
+        let error = "AgentCluster demo names no ClusterDeployment\nand more";
+        let failed = with(
+            condition(AGENT_RESERVED, "False", AGENT_NOT_YET_FOUND),
+            |c| {
+                c.message = Some(error.to_owned());
+            },
+        );
+        let status = world.agent_machines[0].status.get_or_insert_default();
+        status.conditions = vec![failed];
+        let told = |world: &World| {
+            let s = world.snapshot();
+            let plan = plan(&s);
+            assert!(plan.actions.is_empty(), "{:?}", plan.actions);
+            (waits(&s, &plan), plan.waiting)
+        };
+        let (waits, rows) = told(&world);
+        let ([one], [row]) = (&waits[..], &rows[..]) else {
+            panic!("{waits:?} {rows:?}")
+        };
+        assert_eq!(
+            (one.reason.as_str(), one.of_vm),
+            ("AgentSearchFailed", false)
+        );
+        let words = ": AgentCluster demo names no ClusterDeployment";
+        assert!(one.message.ends_with(words), "{one:?}");
+        assert_eq!(
+            (row.subject.as_str(), row.reason),
+            ("a", "AgentSearchFailed")
+        );
+        // Of one that is paused nothing is expected.
+        let paused = (PAUSED_ANNOTATION.to_owned(), "true".to_owned());
+        world.agent_machines[0].annotations_mut().extend([paused]);
+        let (waits, rows) = told(&world);
+        assert!(waits.is_empty() && rows.is_empty(), "{waits:?} {rows:?}");
     }
 
     #[test]

@@ -115,6 +115,20 @@ pub const REASONS: [&str; 22] = [
     "EffectHeld",
 ];
 
+/// Reasons that concern whatever is done there: vCenter is away, or refuses the account. The alerts about vCenter ask for
+/// these, so a pool says one of them before what is wrong with a single object.
+pub const OF_ALL: [&str; 9] = [
+    reason::VCENTER_UNREACHABLE,
+    "VCenterUnavailable",
+    "VCenterNoAnswer",
+    reason::UNTRUSTED_CERTIFICATE,
+    reason::NO_PERMISSION,
+    "NotAuthenticated",
+    reason::INVALID_CREDENTIALS,
+    reason::SECRET_NOT_FOUND,
+    reason::SECRET_NAMESPACE_REFUSED,
+];
+
 /// Reasons of a [`Trouble`](crate::error::Trouble) with vCenter that say nothing of the object it was met with: vCenter is
 /// away, or the way there is. Its pools say so once for all of theirs.
 pub const AWAY: [&str; 7] = [

@@ -31,6 +31,8 @@ pub mod reason {
     /// The provider's finalizer is missing: it does not accept the AgentMachine's owner
     /// (`upstream-contract.md` §0.14).
     pub const PROVIDER_NOT_ACCEPTING: &str = "ProviderNotAccepting";
+    /// An error keeps the provider from looking for an Agent, so nobody asks us for one (`upstream-contract.md` §1.3).
+    pub const AGENT_SEARCH_FAILED: &str = "AgentSearchFailed";
     /// The AgentMachine's owner Machine is not there yet.
     pub const MACHINE_PENDING: &str = "MachinePending";
     /// Recently changed; a moment is left to others before acting.

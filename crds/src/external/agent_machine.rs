@@ -21,6 +21,8 @@ pub const AGENT_RESERVED: &str = "AgentReserved";
 pub const READY: &str = "Ready";
 /// Reason of [`AGENT_RESERVED`] (and of [`READY`] in the older generation) while it waits (§1.3).
 pub const NO_SUITABLE_AGENTS: &str = "NoSuitableAgents";
+/// Reason of [`AGENT_RESERVED`] while an error keeps the provider from looking for an Agent; the message is that error (§1.3).
+pub const AGENT_NOT_YET_FOUND: &str = "AgentNotYetFound";
 
 foreign_kind! {
     /// One Machine's claim on a host.
@@ -116,6 +118,14 @@ impl AgentMachine {
             && self
                 .ready_condition()
                 .is_some_and(|condition| condition.is_false_because(NO_SUITABLE_AGENTS))
+    }
+
+    /// What keeps the provider from looking for an Agent, in its own words, which may be none (§1.3); `None` where it can look.
+    pub fn search_error(&self) -> Option<&str> {
+        let reserved = self.reserved_condition()?;
+        reserved
+            .is_false_because(AGENT_NOT_YET_FOUND)
+            .then(|| reserved.message.as_deref().unwrap_or_default())
     }
 
     /// Agent that was claimed, when its reference has a name.

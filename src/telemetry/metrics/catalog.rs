@@ -86,7 +86,7 @@ catalog! {
     VM_DISK = "agent_forge_pool_vm_disk_bytes", Kind::Gauge, POOL, "System disk of each VM of the pool.";
     VMS = "agent_forge_pool_vms", Kind::Gauge, &["namespace", "pool", "phase"], "VsphereAgents of a pool by phase.";
     WAITING = "agent_forge_pool_waiting_on", Kind::Gauge, &["namespace", "pool", "reason"],
-        "AgentMachines and VsphereAgents for which nothing happens now, by reason.";
+        "Machines for which nothing happens now, each counted once, by reason.";
     CONDITION = "agent_forge_pool_condition", Kind::Gauge, &["namespace", "pool", "condition", "status", "reason"],
         "The pool's conditions as they stand; always 1.";
     OLDEST_WAITING = "agent_forge_pool_oldest_waiting_timestamp_seconds", Kind::Gauge, POOL,

@@ -227,6 +227,10 @@ fn each_reason_of_a_failed_vcenter_call_belongs_to_one_alert_or_to_none_on_purpo
         asked("AgentForgeVCenterAccessLost"),
         OF_ONE_OBJECT.map(str::to_owned).into(),
     ];
+    // What a pool says first is what they ask for, or a trouble of one object would hide it from them.
+    let of_all: BTreeSet<String> = vcenter_error::OF_ALL.map(str::to_owned).into();
+    let both: BTreeSet<String> = alerts[..2].iter().flatten().cloned().collect();
+    assert_eq!(both, of_all);
     let all = vcenter_error::REASONS.into_iter().chain(OWN_REASONS);
     for reason in all.clone() {
         let times = alerts.iter().filter(|a| a.contains(reason)).count();
@@ -250,16 +254,26 @@ fn the_document_says_how_runbooks_are_found_elsewhere() {
 #[test]
 fn each_alert_has_its_runbook_and_its_test() {
     let cases = read("config/prometheus/tests/alerts.yaml");
+    let told = read("docs/observability.md");
     for alert in alerts() {
         let name = text(&alert["alert"]);
         let url = text(&alert["annotations"]["runbook_url"]);
         let path = url.strip_prefix(HOME).expect("a link into this repository");
         assert_eq!(path, format!("docs/runbooks/{name}.md"));
         let runbook = read(path);
+        let severity = text(&alert["labels"]["severity"]);
+        let after = alert["for"].as_str().map(|f| format!(" for {f}"));
+        let rule = format!(
+            "`{}`{}, severity {severity}.",
+            text(&alert["expr"]),
+            after.unwrap_or_default()
+        );
         let headings = ["## Meaning", "## Impact", "## Check", "## Fix"];
-        for part in headings.into_iter().chain([name, text(&alert["expr"])]) {
+        for part in headings.into_iter().chain([name, rule.as_str()]) {
             assert!(runbook.contains(part), "{path} lacks {part}");
         }
+        let row = format!("| [{name}](runbooks/{name}.md) | ");
+        assert!(told.contains(&row), "docs/observability.md lacks {row}");
         let fires = format!("alertname: {name}\n    exp_alerts:\n");
         let quiet = format!("alertname: {name}\n    exp_alerts: []");
         assert!(cases.contains(&fires), "no case in which {name} fires");

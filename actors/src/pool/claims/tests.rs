@@ -100,11 +100,21 @@ fn who_does_not_ask_is_left_in_peace() {
         annotations.insert("cluster.x-k8s.io/paused".to_owned(), "true".to_owned());
     };
     assert_eq!(need(paused), quiet(Why::Paused));
-    let other_trouble = |w: &mut World| {
-        let status = w.agent_machines[0].status.get_or_insert_default();
-        status.conditions = vec![condition("AgentReserved", "False", "AgentNotYetFound")];
+    let says = |reason: &'static str, message: Option<String>| {
+        move |w: &mut World| {
+            let status = w.agent_machines[0].status.get_or_insert_default();
+            let mut said = condition("AgentReserved", "False", reason);
+            said.message = message;
+            status.conditions = vec![said];
+        }
     };
+    let other_trouble = says("SomethingElse", None);
     assert_eq!(need(other_trouble), quiet(Why::NotWaiting));
+    let failed = |error: &str| quiet(Why::SearchFailed(error.to_owned()));
+    assert_eq!(need(says("AgentNotYetFound", None)), failed(""));
+    // However much its provider says of it.
+    let long = says("AgentNotYetFound", Some("é".repeat(1000)));
+    assert_eq!(need(long), failed(&"é".repeat(300)));
 }
 
 #[test]

@@ -102,12 +102,9 @@ pub(super) fn answer(s: &Snapshot, records: &Records, plan: &mut Plan) -> BTreeS
                 plan.wait(claim.name(), reason, message);
                 continue;
             }
-            Need::Quiet(Why::MachinePending) => {
-                plan.wait(
-                    claim.name(),
-                    reason::MACHINE_PENDING,
-                    "its owner Machine is not there yet",
-                );
+            Need::Quiet(why @ (Why::MachinePending | Why::SearchFailed(_))) => {
+                let (reason, message) = claims::explain(why);
+                plan.wait(claim.name(), reason, message);
                 continue;
             }
             Need::Quiet(_) | Need::InFlight | Need::Served => continue,

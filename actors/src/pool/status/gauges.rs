@@ -1,5 +1,7 @@
 //! The counts, for status and metrics.
 
+use std::collections::BTreeMap;
+
 use agent_forge_crds::pool::VsphereAgentPoolStatus;
 use kube::ResourceExt;
 
@@ -86,18 +88,31 @@ pub fn view(s: &Snapshot, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
         let phase = said.and_then(|st| st.vm.as_ref()?.phase.as_ref());
         let phase = phase.map_or_else(|| "Provisioning".to_owned(), ToString::to_string);
         *view.phases.entry(phase).or_default() += 1;
-        if let Some(row) = said.and_then(|st| st.waiting_on.first()) {
-            *view.waiting_on.entry(row.reason.clone()).or_default() += 1;
-        }
     }
-    for row in &plan.waiting {
-        *view.waiting_on.entry(row.reason.to_owned()).or_default() += 1;
+    for reason in reasons(s, plan).into_values() {
+        *view.waiting_on.entry(reason.to_owned()).or_default() += 1;
     }
     let conditions = status.conditions.iter();
     view.conditions = conditions
         .map(|c| [c.type_.clone(), c.status.clone(), c.reason.clone()])
         .collect();
     view
+}
+
+/// For what each machine waits, by name: a VsphereAgent is named like its AgentMachine. What the pool says of it comes first,
+/// as in its Event.
+fn reasons<'a>(s: &'a Snapshot, plan: &'a Plan) -> BTreeMap<&'a str, &'a str> {
+    let mut all: BTreeMap<&str, &str> = BTreeMap::new();
+    for row in &plan.waiting {
+        all.entry(&row.subject).or_insert(row.reason);
+    }
+    for child in &s.children {
+        let said = child.object.status.as_ref();
+        if let Some(row) = said.and_then(|st| st.waiting_on.first()) {
+            all.entry(&child.key.name).or_insert(&row.reason);
+        }
+    }
+    all
 }
 
 /// Somebody's clock runs until it is ready, whatever its provider says of it: one that cannot even look for an Agent does

@@ -209,6 +209,38 @@ fn each_state_of_capacity_counts_what_it_is_called() {
 }
 
 #[test]
+fn a_machine_that_waits_for_two_reasons_is_counted_once() {
+    let refused = |name| {
+        with(child(name), |c| {
+            c.status.get_or_insert_default().waiting_on = vec![WaitingOn {
+                subject: "vSphere".to_owned(),
+                reason: "NoPermission".to_owned(),
+                ..WaitingOn::default()
+            }];
+        })
+    };
+    let world = World {
+        children: vec![refused("a"), refused("b")],
+        ..World::default()
+    };
+    let plan = Plan {
+        waiting: vec![Waiting {
+            subject: "a".to_owned(),
+            reason: reason::MACHINE_STATE_UNKNOWN,
+            message: "a sentence".to_owned(),
+        }],
+        ..Plan::default()
+    };
+    let view = view(&world.snapshot(), &plan, &VsphereAgentPoolStatus::default());
+    let counted: Vec<_> = view.waiting_on.into_iter().collect();
+    let once = |reason: &str| (reason.to_owned(), 1);
+    assert_eq!(
+        counted,
+        [once(reason::MACHINE_STATE_UNKNOWN), once("NoPermission")]
+    );
+}
+
+#[test]
 fn whoever_is_missed_is_told_of_whatever_its_provider_says() {
     type Change = fn(&mut World);
     // Whether it is told of as without a host, and as not ready.

@@ -18,7 +18,7 @@ use crate::{
         plan::Plan,
         snapshot::Snapshot,
     },
-    ports::instruments::PoolGauges,
+    ports::{instruments::PoolGauges, vcenter_error::OF_ALL},
 };
 
 type Row = (&'static str, bool, String, String);
@@ -166,32 +166,7 @@ fn vsphere(s: &Snapshot, around: &Surroundings) -> Row {
             t.message.clone(),
         );
     }
-    // Where the ISO cannot be stored for a reason of vCenter's, that is a trouble with vCenter too.
-    if let Some(IsoState::Failed(t)) = &around.iso
-        && t.side == Side::Vsphere
-    {
-        let datastore = &s.pool.spec.vsphere.iso_datastore;
-        return (
-            conditions::VSPHERE_READY,
-            false,
-            t.reason.clone(),
-            format!(
-                "storing the ISO on spec.vsphere.isoDatastore {datastore:?}: {}",
-                t.message
-            ),
-        );
-    }
-    let child = s.children.iter().find_map(|c| {
-        let w = c
-            .object
-            .status
-            .as_ref()?
-            .waiting_on
-            .iter()
-            .find(|w| w.subject == "vSphere")?;
-        Some((w.reason.clone(), format!("{}: {}", c.key.name, w.message)))
-    });
-    match child {
+    match met_at_vcenter(s, around) {
         Some((reason, message)) => (conditions::VSPHERE_READY, false, reason, message),
         None => {
             let words = if around.insecure {
@@ -215,6 +190,30 @@ fn vsphere(s: &Snapshot, around: &Surroundings) -> Row {
             )
         }
     }
+}
+
+/// What the ISO or a VsphereAgent met at vCenter, as reason and sentence. The first that concerns all of them; else a tag of
+/// one VM would keep the alerts from seeing that a privilege is lost.
+fn met_at_vcenter(s: &Snapshot, around: &Surroundings) -> Option<(String, String)> {
+    // Where the ISO cannot be stored for a reason of vCenter's, that is a trouble with vCenter too.
+    let iso = match &around.iso {
+        Some(IsoState::Failed(t)) if t.side == Side::Vsphere => {
+            let datastore = &s.pool.spec.vsphere.iso_datastore;
+            let message = format!(
+                "storing the ISO on spec.vsphere.isoDatastore {datastore:?}: {}",
+                t.message
+            );
+            Some((t.reason.clone(), message))
+        }
+        _ => None,
+    };
+    let of_children = s.children.iter().filter_map(|c| {
+        let rows = &c.object.status.as_ref()?.waiting_on;
+        let w = rows.iter().find(|w| w.subject == "vSphere")?;
+        Some((w.reason.clone(), format!("{}: {}", c.key.name, w.message)))
+    });
+    let of_one = |(reason, _): &(String, String)| !OF_ALL.contains(&reason.as_str());
+    iso.into_iter().chain(of_children).min_by_key(of_one)
 }
 
 /// `before`: what the condition says so far. A try follows the one that failed after two seconds and may fail after

@@ -1,9 +1,12 @@
 //! What people are told by Events about the pool: when, once, and on which object.
 
+use agent_forge_crds::external::agent_machine::{AGENT_NOT_YET_FOUND, AGENT_RESERVED};
+
 use super::*;
 use crate::{
+    model::trace::TraceId,
     ports::cluster::ClusterErrorKind,
-    testing::{agent_machine, machine},
+    testing::{CONTROL_PLANE, agent_machine, condition, machine},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -230,5 +233,39 @@ async fn an_infra_env_is_looked_at_whatever_the_secret_is_worth() {
             (said.status.as_str(), said.reason.as_str()),
             ("False", reason)
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_provider_cannot_look_for_an_agent_is_told_so_once_it_has_lasted() {
+    let mut pool = Pool::new();
+    pool.bench.hub.with(|o| {
+        let mut failed = condition(AGENT_RESERVED, "False", AGENT_NOT_YET_FOUND);
+        failed.message = Some("no clusterDeploymentRef".to_owned());
+        let status = o.agent_machines[0].status.get_or_insert_default();
+        status.conditions = vec![failed];
+    });
+    let told = |pool: &Pool| -> Vec<_> {
+        let all = pool.bench.hub.with(|o| o.notices.clone()).into_iter();
+        all.filter(|n| n.reason == event::WAITING_FOR_HOST)
+            .collect()
+    };
+    // What is mended within half a minute is not worth a word.
+    for _ in 0..30 {
+        pool.pass().await;
+    }
+    assert_eq!(told(&pool), []);
+    for _ in 0..60 {
+        pool.pass().await;
+    }
+    let said = told(&pool);
+    let [one] = &said[..] else { panic!("{said:?}") };
+    let about = (one.regarding.kind.as_str(), one.regarding.uid.as_str());
+    assert_eq!(about, ("AgentMachine", "am-a"));
+    assert_eq!(one.regarding.key, ObjectKey::new(CONTROL_PLANE, "a"));
+    assert!(one.warning && one.note.starts_with("AgentSearchFailed: "));
+    let trace = TraceId::of_machine("am-a").to_string();
+    for words in ["no clusterDeploymentRef", trace.as_str()] {
+        assert!(one.note.contains(words), "{one:?}");
     }
 }

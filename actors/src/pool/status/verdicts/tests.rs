@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use agent_forge_crds::{
-    WaitingOn,
+    VsphereAgent, WaitingOn,
     conditions::{
         AGENT_MACHINE_DEMAND_FOUND, CAPACITY_SATISFIED, ConditionStatus, ConditionUpdate,
         INFRA_ENV_AVAILABLE, ISO_READY, READY, VSPHERE_READY, set_condition,
@@ -19,7 +19,7 @@ use crate::{
     model::names::{DatastorePath, ObjectKey},
     pool::{plan::plan, status::render},
     ports::iso_source::Validators,
-    testing::{World, agent_machine, at, child, delete, machine, pool, selector},
+    testing::{World, agent_machine, at, child, delete, machine, pool, selector, with},
 };
 
 /// Condition, reason, and what its message has to name.
@@ -68,6 +68,18 @@ fn no_source(why: NoSource) -> Surroundings {
         no_source: Some(why),
         ..Surroundings::default()
     }
+}
+
+/// A VsphereAgent that waits for vCenter.
+fn refused(name: &str, reason: &str) -> VsphereAgent {
+    with(child(name), |c| {
+        c.status.get_or_insert_default().waiting_on = vec![WaitingOn {
+            subject: "vSphere".to_owned(),
+            reason: reason.to_owned(),
+            message: "these are the words".to_owned(),
+            since: None,
+        }];
+    })
 }
 
 fn changed(mut world: World, change: impl FnOnce(&mut World)) -> World {
@@ -134,6 +146,50 @@ fn cases() -> Vec<Case> {
                     reason::VSPHERE_OBJECT_NOT_FOUND,
                     &["network nowhere"],
                 ),
+            ],
+        ),
+        case(
+            "a privilege is lost, and a tag of another VM cannot be attached",
+            changed(World::default(), |w| {
+                w.children = vec![
+                    refused("a", reason::TAGGING_FAILED),
+                    refused("b", reason::NO_PERMISSION),
+                    refused("c", reason::INVALID_CREDENTIALS),
+                ];
+            }),
+            well(),
+            &[
+                (VSPHERE_READY, reason::NO_PERMISSION, &["b: "]),
+                (READY, reason::NO_PERMISSION, &["b: "]),
+            ],
+        ),
+        case(
+            "tags of two VMs cannot be attached",
+            changed(World::default(), |w| {
+                w.children = vec![
+                    refused("a", reason::TAGGING_FAILED),
+                    refused("b", reason::EJECT_FAILED),
+                ];
+            }),
+            well(),
+            &[
+                (VSPHERE_READY, reason::TAGGING_FAILED, &["a: "]),
+                (READY, reason::TAGGING_FAILED, &["a: "]),
+            ],
+        ),
+        case(
+            "a privilege is lost, and the datastore is full",
+            changed(World::default(), |w| {
+                w.children = vec![refused("a", reason::NO_PERMISSION)];
+            }),
+            Surroundings {
+                iso: Some(full(Side::Vsphere)),
+                ..Surroundings::default()
+            },
+            &[
+                (ISO_READY, "DatastoreFull", &["these are the words"]),
+                (VSPHERE_READY, reason::NO_PERMISSION, &["a: "]),
+                (READY, reason::NO_PERMISSION, &["a: "]),
             ],
         ),
         case(
