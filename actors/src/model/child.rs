@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent_forge_crds::{
-    agent::{Failure, VmStatus, VsphereAgent},
+    agent::{Failure, Milestone, VmStatus, VsphereAgent},
     external::agent::Agent,
     names::{
         ADOPT_ANNOTATION, AGENT_FINALIZER, AGENT_MACHINE_LABEL, AGENT_MACHINE_UID_ANNOTATION,
@@ -205,6 +205,21 @@ impl Child {
             given_up: vm.is_some_and(|vm| is_given_up(vm, failure)),
             object,
         }
+    }
+
+    /// By the record, the Agent of the VM that it has now was bound or installed once. The phase does not say so: it is
+    /// `Released` for whatever VM's Machine went.
+    #[must_use]
+    pub fn has_served(&self) -> bool {
+        let Some(status) = self.object.status.as_ref() else {
+            return false;
+        };
+        let Some(vm) = status.vm.as_ref().filter(|vm| vm.bios_uuid.is_some()) else {
+            return false;
+        };
+        let attempt = vm.attempt.unwrap_or(1).max(1);
+        let bound = |e: &Milestone| e.event == Milestone::BOUND && e.attempt == attempt;
+        vm.iso_ejected == Some(true) || status.timeline.iter().any(bound)
     }
 
     /// The Agent that runs on its VM, by THE rule.

@@ -41,6 +41,8 @@ pub struct Memory {
     pub tagged: bool,
     /// They are missing for sure: it was just switched on, or attaching them failed, which may not have been recorded.
     pub untagged: bool,
+    /// It was not there under its reference when its tags could not be attached.
+    pub missed: bool,
     /// This actor switched this VM on.
     pub powered_on: bool,
     /// An Agent that runs on this VM, or may, was in sight.

@@ -1,5 +1,6 @@
 //! Whole passes of a VM actor against a cluster and a vCenter in memory: what the steps do, not which step it is.
 
+mod tags;
 mod take_over;
 mod tasks;
 mod telling;
@@ -241,41 +242,6 @@ async fn without_its_pool_the_record_is_enough_to_take_the_vm_away() {
         bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
         assert_eq!(bench.site.with(|i| i.vms.len()), left, "{policy:?}");
     }
-}
-
-#[tokio::test]
-async fn a_tag_that_failed_is_attached_although_agent_and_actor_are_others_by_now() {
-    let mut bench = Bench::new();
-    bench.hub.with(|o| {
-        let vsphere = &mut o.pool.as_mut().expect("pool").spec.vsphere;
-        vsphere.vm_tags = Some(vec!["urn:tag".to_owned()]);
-    });
-    bench.site.with(|i| i.tags_fail = true);
-    bench.until(Bench::is_on).await;
-    assert_eq!(bench.waits_on().as_deref(), Some("TaggingFailed"));
-    bind_agent(&bench);
-    bench.restart();
-    bench.turn(MINUTE);
-    bench.pass().await;
-    assert_eq!(bench.waits_on().as_deref(), Some("TaggingFailed"));
-    // Not even a vCenter that cannot be reached in between makes it forgotten.
-    let secret = ObjectKey::new(NAMESPACE, "vcenter");
-    bench.site.with(|i| i.refused_secrets = vec![secret]);
-    bench.pass().await;
-    bench.restart();
-    bench.site.with(|i| {
-        i.refused_secrets.clear();
-        i.tags_fail = false;
-    });
-    let before = bench.times(E::AttachTags);
-    bench.pass().await;
-    assert_eq!(bench.times(E::AttachTags), before + 1);
-    assert_eq!(bench.waits_on(), None);
-    // A host that serves and has its tags is left alone.
-    bench.restart();
-    bench.turn(MINUTE);
-    bench.pass().await;
-    assert_eq!(bench.times(E::AttachTags), before + 1);
 }
 
 fn bind_agent(bench: &Bench) {

@@ -221,11 +221,12 @@ impl Scene {
         arrival::arrival(vm, failure, known, allowed, context.clock.wall())
     }
 
-    /// The record says that tags are missing: a restart does not forget it.
-    fn tagging_failed(&self) -> bool {
+    /// The record says that tags are missing, or may be: a VM that was missing and is registered again has none under its
+    /// new reference. A restart does not forget it.
+    fn tags_may_lack(&self) -> bool {
         let status = self.child.object.status.as_ref();
         let mut waiting = status.into_iter().flat_map(|s| &s.waiting_on);
-        waiting.any(|w| w.reason == reason::TAGGING_FAILED)
+        waiting.any(|w| [reason::TAGGING_FAILED, "VMMissing"].contains(&w.reason.as_str()))
     }
 
     /// What the next step is decided from.
@@ -260,13 +261,14 @@ impl Scene {
             unissued: memory.unissued,
             path_taken: memory.path_taken,
             site: self.site(memory, now),
-            // A host that serves is left alone, unless tagging it failed before: that is tried again until it works.
+            // A host that serves is left alone, unless tagging it failed before, or it was missing: that is tried again until
+            // it works.
             tagged: !tags_wanted
                 || memory.tagged
-                || (self.bound && !memory.untagged && !self.tagging_failed()),
+                || (self.bound && !memory.untagged && !self.tags_may_lack()),
             arrival: self.arrival(context, memory),
             witnessed: memory.powered_on,
-            doubted: self.vm().is_some_and(|vm| is_doubted(context, vm)),
+            doubted: memory.missed || self.vm().is_some_and(|vm| is_doubted(context, vm)),
             agent_bound: self.bound,
             standing: &self.standing,
             agent_present: self.agent.is_some(),

@@ -75,7 +75,7 @@ pub struct Facts<'a> {
     pub arrival: Arrival,
     /// This actor switched the VM on itself.
     pub witnessed: bool,
-    /// The last scan of vCenter did not show the recorded VM, or not switched on.
+    /// The last scan of vCenter did not show the recorded VM, or not switched on; or it was not there to be tagged.
     pub doubted: bool,
     /// An Agent that runs there, or may, serves a Machine or is about to.
     pub agent_bound: bool,

@@ -48,7 +48,7 @@ const PIECE: SignedDuration = SignedDuration::from_mins(5);
 const PIECES: i64 = 12;
 const DEMANDED: &str = "Demanded";
 const ACCEPTED: &str = "Accepted";
-const BOUND: &str = "Bound";
+const BOUND: &str = Milestone::BOUND;
 const DELETING: &str = "Deleting";
 /// After the deletion: the VM is proven absent.
 const ABSENT: &str = "Absent";

@@ -24,3 +24,8 @@ pub struct Milestone {
     #[schemars(default, with = "Option<String>", extend("format" = "date-time"))]
     pub at: Option<MicroTime>,
 }
+
+impl Milestone {
+    /// `event`: its Agent was bound.
+    pub const BOUND: &'static str = "Bound";
+}

@@ -12,7 +12,8 @@
 //! - Time is the age that a pass sees what is remembered as (a few seconds, or longer than anything is waited for), and hours
 //!   that go by while somebody waits for a guest. No state carries a clock.
 //! - resourceVersions say only which of several copies is newer.
-//! - What a status only tells people (timeline, conditions, messages) is left out.
+//! - What a status only tells people (conditions, messages) is left out, and the timeline, which the pool asks of a VM only
+//!   whose freed Agent lost its approval: with these selectors none does.
 //!
 //! Not in it: ISO, tags, drives, the predecessor's records, adoption, force, pool deletion, hooks that wait for a dead
 //! guest; reads that fail; a Kubernetes write that lands late.

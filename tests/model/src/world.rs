@@ -557,7 +557,7 @@ pub fn ageless(memory: &mut Memory) {
     }
 }
 
-/// What a VsphereAgent's status tells people and nothing is decided from.
+/// What a VsphereAgent's status tells people and nothing is decided from here.
 pub fn bare(status: &mut VsphereAgentStatus) {
     status.timeline.clear();
     status.conditions.clear();

@@ -301,7 +301,7 @@ pub const ALL: &[Workload] = &[
     },
 ];
 
-/// Disasters, which run by hand only (`sim replay S15s@1`): without any fault they do not end yet as they say they do
+/// Disasters, which run by hand only (`sim replay S15s@1`): not all of them have been run since what they found was mended
 /// (docs/reliability.md).
 pub const BY_HAND: &[Workload] = &[
     Workload {

@@ -164,7 +164,8 @@ pub(super) fn pin_if_needed(s: &Snapshot, am: &Arc<AgentMachine>, plan: &mut Pla
     }
 }
 
-/// A VM in the making that nobody waits for any more and whose Agent nobody has approved: it can serve another.
+/// A VM in the making that nobody waits for any more, whose Agent nobody has approved and may still come: it can serve
+/// another.
 fn is_spare(s: &Snapshot, records: &Records, claims: &[Claim], child: &Child) -> bool {
     if child.deleting || child.adopted || !is_sound(child) {
         return false;
@@ -177,7 +178,25 @@ fn is_spare(s: &Snapshot, records: &Records, claims: &[Claim], child: &Child) ->
             .is_none_or(|c| c.need != Need::Served || served_by_child(s, c, child)),
         Standing::Nobody | Standing::Unknown(_) => true,
     };
-    untouched && !wanted
+    untouched && !wanted && is_in_the_making(s, child)
+}
+
+/// Nothing says that it was a host before, and its Agent is there or may still come. None comes any more of a guest whose
+/// Agent is gone or has not registered in time; where the hub was restored from before that Agent, this is all it knows
+/// of a VM that was a node.
+fn is_in_the_making(s: &Snapshot, child: &Child) -> bool {
+    let vm = child.object.status.as_ref().and_then(|s| s.vm.as_ref());
+    let Some(vm) = vm.filter(|_| child.identity.is_some()) else {
+        return true;
+    };
+    let mut agents = possible_agents(s, child).peekable();
+    let comes = if agents.peek().is_some() {
+        agents.all(|a| !a.is_deleting() && !a.is_installed())
+    } else {
+        let overdue = vm.discovery_deadline.as_ref();
+        vm.agent_ref.is_none() && overdue.is_none_or(|at| at.0 > s.wall)
+    };
+    comes && !child.given_up && !child.has_served()
 }
 
 /// Nothing keeps its VM from serving: one that is in the way of somebody's name, or that nobody can find, helps nobody.

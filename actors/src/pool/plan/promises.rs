@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use agent_forge_crds::{
-    agent::{Failure, VsphereAgentStatus},
-    external::agent_machine::AgentMachine,
+    agent::{Failure, Milestone, VmStatus, VsphereAgentStatus},
+    external::{agent::INSTALLED, agent_machine::AgentMachine},
     names::AGENT_MACHINE_LABEL,
     pool::CleanupPolicy,
 };
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time};
 use kube::ResourceExt;
 
 use super::{
@@ -15,7 +16,8 @@ use super::{
     tend::{HOPE, OFFER},
 };
 use crate::testing::{
-    World, agent_machine, agent_on, delete, foreign_agent, machine, pool, reserve, selector,
+    AGE, World, agent_machine, agent_on, at, condition, delete, foreign_agent, machine, pool,
+    reserve, selector,
 };
 
 fn pins(plan: &Plan) -> Vec<String> {
@@ -164,6 +166,107 @@ fn a_vm_in_the_making_is_kept_a_moment_then_released() {
     world.waited = Duration::ZERO;
     world.agents[0].spec.approved = true;
     assert!(reason(&plan(&world.snapshot()), "a") != Some("Offered"));
+}
+
+/// The recorded VM of `a`.
+fn vm_of(world: &mut World) -> &mut VmStatus {
+    status_of(world).vm.as_mut().expect("recorded")
+}
+
+fn registered_once(world: &mut World) {
+    vm_of(world).agent_ref = Some(ObjectReference::default());
+}
+
+fn was_bound(world: &mut World) {
+    status_of(world).timeline = vec![Milestone {
+        event: Milestone::BOUND.to_owned(),
+        attempt: 1,
+        at: None,
+    }];
+}
+
+/// A hub that was restored from before a node's Agent registered takes that node for a VM in the making.
+#[test]
+fn only_a_vm_whose_agent_may_still_come_and_that_never_served_is_given_to_the_next_one() {
+    type Change = fn(&mut World);
+    let table: [(&str, bool, Change); 13] = [
+        ("its Agent is there", true, |_| {}),
+        ("its Agent came late", true, |w| {
+            vm_of(w).discovery_deadline = Some(Time(at(AGE)));
+        }),
+        ("its Agent is awaited", true, |w| {
+            w.agents.clear();
+            vm_of(w).discovery_deadline = Some(Time(at(AGE + 1)));
+        }),
+        ("no VM yet", true, |w| {
+            w.agents.clear();
+            w.children[0].status = None;
+        }),
+        ("the VM before was bound", true, |w| {
+            was_bound(w);
+            vm_of(w).attempt = Some(2);
+        }),
+        ("the VM before was given up", true, |w| {
+            w.agents.clear();
+            let before = VmStatus {
+                attempt: Some(1),
+                ..VmStatus::default()
+            };
+            let status = status_of(w);
+            status.vm = Some(before);
+            status.last_failure = Some(Failure {
+                attempt: Some(1),
+                ..Failure::default()
+            });
+        }),
+        ("its Agent is overdue", false, |w| {
+            w.agents.clear();
+            vm_of(w).discovery_deadline = Some(Time(at(AGE)));
+        }),
+        ("its Agent is gone", false, |w| {
+            w.agents.clear();
+            registered_once(w);
+        }),
+        ("its Agent goes", false, |w| delete(&mut w.agents[0])),
+        ("its Agent is installed", false, |w| {
+            let status = w.agents[0].status.as_mut().expect("reported");
+            status.conditions.push(condition(INSTALLED, "True", "Done"));
+        }),
+        ("it was bound", false, was_bound),
+        ("its drive was emptied", false, |w| {
+            vm_of(w).iso_ejected = Some(true);
+        }),
+        ("it was given up", false, |w| {
+            status_of(w).last_failure = Some(Failure {
+                attempt: Some(1),
+                ..Failure::default()
+            });
+        }),
+    ];
+    for (what, given, change) in table {
+        let mut world = World::discovered("a");
+        world.agent_machines = vec![agent_machine("b")];
+        world.machines = vec![machine("b")];
+        change(&mut world);
+        let plan = plan(&world.snapshot());
+        let does = |wanted: fn(&Action) -> bool| plan.actions.iter().any(wanted);
+        assert_eq!(
+            does(|a| matches!(a, Action::Reassign { .. })),
+            given,
+            "{what}"
+        );
+        assert_eq!(
+            !does(|a| matches!(a, Action::CreateChild { .. })),
+            given,
+            "{what}"
+        );
+        let goes: &[ReleaseWhy] = if given {
+            &[]
+        } else {
+            &[ReleaseWhy::MachineGone]
+        };
+        assert_eq!(released(&plan), goes, "{what}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::{
     error::{Side, Trouble},
     model::names::MoRef,
     mutants::{Mutant, on},
-    ports::vcenter::{BootDevice, Fault, PowerState, TaskEnd, VmObservation},
+    ports::vcenter::{BootDevice, Fault, PowerState, TaskEnd, VcError, VcErrorKind, VmObservation},
     vm::{memory::Memory, seen::Seen},
 };
 
@@ -151,20 +151,39 @@ impl Hand<'_> {
             class: t.class,
         };
         memory.untagged = true;
+        let missed = std::mem::take(&mut memory.missed);
         let session = self.session().await.map_err(failed)?;
         let tags = pool.spec.vsphere.vm_tags();
         let effect = self.effect(EffectKind::AttachTags);
-        let attached = session
-            .attach_tags(&effect, &MoRef::new("VirtualMachine", moref), tags)
-            .await;
+        let vm = MoRef::new("VirtualMachine", moref);
+        let attached = session.attach_tags(&effect, &vm, tags).await;
         if on(Mutant::TagsOrDie) && attached.is_err() {
             self.lookup(memory).await?;
             self.power(memory, EffectKind::PowerOff).await?;
             return self.power(memory, EffectKind::Destroy).await;
+        }
+        // A vCenter that came back from a backup may not have the VM, or have it under another reference: it is looked for
+        // before the next try.
+        if attached.as_ref().is_err_and(names_nothing)
+            && matches!(session.observe(&vm).await, Ok(None))
+        {
+            memory.missed = true;
+            memory.seen = Seen::NotAsked;
+            if !missed {
+                return Ok(After::Same);
+            }
         }
         attached.map_err(|e| failed(e.into()))?;
         memory.tagged = true;
         memory.untagged = false;
         Ok(After::Same)
     }
+}
+
+/// vCenter answered that something is not there: the tag, or the VM.
+fn names_nothing(error: &VcError) -> bool {
+    matches!(
+        error.kind,
+        VcErrorKind::Unresolved { .. } | VcErrorKind::Fault(Fault::ManagedObjectNotFound(_))
+    )
 }

@@ -414,9 +414,15 @@ impl VCenter for Site {
             Ok(())
         })
     }
-    async fn attach_tags(&self, e: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
+    async fn attach_tags(&self, e: &Effect, vm: &MoRef, _: &[String]) -> VcResult<()> {
         self.with(|i| {
             i.effects.push(e.kind);
+            if !i.vms.iter().any(|v| v.moref == *vm) {
+                return Err(fault(VcErrorKind::Unresolved {
+                    field: "vmTags",
+                    value: "urn:tag".to_owned(),
+                }));
+            }
             if i.tags_fail {
                 let property = "tag".to_owned();
                 return Err(fault(VcErrorKind::Fault(Fault::InvalidArgument {

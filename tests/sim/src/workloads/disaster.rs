@@ -30,6 +30,9 @@ const RESTORE: Duration = Duration::from_secs(60);
 const STILL: Duration = Duration::from_secs(10);
 /// The discovery deadline of VMs, and some more.
 const DEADLINE: Duration = Duration::from_secs(2700);
+/// Until a scan has told of a VM that is missing, and its VsphereAgent has looked: ten minutes, where the scan before came
+/// just too early, and a minute.
+const SCAN: Duration = Duration::from_secs(660);
 /// Two scans for VMs that are nobody's.
 const SCANS: Duration = Duration::from_secs(1500);
 /// Group of AgentMachines.
@@ -270,9 +273,11 @@ pub(super) fn rolled_back(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// etcd of some minutes ago: a machine has gone down since.
+/// etcd of some minutes ago: a machine has gone down since. That its VM is missing only the scan tells: its Agent is bound,
+/// and nothing else asks for the VM of a host that serves.
 pub(super) fn undeleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
+        run.patience += SCAN;
         run.serving(2).await?;
         let both = run.world.play("w")?.running();
         let backup = run.world.api.read(crate::kube::store::Store::backup);
