@@ -131,7 +131,7 @@ impl Inventory {
         })
     }
 
-    /// Moves a file; force is not played.
+    /// Moves a file into a directory that is there; force is not played.
     ///
     /// # Errors
     /// `FileNotFound`, `FileAlreadyExists`, `FileLocked`.
@@ -148,6 +148,10 @@ impl Inventory {
         }
         if self.files.contains_key(&target) || self.is_directory(&target.0, &target.1) {
             return Err(file_fault("FileAlreadyExists", to));
+        }
+        let parent = target.1.rsplit_once('/').map_or("", |(p, _)| p);
+        if !self.is_directory(&target.0, parent) {
+            return Err(file_fault("FileNotFound", to));
         }
         if let Some(file) = self.files.remove(&source) {
             self.files.insert(target, file);

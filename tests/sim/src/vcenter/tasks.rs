@@ -291,6 +291,7 @@ impl Inventory {
                 if !self.files.contains_key(&files::split(&name)?) {
                     return Err(Fault::new("FileNotFound", json!({"file": name})));
                 }
+                device["connectable"]["connected"] = json!(false);
             }
             if base == 4000 {
                 let number = self.number();
@@ -377,19 +378,14 @@ impl Inventory {
             ));
         }
         vm.on = on;
-        if on {
-            vm.boots += 1;
-            // A drive whose image is gone comes up empty.
-            for device in vm
-                .devices
-                .iter_mut()
-                .filter(|d| d["_typeName"] == "VirtualCdrom")
-            {
-                let name = device["backing"]["fileName"].as_str().unwrap_or_default();
-                if files::split(name).is_ok_and(|file| !files.contains_key(&file)) {
-                    device["connectable"]["connected"] = json!(false);
-                }
-            }
+        vm.boots += u64::from(on);
+        let drives = vm.devices.iter_mut();
+        for drive in drives.filter(|d| d["_typeName"] == "VirtualCdrom") {
+            let name = drive["backing"]["fileName"].as_str().unwrap_or_default();
+            // One whose image is gone comes up empty; without power nothing is connected.
+            let is_gone = files::split(name).is_ok_and(|file| !files.contains_key(&file));
+            let plugged = drive["connectable"]["startConnected"] == true;
+            drive["connectable"]["connected"] = json!(on && plugged && !is_gone);
         }
         Ok(())
     }
