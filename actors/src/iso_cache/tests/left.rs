@@ -9,7 +9,7 @@ use crate::{
         msg::{IsoState, IsoWant},
         retention::PruneNews,
         testing::{
-            bench::{Bench, path, want},
+            bench::{Bench, path, pool, want},
             image::{CHUNK, SourceFault},
             store::Stored,
         },
@@ -123,10 +123,8 @@ async fn a_pool_that_comes_back_keeps_what_it_finds() {
         ..want("a")
     };
     assert_eq!(news(&bench, &left).await, PruneNews::default());
-    assert!(matches!(
-        bench.ask(&want("a")).await,
-        IsoState::Fetching { .. }
-    ));
+    let waits = IsoState::Queued(pool("b"));
+    assert_eq!(bench.ask(&want("a")).await, waits);
     bench.arrived(&neighbour).await;
     let (again, reused) = bench.arrived(&want("a")).await;
     assert!(reused && again.path == file.path, "it lay there still");
