@@ -40,7 +40,7 @@ const VSPHERE: &str = "vSphere";
 const QUIET_WRITES: Duration = Duration::from_secs(4);
 /// The same from an Agent's registration on, which its preparation and its binding follow: those are told of together. More
 /// than even a watch that lags makes of that, less than anybody who is on his way waits for.
-const UNTIL_BOUND: Duration = Duration::from_secs(15);
+const UNTIL_BOUND: Duration = Duration::from_secs(30);
 
 /// Runs one pass.
 pub async fn run(context: Context, key: ObjectKey, memory: Memory) -> (Memory, Verdict) {
