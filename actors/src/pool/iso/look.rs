@@ -18,7 +18,7 @@ const OVER_A_FILE: [&str; 2] = ["FileNotFound", "FileLocked"];
 /// How long ago the last look may be, by what the pool's VsphereAgents are about; `None`: no VM is being made.
 #[must_use]
 pub fn within(children: &[Child]) -> Option<Duration> {
-    let making = children.iter().filter(|c| is_in_the_making(&c.object));
+    let making = children.iter().filter(|c| is_made_by_us(&c.object));
     let soon = |child: &Child| {
         if misses_a_file(&child.object) {
             MISSED
@@ -27,6 +27,12 @@ pub fn within(children: &[Child]) -> Option<Duration> {
         }
     };
     making.map(soon).min()
+}
+
+/// Its VM is in the making, and not one that the predecessor recorded and whose proof is still to come: we never make that.
+fn is_made_by_us(child: &VsphereAgent) -> bool {
+    let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
+    is_in_the_making(child) && vm.is_some_and(|vm| vm.attempt.is_some())
 }
 
 /// Its VM's identity is on record and no VM yet: it may be about to get an ISO into its drive.
@@ -65,12 +71,21 @@ mod tests {
 
     #[test]
     fn a_file_is_needed_while_vms_are_made_and_at_once_where_one_is_missed() {
+        let theirs = with(making("NoDiskSpace").object.as_ref().clone(), |c| {
+            let vm = c.status.as_mut().and_then(|s| s.vm.as_mut());
+            vm.expect("recorded").attempt = None;
+        });
         let idle = || [child("b"), child_with_vm("c")].map(|c| Child::read(Arc::new(c)));
         let with_idle = |all: Vec<Child>| idle().into_iter().chain(all).collect::<Vec<_>>();
         let (full, missed) = (|| making("NoDiskSpace"), || making("FileNotFound"));
         for (what, children, wanted) in [
             ("no VsphereAgents", vec![], None),
             ("none whose VM is being made", with_idle(vec![]), None),
+            (
+                "one of the predecessor's",
+                vec![Child::read(Arc::new(theirs))],
+                None,
+            ),
             ("one", with_idle(vec![full()]), Some(NEEDED)),
             (
                 "one that misses a file",
