@@ -550,6 +550,8 @@ async fn a_request_for_an_image_carries_the_trace_that_it_is_made_in() {
     );
     let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+    // A callsite is not judged by a thread without a subscriber while there are two of them.
+    let _another = tracing::Dispatch::new(tracing_subscriber::registry());
     let _here = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
     let (told, mut heads) = tokio::sync::mpsc::unbounded_channel();
     let host = server(move |mut socket| {

@@ -13,6 +13,13 @@ use opentelemetry_sdk::{
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::{fmt::MakeWriter, layer::SubscriberExt as _};
 
+/// What is not asked for one subscriber is not asked at all: while only one has ever been registered, a callsite goes by the
+/// thread that comes there first, and that of another test has none. So there is always another one.
+fn never_alone() {
+    static ANOTHER: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
+    ANOTHER.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));
+}
+
 /// The spans so far; clones keep the same.
 #[derive(Clone, Debug, Default)]
 pub struct Told(Arc<Mutex<Vec<SpanData>>>);
@@ -20,6 +27,7 @@ pub struct Told(Arc<Mutex<Vec<SpanData>>>);
 impl Told {
     /// Keeps the spans that end on this thread until the guard goes.
     pub fn here(&self) -> DefaultGuard {
+        never_alone();
         let provider = SdkTracerProvider::builder()
             .with_simple_exporter(self.clone())
             .build();
@@ -67,6 +75,7 @@ pub struct Lines(Arc<Mutex<Vec<u8>>>);
 impl Lines {
     /// Keeps what this thread logs until the guard goes.
     pub fn here(&self) -> DefaultGuard {
+        never_alone();
         let layer = tracing_subscriber::fmt::layer()
             .json()
             .with_writer(self.clone());

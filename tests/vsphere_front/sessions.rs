@@ -334,6 +334,8 @@ async fn no_secret_reaches_a_log() {
         .with_writer(move || writer.clone())
         .finish();
     // One thread: all of this test's tasks log here.
+    // A callsite is not judged by a thread without a subscriber while there are two of them.
+    let _another = tracing::Dispatch::new(tracing_subscriber::registry());
     let guard = tracing::subscriber::set_default(subscriber);
     let canary = "canary-5f1c0e77";
     let options = VCenterOptions {

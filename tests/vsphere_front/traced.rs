@@ -20,6 +20,8 @@ async fn a_request_to_vcenter_carries_the_trace_that_it_is_made_in() {
     );
     let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+    // A callsite is not judged by a thread without a subscriber while there are two of them.
+    let _another = tracing::Dispatch::new(tracing_subscriber::registry());
     let _here = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -23,6 +23,13 @@ use crate::{
     ports::tracer::{PhaseSpan, Tracer, Under},
 };
 
+/// What is not asked for one subscriber is not asked at all: while only one has ever been registered, a callsite goes by the
+/// thread that comes there first, and that of another test has none. So there is always another one.
+fn never_alone() {
+    static ANOTHER: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
+    ANOTHER.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));
+}
+
 /// Fields with their values as text; an event's words are its field `message`.
 #[derive(Clone, Debug, Default)]
 pub struct Fields(BTreeMap<&'static str, String>);
@@ -72,6 +79,7 @@ pub struct Told {
 impl Told {
     /// Keeps what this thread says until the guard goes.
     pub fn here(&self) -> DefaultGuard {
+        never_alone();
         let all = tracing_subscriber::registry().with(self.clone());
         tracing::subscriber::set_default(all)
     }
