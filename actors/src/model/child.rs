@@ -207,10 +207,10 @@ impl Child {
         }
     }
 
-    /// By the record, the Agent of the VM that it has now was bound or installed once. The phase does not say so: it is
-    /// `Released` for whatever VM's Machine went.
+    /// By the record, or by what is known beyond it (`told`), the Agent of the VM that it has now was bound or installed once.
+    /// The phase does not say so: it is `Released` for whatever VM's Machine went.
     #[must_use]
-    pub fn has_served(&self) -> bool {
+    pub fn has_served(&self, told: &[Milestone]) -> bool {
         let Some(status) = self.object.status.as_ref() else {
             return false;
         };
@@ -219,7 +219,7 @@ impl Child {
         };
         let attempt = vm.attempt.unwrap_or(1).max(1);
         let bound = |e: &Milestone| e.event == Milestone::BOUND && e.attempt == attempt;
-        vm.iso_ejected == Some(true) || status.timeline.iter().any(bound)
+        vm.iso_ejected == Some(true) || status.timeline.iter().chain(told).any(bound)
     }
 
     /// The Agent that runs on its VM, by THE rule.

@@ -49,6 +49,7 @@ fn a_vm_outlives_the_machine_it_served() {
         doubted: false,
         tagged: true,
         agent_bound: true,
+        has_served: false,
         standing: &Standing::Leaving,
         eject: true,
         resting: None,
@@ -77,7 +78,25 @@ fn a_vm_outlives_the_machine_it_served() {
     assert_eq!(step::next(&forced), Step::PowerOff);
     let gone = Facts {
         standing: &Standing::Gone,
+        has_served: true,
         ..unbound
     };
     assert_eq!(step::next(&gone), Step::PowerOff);
+    // One in the making is nobody's node; what was given to a Machine that lives may be, although its Agent is gone.
+    let awaited = Facts {
+        standing: &Standing::Alive,
+        ..unbound
+    };
+    assert_eq!(step::next(&awaited), Step::PowerOff);
+    let node = Facts {
+        has_served: true,
+        agent_present: false,
+        ..awaited
+    };
+    assert_eq!(reason(&step::next(&node)), Some("MachineRemains"));
+    let given_up = Facts {
+        forced: true,
+        ..node
+    };
+    assert_eq!(step::next(&given_up), Step::PowerOff);
 }

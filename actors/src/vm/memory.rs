@@ -196,6 +196,14 @@ impl Busy {
 }
 
 impl Memory {
+    /// What is known of the way of this VM, recorded or not yet.
+    #[must_use]
+    pub fn told(&self) -> &[Milestone] {
+        self.timeline
+            .as_ref()
+            .map_or(&[], |(_, all)| all.as_slice())
+    }
+
     /// Forgets everything where it is about another object of that name.
     pub fn is_about(&mut self, shown: &VsphereAgent) {
         if self.uid != shown.uid() {

@@ -569,6 +569,39 @@ async fn a_deletion_goes_on_once_somebody_has_removed_what_could_not_be_proven()
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
 }
 
+/// Who deletes a namespace may delete its Agents before its VsphereAgents; the Machines live elsewhere.
+#[tokio::test]
+async fn a_node_whose_agent_and_record_are_deleted_runs_until_its_machine_is_gone() {
+    for (restarted, recorded) in [(false, false), (false, true), (true, true)] {
+        let mut bench = on().await;
+        bind_agent(&bench);
+        bench.pass().await;
+        if recorded {
+            bench.turn(Duration::from_secs(5));
+            bench.pass().await;
+        }
+        if restarted {
+            bench.restart();
+        }
+        bench.hub.with(|o| {
+            o.agents.clear();
+            delete(o.child.as_mut().expect("it exists"));
+        });
+        for _ in 0..5 {
+            bench.pass().await;
+            assert_eq!(bench.waits_on().as_deref(), Some("MachineRemains"));
+            bench.turn(MINUTE);
+        }
+        assert_eq!((bench.times(E::PowerOff), bench.times(E::Destroy)), (0, 0));
+        bench.hub.with(|o| {
+            o.agent_machines.clear();
+            o.machines.clear();
+        });
+        bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+        assert_eq!(bench.site.with(|i| i.vms.len()), 0);
+    }
+}
+
 /// Whoever has the name does not hold back one that goes.
 #[tokio::test]
 async fn a_taken_name_holds_no_deletion_back() {

@@ -270,6 +270,7 @@ impl Scene {
             witnessed: memory.powered_on,
             doubted: memory.missed || self.vm().is_some_and(|vm| is_doubted(context, vm)),
             agent_bound: self.bound,
+            has_served: self.child.has_served(memory.told()),
             standing: &self.standing,
             agent_present: self.agent.is_some(),
             eject: drive::is_to_be_emptied(

@@ -79,6 +79,8 @@ pub struct Facts<'a> {
     pub doubted: bool,
     /// An Agent that runs there, or may, serves a Machine or is about to.
     pub agent_bound: bool,
+    /// An Agent of this VM was bound once, whatever became of it.
+    pub has_served: bool,
     /// How its Machine stands.
     pub standing: &'a Standing,
     /// An Agent that runs there exists.
@@ -547,6 +549,15 @@ fn deleting(f: &Facts<'_>) -> Step {
                 None,
             )
         };
+    }
+    // Who deletes a whole namespace deletes Agents and VsphereAgents in any order; the node runs on.
+    if *f.standing == Standing::Alive && f.has_served && !f.forced {
+        return hold(
+            "MachineRemains",
+            "its Machine is there and not being deleted, and the VM was given to it: it may be its node. Delete the Machine \
+             (or set the annotation agent-forge.containeroo.ch/force-delete=true)",
+            None,
+        );
     }
     let forgotten = on(Mutant::PoolGoneForgets) && !f.pool_exists;
     if f.adopted || f.vm.is_none_or(|vm| vm.bios_uuid.is_none()) || forgotten {

@@ -196,7 +196,7 @@ fn is_in_the_making(s: &Snapshot, child: &Child) -> bool {
         let overdue = vm.discovery_deadline.as_ref();
         vm.agent_ref.is_none() && overdue.is_none_or(|at| at.0 > s.wall)
     };
-    comes && !child.given_up && !child.has_served()
+    comes && !child.given_up && !child.has_served(&[])
 }
 
 /// Nothing keeps its VM from serving: one that is in the way of somebody's name, or that nobody can find, helps nobody.

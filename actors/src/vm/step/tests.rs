@@ -38,6 +38,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
         doubted: false,
         tagged: true,
         agent_bound: false,
+        has_served: false,
         standing: &Standing::Alive,
         agent_present: false,
         eject: false,
