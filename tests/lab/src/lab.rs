@@ -1,6 +1,6 @@
 //! A lab: a real API server with the CRDs in place, users, namespaces, and simulated vCenters.
 //!
-//! Flow: etcd and vCenters -> API server -> CRDs established -> controller manager.
+//! Flow: etcd (on a copy of a first boot's data) and vCenters -> API server -> CRDs served -> controller manager.
 //!
 //! Guarantees: several labs run side by side, in one process or in many; one lab serves tests on different async
 //! runtimes (clients belong to the runtime they are made on, so [`Lab::admin`] makes a new one each time); everything
@@ -11,6 +11,7 @@ pub mod apply;
 pub mod crds;
 pub mod manifest;
 pub mod options;
+mod seed;
 
 use std::{
     env, fmt, fs,
@@ -60,11 +61,11 @@ pub struct Lab {
 /// How long the parts took to come up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StartTimes {
-    /// etcd.
+    /// etcd, with what it begins with.
     pub etcd: Duration,
     /// kube-apiserver.
     pub api_server: Duration,
-    /// All CRDs established.
+    /// All CRDs served.
     pub crds: Duration,
     /// kube-controller-manager.
     pub controller_manager: Duration,
@@ -166,6 +167,9 @@ impl Lab {
         let mut times = StartTimes::default();
         let mut lap = Instant::now();
         let mut split = || std::mem::replace(&mut lap, Instant::now()).elapsed();
+        let mut definitions = crds::own()?;
+        definitions.extend(crds::foreign(options)?);
+        seed::plant(&definitions, &Etcd::data(dir)).await?;
         let etcd = Etcd::start(dir).await?;
         times.etcd = split();
         let api_server = ApiServer::start(dir, etcd.url()).await?;
@@ -180,9 +184,7 @@ impl Lab {
         kubeconfig::write(&admin, &path)?;
         let config = kubeconfig::config(admin).await?;
         let client = kubeconfig::client(&config)?;
-        let mut definitions = crds::own()?;
-        definitions.extend(crds::foreign(options)?);
-        crds::establish(&client, &definitions).await?;
+        crds::served(&client, &definitions, &api_server.process).await?;
         times.crds = split();
         let controller_manager = match options.controller_manager {
             true => Some(ControllerManager::start(dir, &api_server).await?),

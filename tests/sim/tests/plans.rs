@@ -315,3 +315,15 @@ fn a_half_written_iso_does_not_stay() {
         assert!(outcome.failures.is_empty(), "{}", matrix::report(&outcome));
     }
 }
+
+/// Where the Agents went before the VsphereAgents that hold them, VMs of living Machines once went with them.
+#[test]
+fn a_namespace_goes_in_any_order() {
+    let orders: Vec<Plan> = (2..10).map(|seed| plan(&format!("S14@{seed}"))).collect();
+    let failed: Vec<Outcome> = orders
+        .iter()
+        .map(|plan| run(plan, None, LISTEN))
+        .filter(|outcome| !outcome.failures.is_empty())
+        .collect();
+    judge(&failed);
+}

@@ -1,7 +1,7 @@
 //! Which CRDs a lab serves, and when they are served.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
-    Api, Client,
+    Api, Client, Error,
     runtime::wait::{await_condition, conditions::is_crd_established},
 };
 use serde_json::Value;
@@ -21,7 +21,7 @@ use super::{
     apply::{apply, documents},
     options::{CrdSource, LabOptions, MachineVersions},
 };
-use crate::tools::repository;
+use crate::{parts::process::Process, tools::repository};
 
 /// Prefix of the files that hold what HyperShift installs instead of the upstream file of the same name.
 const BUNDLED: &str = "hypershift-bundled_";
@@ -29,7 +29,8 @@ const PROVIDER_GROUP: &str = "capi-provider.agent-install.openshift.io";
 const CLUSTER_API_GROUP: &str = "cluster.x-k8s.io";
 /// CRDs handed to the API server at a time.
 const AT_A_TIME: usize = 8;
-const ESTABLISHED_WITHIN: Duration = Duration::from_secs(60);
+const ESTABLISHED_WITHIN: Duration = Duration::from_secs(300);
+const SERVED_WITHIN: Duration = Duration::from_secs(300);
 
 /// Directory of the real foreign CRDs, where it exists: `$AGENT_FORGE_SHARED/upstream-crds`, else the one beside the
 /// repository.
@@ -158,7 +159,7 @@ fn serve(definition: &mut Value, versions: MachineVersions) -> Result<()> {
 /// Hands `definitions` to the API server and waits until it serves each of them.
 ///
 /// # Errors
-/// One is refused or not established within a minute; the error names it.
+/// One is refused or not established within five minutes; the error names it.
 pub async fn establish(client: &Client, definitions: &[Value]) -> Result<()> {
     stream::iter(definitions)
         .map(|definition| async move {
@@ -180,4 +181,84 @@ pub async fn establish(client: &Client, definitions: &[Value]) -> Result<()> {
         .buffer_unordered(AT_A_TIME)
         .try_collect()
         .await
+}
+
+/// Waits until `server` lists every served version of `definitions` among what it serves: an API server that starts
+/// with CRDs in its store is ready before it does, and who asks once for all kinds would miss some.
+///
+/// # Errors
+/// One is not listed within five minutes; the error names it.
+pub async fn served(client: &Client, definitions: &[Value], server: &Process) -> Result<()> {
+    let wanted = served_kinds(definitions);
+    let versions: BTreeSet<&str> = wanted.iter().map(|(version, _)| version.as_str()).collect();
+    server
+        .until_ready(SERVED_WITHIN, || async {
+            let mut listed = BTreeSet::new();
+            for version in &versions {
+                match client.list_api_group_resources(version).await {
+                    Ok(list) => listed.extend(
+                        list.resources
+                            .into_iter()
+                            .map(|resource| ((*version).to_owned(), resource.name)),
+                    ),
+                    Err(Error::Api(status)) if status.is_not_found() => {}
+                    Err(error) => return Err(error).with_context(|| format!("list {version}")),
+                }
+            }
+            let missing: Vec<String> = wanted
+                .difference(&listed)
+                .map(|(version, plural)| format!("{plural} of {version}"))
+                .collect();
+            ensure!(
+                missing.is_empty(),
+                "it does not serve {} yet",
+                missing.join(", ")
+            );
+            Ok(())
+        })
+        .await
+}
+
+/// What `definitions` serve, as (`apiVersion`, plural).
+fn served_kinds(definitions: &[Value]) -> BTreeSet<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    definitions
+        .iter()
+        .flat_map(|definition| {
+            definition["spec"]["versions"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter(|version| version["served"] == true)
+                .map(move |version| {
+                    (
+                        format!("{}/{}", group(definition), text(&version["name"])),
+                        text(&definition["spec"]["names"]["plural"]),
+                    )
+                })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_served_versions_are_waited_for() {
+        let definition = json!({"spec": {
+            "group": "cluster.x-k8s.io",
+            "names": {"plural": "machines"},
+            "versions": [
+                {"name": "v1alpha4", "served": false},
+                {"name": "v1beta1", "served": true},
+                {"name": "v1beta2", "served": true},
+            ],
+        }});
+        let served: Vec<_> = served_kinds(&[definition]).into_iter().collect();
+        let kind = |version: &str| (format!("cluster.x-k8s.io/{version}"), "machines".to_owned());
+        assert_eq!(served, [kind("v1beta1"), kind("v1beta2")]);
+    }
 }

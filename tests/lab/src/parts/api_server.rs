@@ -116,6 +116,9 @@ impl ApiServer {
         let [port] = ports::free()?;
         let url = format!("https://127.0.0.1:{port}");
         let mut command = Command::new(program);
+        // A small heap that is collected all the time costs more processor time than all else it does; tests run labs
+        // side by side, so there is a limit.
+        command.env("GOGC", "400").env("GOMEMLIMIT", "1GiB");
         let mut flag = |name: &str, value: &str| {
             command.arg(format!("--{name}={value}"));
         };

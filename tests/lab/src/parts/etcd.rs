@@ -1,6 +1,10 @@
 //! etcd, the API server's store.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -29,6 +33,11 @@ impl Etcd {
         ports::with_fresh_ports(|| Self::start_once(&program, dir)).await
     }
 
+    /// The data directory of the etcd that [`Etcd::start`] starts in `dir`; what is in it already is what it begins with.
+    pub fn data(dir: &Path) -> PathBuf {
+        dir.join("etcd")
+    }
+
     async fn start_once(program: &Path, dir: &Path) -> Result<Self> {
         let [client, peer] = ports::free()?;
         let (url, peer) = (
@@ -38,7 +47,7 @@ impl Etcd {
         let mut command = Command::new(program);
         command
             .args(["--name", "lab", "--data-dir"])
-            .arg(dir.join("etcd"))
+            .arg(Self::data(dir))
             .args([
                 "--listen-client-urls",
                 &url,

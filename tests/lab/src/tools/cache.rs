@@ -1,4 +1,4 @@
-//! The machine-wide store of built programs.
+//! The machine-wide store of what takes long to make: built programs, the data a lab's etcd begins with.
 //!
 //! Guarantees: an entry is complete or absent (it is built beside its place and renamed into it), and is built by one
 //! process at a time (an advisory lock on a file next to it, which the kernel drops when its holder dies).
@@ -79,7 +79,7 @@ fn entry_in(
 /// Removes entries of older sources: those whose key starts with `prefix` and that are a week old.
 ///
 /// What cannot be removed stays; it costs space, nothing else.
-pub(super) fn forget_old(prefix: &str, keep: &str) {
+pub(crate) fn forget_old(prefix: &str, keep: &str) {
     let listing = directory().ok().and_then(|root| fs::read_dir(root).ok());
     for item in listing.into_iter().flatten().flatten() {
         let name = item.file_name().to_string_lossy().into_owned();
@@ -104,9 +104,7 @@ pub(super) fn forget_old(prefix: &str, keep: &str) {
 fn lock(path: &Path, what: &str) -> Result<File> {
     let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
     if file.try_lock().is_err() {
-        progress(&format!(
-            "another process is building {what}; waiting for it"
-        ));
+        progress(&format!("somebody else is making {what}; waiting for it"));
         file.lock()
             .with_context(|| format!("lock {}", path.display()))?;
     }

@@ -25,6 +25,10 @@ use crate::director::{Director, Life};
 
 /// Time from an owner's end to that of what it owned.
 const GARBAGE_DELAY: Duration = Duration::from_millis(300);
+/// The most that lies between two kinds of one namespace that goes.
+const LONGEST_KIND: Duration = Duration::from_secs(3);
+/// The seed in which namespaces go in the order of the alphabet, all at once.
+const IN_ORDER: u64 = 1;
 
 /// The played API server. Cheap to clone.
 #[derive(Clone)]
@@ -256,6 +260,8 @@ impl ApiServer {
     /// Removes what has lost all its owners, and the content of namespaces that are being deleted, until it is dropped.
     pub async fn collect_garbage(self) {
         let mut changed = self.changed.subscribe();
+        let seed = self.read(|s| s.seed);
+        let mut chance = (seed != IN_ORDER).then(|| fastrand::Rng::with_seed(seed));
         loop {
             tokio::time::sleep(GARBAGE_DELAY).await;
             let orphans = self.read(Store::orphans);
@@ -265,15 +271,17 @@ impl ApiServer {
                 self.director
                     .line(|| format!("garbage {}/{} {:?}", name.0, name.1, gone.is_ok()));
             }
-            self.empty_namespaces();
+            self.empty_namespaces(chance.as_mut()).await;
             if changed.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    /// One round of the namespace controller: Secrets go first, as the alphabet of API groups has it.
-    fn empty_namespaces(&self) {
+    /// One round of the namespace controller: it goes by kinds, in whatever order it finds them.
+    ///
+    /// Without `chance` Secrets go first, as the alphabet of API groups has it.
+    async fn empty_namespaces(&self, mut chance: Option<&mut fastrand::Rng>) {
         let namespaces = kind("", "namespaces");
         let going: Vec<String> = self.read(|s| {
             s.list(&namespaces, "")
@@ -283,23 +291,36 @@ impl ApiServer {
                 .collect()
         });
         for namespace in going {
-            let content: Vec<(Kind, Name)> = self.read(|s| {
+            let mut kinds: Vec<Kind> = self.read(|s| {
                 s.objects
                     .iter()
-                    .flat_map(|(k, all)| {
-                        all.keys()
-                            .filter(|n| n.0 == namespace)
-                            .map(move |n| (k.clone(), n.clone()))
-                    })
+                    .filter(|(_, all)| all.keys().any(|n| n.0 == namespace))
+                    .map(|(kind, _)| kind.clone())
                     .collect()
             });
-            if content.is_empty() {
+            if kinds.is_empty() {
                 self.write(|s, now| s.evict(&namespaces, &(String::new(), namespace.clone()), now));
             }
-            for (kind, name) in content {
-                // Gone meanwhile is as good.
-                let _ = self.write(|s, now| s.delete(&kind, &name, &json!({}), now));
+            if let Some(chance) = &mut chance {
+                chance.shuffle(&mut kinds);
             }
+            for kind in kinds {
+                self.empty(&kind, &namespace);
+                if let Some(chance) = &mut chance {
+                    tokio::time::sleep(LONGEST_KIND.mul_f64(chance.f64())).await;
+                }
+            }
+        }
+    }
+
+    fn empty(&self, kind: &Kind, namespace: &str) {
+        let names: Vec<Name> = self.read(|s| {
+            let all = s.objects.get(kind).into_iter().flat_map(|all| all.keys());
+            all.filter(|n| n.0 == namespace).cloned().collect()
+        });
+        for name in names {
+            // Gone meanwhile is as good.
+            let _ = self.write(|s, now| s.delete(kind, &name, &json!({}), now));
         }
     }
 }

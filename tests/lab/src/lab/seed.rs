@@ -1,0 +1,185 @@
+//! What a lab's etcd begins with: the data of an API server that has served once, its CRDs established.
+//!
+//! A first boot (roles, priority classes, CRDs, the API's description anew for each of them) costs two to three times
+//! the processor time of a later one, and a run of all tests boots dozens of labs. So the data directory of one first
+//! boot is kept per machine, by what it was made from, and each lab starts on a copy of its own.
+
+use std::{
+    fs::{self, File},
+    io::{Read as _, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::{runtime::Handle, task::spawn_blocking};
+
+use super::crds;
+use crate::{
+    parts::{ApiServer, Etcd, kubeconfig},
+    tools::{self, cache},
+};
+
+/// Changes when data of an older making must not be used any more.
+const MAKING: &str = "1";
+const PREFIX: &str = "seed-";
+/// The file that shows a whole seed: it comes with the rename of the directory that holds it.
+const WHOLE: &str = "etcd/member/snap/db";
+/// How long a part may take to end before it is killed.
+const GRACE: Duration = Duration::from_secs(60);
+/// What is looked at at a time for having no byte but zero: etcd reserves far more than it fills.
+const BLOCK: usize = 64 * 1024;
+
+/// Fills `data`, the data directory of an etcd that is about to start, so that `definitions` are established.
+///
+/// # Errors
+/// The first boot fails, or the machine-wide store cannot be read or written.
+pub(super) async fn plant(definitions: &[Value], data: &Path) -> Result<()> {
+    let (definitions, data) = (definitions.to_vec(), data.to_owned());
+    let runtime = Handle::current();
+    spawn_blocking(move || {
+        let key = key(&[tools::etcd()?, tools::kube_apiserver()?], &definitions)?;
+        let whole = cache::entry(&key, WHOLE, |into| {
+            cache::forget_old(PREFIX, &key);
+            runtime.block_on(first_boot(&definitions, &into.join("etcd")))
+        })
+        .context("make what the lab's etcd begins with")?;
+        let seed = whole
+            .ancestors()
+            .nth(3)
+            .context("a seed lies in a directory")?;
+        copy(seed, &data)
+    })
+    .await
+    .context("plant what the lab's etcd begins with")?
+}
+
+/// Name of the seed in the store: what it is made from and what makes it.
+fn key(programs: &[PathBuf], definitions: &[Value]) -> Result<String> {
+    let mut digest = Sha256::new_with_prefix(MAKING);
+    for program in programs {
+        let file = fs::metadata(program).with_context(|| format!("read {}", program.display()))?;
+        digest.update(format!("{}:{}:", program.display(), file.len()));
+    }
+    for definition in definitions {
+        digest.update(definition.to_string());
+    }
+    let digest = hex::encode(digest.finalize());
+    Ok(format!("{PREFIX}{}", &digest[..16]))
+}
+
+async fn first_boot(definitions: &[Value], into: &Path) -> Result<()> {
+    let directory = tempfile::Builder::new()
+        .prefix("agent-forge-seed-")
+        .tempdir()
+        .context("create a temporary directory")?;
+    let dir = directory.path();
+    let etcd = Etcd::start(dir).await?;
+    let server = ApiServer::start(dir, etcd.url()).await?;
+    let admin = kubeconfig::kubeconfig(server.endpoint(), "lab-admin", server.admin(), "default");
+    let client = kubeconfig::client(&kubeconfig::config(admin).await?)?;
+    crds::establish(&client, definitions).await?;
+    crds::served(&client, definitions, &server.process).await?;
+    server.process.stop(GRACE).await?;
+    etcd.process.stop(GRACE).await?;
+    copy(&Etcd::data(dir), into)
+}
+
+/// Copies a directory with everything in it; what is zero for a whole block stays a hole.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
+    // etcd refuses a directory that others may read.
+    let permissions = fs::metadata(from)
+        .with_context(|| format!("read {}", from.display()))?
+        .permissions();
+    fs::set_permissions(to, permissions).with_context(|| format!("guard {}", to.display()))?;
+    for item in fs::read_dir(from).with_context(|| format!("list {}", from.display()))? {
+        let item: PathBuf = item
+            .with_context(|| format!("list {}", from.display()))?
+            .path();
+        let target = to.join(item.file_name().unwrap_or_default());
+        if item.is_dir() {
+            copy(&item, &target)?;
+        } else {
+            copy_file(&item, &target)
+                .with_context(|| format!("copy {} to {}", item.display(), target.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_file(from: &Path, to: &Path) -> Result<()> {
+    let (mut source, mut target) = (File::open(from)?, File::create(to)?);
+    let mut block = vec![0; BLOCK];
+    let mut length = 0_u64;
+    loop {
+        let read = source.read(&mut block)?;
+        if read == 0 {
+            break;
+        }
+        length += read as u64;
+        let bytes = &block[..read];
+        if bytes.iter().all(|byte| *byte == 0) {
+            target.seek(SeekFrom::Current(i64::try_from(read)?))?;
+        } else {
+            target.write_all(bytes)?;
+        }
+    }
+    target.set_len(length)?;
+    target.set_permissions(source.metadata()?.permissions())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_has_the_same_bytes_and_leaves_out_what_is_empty() {
+        let root = tempfile::tempdir().expect("temporary directory");
+        let (from, to) = (root.path().join("from"), root.path().join("to"));
+        fs::create_dir_all(from.join("member/wal")).expect("directories");
+        fs::set_permissions(from.join("member"), fs::Permissions::from_mode(0o700))
+            .expect("permissions");
+        let mut bytes = vec![0_u8; 8 << 20];
+        bytes[..4].copy_from_slice(b"head");
+        bytes[5 << 20] = 1;
+        *bytes.last_mut().expect("bytes") = 2;
+        fs::write(from.join("member/wal/log"), &bytes).expect("writable");
+        fs::write(from.join("member/wal/empty"), vec![0_u8; 1 << 20]).expect("writable");
+        copy(&from, &to).expect("copies");
+        let log = to.join("member/wal/log");
+        assert!(fs::read(&log).expect("readable") == bytes, "other bytes");
+        let blocks = fs::metadata(&log).expect("there").blocks() * 512;
+        assert!(
+            blocks < 1 << 20,
+            "{blocks} bytes on the disk for three written"
+        );
+        let empty = fs::metadata(to.join("member/wal/empty")).expect("there");
+        assert_eq!(empty.len(), 1 << 20);
+        let mode = fs::metadata(to.join("member")).expect("there").mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn other_definitions_or_programs_are_another_seed() {
+        let root = tempfile::tempdir().expect("temporary directory");
+        let program = root.path().join("etcd");
+        let of = |definitions: &[Value]| {
+            key(std::slice::from_ref(&program), definitions).expect("the program is there")
+        };
+        let (one, two) = (json!({"kind": "One"}), json!({"kind": "Two"}));
+        fs::write(&program, "old").expect("writable");
+        let first = of(std::slice::from_ref(&one));
+        assert_eq!(first, of(std::slice::from_ref(&one)));
+        assert_ne!(first, of(&[one.clone(), two]));
+        fs::write(&program, "newer").expect("writable");
+        assert_ne!(first, of(&[one]));
+    }
+}
