@@ -474,6 +474,73 @@ async fn a_server_that_breaks_off_again_and_again_is_given_up() {
     assert!(started.elapsed() < Duration::from_secs(120));
 }
 
+/// Sends its first answer in drips, hangs up on the second question, and sends what else it is asked for at once.
+async fn crawling(asked: std::sync::Arc<std::sync::Mutex<Vec<usize>>>) -> String {
+    server(move |mut socket| {
+        let asked = asked.clone();
+        async move {
+            let mut buffer = [0; 4096];
+            let n = socket.read(&mut buffer).await.unwrap_or(0);
+            let head = String::from_utf8_lossy(&buffer[..n]).to_lowercase();
+            let range = head.lines().find_map(|l| l.strip_prefix("range: bytes="));
+            let from = range
+                .and_then(|r| r.trim().strip_suffix('-')?.parse::<usize>().ok())
+                .unwrap_or(0);
+            let turn = {
+                let mut asked = asked.lock().unwrap();
+                asked.push(from);
+                asked.len()
+            };
+            if turn == 2 {
+                return;
+            }
+            let (status, last) = match from {
+                0 => ("200 OK".to_owned(), String::new()),
+                _ => {
+                    let range = format!("content-range: bytes {from}-{}/{WHOLE}\r\n", WHOLE - 1);
+                    ("206 Partial Content".to_owned(), range)
+                }
+            };
+            let head = format!(
+                "HTTP/1.1 {status}\r\n{last}etag: \"v1\"\r\ncontent-length: {}\r\n\r\n",
+                WHOLE - from
+            );
+            let _ = socket.write_all(head.as_bytes()).await;
+            let bytes: Vec<u8> = (from..WHOLE).map(byte).collect();
+            for drip in bytes.chunks(if from == 0 { 100 } else { WHOLE }) {
+                if socket.write_all(drip).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_download_that_crawls_goes_on_without_a_gap() {
+    let asked = std::sync::Arc::default();
+    let host = crawling(std::sync::Arc::clone(&asked)).await;
+    let options = Options {
+        stall: Duration::from_millis(200),
+        min_progress: 50_000,
+        ..lab()
+    };
+    let download = open(options, &format!("http://{host}/x.iso"))
+        .await
+        .unwrap();
+    let bytes = read(download).await.unwrap();
+    let gap = bytes.iter().enumerate().find(|(at, b)| **b != byte(*at));
+    assert_eq!((bytes.len(), gap), (WHOLE, None));
+    // The old answer went on while nobody answered.
+    let asked = asked.lock().unwrap().clone();
+    assert!(
+        matches!(asked[..], [0, one, other] if 0 < one && one <= other),
+        "{asked:?}"
+    );
+}
+
 #[tokio::test]
 async fn whether_something_changed_is_asked_without_a_download() {
     let had = |etag: Option<&str>, date: Option<&str>| Validators {

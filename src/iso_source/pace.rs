@@ -32,6 +32,8 @@ struct Pace {
     end: Instant,
     waited: Duration,
     moved: u64,
+    /// Too little came while `waited` went by. The chunk that showed it is passed on first: what is counted as seen was read.
+    slow: bool,
     resumes: u32,
     resumed_at: u64,
 }
@@ -53,6 +55,7 @@ pub(super) fn paced(
         seen: 0,
         waited: Duration::ZERO,
         moved: 0,
+        slow: false,
         resumes: 0,
         resumed_at: 0,
     };
@@ -85,6 +88,9 @@ impl Pace {
             self.way.door.options.stall,
             self.way.door.options.min_progress,
         );
+        if std::mem::take(&mut self.slow) {
+            return Err(self.stalled("the download is too slow"));
+        }
         let began = Instant::now();
         let left = self.end.saturating_duration_since(began);
         if left.is_zero() {
@@ -112,9 +118,7 @@ impl Pace {
         self.moved = self.moved.saturating_add(bytes);
         self.waited += began.elapsed();
         if self.waited >= stall {
-            if self.moved < min_progress && self.seen < self.length {
-                return Err(self.stalled("the download is too slow"));
-            }
+            self.slow = self.moved < min_progress && self.seen < self.length;
             (self.waited, self.moved) = (Duration::ZERO, 0);
         }
         Ok(Some(chunk))
@@ -150,7 +154,8 @@ impl Pace {
         );
         let response = match self.way.ask(&headers).await {
             Ok(response) => response,
-            // Not there for the moment: the next chunk fails again, and the next try is counted.
+            // Not there for the moment: the next chunk fails again, or the old answer goes on after all; the next try is
+            // counted.
             Err(e) if e.class == Class::Transient && self.resumes < RESUMES => return Ok(()),
             Err(_) => return Err(broken),
         };

@@ -134,7 +134,8 @@ pub struct IsoWant {
     pub ca_pem: Result<Option<String>, Trouble>,
     /// What identifies the source without its token; equal keys mean equal content.
     pub source_key: String,
-    /// Value of the force-refresh annotation; a new value is one more transfer.
+    /// Value of the force-refresh annotation, where it tells: a new value is one more transfer. One that was fetched for tells
+    /// nothing of another source.
     pub force_token: Option<String>,
     /// How often the source is asked whether it has other bytes under this source key; `None` where its answer tells
     /// nothing (the assisted service's image server, volatile sources).

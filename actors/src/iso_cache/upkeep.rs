@@ -3,7 +3,7 @@
 //! Guarantees: only two kinds of file are ever deleted here: what a pool's retention lists and no VM mounts, and partial
 //! files that are proven to have no writer ([`super::partial`]). Anything else is not ours.
 
-use std::{collections::BTreeMap, future::Future, time::Duration};
+use std::{future::Future, time::Duration};
 
 use jiff::Timestamp;
 
@@ -135,7 +135,7 @@ impl Site {
                     continue;
                 }
             };
-            if let Some(vm) = mounts.holder(path) {
+            if let Some(vm) = holder(&mounts, path) {
                 kept.push((path.clone(), format!("VM {vm} has it in its CD-ROM drive")));
                 asked = Some(mounts);
                 continue;
@@ -154,44 +154,16 @@ impl Site {
         Ok((gone, kept))
     }
 
-    async fn mounts(&self) -> Result<Mounts, Trouble> {
-        let mounted = step("mounted ISOs", async { Ok(self.vc.mounted_isos().await?) }).await?;
-        Ok(Mounts::of(mounted))
+    /// What VMs have in their drives, each with the VM.
+    async fn mounts(&self) -> Result<Vec<MountedIso>, Trouble> {
+        step("mounted ISOs", async { Ok(self.vc.mounted_isos().await?) }).await
     }
 }
 
-/// What VMs have in their drives, each with the VM.
-#[derive(Debug, Default)]
-struct Mounts {
-    /// Compared as paths: vCenter shows what was written, and `[ds] /a` is `[ds] a`.
-    paths: BTreeMap<DatastorePath, String>,
-    /// Backings that are no such path; they may name a file in another way.
-    others: Vec<MountedIso>,
-}
-
-impl Mounts {
-    fn of(mounted: Vec<MountedIso>) -> Self {
-        let mut mounts = Self::default();
-        for mount in mounted {
-            match DatastorePath::parse(&mount.iso) {
-                Ok(path) => {
-                    mounts.paths.insert(path, mount.vm);
-                }
-                Err(_) => mounts.others.push(mount),
-            }
-        }
-        mounts
-    }
-
-    /// A VM that has this file in a drive, or something that cannot be told from it.
-    fn holder(&self, path: &DatastorePath) -> Option<&str> {
-        let known = self.paths.get(path).map(String::as_str);
-        let mut others = self.others.iter();
-        known.or_else(|| {
-            let other = others.find(|mount| mount.may_be(path));
-            other.map(|mount| mount.vm.as_str())
-        })
-    }
+/// A VM that has this file in a drive, or something that cannot be told from it.
+fn holder<'a>(mounted: &'a [MountedIso], path: &DatastorePath) -> Option<&'a str> {
+    let holds = mounted.iter().find(|mount| mount.may_be(path));
+    holds.map(|mount| mount.vm.as_str())
 }
 
 /// Looks once more where a transfer failed, whoever still wants something there; where that fails, too, the actor hears of

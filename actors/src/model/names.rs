@@ -156,6 +156,31 @@ impl DatastorePath {
         };
         Self::new(&self.datastore, &path)
     }
+
+    /// Do both name one file? On vSAN and vVol a directory at the top is an object of its own, which has a name and an id
+    /// (`DatastoreNamespaceManager`): vCenter takes either, and may show the id where it was given the name.
+    #[must_use]
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        let (Some((top, below)), Some((other_top, other_below))) =
+            (self.path.split_once('/'), other.path.split_once('/'))
+        else {
+            return self == other;
+        };
+        let one_is_an_id = is_object_id(top) != is_object_id(other_top);
+        self.datastore == other.datastore
+            && below == other_below
+            && (top == other_top || one_is_an_id)
+    }
+}
+
+/// A uuid (vSAN), also behind `rfc4122.`, or 128 bits behind `naa.` (vVol).
+fn is_object_id(name: &str) -> bool {
+    let id = name
+        .strip_prefix("rfc4122.")
+        .or_else(|| name.strip_prefix("naa."))
+        .unwrap_or(name);
+    id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+        && id.bytes().filter(u8::is_ascii_hexdigit).count() == 32
 }
 
 impl fmt::Display for DatastorePath {
@@ -176,6 +201,70 @@ mod tests {
         let p = DatastorePath::parse("[ds] a/b/c.iso").expect("path");
         assert_eq!(p.parent().expect("parent").to_string(), "[ds] a/b");
         assert_eq!(p.file_name(), "c.iso");
+    }
+
+    #[test]
+    fn a_directory_at_the_top_may_go_by_its_id() {
+        let id = "59427457-6c5a-a917-7997-0200103eedbc";
+        let path = |text: &str| DatastorePath::parse(text).expect(text);
+        for (one, other, same) in [
+            (
+                "[ds] isos/a.iso".to_owned(),
+                "[ds] isos/a.iso".to_owned(),
+                true,
+            ),
+            (
+                "[ds] isos/a.iso".to_owned(),
+                format!("[ds] {id}/a.iso"),
+                true,
+            ),
+            (
+                format!("[ds] {id}/ns/a.iso"),
+                "[ds] isos/ns/a.iso".to_owned(),
+                true,
+            ),
+            (
+                "[ds] isos/a.iso".to_owned(),
+                format!("[ds] rfc4122.{id}/a.iso"),
+                true,
+            ),
+            (
+                "[ds] isos/a.iso".to_owned(),
+                "[ds] naa.600c0ff00025d3a1b2c3d45501000000/a.iso".to_owned(),
+                true,
+            ),
+            (
+                "[ds] isos/a.iso".to_owned(),
+                "[ds] others/a.iso".to_owned(),
+                false,
+            ),
+            (
+                "[ds] isos/a.iso".to_owned(),
+                format!("[ds] {id}/b.iso"),
+                false,
+            ),
+            (
+                "[ds] isos/a.iso".to_owned(),
+                format!("[other] {id}/a.iso"),
+                false,
+            ),
+            (
+                "[ds] isos/ns/a.iso".to_owned(),
+                format!("[ds] isos/{id}/a.iso"),
+                false,
+            ),
+            (
+                format!("[ds] {id}/a.iso"),
+                format!("[ds] {}/a.iso", id.replace('5', "6")),
+                false,
+            ),
+            ("[ds] a.iso".to_owned(), "[ds] a.iso".to_owned(), true),
+            ("[ds] a.iso".to_owned(), format!("[ds] {id}/a.iso"), false),
+        ] {
+            let (one, other) = (path(&one), path(&other));
+            assert_eq!(one.is_same_file(&other), same, "{one}, {other}");
+            assert_eq!(other.is_same_file(&one), same, "{other}, {one}");
+        }
     }
 
     #[test]

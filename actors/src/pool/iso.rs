@@ -19,7 +19,7 @@ use agent_forge_crds::{
     duration,
     external::infra_env::InfraEnv,
     names::FORCE_ISO_REFRESH_ANNOTATION,
-    pool::{DEFAULT_CHECK_INTERVAL, VsphereAgentPool},
+    pool::{DEFAULT_CHECK_INTERVAL, IsoStatus, VsphereAgentPool},
 };
 use async_trait::async_trait;
 use kube::ResourceExt;
@@ -172,6 +172,23 @@ pub fn source(infra_env: Option<&InfraEnv>) -> Result<(&InfraEnv, IsoUrl), NoSou
     Ok((infra_env, source))
 }
 
+/// Value of the force-refresh annotation, as long as it tells the ISO that the pool wants from that of others: until it was
+/// fetched for, and then while the source is the one that it was fetched from. The annotation stays on the pool; of a later
+/// image the pool wants what every other one does.
+fn force_token(
+    pool: &VsphereAgentPool,
+    status: Option<&IsoStatus>,
+    source_key: &str,
+) -> Option<String> {
+    let value = pool.annotations().get(FORCE_ISO_REFRESH_ANNOTATION);
+    let value = value.filter(|v| !v.is_empty())?;
+    let spent_before = status.is_some_and(|iso| {
+        let of_another = iso.source_key.as_deref().is_some_and(|k| k != source_key);
+        of_another && iso.force_refresh_token.as_ref() == Some(value)
+    });
+    (!spent_before).then(|| value.clone())
+}
+
 /// What the pool wants on its ISO datastore; `others` are the other pools. What retention lets go, and how soon the file is to
 /// be looked at ([`look`]), is not asked here.
 ///
@@ -186,12 +203,8 @@ pub fn want(
     let (infra_env, source) = source(infra_env)?;
     let directory = directory(pool).map_err(NoSource::Invalid)?;
     let source_key = source_key(infra_env, &source);
-    let force_token = pool
-        .annotations()
-        .get(FORCE_ISO_REFRESH_ANNOTATION)
-        .filter(|v| !v.is_empty())
-        .cloned();
     let status = pool.status.as_ref().and_then(|s| s.iso.as_ref());
+    let force_token = force_token(pool, status, &source_key);
     let same_source = status.filter(|i| i.source_key.as_deref() == Some(source_key.as_str()));
     // Each value of the annotation counts once; taking it off asks for nothing.
     let done = |of: Option<&String>| force_token.is_none() || of == force_token.as_ref();

@@ -261,8 +261,10 @@ impl MountedIso {
     /// is a digest.
     #[must_use]
     pub fn may_be(&self, path: &DatastorePath) -> bool {
-        DatastorePath::parse(&self.iso)
-            .map_or_else(|_| self.iso.ends_with(path.file_name()), |at| at == *path)
+        DatastorePath::parse(&self.iso).map_or_else(
+            |_| self.iso.ends_with(path.file_name()),
+            |at| at.is_same_file(path),
+        )
     }
 }
 

@@ -30,13 +30,14 @@ pub fn is_to_be_emptied(
 pub fn isos_of(pool: &VsphereAgentPool, drives: &[Cdrom]) -> Vec<String> {
     let directories = kept::directories(pool);
     let directories: BTreeSet<&str> = directories.iter().map(|d| d.path.as_str()).collect();
+    let is_in = |directory: &str, file: &DatastorePath| {
+        let there = DatastorePath::new(&file.datastore, directory);
+        let there = there.and_then(|d| d.join(file.file_name()));
+        there.is_ok_and(|there| there.is_same_file(file))
+    };
     let ours = |iso: &&String| {
-        DatastorePath::parse(iso).is_ok_and(|path| {
-            is_ours(&path)
-                && path
-                    .parent()
-                    .is_some_and(|d| directories.contains(d.path.as_str()))
-        })
+        DatastorePath::parse(iso)
+            .is_ok_and(|file| is_ours(&file) && directories.iter().any(|d| is_in(d, &file)))
     };
     let isos = drives.iter().filter_map(|d| d.iso.as_ref());
     isos.filter(ours).cloned().collect()
@@ -75,17 +76,21 @@ mod tests {
             spelled("[isos] /agent-forge/demo/first"),
         );
         let before = spelled("[old] agent-forge/demo/w");
+        // As vSAN shows it: the directory at the top by its id.
+        let by_id = spelled("[isos] 59427457-6c5a-a917-7997-0200103eedbc/demo/w");
         let drives = [
             own.clone(),
             shared.clone(),
             before.clone(),
+            by_id.clone(),
+            spelled("[isos] 59427457-6c5a-a917-7997-0200103eedbc/w"),
             Some("[isos] rescue.iso".to_owned()),
             Some("[isos] agent-forge/demo/w/rescue.iso".to_owned()),
             spelled("[isos] somewhere"),
             None,
         ]
         .map(drive);
-        let wanted: Vec<String> = [own, shared, before].into_iter().flatten().collect();
+        let wanted: Vec<String> = [own, shared, before, by_id].into_iter().flatten().collect();
         assert_eq!(isos_of(&pool, &drives), wanted);
     }
 

@@ -196,6 +196,14 @@ impl Entry {
         matches!(self.phase, Phase::Ready { .. })
     }
 
+    /// That file is what it has, or was until it was found missing.
+    pub(super) fn is_of(&self, path: &DatastorePath) -> bool {
+        match &self.phase {
+            Phase::Ready { file, .. } => file.path == *path,
+            _ => self.gone.as_ref() == Some(path),
+        }
+    }
+
     /// Bytes of it are on their way.
     pub(super) fn brings(&self) -> bool {
         matches!(self.phase, Phase::Flying { began: Some(_), .. })

@@ -145,7 +145,7 @@ impl FlightTable {
     /// A pool asks. Answers at once; the work to start, if any, is the second value.
     pub(super) fn ask(&mut self, mut want: IsoWant, now: Duration) -> (IsoState, Vec<Start>) {
         want.directory = self.home(&want);
-        let (content, pool) = (Content::of(&want), want.pool.clone());
+        let (content, pool) = (self.content(&want), want.pool.clone());
         self.first_ask.get_or_insert(now);
         self.left.remove(&pool);
         self.forget(&content, &pool, now);
@@ -354,6 +354,21 @@ impl FlightTable {
                 best.map(|(content, _)| content.directory.clone())
             })
             .unwrap_or_else(|| want.directory.clone())
+    }
+
+    /// What is asked for. Whose record names the very file that another content of the source has asks for that one: a pool that
+    /// was once forced to fetch anew shares what came later.
+    fn content(&self, want: &IsoWant) -> Content {
+        let own = Content::of(want);
+        let Some(known) = &want.known else {
+            return own;
+        };
+        if self.entries.contains_key(&own) {
+            return own;
+        }
+        let mut all = self.entries.iter();
+        let has = all.find(|(content, e)| content.source() == own.source() && e.is_of(&known.path));
+        has.map_or(own, |(content, _)| content.clone())
     }
 
     /// A failure of vCenter's stands until bytes of the next try go there: that a try began says nothing of vCenter, and

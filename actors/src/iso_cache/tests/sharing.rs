@@ -254,6 +254,49 @@ async fn each_new_force_token_fetches_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_was_forced_once_shares_what_comes_later() {
+    let mut bench = Bench::new().await;
+    let forced = |want: IsoWant| IsoWant {
+        force_token: Some("1".to_owned()),
+        ..want
+    };
+    let (before, _) = bench.arrived(&default_place("b")).await;
+    bench.image.version.store(2, Ordering::SeqCst);
+    let (own, _) = bench.arrived(&forced(default_place("a"))).await;
+    assert_ne!(before, own);
+    for (wants, file) in [
+        (recorded(default_place("b"), &before), &before),
+        (recorded(forced(default_place("a")), &own), &own),
+    ] {
+        assert_eq!(bench.arrived(&wants).await.0, *file, "each keeps its own");
+    }
+    // Another image: the token was spent on the one before.
+    let next = |want: IsoWant| IsoWant {
+        source_key: "another".to_owned(),
+        ..want
+    };
+    bench.image.version.store(3, Ordering::SeqCst);
+    let opened = bench.opened();
+    let (a, _) = bench.arrived(&next(default_place("a"))).await;
+    let (b, _) = bench.arrived(&next(default_place("b"))).await;
+    assert_eq!(a, b);
+    let looks = bench.store.count("stat");
+    // Recorded, the token tells again, and changes nothing.
+    for wants in [
+        recorded(forced(next(default_place("a"))), &a),
+        recorded(next(default_place("b")), &b),
+    ] {
+        let answer = bench.ask(&wants).await;
+        assert!(
+            matches!(&answer, IsoState::Ready { file, .. } if *file == a),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(bench.store.count("stat"), looks);
+    assert_eq!(bench.opened(), opened + 1, "one transfer for both");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_volatile_source_is_fetched_once_per_source_key() {
     let mut bench = Bench::new().await;
     for version in 2..20 {

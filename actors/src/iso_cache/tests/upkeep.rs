@@ -114,17 +114,21 @@ async fn news(bench: &Bench, want: &IsoWant) -> PruneNews {
 async fn retention_removes_what_nobody_needs_and_says_why_the_rest_stays() {
     let mut bench = Bench::new().await;
     let foreign = path("rescue.iso");
-    for file in [&old(1), &old(2), &old(3), &old(4), &foreign] {
+    for file in [&old(1), &old(2), &old(3), &old(4), &old(5), &foreign] {
         bench
             .store
             .with(|c| c.files.insert(file.to_string(), Stored::of_size(1)));
     }
-    // Mounted, in another spelling of the same path, and as what is no path of a datastore.
+    // Mounted, in other spellings of the same path, and as what is no path of a datastore.
     bench.store.with(|c| {
         c.mounted = vec![
             format!("[ds1] /isos/{}", old(2).file_name()),
             "garbage".to_owned(),
             format!("[] /vmfs/volumes/5f3e-17/isos/{}", old(4).file_name()),
+            format!(
+                "[ds1] 59427457-6c5a-a917-7997-0200103eedbc/{}",
+                old(5).file_name()
+            ),
         ]
     });
     // Another pool's status names one of them.
@@ -153,11 +157,11 @@ async fn retention_removes_what_nobody_needs_and_says_why_the_rest_stays() {
     );
 
     let wants = IsoWant {
-        prunable: vec![old(1), old(2), old(3), old(4), foreign.clone()],
+        prunable: vec![old(1), old(2), old(3), old(4), old(5), foreign.clone()],
         ..want("a")
     };
     let (mut gone, mut kept) = pruned(&mut bench, &wants).await;
-    while gone.len() + kept.len() < 5 {
+    while gone.len() + kept.len() < 6 {
         let (more_gone, more_kept) = pruned(&mut bench, &wants).await;
         gone.extend(more_gone);
         kept.extend(more_kept);
@@ -174,13 +178,15 @@ async fn retention_removes_what_nobody_needs_and_says_why_the_rest_stays() {
             (old(2), "VM vm-0 has it in its CD-ROM drive"),
             (old(3), "pool ns/b uses it"),
             (old(4), "VM vm-2 has it in its CD-ROM drive"),
+            (old(5), "VM vm-3 has it in its CD-ROM drive"),
             (
                 foreign.clone(),
                 "its name is not `<sha256>.iso`, so it is not ours to remove"
             ),
         ]
     );
-    let mut left = [bench.final_path(), old(2), old(3), old(4), foreign].map(|p| p.to_string());
+    let left = [bench.final_path(), old(2), old(3), old(4), old(5), foreign];
+    let mut left = left.map(|p| p.to_string());
     left.sort();
     assert_eq!(bench.store.files(), left);
     assert_eq!(bench.counted("prune", true), 1);

@@ -58,6 +58,21 @@ pub fn retained(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
     newest.chain(current).chain(stored).collect()
 }
 
+/// The current version has been so for long enough that every VM actor has seen it.
+fn is_settled(status: &IsoStatus, now: Timestamp) -> bool {
+    let since = status.checked_at.as_ref();
+    since.is_some_and(|at| now > at.0 && now.duration_since(at.0).unsigned_abs() >= SUPERSEDED)
+}
+
+/// What another pool's status keeps from being let go: what it retains, and right after a change all that it names.
+fn held_by(other: &VsphereAgentPool, now: Timestamp) -> BTreeSet<DatastorePath> {
+    let mut held = retained(other);
+    if let Some(status) = iso(other).filter(|status| !is_settled(status, now)) {
+        held.extend(status.history.iter().filter_map(|h| place(other, h)));
+    }
+    held
+}
+
 /// Directories that the pool's ISOs lie in: its own, and those that its status names.
 #[must_use]
 pub fn directories(pool: &VsphereAgentPool) -> BTreeSet<DatastorePath> {
@@ -96,16 +111,12 @@ pub fn prunable(
     let Some(status) = iso(pool) else {
         return Vec::new();
     };
-    let settled = status
-        .checked_at
-        .as_ref()
-        .is_some_and(|at| now > at.0 && now.duration_since(at.0).unsigned_abs() >= SUPERSEDED);
     let datastore = datastore(pool);
-    if !settled || datastore != pool.spec.vsphere.iso_datastore {
+    if !is_settled(status, now) || datastore != pool.spec.vsphere.iso_datastore {
         return Vec::new();
     }
     let mut kept = retained(pool);
-    kept.extend(others.iter().flat_map(|other| retained(other)));
+    kept.extend(others.iter().flat_map(|other| held_by(other, now)));
     let mut so_far = 0;
     let goes = versions(&status.history, &datastore).filter(|(_, is_one)| {
         so_far += usize::from(*is_one);

@@ -181,3 +181,56 @@ fn the_predecessors_file_is_looked_for_before_anything_is_fetched() {
         .insert(FORCE_ISO_REFRESH_ANNOTATION.to_owned(), "now".to_owned());
     assert_eq!(known(&forced, &url, before), None, "asked for anew");
 }
+
+#[test]
+fn a_forced_refresh_tells_until_another_image_comes() {
+    let secret = ObjectKey::new("demo", "vsphere-credentials");
+    let key = |created: &str| {
+        let env = serving("https://img/byapikey/T/x.iso", created);
+        want(&pool("w"), &[], Some(&env), &secret)
+            .expect("a want")
+            .source_key
+    };
+    let (now, later) = ("2026-11-21T05:00:00Z", "2026-11-22T05:00:00Z");
+    for (what, annotation, spent, source, told) in [
+        ("none", None, None, Some(now), None),
+        ("a new one", Some("1"), None, Some(now), Some("1")),
+        (
+            "spent on this source",
+            Some("1"),
+            Some("1"),
+            Some(now),
+            Some("1"),
+        ),
+        (
+            "spent on the one before",
+            Some("1"),
+            Some("1"),
+            Some(later),
+            None,
+        ),
+        ("a newer one", Some("2"), Some("1"), Some(later), Some("2")),
+        (
+            "recorded by the predecessor",
+            Some("1"),
+            Some("1"),
+            None,
+            Some("1"),
+        ),
+    ] {
+        let mut pool = pool("w");
+        if let Some(value) = annotation {
+            pool.annotations_mut()
+                .insert(FORCE_ISO_REFRESH_ANNOTATION.to_owned(), value.to_owned());
+        }
+        // The record is of `source`; what is wanted is of `now`.
+        pool.status.get_or_insert_default().iso = Some(IsoStatus {
+            source_key: source.map(key),
+            force_refresh_token: spent.map(str::to_owned),
+            ..IsoStatus::default()
+        });
+        let env = serving("https://img/byapikey/T/x.iso", now);
+        let want = want(&pool, &[], Some(&env), &secret).expect("a want");
+        assert_eq!(want.force_token.as_deref(), told, "{what}");
+    }
+}

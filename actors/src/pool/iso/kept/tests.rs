@@ -101,6 +101,26 @@ fn retention_table() {
 }
 
 #[test]
+fn what_another_has_just_stopped_using_stays_for_its_vms_on_their_way() {
+    let mine = retaining(with_history("w", "p", &["c", "b", "a"]), 1);
+    let theirs = |since: Option<i64>| {
+        let mut other = retaining(with_history("x", "p", &["c", "b"]), 1);
+        let status = other.status.as_mut().and_then(|s| s.iso.as_mut());
+        status.expect("an ISO").checked_at = since.map(|s| Time(at(s)));
+        vec![Arc::new(other)]
+    };
+    for (since, wanted) in [
+        (Some(81), &["a.iso"][..]),
+        (Some(80), &["a.iso", "b.iso"]),
+        (Some(0), &["a.iso", "b.iso"]),
+        (None, &["a.iso"]),
+    ] {
+        let goes = prunable(&mine, &theirs(since), at(100));
+        assert_eq!(names(&goes), wanted, "since {since:?}");
+    }
+}
+
+#[test]
 fn what_was_never_seen_published_is_no_version_to_keep() {
     // `x` was about to be published when the process died; `c`, which came then, has other bytes.
     let mut mine = with_history("w", "p", &["c", "x", "b", "a"]);
