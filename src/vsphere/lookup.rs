@@ -255,88 +255,31 @@ fn path_of(start: &MoRef, chain: &[Properties]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use agent_forge_actors::ports::vcenter::{Credentials, Trust};
-    use async_trait::async_trait;
     use serde_json::{Value, json};
 
-    use super::{
-        super::{Options, Transport, TransportFailure, limits::Limits, session::SESSION_HEADER},
-        *,
-    };
-    use crate::{gate::OpenGate, telemetry::metrics::Metrics};
-
-    /// A vCenter with datacenter `dc` and one network of that name, which no path leads to.
-    struct OneNetwork(&'static str);
-
-    impl OneNetwork {
-        fn answer(&self, path: &str, asked: &str) -> (u16, Value) {
-            let one = |kind: &str| json!({"type": kind, "value": kind});
-            let named = |name: &str| json!({"name": "name", "val": {"_typeName": "string", "_value": name}});
-            let parent = json!({"name": "parent", "val": one("Folder")});
-            match path.rsplit('/').next().unwrap_or_default() {
-                "content" => (
-                    200,
-                    json!({
-                        "rootFolder": one("Folder"),
-                        "propertyCollector": one("PropertyCollector"),
-                        "sessionManager": one("SessionManager"),
-                        "searchIndex": one("SearchIndex"),
-                        "viewManager": one("ViewManager"),
-                        "fileManager": one("FileManager"),
-                    }),
-                ),
-                "Login" => (200, json!({})),
-                "FindByInventoryPath" => (200, Value::Null),
-                "RetrievePropertiesEx" if asked.contains("ManagedEntity") => (
-                    200,
-                    json!({"objects": [
-                        {"obj": one("Datacenter"), "propSet": [named("dc"), parent]},
-                        {"obj": one("Folder"), "propSet": [named("Datacenters")]},
-                    ]}),
-                ),
-                "RetrievePropertiesEx" => (
-                    200,
-                    json!({"objects": [{"obj": one("Network"), "propSet": [named(self.0)]}]}),
-                ),
-                _ => (404, json!({})),
-            }
-        }
-    }
-
-    #[async_trait]
-    impl Transport for OneNetwork {
-        async fn send(
-            &self,
-            request: reqwest::Request,
-        ) -> Result<reqwest::Response, TransportFailure> {
-            let body = request.body().and_then(reqwest::Body::as_bytes);
-            let asked = String::from_utf8_lossy(body.unwrap_or_default());
-            let (status, body) = self.answer(request.url().path(), &asked);
-            let reply = http::Response::builder()
-                .status(status)
-                .header(SESSION_HEADER, "key")
-                .body(body.to_string());
-            Ok(reply.expect("a reply").into())
-        }
-    }
+    use super::{super::played, *};
 
     #[tokio::test]
     async fn a_name_with_a_slash_is_found_as_people_see_it() {
-        let credentials = Credentials {
-            server: url::Url::parse("https://vc.example/").expect("url"),
-            username: "user".to_owned(),
-            password: "p".to_owned().into(),
-            trust: Trust::System,
-        };
-        let options = Options {
-            transport: Some(Arc::new(OneNetwork("VM-10.0.0.0%2f24"))),
-            ..Options::default()
-        };
-        let gate = Arc::new(OpenGate::new(Arc::new(Metrics::new().expect("metrics"))));
-        let bounds = Limits::new(1).of("vc.example");
-        let client = Client::new(credentials, gate, Arc::new(options), bounds).expect("a client");
+        let named =
+            |name: &str| json!({"name": "name", "val": {"_typeName": "string", "_value": name}});
+        let object = |kind: &str, properties: Value| json!({"obj": played::one(kind), "propSet": properties});
+        let parent = json!({"name": "parent", "val": played::one("Folder")});
+        let client = played::client(move |last, asked| {
+            let objects = match last {
+                // No path leads to it.
+                "FindByInventoryPath" => return (200, Value::Null),
+                "RetrievePropertiesEx" if asked.contains("ManagedEntity") => json!([
+                    object("Datacenter", json!([named("dc"), parent])),
+                    object("Folder", json!([named("Datacenters")])),
+                ]),
+                "RetrievePropertiesEx" => {
+                    json!([object("Network", json!([named("VM-10.0.0.0%2f24")]))])
+                }
+                _ => return (404, json!({})),
+            };
+            (200, json!({"objects": objects}))
+        });
         let datacenter = MoRef::new("Datacenter", "Datacenter");
         for (name, found) in [
             ("VM-10.0.0.0/24", true),
