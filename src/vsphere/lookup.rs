@@ -174,12 +174,13 @@ impl Client {
     }
 
     /// An object below a datacenter, by its path in the datacenter's folder, by inventory path, or by its mere name
-    /// wherever it stands (a datastore may be part of a cluster).
+    /// wherever it stands (a datastore may be part of a cluster). `field` is where the name comes from.
     pub(super) async fn find_below(
         &self,
         datacenter: &MoRef,
         name: &str,
         sort: Sort,
+        field: &'static str,
     ) -> VcResult<Option<MoRef>> {
         let below = self.datacenter_path(datacenter).await?;
         for path in candidates(&below, sort.folder, name) {
@@ -199,12 +200,11 @@ impl Client {
             .found_from(datacenter, vec![all]);
         let mut matching = self.retrieve(question).await?;
         matching.retain(|p| p.text("name").is_some_and(|n| same_name(n, name)));
-        // Two of one name: ambiguous, so rather none.
-        Ok(if matching.len() == 1 {
-            matching.pop().map(|p| p.object)
-        } else {
-            None
-        })
+        if matching.len() > 1 {
+            let why = format!("{} objects have that name: write its path", matching.len());
+            return Err(unresolved(field, name, why));
+        }
+        Ok(matching.pop().map(|p| p.object))
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
     use super::{super::played, *};
 
     #[tokio::test]
-    async fn a_name_with_a_slash_is_found_as_people_see_it() {
+    async fn a_mere_name_is_found_as_people_see_it_and_only_where_it_is_one_objects() {
         let named =
             |name: &str| json!({"name": "name", "val": {"_typeName": "string", "_value": name}});
         let object = |kind: &str, properties: Value| json!({"obj": played::one(kind), "propSet": properties});
@@ -273,9 +273,11 @@ mod tests {
                     object("Datacenter", json!([named("dc"), parent])),
                     object("Folder", json!([named("Datacenters")])),
                 ]),
-                "RetrievePropertiesEx" => {
-                    json!([object("Network", json!([named("VM-10.0.0.0%2f24")]))])
-                }
+                "RetrievePropertiesEx" => json!([
+                    object("Network", json!([named("VM-10.0.0.0%2f24")])),
+                    object("OpaqueNetwork", json!([named("twice")])),
+                    object("DistributedVirtualPortgroup", json!([named("twice")])),
+                ]),
                 _ => return (404, json!({})),
             };
             (200, json!({"objects": objects}))
@@ -288,10 +290,22 @@ mod tests {
             // A path, and nothing stands there.
             ("/dc/network/VM-10.0.0.0/24", false),
         ] {
-            let seen = client.find_below(&datacenter, name, NETWORK).await;
+            let seen = client
+                .find_below(&datacenter, name, NETWORK, "network")
+                .await;
             let wanted = found.then(|| MoRef::new("Network", "Network"));
             assert_eq!(seen.expect("an answer"), wanted, "{name}");
         }
+        let seen = client
+            .find_below(&datacenter, "twice", NETWORK, "network")
+            .await;
+        let several = seen.expect_err("ambiguous");
+        let kind = VcErrorKind::Unresolved {
+            field: "network",
+            value: "twice".to_owned(),
+        };
+        assert_eq!(several.kind, kind);
+        assert!(several.message.contains("path"), "{several}");
     }
 
     #[test]
