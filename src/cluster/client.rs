@@ -84,35 +84,48 @@ mod tests {
     const BOUND: Duration = Duration::from_secs(6);
 
     /// Answers requests on one connection with empty objects: the first of all at once, later ones after `late`.
-    async fn answer(mut stream: TcpStream, before: Arc<AtomicUsize>, late: Duration) {
+    async fn answer(
+        mut stream: TcpStream,
+        before: Arc<AtomicUsize>,
+        status: &'static str,
+        late: Duration,
+    ) {
         let mut buffer = [0; 4096];
         while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {
             if before.fetch_add(1, Ordering::Relaxed) > 0 {
                 sleep(late).await;
             }
-            let text =
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+            let text = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
+            );
             if stream.write_all(text.as_bytes()).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Whether the second of two requests, with a pause between them, is answered.
-    async fn is_answered(pause: Duration, late: Duration) -> bool {
+    /// A server that answers so: its address, and how often it was asked.
+    async fn server(status: &'static str, late: Duration) -> (String, Arc<AtomicUsize>) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let before = Arc::new(AtomicUsize::new(0));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let before = asked.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, before.clone(), late));
+                tokio::spawn(answer(stream, before.clone(), status, late));
             }
         });
-        let uri = format!("http://{address}").parse().expect("a URI");
-        let client = Client::try_from(silent_at_most(BOUND, Config::new(uri))).expect("a client");
+        (format!("http://{address}"), asked)
+    }
+
+    /// Whether the second of two requests, with a pause between them, is answered.
+    async fn is_answered(pause: Duration, late: Duration) -> bool {
+        let (address, _) = server("200 OK", late).await;
+        let config = Config::new(address.parse().expect("a URI"));
+        let client = Client::try_from(silent_at_most(BOUND, config)).expect("a client");
         let ask = async || client.list_core_api_versions().await;
-        // Empty objects do not decode: that one came is enough.
+        // Empty objects need not decode: that one came is enough.
         let came = |answer: kube::Result<_>| {
             !matches!(
                 answer,
@@ -132,5 +145,20 @@ mod tests {
     #[tokio::test]
     async fn who_never_answers_is_given_up() {
         assert!(!is_answered(Duration::ZERO, BOUND * 60).await);
+    }
+
+    #[tokio::test]
+    async fn what_the_server_refuses_is_asked_once() {
+        let (address, asked) = server("503 Service Unavailable", Duration::ZERO).await;
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let kubeconfig = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
+             clusters: [{{name: a, cluster: {{server: \"{address}\"}}}}]\nusers: [{{name: a, user: {{}}}}]\n"
+        );
+        std::fs::write(file.path(), kubeconfig).expect("written");
+        let clients = connect(Some(file.path())).await.expect("clients");
+        let answer = clients.request.list_core_api_versions().await;
+        assert!(matches!(&answer, Err(kube::Error::Api(_))), "{answer:?}");
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 }
