@@ -221,7 +221,8 @@ fn report<K>(
     }
 }
 
-/// Machines: metadata only, in the newest version served; looked for anew when a watch ends.
+/// Machines: metadata only, in the newest version served; looked for anew when that one is served no more, as after an
+/// upgrade of Cluster API.
 async fn follow_machines(
     client: &Client,
     cache: &Arc<Cache<MachineFacts>>,
@@ -237,9 +238,11 @@ async fn follow_machines(
             }
         };
         follow_machine_version(client, version, cache, tell).await;
+        tokio::time::sleep(NOT_SERVED).await;
     }
 }
 
+/// Ends when that version is served no more; what was seen stays in the cache until the next one's list.
 async fn follow_machine_version(
     client: &Client,
     version: MachineVersion,
@@ -251,13 +254,32 @@ async fn follow_machine_version(
     let stream = watcher(api, watcher::Config::default()).default_backoff();
     let mut feed = Feed::new(cache.clone());
     pin_mut!(stream);
-    while let Some(event) = next(&mut stream, "Machine").await {
-        let event = map(event, |object| machines::facts(&object, version));
+    while let Some(event) = stream.next().await {
+        let event = match event {
+            Ok(event) => map(event, |object| machines::facts(&object, version)),
+            Err(e) => {
+                tracing::warn!(kind = "Machine", "watch: {e}");
+                if is_not_served(&e) {
+                    return;
+                }
+                continue;
+            }
+        };
         let changed = |key, old: Seen<'_, MachineFacts>, new: Seen<'_, MachineFacts>| {
             (old != new).then_some(Change::Machine(key))
         };
         report(feed.take(event, |m| m.key.clone()), &changed, tell);
     }
+}
+
+/// The API server does not know what is watched.
+fn is_not_served(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) =
+        error
+    else {
+        return false;
+    };
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// The next event; errors are logged, the stream backs off and goes on.
@@ -280,5 +302,123 @@ fn map<A, B>(event: watcher::Event<A>, f: impl FnOnce(A) -> B) -> watcher::Event
         watcher::Event::Init => watcher::Event::Init,
         watcher::Event::InitApply(o) => watcher::Event::InitApply(f(o)),
         watcher::Event::InitDone => watcher::Event::InitDone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll};
+
+    use futures::future::BoxFuture;
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tokio::{
+        sync::{mpsc, watch},
+        time::timeout,
+    };
+    use tower::Service;
+
+    use super::*;
+
+    /// An API server that serves Machines in one version, and from a moment on in the next one alone.
+    struct Upgraded(watch::Receiver<bool>);
+
+    fn answer(status: StatusCode, body: &Value) -> Response<Body> {
+        let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+        *response.status_mut() = status;
+        response
+    }
+
+    fn not_found() -> Response<Body> {
+        let body =
+            json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+        answer(StatusCode::NOT_FOUND, &body)
+    }
+
+    impl Service<Request<Body>> for Upgraded {
+        type Response = Response<Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            let mut upgraded = self.0.clone();
+            Box::pin(async move {
+                let version = if *upgraded.borrow() {
+                    "v1beta2"
+                } else {
+                    "v1beta1"
+                };
+                let group = format!("/apis/cluster.x-k8s.io/{version}");
+                let resource = json!({
+                    "name": "machines", "singularName": "machine", "namespaced": true, "kind": "Machine",
+                    "verbs": ["get", "list", "watch"],
+                });
+                let machine = json!({
+                    "apiVersion": format!("cluster.x-k8s.io/{version}"), "kind": "Machine",
+                    "metadata": {"name": "a", "namespace": "demo", "uid": "uid-a", "resourceVersion": "1"},
+                });
+                let path = request.uri().path();
+                let watches = request
+                    .uri()
+                    .query()
+                    .is_some_and(|q| q.contains("watch=true"));
+                Ok(if path == group {
+                    let body = json!({
+                        "kind": "APIResourceList", "groupVersion": group.trim_start_matches("/apis/"),
+                        "resources": [resource],
+                    });
+                    answer(StatusCode::OK, &body)
+                } else if path != format!("{group}/machines") {
+                    not_found()
+                } else if watches {
+                    // Nothing changes until that version goes.
+                    if *upgraded.borrow() {
+                        std::future::pending::<()>().await;
+                    }
+                    let _ = upgraded.wait_for(|done| *done).await;
+                    not_found()
+                } else {
+                    let body = json!({
+                        "kind": "MachineList", "apiVersion": machine["apiVersion"],
+                        "metadata": {"resourceVersion": "1"}, "items": [machine],
+                    });
+                    answer(StatusCode::OK, &body)
+                })
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn machines_are_followed_into_another_version_when_theirs_is_served_no_more() {
+        let (upgrade, upgraded) = watch::channel(false);
+        let client = Client::new(Upgraded(upgraded), "default");
+        let cache = Arc::new(Cache::<MachineFacts>::default());
+        let (told, mut heard) = mpsc::unbounded_channel();
+        let following = cache.clone();
+        let _watching = tokio::spawn(async move {
+            let tell = move |change| {
+                let _ = told.send(change);
+            };
+            follow_machines(&client, &following, &tell).await;
+        });
+        for version in ["v1beta1", "v1beta2"] {
+            let change = timeout(Duration::from_secs(60), heard.recv()).await;
+            assert!(
+                matches!(change, Ok(Some(Change::Machine(_)))),
+                "nothing is seen in {version}"
+            );
+            let all = cache.all();
+            let [machine] = all.as_slice() else {
+                panic!("{all:?}")
+            };
+            let wanted = format!("cluster.x-k8s.io/{version}");
+            assert_eq!(machine.api_version, wanted);
+            let _ = upgrade.send(true);
+        }
     }
 }

@@ -3,7 +3,8 @@
 use std::{
     convert::Infallible,
     future::Future,
-    net::{IpAddr, SocketAddr},
+    io::ErrorKind,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
@@ -65,23 +66,33 @@ impl Asked {
     }
 }
 
-/// Parses a bind address as controller-runtime does: `:8080` is all interfaces, `0` is off.
+/// Parses a bind address as controller-runtime does: `:8080` is all interfaces, of IPv6 and IPv4 alike, `0` is off.
 ///
 /// # Errors
-/// Anything else that is not `host:port` with a numeric host.
+/// Anything else that is not `host:port` with a numeric host or `localhost`.
 pub fn parse_address(flag: &str, text: &str) -> anyhow::Result<Option<SocketAddr>> {
     if text == "0" || text.is_empty() {
         return Ok(None);
     }
-    let full = if text.starts_with(':') {
-        format!("0.0.0.0{text}")
-    } else {
-        text.to_owned()
+    let full = match text.split_once(':') {
+        Some(("", port)) => format!("[{}]:{port}", Ipv6Addr::UNSPECIFIED),
+        Some(("localhost", port)) => format!("{}:{port}", Ipv4Addr::LOCALHOST),
+        _ => text.to_owned(),
     };
     let address = full
         .parse()
         .with_context(|| format!("{flag}={text:?}: use host:port, :port, or 0 to turn it off"))?;
     Ok(Some(address))
+}
+
+/// Listens there; where all interfaces are meant and the system has no IPv6, on those of IPv4.
+async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(e) if address.ip() == Ipv6Addr::UNSPECIFIED && e.kind() != ErrorKind::AddrInUse => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
 }
 
 /// Binds and serves until the task is dropped; returns the bound address.
@@ -97,7 +108,7 @@ where
     F: Fn(Asked) -> R + Send + Sync + 'static,
     R: Future<Output = Answer> + Send + 'static,
 {
-    let listener = TcpListener::bind(address)
+    let listener = listen(address)
         .await
         .with_context(|| format!("{name}: cannot listen on {address}"))?;
     let bound = listener.local_addr()?;
@@ -141,7 +152,14 @@ mod tests {
         assert_eq!(parse("0").expect("off"), None);
         assert_eq!(
             parse(":8080").expect("all").expect("address").to_string(),
-            "0.0.0.0:8080"
+            "[::]:8080"
+        );
+        assert!(
+            parse("localhost:1")
+                .expect("one")
+                .expect("address")
+                .ip()
+                .is_loopback()
         );
         assert_eq!(
             parse("127.0.0.1:1").expect("one").expect("address").port(),
@@ -153,5 +171,22 @@ mod tests {
                 .to_string()
                 .contains("--x")
         );
+    }
+
+    #[tokio::test]
+    async fn all_interfaces_are_those_of_both_families() {
+        let address = parse_address("--x", ":0")
+            .expect("all")
+            .expect("an address");
+        let bound = serve("test", address, |_| async { text(StatusCode::OK, "") });
+        let port = bound.await.expect("served").port();
+        let v4 = tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+        v4.expect("by IPv4");
+        // A machine without IPv6 has no such address of its own.
+        let here = (Ipv6Addr::LOCALHOST, 0);
+        if TcpListener::bind(here).await.is_ok() {
+            let v6 = tokio::net::TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await;
+            v6.expect("by IPv6");
+        }
     }
 }

@@ -24,8 +24,16 @@ use super::{
     },
 };
 
-/// Why a name is nobody's.
-const INVISIBLE: &str = "no datastore of that name is visible to this user";
+const FIELD: &str = "isoDatastore";
+
+/// A name that is no datastore's.
+pub(super) fn invisible(name: &str) -> VcError {
+    unresolved(
+        FIELD,
+        name,
+        "no datastore of that name is visible to this user",
+    )
+}
 
 impl Client {
     /// Files in `directory` that match; `None` when there is no such directory.
@@ -41,9 +49,9 @@ impl Client {
             .browsers
             .get_or(store.clone(), STRUCTURE, async {
                 let found: Option<super::wire::Ref> = self.property(&store, "browser").await?;
-                found.map(MoRef::from).ok_or_else(|| {
-                    unresolved("isoDatastore", &directory.datastore, "it has no browser")
-                })
+                found
+                    .map(MoRef::from)
+                    .ok_or_else(|| unresolved(FIELD, &directory.datastore, "it has no browser"))
             })
             .await?;
         let details = FileQueryFlags {
@@ -112,28 +120,33 @@ impl Client {
 
     async fn datastore(&self, datacenter: &MoRef, name: &str) -> VcResult<MoRef> {
         let look_up = async {
-            let found = self.find_below(datacenter, name, DATASTORE).await?;
-            found.ok_or_else(|| unresolved("isoDatastore", name, INVISIBLE))
+            let found = self.find_below(datacenter, name, DATASTORE, FIELD).await?;
+            found.ok_or_else(|| invisible(name))
         };
         let key = (datacenter.clone(), name.to_owned());
         match self.cache.stores.get_or(key, STRUCTURE, look_up).await {
             Ok(found) if found.kind != "StoragePod" => Ok(found),
             // Asked only now: who looks for a cluster waits for whoever looks up that name already.
-            Ok(_) => Err(self.no_datastore(datacenter, name).await?),
+            Ok(_) => Err(self.no_datastore(datacenter, name, invisible(name)).await?),
             Err(e) if matches!(e.kind, VcErrorKind::Unresolved { .. }) => {
-                Err(self.no_datastore(datacenter, name).await?)
+                Err(self.no_datastore(datacenter, name, e).await?)
             }
             Err(e) => Err(e),
         }
     }
 
-    /// Why no datastore has that name. Files lie on one datastore, and nobody chooses it from a cluster for them.
-    pub(super) async fn no_datastore(&self, datacenter: &MoRef, name: &str) -> VcResult<VcError> {
-        let cluster = match self.store(datacenter, name, "isoDatastore").await {
+    /// Why no datastore has that name; `otherwise` where it is not a datastore cluster's. Files lie on one datastore, and
+    /// nobody chooses it from a cluster for them.
+    pub(super) async fn no_datastore(
+        &self,
+        datacenter: &MoRef,
+        name: &str,
+        otherwise: VcError,
+    ) -> VcResult<VcError> {
+        let cluster = match self.store(datacenter, name, FIELD).await {
             Ok(store) if store.kind == "StoragePod" => store,
-            Ok(_) | Err(_) => {
-                return Ok(unresolved("isoDatastore", name, INVISIBLE));
-            }
+            Err(e) if !matches!(e.kind, VcErrorKind::Unresolved { .. }) => return Err(e),
+            Ok(_) | Err(_) => return Ok(otherwise),
         };
         let members = self.datastores(&cluster).await?;
         let mut names: Vec<&str> = members.iter().map(|d| d.name.as_str()).collect();
@@ -142,7 +155,7 @@ impl Client {
             "that is a datastore cluster, and the ISO lies on one datastore: name one of {}",
             names.join(", ")
         );
-        Ok(unresolved("isoDatastore", name, &why))
+        Ok(unresolved(FIELD, name, why))
     }
 
     /// Size of a file.

@@ -174,12 +174,13 @@ impl Client {
     }
 
     /// An object below a datacenter, by its path in the datacenter's folder, by inventory path, or by its mere name
-    /// wherever it stands (a datastore may be part of a cluster).
+    /// wherever it stands (a datastore may be part of a cluster). `field` is where the name comes from.
     pub(super) async fn find_below(
         &self,
         datacenter: &MoRef,
         name: &str,
         sort: Sort,
+        field: &'static str,
     ) -> VcResult<Option<MoRef>> {
         let below = self.datacenter_path(datacenter).await?;
         for path in candidates(&below, sort.folder, name) {
@@ -189,7 +190,8 @@ impl Client {
                 return Ok(Some(found));
             }
         }
-        if name.contains('/') {
+        // Port groups are named after their subnets: a slash may be part of a mere name.
+        if name.starts_with('/') {
             return Ok(None);
         }
         let all = Selection::follow("all", "Datacenter", sort.property, Vec::new());
@@ -198,12 +200,11 @@ impl Client {
             .found_from(datacenter, vec![all]);
         let mut matching = self.retrieve(question).await?;
         matching.retain(|p| p.text("name").is_some_and(|n| same_name(n, name)));
-        // Two of one name: ambiguous, so rather none.
-        Ok(if matching.len() == 1 {
-            matching.pop().map(|p| p.object)
-        } else {
-            None
-        })
+        if matching.len() > 1 {
+            let why = format!("{} objects have that name: write its path", matching.len());
+            return Err(unresolved(field, name, why));
+        }
+        Ok(matching.pop().map(|p| p.object))
     }
 }
 
@@ -254,7 +255,58 @@ fn path_of(start: &MoRef, chain: &[Properties]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::{Value, json};
+
+    use super::{super::played, *};
+
+    #[tokio::test]
+    async fn a_mere_name_is_found_as_people_see_it_and_only_where_it_is_one_objects() {
+        let named =
+            |name: &str| json!({"name": "name", "val": {"_typeName": "string", "_value": name}});
+        let object = |kind: &str, properties: Value| json!({"obj": played::one(kind), "propSet": properties});
+        let parent = json!({"name": "parent", "val": played::one("Folder")});
+        let client = played::client(move |last, asked| {
+            let objects = match last {
+                // No path leads to it.
+                "FindByInventoryPath" => return (200, Value::Null),
+                "RetrievePropertiesEx" if asked.contains("ManagedEntity") => json!([
+                    object("Datacenter", json!([named("dc"), parent])),
+                    object("Folder", json!([named("Datacenters")])),
+                ]),
+                "RetrievePropertiesEx" => json!([
+                    object("Network", json!([named("VM-10.0.0.0%2f24")])),
+                    object("OpaqueNetwork", json!([named("twice")])),
+                    object("DistributedVirtualPortgroup", json!([named("twice")])),
+                ]),
+                _ => return (404, json!({})),
+            };
+            (200, json!({"objects": objects}))
+        });
+        let datacenter = MoRef::new("Datacenter", "Datacenter");
+        for (name, found) in [
+            ("VM-10.0.0.0/24", true),
+            ("VM-10.0.0.0%2f24", true),
+            ("VM-10.0.0.0/25", false),
+            // A path, and nothing stands there.
+            ("/dc/network/VM-10.0.0.0/24", false),
+        ] {
+            let seen = client
+                .find_below(&datacenter, name, NETWORK, "network")
+                .await;
+            let wanted = found.then(|| MoRef::new("Network", "Network"));
+            assert_eq!(seen.expect("an answer"), wanted, "{name}");
+        }
+        let seen = client
+            .find_below(&datacenter, "twice", NETWORK, "network")
+            .await;
+        let several = seen.expect_err("ambiguous");
+        let kind = VcErrorKind::Unresolved {
+            field: "network",
+            value: "twice".to_owned(),
+        };
+        assert_eq!(several.kind, kind);
+        assert!(several.message.contains("path"), "{several}");
+    }
 
     #[test]
     fn names_are_tried_where_people_mean_them() {

@@ -32,6 +32,8 @@ mod observation;
 mod options;
 mod password;
 mod placement;
+#[cfg(test)]
+mod played;
 mod properties;
 mod reach;
 mod reply;

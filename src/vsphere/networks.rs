@@ -30,7 +30,7 @@ impl Client {
     pub(super) async fn network(&self, datacenter: &MoRef, name: &str) -> VcResult<Network> {
         let look_up = async {
             let object = self
-                .find_below(datacenter, name, NETWORK)
+                .find_below(datacenter, name, NETWORK, "network")
                 .await?
                 .ok_or_else(|| {
                     unresolved(

@@ -10,6 +10,7 @@ use agent_forge_actors::{
 
 use super::{
     client::Client,
+    datastore::invisible,
     site::meeting,
     storage::{self, Datastore},
 };
@@ -29,7 +30,8 @@ impl Client {
             self.store(&datacenter, &request.iso_datastore, "isoDatastore"),
         )?;
         if iso_store.kind != "Datastore" {
-            let why = self.no_datastore(&datacenter, &request.iso_datastore);
+            let name = &request.iso_datastore;
+            let why = self.no_datastore(&datacenter, name, invisible(name));
             return Err(why.await?);
         }
         let (candidates, iso_stores) =

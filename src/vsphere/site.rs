@@ -31,8 +31,8 @@ pub(super) type SiteKey = (MoRef, String);
 pub(super) struct Site {
     /// The pool.
     pub(super) pool: MoRef,
-    /// vCenter chooses the host.
-    drs: bool,
+    /// vCenter chooses the host: its cluster has DRS, or it is a host of its own.
+    chosen: bool,
     hosts: Vec<Host>,
     turn: AtomicUsize,
 }
@@ -108,7 +108,7 @@ impl Site {
         seeing: &[&Host],
         datastore: &Datastore,
     ) -> Option<(String, MoRef)> {
-        if self.drs || self.hosts.len() < 2 {
+        if self.chosen {
             return None;
         }
         let able: Vec<_> = seeing
@@ -149,7 +149,8 @@ fn site(start: &MoRef, found: &[Properties]) -> Option<Site> {
         });
     Some(Site {
         pool,
-        drs: drs.unwrap_or(false),
+        // A cluster without DRS wants its host named even where only one is left to choose.
+        chosen: drs.unwrap_or(compute.object.kind == "ComputeResource"),
         hosts: hosts.collect(),
         turn: AtomicUsize::new(0),
     })
@@ -231,7 +232,7 @@ mod tests {
         ports::vcenter::VcErrorKind,
     };
 
-    use super::*;
+    use super::{super::wire::collector::ObjectContent, *};
 
     fn host(id: &str, networks: &[&str]) -> Host {
         Host {
@@ -252,10 +253,10 @@ mod tests {
         }
     }
 
-    fn site(drs: bool, hosts: Vec<Host>) -> Site {
+    fn site(chosen: bool, hosts: Vec<Host>) -> Site {
         Site {
             pool: MoRef::new("ResourcePool", "p"),
-            drs,
+            chosen,
             hosts,
             turn: AtomicUsize::new(0),
         }
@@ -351,10 +352,36 @@ mod tests {
             with.host_for(&with.hosts.iter().collect::<Vec<_>>(), &datastore),
             None
         );
+        // The other hosts of that cluster are in maintenance, say.
         let single = site(false, vec![host("h1", &["n"])]);
-        assert_eq!(
-            single.host_for(&single.hosts.iter().collect::<Vec<_>>(), &datastore),
-            None
-        );
+        let named = single.host_for(&single.hosts.iter().collect::<Vec<_>>(), &datastore);
+        assert_eq!(named.map(|(name, _)| name).as_deref(), Some("h1"));
+    }
+
+    #[test]
+    fn vcenter_chooses_where_it_has_drs_or_nothing_to_choose() {
+        let compute = |kind: &str, drs: Option<bool>| -> Properties {
+            let mut config = serde_json::json!({"_typeName": "ComputeResourceConfigInfo"});
+            if let Some(enabled) = drs {
+                config["drsConfig"] = serde_json::json!({"enabled": enabled});
+            }
+            let content: ObjectContent = serde_json::from_value(serde_json::json!({
+                "obj": {"type": kind, "value": "domain-1"},
+                "propSet": [{"name": "configurationEx", "val": config}],
+            }))
+            .expect("content");
+            content.into()
+        };
+        let pool = MoRef::new("ResourcePool", "p");
+        for (kind, drs, chosen) in [
+            ("ClusterComputeResource", Some(true), true),
+            ("ClusterComputeResource", Some(false), false),
+            // Nobody may read that.
+            ("ClusterComputeResource", None, false),
+            ("ComputeResource", None, true),
+        ] {
+            let site = super::site(&pool, &[compute(kind, drs)]).expect("a site");
+            assert_eq!(site.chosen, chosen, "{kind} {drs:?}");
+        }
     }
 }

@@ -57,7 +57,7 @@ impl Client {
                     return Ok(found);
                 }
             }
-            self.find_below(datacenter, name, DATASTORE)
+            self.find_below(datacenter, name, DATASTORE, field)
                 .await?
                 .ok_or_else(|| {
                     unresolved(

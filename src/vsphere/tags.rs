@@ -54,14 +54,18 @@ impl Client {
                 tag_ids,
             };
             let action = "action=attach-multiple-tags-to-object";
-            let reply = self
-                .automation(effect, ASSOCIATION.to_owned(), action, vm, &body)
-                .await?;
-            match decode::<BatchAnswer>(&reply.body) {
-                Ok(Some(answer)) if answer.success => return Ok(()),
-                // One by one, then: the failing one will name itself.
-                _ => {}
+            let path = ASSOCIATION.to_owned();
+            match self.automation(effect, path, action, vm, &body).await {
+                Ok(reply) => {
+                    let answer = decode::<BatchAnswer>(&reply.body);
+                    if answer.is_ok_and(|a| a.is_some_and(|a| a.success)) {
+                        return Ok(());
+                    }
+                }
+                Err(e) if names_no_tag(&e) => {}
+                Err(e) => return Err(e),
             }
+            // One by one, then: the failing one will name itself.
         }
         for tag in tag_ids {
             let path = format!("{ASSOCIATION}/{}", segment(tag));
@@ -74,10 +78,7 @@ impl Client {
             {
                 Ok(_) => {}
                 Err(e) if matches!(e.fault(), Some(Fault::AlreadyExists(_))) => {}
-                Err(e)
-                    if not_found(&e)
-                        || matches!(e.fault(), Some(Fault::InvalidArgument { .. })) =>
-                {
+                Err(e) if names_no_tag(&e) => {
                     return Err(unresolved(
                         "vmTags",
                         tag,
@@ -91,6 +92,62 @@ impl Client {
     }
 }
 
-fn not_found(error: &VcError) -> bool {
-    matches!(error.fault(), Some(Fault::Other { type_name, .. }) if type_name == "NOT_FOUND")
+/// An id leads to no tag. Which one of several, the answer does not say.
+fn names_no_tag(error: &VcError) -> bool {
+    match error.fault() {
+        Some(Fault::Other { type_name, .. }) => type_name == "NOT_FOUND",
+        Some(Fault::InvalidArgument { .. }) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_forge_actors::{effect::EffectKind, ports::vcenter::VcErrorKind};
+    use serde_json::{Value, json};
+
+    use super::{super::played, *};
+
+    const GOOD: &str = "urn:good";
+    const WRONG: &str = "urn:wrong";
+
+    /// What comes of attaching both, where all at once ends so, and each by itself as it should.
+    async fn attached(together: (u16, Value)) -> VcResult<()> {
+        let client = played::client(move |last, _| match last {
+            "tag-association" => together.clone(),
+            GOOD => (204, Value::Null),
+            _ => (404, json!({"error_type": "NOT_FOUND"})),
+        });
+        let effect = Effect::new(EffectKind::AttachTags, "ns/vm");
+        let vm = MoRef::new("VirtualMachine", "vm-1");
+        client
+            .tag(&effect, &vm, &[GOOD.to_owned(), WRONG.to_owned()])
+            .await
+    }
+
+    #[tokio::test]
+    async fn of_several_tags_the_wrong_one_is_named_however_that_is_told() {
+        let failed = |kind: &str| json!({"error_type": kind});
+        for together in [
+            (200, json!({"success": false, "error_messages": []})),
+            (400, failed("INVALID_ARGUMENT")),
+            (404, failed("NOT_FOUND")),
+        ] {
+            let told = attached(together.clone()).await.expect_err("one is wrong");
+            let wanted = VcErrorKind::Unresolved {
+                field: "vmTags",
+                value: WRONG.to_owned(),
+            };
+            assert_eq!(told.kind, wanted, "{together:?}: {told}");
+        }
+        attached((200, json!({"success": true})))
+            .await
+            .expect("all at once");
+        let denied = attached((403, failed("UNAUTHORIZED"))).await;
+        let denied = denied.expect_err("denied");
+        assert!(
+            matches!(denied.fault(), Some(Fault::NoPermission { .. })),
+            "{denied}"
+        );
+    }
 }

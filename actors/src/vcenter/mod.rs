@@ -181,11 +181,12 @@ impl Actor for VCenterSessions {
             SessionMsg::LogOut(reply) => {
                 let sessions = state.table.sessions();
                 tokio::spawn(async move {
-                    for session in sessions {
-                        session
-                            .logout(&Effect::new(EffectKind::Logout, session.server()))
-                            .await;
-                    }
+                    // Side by side: a vCenter that does not answer keeps no session open at another.
+                    let ends = sessions.iter().map(|session| async move {
+                        let effect = Effect::new(EffectKind::Logout, session.server());
+                        session.logout(&effect).await;
+                    });
+                    futures::future::join_all(ends).await;
                     let _ = reply.send(());
                 });
             }

@@ -331,3 +331,17 @@ async fn a_request_counts_until_the_actor_has_read_it() {
     assert!(asking.await.is_ok());
     assert_eq!(counted.depth(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_vcenter_that_does_not_answer_keeps_no_session_open_at_another() {
+    let bench = Bench::new();
+    let actor = bench.actor().await;
+    for name in ["one", "two"] {
+        assert!(ask(&actor, name).await.is_ok(), "{name}");
+    }
+    bench.door.site.with(|i| i.silent_logouts = 1);
+    let patience = Duration::from_secs(5);
+    let asked = actor.call(SessionMsg::LogOut, Some(patience)).await;
+    assert!(matches!(asked, Ok(ractor::rpc::CallResult::Timeout)));
+    assert_eq!(bench.door.site.with(|i| i.logouts), 1);
+}

@@ -71,6 +71,10 @@ pub struct Inventory {
     pub creates_end: BTreeMap<String, Instant>,
     /// The most creates that ran at once.
     pub most_creates: usize,
+    /// So many logouts are never answered.
+    pub silent_logouts: usize,
+    /// Logouts that were answered.
+    pub logouts: usize,
     /// Emptying a drive does not end.
     pub eject_hangs: bool,
     /// A create of a name that is taken fails as vCenter's does.
@@ -469,5 +473,15 @@ impl VCenter for Site {
     async fn drives(&self) -> VcResult<Drives> {
         unreachable!("no files here")
     }
-    async fn logout(&self, _: &Effect) {}
+    async fn logout(&self, _: &Effect) {
+        let silent = self.with(|i| {
+            let left = i.silent_logouts.checked_sub(1);
+            i.silent_logouts = left.unwrap_or_default();
+            i.logouts += usize::from(left.is_none());
+            left.is_some()
+        });
+        if silent {
+            std::future::pending::<()>().await;
+        }
+    }
 }
