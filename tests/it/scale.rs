@@ -28,7 +28,7 @@ async fn three_up_and_all_down() -> Result<()> {
     witness.verdict()
 }
 
-/// The Agent must outlive its VM, which takes 15 s to destroy; then one goes while nobody is there to see it.
+/// The Agent must outlive its VM, which takes half a minute to destroy; then one goes while nobody is there to see it.
 #[tokio::test(flavor = "multi_thread")]
 async fn down_with_a_slow_destroy_and_down_while_stopped() -> Result<()> {
     let mut world = World::start(Setup::default()).await?;
@@ -39,7 +39,7 @@ async fn down_with_a_slow_destroy_and_down_while_stopped() -> Result<()> {
 
     world
         .vcenter
-        .set_delays(&[("destroy", Duration::from_secs(15))])
+        .set_delays(&[("destroy", Duration::from_secs(30))])
         .await?;
     nodes.scale(2);
     world.machines_left(&nodes, 2).await?;
@@ -197,7 +197,7 @@ async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
     // The same with one of our own that waits for its VM: both get what is theirs.
     world
         .vcenter
-        .set_delays(&[("create", Duration::from_secs(4))])
+        .set_delays(&[("create", Duration::from_secs(10))])
         .await?;
     let first = nodes.running();
     nodes.scale(2);

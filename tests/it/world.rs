@@ -20,6 +20,7 @@ use agent_forge_lab::{
     stage,
 };
 use anyhow::{Context as _, Result, bail};
+use http::StatusCode;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
@@ -27,8 +28,8 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// A generous bound that only catches a hang.
-pub const LIMIT: Duration = Duration::from_secs(240);
+/// A bound that only catches a hang.
+pub const LIMIT: Duration = agent_forge_lab::patience::HANG;
 /// Namespace of pool, NodePools and (by default) Agents.
 pub const NAMESPACE: &str = "demo";
 /// Name of the pool, its NodePool and its credentials Secret's prefix.
@@ -208,13 +209,18 @@ impl World {
             .await
     }
 
-    /// The actors as the debug endpoint shows them; an error unless it answers within `limit`.
+    /// The actors as the debug endpoint shows them; an error unless it answers within `limit`. It gives a question up after
+    /// five seconds, which a busy machine may take: then it is asked once more.
     pub async fn actors(&self, limit: Duration) -> Result<Vec<Value>> {
         let operator = self.operator.as_ref().context("no operator runs")?;
         let url = format!("{}/actors", operator.debug_url());
         let asked = async {
-            let answer = reqwest::get(&url).await?.error_for_status()?;
-            answer.json::<Vec<Value>>().await
+            loop {
+                let answer = reqwest::get(&url).await?;
+                if answer.status() != StatusCode::SERVICE_UNAVAILABLE {
+                    return answer.error_for_status()?.json::<Vec<Value>>().await;
+                }
+            }
         };
         let answered = tokio::time::timeout(limit, asked).await;
         Ok(answered.with_context(|| format!("{url} does not answer within {limit:?}"))??)
