@@ -276,18 +276,26 @@ impl World {
         self.until_within(LIMIT, what, done).await
     }
 
-    /// Likewise with a bound of its own.
+    /// Likewise with a bound of its own. Where a look failed on its way, or the API server had no time for it, there is another.
     pub async fn until_within<F>(&self, limit: Duration, what: &str, mut done: F) -> Result<()>
     where
         F: AsyncFnMut() -> Result<bool>,
     {
         let end = Instant::now() + limit;
         loop {
-            if done().await? {
-                return Ok(());
-            }
+            let failed = match done().await {
+                Ok(true) => return Ok(()),
+                Ok(false) => None,
+                Err(error) if on_the_way(&error) => Some(error),
+                Err(error) => return Err(error),
+            };
             if Instant::now() >= end {
-                bail!("no {what} within {limit:?}\n{}", self.explain().await);
+                let failed = failed.map(|error| format!(" ({error:#})"));
+                let failed = failed.unwrap_or_default();
+                bail!(
+                    "no {what} within {limit:?}{failed}\n{}",
+                    self.explain().await
+                );
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -345,4 +353,13 @@ impl World {
         }
         out
     }
+}
+
+/// Whether the API server never said a word on the matter: the connection broke, or it was too busy.
+fn on_the_way(error: &anyhow::Error) -> bool {
+    error.chain().any(|e| match e.downcast_ref() {
+        Some(kube::Error::Api(status)) => status.code == 429 || status.code >= 500,
+        Some(kube::Error::HyperError(_) | kube::Error::Service(_)) => true,
+        _ => false,
+    })
 }
