@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_forge_crds::{conditions::Phase, names::AGENT_MACHINE_LABEL};
-use agent_forge_lab::played::object::Facts as _;
+use agent_forge_lab::played::{Delays, object::Facts as _};
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt;
 use serde_json::json;
@@ -168,7 +168,16 @@ async fn a_rolling_upgrade_replaces_one_by_one() -> Result<()> {
 /// A freed Agent is valid again before its Machine is gone; a claim then would wedge (upstream-contract.md §0.15).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
+    let world = World::start(Setup {
+        // A host boots twice to be taken back, which takes minutes; a second or two would be a race with a starved operator.
+        delays: Delays {
+            reclaim: Duration::from_secs(4),
+            reclaim_reboot: Duration::from_secs(4),
+            ..Delays::fast()
+        },
+        ..Setup::default()
+    })
+    .await?;
     let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(2);
