@@ -14,7 +14,7 @@ use crate::support::*;
 
 fn slow() -> VCenterOptions {
     VCenterOptions {
-        create_delay: Duration::from_secs(2),
+        create_delay: Duration::from_secs(4),
         ..quick()
     }
 }
