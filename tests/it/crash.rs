@@ -126,7 +126,7 @@ fn is_alive(actors: &[Value], kind: &str) -> bool {
 async fn actors_are_killed_at_each_stage() -> Result<()> {
     let world = World::without_pool(Setup {
         delays: Delays {
-            boot: Duration::from_secs(10),
+            boot: Duration::from_secs(20),
             ..Delays::fast()
         },
         ..Setup::default()
