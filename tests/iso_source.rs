@@ -13,8 +13,11 @@ use agent_forge_actors::{
 use futures::StreamExt as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
 };
+
+/// Only catches what never ends, on a machine that may be slow.
+const HANG: Duration = agent_forge_lab::patience::HANG;
 
 /// A server that gives every client the same treatment; returns its `host:port`.
 async fn server<F>(treat: impl Fn(TcpStream) -> F + Send + 'static) -> String
@@ -51,7 +54,7 @@ async fn replying(head: &'static str, body: &'static [u8]) -> String {
 fn lab() -> Options {
     Options {
         allow_local: true,
-        connect_timeout: Duration::from_secs(2),
+        connect_timeout: HANG,
         ..Options::default()
     }
 }
@@ -258,18 +261,19 @@ async fn dripping(every: Duration) -> String {
 #[tokio::test]
 async fn waiting_has_an_end() {
     let quick = || Options {
-        stall: Duration::from_millis(400),
+        // Many times the pause between two bytes: one that comes late is no silence.
+        stall: Duration::from_secs(3),
         min_progress: 10_000,
         ..lab()
     };
     for (every, options, what) in [
-        (Duration::from_secs(60), quick(), "no more bytes"),
+        (2 * HANG, quick(), "no more bytes"),
         (Duration::from_millis(50), quick(), "too slow"),
         (
             Duration::from_millis(50),
             Options {
                 min_progress: 1,
-                deadline: Duration::from_millis(700),
+                deadline: Duration::from_secs(4),
                 ..quick()
             },
             "",
@@ -286,7 +290,7 @@ async fn waiting_has_an_end() {
         .unwrap_err();
         assert_eq!((e.reason, e.class), ("ISOStalled", Class::Transient), "{e}");
         assert!(e.message.contains(what), "{e}");
-        assert!(started.elapsed() < Duration::from_secs(40));
+        assert!(started.elapsed() < HANG);
     }
 }
 
@@ -295,16 +299,18 @@ async fn a_slow_reader_is_not_the_servers_fault() {
     let body: &'static [u8] = Box::leak(vec![7_u8; 3_000_000].into_boxed_slice());
     let host = replying("200 OK\r\ncontent-length: 3000000", body).await;
     let options = Options {
-        stall: Duration::from_millis(200),
-        min_progress: 2_000_000,
+        // Far more than it takes to wait for these bytes, and less than the reader's pause.
+        stall: Duration::from_secs(4),
+        min_progress: 2_900_000,
         ..lab()
     };
+    let pause = options.stall + Duration::from_secs(1);
     let mut download = open(options, &format!("http://{host}/")).await.unwrap();
-    let mut seen = 0;
+    let (mut seen, mut paused) = (0, false);
     while let Some(chunk) = download.body.next().await {
         seen += chunk.unwrap().len();
-        if seen < 200_000 {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+        if !std::mem::replace(&mut paused, true) {
+            tokio::time::sleep(pause).await;
         }
     }
     assert_eq!(seen, 3_000_000);
@@ -313,7 +319,7 @@ async fn a_slow_reader_is_not_the_servers_fault() {
 #[tokio::test]
 async fn silence_and_closed_doors_are_told_in_time() {
     let silent = server(|socket| async move {
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(2 * HANG).await;
         drop(socket);
     })
     .await;
@@ -326,20 +332,23 @@ async fn silence_and_closed_doors_are_told_in_time() {
         refused(options, &format!("http://{silent}/")).await.reason,
         "ISOStalled"
     );
-    assert!(started.elapsed() < Duration::from_secs(40));
+    assert!(started.elapsed() < HANG);
 
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    // Bound, so that nobody else gets the port, and not listening.
+    let bound = TcpSocket::new_v4().unwrap();
+    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let closed = bound.local_addr().unwrap();
     let e = refused(lab(), &format!("http://{closed}/SECRET")).await;
     assert_eq!(
         (e.reason, e.class),
         ("ISODownloadFailed", Class::Transient),
         "{e}"
     );
-    let e = refused(lab(), "http://no-such-host.invalid/SECRET").await;
+    let soon = Options {
+        connect_timeout: Duration::from_secs(2),
+        ..lab()
+    };
+    let e = refused(soon, "http://no-such-host.invalid/SECRET").await;
     assert_eq!(
         (e.reason, e.class),
         ("ISODownloadFailed", Class::Transient),
@@ -471,7 +480,7 @@ async fn a_server_that_breaks_off_again_and_again_is_given_up() {
     let e = server.fetch().await.unwrap_err();
     assert_eq!(e.class, Class::Transient);
     assert_eq!(server.asked().len(), 5, "four tries without progress");
-    assert!(started.elapsed() < Duration::from_secs(120));
+    assert!(started.elapsed() < HANG);
 }
 
 /// Sends its first answer in drips, hangs up on the second question, and sends what else it is asked for at once.

@@ -83,18 +83,42 @@ async fn strike(world: &World, reason: &str, kinds: &[&str], panic: &mut bool) -
             Ok(world.phases().await?.values().any(|(_, now)| now == reason))
         })
         .await?;
+    let mut struck = Vec::new();
     for which in kinds {
+        let before = restarts(&world.actors(PROMPT).await?, which);
         let hit = kill(world, which, *panic).await?;
         ensure!(hit > 0, "no {which} actor was there at {reason}");
+        struck.push((which, before + u64::try_from(hit)?));
         *panic = !*panic;
     }
     // Whoever was killed this time panics the next.
     *panic ^= kinds.len().is_multiple_of(2);
+    // Counted, since one that is to panic is alive until it gets to that.
     world
         .until("the actors that were killed", async || {
-            world.are_alive(kinds).await
+            let actors = world.actors(PROMPT).await?;
+            let anew = struck.iter().all(|(k, n)| restarts(&actors, k) >= *n);
+            Ok(anew && kinds.iter().all(|k| is_alive(&actors, k)))
         })
         .await
+}
+
+/// Those of a kind, as the beginning of their names.
+fn of_kind<'a>(actors: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    let named = move |a: &&Value| a["name"].as_str().is_some_and(|n| n.starts_with(kind));
+    actors.iter().filter(named)
+}
+
+/// How often actors of this kind were started anew.
+fn restarts(actors: &[Value], kind: &str) -> u64 {
+    of_kind(actors, kind)
+        .filter_map(|a| a["restarts"].as_u64())
+        .sum()
+}
+
+/// Whether an actor of this kind is alive.
+fn is_alive(actors: &[Value], kind: &str) -> bool {
+    of_kind(actors, kind).any(|a| a["life"]["is"] == "alive")
 }
 
 /// Every stage stands still until it was struck, so that it is that stage and no later one.
@@ -102,7 +126,7 @@ async fn strike(world: &World, reason: &str, kinds: &[&str], panic: &mut bool) -
 async fn actors_are_killed_at_each_stage() -> Result<()> {
     let world = World::without_pool(Setup {
         delays: Delays {
-            boot: Duration::from_secs(10),
+            boot: Duration::from_secs(20),
             ..Delays::fast()
         },
         ..Setup::default()
@@ -156,9 +180,7 @@ async fn actors_are_killed_at_each_stage() -> Result<()> {
     world.each_serves_its_own().await?;
     let actors = world.actors(PROMPT).await?;
     for kind in KINDS {
-        let of_kind = |a: &&Value| a["name"].as_str().is_some_and(|n| n.starts_with(kind));
-        let struck = actors.iter().filter(of_kind);
-        let restarts: u64 = struck.filter_map(|a| a["restarts"].as_u64()).sum();
+        let restarts = restarts(&actors, kind);
         ensure!(restarts >= 5, "{kind} was started anew {restarts} times");
     }
     nodes.scale(0);
@@ -174,14 +196,4 @@ async fn actors_are_killed_at_each_stage() -> Result<()> {
     kill(&world, "*", false).await?;
     world.settled(0).await?;
     witness.verdict()
-}
-
-impl World {
-    /// Whether an actor of each of these kinds is alive.
-    async fn are_alive(&self, kinds: &[&str]) -> Result<bool> {
-        let actors = self.actors(PROMPT).await?;
-        let alive = actors.iter().filter(|a| a["life"]["is"] == "alive");
-        let names: Vec<&str> = alive.filter_map(|a| a["name"].as_str()).collect();
-        Ok(kinds.iter().all(|k| names.iter().any(|n| n.starts_with(k))))
-    }
 }

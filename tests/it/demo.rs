@@ -8,12 +8,16 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_lab::demo::{Args, Voice, play};
+use agent_forge_lab::{
+    demo::{Args, Voice, play},
+    patience,
+};
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 
-/// A generous bound that only catches a hang.
-const LIMIT: Duration = Duration::from_secs(180);
+/// Bounds that only catch a hang: of each half of the play, and of all of it with the start of its parts.
+const HALF: Duration = patience::HANG;
+const ALL: Duration = patience::HANG.saturating_mul(4);
 const OPERATOR: &str = env!("CARGO_BIN_EXE_agent-forge");
 
 /// The demo's part of the command line.
@@ -75,10 +79,11 @@ async fn demo(ear: &Ear, program: &Path, args: &[&str]) -> Result<Result<()>> {
         "reclaim-reboot=150ms",
     ];
     let delays = delays.map(|d| format!("--delay={d}"));
-    let all = ["demo", &program].into_iter();
+    let limit = format!("--limit={}s", HALF.as_secs());
+    let all = ["demo", &program, &limit].into_iter();
     let all = all.chain(delays.iter().map(String::as_str));
     let cli = Cli::try_parse_from(all.chain(args.iter().copied()))?;
-    let ended = tokio::time::timeout(LIMIT, play(&cli.demo, &Voice::to(ear.clone()))).await;
+    let ended = tokio::time::timeout(ALL, play(&cli.demo, &Voice::to(ear.clone()))).await;
     ended.with_context(|| format!("it hangs after\n{}", ear.heard()))
 }
 
@@ -145,8 +150,8 @@ async fn the_end_of_the_operator_ends_the_demo_at_once() -> Result<()> {
         then: Some(("is scaled to 1", flag)),
         ..Ear::default()
     };
-    // No guest ever boots: nothing but the end of the operator can end this.
-    let args = ["--machines=1", "--delay=boot=1h", "--limit=1h"];
+    // No guest ever boots: nothing but the end of the operator can end this before its limit does, in other words.
+    let args = ["--machines=1", "--delay=boot=1h"];
     let ended = demo(&ear, &program, &args).await?;
     let error = ended.err().context("it succeeded all the same")?;
     let error = format!("{error:#}");

@@ -6,7 +6,7 @@ use agent_forge_actors::model::trace::TraceId;
 use agent_forge_crds::conditions::{AGENT_MACHINE_DEMAND_FOUND, READY, event};
 use agent_forge_lab::{
     MachineVersions, ProviderGeneration,
-    played::{HostedClusterPlay, MachineApi, mirror::Object, object::Facts as _},
+    played::{Delays, HostedClusterPlay, MachineApi, mirror::Object, object::Facts as _},
 };
 use anyhow::{Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -122,6 +122,11 @@ async fn current_provider_on_the_bundled_crd() -> Result<()> {
     let (world, nodes) = with_waiting(
         Setup {
             generation: ProviderGeneration::CurrentOnBundledCrd,
+            // The one on trial is alone for so long, to be seen by whoever looks slowly.
+            delays: Delays {
+                boot: Duration::from_secs(6),
+                ..Delays::fast()
+            },
             ..Setup::default()
         },
         3,

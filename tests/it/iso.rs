@@ -121,7 +121,9 @@ fn since(before: ImageCounters, server: &ImageServer) -> ImageCounters {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<()> {
     let world = World::without_pool(Setup {
-        operator_args: vec!["--iso-stall-timeout=2s".to_owned()],
+        // Shorter than the default, since that long some of these servers are waited for; long enough for the slow one below,
+        // which is four times as fast as it has to be, on a machine that is late with every piece of it.
+        operator_args: vec!["--iso-stall-timeout=6s".to_owned()],
         ..Setup::default()
     })
     .await?;
@@ -196,7 +198,7 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
         ),
         (
             "crawls",
-            faults(|f| f.rate = Some(50_000)),
+            faults(|f| f.rate = Some(20_000)),
             "ISOStalled",
             "too slow",
         ),
@@ -510,7 +512,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
 
     // The operator dies while bytes flow: a partial file is left, and the next one takes it away.
     server.set_manners(Manners::default());
-    server.set_faults(faults(|f| f.rate = Some(size / 16)));
+    server.set_faults(faults(|f| f.rate = Some(size / 64)));
     world
         .upstream
         .service(&namespace)?
@@ -632,8 +634,8 @@ fn memory(world: &World) -> Result<u64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -> Result<()> {
     const SIZE: usize = 1 << 30;
-    /// For a debug build on cores that others use, too.
-    const TRANSFER: Duration = Duration::from_secs(300);
+    /// Only catches a hang: a debug build carries a gibibyte on cores that others use, too.
+    const TRANSFER: Duration = LIMIT.saturating_mul(3);
     let world = World::without_pool(Setup {
         image: ImageOptions {
             size: SIZE,
@@ -643,7 +645,8 @@ async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -
     })
     .await?;
     let server = &world.upstream.images;
-    server.set_faults(faults(|f| f.rate = Some(4 << 20)));
+    // It would take a quarter of an hour: all of them ask for it in that time.
+    server.set_faults(faults(|f| f.rate = Some(1 << 20)));
     let (one, two) = (
         world.node_pool().await?,
         world.node_pool_named("other").await?,

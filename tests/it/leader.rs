@@ -19,19 +19,22 @@ use crate::{
     world::{LIMIT, OPERATOR_NAMESPACE, Setup, World},
 };
 
-/// Short times, so that a test need not wait for 45 s; `lease` is how long a frozen leader is waited out.
-const LEASE: Duration = Duration::from_secs(12);
+/// Shorter than the default of 45 s, since a frozen leader is waited out; with the default's renew deadline, since a leader
+/// that lost its lease because the machine stood still would have done right, and the test would be over.
+const LEASE: Duration = Duration::from_secs(32);
+const RENEW_DEADLINE: Duration = Duration::from_secs(16);
 
 fn flags() -> Vec<String> {
-    [
-        "--leader-elect",
-        "--leader-election-namespace=agent-forge-system",
-        "--leader-elect-lease-duration=12s",
-        "--leader-elect-renew-deadline=6s",
-        "--leader-elect-retry-period=500ms",
+    vec![
+        "--leader-elect".to_owned(),
+        format!("--leader-election-namespace={OPERATOR_NAMESPACE}"),
+        format!("--leader-elect-lease-duration={}s", LEASE.as_secs()),
+        format!(
+            "--leader-elect-renew-deadline={}s",
+            RENEW_DEADLINE.as_secs()
+        ),
+        "--leader-elect-retry-period=500ms".to_owned(),
     ]
-    .map(str::to_owned)
-    .to_vec()
 }
 
 /// Two operators with users of their own, so that the audit log tells them apart. The first one leads.

@@ -254,7 +254,8 @@ async fn what_others_own_stays_as_it_is() -> Result<()> {
 async fn a_vm_in_the_making_is_offered_to_the_next() -> Result<()> {
     let world = World::start(Setup {
         delays: Delays {
-            boot: Duration::from_secs(10),
+            // Two Machines go and one comes before a guest does.
+            boot: Duration::from_secs(20),
             ..Delays::fast()
         },
         ..Setup::default()

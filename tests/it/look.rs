@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent_forge_crds::{
-    VsphereAgent, VsphereAgentPool, conditions::find_condition, external::agent::Agent,
-    names::AGENT_MACHINE_LABEL, pool::VsphereAgentPoolStatus,
+    VsphereAgent, VsphereAgentPool, external::agent::Agent, names::AGENT_MACHINE_LABEL,
+    pool::VsphereAgentPoolStatus,
 };
 use agent_forge_lab::{
     parts::vcenter_inventory::Vm,
@@ -131,14 +131,6 @@ impl World {
     pub async fn waiting_on(&self) -> Result<BTreeMap<String, String>> {
         let rows = self.pool_status().await?.waiting_on;
         Ok(rows.into_iter().map(|w| (w.subject, w.reason)).collect())
-    }
-
-    /// Reason of one of the pool's conditions; empty where it is missing.
-    pub async fn reason_of(&self, type_: &str) -> Result<String> {
-        let status = self.pool_status().await?;
-        Ok(find_condition(&status.conditions, type_)
-            .map(|c| c.reason.clone())
-            .unwrap_or_default())
     }
 }
 

@@ -72,6 +72,12 @@ async fn what_never_ran_goes_and_what_ran_is_reported_with_what_removes_it() -> 
             "{command} is not told: {said:?}"
         );
     }
+    // Events are sent beside the work.
+    world
+        .until("words on what was destroyed", async || {
+            Ok(!world.events("OrphanVMDestroyed").await?.is_empty())
+        })
+        .await?;
     let told = world.events("OrphanVMDestroyed").await?;
     ensure!(
         told.len() == 1 && told[0].contains(&never_ran),

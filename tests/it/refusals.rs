@@ -245,6 +245,15 @@ async fn two_pools_for_one_agent_machine_make_nothing_and_name_each_other() -> R
             .create_pool(name, &json!({"nodePoolRef": {"name": "contested"}}))
             .await?;
     }
+    // Both are known to the operator: one that is alone, as far as anybody knows, serves it.
+    for name in ["left", "right"] {
+        world
+            .until(&format!("a status of {name}"), async || {
+                let status = world.pools().get(name).await?.status;
+                Ok(status.is_some_and(|s| s.observed_generation.is_some()))
+            })
+            .await?;
+    }
     let nodes = world.node_pool_named("contested").await?;
     nodes.scale(1);
     for (pool, other) in [("left", "demo/right"), ("right", "demo/left")] {

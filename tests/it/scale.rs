@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_forge_crds::{conditions::Phase, names::AGENT_MACHINE_LABEL};
-use agent_forge_lab::played::object::Facts as _;
+use agent_forge_lab::played::{Delays, object::Facts as _};
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt;
 use serde_json::json;
@@ -28,7 +28,7 @@ async fn three_up_and_all_down() -> Result<()> {
     witness.verdict()
 }
 
-/// The Agent must outlive its VM, which takes 15 s to destroy; then one goes while nobody is there to see it.
+/// The Agent must outlive its VM, which takes half a minute to destroy; then one goes while nobody is there to see it.
 #[tokio::test(flavor = "multi_thread")]
 async fn down_with_a_slow_destroy_and_down_while_stopped() -> Result<()> {
     let mut world = World::start(Setup::default()).await?;
@@ -39,7 +39,7 @@ async fn down_with_a_slow_destroy_and_down_while_stopped() -> Result<()> {
 
     world
         .vcenter
-        .set_delays(&[("destroy", Duration::from_secs(15))])
+        .set_delays(&[("destroy", Duration::from_secs(30))])
         .await?;
     nodes.scale(2);
     world.machines_left(&nodes, 2).await?;
@@ -168,7 +168,16 @@ async fn a_rolling_upgrade_replaces_one_by_one() -> Result<()> {
 /// A freed Agent is valid again before its Machine is gone; a claim then would wedge (upstream-contract.md §0.15).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
-    let world = World::start(Setup::default()).await?;
+    let world = World::start(Setup {
+        // A host boots twice to be taken back, which takes minutes; a second or two would be a race with a starved operator.
+        delays: Delays {
+            reclaim: Duration::from_secs(4),
+            reclaim_reboot: Duration::from_secs(4),
+            ..Delays::fast()
+        },
+        ..Setup::default()
+    })
+    .await?;
     let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(2);
@@ -197,7 +206,7 @@ async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
     // The same with one of our own that waits for its VM: both get what is theirs.
     world
         .vcenter
-        .set_delays(&[("create", Duration::from_secs(4))])
+        .set_delays(&[("create", Duration::from_secs(10))])
         .await?;
     let first = nodes.running();
     nodes.scale(2);

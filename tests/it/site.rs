@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use agent_forge_crds::conditions::find_condition;
 use agent_forge_lab::{
     lab::manifest::credentials,
     parts::{VCenterAdmin, VCenterOptions, VCenterProcess},
@@ -119,14 +120,14 @@ impl Site {
     pub async fn until_trouble(&self, world: &World, reason: &str) -> Result<String> {
         let look = async {
             loop {
-                for type_ in ["VsphereReady", "ISOReady"] {
-                    if let Some([status, said, message]) =
-                        world.condition(&self.name, type_).await?
-                        && status == "False"
-                        && said == reason
-                    {
-                        return anyhow::Ok(message);
-                    }
+                let status = world.pools().get(&self.name).await?.status;
+                let conditions = status.unwrap_or_default().conditions;
+                let fits = ["VsphereReady", "ISOReady"]
+                    .iter()
+                    .filter_map(|type_| find_condition(&conditions, type_))
+                    .find(|c| c.status == "False" && c.reason == reason);
+                if let Some(condition) = fits {
+                    return anyhow::Ok(condition.message.clone());
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

@@ -64,8 +64,10 @@ async fn status_columns_and_metrics_tell_the_truth() -> Result<()> {
     nodes.scale(2);
     world
         .until("the deficit in words and numbers", async || {
-            let deficit = world.reason_of(CAPACITY_SATISFIED).await? == "DemandDeficit";
-            Ok(deficit && world.pool_status().await?.desired_replicas == Some(2))
+            let s = world.pool_status().await?;
+            let capacity = find_condition(&s.conditions, CAPACITY_SATISFIED);
+            let deficit = capacity.is_some_and(|c| c.reason == "DemandDeficit");
+            Ok(deficit && s.desired_replicas == Some(2))
         })
         .await?;
     world.running(&nodes, 2).await?;

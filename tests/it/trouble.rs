@@ -19,9 +19,9 @@ use crate::{
     world::{Setup, World},
 };
 
-/// The debug endpoint answers within that time whatever vCenters do: far below the 30 s after which a silent call is given
-/// up, far above what a busy machine takes.
-pub const PROMPT: Duration = Duration::from_secs(20);
+/// The debug endpoint answers within that time whatever vCenters do: below the 30 s after which a silent call is given up,
+/// so that nobody who answers has waited for one; far above what a busy machine takes.
+pub const PROMPT: Duration = Duration::from_secs(25);
 
 pub fn quick() -> VCenterOptions {
     VCenterOptions {
@@ -34,7 +34,7 @@ pub fn quick() -> VCenterOptions {
 /// A create that can be met on its way.
 fn slow_create() -> VCenterOptions {
     VCenterOptions {
-        create_delay: Duration::from_secs(2),
+        create_delay: Duration::from_secs(4),
         ..quick()
     }
 }
@@ -167,7 +167,7 @@ fn away_at_first<'a>(
     reason: &'a str,
 ) -> LocalBoxFuture<'a, Result<()>> {
     Box::pin(async move {
-        site.admin.outage(outage, Duration::from_secs(300)).await?;
+        site.admin.outage(outage, Duration::from_secs(3600)).await?;
         site.open(world, &json!({})).await?;
         site.nodes.scale(1);
         site.until_trouble(world, reason).await?;

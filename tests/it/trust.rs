@@ -1,17 +1,14 @@
 //! Certificates that are not trusted: refused before a credential byte is sent, and three ways to trust them.
 
-use std::time::Duration;
-
 use agent_forge_lab::parts::VCenterOptions;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::world::{NAMESPACE, Setup, World};
-
-/// A changed Secret does not wait for the ten minutes that lie between two tries of the same bytes. (On an idle machine it is
-/// acted upon within 30 s; this one may be busy.)
-const MENDED_WITHIN: Duration = Duration::from_secs(150);
+use crate::{
+    credentials::MENDED_WITHIN,
+    world::{NAMESPACE, Setup, World},
+};
 
 /// Another digest of the same length and notation.
 fn another_digest(digest: &str) -> String {

@@ -20,6 +20,7 @@ use agent_forge_lab::{
     stage,
 };
 use anyhow::{Context as _, Result, bail};
+use http::StatusCode;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
@@ -27,8 +28,8 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// A generous bound that only catches a hang.
-pub const LIMIT: Duration = Duration::from_secs(240);
+/// A bound that only catches a hang.
+pub const LIMIT: Duration = agent_forge_lab::patience::HANG;
 /// Namespace of pool, NodePools and (by default) Agents.
 pub const NAMESPACE: &str = "demo";
 /// Name of the pool, its NodePool and its credentials Secret's prefix.
@@ -208,13 +209,18 @@ impl World {
             .await
     }
 
-    /// The actors as the debug endpoint shows them; an error unless it answers within `limit`.
+    /// The actors as the debug endpoint shows them; an error unless it answers within `limit`. It gives a question up after
+    /// five seconds, which a busy machine may take: then it is asked once more.
     pub async fn actors(&self, limit: Duration) -> Result<Vec<Value>> {
         let operator = self.operator.as_ref().context("no operator runs")?;
         let url = format!("{}/actors", operator.debug_url());
         let asked = async {
-            let answer = reqwest::get(&url).await?.error_for_status()?;
-            answer.json::<Vec<Value>>().await
+            loop {
+                let answer = reqwest::get(&url).await?;
+                if answer.status() != StatusCode::SERVICE_UNAVAILABLE {
+                    return answer.error_for_status()?.json::<Vec<Value>>().await;
+                }
+            }
         };
         let answered = tokio::time::timeout(limit, asked).await;
         Ok(answered.with_context(|| format!("{url} does not answer within {limit:?}"))??)
@@ -270,18 +276,26 @@ impl World {
         self.until_within(LIMIT, what, done).await
     }
 
-    /// Likewise with a bound of its own.
+    /// Likewise with a bound of its own. Where a look failed on its way, or the API server had no time for it, there is another.
     pub async fn until_within<F>(&self, limit: Duration, what: &str, mut done: F) -> Result<()>
     where
         F: AsyncFnMut() -> Result<bool>,
     {
         let end = Instant::now() + limit;
         loop {
-            if done().await? {
-                return Ok(());
-            }
+            let failed = match done().await {
+                Ok(true) => return Ok(()),
+                Ok(false) => None,
+                Err(error) if on_the_way(&error) => Some(error),
+                Err(error) => return Err(error),
+            };
             if Instant::now() >= end {
-                bail!("no {what} within {limit:?}\n{}", self.explain().await);
+                let failed = failed.map(|error| format!(" ({error:#})"));
+                let failed = failed.unwrap_or_default();
+                bail!(
+                    "no {what} within {limit:?}{failed}\n{}",
+                    self.explain().await
+                );
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -339,4 +353,13 @@ impl World {
         }
         out
     }
+}
+
+/// Whether the API server never said a word on the matter: the connection broke, or it was too busy.
+fn on_the_way(error: &anyhow::Error) -> bool {
+    error.chain().any(|e| match e.downcast_ref() {
+        Some(kube::Error::Api(status)) => status.code == 429 || status.code >= 500,
+        Some(kube::Error::HyperError(_) | kube::Error::Service(_)) => true,
+        _ => false,
+    })
 }

@@ -6,7 +6,7 @@ use agent_forge_actors::{
     ports::vcenter::{Fault, VcErrorKind},
 };
 use agent_forge_crds::conditions::reason;
-use agent_forge_lab::parts::vcenter::VCenterOptions;
+use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use bytes::Bytes;
 
 use crate::support::*;
@@ -242,8 +242,8 @@ async fn a_datastore_that_is_not_there_is_named_at_once() {
             vc.list(&dc, &directory).await.unwrap_err(),
         ]
     };
-    // Generous: it only catches a look-up that waits for itself.
-    let within = tokio::time::timeout(std::time::Duration::from_secs(20), tries).await;
+    // It only catches a look-up that waits for itself.
+    let within = tokio::time::timeout(HANG, tries).await;
     for e in within.expect("an answer") {
         let VcErrorKind::Unresolved { field, value } = &e.kind else {
             panic!("{e:?}")

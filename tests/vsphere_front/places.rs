@@ -1,12 +1,12 @@
 //! Placement: names of the spec become a place, or a field to blame.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use agent_forge_actors::{
     effect::EffectKind,
     ports::vcenter::{Fault, PlaceRequest, TaskEnd, VcErrorKind},
 };
-use agent_forge_lab::parts::vcenter::VCenterOptions;
+use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use serde_json::json;
 
 use crate::support::*;
@@ -266,7 +266,7 @@ async fn what_moved_is_looked_up_anew() {
         "{e}"
     );
     world.forget_calls().await;
-    tokio::time::timeout(Duration::from_secs(10), crate::support::place(&*vc))
+    tokio::time::timeout(HANG, crate::support::place(&*vc))
         .await
         .unwrap()
         .unwrap();

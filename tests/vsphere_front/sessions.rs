@@ -34,15 +34,13 @@ async fn equal_credentials_share_one_login() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_is_tried_once() {
-    let world = Arc::new(world(quick()).await);
+    let world = world(quick()).await;
     let mut credentials = world.credentials();
     credentials.password = "canary-5f1c wrong".to_owned().into();
-    let all = (0..10).map(|_| {
-        let (world, credentials) = (world.clone(), credentials.clone());
-        tokio::spawn(async move { world.connector.connect(&credentials).await.err().unwrap() })
-    });
-    for e in futures::future::join_all(all).await {
-        let e = e.unwrap();
+    // All of them ask before the first has its answer: by one task, since another thread may come late.
+    let all = (0..10).map(|_| world.connector.connect(&credentials));
+    for done in futures::future::join_all(all).await {
+        let e = done.err().unwrap();
         assert!(matches!(e.fault(), Some(Fault::InvalidLogin)), "{e}");
         assert_eq!(e.class(), Class::Blocked);
         assert!(
@@ -270,7 +268,7 @@ async fn a_server_that_accepts_and_never_answers_is_reported_in_time() {
     let e = connector.connect(&credentials).await.err().unwrap();
     assert_eq!(e.kind, VcErrorKind::NoAnswer, "{e}");
     // Without the option it would be half a minute.
-    assert!(started.elapsed() < Duration::from_secs(20));
+    assert!(started.elapsed() < Options::default().call_timeout);
 }
 
 #[tokio::test(flavor = "multi_thread")]

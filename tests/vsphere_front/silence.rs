@@ -9,16 +9,14 @@ use agent_forge_actors::{
     effect::EffectKind,
     ports::vcenter::{VCenter, VcErrorKind, VcResult},
 };
-use agent_forge_lab::parts::vcenter::VCenterOptions;
+use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use async_trait::async_trait;
 use serde_json::json;
 
 use crate::{support::*, trouble};
 
-/// Bound of one call.
-const CALL: Duration = Duration::from_secs(2);
-/// Longest that a few calls may take, each of which hangs.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Bound of one call: long for those that are answered, on a machine that stands still now and then.
+const CALL: Duration = Duration::from_secs(5);
 
 const ANSWER: &str = "AnswerVM";
 const NEXT_PAGE: &str = "ContinueRetrievePropertiesEx";
@@ -193,9 +191,9 @@ async fn the_rarer_calls_end_in_time_as_well() {
     for call in HUNG {
         let world = world_for(call).await;
         let vc = world.connect().await;
-        tokio::time::timeout(LIMIT, play(&world, &vc, call))
+        tokio::time::timeout(HANG, play(&world, &vc, call))
             .await
-            .unwrap_or_else(|_| panic!("{call}: not over within {LIMIT:?}"));
+            .unwrap_or_else(|_| panic!("{call}: not over within {HANG:?}"));
         assert!(called(&world, call).await > 0, "{call} was never called");
     }
 }

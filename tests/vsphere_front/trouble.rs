@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use agent_forge::vsphere::Options;
+use agent_forge::vsphere::{Options, VsphereConnector};
 use agent_forge_actors::{
     effect::{EffectKind, Settled},
-    ports::vcenter::{Fault, TaskEnd, TaskRef, VcErrorKind},
+    ports::vcenter::{Connector as _, Fault, TaskEnd, TaskRef, VcErrorKind},
 };
-use agent_forge_lab::parts::vcenter::VCenterOptions;
+use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use serde_json::json;
 
 use crate::support::*;
 
 fn slow() -> VCenterOptions {
     VCenterOptions {
-        create_delay: Duration::from_secs(2),
+        create_delay: Duration::from_secs(4),
         ..quick()
     }
 }
@@ -117,7 +117,7 @@ async fn a_lost_reply_is_an_unknown_outcome() {
         [Settled::Unknown]
     );
     // Looking is what settles it.
-    let until = Instant::now() + Duration::from_secs(5);
+    let until = Instant::now() + HANG;
     loop {
         let found = vc
             .find_by_uuid(&place.datacenter, uuid_of("node-1"))
@@ -173,8 +173,7 @@ async fn who_asks_late_for_a_task_that_ended_hears_of_its_end() {
     };
     let wait = |task: &TaskRef| {
         let (vc, task) = (vc.clone(), task.clone());
-        let limit = Duration::from_secs(30);
-        tokio::spawn(async move { tokio::time::timeout(limit, vc.wait(&task)).await })
+        tokio::spawn(async move { tokio::time::timeout(HANG, vc.wait(&task)).await })
     };
     let mut known = begin("node-0").await;
     let mut told = wait(&known).await.unwrap().unwrap().unwrap();
@@ -213,15 +212,18 @@ pub const HUNG: [&str; 12] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_never_answers_ends_in_time_for_every_method() {
+    // What comes before has time; whoever hangs has little.
+    let world = world(quick()).await;
+    let patient = world.connect().await;
+    upload_iso(&*patient).await;
+    let vm = life(&*patient, "node-1").await.unwrap();
+    let place = place(&*patient).await.unwrap();
     let options = Options {
-        call_timeout: Duration::from_millis(700),
+        call_timeout: Duration::from_secs(2),
         ..Options::default()
     };
-    let world = world_with(quick(), options).await;
-    let vc = world.connect().await;
-    upload_iso(&*vc).await;
-    let vm = life(&*vc, "node-1").await.unwrap();
-    let place = place(&*vc).await.unwrap();
+    let connector = VsphereConnector::new(world.gate.clone(), options);
+    let vc = connector.connect(&world.credentials()).await.unwrap();
     let dc = place.datacenter.clone();
     for method in HUNG {
         let known = world.calls().await.get(method).copied().unwrap_or(0);
@@ -260,8 +262,9 @@ async fn a_call_that_never_answers_ends_in_time_for_every_method() {
         };
         let e = e.unwrap_or_else(|| panic!("{method} hung and yet succeeded"));
         assert_eq!(e.kind, VcErrorKind::NoAnswer, "{method}: {e}");
+        // Without the option it would be half a minute.
         assert!(
-            started.elapsed() < Duration::from_secs(20),
+            started.elapsed() < Options::default().call_timeout,
             "{method}: {:?}",
             started.elapsed()
         );
@@ -292,7 +295,7 @@ async fn waiting_outlasts_an_outage_of_every_kind() {
         world
             .post("outage", json!({"mode": mode, "seconds": 4}))
             .await;
-        let end = tokio::time::timeout(Duration::from_secs(40), waiting).await;
+        let end = tokio::time::timeout(HANG, waiting).await;
         let end = end
             .unwrap_or_else(|_| panic!("{mode}: still waiting"))
             .unwrap();
@@ -309,7 +312,7 @@ async fn waiting_outlasts_an_outage_of_every_kind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn silence_is_told_to_those_who_wait() {
     let delay = VCenterOptions {
-        create_delay: Duration::from_secs(300),
+        create_delay: 2 * HANG,
         ..quick()
     };
     let options = Options {
@@ -330,9 +333,12 @@ async fn silence_is_told_to_those_who_wait() {
     };
     tokio::time::sleep(Duration::from_millis(300)).await;
     world
-        .post("outage", json!({"mode": "refuse", "seconds": 200}))
+        .post(
+            "outage",
+            json!({"mode": "refuse", "seconds": 2 * HANG.as_secs()}),
+        )
         .await;
-    let end = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+    let end = tokio::time::timeout(HANG, waiting).await;
     let e = end.expect("nobody waits for ever").unwrap().unwrap_err();
     assert!(
         matches!(e.kind, VcErrorKind::NoAnswer | VcErrorKind::Unreachable),
@@ -364,7 +370,7 @@ async fn a_task_that_vcenter_forgot_is_vanished_not_failed() {
     while world.vms().await.len() < 2 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let until = Instant::now() + Duration::from_secs(5);
+    let until = Instant::now() + HANG;
     while world.post("tasks/expire", json!({})).await["expired"] == 0 {
         assert!(Instant::now() < until, "the task does not end");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -441,9 +447,16 @@ async fn a_caller_that_gives_up_leaves_nothing_behind_but_an_unknown_outcome() {
         .await;
     let vm = create_vm("node-1", &place);
     let create = effect(EffectKind::CreateVm);
-    let given_up =
-        tokio::time::timeout(Duration::from_millis(500), vc.create_vm(&create, &vm)).await;
-    assert!(given_up.is_err());
+    let taken = async {
+        while !world.calls().await.contains_key("CreateVM_Task") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        made = vc.create_vm(&create, &vm) => panic!("answered: {made:?}"),
+        // It is on its way then, and is given up.
+        () = taken => {}
+    }
     assert_eq!(
         world.gate.outcomes(EffectKind::CreateVm),
         [Settled::Unknown]

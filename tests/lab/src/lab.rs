@@ -35,13 +35,11 @@ use crate::{
         kubeconfig::{self, Credential},
         leash::HeldDirectory,
     },
+    patience::ANSWER,
     tools,
 };
 use access::OperatorAccess;
 use options::LabOptions;
-
-/// How long the audit log may lag behind an answered request.
-const AUDIT_WITHIN: Duration = Duration::from_secs(20);
 
 /// A running lab.
 ///
@@ -348,7 +346,7 @@ impl Lab {
         let log = self.audit();
         self.api_server
             .process
-            .until_ready(AUDIT_WITHIN, || async {
+            .until_ready(ANSWER, || async {
                 let entries = log.entries()?;
                 let position = entries.iter().rposition(|entry| entry.uri == marker);
                 position

@@ -6,6 +6,7 @@
 //! - [`played`] acts the controllers that are not there (HyperShift, Cluster API, agent provider, assisted service);
 //! - [`stage`] sets what stands before a pool is made;
 //! - [`demo`] shows all of it at work; [`bench`] measures it; [`soak`] kills it again and again;
+//! - [`patience`] says how long anybody waits for what has to happen;
 //! - [`witness`] looks on and remembers what must never be seen.
 //!
 //! Environment: `KUBEBUILDER_ASSETS` names a directory of ready programs; `XDG_CACHE_HOME` is where built ones are kept;
@@ -16,6 +17,7 @@ pub mod bench;
 pub mod demo;
 pub mod lab;
 pub mod parts;
+pub mod patience;
 pub mod played;
 pub mod soak;
 pub mod stage;

@@ -1,11 +1,12 @@
 //! What `config/` ships, in the real API server: the operator's user may do what its rules say and no more, and its
 //! Pod passes an enforced PodSecurity `restricted` namespace.
 
-use std::{process::Command, time::Duration};
+use std::process::Command;
 
 use agent_forge_lab::{
     Lab, LabOptions, OperatorAccess, apply_yaml,
     lab::apply::{apply, documents},
+    patience::HANG,
     tools::{kubectl, repository},
 };
 use anyhow::{Context as _, Result, ensure};
@@ -67,6 +68,8 @@ async fn the_operators_user_may_do_what_its_rules_say_and_no_more() -> Result<()
             "Secrets are read by name only"
         );
     }
+    // An entry may lag behind the answer that it is about.
+    lab.audited().await?;
     assert_eq!(lab.audit().forbidden(&first.user)?.len(), 1);
     Ok(())
 }
@@ -131,12 +134,9 @@ async fn who_may_edit_a_namespace_may_edit_pools_in_it() -> Result<()> {
     let roles: Api<ClusterRole> = Api::all(lab.admin());
     // The controller manager passes our rules on; `admin` gets them through `edit`.
     for name in ["edit", "admin"] {
-        timeout(
-            Duration::from_secs(60),
-            await_condition(roles.clone(), name, names_pools),
-        )
-        .await
-        .with_context(|| format!("the role {name} did not get the rules for pools"))??;
+        timeout(HANG, await_condition(roles.clone(), name, names_pools))
+            .await
+            .with_context(|| format!("the role {name} did not get the rules for pools"))??;
     }
     Ok(())
 }

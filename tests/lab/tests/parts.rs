@@ -5,6 +5,7 @@ use std::{process::Command, time::Duration};
 use agent_forge_lab::{
     CrdSource, Lab, LabOptions, MachineVersions, ProviderGeneration, apply_yaml,
     install_tls_provider, lab::crds::upstream_directory, parts::audit::count_writes,
+    patience::HANG,
 };
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -18,8 +19,6 @@ use kube::{
 };
 use serde_json::json;
 use tokio::{sync::OnceCell, time::timeout};
-
-const SOON: Duration = Duration::from_secs(60);
 
 async fn lab() -> Result<&'static Lab> {
     static LAB: OnceCell<Lab> = OnceCell::const_new();
@@ -125,7 +124,7 @@ async fn a_namespace_goes_with_everything_in_it() -> Result<()> {
     let namespace = api.get(&name).await?;
     api.delete(&name, &DeleteParams::default()).await?;
     timeout(
-        SOON,
+        HANG,
         await_condition(
             api,
             &name,
@@ -165,7 +164,7 @@ async fn what_an_agent_machine_owns_goes_with_it() -> Result<()> {
     owners.delete("owner", &DeleteParams::background()).await?;
     let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
     timeout(
-        SOON,
+        HANG,
         await_condition(
             maps,
             "owned",
@@ -283,7 +282,7 @@ async fn nothing_outlives_a_killed_lab() -> Result<()> {
         .env(CHILD, &path)
         .stdout(std::process::Stdio::null())
         .spawn()?;
-    let started = poll(SOON, || {
+    let started = poll(HANG, || {
         std::fs::read_to_string(&path)
             .ok()
             .filter(|text| text.contains(' '))
@@ -293,14 +292,14 @@ async fn nothing_outlives_a_killed_lab() -> Result<()> {
     child.wait()?;
     let started = started.context("the lab of the child did not start")?;
     let (pid, dir) = started.split_once(' ').context("pid and directory")?;
-    let gone = poll(SOON, || (!std::path::Path::new(dir).exists()).then_some(())).await;
+    let gone = poll(HANG, || (!std::path::Path::new(dir).exists()).then_some(())).await;
     gone.context("the directory is still there")?;
     // Gone, or dead and only waiting for the system to take note of it.
     let ended = || match std::fs::read_to_string(format!("/proc/{pid}/status")) {
         Ok(status) => status.contains("State:\tZ").then_some(()),
         Err(_) => Some(()),
     };
-    poll(SOON, ended)
+    poll(HANG, ended)
         .await
         .context("kube-apiserver still runs")?;
     Ok(())

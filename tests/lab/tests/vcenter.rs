@@ -7,6 +7,7 @@ use agent_forge_lab::{
         VCenterAdmin, VCenterOptions, VCenterProcess,
         vcenter_trouble::{DatastoreState, ForeignVm, Outage, Rule, VmAction},
     },
+    patience::HANG,
     tools,
 };
 use anyhow::{Context as _, Result, ensure};
@@ -14,7 +15,6 @@ use reqwest::{Client, StatusCode};
 use serde_json::json;
 use tempfile::TempDir;
 
-const SOON: Duration = Duration::from_secs(30);
 const RELEASE: &str = "8.0.1.0";
 
 struct Started {
@@ -27,7 +27,7 @@ struct Started {
 async fn start(options: VCenterOptions) -> Result<Started> {
     let dir = tempfile::tempdir()?;
     let vcenter = VCenterProcess::start(dir.path(), options).await?;
-    let mut http = Client::builder().no_proxy().timeout(SOON);
+    let mut http = Client::builder().no_proxy().timeout(HANG);
     if !vcenter.ca_pem().is_empty() {
         http = http.tls_certs_only([reqwest::Certificate::from_pem(vcenter.ca_pem().as_bytes())?]);
     }
@@ -118,7 +118,7 @@ async fn a_foreign_vm_appears_runs_and_goes() -> Result<()> {
     .await?;
     let admin = &started.admin;
     let before = admin.inventory().await?;
-    let wait = admin.until("the foreign VM running", SOON, |inventory| {
+    let wait = admin.until("the foreign VM running", HANG, |inventory| {
         inventory.vm("stranger").filter(|vm| vm.is_on()).cloned()
     });
     let make = async {
@@ -153,7 +153,7 @@ async fn a_foreign_vm_appears_runs_and_goes() -> Result<()> {
     admin.act(&moref, VmAction::PowerOff).await?;
     admin.act(&moref, VmAction::Destroy).await?;
     admin
-        .until("the foreign VM gone", SOON, |inventory| {
+        .until("the foreign VM gone", HANG, |inventory| {
             inventory.vm("stranger").is_none().then_some(())
         })
         .await?;
@@ -197,12 +197,12 @@ async fn trouble_comes_and_goes_on_demand() -> Result<()> {
     let (status, ()) = tokio::try_join!(started.login(&password), release)?;
     ensure!(status.is_success() || status.is_server_error(), "{status}");
 
-    admin.outage(Outage::Refuse, SOON).await?;
+    admin.outage(Outage::Refuse, HANG).await?;
     ensure!(
         started.login(&password).await.is_err(),
         "the connection breaks"
     );
-    admin.outage(Outage::Unavailable, SOON).await?;
+    admin.outage(Outage::Unavailable, HANG).await?;
     assert_eq!(
         started.login(&password).await?,
         StatusCode::SERVICE_UNAVAILABLE
@@ -263,7 +263,7 @@ async fn bad_flags_are_an_error_with_the_programs_own_words() -> Result<()> {
 #[tokio::test]
 async fn it_ends_in_good_order() -> Result<()> {
     let started = start(VCenterOptions::default()).await?;
-    let status = started.vcenter.process.stop(SOON).await?;
+    let status = started.vcenter.process.stop(HANG).await?;
     ensure!(status.success(), "{status}");
     let left: Vec<_> = std::fs::read_dir(started._dir.path())?
         .filter_map(Result::ok)

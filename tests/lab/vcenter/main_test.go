@@ -57,7 +57,7 @@ func TestLaunchLine(t *testing.T) {
 	if !roots.AppendCertsFromPEM([]byte(line.CAPem)) {
 		t.Fatal("no certificate")
 	}
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	res, err := client.Get(line.URL + "/sdk/vim25/8.0.1.0/ServiceInstance/ServiceInstance/content")
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ use crate::{
     Lab, LabOptions, OperatorAccess,
     lab::manifest::{OPERATOR_NAMESPACE, agent_selector, pool},
     parts::{Operator, OperatorOptions, VCenterAdmin, VCenterOptions},
+    patience::HANG,
     played::{HostedCluster, HostedClusterPlay, Upstream},
     stage,
 };
@@ -25,8 +26,6 @@ use crate::{
 const NAMESPACE: &str = "bench";
 const CLUSTER: &str = "bench";
 const POOL: &str = "bench-worker";
-/// A generous bound that only catches a hang.
-const READY_WITHIN: Duration = Duration::from_secs(300);
 
 /// The parts of a run. Fields are dropped in this order: the operator first, the lab last.
 pub(crate) struct World {
@@ -133,18 +132,15 @@ impl World {
     /// Waits until `done` holds for the pool.
     ///
     /// # Errors
-    /// It does not within five minutes; with the pool's status and the end of the operator's log.
+    /// It does not for as long as anybody waits ([`HANG`]); with the pool's status and the end of the operator's log.
     pub(crate) async fn until_pool(
         &self,
         what: &str,
         done: impl Fn(&VsphereAgentPool) -> bool,
     ) -> Result<()> {
         let holds = |pool: Option<&VsphereAgentPool>| pool.is_some_and(&done);
-        let waited = tokio::time::timeout(
-            READY_WITHIN,
-            await_condition(self.pools.clone(), POOL, holds),
-        )
-        .await;
+        let waited =
+            tokio::time::timeout(HANG, await_condition(self.pools.clone(), POOL, holds)).await;
         match waited {
             Ok(outcome) => {
                 outcome.with_context(|| format!("wait for the pool to show {what}"))?;
@@ -154,7 +150,7 @@ impl World {
                 let pool = self.pools.get(POOL).await?;
                 anyhow::bail!(
                     "the pool did not show {what} within {} s; its status: {}\nthe operator's log ends with:\n{}",
-                    READY_WITHIN.as_secs(),
+                    HANG.as_secs(),
                     serde_json::to_string(&pool.status)?,
                     self.operator.process.tail()
                 )

@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result, bail};
 use tokio::time::{Instant, sleep};
 
 use super::stage::Stage;
-use crate::parts::{Jaeger, Trace};
-
-/// How long spans may be on their way.
-const ARRIVAL: Duration = Duration::from_secs(30);
+use crate::{
+    parts::{Jaeger, Trace},
+    patience::ANSWER,
+};
 
 /// Phases of a machine that serves.
 const UP: [&str; 10] = [
@@ -64,7 +64,7 @@ pub(super) async fn check(
     all: &BTreeMap<String, String>,
 ) -> Result<()> {
     let still = ids(stage).await?;
-    let end = Instant::now() + ARRIVAL;
+    let end = Instant::now() + ANSWER;
     for (name, id) in all {
         loop {
             let trace = jaeger.trace(id).await?;

@@ -4,7 +4,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -21,7 +20,7 @@ use super::{
     apply::{apply, documents},
     options::{CrdSource, LabOptions, MachineVersions},
 };
-use crate::{parts::process::Process, tools::repository};
+use crate::{parts::process::Process, patience::HANG, tools::repository};
 
 /// Prefix of the files that hold what HyperShift installs instead of the upstream file of the same name.
 const BUNDLED: &str = "hypershift-bundled_";
@@ -29,8 +28,6 @@ const PROVIDER_GROUP: &str = "capi-provider.agent-install.openshift.io";
 const CLUSTER_API_GROUP: &str = "cluster.x-k8s.io";
 /// CRDs handed to the API server at a time.
 const AT_A_TIME: usize = 8;
-const ESTABLISHED_WITHIN: Duration = Duration::from_secs(300);
-const SERVED_WITHIN: Duration = Duration::from_secs(300);
 
 /// Directory of the real foreign CRDs, where it exists: `$AGENT_FORGE_SHARED/upstream-crds`, else the one beside the
 /// repository.
@@ -159,7 +156,7 @@ fn serve(definition: &mut Value, versions: MachineVersions) -> Result<()> {
 /// Hands `definitions` to the API server and waits until it serves each of them.
 ///
 /// # Errors
-/// One is refused or not established within five minutes; the error names it.
+/// One is refused or not established in the end; the error names it.
 pub async fn establish(client: &Client, definitions: &[Value]) -> Result<()> {
     stream::iter(definitions)
         .map(|definition| async move {
@@ -167,13 +164,10 @@ pub async fn establish(client: &Client, definitions: &[Value]) -> Result<()> {
             let name = applied.metadata.name.context("a CRD without a name")?;
             let api: Api<CustomResourceDefinition> = Api::all(client.clone());
             let established = await_condition(api, &name, is_crd_established());
-            timeout(ESTABLISHED_WITHIN, established)
+            timeout(HANG, established)
                 .await
                 .with_context(|| {
-                    format!(
-                        "CRD {name} was not established within {} s",
-                        ESTABLISHED_WITHIN.as_secs()
-                    )
+                    format!("CRD {name} was not established within {} s", HANG.as_secs())
                 })?
                 .with_context(|| format!("wait for CRD {name}"))?;
             anyhow::Ok(())
@@ -187,12 +181,12 @@ pub async fn establish(client: &Client, definitions: &[Value]) -> Result<()> {
 /// with CRDs in its store is ready before it does, and who asks once for all kinds would miss some.
 ///
 /// # Errors
-/// One is not listed within five minutes; the error names it.
+/// One is not listed in the end; the error names it.
 pub async fn served(client: &Client, definitions: &[Value], server: &Process) -> Result<()> {
     let wanted = served_kinds(definitions);
     let versions: BTreeSet<&str> = wanted.iter().map(|(version, _)| version.as_str()).collect();
     server
-        .until_ready(SERVED_WITHIN, || async {
+        .until_ready(HANG, || async {
             let mut listed = BTreeSet::new();
             for version in &versions {
                 match client.list_api_group_resources(version).await {

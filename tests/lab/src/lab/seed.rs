@@ -8,7 +8,6 @@ use std::{
     fs::{self, File},
     io::{Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
@@ -19,6 +18,7 @@ use tokio::{runtime::Handle, task::spawn_blocking};
 use super::crds;
 use crate::{
     parts::{ApiServer, Etcd, kubeconfig},
+    patience::ANSWER,
     tools::{self, cache},
 };
 
@@ -27,8 +27,6 @@ const MAKING: &str = "1";
 const PREFIX: &str = "seed-";
 /// The file that shows a whole seed: it comes with the rename of the directory that holds it.
 const WHOLE: &str = "etcd/member/snap/db";
-/// How long a part may take to end before it is killed.
-const GRACE: Duration = Duration::from_secs(60);
 /// What is looked at at a time for having no byte but zero: etcd reserves far more than it fills.
 const BLOCK: usize = 64 * 1024;
 
@@ -82,8 +80,8 @@ async fn first_boot(definitions: &[Value], into: &Path) -> Result<()> {
     let client = kubeconfig::client(&kubeconfig::config(admin).await?)?;
     crds::establish(&client, definitions).await?;
     crds::served(&client, definitions, &server.process).await?;
-    server.process.stop(GRACE).await?;
-    etcd.process.stop(GRACE).await?;
+    server.process.stop(ANSWER).await?;
+    etcd.process.stop(ANSWER).await?;
     copy(&Etcd::data(dir), into)
 }
 

@@ -4,7 +4,6 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,9 +15,10 @@ use super::{
     ports,
     process::Process,
 };
-use crate::tools;
-
-const READY_WITHIN: Duration = Duration::from_secs(120);
+use crate::{
+    patience::{HANG, LOOK},
+    tools,
+};
 
 /// Writes and reads of everybody, without bodies; the server's own bookkeeping is left out.
 const AUDIT_POLICY: &str = "\
@@ -169,12 +169,8 @@ impl ApiServer {
             .context("make an HTTPS client")?;
         let readyz = format!("{url}/readyz");
         process
-            .until_ready(READY_WITHIN, || async {
-                let answer = http
-                    .get(&readyz)
-                    .timeout(Duration::from_secs(5))
-                    .send()
-                    .await?;
+            .until_ready(HANG, || async {
+                let answer = http.get(&readyz).timeout(LOOK).send().await?;
                 let status = answer.status();
                 ensure!(
                     status.is_success(),

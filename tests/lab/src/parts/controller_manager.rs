@@ -1,13 +1,14 @@
 //! kube-controller-manager, cut down to what a cluster without nodes needs.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{path::Path, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::{api_server::ApiServer, kubeconfig, ports, process::Process};
-use crate::tools;
-
-const READY_WITHIN: Duration = Duration::from_secs(120);
+use crate::{
+    patience::{HANG, LOOK},
+    tools,
+};
 
 /// Garbage collection by owner reference, namespace deletion, aggregated roles, and the `default` service account
 /// that pods need.
@@ -83,13 +84,8 @@ impl ControllerManager {
             .context("make an HTTPS client")?;
         let healthz = format!("https://127.0.0.1:{port}/healthz");
         process
-            .until_ready(READY_WITHIN, || async {
-                let status = http
-                    .get(&healthz)
-                    .timeout(Duration::from_secs(5))
-                    .send()
-                    .await?
-                    .status();
+            .until_ready(HANG, || async {
+                let status = http.get(&healthz).timeout(LOOK).send().await?.status();
                 ensure!(status.is_success(), "{healthz} answers {status}");
                 Ok(())
             })

@@ -3,15 +3,15 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::{ports, process::Process};
-use crate::tools;
-
-const READY_WITHIN: Duration = Duration::from_secs(60);
+use crate::{
+    patience::{HANG, LOOK},
+    tools,
+};
 
 /// A running etcd.
 #[derive(Debug)]
@@ -70,8 +70,8 @@ impl Etcd {
             .build()
             .context("make an HTTP client")?;
         process
-            .until_ready(READY_WITHIN, || async {
-                let status = http.get(&health).send().await?.status();
+            .until_ready(HANG, || async {
+                let status = http.get(&health).timeout(LOOK).send().await?.status();
                 ensure!(status.is_success(), "{health} answers {status}");
                 Ok(())
             })

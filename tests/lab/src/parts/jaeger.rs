@@ -1,14 +1,15 @@
 //! Jaeger, all in one process, spans in memory: takes OTLP, answers queries.
 
-use std::{collections::BTreeSet, path::Path, process::Command, time::Duration};
+use std::{collections::BTreeSet, path::Path, process::Command};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use super::{ports, process::Process};
-use crate::tools;
-
-const READY_WITHIN: Duration = Duration::from_secs(60);
+use crate::{
+    patience::{ANSWER, HANG, LOOK},
+    tools,
+};
 
 /// A running Jaeger.
 #[derive(Debug)]
@@ -72,17 +73,17 @@ impl Jaeger {
             query: format!("http://127.0.0.1:{query}"),
             http: reqwest::Client::builder()
                 .no_proxy()
-                .timeout(Duration::from_secs(10))
+                .timeout(ANSWER)
                 .build()
                 .context("make an HTTP client")?,
         };
         let ready = || async {
             let url = format!("{}/api/services", jaeger.query);
-            let status = jaeger.http.get(&url).send().await?.status();
+            let status = jaeger.http.get(&url).timeout(LOOK).send().await?.status();
             ensure!(status.is_success(), "{url} answers {status}");
             Ok(())
         };
-        jaeger.process.until_ready(READY_WITHIN, ready).await?;
+        jaeger.process.until_ready(HANG, ready).await?;
         Ok(jaeger)
     }
 

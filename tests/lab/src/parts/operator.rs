@@ -11,8 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 
 use super::{ports, process::Process};
-
-const READY_WITHIN: Duration = Duration::from_secs(60);
+use crate::patience::{ANSWER, HANG, LOOK};
 
 /// What to start and how.
 #[derive(Clone, Debug)]
@@ -114,7 +113,7 @@ impl Operator {
         let (process, _) = Process::spawn("the operator", command, &log, false)?;
         let http = reqwest::Client::builder()
             .no_proxy()
-            .timeout(Duration::from_secs(10))
+            .timeout(ANSWER)
             .build()
             .context("make an HTTP client")?;
         Ok(Self {
@@ -133,8 +132,8 @@ impl Operator {
     pub async fn until_ready(&self) -> Result<()> {
         let url = format!("http://127.0.0.1:{}/readyz", self.health);
         self.process
-            .until_ready(READY_WITHIN, || async {
-                let answer = self.http.get(&url).send().await?;
+            .until_ready(HANG, || async {
+                let answer = self.http.get(&url).timeout(LOOK).send().await?;
                 let status = answer.status();
                 ensure!(
                     status.is_success(),

@@ -23,6 +23,12 @@ pub(super) fn free<const N: usize>() -> Result<[u16; N]> {
     Ok(ports)
 }
 
+/// Whether a program ended because its address was taken: Go and Rust programs say so with another first letter.
+fn is_taken(error: &anyhow::Error) -> bool {
+    let said = format!("{error:#}").to_lowercase();
+    said.contains("address already in use")
+}
+
 /// Runs `start` again, at most three times, as long as it fails because its address was taken meanwhile.
 pub(super) async fn with_fresh_ports<T, F: Future<Output = Result<T>>>(
     mut start: impl FnMut() -> F,
@@ -30,12 +36,35 @@ pub(super) async fn with_fresh_ports<T, F: Future<Output = Result<T>>>(
     let mut attempt = 1;
     loop {
         match start().await {
-            Err(error)
-                if attempt < 3 && format!("{error:#}").contains("address already in use") =>
-            {
-                attempt += 1
-            }
+            Err(error) if attempt < 3 && is_taken(&error) => attempt += 1,
             outcome => return outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_lost_its_address_is_started_again_and_nobody_else() {
+        let taken = std::io::Error::from_raw_os_error(rustix::io::Errno::ADDRINUSE.raw_os_error());
+        for (said, starts) in [
+            ("listen tcp 127.0.0.1:1: bind: address already in use", 3),
+            (taken.to_string().as_str(), 3),
+            ("the disk is on fire", 1),
+        ] {
+            let started = Cell::new(0);
+            let outcome = with_fresh_ports(|| {
+                started.set(started.get() + 1);
+                std::future::ready(Err::<(), _>(anyhow!("{said}").context("not ready")))
+            });
+            assert!(outcome.await.is_err());
+            assert_eq!(started.get(), starts, "{said}");
         }
     }
 }

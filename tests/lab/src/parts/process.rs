@@ -273,6 +273,7 @@ impl Drop for Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::patience::HANG;
 
     fn shell(script: &str) -> (Process, tempfile::TempDir) {
         let dir = tempfile::tempdir().expect("temporary directory");
@@ -287,9 +288,7 @@ mod tests {
     async fn an_early_end_is_reported_with_the_log() {
         let (process, _dir) = shell("echo disk is on fire; exit 3");
         let error = process
-            .until_ready(Duration::from_secs(10), || async {
-                Err::<(), _>(anyhow!("not yet"))
-            })
+            .until_ready(HANG, || async { Err::<(), _>(anyhow!("not yet")) })
             .await
             .expect_err("it ended");
         assert!(
@@ -307,7 +306,7 @@ mod tests {
             shell("trap 'exit 7' TERM; echo up; while :; do read -r line || sleep 0.01; done");
         let log = process.log().to_owned();
         process
-            .until_ready(Duration::from_secs(10), || async {
+            .until_ready(HANG, || async {
                 if fs::read_to_string(&log)?.is_empty() {
                     bail!("silent")
                 } else {
@@ -316,14 +315,7 @@ mod tests {
             })
             .await
             .expect("up");
-        assert_eq!(
-            process
-                .stop(Duration::from_secs(10))
-                .await
-                .expect("orderly")
-                .code(),
-            Some(7)
-        );
+        assert_eq!(process.stop(HANG).await.expect("orderly").code(), Some(7));
     }
 
     #[tokio::test]

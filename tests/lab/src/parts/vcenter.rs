@@ -13,9 +13,7 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::{process::Process, vcenter_admin::VCenterAdmin};
-use crate::tools;
-
-const READY_WITHIN: Duration = Duration::from_secs(60);
+use crate::{patience::HANG, tools};
 
 /// What the simulated vCenter is like.
 #[derive(Clone, Debug)]
@@ -157,7 +155,7 @@ impl VCenterProcess {
         ));
         let (process, stdout) = Process::spawn("the simulated vCenter", command, &log, true)?;
         let line = first_line(stdout.context("the simulated vCenter has no output")?);
-        let line = match tokio::time::timeout(READY_WITHIN, line).await {
+        let line = match tokio::time::timeout(HANG, line).await {
             Ok(Ok(Ok(line))) if !line.trim().is_empty() => line,
             Ok(Ok(Err(error))) => {
                 return Err(error).context("read what the simulated vCenter says");

@@ -13,9 +13,7 @@ use super::{
     vcenter_inventory::{Calls, Inventory},
     vcenter_trouble::{DatastoreState, ForeignVm, Outage, Rule, VmAction},
 };
-
-/// What a long poll may take beyond the time that it asks for.
-const MARGIN: Duration = Duration::from_secs(30);
+use crate::patience::ANSWER;
 
 /// Client of the admin endpoint of one simulated vCenter.
 #[derive(Clone, Debug)]
@@ -73,15 +71,15 @@ impl VCenterAdmin {
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.call(Method::GET, path, None, MARGIN).await
+        self.call(Method::GET, path, None, ANSWER).await
     }
 
     async fn post<T: DeserializeOwned>(&self, path: &str, body: Value) -> Result<T> {
-        self.call(Method::POST, path, Some(body), MARGIN).await
+        self.call(Method::POST, path, Some(body), ANSWER).await
     }
 
     async fn delete(&self, path: &str) -> Result<()> {
-        self.call::<Value>(Method::DELETE, path, None, MARGIN)
+        self.call::<Value>(Method::DELETE, path, None, ANSWER)
             .await
             .map(drop)
     }
@@ -103,7 +101,7 @@ impl VCenterAdmin {
             "inventory?files=false&waitVersion={version}&timeoutMs={}",
             within.as_millis()
         );
-        self.call(Method::GET, &path, None, within + MARGIN).await
+        self.call(Method::GET, &path, None, within + ANSWER).await
     }
 
     /// Waits until `wanted` finds what it looks for in the inventory (files included), for at most `within`.

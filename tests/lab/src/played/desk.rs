@@ -226,7 +226,7 @@ mod tests {
     }
 
     async fn next(passes: &mut mpsc::UnboundedReceiver<String>) -> Option<String> {
-        tokio::time::timeout(Duration::from_secs(20), passes.recv())
+        tokio::time::timeout(crate::patience::HANG, passes.recv())
             .await
             .ok()
             .flatten()

@@ -129,10 +129,11 @@ async fn registration_silence_and_ghost(scene: &Scene, inventory: &Inventory) ->
             .is_ok();
     }
     let before = scene.agent(FIRST.1).await?;
+    let mut changes = scene.agents.changes();
     scene.agents.delete(&before).await?;
     let gone = || scene.agents.get(FIRST.1).is_none();
     while !gone() {
-        tokio::task::yield_now().await;
+        changes.recv().await.context("the watch ended")?;
     }
     stays("the frozen guest's silence", Duration::from_secs(1), gone).await?;
     inventory.boot(&vm);

@@ -21,8 +21,8 @@ use agent_forge_lab::{
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-/// How long anything that must happen may take on a busy machine.
-pub const LIMIT: Duration = Duration::from_secs(90);
+/// A bound that only catches a hang.
+pub const LIMIT: Duration = agent_forge_lab::patience::HANG;
 
 /// The pool's selector.
 pub fn fits_pool() -> Value {

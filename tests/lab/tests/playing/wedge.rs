@@ -10,9 +10,10 @@ use super::{LIMIT, Stage, fits_pool, pool_labels, stays, until};
 
 /// A freed Agent that nobody fenced is claimed before its Machine is gone, and then nothing moves any more.
 pub async fn unfenced_agent_wedges(stage: &Stage) -> Result<()> {
-    // As in the field, the provider's poll is slow against another AgentMachine's claim.
+    // As in the field, the provider's poll is slow against another AgentMachine's claim: were the Agent free and not yet
+    // claimed at a poll, nothing would wedge, and so much time lies between two even where all else crawls.
     let delays = Delays {
-        hook_poll: Duration::from_secs(8),
+        hook_poll: Duration::from_secs(30),
         ..Delays::fast()
     };
     let scene = stage

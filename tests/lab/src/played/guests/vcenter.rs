@@ -8,6 +8,8 @@ use reqwest::{Client, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::patience::ANSWER;
+
 /// How long a poll stays open without a change.
 const POLL: Duration = Duration::from_secs(20);
 
@@ -144,9 +146,7 @@ impl VCenter {
     pub fn new(url: &str, ca_pem: &str) -> Result<Self> {
         // A provider that is installed already is as good as this one.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = Client::builder()
-            .no_proxy()
-            .timeout(POLL + Duration::from_secs(10));
+        let mut builder = Client::builder().no_proxy().timeout(POLL + ANSWER);
         if !ca_pem.is_empty() {
             let trusted = reqwest::Certificate::from_pem(ca_pem.as_bytes())
                 .context("certificate of the vCenter")?;

@@ -133,9 +133,9 @@ func TestOutages(t *testing.T) {
 	if a := l.get(folder, "name"); a.status != 503 || string(a.body) != "no healthy upstream" {
 		t.Errorf("unavailable: %d %s", a.status, a.body)
 	}
-	l.admin("POST", "outage", obj{"mode": "hang", "seconds": 0.2}, nil)
+	l.admin("POST", "outage", obj{"mode": "hang", "seconds": 3}, nil)
 	begin := time.Now()
-	if a := l.get(folder, "name"); a.status != 503 || time.Since(begin) < 100*time.Millisecond {
+	if a := l.get(folder, "name"); a.status != 503 || time.Since(begin) < 500*time.Millisecond {
 		t.Errorf("hang: %d after %s", a.status, time.Since(begin))
 	}
 	if a := l.get(folder, "name"); a.status != 200 {

@@ -18,7 +18,7 @@ func waitOptions(seconds int) obj {
 // untilWaiting returns when a wait of the collector is under way.
 func (l *lab) untilWaiting(pc ref) {
 	l.t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		waiting := false
 		l.f.world.lock(func() {

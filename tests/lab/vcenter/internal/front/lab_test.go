@@ -18,6 +18,10 @@ const (
 	testPassword = "correct horse"
 )
 
+// patience only catches what never ends: a shared machine may be many times
+// slower than a good one, and stand still for seconds.
+const patience = 5 * time.Minute
+
 type obj = map[string]any
 
 // lab is a front on a loopback port and a client of it.
@@ -196,7 +200,7 @@ func (l *lab) find(path string) ref {
 func (l *lab) task(a answer) obj {
 	l.t.Helper()
 	task := l.refOf(a)
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		info := l.get(task, "info").object(l.t)
 		switch info["state"] {

@@ -62,7 +62,9 @@ func TestReconfigure(t *testing.T) {
 }
 
 func TestBusyMachine(t *testing.T) {
-	l := loggedIn(t, func(c *Config) { c.Delays = Delays{delayPowerOn: 300 * time.Millisecond} })
+	// Long enough for the next call to come in time on a slow machine.
+	const lasting = 3 * time.Second
+	l := loggedIn(t, func(c *Config) { c.Delays = Delays{delayPowerOn: lasting} })
 	vm := l.made("node-1", "ds-0")
 	begin := time.Now()
 	first := l.call(vm, "PowerOnVM_Task", nil)
@@ -71,14 +73,14 @@ func TestBusyMachine(t *testing.T) {
 		t.Errorf("fault: %v", fault)
 	}
 	l.done(first)
-	if took := time.Since(begin); took < 300*time.Millisecond {
+	if took := time.Since(begin); took < lasting {
 		t.Errorf("power-on took %s", took)
 	}
 	l.done(l.call(vm, "PowerOffVM_Task", nil))
 }
 
 func TestCancelTask(t *testing.T) {
-	l := loggedIn(t, func(c *Config) { c.Delays = Delays{delayCreate: time.Minute, delayPowerOn: 200 * time.Millisecond} })
+	l := loggedIn(t, func(c *Config) { c.Delays = Delays{delayCreate: time.Minute, delayPowerOn: 3 * time.Second} })
 	create := l.create("node-1", "ds-0")
 	l.call(l.refOf(create), "CancelTask", nil)
 	l.failed(create, "RequestCanceled")

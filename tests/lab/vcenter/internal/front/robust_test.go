@@ -64,7 +64,7 @@ func (l *lab) least(on ref, request reflect.Type) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, "POST", l.server.URL+l.path(on, request.Name()), strings.NewReader(string(raw)))
 	if err != nil {
