@@ -488,7 +488,11 @@ impl Instruments for Metrics {
         if self.uses.is_retired(server) {
             return;
         }
-        self.tasks.with_label_values(&[server, task]).dec();
+        let in_flight = self.tasks.with_label_values(&[server, task]);
+        // A task that outlived its vCenter's series is not among those of the new one.
+        if in_flight.get() > 0 {
+            in_flight.dec();
+        }
         self.task_seconds
             .with_label_values(&[server, task])
             .observe(seconds);
