@@ -78,6 +78,7 @@ impl Client {
         call: Call,
     ) -> VcResult<Option<T>> {
         let (method, subject) = (call.method, call.subject.clone());
+        let _awaited = self.awaits(effect.map_or("search_datastore", |e| e.kind.name()));
         let failure = |kind: VcErrorKind, message: &str| VcError {
             kind,
             operation: method,

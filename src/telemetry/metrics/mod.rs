@@ -8,6 +8,7 @@ mod uses;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use agent_forge_actors::{
@@ -548,6 +549,14 @@ impl RequestObserver for Metrics {
         self.vsphere_seconds
             .with_label_values(&[record.server, record.operation])
             .observe(record.duration.as_secs_f64());
+    }
+
+    fn awaits(&self, server: &str, task: &'static str) {
+        self.task_began(server, task);
+    }
+
+    fn awaited(&self, server: &str, task: &'static str, took: Duration) {
+        self.task_ended(server, task, took.as_secs_f64());
     }
 }
 
