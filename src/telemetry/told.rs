@@ -82,7 +82,8 @@ impl Lines {
         tracing::subscriber::set_default(tracing_subscriber::registry().with(layer))
     }
 
-    fn all(&self) -> Vec<serde_json::Value> {
+    /// Each line.
+    pub fn all(&self) -> Vec<serde_json::Value> {
         let written = String::from_utf8(self.0.lock().expect("lock").clone()).expect("UTF-8");
         let lines = written.lines();
         lines
