@@ -27,14 +27,23 @@ async fn stop_signal() {
     }
 }
 
-async fn start(args: Args) -> anyhow::Result<()> {
+/// How it ended. What ended it stands in the log, in the log's form, once there is one; before that it is an error.
+async fn start(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(Command::Iso(asked)) = &args.command {
-        return iso_view::run(&args, asked).await;
+        iso_view::run(&args, asked).await?;
+        return Ok(ExitCode::SUCCESS);
     }
     let telemetry = logging::install(args.log_format == "json")?;
-    let result = run::operator(args, stop_signal()).await;
+    let ended = run::operator(args, stop_signal()).await;
+    let code = match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            tracing::error!("{e:#}");
+            ExitCode::FAILURE
+        }
+    };
     telemetry.shutdown();
-    result
+    Ok(code)
 }
 
 fn main() -> ExitCode {
@@ -61,7 +70,7 @@ fn main() -> ExitCode {
     // A name that is being looked up must not hold the end back.
     runtime.shutdown_background();
     match ended {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(e) => {
             eprintln!("agent-forge: {e:#}");
             ExitCode::FAILURE

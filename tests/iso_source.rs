@@ -617,7 +617,7 @@ async fn certificates_of_a_request_must_be_certificates() {
 }
 
 #[tokio::test]
-async fn a_request_for_an_image_carries_the_trace_that_it_is_made_in() {
+async fn requests_for_an_image_and_for_its_rest_carry_the_trace_that_it_is_opened_in() {
     use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
     use tracing_opentelemetry::OpenTelemetrySpanExt as _;
     use tracing_subscriber::layer::SubscriberExt as _;
@@ -637,9 +637,9 @@ async fn a_request_for_an_image_carries_the_trace_that_it_is_made_in() {
             let read = socket.read(&mut request).await.unwrap();
             told.send(String::from_utf8_lossy(&request[..read]).into_owned())
                 .unwrap();
-            let _ = socket
-                .write_all(b"HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n")
-                .await;
+            let head = b"HTTP/1.1 200 OK\r\netag: \"v1\"\r\ncontent-length: 9\r\nconnection: close\r\n\r\n";
+            let _ = socket.write_all(head).await;
+            let _ = socket.write_all(b"half").await;
         }
     })
     .await;
@@ -648,8 +648,11 @@ async fn a_request_for_an_image_carries_the_trace_that_it_is_made_in() {
     let source = HttpIsoSource::new(lab()).unwrap();
     let request = asked(&format!("http://{host}/x.iso"));
     let opened = tracing::Instrument::instrument(source.open(&request), around).await;
-    assert!(opened.is_err());
-    let head = heads.recv().await.unwrap();
+    assert!(read(opened.unwrap()).await.is_err());
     let carried = format!("traceparent: 00-{trace}-");
-    assert!(head.contains(&carried), "{carried} is not in {head}");
+    for range in [false, true] {
+        let head = heads.recv().await.unwrap();
+        assert_eq!(head.contains("range: bytes=4-"), range, "{head}");
+        assert!(head.contains(&carried), "{carried} is not in {head}");
+    }
 }

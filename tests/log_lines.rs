@@ -1,17 +1,33 @@
-//! A line of work says whom it is about, whatever level the log has.
+//! A line of work says whom it is about, whatever level the log has; all that the process says is a line; and what libraries
+//! say of a failure is none.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::{
+    convert::Infallible,
+    future::Ready,
     io::Write,
+    net::TcpListener,
+    process::Command,
     sync::{Arc, Mutex},
+    task::{Context, Poll},
     time::Duration,
 };
 
+use agent_forge::telemetry::logging;
 use agent_forge_actors::actor::shell::{Shell, Verdict, Worker};
 use futures::future::BoxFuture;
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, client::Body};
+use opentelemetry::trace::{Tracer as _, TracerProvider as _};
+use opentelemetry_sdk::{
+    error::{OTelSdkError, OTelSdkResult},
+    trace::{SdkTracerProvider, SpanData, SpanExporter},
+};
 use ractor::Actor;
 use serde_json::Value;
 use tokio::sync::Notify;
+use tower::Service;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt::MakeWriter, layer::SubscriberExt as _};
 
 #[derive(Clone, Default)]
@@ -24,6 +40,12 @@ impl Write for Lines {
     }
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+impl Lines {
+    fn written(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }
 
@@ -79,7 +101,7 @@ async fn a_warning_names_its_object_at_every_level_that_shows_it() {
         actor.stop(None);
         ended.await.unwrap();
         drop(here);
-        let written = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let written = lines.written();
         let line = written.lines().find(|l| l.contains("does not answer"));
         let line: Value = serde_json::from_str(line.unwrap()).unwrap();
         let mut spans = line["spans"].as_array().into_iter().flatten();
@@ -88,4 +110,131 @@ async fn a_warning_names_its_object_at_every_level_that_shows_it() {
             "RUST_LOG={level}: {line}"
         );
     }
+}
+
+/// What the operator says where it cannot start.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the operator is the child of its test"
+)]
+fn last_words(format: &str) -> String {
+    let operator = Command::new(env!("CARGO_BIN_EXE_agent-forge"))
+        .args([format, "--kubeconfig=/nowhere/kubeconfig"])
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap();
+    assert_eq!(operator.status.code(), Some(1));
+    String::from_utf8(operator.stderr).unwrap()
+}
+
+#[test]
+fn what_ends_the_process_is_an_error_in_the_form_of_the_log() {
+    let why = "reading kubeconfig /nowhere/kubeconfig";
+    let said = last_words("--log-format=json");
+    let lines: Vec<Value> = said
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{e}: {l}")))
+        .collect();
+    let last = lines.last().unwrap();
+    assert_eq!(last["level"], "ERROR", "{said}");
+    let words = last["fields"]["message"].as_str().unwrap();
+    assert!(words.contains(why), "{said}");
+    let said = last_words("--log-format=human");
+    let last = said.lines().last().unwrap();
+    assert!(last.contains("ERROR") && last.contains(why), "{said}");
+}
+
+#[test]
+fn a_panic_is_a_line_with_its_object() {
+    let lines = Lines::default();
+    let log = logging::lines(true, EnvFilter::new("info"), lines.clone());
+    let here = tracing::subscriber::set_default(tracing_subscriber::registry().with(log));
+    logging::log_panics();
+    let panicked = std::panic::catch_unwind(|| {
+        let step = tracing::error_span!("vm.step", object = "demo/a");
+        let _in_it = step.enter();
+        panic!("no {}", "way");
+    });
+    drop(std::panic::take_hook());
+    drop(here);
+    assert!(panicked.is_err());
+    let written = lines.written();
+    let line = written.lines().find(|l| l.contains("no way")).unwrap();
+    let line: Value = serde_json::from_str(line).unwrap();
+    assert_eq!(line["level"], "ERROR", "{line}");
+    assert_eq!(line["span"]["object"], "demo/a", "{line}");
+    let words = line["fields"]["message"].as_str().unwrap();
+    let place = words.starts_with("panicked at tests/log_lines.rs:");
+    assert!(place && words.ends_with(": no way"), "{words}");
+}
+
+/// An API server whose answer nobody can read.
+struct Garbled(&'static str);
+
+impl Service<Request<Body>> for Garbled {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        let body = Body::from(self.0.as_bytes().to_vec());
+        std::future::ready(Ok(Response::new(body)))
+    }
+}
+
+/// A client of an API server that is away.
+fn of_nobody() -> Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("http://{}", free.local_addr().unwrap());
+    let mut config = kube::Config::new(uri.parse().unwrap());
+    (config.root_cert, config.default_retry) = (Some(Vec::new()), false);
+    Client::try_from(config).unwrap()
+}
+
+/// A collector that is away.
+#[derive(Debug)]
+struct Away;
+
+impl SpanExporter for Away {
+    async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
+        Err(OTelSdkError::InternalFailure("nobody there".to_owned()))
+    }
+}
+
+#[tokio::test]
+async fn what_libraries_say_of_a_failed_call_is_left_to_its_caller() {
+    let (all, ours) = (Lines::default(), Lines::default());
+    let as_it_comes = tracing_subscriber::fmt::layer()
+        .json()
+        .with_writer(all.clone())
+        .with_filter(EnvFilter::new("info"));
+    let log = logging::lines(true, EnvFilter::new("info"), ours.clone());
+    // For all threads: the SDK exports on one of its own.
+    let everywhere = tracing_subscriber::registry().with(as_it_comes).with(log);
+    tracing::subscriber::set_global_default(everywhere).unwrap();
+
+    let garbled = Garbled(r#"{"metadata":{"name":"a"},"data":"image_token=s3cret"}"#);
+    for client in [Client::new(garbled, "demo"), of_nobody()] {
+        let secrets: Api<Secret> = Api::default_namespaced(client);
+        assert!(secrets.get("a").await.is_err());
+    }
+    let provider = SdkTracerProvider::builder()
+        .with_batch_exporter(Away)
+        .build();
+    drop(provider.tracer("test").start("a span"));
+    let flushed = tokio::task::spawn_blocking(move || provider.force_flush()).await;
+    assert!(flushed.unwrap().is_err());
+
+    tracing::warn!("the caller's own words");
+    let (all, ours) = (all.written(), ours.written());
+    for theirs in ["s3cret", "failed with error", "nobody there"] {
+        assert!(all.contains(theirs), "{theirs}: {all}");
+        assert!(!ours.contains(theirs), "{theirs}: {ours}");
+    }
+    assert!(ours.contains("own words"), "{ours}");
 }

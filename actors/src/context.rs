@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use crate::{
+    effect::EffectKind,
     orphans::Doubts,
     placement::Placer,
     ports::{
@@ -48,4 +49,34 @@ pub struct Context {
     pub doubts: watch::Receiver<Doubts>,
     /// Settings.
     pub settings: Settings,
+}
+
+impl Context {
+    /// Counts a task that is submitted to `server` now, for as long as the answer lives.
+    #[must_use]
+    pub fn in_flight(&self, server: &str, kind: EffectKind) -> InFlight<'_> {
+        self.instruments.task_began(server, kind.name());
+        InFlight {
+            context: self,
+            server: server.to_owned(),
+            task: kind.name(),
+            since: self.clock.monotonic(),
+        }
+    }
+}
+
+/// A task that counts as long as somebody waits for it, however that ends.
+pub struct InFlight<'a> {
+    context: &'a Context,
+    server: String,
+    task: &'static str,
+    since: Duration,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let took = self.context.clock.monotonic().saturating_sub(self.since);
+        let instruments = &self.context.instruments;
+        instruments.task_ended(&self.server, self.task, took.as_secs_f64());
+    }
 }

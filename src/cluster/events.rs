@@ -34,6 +34,8 @@ const QUEUE: usize = 256;
 const REPEAT_AFTER: Duration = Duration::from_secs(300);
 /// Events about one object within [`REPEAT_AFTER`].
 const AT_MOST: usize = 30;
+/// Bytes of a note; the API server takes 1024.
+const NOTE: usize = 1000;
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where notices go.
@@ -177,6 +179,20 @@ async fn send_all(
     }
 }
 
+/// As long as a note may be; the trace that it ends with is what people paste, and stays.
+fn shortened(note: &str) -> String {
+    if note.len() <= NOTE {
+        return note.to_owned();
+    }
+    let end = note.rfind(" (trace ").filter(|at| note.len() - at < 100);
+    let (words, trace) = note.split_at(end.unwrap_or(note.len()));
+    let room = NOTE - trace.len() - '\u{2026}'.len_utf8();
+    format!(
+        "{}\u{2026}{trace}",
+        &words[..words.floor_char_boundary(room)]
+    )
+}
+
 fn event(notice: &Notice) -> Event {
     Event {
         type_: if notice.warning {
@@ -185,7 +201,7 @@ fn event(notice: &Notice) -> Event {
             EventType::Normal
         },
         reason: notice.reason.to_owned(),
-        note: Some(notice.note.chars().take(1000).collect()),
+        note: Some(shortened(&notice.note)),
         action: notice.action.to_owned(),
         secondary: None,
     }
@@ -269,6 +285,26 @@ mod tests {
             .map(|l| ["object", "uid", "trace_id"].map(|f| l[f].as_str().unwrap_or("-").to_owned()))
             .collect();
         assert_eq!(said, [["demo/b", "b", "0af7"], ["demo/c", "c", "-"]]);
+    }
+
+    #[test]
+    fn a_long_note_keeps_its_trace_and_is_one_that_the_api_server_takes() {
+        let trace = " (trace 98744f92c8a4463eb1500dd1e087aa09)";
+        for words in ["w".repeat(3000), "\u{fc}\u{20ac}".repeat(700)] {
+            let told = shortened(&format!("{words}{trace}"));
+            assert!(told.ends_with(&format!("\u{2026}{trace}")), "{told}");
+            assert!((990..=NOTE).contains(&told.len()), "{}", told.len());
+            let told = shortened(&words);
+            assert!(told.ends_with('\u{2026}') && told.len() <= NOTE, "{told}");
+        }
+        for short in [
+            "",
+            "no route",
+            &format!("no route{trace}"),
+            &"w".repeat(NOTE),
+        ] {
+            assert_eq!(shortened(short), short);
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tokio::time::{Instant, timeout};
+use tracing::{Instrument as _, Span};
 
 use super::{Way, failed, validators, why};
 
@@ -23,6 +24,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// Waiting for bytes, measured without the time that the reader takes between them.
 struct Pace {
+    /// The span that the download was opened in. Its bytes are read by a connection's task, which is in none.
+    around: Span,
     way: Way,
     response: reqwest::Response,
     /// The server's promise that equal tags mean equal bytes; without it nothing is resumed.
@@ -47,6 +50,7 @@ pub(super) fn paced(
     started: Instant,
 ) -> ByteStream {
     let pace = Pace {
+        around: Span::current(),
         end: started + way.door.options.deadline,
         way,
         response,
@@ -61,7 +65,8 @@ pub(super) fn paced(
     };
     futures::stream::unfold(Some(pace), async |pace| {
         let mut pace = pace?;
-        match pace.next().await {
+        let around = pace.around.clone();
+        match pace.next().instrument(around).await {
             Ok(Some(chunk)) => Some((Ok(chunk), Some(pace))),
             Ok(None) => None,
             // Typed inside, so that whoever reads can tell the reason.

@@ -12,7 +12,7 @@ use std::{
 use tracing::{
     Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
-    span::{Attributes, Id},
+    span::{Attributes, Id, Record},
 };
 use tracing_subscriber::{
     layer::{Context, Filter},
@@ -52,22 +52,43 @@ impl Repeats {
     }
 }
 
-/// Fields of spans that say what a line in them is about; others, as the number of a pass, change all the time.
-const ABOUT: [&str; 3] = ["object", "cache", "server"];
+/// Fields of spans that say what a line in them is about; others, as the number of a pass, change all the time. One object
+/// may follow another of its name within a minute: its uid tells it apart.
+const ABOUT: [&str; 4] = ["object", "uid", "cache", "server"];
 
-/// What a span is about, hashed.
-struct About(u64);
+/// What a span is about: a hash of each field of [`ABOUT`] that it has.
+#[derive(Clone, Copy, Default)]
+struct About([Option<u64>; ABOUT.len()]);
 
-/// Takes in the fields of [`ABOUT`].
-#[derive(Default)]
-struct AboutFields(DefaultHasher, bool);
-
-impl Visit for AboutFields {
+impl Visit for About {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if ABOUT.contains(&field.name()) {
-            self.1 = true;
-            field.name().hash(&mut self.0);
-            format!("{value:?}").hash(&mut self.0);
+        let known = ABOUT.iter().position(|name| *name == field.name());
+        if let Some(known) = known.and_then(|at| self.0.get_mut(at)) {
+            let mut hash = DefaultHasher::new();
+            format!("{value:?}").hash(&mut hash);
+            *known = Some(hash.finish());
+        }
+    }
+}
+
+impl About {
+    /// Keeps it with the span, beside what is known of that.
+    fn keep<S>(self, id: &Id, context: &Context<'_, S>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        if self.0.iter().all(Option::is_none) {
+            return;
+        }
+        let Some(span) = context.span(id) else { return };
+        let mut extensions = span.extensions_mut();
+        match extensions.get_mut::<Self>() {
+            Some(Self(known)) => {
+                for (known, new) in known.iter_mut().zip(self.0) {
+                    *known = new.or(*known);
+                }
+            }
+            None => extensions.insert(self),
         }
     }
 }
@@ -87,11 +108,15 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Filter<S> for Repeats {
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut about = AboutFields::default();
+        let mut about = About::default();
         attributes.record(&mut about);
-        if let (true, Some(span)) = (about.1, context.span(id)) {
-            span.extensions_mut().replace(About(about.0.finish()));
-        }
+        about.keep(id, &context);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let mut about = About::default();
+        values.record(&mut about);
+        about.keep(id, &context);
     }
 
     fn event_enabled(&self, event: &Event<'_>, context: &Context<'_, S>) -> bool {
@@ -175,6 +200,29 @@ mod tests {
         });
         let written = String::from_utf8(lines.0.lock().expect("lock").clone()).expect("text");
         assert_eq!(written.matches("no answer").count(), 2, "{written}");
+    }
+
+    #[test]
+    fn another_object_of_the_same_name_has_lines_of_its_own() {
+        let lines = Lines::default();
+        let layer = tracing_subscriber::fmt::layer()
+            .with_writer(lines.clone())
+            .with_filter(Repeats::default());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            for uid in ["1", "2", "1"] {
+                let known = tracing::error_span!("vm.step", object = "demo/a", uid);
+                known.in_scope(|| tracing::warn!("no answer"));
+                // A pass learns the uid on its way.
+                let empty = tracing::field::Empty;
+                let learnt = tracing::error_span!("actor.pass", object = "demo/a", uid = empty);
+                learnt.record("uid", uid);
+                learnt.in_scope(|| tracing::warn!("no route"));
+            }
+        });
+        let written = String::from_utf8(lines.0.lock().expect("lock").clone()).expect("text");
+        for line in ["no answer", "no route"] {
+            assert_eq!(written.matches(line).count(), 2, "{written}");
+        }
     }
 
     #[test]

@@ -82,14 +82,27 @@ impl Lines {
         tracing::subscriber::set_default(tracing_subscriber::registry().with(layer))
     }
 
+    /// Each line.
+    pub fn all(&self) -> Vec<serde_json::Value> {
+        let written = String::from_utf8(self.0.lock().expect("lock").clone()).expect("UTF-8");
+        let lines = written.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    }
+
     /// The fields of each line.
     pub fn fields(&self) -> Vec<serde_json::Value> {
-        let written = String::from_utf8(self.0.lock().expect("lock").clone()).expect("UTF-8");
-        let lines = written.lines().map(|line| {
-            let mut line: serde_json::Value = serde_json::from_str(line).expect("JSON");
-            line["fields"].take()
-        });
-        lines.collect()
+        let all = self.all().into_iter();
+        all.map(|mut line| line["fields"].take()).collect()
+    }
+
+    /// The level of each line, and its sentence.
+    pub fn sentences(&self) -> Vec<[String; 2]> {
+        let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let all = self.all().into_iter();
+        all.map(|line| [word(&line["level"]), word(&line["fields"]["message"])])
+            .collect()
     }
 }
 

@@ -33,6 +33,7 @@ use opentelemetry_otlp::{
 use opentelemetry_sdk::{
     Resource,
     error::OTelSdkResult,
+    resource::{EnvResourceDetector, ResourceDetector as _},
     trace::{
         BatchSpanProcessor, Config, SamplingDecision, SdkTracerProvider, ShouldSample, Span,
         SpanData, SpanProcessor,
@@ -102,8 +103,10 @@ pub fn provider() -> anyhow::Result<Option<SdkTracerProvider>> {
         return Ok(None);
     }
     let mut resource = Resource::builder();
-    if variable(&["OTEL_SERVICE_NAME"]).is_none() {
-        resource = resource.with_service_name("agent-forge");
+    let of_attributes = EnvResourceDetector::new().detect();
+    let of_attributes = of_attributes.get(&Key::from_static_str("service.name"));
+    if let Some(name) = service_name(variable(&["OTEL_SERVICE_NAME"]), of_attributes.is_some()) {
+        resource = resource.with_service_name(name);
     }
     let resource = resource
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
@@ -115,6 +118,55 @@ pub fn provider() -> anyhow::Result<Option<SdkTracerProvider>> {
     let (machines, provider) = through(exporters, resource);
     let _ = INSTALLED.set(Arc::new(machines));
     Ok(Some(provider))
+}
+
+/// The service's name, but for one that the SDK takes from `OTEL_RESOURCE_ATTRIBUTES` (`named`): `OTEL_SERVICE_NAME` comes
+/// before that, which the SDK gets wrong.
+fn service_name(own: Option<String>, named: bool) -> Option<String> {
+    own.or_else(|| (!named).then(|| "agent-forge".to_owned()))
+}
+
+/// What the SDK takes no notice of, in sentences: it says so while there is no log yet, or not at all.
+#[must_use]
+pub fn odd_settings() -> Vec<String> {
+    odd(|name| variable(&[name]))
+}
+
+fn odd(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut odd = Vec::new();
+    let set = |name: &'static str| variable(name).map(|value| (name, value));
+    if let Some((name, value)) = set("OTEL_TRACES_SAMPLER") {
+        let ratio = || {
+            let argument = variable("OTEL_TRACES_SAMPLER_ARG")?;
+            let ratio: f64 = argument.parse().ok()?;
+            (0.0..=1.0).contains(&ratio).then_some(ratio)
+        };
+        match value.as_str() {
+            "always_on" | "always_off" | "parentbased_always_on" | "parentbased_always_off" => {}
+            "traceidratio" | "parentbased_traceidratio" => {
+                if ratio().is_none() {
+                    odd.push(format!(
+                        "{name}={value} needs OTEL_TRACES_SAMPLER_ARG, a number from 0 to 1"
+                    ));
+                }
+            }
+            _ => odd.push(format!(
+                "{name}={value} is not known: everything is sampled"
+            )),
+        }
+    }
+    let compression = [
+        "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION",
+        "OTEL_EXPORTER_OTLP_COMPRESSION",
+    ];
+    if let Some((name, value)) = compression.into_iter().find_map(set)
+        && !value.eq_ignore_ascii_case("none")
+    {
+        odd.push(format!(
+            "{name}={value} is not supported: spans are sent as they are"
+        ));
+    }
+    odd
 }
 
 /// What names the installation in `resource`, without what differs from process to process.

@@ -23,7 +23,7 @@ use super::{
     http::{Http, Reply, Request, segment, unchecked},
     limits::Bounds,
     look::Looks,
-    options::Options,
+    options::{Awaited, Options},
     password::PasswordDoor,
     reply::{decode, judge, session_gone},
     session::{Asked, SESSION_HEADER, Session, SessionCell},
@@ -80,6 +80,11 @@ impl Client {
     /// `host[:port]`
     pub(super) fn server(&self) -> &str {
         self.http.server()
+    }
+
+    /// Has a task counted that nobody but this client awaits, for as long as the answer lives.
+    pub(super) fn awaits(&self, task: &'static str) -> Awaited {
+        Awaited::begin(self.http.options(), self.server(), task)
     }
 
     /// Does the certificate go unchecked?

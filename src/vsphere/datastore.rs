@@ -86,6 +86,7 @@ impl Client {
         call: Call,
     ) -> VcResult<Option<T>> {
         let (method, subject) = (call.method, call.subject.clone());
+        let _awaited = self.awaits(effect.map_or("search_datastore", |e| e.kind.name()));
         let failure = |kind: VcErrorKind, message: &str| VcError {
             kind,
             operation: method,

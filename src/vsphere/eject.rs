@@ -59,6 +59,7 @@ impl Client {
             ..VirtualMachineConfigSpec::default()
         };
         let call = Call::new(vm, "ReconfigVM_Task", &ReconfigVm { spec });
+        let _awaited = self.awaits(effect.kind.name());
         let task = self.start(effect, call).await?;
         let ended = self.tasks.wait(&task);
         tokio::pin!(ended);

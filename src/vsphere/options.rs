@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use tokio::time::Instant;
+
 use super::transport::Transport;
 
 /// Settings that all clients of one connector share.
@@ -62,8 +64,44 @@ pub struct RequestRecord<'a> {
     pub duration: Duration,
 }
 
-/// Hears of every request that a client made, for metrics. Called inline: must be quick.
+/// Hears of every request that a client made, for metrics, and of the tasks that it awaits by itself. Called inline: must be
+/// quick.
 pub trait RequestObserver: Send + Sync {
     /// One request ended.
     fn request(&self, record: &RequestRecord<'_>);
+    /// A task is awaited from now on.
+    fn awaits(&self, server: &str, task: &'static str);
+    /// It is not any more, however it ended.
+    fn awaited(&self, server: &str, task: &'static str, took: Duration);
+}
+
+/// A task that a client awaits by itself, told of until this is dropped.
+pub(super) struct Awaited {
+    observer: Option<Arc<dyn RequestObserver>>,
+    server: String,
+    task: &'static str,
+    since: Instant,
+}
+
+impl Awaited {
+    /// One that is about to be submitted to `server`.
+    pub(super) fn begin(options: &Options, server: &str, task: &'static str) -> Self {
+        if let Some(observer) = &options.observer {
+            observer.awaits(server, task);
+        }
+        Self {
+            observer: options.observer.clone(),
+            server: server.to_owned(),
+            task,
+            since: Instant::now(),
+        }
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        if let Some(observer) = &self.observer {
+            observer.awaited(&self.server, self.task, self.since.elapsed());
+        }
+    }
 }

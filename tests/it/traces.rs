@@ -140,6 +140,15 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
         ensure!(path.iter().any(|n| n == phase), "{call} stands at {path:?}");
         ensure!(calls[0].kind == 3, "{call} is no client span");
     }
+    // Also those that an actor makes on behalf of the machine's: the search for a place.
+    let searches = tree.spans.values().any(|s| {
+        let in_vcenter = text(&s.attributes, "rpc.system").as_deref() == Some("vsphere");
+        in_vcenter
+            && tree
+                .path(s)
+                .is_ok_and(|p| p.iter().any(|n| n == "vm.place"))
+    });
+    ensure!(searches, "no call to vCenter stands in vm.place");
     // So does what the passes found and wrote.
     let writes: Vec<&Span> = all.iter().filter(|s| writes_its_status(s)).collect();
     let stray = writes.iter().find(|s| !tree.spans.contains_key(&s.span_id));

@@ -1,5 +1,11 @@
 //! Files on datastores.
 
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use agent_forge::vsphere::{Options, RequestObserver, RequestRecord};
 use agent_forge_actors::{
     effect::{EffectKind, Settled},
     model::names::DatastorePath,
@@ -82,6 +88,49 @@ async fn a_file_is_uploaded_moved_seen_and_deleted() {
     assert_eq!(vc.stat(&dc, &whole).await.unwrap(), None);
     assert_eq!(world.gate.outcomes(EffectKind::Upload).len(), 3);
     assert_eq!(world.logins("vim").await, 1);
+}
+
+/// Keeps the tasks that it is told of: whether each begins or ends, and which.
+#[derive(Default)]
+struct Tasks(Mutex<Vec<(bool, &'static str)>>);
+
+impl RequestObserver for Tasks {
+    fn request(&self, _: &RequestRecord<'_>) {}
+
+    fn awaits(&self, _: &str, task: &'static str) {
+        self.0.lock().unwrap().push((true, task));
+    }
+
+    fn awaited(&self, _: &str, task: &'static str, _: Duration) {
+        self.0.lock().unwrap().push((false, task));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_on_files_are_told_of_however_they_end() {
+    let tasks = Arc::new(Tasks::default());
+    let options = Options {
+        observer: Some(tasks.clone()),
+        ..Options::default()
+    };
+    let world = world_with(quick(), options).await;
+    let vc = world.connect().await;
+    let dc = vc.datacenter("dc1").await.unwrap();
+    let file = path("[iso-datastore] x.iso");
+    let other = path("[iso-datastore] y.iso");
+    let (publish, delete) = (effect(EffectKind::Publish), effect(EffectKind::DeleteFile));
+    assert_eq!(vc.stat(&dc, &file).await.unwrap(), None);
+    vc.move_file(&publish, &dc, &file, &other)
+        .await
+        .expect_err("nothing to move");
+    vc.delete_file(&delete, &dc, &file).await.unwrap();
+    let told = std::mem::take(&mut *tasks.0.lock().unwrap());
+    let each = ["search_datastore", "publish", "delete_file"];
+    let expected: Vec<_> = each
+        .iter()
+        .flat_map(|t| [(true, *t), (false, *t)])
+        .collect();
+    assert_eq!(told, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

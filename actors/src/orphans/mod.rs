@@ -250,7 +250,7 @@ async fn remove(
     if !judge::is_unchanged_and_ours(orphan, &shown) {
         return Ok(false);
     }
-    let gone = destroy(session.as_ref(), &key, orphan).await;
+    let gone = destroy(context, session.as_ref(), &key, orphan).await;
     let done = matches!(gone, Ok(true));
     context.instruments.vm_operation("destroy_orphan", done);
     if !gone? {
@@ -269,13 +269,19 @@ async fn remove(
 
 /// One task, awaited no longer than any other; `true`: the VM is gone. Where nobody knows how the task ended, the VM
 /// itself tells.
-async fn destroy(session: &dyn VCenter, key: &ObjectKey, orphan: &Orphan) -> Result<bool, Trouble> {
+async fn destroy(
+    context: &Context,
+    session: &dyn VCenter,
+    key: &ObjectKey,
+    orphan: &Orphan,
+) -> Result<bool, Trouble> {
     let moref = &orphan.vm.moref;
     let ended = {
         let Ok(_slot) = session.slots().take().await else {
             return Ok(false);
         };
         let effect = Effect::new(EffectKind::Destroy, key);
+        let _running = context.in_flight(session.server(), effect.kind);
         match session.destroy(&effect, moref).await {
             Ok(task) => tokio::time::timeout(TASK_PATIENCE, session.wait(&task)).await,
             Err(e) => Ok(Err(e)),

@@ -20,6 +20,7 @@ use async_trait::async_trait;
 use kube::ResourceExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::JoinSet;
+use tracing::{Instrument as _, Span};
 
 use self::reservations::Reservations;
 use crate::{
@@ -60,6 +61,8 @@ pub struct Job {
     effect: Effect,
     request: PlaceRequest,
     reply: RpcReplyPort<Result<Place, Trouble>>,
+    /// Whose request it is: what is asked of vCenter for it stands there in the trace, and names that in the log.
+    around: Span,
     /// Until it is read.
     queued: Option<Queued>,
 }
@@ -192,7 +195,8 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
     job.request.reserved = lane.reservations.beside(&job.effect.key);
     lane.busy = true;
     let (server, to) = (server.to_owned(), myself.clone());
-    state.running.spawn(async move {
+    let around = job.around.clone();
+    let search = async move {
         let placed = job.session.place(&job.effect, &job.request).await;
         let answered = placed.as_ref().ok().map(|place| Answered {
             whose: job.effect.key,
@@ -201,7 +205,8 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
         });
         let _ = job.reply.send(placed.map_err(Trouble::from));
         let _ = to.send_message(PlacementMsg::Done(server, answered));
-    });
+    };
+    state.running.spawn(search.instrument(around));
 }
 
 /// Bytes that the VM of a VsphereAgent needs, by its pool as it is now.
@@ -235,7 +240,7 @@ where
             class: Class::Transient,
         };
         let desk = (self.0)().ok_or_else(lost)?;
-        let queued = Some(desk.send());
+        let (queued, around) = (Some(desk.send()), Span::current());
         let asked = desk
             .actor
             .call(
@@ -245,6 +250,7 @@ where
                         effect,
                         request,
                         reply,
+                        around,
                         queued,
                     }))
                 },

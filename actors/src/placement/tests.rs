@@ -10,7 +10,7 @@ use crate::{
     actor::mailbox::Mailbox,
     effect::EffectKind,
     ports::instruments::NoInstruments,
-    testing::{self, POOL, child, intent, running, with},
+    testing::{self, POOL, child, intent, running, told::Told, with},
     vm::bench::{Turned, hub::Hub, vcenter::Site},
 };
 
@@ -91,6 +91,23 @@ async fn vms_that_are_placed_at_once_spread() {
         .filter(|p| p.as_deref() == Ok("datastore-1"))
         .count();
     assert_eq!(on_first, 2, "{placed:?}");
+}
+
+#[tokio::test]
+async fn what_is_asked_of_vcenter_stands_in_the_span_of_who_is_placed() {
+    let told = Told::default();
+    let here = told.here();
+    let desk = Desk::new(400, 390).await;
+    for name in ["a", "b"] {
+        let step = tracing::error_span!("vm.step", name);
+        desk.place(name).instrument(step).await.expect("room");
+    }
+    drop(here);
+    let steps = told.spans("vm.step");
+    assert_eq!(steps.len(), 2);
+    for step in steps {
+        assert_eq!(step.said(), ["a place is looked for"]);
+    }
 }
 
 #[tokio::test]

@@ -124,17 +124,6 @@ impl Hand<'_> {
         Effect::new(kind, &self.scene.child.key)
     }
 
-    fn running(&self, session: &dyn VCenter, kind: EffectKind) -> Running<'_> {
-        let server = session.server().to_owned();
-        self.context.instruments.task_began(&server, kind.name());
-        Running {
-            context: self.context,
-            server,
-            task: kind.name(),
-            since: self.context.clock.monotonic(),
-        }
-    }
-
     fn at(&self) -> Precondition {
         Precondition::of(self.scene.child.object.as_ref())
     }
@@ -259,22 +248,6 @@ impl Hand<'_> {
             memory,
         )
         .await?)
-    }
-}
-
-/// Counts a task as long as somebody waits for it, however that ends.
-struct Running<'a> {
-    context: &'a Context,
-    server: String,
-    task: &'static str,
-    since: Duration,
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        let took = self.context.clock.monotonic().saturating_sub(self.since);
-        let instruments = &self.context.instruments;
-        instruments.task_ended(&self.server, self.task, took.as_secs_f64());
     }
 }
 

@@ -8,6 +8,7 @@ mod uses;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use agent_forge_actors::{
@@ -488,7 +489,11 @@ impl Instruments for Metrics {
         if self.uses.is_retired(server) {
             return;
         }
-        self.tasks.with_label_values(&[server, task]).dec();
+        let in_flight = self.tasks.with_label_values(&[server, task]);
+        // A task that outlived its vCenter's series is not among those of the new one.
+        if in_flight.get() > 0 {
+            in_flight.dec();
+        }
         self.task_seconds
             .with_label_values(&[server, task])
             .observe(seconds);
@@ -544,6 +549,14 @@ impl RequestObserver for Metrics {
         self.vsphere_seconds
             .with_label_values(&[record.server, record.operation])
             .observe(record.duration.as_secs_f64());
+    }
+
+    fn awaits(&self, server: &str, task: &'static str) {
+        self.task_began(server, task);
+    }
+
+    fn awaited(&self, server: &str, task: &'static str, took: Duration) {
+        self.task_ended(server, task, took.as_secs_f64());
     }
 }
 

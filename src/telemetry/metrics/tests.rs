@@ -139,6 +139,27 @@ fn with_their_last_pool_the_series_of_a_vcenter_and_of_a_datastore_disappear() {
 }
 
 #[test]
+fn a_task_that_outlives_the_series_of_its_vcenter_leaves_no_debt() {
+    let m = Metrics::new().expect("families");
+    let pool = ObjectKey::new("ns", "a");
+    let shown = |count: i64| {
+        let series =
+            format!(r#"agent_forge_vsphere_tasks_in_flight{{server="vc",task="destroy"}} {count}"#);
+        let text = text(&m);
+        assert!(text.lines().any(|l| l == series), "{series}\n{text}");
+    };
+    m.pool_uses(&pool, "vc", "vc/dc/ds");
+    m.task_began("vc", "destroy");
+    shown(1);
+    m.drop_pool(&pool);
+    m.pool_uses(&pool, "vc", "vc/dc/ds");
+    m.task_ended("vc", "destroy", 1.0);
+    shown(0);
+    m.task_began("vc", "destroy");
+    shown(1);
+}
+
+#[test]
 fn what_is_not_said_any_more_disappears() {
     let m = Metrics::new().expect("families");
     let pool = ObjectKey::new("ns", "a");

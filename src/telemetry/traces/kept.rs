@@ -133,6 +133,13 @@ impl<E: SpanExporter> Retelling<E> {
         Ok(())
     }
 
+    async fn send(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let (phases, live) = batch.into_iter().partition(is_phase);
+        self.send_phases(phases).await?;
+        self.send_live(live).await?;
+        self.send_phases(self.kept.overdue(self.overdue)).await
+    }
+
     async fn send_live(&self, live: Vec<SpanData>) -> OTelSdkResult {
         if live.is_empty() {
             return Ok(());
@@ -143,10 +150,12 @@ impl<E: SpanExporter> Retelling<E> {
 
 impl<E: SpanExporter> SpanExporter for Retelling<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        let (phases, live) = batch.into_iter().partition(is_phase);
-        self.send_phases(phases).await?;
-        self.send_live(live).await?;
-        self.send_phases(self.kept.overdue(self.overdue)).await
+        let sent = self.send(batch).await;
+        if let Err(e) = &sent {
+            // Nothing of the operator's work depends on it: no error, as the SDK has it.
+            tracing::warn!("spans did not reach the collector: {e}");
+        }
+        sent
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {

@@ -179,6 +179,79 @@ fn without_an_endpoint_or_switched_off_nothing_is_sent() {
     assert!(!asked(&[endpoint, ("OTEL_TRACES_EXPORTER", "none")]));
 }
 
+#[test]
+fn the_service_is_named_by_the_variables_and_else_by_us() {
+    let name = |own: Option<&str>, named| service_name(own.map(str::to_owned), named);
+    assert_eq!(name(None, false).as_deref(), Some("agent-forge"));
+    assert_eq!(name(None, true), None, "the SDK's own word stands");
+    for named in [false, true] {
+        assert_eq!(name(Some("x"), named).as_deref(), Some("x"));
+    }
+}
+
+#[test]
+fn a_setting_that_has_no_effect_is_said() {
+    for (set, expected) in [
+        (&[][..], None),
+        (&[("OTEL_TRACES_SAMPLER", "always_off")], None),
+        (&[("OTEL_TRACES_SAMPLER_ARG", "0.1")], None),
+        (
+            &[("OTEL_TRACES_SAMPLER", "ratio")],
+            Some("=ratio is not known"),
+        ),
+        (
+            &[("OTEL_TRACES_SAMPLER", "jaeger_remote")],
+            Some("is not known"),
+        ),
+        (&[("OTEL_TRACES_SAMPLER", "traceidratio")], Some("needs")),
+        (
+            &[
+                ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
+                ("OTEL_TRACES_SAMPLER_ARG", "10%"),
+            ],
+            Some("needs OTEL_TRACES_SAMPLER_ARG"),
+        ),
+        (
+            &[
+                ("OTEL_TRACES_SAMPLER", "traceidratio"),
+                ("OTEL_TRACES_SAMPLER_ARG", "10"),
+            ],
+            Some("from 0 to 1"),
+        ),
+        (
+            &[
+                ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
+                ("OTEL_TRACES_SAMPLER_ARG", "0.1"),
+            ],
+            None,
+        ),
+        (&[("OTEL_EXPORTER_OTLP_COMPRESSION", "none")], None),
+        (
+            &[("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")],
+            Some("OTEL_EXPORTER_OTLP_COMPRESSION=gzip is not supported"),
+        ),
+        (
+            &[
+                ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "none"),
+                ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ],
+            None,
+        ),
+    ] {
+        let said = odd(|name| {
+            let found = set.iter().find(|(n, _)| *n == name);
+            found.map(|(_, value)| (*value).to_owned())
+        });
+        match expected {
+            Some(words) => assert!(
+                matches!(&said[..], [one] if one.contains(words)),
+                "{set:?}: {said:?}"
+            ),
+            None => assert!(said.is_empty(), "{set:?}: {said:?}"),
+        }
+    }
+}
+
 fn sampling(sampler: Sampler) -> MachineTracer {
     let nobody = SocketAddr::from(([127, 0, 0, 1], 9));
     let (machines, _) = through(

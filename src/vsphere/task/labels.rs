@@ -34,6 +34,15 @@ impl Labels {
         });
     }
 
+    /// What that task is and what it is about; of one that was started elsewhere, its number.
+    fn of(&self, task: &str) -> (&'static str, String) {
+        let labels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let label = labels.iter().rev().find(|l| l.task == task);
+        label.map_or(("Task", task.to_owned()), |l| {
+            (l.operation, l.subject.clone())
+        })
+    }
+
     /// A failure of that task.
     pub(in crate::vsphere) fn failure(
         &self,
@@ -41,13 +50,7 @@ impl Labels {
         kind: VcErrorKind,
         message: &str,
     ) -> VcError {
-        let labels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let label = labels.iter().rev().find(|l| l.task == task);
-        // Conditions repeat this: the task's number differs with every try and stands in the log alone.
-        let (operation, subject) = label.map_or(("Task", task.to_owned()), |l| {
-            (l.operation, l.subject.clone())
-        });
-        tracing::info!(%task, operation, %subject, error = message, "task failed");
+        let (operation, subject) = self.of(task);
         VcError {
             kind,
             operation,
@@ -55,32 +58,9 @@ impl Labels {
             message: message.to_owned(),
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::telemetry::told::Lines;
-
-    #[test]
-    fn the_line_of_a_failed_task_keeps_its_words_beside_vcenters() {
-        let lines = Lines::default();
-        let here = lines.here();
-        let labels = Labels::default();
-        labels.note("task-7", "CreateVM_Task", "VM a");
-        let failure = labels.failure("task-7", VcErrorKind::NoAnswer, "no host has room");
-        drop(here);
-        assert_eq!(failure.subject, "VM a");
-        let told = lines.fields();
-        let [line] = &told[..] else {
-            panic!("{told:?}")
-        };
-        for (field, said) in [
-            ("message", "task failed"),
-            ("error", "no host has room"),
-            ("task", "task-7"),
-        ] {
-            assert_eq!(line[field], said, "{line}");
-        }
+    /// Whether it is a failure of that task, and not one of asking for its end.
+    pub(super) fn is_of(&self, task: &str, failure: &VcError) -> bool {
+        self.of(task).0 == failure.operation
     }
 }

@@ -66,11 +66,20 @@ impl TaskHub {
             task: task.0.clone(),
             done,
         });
-        end.await.unwrap_or_else(|_| {
+        let ended = end.await.unwrap_or_else(|_| {
             Err(self
                 .labels
                 .failure(&task.0, VcErrorKind::NoAnswer, "the session was ended"))
-        })
+        });
+        // Said by whoever waits, so that the line names the object. Conditions repeat the failure: the task's number differs
+        // with every try and stands in the log alone.
+        if let Err(e) = ended.as_ref()
+            && self.labels.is_of(&task.0, e)
+        {
+            let (task, operation) = (&task.0, e.operation);
+            tracing::info!(task, operation, subject = %e.subject, error = %e.message, "task failed");
+        }
+        ended
     }
 
     /// Waits for the end of a task; a result that is a reference is passed on.
@@ -123,5 +132,65 @@ fn task_failure(labels: &Labels, task: &str, error: &Value) -> VcError {
             };
             labels.failure(task, VcErrorKind::Fault(fault), message)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Instrument as _;
+
+    use super::*;
+    use crate::telemetry::told::Lines;
+
+    /// The lines about the end of task 7, for which a step of `demo/a` waits.
+    async fn lines(end: impl FnOnce(&Labels) -> VcError) -> Vec<Value> {
+        let hub = TaskHub::new(Weak::new());
+        let (sender, mut inbox) = mpsc::unbounded_channel::<Waiter>();
+        *hub.watcher.lock().expect("lock") = Some(sender);
+        hub.labels.note("task-7", "CreateVM_Task", "VM a");
+        let lines = Lines::default();
+        let here = lines.here();
+        let task = TaskRef("task-7".to_owned());
+        let step = tracing::error_span!("vm.step", object = "demo/a");
+        let waits = hub.outcome(&task).instrument(step);
+        let answers = async {
+            let waiter = inbox.recv().await.expect("who waits");
+            let _ = waiter.done.send(Err(end(&hub.labels)));
+        };
+        let (ended, ()) = tokio::join!(waits, answers);
+        drop(here);
+        assert!(ended.is_err());
+        lines.all()
+    }
+
+    #[tokio::test]
+    async fn the_line_of_a_failed_task_names_whom_it_was_for_and_keeps_its_words_beside_vcenters() {
+        let full =
+            |labels: &Labels| labels.failure("task-7", VcErrorKind::NoAnswer, "no host has room");
+        let told = lines(full).await;
+        let [line] = &told[..] else {
+            panic!("{told:?}")
+        };
+        assert_eq!(line["span"]["object"], "demo/a", "{line}");
+        for (field, said) in [
+            ("message", "task failed"),
+            ("error", "no host has room"),
+            ("task", "task-7"),
+            ("operation", "CreateVM_Task"),
+            ("subject", "VM a"),
+        ] {
+            assert_eq!(line["fields"][field], said, "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_whose_end_cannot_be_asked_for_has_not_failed() {
+        let away = |_: &Labels| VcError {
+            kind: VcErrorKind::NoAnswer,
+            operation: "WaitForUpdatesEx",
+            subject: "tasks".to_owned(),
+            message: "no route".to_owned(),
+        };
+        assert_eq!(lines(away).await, Vec::<Value>::new());
     }
 }

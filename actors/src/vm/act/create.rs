@@ -47,7 +47,9 @@ impl Hand<'_> {
         };
         let slot = session.slots().take().await;
         let slot = slot.map_err(|_| defect("shutting down"))?;
-        let _running = self.running(session.as_ref(), EffectKind::CreateVm);
+        let _running = self
+            .context
+            .in_flight(session.server(), EffectKind::CreateVm);
         memory.unissued = false;
         memory.create_refused = None;
         memory.seen = Seen::NotAsked;

@@ -29,7 +29,7 @@ impl Hand<'_> {
     ) -> Result<VcResult<TaskEnd>, Trouble> {
         let slot = session.slots().take().await;
         let _slot = slot.map_err(|_| defect("shutting down"))?;
-        let _running = self.running(session, kind);
+        let _running = self.context.in_flight(session.server(), kind);
         memory.seen = Seen::NotAsked;
         let ended = match started.await {
             Ok(task) => match tokio::time::timeout(TASK_PATIENCE, session.wait(&task)).await {

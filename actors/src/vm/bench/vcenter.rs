@@ -266,6 +266,7 @@ impl VCenter for Site {
         })
     }
     async fn place(&self, _: &Effect, request: &PlaceRequest) -> VcResult<Place> {
+        tracing::debug!("a place is looked for");
         self.with(|i| {
             let left = i.free.iter().map(|(id, free)| {
                 let reserved = request.reserved.get(*id).copied().unwrap_or(0);

@@ -10,7 +10,7 @@ use super::{
     },
     *,
 };
-use crate::telemetry::http;
+use crate::telemetry::{http, told::Lines};
 
 /// A collector that is away or takes spans.
 #[derive(Clone, Debug, Default)]
@@ -99,6 +99,29 @@ async fn what_a_collector_that_was_away_missed_it_is_told_when_it_is_back() {
     flush(&provider).await;
     let told = [1, 2, 3, 4].map(|machine| collector.times(machine));
     assert_eq!((told, machines.kept.len()), ([1; 4], 0));
+}
+
+#[tokio::test]
+async fn a_collector_that_is_away_is_a_warning() {
+    let collector = Collector::default();
+    let nothing = Resource::builder_empty().build();
+    let (machines, _provider) = through(both(&collector), nothing);
+    let span = machines.span_of(phase(1)).expect("a sampled machine");
+    let exporter = Retelling::new(both(&collector), Arc::default(), OVERDUE);
+    let lines = Lines::default();
+    let here = lines.here();
+    exporter.export(vec![span.clone()]).await.expect("taken");
+    collector.away.store(true, Ordering::Relaxed);
+    exporter.export(vec![span]).await.expect_err("away");
+    drop(here);
+    let said = lines.sentences();
+    let [[level, sentence]] = &said[..] else {
+        panic!("{said:?}")
+    };
+    assert!(
+        level == "WARN" && sentence.contains("collector") && sentence.contains("nobody there"),
+        "{said:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
