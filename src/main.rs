@@ -38,7 +38,12 @@ async fn start(args: Args) -> anyhow::Result<ExitCode> {
     let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            tracing::error!("{e:#}");
+            if tracing::enabled!(tracing::Level::ERROR) {
+                tracing::error!("{e:#}");
+            } else {
+                // A log that is turned off must not hide why there is no operator.
+                eprintln!("agent-forge: {e:#}");
+            }
             ExitCode::FAILURE
         }
     };

@@ -44,11 +44,12 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
         )?,
     };
     config.connect_timeout = Some(Duration::from_secs(10));
+    // A write that is repeated below the effect gate would be one more that nobody decided; whoever reads looks again, and
+    // whoever watches backs off and says so.
+    config.default_retry = false;
     let watch = Client::try_from(silent_at_most(WATCH_SILENCE, config.clone()))
         .context("building the watch client")?;
     config = silent_at_most(REQUEST_TIMEOUT, config);
-    // A write that is repeated below the effect gate would be one more that nobody decided; whoever reads looks again.
-    config.default_retry = false;
     config.write_timeout = Some(REQUEST_TIMEOUT);
     let called = Called::at(&config.cluster_url);
     let request = ClientBuilder::try_from(config)
@@ -157,8 +158,10 @@ mod tests {
         );
         std::fs::write(file.path(), kubeconfig).expect("written");
         let clients = connect(Some(file.path())).await.expect("clients");
-        let answer = clients.request.list_core_api_versions().await;
-        assert!(matches!(&answer, Err(kube::Error::Api(_))), "{answer:?}");
-        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        for (asker, times) in [(clients.request, 1), (clients.watch, 2)] {
+            let answer = asker.list_core_api_versions().await;
+            assert!(matches!(&answer, Err(kube::Error::Api(_))), "{answer:?}");
+            assert_eq!(asked.load(Ordering::Relaxed), times);
+        }
     }
 }
