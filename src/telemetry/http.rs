@@ -172,21 +172,4 @@ mod tests {
                 .contains("--x")
         );
     }
-
-    #[tokio::test]
-    async fn all_interfaces_are_those_of_both_families() {
-        let address = parse_address("--x", ":0")
-            .expect("all")
-            .expect("an address");
-        let bound = serve("test", address, |_| async { text(StatusCode::OK, "") });
-        let port = bound.await.expect("served").port();
-        let v4 = tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
-        v4.expect("by IPv4");
-        // A machine without IPv6 has no such address of its own.
-        let here = (Ipv6Addr::LOCALHOST, 0);
-        if TcpListener::bind(here).await.is_ok() {
-            let v6 = tokio::net::TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await;
-            v6.expect("by IPv6");
-        }
-    }
 }

@@ -19,7 +19,7 @@ use crate::{
     world::{LIMIT, OPERATOR_NAMESPACE, Setup, World},
 };
 
-/// Shorter than the default of 45 s, since a frozen leader is waited out; with the default's renew deadline, since a leader
+/// Shorter than the default of 45 s, since a frozen leader is waited out; with about the default's renew deadline, since a leader
 /// that lost its lease because the machine stood still would have done right, and the test would be over.
 const LEASE: Duration = Duration::from_secs(32);
 const RENEW_DEADLINE: Duration = Duration::from_secs(16);

@@ -210,7 +210,7 @@ impl World {
     }
 
     /// The actors as the debug endpoint shows them; an error unless it answers within `limit`. It gives a question up after
-    /// five seconds, which a busy machine may take: then it is asked once more.
+    /// five seconds, which a busy machine may take: then it is asked again.
     pub async fn actors(&self, limit: Duration) -> Result<Vec<Value>> {
         let operator = self.operator.as_ref().context("no operator runs")?;
         let url = format!("{}/actors", operator.debug_url());
@@ -220,6 +220,7 @@ impl World {
                 if answer.status() != StatusCode::SERVICE_UNAVAILABLE {
                     return answer.error_for_status()?.json::<Vec<Value>>().await;
                 }
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
         let answered = tokio::time::timeout(limit, asked).await;

@@ -188,7 +188,11 @@ pub async fn served(client: &Client, definitions: &[Value], server: &Process) ->
     server
         .until_ready(HANG, || async {
             let mut listed = BTreeSet::new();
-            for version in &versions {
+            // What a version consists of may be answered before the version is on the list of all.
+            let groups = client.list_api_groups().await.context("list the groups")?;
+            let groups = groups.groups.into_iter().flat_map(|group| group.versions);
+            let known: BTreeSet<String> = groups.map(|version| version.group_version).collect();
+            for version in versions.iter().filter(|version| known.contains(**version)) {
                 match client.list_api_group_resources(version).await {
                     Ok(list) => listed.extend(
                         list.resources

@@ -17,7 +17,7 @@ use tokio::{runtime::Handle, task::spawn_blocking};
 
 use super::crds;
 use crate::{
-    parts::{ApiServer, Etcd, kubeconfig},
+    parts::{ApiServer, Etcd, kubeconfig, leash::HeldDirectory},
     patience::ANSWER,
     tools::{self, cache},
 };
@@ -74,6 +74,7 @@ async fn first_boot(definitions: &[Value], into: &Path) -> Result<()> {
         .tempdir()
         .context("create a temporary directory")?;
     let dir = directory.path();
+    let _held = HeldDirectory::new(dir)?;
     let etcd = Etcd::start(dir).await?;
     let server = ApiServer::start(dir, etcd.url()).await?;
     let admin = kubeconfig::kubeconfig(server.endpoint(), "lab-admin", server.admin(), "default");
