@@ -204,6 +204,12 @@ impl Entry {
         }
     }
 
+    /// That pool asked for this last, with that file in its record.
+    pub(super) fn was_asked(&self, pool: &ObjectKey, path: &DatastorePath) -> bool {
+        let asked = self.wants.get(pool).and_then(|i| i.want.known.as_ref());
+        asked.is_some_and(|known| known.path == *path)
+    }
+
     /// Bytes of it are on their way.
     pub(super) fn brings(&self) -> bool {
         matches!(self.phase, Phase::Flying { began: Some(_), .. })

@@ -366,8 +366,14 @@ impl FlightTable {
         if self.entries.contains_key(&own) {
             return own;
         }
-        let mut all = self.entries.iter();
-        let has = all.find(|(content, e)| content.source() == own.source() && e.is_of(&known.path));
+        let of_source = || {
+            let all = self.entries.iter();
+            all.filter(|(content, _)| content.source() == own.source())
+        };
+        // What it joined is its own until its record changes: also while other bytes are on their way there.
+        let has = of_source()
+            .find(|(_, e)| e.was_asked(&want.pool, &known.path))
+            .or_else(|| of_source().find(|(_, e)| e.is_of(&known.path)));
         has.map_or(own, |(content, _)| content.clone())
     }
 

@@ -5,7 +5,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 use crate::{
     iso_cache::{
         flight::SETTLE,
-        msg::{IsoState, IsoWant},
+        msg::{IsoFile, IsoState, IsoWant},
         retention::PruneNews,
         testing::{
             bench::{Bench, SIZE, path, pool, want},
@@ -456,6 +456,41 @@ async fn a_source_that_has_other_bytes_is_fetched_again_at_its_interval() {
     };
     bench.arrived(&recorded).await;
     assert_eq!(bench.opened(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_forced_once_stays_with_what_it_shares_while_other_bytes_come() {
+    let mut bench = Bench::new().await;
+    let tagged = |tag: &str| Validators {
+        etag: Some(format!("\"{tag}\"")),
+        last_modified: None,
+    };
+    // Its token was spent on an earlier source: it tells again once this one is recorded.
+    let compared = IsoWant {
+        check_every: Some(Duration::from_secs(30)),
+        ..want("a")
+    };
+    let recorded = |file: &IsoFile| IsoWant {
+        known: Some(file.clone()),
+        force_token: Some("1".to_owned()),
+        ..compared.clone()
+    };
+    *bench.image.validators.lock().expect("lock") = tagged("1");
+    let (first, _) = bench.arrived(&compared).await;
+    assert_eq!(bench.arrived(&recorded(&first)).await.0, first);
+    bench.image.version.store(2, Ordering::SeqCst);
+    *bench.image.validators.lock().expect("lock") = tagged("2");
+    while bench.wakes.try_recv().is_ok() {}
+    tokio::time::advance(Duration::from_secs(30)).await;
+    bench.ask(&recorded(&first)).await;
+    bench.woken(&pool("a")).await;
+    let (second, _) = bench.arrived(&recorded(&first)).await;
+    assert_ne!(first.sha256, second.sha256);
+    // Before its record says so, and after.
+    for known in [&first, &second] {
+        assert_eq!(bench.arrived(&recorded(known)).await.0, second);
+    }
+    assert_eq!(bench.opened(), 2, "one transfer for each version");
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,7 +30,7 @@ pub struct Entry {
     /// Path and query.
     #[serde(rename = "requestURI")]
     pub uri: String,
-    /// Who asked.
+    /// Who asked; nobody where the request was given up before that was known.
     pub user: User,
     /// What the client calls itself.
     #[serde(default)]
@@ -46,7 +46,8 @@ pub struct Entry {
 }
 
 /// The authenticated user of an [`Entry`].
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct User {
     /// For a ServiceAccount `system:serviceaccount:<namespace>:<name>`.
     pub username: String,
@@ -286,6 +287,15 @@ mod tests {
             (3, 2, 1)
         );
         assert_eq!(counts.without("agents").total(), 0);
+    }
+
+    #[test]
+    fn who_was_not_known_yet_when_the_request_was_given_up_is_nobody() {
+        let of_nobody = line(1, "get", "secrets", "", "op").replace(r#"{"username":"op"}"#, "{}");
+        let text = [of_nobody, line(2, "patch", "agents", "", "op")].join("\n") + "\n";
+        let entries = parse(&text).expect("complete lines");
+        assert_eq!(entries[0].user.username, "");
+        assert_eq!(count_writes(&entries, "op").total(), 1);
     }
 
     #[test]
