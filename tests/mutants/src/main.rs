@@ -37,7 +37,11 @@ fn main() -> ExitCode {
             println!("    WRONG: {what}");
         }
         if !named.is_empty() {
-            println!("{}\n{}", report(&hunt.without), report(&hunt.with));
+            println!(
+                "{}\n{}",
+                report(&hunt.without.verdict()),
+                report(&hunt.with.verdict())
+            );
         }
     }
     if good {

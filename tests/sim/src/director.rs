@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
-    plan::{Fault, Point},
+    plan::{Fault, Plan, Point},
     traffic::Traffic,
 };
 
@@ -77,6 +77,13 @@ impl Noted {
     }
 }
 
+/// Who may let a run go on under another plan (`branches.rs`).
+pub trait Branch: Send + Sync {
+    /// The plan that the run goes on under from that point on, if not under the one it has; asked before it is decided what
+    /// goes wrong there.
+    fn at(&self, point: &Point) -> Option<Plan>;
+}
+
 /// What somebody outside the doors has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -100,7 +107,10 @@ pub struct Outage {
 #[derive(Default)]
 struct State {
     counts: BTreeMap<(EffectKind, String), u32>,
-    plan: Vec<(Point, Fault)>,
+    plan: Plan,
+    to_come: Vec<(Point, Fault)>,
+    /// No branching any more.
+    settled: bool,
     on_their_way: VecDeque<Noted>,
     effects: Vec<(Duration, Point)>,
     hit: usize,
@@ -144,6 +154,7 @@ pub struct Director {
     /// What the operator asks for.
     pub traffic: Traffic,
     began: Instant,
+    branch: Option<Arc<dyn Branch>>,
     state: Arc<Mutex<State>>,
 }
 
@@ -164,16 +175,44 @@ const LINES: usize = 4000;
 impl Director {
     /// A director of `plan`.
     #[must_use]
-    pub fn new(plan: Vec<(Point, Fault)>) -> Self {
+    pub fn new(plan: Plan) -> Self {
         let state = State {
+            to_come: plan.faults.clone(),
             plan,
             ..State::default()
         };
         Self {
             traffic: Traffic::default(),
             began: Instant::now(),
+            branch: None,
             state: Arc::new(Mutex::new(state)),
         }
+    }
+
+    /// Asks `branch` at every point from now on.
+    #[must_use]
+    pub fn branching(mut self, branch: Option<Arc<dyn Branch>>) -> Self {
+        self.branch = branch;
+        self
+    }
+
+    /// The plan that the run is under by now.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        self.state().plan.clone()
+    }
+
+    /// The plan that the run is under, and stays under from now on.
+    #[must_use]
+    pub fn settle(&self) -> Plan {
+        self.state().settled = true;
+        self.plan()
+    }
+
+    /// How long the causes of all planned faults last in all.
+    #[must_use]
+    pub fn causes(&self) -> Duration {
+        self.state().plan.lasts().sum()
     }
 
     /// Orders from now on, for who carries them out for one instance.
@@ -284,8 +323,13 @@ impl Director {
         };
         let point = noted.point();
         state.effects.push((now, point.clone()));
-        if let Some(at) = state.plan.iter().position(|(p, _)| *p == point) {
-            let (_, fault) = state.plan.remove(at);
+        let branch = self.branch.as_ref().filter(|_| !state.settled);
+        if let Some(plan) = branch.and_then(|b| b.at(&point)) {
+            state.to_come = plan.faults.clone();
+            state.plan = plan;
+        }
+        if let Some(at) = state.to_come.iter().position(|(p, _)| *p == point) {
+            let (_, fault) = state.to_come.remove(at);
             state.hit += 1;
             state.last_fault = now;
             noted.fault = Some(fault);

@@ -1,7 +1,7 @@
 //! Plans that break a promise for a reason that is known and not mended yet: by name, so that nothing is dropped in
 //! silence. The suite counts them apart.
 
-use crate::{plan::Plan, run::Outcome};
+use crate::{plan::Plan, run::Verdict};
 
 /// Plans of one kind that break one promise.
 #[derive(Clone, Copy, Debug)]
@@ -57,10 +57,10 @@ impl Known {
 
 /// Why all that failed in this run is known; `None` when something is not.
 #[must_use]
-pub fn excuse(outcome: &Outcome) -> Option<&'static str> {
-    let known: Vec<&Known> = ALL.iter().filter(|k| k.is_of(&outcome.plan)).collect();
+pub fn excuse(verdict: &Verdict) -> Option<&'static str> {
+    let known: Vec<&Known> = ALL.iter().filter(|k| k.is_of(&verdict.plan)).collect();
     let reason = |failure: &String| known.iter().find(|k| failure.starts_with(k.failure));
-    let mut reasons = outcome.failures.iter().map(reason);
+    let mut reasons = verdict.failures.iter().map(reason);
     let first = reasons.next().flatten()?;
     reasons.all(|r| r.is_some()).then_some(first.reason)
 }

@@ -2,12 +2,14 @@
 //! single effect.
 //!
 //! Flow: a [`plan::Plan`] names a workload and faults; [`run::run`] plays it in a fresh [`world::World`] and says which
-//! promises were broken; [`matrix`] makes the plans of a workload from the trace of a run without faults.
+//! promises were broken; [`matrix`] makes the plans of a workload from the trace of a run without faults, and [`branches`]
+//! plays thousands of them.
 //! Everything between the operator's borders is the real thing: kube's client and watches, the vSphere client, actors,
 //! decisions. Only transports, ISO source, clock and gate are the simulation's.
 //! Guarantee: the same plan gives the same trace, byte by byte, whenever it runs.
 
 pub mod around;
+pub mod branches;
 pub mod director;
 pub mod iso;
 pub mod known;

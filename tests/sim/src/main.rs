@@ -2,15 +2,17 @@
 
 #![allow(clippy::print_stdout, reason = "a command for people")]
 
+use std::{io::BufRead as _, time::Duration};
+
 use agent_forge_sim::{
+    branches::{self, Planned},
     matrix::{self, Matrix},
     plan::{Fault, Plan},
-    run::{SILENCE, counts, run},
+    run::{Outcome, SILENCE, Verdict, counts, run},
     scale::{self, Site},
-    waits, workloads,
+    waits,
+    workloads::{self, Workload},
 };
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 
@@ -57,7 +59,28 @@ enum Command {
         /// Seed of the schedules.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Workloads; all without one.
+        #[arg(long, value_delimiter = ',')]
+        workloads: Vec<String>,
     },
+    /// Run plans with two faults, the second at a random point after the first.
+    Doubles {
+        /// How many for each plan with a single fault.
+        #[arg(long, default_value_t = 1)]
+        each: usize,
+        /// Only for every n-th of these.
+        #[arg(long, default_value_t = 1)]
+        every: usize,
+        /// Seed of the second faults.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Workloads; all without one.
+        #[arg(long, value_delimiter = ',')]
+        workloads: Vec<String>,
+    },
+    /// Run the plans that come in as lines `SECONDS PLAN`, all of one workload, and write a verdict for each.
+    #[command(hide = true)]
+    Work,
     /// Let machines wait for an ISO, and say how long they wait on when what they wait for has come about.
     Waits,
     /// Scale one pool up, in a fresh world each, and count what it costs.
@@ -95,7 +118,18 @@ fn main() -> Result<()> {
             silence,
             every,
         } => enumerate(&workloads, &faults, &effects, (traces, silence, every)),
-        Command::Random { schedules, seed } => random(schedules, seed),
+        Command::Random {
+            schedules,
+            seed,
+            workloads,
+        } => random(schedules, seed, &workloads),
+        Command::Doubles {
+            each,
+            every,
+            seed,
+            workloads,
+        } => doubles((each, every), seed, &workloads),
+        Command::Work => branches::work(std::io::stdin().lock().lines()),
         Command::Waits => waits::ALL.iter().try_for_each(|case| {
             println!("{}", waits::play(case)?);
             Ok(())
@@ -117,7 +151,7 @@ fn replay(plan: &Plan) -> Result<()> {
         .with_context(|| format!("no workload {}", plan.workload))?;
     let reference = matrix::reference(workload, plan.seed);
     let outcome = run(plan, Some(&reference), SILENCE);
-    print!("{}", matrix::report(&outcome));
+    print!("{}", matrix::report(&outcome.verdict()));
     for rest in &outcome.rests {
         println!("{} after {:?}", rest.name, rest.took);
         for line in &rest.picture {
@@ -150,85 +184,93 @@ fn enumerate(
         Fault::ALL.iter().copied().filter(named).collect()
     };
     let mut all = Matrix::default();
-    let mut failed = Vec::new();
-    let began = std::time::Instant::now();
+    let plans = |reference: &Outcome| {
+        let all = matrix::plans(reference, &faults).into_iter();
+        let wanted =
+            |p: &Plan| effects.is_empty() || effects.iter().any(|e| e == p.faults[0].0.effect);
+        all.filter(wanted).step_by(every.max(1)).collect()
+    };
+    let silence = Duration::from_secs(60 * silence);
+    let result = all_of(names, plans, silence, traces, |verdict| all.count(verdict));
+    println!("{}", all.text(&faults));
+    result
+}
+
+fn random(schedules: usize, seed: u64, names: &[String]) -> Result<()> {
+    let of = wanted(names);
+    let share = |name: &str| {
+        let at = of.iter().position(|w| w.name == name).unwrap_or_default();
+        schedules / of.len() + usize::from(at < schedules % of.len())
+    };
+    let plans = |r: &Outcome| matrix::schedules(r, share(&r.plan.workload), seed);
+    all_of(names, plans, LISTEN, 0, |_| {})
+}
+
+fn doubles((each, every): (usize, usize), seed: u64, names: &[String]) -> Result<()> {
+    let plans = |r: &Outcome| matrix::doubles(r, each, every, seed);
+    all_of(names, plans, LISTEN, 0, |_| {})
+}
+
+/// Listening after plans with several faults.
+const LISTEN: Duration = Duration::from_secs(900);
+
+/// The workloads of those names; without one, all that are enumerated.
+fn wanted(names: &[String]) -> Vec<&'static Workload> {
     let by_hand = workloads::BY_HAND.iter().filter(|_| !names.is_empty());
-    for workload in workloads::ALL
-        .iter()
-        .chain(by_hand)
-        .filter(|w| names.is_empty() || names.iter().any(|n| n == w.name))
-    {
+    let all = workloads::ALL.iter().chain(by_hand);
+    all.filter(|w| names.is_empty() || names.iter().any(|n| n == w.name))
+        .collect()
+}
+
+/// Runs the plans that `plans` makes of each workload's reference run, and tells of those that fail: at once by a line, of the
+/// first `traces` in the end by all that happened.
+fn all_of(
+    names: &[String],
+    plans: impl Fn(&Outcome) -> Vec<Plan>,
+    silence: Duration,
+    traces: usize,
+    mut each: impl FnMut(&Verdict),
+) -> Result<()> {
+    let worker = std::env::current_exe()?;
+    let began = std::time::Instant::now();
+    let (mut ran, mut failed) = (0, Vec::new());
+    for workload in wanted(names) {
         let reference = matrix::reference(workload, 1);
         if !reference.failures.is_empty() {
-            print!("{}", matrix::report(&reference));
+            print!("{}", matrix::report(&reference.verdict()));
             bail!("{} fails without any fault", workload.name);
         }
-        let plans: Vec<Plan> = matrix::plans(&reference, &faults)
+        let plans: Vec<Planned> = plans(&reference)
             .into_iter()
-            .filter(|p| effects.is_empty() || effects.iter().any(|e| e == p.faults[0].0.effect))
-            .step_by(every.max(1))
+            .map(|p| (p, silence))
             .collect();
+        let (name, effects) = (workload.name, reference.effects.len());
         println!(
-            "{} {}: {} effects, {} plans",
-            workload.name,
+            "{name} {}: {effects} effects, {} plans",
             workload.text,
-            reference.effects.len(),
             plans.len()
         );
-        for outcome in matrix::run_all(
-            &plans,
-            &reference,
-            |_| Duration::from_secs(60 * silence),
-            |_| {},
-        ) {
-            all.count(&outcome);
-            if !outcome.failures.is_empty() {
-                failed.push(outcome);
+        let at_once = |v: &Verdict| {
+            if !v.failures.is_empty() {
+                println!("{}: {}", v.plan, brief(&v.failures));
+            }
+        };
+        for verdict in branches::run_all(&worker, &plans, at_once)? {
+            each(&verdict);
+            ran += 1;
+            if !verdict.failures.is_empty() {
+                failed.push(verdict);
             }
         }
     }
-    println!("{}", all.text(&faults));
-    for outcome in failed.iter().take(traces) {
-        println!("{}", matrix::report(outcome));
+    for verdict in failed.iter().take(traces) {
+        println!("{}", matrix::report(verdict));
     }
-    for outcome in failed.iter().skip(traces) {
-        println!("{}: {}", outcome.plan, brief(&outcome.failures));
-    }
-    println!("{:?}", began.elapsed());
+    println!("{} of {ran} failed; {:?}", failed.len(), began.elapsed());
     if failed.is_empty() {
         Ok(())
     } else {
         bail!("{} plans failed", failed.len())
-    }
-}
-
-fn random(schedules: usize, seed: u64) -> Result<()> {
-    let began = std::time::Instant::now();
-    let mut failed = Vec::new();
-    for (index, workload) in workloads::ALL.iter().enumerate() {
-        let reference = matrix::reference(workload, 1);
-        let count = schedules / workloads::ALL.len()
-            + usize::from(index < schedules % workloads::ALL.len());
-        let plans = matrix::schedules(&reference, count, seed);
-        println!("{}: {} schedules", workload.name, plans.len());
-        for outcome in matrix::run_all(&plans, &reference, |_| Duration::from_secs(900), |_| {}) {
-            if !outcome.failures.is_empty() {
-                failed.push(outcome);
-            }
-        }
-    }
-    for outcome in &failed {
-        println!("{}: {}", outcome.plan, brief(&outcome.failures));
-    }
-    println!(
-        "{} of {schedules} failed; {:?}",
-        failed.len(),
-        began.elapsed()
-    );
-    if failed.is_empty() {
-        Ok(())
-    } else {
-        bail!("{} schedules failed", failed.len())
     }
 }
 

@@ -3,12 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-    time::Duration,
 };
 
 use agent_forge_actors::effect::EffectKind;
@@ -16,7 +10,7 @@ use agent_forge_actors::effect::EffectKind;
 use crate::{
     director::LEASE,
     plan::{Fault, Plan, Point},
-    run::{Outcome, SILENCE, run},
+    run::{Outcome, SILENCE, Verdict, run},
     workloads::Workload,
 };
 
@@ -108,37 +102,28 @@ pub fn schedules(reference: &Outcome, count: usize, seed: u64) -> Vec<Plan> {
         .collect()
 }
 
-/// Runs plans on all cores, and listens after each for as long as `silence` says; `each` hears of every outcome.
-pub fn run_all(
-    plans: &[Plan],
-    reference: &Outcome,
-    silence: impl Fn(&Plan) -> Duration + Sync,
-    each: impl Fn(&Outcome) + Sync,
-) -> Vec<Outcome> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let cores = thread::available_parallelism().map_or(2, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(|| {
-                while let Some(plan) = plans.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let mut outcome = run(plan, Some(reference), silence(plan));
-                    each(&outcome);
-                    if outcome.failures.is_empty() {
-                        // There are thousands.
-                        outcome.trace = Vec::new();
-                        outcome.effects = Vec::new();
-                        outcome.rests = Vec::new();
-                    }
-                    done.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(outcome);
-                }
-            });
+/// Of every n-th plan with a single fault, `each` plans with that fault and another one that the reference run would come
+/// to later; `n` is `every`.
+#[must_use]
+pub fn doubles(reference: &Outcome, each: usize, every: usize, seed: u64) -> Vec<Plan> {
+    let singles = plans(reference, &Fault::enumerated());
+    let mut chance = fastrand::Rng::with_seed(seed);
+    let mut out = Vec::new();
+    for (at, first) in singles.iter().enumerate().step_by(every.max(1)) {
+        // Those of one point follow each other.
+        let point = &first.faults[0].0;
+        let same = singles[at..].iter().take_while(|p| p.faults[0].0 == *point);
+        let later = &singles[at + same.count()..];
+        let mut seconds = BTreeSet::new();
+        for _ in 0..each {
+            seconds.extend(chance.choice(later).map(|p| p.faults[0].clone()));
         }
-    });
-    let mut all = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    all.sort_by(|a, b| a.plan.cmp(&b.plan));
-    all
+        out.extend(seconds.into_iter().map(|second| Plan {
+            faults: vec![first.faults[0].clone(), second],
+            ..first.clone()
+        }));
+    }
+    out
 }
 
 /// Counts of one cell.
@@ -154,13 +139,13 @@ struct Cell {
 pub struct Matrix(BTreeMap<(&'static str, Fault), Cell>);
 
 impl Matrix {
-    /// Counts an outcome in.
-    pub fn count(&mut self, outcome: &Outcome) {
-        for (point, fault) in &outcome.plan.faults {
+    /// Counts a verdict in.
+    pub fn count(&mut self, verdict: &Verdict) {
+        for (point, fault) in &verdict.plan.faults {
             let cell = self.0.entry((point.effect, *fault)).or_default();
             cell.ran += 1;
-            cell.hit += u32::from(outcome.hit > 0);
-            cell.failed += u32::from(!outcome.failures.is_empty());
+            cell.hit += u32::from(verdict.hit > 0);
+            cell.failed += u32::from(!verdict.failures.is_empty());
         }
     }
 
@@ -239,12 +224,12 @@ pub fn replay(plan: &Plan) -> String {
 
 /// The report of a failed run: how to replay it, what broke, and its trace.
 #[must_use]
-pub fn report(outcome: &Outcome) -> String {
-    let mut out = format!("replay: {}\n", replay(&outcome.plan));
-    for failure in &outcome.failures {
+pub fn report(verdict: &Verdict) -> String {
+    let mut out = format!("replay: {}\n", replay(&verdict.plan));
+    for failure in &verdict.failures {
         let _ = writeln!(out, "  {failure}");
     }
-    for line in &outcome.trace {
+    for line in &verdict.trace {
         let _ = writeln!(out, "    {line}");
     }
     out

@@ -7,6 +7,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use agent_forge_actors::effect::EffectKind;
 use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
 
 macro_rules! faults {
     ($($name:ident $code:literal $text:literal;)*) => {
@@ -144,7 +145,8 @@ impl FromStr for Point {
 }
 
 /// A workload and what goes wrong in it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Plan {
     /// Name of the workload.
     pub workload: String,
@@ -169,6 +171,20 @@ impl fmt::Display for Plan {
             write!(f, " {point}={}", fault.code())?;
         }
         Ok(())
+    }
+}
+
+impl From<Plan> for String {
+    fn from(plan: Plan) -> Self {
+        plan.to_string()
+    }
+}
+
+impl TryFrom<String> for Plan {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> anyhow::Result<Self> {
+        text.parse()
     }
 }
 

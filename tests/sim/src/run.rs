@@ -4,14 +4,15 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     panic,
-    sync::Once,
+    sync::{Arc, Once},
     time::{Duration, Instant},
 };
 
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Builder;
 
 use crate::{
-    director::Outage,
+    director::{Branch, Director, Outage},
     oracles,
     plan::{Fault, Plan, Point},
     workloads::{self, Rest, Run, Workload},
@@ -53,6 +54,39 @@ pub struct Outcome {
     pub lasted: Duration,
     /// Real time.
     pub took: Duration,
+}
+
+/// What is left of an outcome where there are thousands, and what goes from one process to another.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The plan.
+    pub plan: Plan,
+    /// Why it failed; empty when all promises were kept.
+    pub failures: Vec<String>,
+    /// Planned faults that came about.
+    pub hit: usize,
+    /// Hash of everything that went over the wires.
+    pub hash: u64,
+    /// The trace of what failed; empty otherwise.
+    pub trace: Vec<String>,
+}
+
+impl Outcome {
+    /// In short.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let trace = match self.failures.as_slice() {
+            [] => Vec::new(),
+            _ => self.trace.clone(),
+        };
+        Verdict {
+            plan: self.plan.clone(),
+            failures: self.failures.clone(),
+            hit: self.hit,
+            hash: self.hash,
+            trace,
+        }
+    }
 }
 
 /// Time without any mutating call at the end (O6).
@@ -134,16 +168,34 @@ pub fn run_workload(
     reference: Option<&Outcome>,
     silence: Duration,
 ) -> Outcome {
+    play(workload, plan, reference, |_| silence, None)
+}
+
+/// As [`run_workload`]; `branch` may let it go on under another plan, and `silence` is that of the plan that it ends under.
+///
+/// # Panics
+/// As there.
+#[must_use]
+pub fn play(
+    workload: &Workload,
+    plan: &Plan,
+    reference: Option<&Outcome>,
+    silence: impl Fn(&Plan) -> Duration,
+    branch: Option<Arc<dyn Branch>>,
+) -> Outcome {
     let began = Instant::now();
     let (mut outcome, panics) = in_virtual_time(async {
-        let world = match World::start(plan, workload.instances).await {
+        let director = Director::new(plan.clone()).branching(branch);
+        let world = match World::under(director, workload.instances).await {
             Ok(world) => world,
             Err(e) => panic!("the world does not start: {e:#}"),
         };
-        let mut run = Run::new(world, plan.lasts().sum());
+        let mut run = Run::new(world);
         let mut failures = Vec::new();
         let done = (workload.run)(&mut run).await;
         let ended = run.world.director.now();
+        let plan = run.world.director.settle();
+        let silence = silence(&plan);
         match done {
             Ok(()) => {
                 let director = &run.world.director;
@@ -194,7 +246,7 @@ pub fn run_workload(
         failures.extend(oracles::leaks(&run.world));
         failures.extend(oracles::strays(&run.world));
         Outcome {
-            plan: plan.clone(),
+            plan,
             failures,
             effects: director.effects(),
             outages: director.outages(),

@@ -37,7 +37,6 @@ pub struct Run {
     pub patience: Duration,
     /// Since when what happens is this workload's own: faults come after that.
     pub begins: Duration,
-    causes: Duration,
 }
 
 /// A moment when nothing moves any more.
@@ -53,25 +52,21 @@ pub struct Rest {
 
 /// No effect for that long is rest.
 const QUIET: Duration = Duration::from_secs(130);
+/// What comes before a fault may wait for it: none lasts longer.
+const ANY_OUTAGE: Duration = Duration::from_secs(7200);
 /// How long a rest may take (O9): ten minutes after the last cause of trouble.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Run {
-    /// A run in that world, in which the causes of faults last that long in all.
+    /// A run in that world.
     #[must_use]
-    pub fn new(world: World, causes: Duration) -> Self {
+    pub fn new(world: World) -> Self {
         Self {
             world,
             rests: Vec::new(),
             patience: PATIENCE,
             begins: Duration::ZERO,
-            causes,
         }
-    }
-
-    /// Time for what has to come about.
-    fn limit(&self) -> Duration {
-        self.patience + self.causes
     }
 
     /// Waits for `done`, then for quiet, and takes a picture.
@@ -80,11 +75,10 @@ impl Run {
     /// It does not come about in time.
     pub async fn rest(&mut self, name: &'static str, done: impl Fn(&World) -> bool) -> Result<()> {
         let began = self.world.director.now();
-        let limit = self.limit();
         let world = &self.world;
-        world.until(name, limit, || done(world)).await?;
+        world.patiently(name, self.patience, || done(world)).await?;
         let took = world.director.now().saturating_sub(began);
-        self.quiet(limit).await?;
+        self.quiet().await?;
         let broken = oracles::at_rest(&self.world);
         for what in broken {
             self.world
@@ -101,9 +95,9 @@ impl Run {
         Ok(())
     }
 
-    async fn quiet(&self, limit: Duration) -> Result<()> {
+    async fn quiet(&self) -> Result<()> {
         let director = &self.world.director;
-        let until = director.now() + limit + QUIET;
+        let began = director.now();
         let undisturbed = || {
             director.is_mended()
                 && director.api_away_until().is_none()
@@ -121,7 +115,7 @@ impl Run {
                 return Ok(());
             }
             anyhow::ensure!(
-                director.now() < until,
+                director.now() < began + self.patience + director.causes() + QUIET,
                 "effects do not end: {:?}",
                 director.effects().last()
             );
@@ -405,12 +399,11 @@ fn s11(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
-        let (director, limit) = (
-            run.world.director.clone(),
-            run.limit() + Duration::from_secs(7200),
-        );
+        let (director, patience) = (run.world.director.clone(), run.patience + ANY_OUTAGE);
         let asked = || director.effects().iter().any(|(_, p)| p.effect == "V02");
-        run.world.until("a VM is asked for", limit, asked).await?;
+        run.world
+            .patiently("a VM is asked for", patience, asked)
+            .await?;
         run.world.play("w")?.scale(0);
         run.rest_with("down", &[("w", 0)]).await
     })

@@ -88,9 +88,17 @@ impl World {
     /// # Errors
     /// The played parts cannot start, which is a defect here.
     pub async fn start(plan: &Plan, instances: usize) -> Result<Self> {
+        Self::under(Director::new(plan.clone()), instances).await
+    }
+
+    /// As [`Self::start`], under that director.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn under(director: Director, instances: usize) -> Result<Self> {
+        let plan = director.plan();
         fastrand::seed(plan.seed);
         nature::simulate(epoch(), plan.seed);
-        let director = Director::new(plan.faults.clone());
         let api = ApiServer::new(director.clone(), epoch(), plan.seed);
         let vcenter = VCenter::new(director.clone(), model::furnished(USER, PASSWORD));
         oracles::watch(&api, &vcenter);
@@ -298,11 +306,37 @@ impl World {
         &self,
         what: &str,
         limit: Duration,
+        done: impl FnMut() -> bool,
+    ) -> Result<()> {
+        self.within(what, || limit, done).await
+    }
+
+    /// As [`Self::until`], with as much more time as the causes of all planned faults last: those as well of which the run
+    /// learns only meanwhile.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn patiently(
+        &self,
+        what: &str,
+        patience: Duration,
+        done: impl FnMut() -> bool,
+    ) -> Result<()> {
+        let limit = || patience + self.director.causes();
+        self.within(what, limit, done).await
+    }
+
+    async fn within(
+        &self,
+        what: &str,
+        limit: impl Fn() -> Duration,
         mut done: impl FnMut() -> bool,
     ) -> Result<()> {
-        let until = self.director.now() + limit;
+        let began = self.director.now();
         while !done() {
-            anyhow::ensure!(self.director.now() < until, "not within {limit:?}: {what}");
+            let limit = limit();
+            let passed = self.director.now().saturating_sub(began);
+            anyhow::ensure!(passed < limit, "not within {limit:?}: {what}");
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         Ok(())

@@ -8,16 +8,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write as _,
+    path::Path,
     sync::OnceLock,
     time::Duration,
 };
 
 use agent_forge_actors::effect::EffectKind;
 use agent_forge_sim::{
+    branches::{self, Planned},
     known,
     matrix::{self, Matrix},
     plan::{Fault, Plan, Point},
-    run::{Outcome, SILENCE, run},
+    run::{Outcome, SILENCE, Verdict, run},
     workloads,
 };
 
@@ -48,6 +50,15 @@ fn listening(plan: &Plan) -> Duration {
     }
 }
 
+fn listened(plan: Plan) -> Planned {
+    let silence = listening(&plan);
+    (plan, silence)
+}
+
+fn worker() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_sim"))
+}
+
 fn plan(text: &str) -> Plan {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
 }
@@ -61,7 +72,7 @@ fn references() -> &'static [Outcome] {
             assert!(
                 r.failures.is_empty(),
                 "without any fault:\n{}",
-                matrix::report(r)
+                matrix::report(&r.verdict())
             );
         })
         .collect()
@@ -138,7 +149,7 @@ fn spread(references: &[Outcome], count: usize) -> Vec<Vec<Plan>> {
 }
 
 /// What failed, by one line each that plays it again, and the first one's trace.
-fn judge(failed: &[Outcome]) {
+fn judge(failed: &[Verdict]) {
     let told: Vec<String> = failed
         .iter()
         .map(|o| format!("{}\n  {}", matrix::replay(&o.plan), o.failures.join("\n  ")))
@@ -156,7 +167,7 @@ fn judge(failed: &[Outcome]) {
 #[derive(Default)]
 struct Tally {
     table: Matrix,
-    failed: Vec<Outcome>,
+    failed: Vec<Verdict>,
     excused: BTreeMap<&'static str, Vec<String>>,
     by_workload: Vec<usize>,
 }
@@ -167,25 +178,24 @@ impl Tally {
             by_workload: plans.iter().map(Vec::len).collect(),
             ..Self::default()
         };
-        for (reference, plans) in references().iter().zip(plans) {
-            let at_once = |o: &Outcome| {
-                if !o.failures.is_empty() && known::excuse(o).is_none() {
-                    let what = o.failures.join("\n  ");
-                    say(&format!("FAILED {}\n  {what}", matrix::replay(&o.plan)));
+        let all: Vec<Planned> = plans.into_iter().flatten().map(listened).collect();
+        let at_once = |v: &Verdict| {
+            if !v.failures.is_empty() && known::excuse(v).is_none() {
+                let what = v.failures.join("\n  ");
+                say(&format!("FAILED {}\n  {what}", matrix::replay(&v.plan)));
+            }
+        };
+        for verdict in branches::run_all(worker(), &all, at_once).expect("workers") {
+            tally.table.count(&verdict);
+            if verdict.failures.is_empty() {
+                continue;
+            }
+            match known::excuse(&verdict) {
+                Some(reason) => {
+                    let all = tally.excused.entry(reason).or_default();
+                    all.push(verdict.plan.to_string());
                 }
-            };
-            for outcome in matrix::run_all(&plans, reference, listening, at_once) {
-                tally.table.count(&outcome);
-                if outcome.failures.is_empty() {
-                    continue;
-                }
-                match known::excuse(&outcome) {
-                    Some(reason) => {
-                        let all = tally.excused.entry(reason).or_default();
-                        all.push(outcome.plan.to_string());
-                    }
-                    None => tally.failed.push(outcome),
-                }
+                None => tally.failed.push(verdict),
             }
         }
         tally
@@ -211,6 +221,45 @@ fn the_same_plan_gives_the_same_trace() {
     assert_eq!(first.hit, 3, "all three faults came about");
     let other = run(&Plan { seed: 2, ..plan }, None, LISTEN);
     assert_ne!(first.hash, other.hash, "another seed is another run");
+}
+
+/// Plans are played from where they part from the run without faults, and from each other.
+#[test]
+fn a_run_that_parts_from_another_is_the_run_that_is_played_alone() {
+    let (vm, agent) = ("demo/w-9e377-66296", "V02:demo/w-9e377-66296#1");
+    let plans = [
+        format!("S1@1 {agent}=m1"),
+        format!("S1@1 {agent}=m5"),
+        // Parts from the one before at its second fault.
+        format!("S1@1 {agent}=m5 V06:{vm}#1=m2"),
+        format!("S1@1 {agent}=m5 V06:{vm}#1=m3"),
+        // Never comes to its second fault.
+        format!("S1@1 {agent}=m5 V06:{vm}#99=m3"),
+        "S1@1 V01:vcenter.example#1=m4".to_owned(),
+    ];
+    let plans: Vec<Planned> = plans.iter().map(|p| (plan(p), LISTEN)).collect();
+    let verdicts = branches::run_all(worker(), &plans, |_| {}).expect("workers");
+    assert_eq!(verdicts.len(), plans.len());
+    let reference = references().iter().find(|r| r.plan.workload == "S1");
+    for (verdict, (plan, silence)) in verdicts.iter().zip(&plans) {
+        let alone = run(plan, reference, *silence).verdict();
+        assert_eq!(verdict.plan, alone.plan);
+        assert_eq!(verdict.failures, alone.failures, "{plan}");
+        assert_eq!(
+            (verdict.hit, verdict.hash),
+            (alone.hit, alone.hash),
+            "{plan}"
+        );
+    }
+    assert_eq!(verdicts[2].hit, 2, "both faults came about");
+}
+
+/// Where a verdict is missing, nothing has passed.
+#[test]
+fn a_worker_that_ends_without_a_verdict_has_failed() {
+    let plans = [(plan("S1@1 V02:demo/w#1=m1"), LISTEN)];
+    let verdicts = branches::run_all(Path::new("true"), &plans, |_| {}).expect("workers");
+    assert!(verdicts[0].failures[0].contains("without a verdict"));
 }
 
 fn difference(a: &Outcome, b: &Outcome) -> String {
@@ -296,7 +345,8 @@ fn what_a_lagging_view_decides_is_refused_once() {
         let reference = references().iter().find(|r| r.plan.workload == "S1");
         let outcome = run(&plan, reference, LISTEN);
         assert_eq!(outcome.hit, 1, "{text}");
-        assert!(outcome.failures.is_empty(), "{}", matrix::report(&outcome));
+        let verdict = outcome.verdict();
+        assert!(verdict.failures.is_empty(), "{}", matrix::report(&verdict));
     }
 }
 
@@ -312,7 +362,8 @@ fn a_half_written_iso_does_not_stay() {
         let plan = plan(text);
         let outcome = run(&plan, None, SILENCE + Duration::from_secs(1800));
         assert_eq!(outcome.hit, 1, "{text}");
-        assert!(outcome.failures.is_empty(), "{}", matrix::report(&outcome));
+        let verdict = outcome.verdict();
+        assert!(verdict.failures.is_empty(), "{}", matrix::report(&verdict));
     }
 }
 
@@ -320,10 +371,10 @@ fn a_half_written_iso_does_not_stay() {
 #[test]
 fn a_namespace_goes_in_any_order() {
     let orders: Vec<Plan> = (2..10).map(|seed| plan(&format!("S14@{seed}"))).collect();
-    let failed: Vec<Outcome> = orders
+    let failed: Vec<Verdict> = orders
         .iter()
-        .map(|plan| run(plan, None, LISTEN))
-        .filter(|outcome| !outcome.failures.is_empty())
+        .map(|plan| run(plan, None, LISTEN).verdict())
+        .filter(|verdict| !verdict.failures.is_empty())
         .collect();
     judge(&failed);
 }

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Run, children, marked};
+use super::{ANY_OUTAGE, Run, children, marked};
 use crate::{
     kube::kind,
     oracles,
@@ -36,10 +36,12 @@ pub(super) fn s4(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
-        let limit = run.limit() + Duration::from_secs(7200);
+        let patience = run.patience + ANY_OUTAGE;
         let world = &run.world;
         let there = || agents(world) > 0;
-        world.until("an Agent has registered", limit, there).await?;
+        world
+            .patiently("an Agent has registered", patience, there)
+            .await?;
         world.play("w")?.scale(0);
         tokio::time::sleep(Duration::from_secs(1)).await;
         world.play("w")?.scale(1);
@@ -54,14 +56,14 @@ pub(super) fn s6(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         guests.add_quirk("/", Quirk::DeadOnArrival);
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
-        let limit = run.limit() + Duration::from_secs(7200);
+        let patience = run.patience + ANY_OUTAGE;
         let world = &run.world;
         let runs = || {
             world
                 .vcenter
                 .read(|i| i.vms.values().any(|v| v.on && oracles::marker(v).is_some()))
         };
-        world.until("a guest starts", limit, runs).await?;
+        world.patiently("a guest starts", patience, runs).await?;
         // Its boot has read the quirk by then; a later one has none.
         tokio::time::sleep(Duration::from_secs(60)).await;
         world
