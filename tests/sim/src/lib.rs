@@ -15,6 +15,7 @@ pub mod iso;
 pub mod known;
 pub mod kube;
 pub mod matrix;
+pub mod news;
 pub mod oracles;
 pub mod plan;
 pub mod process;

@@ -2,7 +2,11 @@
 
 #![allow(clippy::print_stdout, reason = "a command for people")]
 
-use std::{io::BufRead as _, time::Duration};
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io::BufRead as _,
+    time::Duration,
+};
 
 use agent_forge_sim::{
     branches::{self, Planned},
@@ -234,6 +238,7 @@ fn all_of(
     let worker = std::env::current_exe()?;
     let began = std::time::Instant::now();
     let (mut ran, mut failed) = (0, Vec::new());
+    let mut traces_hash = DefaultHasher::new();
     for workload in wanted(names) {
         let reference = matrix::reference(workload, 1);
         if !reference.failures.is_empty() {
@@ -258,6 +263,7 @@ fn all_of(
         for verdict in branches::run_all(&worker, &plans, at_once)? {
             each(&verdict);
             ran += 1;
+            verdict.hash.hash(&mut traces_hash);
             if !verdict.failures.is_empty() {
                 failed.push(verdict);
             }
@@ -266,7 +272,12 @@ fn all_of(
     for verdict in failed.iter().take(traces) {
         println!("{}", matrix::report(verdict));
     }
-    println!("{} of {ran} failed; {:?}", failed.len(), began.elapsed());
+    println!(
+        "{} of {ran} failed; {:?}; hash of all traces {:016x}",
+        failed.len(),
+        began.elapsed(),
+        traces_hash.finish()
+    );
     if failed.is_empty() {
         Ok(())
     } else {

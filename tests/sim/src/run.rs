@@ -67,7 +67,7 @@ pub struct Verdict {
     pub hit: usize,
     /// Hash of everything that went over the wires.
     pub hash: u64,
-    /// The trace of what failed; empty otherwise.
+    /// The trace; a worker tells that of what failed only.
     pub trace: Vec<String>,
 }
 
@@ -75,16 +75,12 @@ impl Outcome {
     /// In short.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let trace = match self.failures.as_slice() {
-            [] => Vec::new(),
-            _ => self.trace.clone(),
-        };
         Verdict {
             plan: self.plan.clone(),
             failures: self.failures.clone(),
             hit: self.hit,
             hash: self.hash,
-            trace,
+            trace: self.trace.clone(),
         }
     }
 }

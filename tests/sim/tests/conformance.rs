@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use agent_forge_crds::{VsphereAgent, names::AGENT_FINALIZER};
 use agent_forge_lab::{Lab, LabOptions, install_tls_provider};
-use agent_forge_sim::{director::Director, kube::ApiServer};
+use agent_forge_sim::{director::Director, kube::ApiServer, plan::Plan};
 use fastrand::Rng;
 use kube::{
     Api, Client,
@@ -271,7 +271,7 @@ async fn the_played_api_server_answers_as_the_real_one() {
     agent_forge_lab::lab::apply::apply(&lab.admin(), &namespace)
         .await
         .expect("namespace");
-    let director = Director::new(Vec::new());
+    let director = Director::new(Plan::default());
     let played = ApiServer::new(director, jiff::Timestamp::UNIX_EPOCH, 1);
     played.namespace(NAMESPACE);
     let (mut real, mut played) = (Side::new(lab.admin()), Side::new(played.client()));

@@ -214,11 +214,18 @@ impl Tally {
 
 #[test]
 fn the_same_plan_gives_the_same_trace() {
-    let plan = plan("S3@1 V08:demo/w#1=m1 K14:demo/w#2=m2 V01:vcenter.example#2=m5");
-    let (first, second) = (run(&plan, None, LISTEN), run(&plan, None, LISTEN));
-    assert_eq!(first.hash, second.hash, "{}", difference(&first, &second));
-    assert_eq!(first.effects, second.effects);
-    assert_eq!(first.hit, 3, "all three faults came about");
+    let once = plan("S3@1 V08:demo/w#1=m1 K14:demo/w#2=m2 V01:vcenter.example#2=m5");
+    let all_watches = plan("S2@1 K13:demo/w#2=g11m K13:demo/x#1=g8 V02:demo/x-9e377-66296#1=g7");
+    for plan in [&once, &all_watches] {
+        let first = run(plan, None, LISTEN);
+        assert_eq!(first.hit, 3, "all three faults came about");
+        for _ in 0..3 {
+            let again = run(plan, None, LISTEN);
+            assert_eq!(first.hash, again.hash, "{}", difference(&first, &again));
+            assert_eq!(first.effects, again.effects);
+        }
+    }
+    let (plan, first) = (once.clone(), run(&once, None, LISTEN));
     let other = run(&Plan { seed: 2, ..plan }, None, LISTEN);
     assert_ne!(first.hash, other.hash, "another seed is another run");
 }
@@ -236,6 +243,7 @@ fn a_run_that_parts_from_another_is_the_run_that_is_played_alone() {
         // Never comes to its second fault.
         format!("S1@1 {agent}=m5 V06:{vm}#99=m3"),
         "S1@1 V01:vcenter.example#1=m4".to_owned(),
+        format!("S1@1 V06:{vm}#1=g11m"),
     ];
     let plans: Vec<Planned> = plans.iter().map(|p| (plan(p), LISTEN)).collect();
     let verdicts = branches::run_all(worker(), &plans, |_| {}).expect("workers");

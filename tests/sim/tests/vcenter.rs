@@ -27,6 +27,7 @@ use agent_forge_lab::{
 };
 use agent_forge_sim::{
     director::{Director, SimGate, life},
+    plan::Plan,
     run::in_virtual_time,
     vcenter::{self, model, service::Wire},
 };
@@ -541,7 +542,7 @@ fn credentials(server: &str, username: &str, password: &str, trust: Trust) -> Cr
 }
 
 async fn played(operations: &[Operation]) -> Vec<Value> {
-    let director = Director::new(Vec::new());
+    let director = Director::new(Plan::default());
     let played = vcenter::VCenter::new(director.clone(), model::furnished("user", "secret"));
     let life = life(1);
     let options = Options {

@@ -21,7 +21,10 @@ use self::{
     service::Door,
     store::{Kind, Moment, Name, Refusal, Served, Store, Written},
 };
-use crate::director::{Director, Life};
+use crate::{
+    director::{Director, Life},
+    news::News,
+};
 
 /// Time from an owner's end to that of what it owned.
 const GARBAGE_DELAY: Duration = Duration::from_millis(300);
@@ -34,7 +37,7 @@ const IN_ORDER: u64 = 1;
 #[derive(Clone)]
 pub struct ApiServer {
     store: Arc<Mutex<Store>>,
-    changed: tokio::sync::watch::Sender<u64>,
+    changed: News,
     /// Time and faults.
     pub director: Director,
     epoch: jiff::Timestamp,
@@ -156,7 +159,7 @@ impl ApiServer {
         }
         let server = Self {
             store: Arc::new(Mutex::new(store)),
-            changed: tokio::sync::watch::channel(0).0,
+            changed: News::default(),
             director,
             epoch,
         };
@@ -218,15 +221,14 @@ impl ApiServer {
     /// Writes, past all doors; who watches hears of it.
     pub fn write<T>(&self, write: impl FnOnce(&mut Store, Moment) -> T) -> T {
         let now = self.moment();
-        let (result, revision) = {
-            let mut store = self.lock();
-            (write(&mut store, now), store.revision())
-        };
-        self.changed.send_if_modified(|seen| {
-            let news = *seen != revision;
-            *seen = revision;
-            news
-        });
+        let mut store = self.lock();
+        let before = store.revision();
+        let result = write(&mut store, now);
+        let news = store.revision() != before;
+        drop(store);
+        if news {
+            self.changed.tell();
+        }
         result
     }
 
@@ -254,12 +256,12 @@ impl ApiServer {
 
     /// Lets all watches look up.
     pub fn poke(&self) {
-        self.changed.send_modify(|_| {});
+        self.changed.tell();
     }
 
     /// Removes what has lost all its owners, and the content of namespaces that are being deleted, until it is dropped.
     pub async fn collect_garbage(self) {
-        let mut changed = self.changed.subscribe();
+        let mut changed = self.changed.listener();
         let seed = self.read(|s| s.seed);
         let mut chance = (seed != IN_ORDER).then(|| fastrand::Rng::with_seed(seed));
         loop {
@@ -272,9 +274,7 @@ impl ApiServer {
                     .line(|| format!("garbage {}/{} {:?}", name.0, name.1, gone.is_ok()));
             }
             self.empty_namespaces(chance.as_mut()).await;
-            if changed.changed().await.is_err() {
-                return;
-            }
+            changed.news().await;
         }
     }
 

@@ -19,7 +19,10 @@ use super::{
     service::{Door, ReplyBody, Shown, encoded},
     store::{Change, Entry, Kind, Refusal},
 };
-use crate::director::{Life, alive};
+use crate::{
+    director::{Life, alive},
+    news::Listener,
+};
 
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
@@ -30,7 +33,7 @@ struct Open {
     version: String,
     namespace: String,
     metadata_only: bool,
-    changed: tokio::sync::watch::Receiver<u64>,
+    changed: Listener,
     /// Revision that the client has.
     seen: u64,
     /// Lines of the log that were looked at.
@@ -72,7 +75,7 @@ pub fn open(
         .and_then(|v| v.parse().ok())
         .unwrap_or(0);
     let open = Open {
-        changed: door.server.changed.subscribe(),
+        changed: door.server.changed.listener(),
         server: door.server.clone(),
         life: door.life.clone(),
         kind: kind.clone(),
@@ -114,7 +117,7 @@ impl Open {
                     "reset",
                 )));
             }
-            self.changed.borrow_and_update();
+            self.changed.catch_up();
             let lag = if mine {
                 director.lag_now()
             } else {
@@ -150,7 +153,7 @@ impl Open {
             };
             tokio::select! {
                 biased;
-                changed = self.changed.changed() => if changed.is_err() { return None },
+                () = self.changed.news() => {}
                 () = tokio::time::sleep_until(self.until) => {
                     self.over = true;
                     return None;

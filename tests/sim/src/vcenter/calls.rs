@@ -226,16 +226,16 @@ impl VCenter {
             .unwrap_or(0);
         let until = Instant::now() + Duration::from_secs(limit);
         let asked = invocation.arguments["version"].as_str().unwrap_or_default();
-        let mut changed = self.changed.subscribe();
+        let mut changed = self.changed.listener();
         let mine = self.write(|i| i.begin_wait(invocation, asked))?;
         loop {
-            changed.borrow_and_update();
+            changed.catch_up();
             if let Some(update) = self.write_quietly(|i| i.updates(invocation, mine, asked))? {
                 return Ok(update);
             }
             tokio::select! {
                 biased;
-                news = changed.changed() => if news.is_err() { return Ok(Value::Null) },
+                () = changed.news() => {}
                 () = tokio::time::sleep_until(until) => return Ok(Value::Null),
             }
         }

@@ -27,7 +27,7 @@ use self::{
     model::{Fault, Inventory, Ref, Task},
     tasks::Work,
 };
-use crate::director::Director;
+use crate::{director::Director, news::News};
 
 /// What went through, for the oracles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub type Witness = Box<dyn Fn(&Inventory, &Deed) + Send + Sync>;
 #[derive(Clone)]
 pub struct VCenter {
     inventory: Arc<Mutex<Inventory>>,
-    changed: tokio::sync::watch::Sender<u64>,
+    changed: News,
     witness: Arc<Mutex<Option<Witness>>>,
     /// Time and faults.
     pub director: Director,
@@ -76,7 +76,7 @@ impl VCenter {
     pub fn new(director: Director, inventory: Inventory) -> Self {
         Self {
             inventory: Arc::new(Mutex::new(inventory)),
-            changed: tokio::sync::watch::channel(0).0,
+            changed: News::default(),
             witness: Arc::default(),
             director,
         }
@@ -103,9 +103,8 @@ impl VCenter {
         let mut inventory = self.lock();
         let result = change(&mut inventory);
         inventory.version += 1;
-        let version = inventory.version;
         drop(inventory);
-        self.changed.send_replace(version);
+        self.changed.tell();
         result
     }
 
@@ -181,12 +180,10 @@ impl VCenter {
         };
         self.write(|i| i.ask(vm));
         self.director.line(|| format!("    {} asks", vm.id));
-        let mut changed = self.changed.subscribe();
+        let mut changed = self.changed.listener();
         let asks = |i: &Inventory| i.vms.get(&vm.id).is_some_and(|vm| vm.question.is_some());
         while self.read(asks) {
-            if changed.changed().await.is_err() {
-                return;
-            }
+            changed.news().await;
         }
     }
 
@@ -259,9 +256,12 @@ impl guests::Hypervisor for VCenter {
         let Some(known) = newer_than else {
             return Ok(self.read(|i| all_guests(i, version(i))));
         };
-        let mut changed = self.changed.subscribe();
-        let waited =
-            async { while self.read(version) <= known && changed.changed().await.is_ok() {} };
+        let mut changed = self.changed.listener();
+        let waited = async {
+            while self.read(version) <= known {
+                changed.news().await;
+            }
+        };
         // An unchanged inventory is an answer, too.
         let _ = tokio::time::timeout(Duration::from_secs(600), waited).await;
         Ok(self.read(|i| {
