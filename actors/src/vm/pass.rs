@@ -421,6 +421,8 @@ pub fn known<'a>(
 
 /// Writes a status with its precondition; returns the object as it is then.
 ///
+        wants_tags: scene.pool.is_none() || scene.wants_tags(),
+        tagged: memory.tagged.as_deref(),
 /// # Errors
 /// As [`crate::ports::cluster::Cluster::child_status`].
 pub async fn write(
