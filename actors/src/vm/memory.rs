@@ -55,6 +55,8 @@ pub struct Memory {
     pub proof_at: Option<Duration>,
     /// Our last write of the status, until the watch shows it.
     pub written: Option<Written<VsphereAgentStatus>>,
+    /// Why the last write of this pass failed, where that may pass: the status is not tried again before the next pass.
+    pub unwritten: Option<Class>,
     /// A status that waits to be written.
     pub batch: Batch,
     /// What happened to the machine of that trace, with what is not written yet.
