@@ -19,6 +19,14 @@ pub enum Class {
     Defect,
 }
 
+impl Class {
+    /// Time alone may end it: the same may succeed later.
+    #[must_use]
+    pub const fn passes(self) -> bool {
+        matches!(self, Self::Transient | Self::Throttled(_) | Self::Conflict)
+    }
+}
+
 /// Which side a trouble is on; decides the condition that shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {

@@ -122,6 +122,9 @@ impl Acted {
                 self.held.extend(why);
             }
             Err(trouble) => {
+                if matches!(action, Action::Close) {
+                    memory.not_written(&trouble);
+                }
                 let worse = self
                     .result
                     .as_ref()

@@ -189,7 +189,9 @@ async fn record(
     }
     let mut status = s.pool.status.clone().unwrap_or_default();
     status.held_secrets = entries;
-    memory.wrote(pass::write(context, EffectKind::PoolStatus, &s.pool, status).await?);
+    let written = pass::write(context, EffectKind::PoolStatus, &s.pool, status).await;
+    let written = written.inspect_err(|trouble| memory.not_written(trouble))?;
+    memory.wrote(written);
     let pool: &Arc<VsphereAgentPool> = &s.pool;
     s.pool = pass::newest(memory, pool);
     Ok(())

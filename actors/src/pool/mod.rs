@@ -34,6 +34,7 @@ use crate::{
         written::Written,
     },
     context::Context,
+    error::{Class, Trouble},
     model::names::ObjectKey,
     ports::instruments::Instruments,
 };
@@ -53,6 +54,8 @@ pub struct Memory {
     pub failures: traced::Failures,
     /// Our last status write, until the watch shows it.
     pub written: Option<Written<VsphereAgentPoolStatus>>,
+    /// Why the status could not be written in this pass, where that may pass: it is not tried again before the next one.
+    pub unwritten: Option<Class>,
     /// A status that waits to be written.
     pub batch: Batch,
     /// Passes in a row that found vCenter or its credentials in trouble.
@@ -85,7 +88,14 @@ impl Memory {
     /// The status was written: what waited to be written went with it.
     pub fn wrote(&mut self, written: Written<VsphereAgentPoolStatus>) {
         self.written = Some(written);
+        self.unwritten = None;
         self.batch.clear();
+    }
+
+    /// The status was not written. What the server refuses for its content is no reason to withhold another one, which may
+    /// say why.
+    pub fn not_written(&mut self, trouble: &Trouble) {
+        self.unwritten = Some(trouble.class).filter(|class| class.passes());
     }
 }
 

@@ -70,6 +70,7 @@ pub async fn run(
         return (memory, Verdict::default());
     };
     traced::name_pass(&s.pool);
+    memory.unwritten = None;
     s.pool = newest(&mut memory, &s.pool);
     note_waiting(&mut memory, &mut s);
     memory.begun.recall(&mut s);
@@ -535,6 +536,11 @@ async fn publish(
     context.instruments.pool_view(&s.key, &view);
     if old == new {
         memory.batch.clear();
+        return;
+    }
+    // An API server that did not take it a moment ago does not take it now: the next pass tries, after its backoff.
+    if let Some(class) = memory.unwritten {
+        verdict.failure = verdict.failure.or(Some(class));
         return;
     }
     let window = quiet(s.children.len());

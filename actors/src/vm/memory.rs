@@ -37,10 +37,8 @@ pub struct Memory {
     pub create_refused: Option<Refused>,
     /// Slot of the recorded create, from its begin to its end.
     pub slot: Option<Arc<Slot>>,
-    /// Tags were attached in this actor's life.
-    pub tagged: bool,
-    /// They are missing for sure: it was just switched on, or attaching them failed, which may not have been recorded.
-    pub untagged: bool,
+    /// Reference under which tags were attached in this actor's life.
+    pub tagged: Option<String>,
     /// It was not there under its reference when its tags could not be attached.
     pub missed: bool,
     /// This actor switched this VM on.
@@ -57,6 +55,8 @@ pub struct Memory {
     pub proof_at: Option<Duration>,
     /// Our last write of the status, until the watch shows it.
     pub written: Option<Written<VsphereAgentStatus>>,
+    /// Why the last write of this pass failed, where that may pass: the status is not tried again before the next pass.
+    pub unwritten: Option<Class>,
     /// A status that waits to be written.
     pub batch: Batch,
     /// What happened to the machine of that trace, with what is not written yet.

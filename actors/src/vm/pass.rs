@@ -27,7 +27,7 @@ use crate::{
     model::{names::ObjectKey, standing::Standing},
     mutants::{Mutant, on},
     ports::{
-        cluster::{Notice, Precondition},
+        cluster::{ClusterError, Notice, Precondition},
         vcenter_error::AWAY,
     },
 };
@@ -59,6 +59,7 @@ pub async fn run_at_most(
         return (memory, Verdict::default());
     };
     memory.is_about(&shown);
+    memory.unwritten = None;
     traced::name_pass(&shown);
     let mut object = memory.newest(&shown);
     let mut outcome = Outcome::default();
@@ -378,6 +379,11 @@ async fn publish(
         memory.batch.clear();
         return;
     }
+    // An API server that did not take a write a moment ago does not take this one.
+    if let Some(class) = memory.unwritten {
+        outcome.failure = outcome.failure.or(Some(class));
+        return;
+    }
     if can_wait(object.status.as_ref(), &rendered)
         && let Some(left) = memory
             .batch
@@ -415,6 +421,8 @@ pub fn known<'a>(
         obstacle,
         trace: scene.child.trace(),
         timeline: memory.timeline.as_ref().map_or(&[], |(_, t)| t.as_slice()),
+        wants_tags: scene.pool.is_none() || scene.wants_tags(),
+        tagged: memory.tagged.as_deref(),
         now,
     }
 }
@@ -431,7 +439,11 @@ pub async fn write(
     memory: &mut Memory,
 ) -> crate::ports::cluster::ClusterResult<Arc<VsphereAgent>> {
     let at = Precondition::of(object.as_ref());
-    let version = context.cluster.child_status(effect, &at, &status).await?;
+    let written = context.cluster.child_status(effect, &at, &status).await;
+    // What is refused for its content is no reason to withhold another status, which may say why.
+    let failed = written.as_ref().err().map(ClusterError::class);
+    memory.unwritten = failed.filter(|class| class.passes());
+    let version = written?;
     traced::recorded(context, object, &status);
     memory.note(object, version.clone(), status.clone());
     let mut next = object.as_ref().clone();

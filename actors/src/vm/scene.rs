@@ -18,6 +18,7 @@ use super::{
     drive, hardware,
     memory::Memory,
     place,
+    seen::Seen,
     step::{Facts, Site},
 };
 use crate::{
@@ -221,12 +222,31 @@ impl Scene {
         arrival::arrival(vm, failure, known, allowed, context.clock.wall())
     }
 
-    /// The record says that tags are missing, or may be: a VM that was missing and is registered again has none under its
-    /// new reference. A restart does not forget it.
-    fn tags_may_lack(&self) -> bool {
+    /// The pool has tags for it.
+    #[must_use]
+    pub fn wants_tags(&self) -> bool {
+        let vsphere = self.pool.as_ref().map(|p| &p.spec.vsphere);
+        vsphere.is_some_and(|v| !v.vm_tags().is_empty())
+    }
+
+    /// Tags are attached, or it is nobody's business: a host that serves is left alone, unless its record says that tags are
+    /// missing. That outlives this actor.
+    fn is_tagged(&self, memory: &Memory) -> bool {
+        let recorded = self.vm().and_then(|vm| vm.moref.as_ref());
+        let reference = match &memory.seen {
+            Seen::Ours(shown) => Some(&shown.moref.id),
+            _ => recorded,
+        };
+        let attached = reference.is_some() && memory.tagged.as_ref() == reference;
+        !self.wants_tags() || attached || (self.bound && !self.lacks_tags())
+    }
+
+    /// The record says so; one of an earlier release only by what it waits on.
+    fn lacks_tags(&self) -> bool {
         let status = self.child.object.status.as_ref();
         let mut waiting = status.into_iter().flat_map(|s| &s.waiting_on);
-        waiting.any(|w| [reason::TAGGING_FAILED, "VMMissing"].contains(&w.reason.as_str()))
+        let recorded = self.vm().is_some_and(|vm| vm.tags_missing == Some(true));
+        recorded || waiting.any(|w| w.reason == reason::TAGGING_FAILED)
     }
 
     /// What the next step is decided from.
@@ -236,10 +256,6 @@ impl Scene {
         let cluster_id = context.view.cluster_id();
         let recorded_cluster = status.and_then(|s| s.cluster_id.as_deref());
         let now = context.clock.monotonic();
-        let tags_wanted = self
-            .pool
-            .as_ref()
-            .is_some_and(|p| !p.spec.vsphere.vm_tags().is_empty());
         let has_iso = |p: &Arc<VsphereAgentPool>| act::iso_path(p).is_some();
         Facts {
             vm: self.vm(),
@@ -261,11 +277,7 @@ impl Scene {
             unissued: memory.unissued,
             path_taken: memory.path_taken,
             site: self.site(memory, now),
-            // A host that serves is left alone, unless tagging it failed before, or it was missing: that is tried again until
-            // it works.
-            tagged: !tags_wanted
-                || memory.tagged
-                || (self.bound && !memory.untagged && !self.tags_may_lack()),
+            tagged: self.is_tagged(memory),
             arrival: self.arrival(context, memory),
             witnessed: memory.powered_on,
             doubted: memory.missed || self.vm().is_some_and(|vm| is_doubted(context, vm)),

@@ -41,6 +41,10 @@ pub struct Known<'a> {
     pub trace: TraceId,
     /// What happened to it, and when.
     pub timeline: &'a [Milestone],
+    /// Its pool has tags for it, or is gone, and nobody knows.
+    pub wants_tags: bool,
+    /// Reference under which they are known to be attached.
+    pub tagged: Option<&'a str>,
     /// Wall clock.
     pub now: Timestamp,
 }
@@ -119,6 +123,10 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     }
     vm.phase = Some(phase);
     vm.reason = Some(reason.to_owned());
+    let attached = known.tagged.is_some() && vm.moref.as_deref() == known.tagged;
+    if attached || !known.wants_tags {
+        vm.tags_missing = None;
+    }
     if let Some(agent) = known.agent {
         vm.agent_ref = Some(ObjectReference {
             api_version: Some(format!("{}/v1beta1", agent_wire::GROUP)),

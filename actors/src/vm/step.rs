@@ -2,13 +2,14 @@
 //!
 //! There is no saga: a half-made VM is just an early observation (house.md §2). The chart:
 //! ```text
-//! alive:    finalizer -> [ISO] -> identity+place -> create -> (task) -> boot order -> power on -> tags -> settled
+//! alive:    finalizer -> [ISO] -> identity+place -> create -> (task) -> boot order -> tags -> power on -> settled
 //!              ^ lookup by uuid+marker whenever an outcome is unknown; re-create only after two empty answers
 //! given up: (no Agent by the deadline) recorded -> fenced -> power off -> destroy -> proven absent -> rest -> identity
 //! deleting: unbound? -> power off -> destroy -> proven absent twice -> Agent deleted -> finalizer off
 //! ```
 //! Guarantees: nothing is created before its identity is recorded; nothing is powered off, destroyed or powered on that
-//! is not judged ours; a bound Agent holds the deletion unless a person forces it.
+//! is not judged ours; nothing is powered on before its tags are attached, or recorded as missing; a bound Agent holds the
+//! deletion unless a person forces it.
 
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ pub struct Facts<'a> {
     pub path_taken: bool,
     /// Whether a VM that does not exist yet still belongs at the recorded place.
     pub site: Site,
-    /// Tags are attached, or there are none.
+    /// Tags are attached under the reference that the VM has now, or there are none, or it is not known and its host serves.
     pub tagged: bool,
     /// How its arrival stands.
     pub arrival: Arrival,
@@ -461,6 +462,11 @@ fn recorded_on(f: &Facts<'_>) -> bool {
     })
 }
 
+/// Its tags are on record as missing.
+fn lacks_tags(f: &Facts<'_>) -> bool {
+    f.vm.is_some_and(|v| v.tags_missing == Some(true))
+}
+
 /// A create whose reply was lost may still be running, and nothing but time tells. Where it is repeated, name and path
 /// collide and no harm is done; where the VM is given up, only absence for a while is enough.
 fn proofs_needed(f: &Facts<'_>) -> u8 {
@@ -488,10 +494,11 @@ fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
             "the VM is not powered on although its Agent is bound; it is left as it is",
             Some(MISSING_PROBE),
         ),
-        _ if on(Mutant::CdromFirst) => Step::PowerOn,
-        _ if !boots_disk_first(shown) && !shown.disk_keys.is_empty() => {
+        _ if !boots_disk_first(shown) && !shown.disk_keys.is_empty() && !on(Mutant::CdromFirst) => {
             Step::SetBootOrder(shown.disk_keys.clone())
         }
+        // Once it runs its Agent may serve before anybody looks again, and a host that serves is left alone.
+        _ if !f.tagged && !lacks_tags(f) => Step::AttachTags,
         _ => Step::PowerOn,
     }
 }

@@ -165,6 +165,10 @@ pub struct VmStatus {
     /// True once the CD-ROM drive was emptied after the installation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iso_ejected: Option<bool>,
+    /// True while tags of `spec.vsphere.vmTags` could not be attached to the VM; recorded before the VM
+    /// is switched on without them. They are tried again until they are attached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags_missing: Option<bool>,
     /// When the VM is replaced if its Agent has not registered by then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discovery_deadline: Option<Time>,

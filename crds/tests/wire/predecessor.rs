@@ -48,6 +48,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.vm.placement",
     "status.vm.powerState",
     "status.vm.server",
+    "status.vm.tagsMissing",
     "status.vm.taskID",
     "status.vm.vmPath",
     "status.waitingOn",

@@ -541,6 +541,8 @@ pub fn ageless(memory: &mut Memory) {
     memory.told_hold = None;
     memory.trouble = None;
     memory.batch.clear();
+    // Each pass begins without.
+    memory.unwritten = None;
     // Every pass comes later than the pause between two proofs.
     memory.proof_at = None;
     memory.seen_since = (memory.seen != Seen::NotAsked).then_some(THEN);

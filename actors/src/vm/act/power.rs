@@ -59,8 +59,6 @@ impl Hand<'_> {
         self.context
             .instruments
             .vm_operation(kind.name(), matches!(ended, Ok(Ok(_))));
-        // By the next look it may run, and its Agent may serve: tags are missing all the same.
-        memory.untagged |= ended.is_err() && kind == EffectKind::PowerOn;
         match ended? {
             Ok(TaskEnd::Success(_)) => {}
             Ok(TaskEnd::Vanished) => return Ok(After::Same),
@@ -74,8 +72,6 @@ impl Hand<'_> {
             EffectKind::Destroy => Seen::Absent { proofs: 1 },
             EffectKind::PowerOn => {
                 memory.powered_on = true;
-                // Whatever is lost from here on, and however soon its Agent serves: this actor knows.
-                memory.untagged = true;
                 shown.power = PowerState::On;
                 Seen::Ours(Box::new(shown))
             }
@@ -130,36 +126,54 @@ impl Hand<'_> {
             .and_then(|t| self.context.clock.wall().checked_add(t).ok())
             .and_then(|t| jiff::Timestamp::from_second(t.as_second()).ok())
             .map(Time);
-        let vm = self.observed(self.vm(), &shown, deadline);
+        let was = self.vm();
+        // Tags go with the reference. What the predecessor left is not tagged.
+        let anew = was.attempt.is_some()
+            && was.moref.as_ref().is_some_and(|m| *m != shown.moref.id)
+            && self.scene.wants_tags();
+        let mut vm = self.observed(was, &shown, deadline);
+        if anew {
+            vm.tags_missing = Some(true);
+        }
         memory.seen = Seen::Ours(Box::new(shown));
         Ok(After::Object(
             self.save(EffectKind::RecordObservation, vm, memory).await?,
         ))
     }
 
+    /// Attaches the tags. One that does not run yet is switched on without them, should that fail, but not before the
+    /// record says so.
     pub(super) async fn attach_tags(&self, memory: &mut Memory) -> Done {
         let pool = self.pool()?;
-        let moref = self
-            .vm()
-            .moref
-            .ok_or_else(|| defect("no reference is recorded"))?;
-        // The recorded reason is what a later life of this actor goes on: whatever keeps the tags away, it is this one.
+        let (vm, runs) = match &memory.seen {
+            Seen::Ours(shown) => (shown.moref.clone(), shown.power == PowerState::On),
+            _ => {
+                let moref = self.vm().moref;
+                let moref = moref.ok_or_else(|| defect("no reference is recorded"))?;
+                (MoRef::new("VirtualMachine", moref), true)
+            }
+        };
         let failed = |t: Trouble| Trouble {
             side: Side::Vsphere,
             reason: reason::TAGGING_FAILED.to_owned(),
             message: format!("spec.vsphere.vmTags: {t}; the VM stays, tagging is tried again"),
             class: t.class,
         };
-        memory.untagged = true;
         let missed = std::mem::take(&mut memory.missed);
-        let session = self.session().await.map_err(failed)?;
+        let session = match self.session().await {
+            Ok(session) => session,
+            // Without a session it is not switched on either.
+            Err(t) if !runs => return Err(t),
+            Err(t) => return Err(failed(t)),
+        };
         let tags = pool.spec.vsphere.vm_tags();
         let effect = self.effect(EffectKind::AttachTags);
-        let vm = MoRef::new("VirtualMachine", moref);
         let attached = session.attach_tags(&effect, &vm, tags).await;
         if on(Mutant::TagsOrDie) && attached.is_err() {
             self.lookup(memory).await?;
-            self.power(memory, EffectKind::PowerOff).await?;
+            if runs {
+                self.power(memory, EffectKind::PowerOff).await?;
+            }
             return self.power(memory, EffectKind::Destroy).await;
         }
         // A vCenter that came back from a backup may not have the VM, or have it under another reference: it is looked for
@@ -173,10 +187,23 @@ impl Hand<'_> {
                 return Ok(After::Same);
             }
         }
-        attached.map_err(|e| failed(e.into()))?;
-        memory.tagged = true;
-        memory.untagged = false;
-        Ok(After::Same)
+        let Err(e) = attached else {
+            memory.tagged = Some(vm.id);
+            return Ok(After::Same);
+        };
+        let trouble = failed(e.into());
+        let mut record = self.vm();
+        if record.tags_missing == Some(true) {
+            return Err(trouble);
+        }
+        record.tags_missing = Some(true);
+        let kind = EffectKind::RecordObservation;
+        let next = self.save(kind, record, memory).await?;
+        if runs {
+            return Err(trouble);
+        }
+        tracing::warn!(object = %self.scene.child.key, reason = %trouble.reason, "{trouble}");
+        Ok(After::Object(next))
     }
 }
 

@@ -1,18 +1,17 @@
 //! Passes of a VM whose tags cannot be attached at first, or that is not there to be tagged.
 
-use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{tasks::until_busy, *};
 use crate::model::names::MoRef;
 
 #[tokio::test]
 async fn a_tag_that_failed_is_attached_although_agent_and_actor_are_others_by_now() {
-    let mut bench = Bench::new();
-    bench.hub.with(|o| {
-        let vsphere = &mut o.pool.as_mut().expect("pool").spec.vsphere;
-        vsphere.vm_tags = Some(vec!["urn:tag".to_owned()]);
-    });
+    let mut bench = wanted();
     bench.site.with(|i| i.tags_fail = true);
     bench.until(Bench::is_on).await;
     assert_eq!(bench.waits_on().as_deref(), Some("TaggingFailed"));
+    assert_eq!(bench.vm().tags_missing, Some(true));
     bind_agent(&bench);
     bench.restart();
     bench.turn(MINUTE);
@@ -31,6 +30,7 @@ async fn a_tag_that_failed_is_attached_although_agent_and_actor_are_others_by_no
     bench.pass().await;
     assert_eq!(bench.times(E::AttachTags), before + 1);
     assert_eq!(bench.waits_on(), None);
+    assert_eq!(bench.vm().tags_missing, None);
     // A host that serves and has its tags is left alone.
     bench.restart();
     bench.turn(MINUTE);
@@ -38,13 +38,120 @@ async fn a_tag_that_failed_is_attached_although_agent_and_actor_are_others_by_no
     assert_eq!(bench.times(E::AttachTags), before + 1);
 }
 
-/// A VM whose tags are not attached yet.
-async fn untagged() -> Bench {
-    let mut bench = Bench::new();
+/// A VM that is to have a tag.
+fn wanted() -> Bench {
+    let bench = Bench::new();
     bench.hub.with(|o| {
         let vsphere = &mut o.pool.as_mut().expect("pool").spec.vsphere;
         vsphere.vm_tags = Some(vec!["urn:tag".to_owned()]);
     });
+    bench
+}
+
+#[tokio::test]
+async fn a_vm_has_its_tags_before_it_is_switched_on() {
+    let mut bench = wanted();
+    bench.until(Bench::is_on).await;
+    let told = bench.site.with(|i| i.effects.clone());
+    let at = |kind| told.iter().position(|e| *e == kind);
+    assert!(at(E::AttachTags).is_some_and(|tags| Some(tags) < at(E::PowerOn)));
+    assert_eq!(bench.times(E::AttachTags), 1);
+    assert_eq!(bench.vm().tags_missing, None);
+}
+
+#[tokio::test]
+async fn a_vm_is_not_switched_on_without_tags_before_that_is_recorded() {
+    let mut bench = wanted();
+    bench.site.with(|i| i.tags_fail = true);
+    bench.hub.with(|o| {
+        let unwritten = ClusterErrorKind::Unavailable;
+        o.fails.insert(E::RecordObservation, unwritten)
+    });
+    bench.pass().await;
+    assert_eq!(bench.times(E::AttachTags), 1);
+    assert_eq!(bench.times(E::PowerOn), 0, "nobody would know");
+    bench.until(Bench::is_on).await;
+    assert_eq!(bench.vm().tags_missing, Some(true));
+}
+
+/// Nobody has seen it run, and its Agent serves by the time somebody looks.
+#[tokio::test(start_paused = true)]
+async fn tags_that_a_dead_actor_could_not_attach_are_attached_to_a_host_that_serves() {
+    for fails in [false, true] {
+        let mut bench = wanted();
+        bench.site.with(|i| {
+            i.tags_fail = fails;
+            i.hangs = Some(E::PowerOn);
+        });
+        until_busy(&mut bench).await;
+        assert_eq!(bench.times(E::AttachTags), 1);
+        bench.site.with(|i| i.tags_fail = false);
+        bench.site.end_task();
+        bench.restart();
+        bind_agent(&bench);
+        bench.until(Bench::is_on).await;
+        assert_eq!(bench.times(E::AttachTags), 1 + usize::from(fails));
+        bench.turn(MINUTE);
+        bench.pass().await;
+        assert_eq!(bench.vm().tags_missing, None);
+        assert_eq!(bench.times(E::AttachTags), 1 + usize::from(fails));
+    }
+}
+
+/// Whoever registers a VM again gives it another reference, under which it has no tags; the scan tells of it, and nothing
+/// was amiss in the record.
+#[tokio::test]
+async fn a_serving_vm_gets_its_tags_again_under_another_reference() {
+    for restarted in [false, true] {
+        let mut bench = wanted();
+        bench.until(Bench::is_on).await;
+        bind_agent(&bench);
+        if restarted {
+            bench.restart();
+        }
+        bench.turn(MINUTE);
+        bench.pass().await;
+        assert_eq!(bench.times(E::AttachTags), 1, "it is left alone");
+        bench.site.with(|i| {
+            i.vms[0].moref = MoRef::new("VirtualMachine", "vm-77");
+            i.tags_fail = true;
+        });
+        let server = bench.vm().server.expect("recorded");
+        let doubted = BTreeSet::from(["vm-1".to_owned()]);
+        bench
+            .doubts
+            .send_replace(BTreeMap::from([(server, doubted)]));
+        bench.memory.seen = Seen::NotAsked;
+        bench
+            .until(|b| b.waits_on().as_deref() == Some("TaggingFailed"))
+            .await;
+        assert_eq!(bench.vm().moref.as_deref(), Some("vm-77"));
+        assert_eq!(bench.vm().tags_missing, Some(true));
+        bench.site.with(|i| i.tags_fail = false);
+        bench.restart();
+        bench.until(|b| b.waits_on().is_none()).await;
+        assert_eq!(bench.vm().tags_missing, None);
+        assert_eq!(bench.times(E::AttachTags), 3, "{restarted}");
+    }
+}
+
+/// Who takes the tags out of the spec wants none, and none are missing.
+#[tokio::test]
+async fn tags_that_nobody_wants_any_more_are_not_missing() {
+    let mut bench = untagged().await;
+    assert_eq!(bench.vm().tags_missing, Some(true));
+    bench.hub.with(|o| {
+        let pool = o.pool.as_mut().expect("pool");
+        pool.spec.vsphere.vm_tags = None;
+    });
+    bench.pass().await;
+    assert_eq!(bench.vm().tags_missing, None);
+    assert_eq!(bench.waits_on(), None);
+}
+
+/// A VM whose tags are not attached yet.
+async fn untagged() -> Bench {
+    let mut bench = wanted();
     bench.site.with(|i| i.tags_fail = true);
     bench.until(Bench::is_on).await;
     bench.site.with(|i| i.tags_fail = false);

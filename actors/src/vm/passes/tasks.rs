@@ -37,7 +37,7 @@ fn release(bench: &Bench) {
 }
 
 /// Passes until the VM is said to be busy, which is what happens to a task that does not end.
-async fn until_busy(bench: &mut Bench) {
+pub(super) async fn until_busy(bench: &mut Bench) {
     let busy = bench.until(|b| b.waits_on().as_deref() == Some("VMBusy"));
     tokio::time::timeout(60 * MINUTE, busy)
         .await

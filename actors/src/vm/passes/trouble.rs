@@ -1,6 +1,7 @@
 //! What vCenter refuses or fails, as people are told of it in Events.
 
 use super::*;
+use crate::error::Class;
 
 /// The Events of trouble with vCenter, by their notes.
 fn troubles(bench: &Bench) -> Vec<String> {
@@ -103,4 +104,31 @@ async fn hardware_that_no_host_can_give_is_named_with_its_field() {
         let said = bench.status().waiting_on[0].message.clone();
         assert!(said.contains(named), "{said}");
     }
+}
+
+/// The bench's next write of that kind fails so.
+fn fails(bench: &Bench, kind: E, error: ClusterErrorKind) {
+    bench.hub.with(|o| o.fails.insert(kind, error));
+}
+
+#[tokio::test]
+async fn a_status_that_could_not_be_written_is_tried_again_by_the_next_pass() {
+    let mut bench = Bench::new();
+    fails(&bench, E::RecordObservation, ClusterErrorKind::Unavailable);
+    let verdict = bench.pass().await;
+    assert_eq!(verdict.failure, Some(Class::Transient));
+    assert_eq!(bench.times(E::PowerOn), 1);
+    let written = |b: &Bench| b.hub.with(|o| o.effects.contains(&E::RecordObservation));
+    assert!(!written(&bench), "tried again in the same pass");
+    bench.pass().await;
+    assert!(written(&bench) && bench.is_on());
+}
+
+/// What keeps one status from being taken need not keep away another, which says so.
+#[tokio::test]
+async fn a_status_that_is_refused_for_its_content_is_told_of_at_once() {
+    let mut bench = Bench::new();
+    fails(&bench, E::RecordIdentity, ClusterErrorKind::Invalid);
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some("Invalid"));
 }

@@ -75,14 +75,24 @@ fn the_way_up_is_one_unmet_step_after_the_other() {
     });
     let keys = disordered.disk_keys.clone();
     let seen = Seen::Ours(Box::new(disordered));
-    assert_eq!(
-        next(&wanted(Some(&recorded), &seen)),
-        Step::SetBootOrder(keys)
-    );
-    assert_eq!(
-        next(&wanted(Some(&recorded), &ours(PowerState::Off))),
-        Step::PowerOn
-    );
+    let disordered = Facts {
+        tagged: false,
+        ..wanted(Some(&recorded), &seen)
+    };
+    assert_eq!(next(&disordered), Step::SetBootOrder(keys));
+    let off = ours(PowerState::Off);
+    let bare = Facts {
+        tagged: false,
+        ..wanted(Some(&recorded), &off)
+    };
+    assert_eq!(next(&bare), Step::AttachTags);
+    let missing = with(recorded.clone(), |v| v.tags_missing = Some(true));
+    let refused = Facts {
+        vm: Some(&missing),
+        ..bare
+    };
+    assert_eq!(next(&refused), Step::PowerOn);
+    assert_eq!(next(&wanted(Some(&recorded), &off)), Step::PowerOn);
     assert_eq!(
         next(&wanted(Some(&recorded), &ours(PowerState::On))),
         Step::RecordVm
@@ -377,7 +387,7 @@ fn seen() -> impl Strategy<Value = Seen> {
 }
 
 fn recorded() -> impl Strategy<Value = Option<VmStatus>> {
-    (0..6_u8, any::<bool>()).prop_map(|(kind, task)| {
+    (0..7_u8, any::<bool>()).prop_map(|(kind, task)| {
         let c = child("a");
         let mut vm = match kind {
             0 => return None,
@@ -390,6 +400,7 @@ fn recorded() -> impl Strategy<Value = Option<VmStatus>> {
                 v.power_state = Some("poweredOff".to_owned())
             }),
             4 => intent(&c, 2),
+            5 => with(intent(&c, 1), |v| v.tags_missing = Some(true)),
             _ => running(&c),
         };
         vm.task_id = task
@@ -489,6 +500,10 @@ proptest! {
         let destructive = matches!(step, Step::PowerOff | Step::Destroy);
         if destructive || matches!(step, Step::PowerOn | Step::SetBootOrder(_)) {
             prop_assert!(is_ours, "{step:?} on what is not proven ours");
+        }
+        if step == Step::PowerOn {
+            let said = vm.as_ref().is_some_and(|v| v.tags_missing == Some(true));
+            prop_assert!(facts.tagged || said, "switched on without its tags, and nobody will know");
         }
         if destructive {
             let given_up = arrival == Arrival::GivenUp && !facts.cluster_changed && standing == Standing::Alive;

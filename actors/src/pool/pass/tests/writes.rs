@@ -1,4 +1,4 @@
-//! Which differences of a pool's status are written at once, and how long the others wait.
+//! Which differences of a pool's status are written at once, how long the others wait, and what could not be written.
 
 use agent_forge_crds::{
     Time,
@@ -6,6 +6,7 @@ use agent_forge_crds::{
 };
 
 use super::*;
+use crate::ports::cluster::ClusterErrorKind;
 
 /// A status that says of one condition that it holds or does not.
 fn saying(type_: &str, holds: bool) -> VsphereAgentPoolStatus {
@@ -36,4 +37,46 @@ fn counts_wait_the_longer_the_more_vsphere_agents_there_are() {
     let waits = [0, 1, 4, 6, 10, 50, 60, 100, 5000].map(|n| quiet(n).as_millis());
     let expected = [2000, 2000, 2000, 3000, 5000, 5000, 6000, 10_000, 10_000];
     assert_eq!(waits, expected);
+}
+
+/// Statuses that are written in each of three passes of a pool; in the first one the server fails the first so.
+async fn written_after(error: ClusterErrorKind) -> ([usize; 3], Option<Class>) {
+    let bench = Bench::new();
+    bench.hub.with(|o| {
+        o.version = 10;
+        let status = o.pool.as_mut().and_then(|p| p.status.as_mut());
+        status.expect("a status").held_secrets.clear();
+        o.fails.insert(EffectKind::PoolStatus, error);
+    });
+    let isos = Told::new(IsoState::Queued(ObjectKey::new(NAMESPACE, "another")));
+    let mut memory = Memory::default();
+    let (mut written, mut failure) = ([0; 3], None);
+    for (pass, count) in written.iter_mut().enumerate() {
+        bench.hub.with(|o| o.effects.clear());
+        let key = ObjectKey::new(NAMESPACE, POOL);
+        let ran = run(bench.context.clone(), isos.clone(), key, memory).await;
+        memory = ran.0;
+        if pass == 0 {
+            failure = ran.1.failure;
+        }
+        let kinds = [EffectKind::IsoStatus, EffectKind::PoolStatus];
+        *count = bench.hub.with(|o| {
+            let all = o.effects.iter();
+            all.filter(|e| kinds.contains(e)).count()
+        });
+        bench.turn(Duration::from_secs(1));
+    }
+    (written, failure)
+}
+
+#[tokio::test]
+async fn what_could_not_be_written_is_tried_again_by_the_next_pass_and_not_before() {
+    let (written, failure) = written_after(ClusterErrorKind::Unavailable).await;
+    assert_eq!(failure, Some(Class::Transient));
+    assert_eq!(written[0], 0, "tried again in the same pass");
+    assert!(written[1] > 0, "{written:?}");
+    assert_eq!(written[2], 0, "it is said");
+    // What is refused for its content need not keep away what says so.
+    let (written, _) = written_after(ClusterErrorKind::Invalid).await;
+    assert_eq!(written[0], 1, "{written:?}");
 }
