@@ -75,6 +75,39 @@ mod tests {
     }
 
     #[test]
+    fn each_class_waits_as_it_is_told() {
+        let (s, ms) = (Duration::from_secs, Duration::from_millis);
+        // With up to a quarter, or a sixth, on top.
+        for (class, failures, least, most) in [
+            (Class::Conflict, 0, ms(50), ms(50)),
+            (Class::Conflict, 1, ms(50), ms(50)),
+            (Class::Conflict, 2, ms(100), ms(100)),
+            (Class::Conflict, 10, ms(25_600), ms(25_600)),
+            (Class::Conflict, 11, CAP, CAP),
+            (Class::Conflict, u32::MAX, CAP, CAP),
+            (Class::Transient, 0, ms(500), ms(625)),
+            (Class::Transient, 1, ms(500), ms(625)),
+            (Class::Transient, 2, s(1), ms(1250)),
+            (Class::Transient, 6, s(16), s(20)),
+            (Class::Transient, 7, CAP, ms(37_500)),
+            (Class::Transient, u32::MAX, CAP, ms(37_500)),
+            (Class::Throttled(s(90)), 3, s(90), s(90)),
+            (Class::Throttled(ms(1)), 3, FIRST, FIRST),
+            (Class::Blocked, 1, s(20), ms(23_334)),
+            (Class::Defect, 9, s(20), ms(23_334)),
+        ] {
+            let each = (0..64).map(|actor| delay(class, failures, &actor.to_string()));
+            let (shortest, longest) = each.fold((Duration::MAX, Duration::ZERO), |(a, z), wait| {
+                (a.min(wait), z.max(wait))
+            });
+            let what = format!("{class:?} {failures}: {shortest:?} to {longest:?}");
+            assert!(least <= shortest && longest <= most, "{what}");
+            // They use the room that they have.
+            assert!((longest - shortest) * 2 >= most - least, "{what}");
+        }
+    }
+
+    #[test]
     fn actors_spread_apart_yet_repeatably() {
         assert_eq!(
             delay(Class::Transient, 3, "a"),

@@ -114,6 +114,35 @@ fn a_leader_that_sees_another_name_or_none_has_lost() {
     }
 }
 
+#[test]
+fn nobody_asks_again_at_once_after_a_call_that_failed() {
+    let mut candidate = election();
+    candidate.failed(s(10));
+    assert_eq!(candidate.next(s(11)), Next::Wait(s(1)));
+    assert_eq!(candidate.next(s(12)), Next::Read);
+    // Nor a leader, who gives up in time all the same.
+    let mut leader = election();
+    leader.written(s(0), "1".to_owned());
+    leader.failed(s(12));
+    assert_eq!(leader.next(s(13)), Next::Wait(s(1)));
+    assert_eq!(leader.next(s(14)), Next::Read);
+    leader.failed(s(14));
+    assert_eq!(leader.next(s(14)), Next::Wait(s(1)));
+}
+
+#[test]
+fn who_leads_lets_go_of_the_lease_as_it_was_last_seen() {
+    let mut e = election();
+    e.shown(s(0), held_by(Some("me"), "1"));
+    assert_eq!(e.to_release(), None, "not ours yet");
+    e.written(s(0), "2".to_owned());
+    assert_eq!(e.to_release(), Some("2"));
+    e.shown(s(1), held_by(Some("me"), "3"));
+    assert_eq!(e.to_release(), Some("3"));
+    e.failed(s(2));
+    assert_eq!(e.to_release(), None, "who knows");
+}
+
 /// With the program's own look every second, whenever between two looks the leader lets go.
 #[test]
 fn a_released_lease_is_taken_within_two_seconds() {

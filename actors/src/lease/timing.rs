@@ -108,14 +108,22 @@ mod tests {
         let timing = Timing::new(s(45), s(15), ms(1500)).expect("the defaults");
         assert_eq!(timing.call_bound(), s(30));
         assert_eq!(timing.renew_every(), s(3));
+        assert_eq!(timing.lease_call_bound(), s(5));
         for (given, wrong) in [
             ((s(16), s(15), s(1)), BadTiming::Duration),
             ((s(10), s(15), s(1)), BadTiming::Duration),
-            ((s(45), s(15), s(6)), BadTiming::RenewDeadline),
-            ((s(45), s(15), ms(0)), BadTiming::RetryPeriod),
+            ((s(45), s(15), ms(5001)), BadTiming::RenewDeadline),
+            ((s(45), s(15), ms(99)), BadTiming::RetryPeriod),
             ((ms(45_500), s(15), s(1)), BadTiming::WholeSeconds),
         ] {
             assert_eq!(Timing::new(given.0, given.1, given.2), Err(wrong));
+        }
+        for least in [
+            (s(17), s(15), s(1)),
+            (s(45), s(15), s(5)),
+            (s(45), s(15), ms(100)),
+        ] {
+            assert!(Timing::new(least.0, least.1, least.2).is_ok(), "{least:?}");
         }
     }
 }

@@ -70,11 +70,39 @@ mod tests {
     }
 
     #[test]
+    fn a_death_counts_for_a_window() {
+        let ms = Duration::from_millis;
+        for (again, after) in [(59_999, 200), (60_000, 100)] {
+            let mut b = Budget::default();
+            b.died(Duration::ZERO, false);
+            let verdict = b.died(ms(again), false);
+            assert_eq!(verdict, Verdict::RestartAfter(ms(after)), "{again}");
+        }
+    }
+
+    #[test]
+    fn each_death_doubles_the_wait_up_to_its_cap() {
+        for (infrastructure, waits) in [
+            (false, [100, 200, 400, 800, 1600, 3200, 5000, 5000]),
+            (true, [100, 200, 400, 800, 1000, 1000, 1000, 1000]),
+        ] {
+            let mut b = Budget::default();
+            for wait in waits.map(Duration::from_millis) {
+                let verdict = b.died(Duration::ZERO, infrastructure);
+                assert_eq!(verdict, Verdict::RestartAfter(wait));
+            }
+        }
+    }
+
+    #[test]
     fn only_infrastructure_escalates() {
-        let mut b = Budget::default();
-        let last = (0..=ESCALATE_AFTER)
-            .map(|_| b.died(Duration::ZERO, true))
-            .last();
-        assert_eq!(last, Some(Verdict::Escalate));
+        for (infrastructure, escalates) in [(true, true), (false, false)] {
+            let mut b = Budget::default();
+            for n in 1..=ESCALATE_AFTER + 1 {
+                let verdict = b.died(Duration::ZERO, infrastructure);
+                let expected = escalates && n > ESCALATE_AFTER;
+                assert_eq!(verdict == Verdict::Escalate, expected, "death {n}");
+            }
+        }
     }
 }

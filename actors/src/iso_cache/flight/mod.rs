@@ -17,6 +17,8 @@
 //! Caveat: everything here is a cache. Losing it costs one read per pool, or one transfer where nobody recorded a file.
 
 mod backoff;
+#[cfg(test)]
+mod edges;
 mod entry;
 mod lane;
 mod left;

@@ -183,17 +183,17 @@ fn a_silent_provider_is_waited_for_then_taken_at_its_silence() {
             made_now(w, age);
         }
     };
-    assert_eq!(need(silent(20)), later(Why::ConditionsMissing, 40_000));
-    assert_eq!(need(silent(61)), Some(Need::HostUnconfirmed));
+    assert_eq!(need(silent(59)), later(Why::ConditionsMissing, 1000));
+    assert_eq!(need(silent(60)), Some(Need::HostUnconfirmed));
     let refused = |age| {
         move |w: &mut World| {
             w.agent_machines[0].metadata.finalizers = None;
             made_now(w, age);
         }
     };
-    assert_eq!(need(refused(20)), later(Why::ProviderNotAccepting, 40_000));
+    assert_eq!(need(refused(59)), later(Why::ProviderNotAccepting, 1000));
     // Later only a change helps.
-    assert_eq!(need(refused(61)), later(Why::ProviderNotAccepting, None));
+    assert_eq!(need(refused(60)), later(Why::ProviderNotAccepting, None));
     // Both at once: no trial for one that the provider does not accept.
     let both = |w: &mut World| {
         w.agent_machines[0].status = None;
@@ -206,18 +206,17 @@ fn a_silent_provider_is_waited_for_then_taken_at_its_silence() {
 #[test]
 fn free_agents_are_the_providers_to_bind_for_a_while() {
     let waited = |millis| move |w: &mut World| w.waited = Duration::from_millis(millis);
-    assert_eq!(need(waited(200)), later(Why::Debouncing, 300));
-    let fits = Why::FreeAgentFits("metal".to_owned());
-    assert_eq!(
-        need(|w| w.agents.push(free(NAMESPACE))),
-        later(fits, 55_000),
-        "seen waiting for 5 s"
-    );
-    let too_long = |w: &mut World| {
-        w.agents.push(free(NAMESPACE));
-        w.waited = Duration::from_secs(61);
+    assert_eq!(need(waited(499)), later(Why::Debouncing, 1));
+    assert_eq!(need(waited(500)), Some(Need::Host));
+    let beside_free = |millis| {
+        move |w: &mut World| {
+            w.agents.push(free(NAMESPACE));
+            w.waited = Duration::from_millis(millis);
+        }
     };
-    assert_eq!(need(too_long), Some(Need::Host));
+    let fits = Why::FreeAgentFits("metal".to_owned());
+    assert_eq!(need(beside_free(59_999)), later(fits, 1));
+    assert_eq!(need(beside_free(60_000)), Some(Need::Host));
     for (name, agent) in [
         ("of another namespace", free("elsewhere")),
         ("not approved", with(|a| a.spec.approved = false)),

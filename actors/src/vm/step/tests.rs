@@ -1,5 +1,7 @@
 //! The VM's decision: single steps by table, promises by property.
 
+mod edges;
+
 use std::time::Duration;
 
 use agent_forge_crds::{agent::VmStatus, conditions::reason, pool::CleanupPolicy};

@@ -1,0 +1,77 @@
+//! Both sides of each edge: what is done, or why nothing is, and in how many seconds it is looked again.
+
+use super::*;
+
+mod down;
+mod up;
+
+/// A step's name, or the reason of a hold and when it ends.
+type Said = (&'static str, Option<u64>);
+
+const LOOKUP: Said = ("vm.lookup", None);
+const RECORD: Said = ("vm.record", None);
+const SETTLED: Said = ("vm.settled", None);
+const POWER_OFF: Said = ("vm.power_off", None);
+const DESTROY: Said = ("vm.submit_destroy", None);
+const AGAIN: Said = ("vm.next_attempt", None);
+const ENDED: Said = ("vm.remove_finalizer", None);
+const AMBIGUOUS: Said = ("AmbiguousVM", Some(30));
+
+fn said(f: &Facts<'_>) -> Said {
+    match next(f) {
+        Step::Hold { reason, again, .. } => (reason, again.map(|left| left.as_secs())),
+        step => (step.name(), None),
+    }
+}
+
+fn each<const N: usize>(rows: [(&str, Facts<'_>, Said); N]) {
+    for (what, facts, expected) in rows {
+        assert_eq!(said(&facts), expected, "{what}");
+    }
+}
+
+fn absent(proofs: u8) -> Seen {
+    Seen::Absent { proofs }
+}
+
+/// A VM with the name that ours was to get, seen so many seconds ago.
+fn namesake(ago: u64) -> Seen {
+    foreign(Met::ByName(None), ago)
+}
+
+/// A VM with our uuid, seen so many seconds ago.
+fn twin(ago: u64) -> Seen {
+    foreign(Met::ByUuid, ago)
+}
+
+fn foreign(met: Met, ago: u64) -> Seen {
+    Seen::Foreign {
+        what: "somebody's (vm-9)".to_owned(),
+        met,
+        at: Duration::from_secs(100 - ago),
+    }
+}
+
+fn two() -> Seen {
+    let copy = |id| MoRef::new("VirtualMachine", id);
+    Seen::Several(vec![copy("vm-1"), copy("vm-2")])
+}
+
+fn off_on_record() -> VmStatus {
+    with(running(&child("a")), |v| {
+        v.power_state = Some("poweredOff".to_owned());
+    })
+}
+
+/// Its MAC addresses are not on record.
+fn unaddressed() -> VmStatus {
+    with(running(&child("a")), |v| v.mac_addresses.clear())
+}
+
+fn predecessors() -> VmStatus {
+    with(running(&child("a")), |v| v.attempt = None)
+}
+
+fn unreadable() -> VmStatus {
+    with(running(&child("a")), |v| v.bios_uuid = Some("?".to_owned()))
+}

@@ -1,0 +1,171 @@
+//! A VM that goes, and records that cannot be gone by.
+
+use super::*;
+use crate::vm::step::{PROOFS, PROOFS_AFTER_LOST_CREATE};
+
+fn leaving<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
+    Facts {
+        deleting: true,
+        standing: &Standing::Gone,
+        ..wanted(vm, seen)
+    }
+}
+
+#[test]
+fn before_a_vm_goes() {
+    let made = intent(&child("a"), 1);
+    let on = running(&child("a"));
+    let started = with(made.clone(), |v| v.task_id = Some("task-1".to_owned()));
+    let done = with(on.clone(), |v| v.task_id = Some("task-1".to_owned()));
+    let of = |vm| leaving(Some(vm), &Seen::NotAsked);
+    let fresh = |vm| with(of(vm), |f| f.unissued = true);
+    let fenced = |present, fenced, policy| Facts {
+        agent_present: present,
+        agent_fenced: fenced,
+        policy: Some(policy),
+        ..of(&on)
+    };
+    let fence = ("agent.fence", None);
+    use CleanupPolicy::{Delete, Retain};
+    each([
+        ("no record", leaving(None, &Seen::NotAsked), ENDED),
+        (
+            "ours no more",
+            with(of(&on), |f| f.has_finalizer = false),
+            SETTLED,
+        ),
+        (
+            "adopted",
+            with(fenced(true, false, Delete), |f| f.adopted = true),
+            ENDED,
+        ),
+        ("never asked for", fresh(&made), ENDED),
+        ("there, so asked for", fresh(&on), LOOKUP),
+        ("being made", of(&started), ("vm.finish_task", None)),
+        ("made", of(&done), LOOKUP),
+        ("its Agent first", fenced(true, false, Delete), fence),
+        ("fenced", fenced(true, true, Delete), LOOKUP),
+        ("no Agent", fenced(false, false, Delete), LOOKUP),
+        ("kept, not its Agent", fenced(true, false, Retain), fence),
+        ("kept", fenced(true, true, Retain), ENDED),
+    ]);
+}
+
+#[test]
+fn a_vm_that_goes() {
+    use PowerState::{Off, On, Suspended};
+    let (made, on) = (intent(&child("a"), 1), running(&child("a")));
+    let unaddressed = unaddressed();
+    let nameless = with(shown(&child("a"), Off), |v| v.macs.clear());
+    let nameless = Seen::Ours(Box::new(nameless));
+    let see = |seen| leaving(Some(&on), seen);
+    let lost = |seen| leaving(Some(&made), seen);
+    each([
+        ("on", see(&ours(On)), POWER_OFF),
+        ("asleep", see(&ours(Suspended)), POWER_OFF),
+        ("off", see(&ours(Off)), DESTROY),
+        (
+            "its addresses first",
+            leaving(Some(&unaddressed), &ours(Off)),
+            RECORD,
+        ),
+        ("none", leaving(Some(&unaddressed), &nameless), DESTROY),
+        ("gone, once", see(&absent(PROOFS - 1)), LOOKUP),
+        ("gone", see(&absent(PROOFS)), ENDED),
+        (
+            "a create may still land",
+            lost(&absent(PROOFS_AFTER_LOST_CREATE - 1)),
+            LOOKUP,
+        ),
+        ("none will", lost(&absent(PROOFS_AFTER_LOST_CREATE)), ENDED),
+        ("copies", see(&two()), AMBIGUOUS),
+        ("its name is taken", see(&namesake(0)), LOOKUP),
+        ("a twin", see(&twin(0)), ("OwnershipUnproven", Some(30))),
+    ]);
+}
+
+#[test]
+fn whose_machine_holds_a_vm_that_goes() {
+    let (vm, on) = (running(&child("a")), ours(PowerState::On));
+    let held = ("MachineRemains", None);
+    for (standing, has_served, expected) in [
+        (&Standing::Leaving, false, held),
+        (&Standing::Alive, true, held),
+        (&Standing::Alive, false, POWER_OFF),
+        (&Standing::Gone, true, POWER_OFF),
+        (&Standing::Nobody, true, POWER_OFF),
+    ] {
+        let free = Facts {
+            standing,
+            has_served,
+            ..leaving(Some(&vm), &on)
+        };
+        let bound = with(free, |f| f.agent_bound = true);
+        each([
+            ("free", free, expected),
+            ("bound", bound, ("AgentBound", None)),
+            ("forced", with(free, |f| f.forced = true), POWER_OFF),
+            ("bound, forced", with(bound, |f| f.forced = true), POWER_OFF),
+        ]);
+    }
+}
+
+#[test]
+fn a_hook_that_waits_for_a_guest() {
+    let vm = running(&child("a"));
+    let released = ("agent.release_hook", None);
+    for (seen, expected) in [
+        (Seen::NotAsked, LOOKUP),
+        (absent(PROOFS - 1), LOOKUP),
+        (absent(PROOFS), released),
+        (ours(PowerState::Off), released),
+        (ours(PowerState::Suspended), released),
+        (ours(PowerState::On), ("WaitingForGuest", Some(30))),
+        (two(), AMBIGUOUS),
+        (twin(0), ("OwnershipUnproven", Some(30))),
+    ] {
+        let stuck = Facts {
+            standing: &Standing::Leaving,
+            stuck_on_guest: true,
+            ..wanted(Some(&vm), &seen)
+        };
+        assert_eq!(said(&stuck), expected, "{seen:?}");
+        let leaving = with(stuck, |f| f.deleting = true);
+        assert_eq!(said(&leaving), expected, "{seen:?}, and it goes");
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_gone_by() {
+    let (garbled, old) = (unreadable(), predecessors());
+    let unread = wanted(Some(&garbled), &Seen::NotAsked);
+    let unread = with(unread, |f| f.has_identity = false);
+    let unreadable = ("RecordUnreadable", None);
+    let see = |seen| wanted(Some(&old), seen);
+    let poolless = |seen| Facts {
+        pool_exists: false,
+        ..leaving(Some(&old), seen)
+    };
+    let unproven = ("OwnershipUnproven", None);
+    let take_over = ("vm.take_over", None);
+    let (once, twice) = (absent(PROOFS - 1), absent(PROOFS));
+    each([
+        ("no uuid", unread, unreadable),
+        (
+            "no uuid, and it goes",
+            with(unread, |f| {
+                (f.deleting, f.standing) = (true, &Standing::Gone);
+            }),
+            unreadable,
+        ),
+        ("unseen", see(&Seen::NotAsked), take_over),
+        ("unseen, no pool", poolless(&Seen::NotAsked), unproven),
+        ("once", see(&once), take_over),
+        ("once, no pool", poolless(&once), unproven),
+        ("gone", see(&twice), ("VMMissing", Some(60))),
+        ("gone, and it goes", poolless(&twice), ENDED),
+        ("proven", see(&ours(PowerState::Off)), RECORD),
+        ("copies", see(&two()), AMBIGUOUS),
+        ("foreign", see(&twin(0)), ("OwnershipUnproven", Some(60))),
+    ]);
+}

@@ -1,0 +1,245 @@
+//! A VM that is wanted.
+
+use super::*;
+use crate::vm::step::{PROOFS, PROOFS_AFTER_LOST_CREATE};
+
+#[test]
+fn before_a_vm_is_thought_of() {
+    let vm = running(&child("a"));
+    let alive = wanted(Some(&vm), &Seen::NotAsked);
+    let first = wanted(None, &Seen::NotAsked);
+    let ours = ours(PowerState::Off);
+    each([
+        ("nothing", first, ("vm.record_identity", None)),
+        (
+            "no finalizer",
+            with(alive, |f| f.has_finalizer = false),
+            ("vm.add_finalizer", None),
+        ),
+        (
+            "nor a pool",
+            with(alive, |f| (f.has_finalizer, f.pool_exists) = (false, false)),
+            ("PoolNotFound", None),
+        ),
+        (
+            "another cluster",
+            with(alive, |f| f.cluster_changed = true),
+            ("ClusterIDChanged", None),
+        ),
+        (
+            "adopted",
+            with(alive, |f| f.adopted = true),
+            ("OwnershipUnproven", None),
+        ),
+        (
+            "no hold on the Secret",
+            with(first, |f| f.credentials_held = false),
+            ("CredentialsNotHeld", None),
+        ),
+        (
+            "nor an ISO",
+            with(first, |f| {
+                (f.credentials_held, f.iso_ready) = (false, false);
+            }),
+            ("IsoNotReady", None),
+        ),
+        (
+            "the record is gone, the VM is not",
+            wanted(None, &ours),
+            ("RecordLost", Some(30)),
+        ),
+        (
+            "nor are its copies",
+            wanted(None, &two()),
+            ("RecordLost", Some(30)),
+        ),
+    ]);
+}
+
+#[test]
+fn nobody_gets_a_vm_and_one_that_runs_is_left() {
+    let (off, unaddressed) = (off_on_record(), unaddressed());
+    let (recorded, on) = (intent(&child("a"), 1), running(&child("a")));
+    let unlinked = with(on.clone(), |v| v.moref = None);
+    let unknown = Standing::Unknown("a reason".to_owned());
+    for (standing, reason) in [
+        (&Standing::Nobody, "NoAgentMachine"),
+        (&Standing::Leaving, "MachineDeleting"),
+        (&Standing::Gone, "MachineDeleted"),
+        (&unknown, "MachineStateUnknown"),
+    ] {
+        let of = |vm| Facts {
+            standing,
+            ..wanted(Some(vm), &Seen::NotAsked)
+        };
+        each([
+            ("recorded", of(&recorded), (reason, None)),
+            ("off", of(&off), (reason, None)),
+            ("without addresses", of(&unaddressed), (reason, None)),
+            ("without reference", of(&unlinked), (reason, None)),
+            ("it runs", of(&on), SETTLED),
+        ]);
+    }
+}
+
+#[test]
+fn a_vm_that_may_be_made() {
+    let vm = intent(&child("a"), 1);
+    let create = ("vm.submit_create", None);
+    let see = |seen| wanted(Some(&vm), seen);
+    let fresh = |facts| with(facts, |f: &mut Facts<'_>| f.unissued = true);
+    let bound = |seen| with(see(seen), |f| f.agent_bound = true);
+    let taken = |seen| with(see(seen), |f| f.path_taken = true);
+    let moved = |seen| with(see(seen), |f| f.site = Site::Elsewhere);
+    let unseen = see(&Seen::NotAsked);
+    each([
+        ("unseen", unseen, LOOKUP),
+        ("never asked for", fresh(unseen), create),
+        (
+            "never asked for, no ISO",
+            with(fresh(unseen), |f| f.iso_ready = false),
+            ("IsoNotReady", None),
+        ),
+        ("but it serves", fresh(bound(&Seen::NotAsked)), LOOKUP),
+        ("elsewhere", fresh(moved(&Seen::NotAsked)), LOOKUP),
+    ]);
+    let (once, twice) = (absent(PROOFS - 1), absent(PROOFS));
+    let nearly = absent(PROOFS_AFTER_LOST_CREATE - 1);
+    let proven = absent(PROOFS_AFTER_LOST_CREATE);
+    each([
+        ("once", see(&once), LOOKUP),
+        ("twice", see(&twice), create),
+        ("serves, once", bound(&once), LOOKUP),
+        ("serves, twice", bound(&twice), ("VMMissing", Some(60))),
+        ("taken, nearly", taken(&nearly), LOOKUP),
+        ("taken, proven", taken(&proven), AGAIN),
+        ("taken, fresh, once", fresh(taken(&once)), LOOKUP),
+        ("taken, fresh, twice", fresh(taken(&twice)), AGAIN),
+        ("moved, nearly", moved(&nearly), LOOKUP),
+        ("moved, proven", moved(&proven), AGAIN),
+        (
+            "a doubtful place",
+            with(see(&twice), |f| f.site = Site::Doubtful),
+            ("vm.place_again", None),
+        ),
+    ]);
+    each([
+        ("copies", see(&two()), AMBIGUOUS),
+        ("name, now", see(&namesake(0)), ("NameConflict", Some(30))),
+        ("name", see(&namesake(29)), ("NameConflict", Some(1))),
+        ("name, long ago", see(&namesake(30)), LOOKUP),
+        ("uuid", see(&twin(29)), ("OwnershipUnproven", Some(1))),
+        ("uuid, long ago", see(&twin(30)), LOOKUP),
+    ]);
+}
+
+#[test]
+fn the_boot_order_of_a_vm_is_every_disk_then_cd() {
+    use BootDevice::{Cdrom, Disk};
+    let vm = intent(&child("a"), 1);
+    let order = "vm.set_boot_order";
+    for (disks, shown_order, expected) in [
+        (vec![], vec![], "vm.submit_power_on"),
+        (vec![1], vec![Disk(1), Cdrom], "vm.submit_power_on"),
+        (vec![1], vec![Disk(1)], order),
+        (vec![1], vec![Cdrom], order),
+        (vec![1], vec![Cdrom, Disk(1)], order),
+        (vec![1], vec![Disk(2), Cdrom], order),
+        (vec![1, 2], vec![Disk(1), Cdrom], order),
+    ] {
+        let what = format!("{disks:?} {shown_order:?}");
+        let found = with(shown(&child("a"), PowerState::Off), |v| {
+            (v.disk_keys, v.boot_order) = (disks, shown_order);
+        });
+        let seen = Seen::Ours(Box::new(found));
+        assert_eq!(said(&wanted(Some(&vm), &seen)), (expected, None), "{what}");
+    }
+}
+
+#[test]
+fn a_vm_that_was_made() {
+    let (off, unaddressed) = (off_on_record(), unaddressed());
+    let vm = running(&child("a"));
+    let see = |seen| wanted(Some(&vm), seen);
+    let serving = |seen| with(see(seen), |f| f.agent_bound = true);
+    let unseen = see(&Seen::NotAsked);
+    let is = |power| ours(power);
+    let power_on = ("vm.submit_power_on", None);
+    let powered_off = ("VMPoweredOff", Some(60));
+    use PowerState::{Off, On, Suspended};
+    each([
+        ("unseen", unseen, SETTLED),
+        ("doubted", with(unseen, |f| f.doubted = true), LOOKUP),
+        (
+            "recorded as off",
+            with(unseen, |f| f.vm = Some(&off)),
+            LOOKUP,
+        ),
+        (
+            "recorded without addresses",
+            with(unseen, |f| f.vm = Some(&unaddressed)),
+            LOOKUP,
+        ),
+        ("on", see(&is(On)), SETTLED),
+        ("on by now", wanted(Some(&off), &is(On)), RECORD),
+        ("off", see(&is(Off)), power_on),
+        ("asleep", see(&is(Suspended)), power_on),
+        ("serves, off", serving(&is(Off)), powered_off),
+        ("serves, asleep", serving(&is(Suspended)), powered_off),
+        ("serves, gone", serving(&absent(1)), ("VMMissing", Some(60))),
+        ("gone, once", see(&absent(PROOFS - 1)), LOOKUP),
+        ("gone", see(&absent(PROOFS)), AGAIN),
+        (
+            "gone, its Agent is not",
+            with(see(&absent(PROOFS)), |f| f.agent_present = true),
+            ("agent.delete", None),
+        ),
+        ("copies", see(&two()), AMBIGUOUS),
+        ("another", see(&twin(99)), ("OwnershipUnproven", Some(30))),
+    ]);
+}
+
+#[test]
+fn a_vm_that_is_late_or_given_up() {
+    let (vm, off) = (running(&child("a")), off_on_record());
+    let on = ours(PowerState::On);
+    let late = |exhausted, allowed| Facts {
+        arrival: Arrival::Overdue { exhausted, allowed },
+        ..wanted(Some(&vm), &on)
+    };
+    let given_up = |seen| Facts {
+        arrival: Arrival::GivenUp,
+        ..wanted(Some(&vm), seen)
+    };
+    let exhausted = ("ReplacementsExhausted", Some(30));
+    each([
+        ("late", late(false, false), ("vm.give_up", None)),
+        ("not the first", late(true, false), exhausted),
+        ("allowed", late(true, true), ("vm.give_up", None)),
+        (
+            "kept, whatever is allowed",
+            with(late(false, true), |f| {
+                f.policy = Some(CleanupPolicy::Retain)
+            }),
+            ("AgentDiscoveryExpired", Some(30)),
+        ),
+        (
+            "not on record as running",
+            with(late(false, false), |f| f.vm = Some(&off)),
+            RECORD,
+        ),
+    ]);
+    let (off, asleep) = (ours(PowerState::Off), ours(PowerState::Suspended));
+    let unfenced = |seen| with(given_up(seen), |f| f.agent_fenced = false);
+    each([
+        ("asleep", given_up(&asleep), POWER_OFF),
+        ("off", given_up(&off), DESTROY),
+        ("no Agent to fence", unfenced(&off), DESTROY),
+        ("copies", given_up(&two()), AMBIGUOUS),
+        (
+            "another",
+            given_up(&twin(0)),
+            ("OwnershipUnproven", Some(30)),
+        ),
+    ]);
+}
