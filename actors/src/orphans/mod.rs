@@ -1,7 +1,7 @@
 //! The orphan scan: marked VMs minus VsphereAgents, and VsphereAgents whose VM is not there (reliability.md R12).
 //!
 //! Flow of a pass: every `--orphan-scan-interval`, per vCenter -> list of marked VMs, page by page -> pure [`judge`] -> what is
-//! nobody's is counted and said, once per VM, with the command that resolves it; recorded VMs that are gone or off are
+//! nobody's is counted and said, again every [`SAID`], with the command that resolves it; recorded VMs that are gone or off are
 //! handed to their VM actors as doubts, which look for themselves.
 //!
 //! Guarantees: nothing is destroyed but what our own create made, never ran, was nobody's in two scans, and is proven
@@ -42,6 +42,10 @@ use crate::{
 /// The first scan waits that long, or an interval where that is shorter: a start has better things to do.
 pub const FIRST: Duration = Duration::from_secs(60);
 
+/// How long it counts as said that a VM is nobody's: then it is said again, for as long as it is true. API servers keep an
+/// Event for an hour by default (`--event-ttl`): with a scan every ten minutes there is always one to be seen.
+pub const SAID: Duration = Duration::from_secs(3000);
+
 /// References of recorded VMs that the last scan did not show, or not switched on, by vCenter.
 pub type Doubts = BTreeMap<String, BTreeSet<String>>;
 
@@ -52,8 +56,8 @@ pub struct Memory {
     due: Option<Duration>,
     /// VMs that were nobody's in the last scan, by vCenter.
     known: BTreeMap<String, BTreeSet<MoRef>>,
-    /// VMs that were said to be nobody's.
-    said: BTreeSet<(String, MoRef)>,
+    /// VMs that were said to be nobody's, and when (monotonic) for the last time.
+    said: BTreeMap<(String, MoRef), Duration>,
 }
 
 /// Worker of the scan.
@@ -128,7 +132,7 @@ fn forget_others(named: &BTreeSet<&str>, doubts: &watch::Sender<Doubts>, memory:
         .retain(|server, _| named.contains(server.as_str()));
     memory
         .said
-        .retain(|(server, _)| named.contains(server.as_str()));
+        .retain(|(server, _), _| named.contains(server.as_str()));
     doubts.send_if_modified(|all| {
         let before = all.len();
         all.retain(|server, _| named.contains(server.as_str()));
@@ -216,7 +220,7 @@ async fn scan(
     let morefs: BTreeSet<MoRef> = left.into_iter().map(|o| o.vm.moref).collect();
     memory
         .said
-        .retain(|(at, moref)| *at != server || morefs.contains(moref));
+        .retain(|(at, moref), _| *at != server || morefs.contains(moref));
     memory.known.insert(server, morefs);
     Ok(())
 }
@@ -315,9 +319,12 @@ fn endless(orphan: &Orphan) -> Trouble {
 /// `fate`: what became of it in this scan, as a clause.
 fn say(context: &Context, server: &str, orphan: &Orphan, fate: &str, memory: &mut Memory) {
     let id = (server.to_owned(), orphan.vm.moref.clone());
-    if !memory.said.insert(id) {
+    let now = context.clock.monotonic();
+    let lately = |at: &Duration| now.saturating_sub(*at) < SAID;
+    if memory.said.get(&id).is_some_and(lately) {
         return;
     }
+    memory.said.insert(id, now);
     let vm = &orphan.vm;
     let note = format!(
         "VM {} ({}, {}) on {server} carries our mark ({}), and {}; {fate}. If nothing needs it: switch it off, \

@@ -104,6 +104,22 @@ async fn what_was_taken_over_is_left_alone_and_said_although_it_has_no_boot_orde
 }
 
 #[tokio::test]
+async fn what_is_left_alone_is_said_again_before_its_event_expires() {
+    let runs = with(lost("vm-7"), |v| v.power = PowerState::On);
+    let mut scans = Scans::of(vec![runs]).await;
+    scans.next().await;
+    for times in [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3] {
+        scans.next().await;
+        assert_eq!(scans.said(event::ORPHAN_VM).len(), times);
+    }
+    scans.bench.site.with(|i| i.vms.clear());
+    for _ in 0..6 {
+        scans.next().await;
+    }
+    assert_eq!(scans.said(event::ORPHAN_VM).len(), 3, "it is gone");
+}
+
+#[tokio::test]
 async fn what_is_said_of_a_vm_names_the_vsphere_agent_that_was() {
     let told = Told::default();
     let here = told.here();

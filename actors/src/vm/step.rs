@@ -353,12 +353,10 @@ fn alive(f: &Facts<'_>) -> Step {
             Seen::NotAsked if vm.task_id.is_some() => {
                 Step::FinishTask(vm.task_id.clone().unwrap_or_default())
             }
-            Seen::NotAsked if !f.unissued || f.agent_bound || f.site == Site::Elsewhere => {
-                Step::Lookup
-            }
+            Seen::NotAsked if !f.unissued || serves(f) || f.site == Site::Elsewhere => Step::Lookup,
             Seen::Absent { proofs } if *proofs < proofs_needed(f) => Step::Lookup,
             // Its Agent serves somebody: it is somewhere, and the record is older than the world (a restored hub).
-            Seen::Absent { .. } if f.agent_bound => missing(),
+            Seen::Absent { .. } if serves(f) => missing(),
             Seen::Absent { .. } if f.path_taken || f.site == Site::Elsewhere => Step::NextAttempt,
             _ if f.site == Site::Doubtful => Step::PlaceAgain,
             _ if f.iso_ready => Step::Create,
@@ -380,7 +378,7 @@ fn alive(f: &Facts<'_>) -> Step {
             format!("{what} is not the recorded VM; it is left alone"),
             Some(CONFLICT_PROBE),
         ),
-        Seen::Absent { .. } if f.agent_bound => missing(),
+        Seen::Absent { .. } if serves(f) => missing(),
         Seen::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
         Seen::Absent { .. } if f.agent_present => Step::DeleteAgent,
         Seen::Absent { .. } => Step::NextAttempt,
@@ -455,6 +453,12 @@ fn not_wanted(f: &Facts<'_>) -> Option<Step> {
     Some(hold(reason, message, None))
 }
 
+/// Its host serves a Machine, or did: another VM would not be given to that Machine. The record tells it where Agents are
+/// not in view, as after an absence of the API server whose etcd came back from a backup.
+fn serves(f: &Facts<'_>) -> bool {
+    f.agent_bound || f.has_served
+}
+
 /// It is recorded as running, with what its Agent is recognised by.
 fn recorded_on(f: &Facts<'_>) -> bool {
     f.vm.is_some_and(|v| {
@@ -489,9 +493,9 @@ fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
         PowerState::On if recorded => Step::AttachTags,
         PowerState::On => Step::RecordVm,
         // A serving VM's power is its owner's business; only a VM that has never served is powered on.
-        _ if f.agent_bound => hold(
+        _ if serves(f) => hold(
             "VMPoweredOff",
-            "the VM is not powered on although its Agent is bound; it is left as it is",
+            "the VM is not powered on although its Agent is bound, or was; it is left as it is",
             Some(MISSING_PROBE),
         ),
         _ if !boots_disk_first(shown) && !shown.disk_keys.is_empty() && !on(Mutant::CdromFirst) => {
@@ -618,7 +622,7 @@ fn deleting(f: &Facts<'_>) -> Step {
 fn missing() -> Step {
     hold(
         "VMMissing",
-        "the VM is not in vCenter although its Agent is bound; if nobody brings it back, delete its Machine",
+        "the VM is not in vCenter although its Agent is bound, or was; if nobody brings it back, delete its Machine",
         Some(MISSING_PROBE),
     )
 }

@@ -324,26 +324,30 @@ fn a_place_that_was_refused_or_mended_is_left_behind_after_proof() {
 #[test]
 fn a_vm_that_serves_is_noticed_when_it_is_gone_or_off() {
     let vm = running(&child("a"));
-    let serving = |seen: Seen, doubted| {
-        let facts = Facts {
-            doubted,
-            agent_bound: true,
-            agent_present: true,
-            ..wanted(Some(&vm), &seen)
+    // Where its Agent is not in view, the record says that it served.
+    for in_view in [true, false] {
+        let serving = |seen: Seen, doubted| {
+            let facts = Facts {
+                doubted,
+                agent_bound: in_view,
+                agent_present: in_view,
+                has_served: !in_view,
+                ..wanted(Some(&vm), &seen)
+            };
+            next(&facts)
         };
-        next(&facts)
-    };
-    assert_eq!(serving(Seen::NotAsked, false), Step::Settled);
-    assert_eq!(serving(Seen::NotAsked, true), Step::Lookup);
-    assert_eq!(
-        reason(&serving(Seen::Absent { proofs: 5 }, true)),
-        "VMMissing"
-    );
-    assert_eq!(
-        reason(&serving(ours(PowerState::Off), true)),
-        "VMPoweredOff"
-    );
-    assert_eq!(serving(ours(PowerState::On), true), Step::Settled);
+        assert_eq!(serving(Seen::NotAsked, false), Step::Settled);
+        assert_eq!(serving(Seen::NotAsked, true), Step::Lookup);
+        assert_eq!(
+            reason(&serving(Seen::Absent { proofs: 5 }, true)),
+            "VMMissing"
+        );
+        assert_eq!(
+            reason(&serving(ours(PowerState::Off), true)),
+            "VMPoweredOff"
+        );
+        assert_eq!(serving(ours(PowerState::On), true), Step::Settled);
+    }
 }
 
 #[test]
@@ -468,7 +472,7 @@ proptest! {
         vm in recorded(),
         seen in seen(),
         standing in standing(),
-        flags in proptest::array::uniform16(any::<bool>()),
+        flags in proptest::array::uniform17(any::<bool>()),
         retain in any::<bool>(),
         site in site(),
         arrival in arrivals(),
@@ -490,6 +494,7 @@ proptest! {
             path_taken: flags[8],
             tagged: flags[9],
             agent_bound: flags[10],
+            has_served: flags[16],
             standing: &standing,
             agent_present: flags[11],
             agent_fenced: flags[12],
@@ -521,7 +526,7 @@ proptest! {
             let vm = facts.vm.expect("recorded before it is created");
             prop_assert!(facts.has_identity && vm.moref.is_none() && !facts.deleting && facts.iso_ready);
             prop_assert!(!is_ours && !facts.adopted && facts.pool_exists && !facts.cluster_changed);
-            prop_assert!(!facts.agent_bound, "a second VM beside one that serves");
+            prop_assert!(!facts.agent_bound && !facts.has_served, "a second VM beside one that serves");
             let not_beside = matches!(seen, Seen::Foreign { met: Met::ByUuid, .. } | Seen::Several(_));
             prop_assert!(!not_beside, "a second VM beside one that may be ours");
         }
@@ -533,6 +538,7 @@ proptest! {
         if step == Step::NextAttempt {
             let absent = matches!(seen, Seen::Absent { proofs } if proofs >= super::PROOFS);
             prop_assert!(absent, "a new identity with {seen:?}");
+            prop_assert!(!facts.has_served || arrival == Arrival::GivenUp, "another VM for a Machine that one served");
         }
         if step == Step::GiveUp {
             let late = matches!(arrival, Arrival::Overdue { .. });
