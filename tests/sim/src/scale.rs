@@ -5,7 +5,7 @@
 
 mod copies;
 
-use std::{fmt, future::Future, time::Duration};
+use std::{collections::BTreeMap, fmt, future::Future, time::Duration};
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -27,12 +27,14 @@ const MINUTE: Duration = Duration::from_secs(60);
 const POOL: &str = "w";
 
 /// What a number of machines cost until all of them served and nothing moved any more.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Ascent {
     /// How many.
     pub machines: usize,
     /// From the demand on.
     pub counts: Counts,
+    /// Mutating effects by code, session views and leases aside.
+    pub effects: BTreeMap<&'static str, u32>,
     /// Virtual time from the demand to the last machine that runs.
     pub took: Duration,
 }
@@ -62,7 +64,12 @@ impl fmt::Display for Ascent {
             self.writes(),
             self.counts.reads as f64 / self.machines as f64,
             self.counts.most_waiting,
-        )
+        )?;
+        // One that each machine has is no news.
+        let each = |count: u32| f64::from(count) / self.machines as f64;
+        let often = self.effects.iter().filter(|(_, n)| each(**n) > 1.05);
+        let often = often.map(|(code, n)| format!(" {code} {:.2}", each(*n)));
+        write!(f, "; most often{}", often.collect::<String>())
     }
 }
 
@@ -212,6 +219,7 @@ impl Site {
     pub async fn up(&mut self, machines: usize) -> Result<Ascent> {
         let director = &self.world.director;
         let (before, began) = (director.traffic.counts(), director.now());
+        let earlier = director.effects().len();
         self.machines = machines;
         self.world.play(POOL)?.scale(machines);
         self.until_running().await?;
@@ -223,6 +231,7 @@ impl Site {
         Ok(Ascent {
             machines,
             counts: self.world.director.traffic.counts().since(before),
+            effects: run::counts(&self.world.director.effects()[earlier..]),
             took,
         })
     }
