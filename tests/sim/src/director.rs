@@ -246,6 +246,13 @@ impl Director {
         self.state().hit
     }
 
+    /// Faults that are planned, whether or not they have come about.
+    #[must_use]
+    pub fn planned(&self) -> u32 {
+        let state = self.state();
+        u32::try_from(state.hit + state.plan.len()).unwrap_or(u32::MAX)
+    }
+
     /// When the last fault came about.
     #[must_use]
     pub fn last_fault(&self) -> Duration {

@@ -33,7 +33,7 @@ enum Command {
         /// Workloads; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
-        /// Codes of faults; all but `g12` without one.
+        /// Codes of faults; all without one.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
         /// Codes of effects; all without one.
@@ -145,17 +145,15 @@ fn enumerate(
 ) -> Result<()> {
     let named = |f: &Fault| codes.iter().any(|c| c == f.code());
     let faults: Vec<Fault> = if codes.is_empty() {
-        Fault::enumerated()
+        Fault::ALL.to_vec()
     } else {
         Fault::ALL.iter().copied().filter(named).collect()
     };
     let mut all = Matrix::default();
     let mut failed = Vec::new();
     let began = std::time::Instant::now();
-    let by_hand = workloads::BY_HAND.iter().filter(|_| !names.is_empty());
     for workload in workloads::ALL
         .iter()
-        .chain(by_hand)
         .filter(|w| names.is_empty() || names.iter().any(|n| n == w.name))
     {
         let reference = matrix::reference(workload, 1);
