@@ -109,6 +109,7 @@ struct State {
     counts: BTreeMap<(EffectKind, String), u32>,
     plan: Plan,
     to_come: Vec<(Point, Fault)>,
+    granted: Duration,
     /// No branching any more.
     settled: bool,
     on_their_way: VecDeque<Noted>,
@@ -209,10 +210,17 @@ impl Director {
         self.plan()
     }
 
-    /// How long the causes of all planned faults last in all.
+    /// Beyond its cause, each planned fault may cost that much time.
+    pub fn grant(&self, each: Duration) {
+        self.state().granted = each;
+    }
+
+    /// How long the causes of all planned faults last in all, with what was granted for each.
     #[must_use]
     pub fn causes(&self) -> Duration {
-        self.state().plan.lasts().sum()
+        let state = self.state();
+        let each = |lasts| lasts + state.granted;
+        state.plan.lasts().map(each).sum()
     }
 
     /// Orders from now on, for who carries them out for one instance.

@@ -84,7 +84,7 @@ pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
 /// Random schedules of one to five faults at points of the reference run.
 #[must_use]
 pub fn schedules(reference: &Outcome, count: usize, seed: u64) -> Vec<Plan> {
-    let singles = plans(reference, &Fault::enumerated());
+    let singles = plans(reference, &Fault::combined());
     let mut chance = fastrand::Rng::with_seed(seed);
     (0..count)
         .map(|_| {
@@ -106,7 +106,7 @@ pub fn schedules(reference: &Outcome, count: usize, seed: u64) -> Vec<Plan> {
 /// to later; `n` is `every`.
 #[must_use]
 pub fn doubles(reference: &Outcome, each: usize, every: usize, seed: u64) -> Vec<Plan> {
-    let singles = plans(reference, &Fault::enumerated());
+    let singles = plans(reference, &Fault::combined());
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut out = Vec::new();
     for (at, first) in singles.iter().enumerate().step_by(every.max(1)) {
@@ -152,10 +152,9 @@ impl Matrix {
     /// Empty cells that have no reason.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
-        let faults = Fault::enumerated();
         let all = EffectKind::ALL
             .iter()
-            .flat_map(|e| faults.iter().map(move |f| (e.code(), *f)));
+            .flat_map(|e| Fault::ALL.iter().map(move |f| (e.code(), *f)));
         all.filter(|(e, f)| !self.0.contains_key(&(*e, *f)) && empty(e, *f).is_none())
             .map(|(e, f)| format!("{e} {}", f.code()))
             .collect()

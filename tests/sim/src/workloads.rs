@@ -273,32 +273,6 @@ pub const ALL: &[Workload] = &[
         run: site::s14,
     },
     Workload {
-        name: "S16",
-        text: "a Machine replaced by a health check, then a rolling upgrade with maxSurge 1",
-        exact: true,
-        instances: 1,
-        run: s16,
-    },
-    Workload {
-        name: "S17",
-        text: "installed hosts give their ISO back, one with a locked tray; another image, and the old one pruned",
-        exact: true,
-        instances: 1,
-        run: site::s17,
-    },
-    Workload {
-        name: "S18",
-        text: "another ISO datastore: what a VM has in its drive stays on the old one until that VM goes",
-        exact: true,
-        instances: 1,
-        run: site::s18,
-    },
-];
-
-/// Disasters, which run by hand only (`sim replay S15s@1`): not all of them have been run since what they found was mended
-/// (docs/reliability.md).
-pub const BY_HAND: &[Workload] = &[
-    Workload {
         name: "S15s",
         text: "a hub restored without status",
         exact: true,
@@ -340,12 +314,33 @@ pub const BY_HAND: &[Workload] = &[
         instances: 1,
         run: disaster::two_hubs,
     },
+    Workload {
+        name: "S16",
+        text: "a Machine replaced by a health check, then a rolling upgrade with maxSurge 1",
+        exact: true,
+        instances: 1,
+        run: s16,
+    },
+    Workload {
+        name: "S17",
+        text: "installed hosts give their ISO back, one with a locked tray; another image, and the old one pruned",
+        exact: true,
+        instances: 1,
+        run: site::s17,
+    },
+    Workload {
+        name: "S18",
+        text: "another ISO datastore: what a VM has in its drive stays on the old one until that VM goes",
+        exact: true,
+        instances: 1,
+        run: site::s18,
+    },
 ];
 
 /// The workload of that name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Workload> {
-    ALL.iter().chain(BY_HAND).find(|w| w.name == name)
+    ALL.iter().find(|w| w.name == name)
 }
 
 fn s1(run: &mut Run) -> BoxFuture<'_, Result<()>> {

@@ -136,8 +136,11 @@ impl Inventory {
     }
 }
 
-/// Whether a VsphereAgent has that VM on record.
+/// Whether a VsphereAgent has that VM on record, or it is a node, which a person knows although a hub lost its record.
 fn is_recorded(store: &Store, vm: &Vm) -> bool {
+    if vm.node.is_some() {
+        return true;
+    }
     let Some(marker) = oracles::marker(vm) else {
         return true;
     };

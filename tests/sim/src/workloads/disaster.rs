@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use agent_forge_actors::orphans;
 use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -33,8 +34,6 @@ const DEADLINE: Duration = Duration::from_secs(2700);
 /// Until a scan has told of a VM that is missing, and its VsphereAgent has looked: ten minutes, where the scan before came
 /// just too early, and a minute.
 const SCAN: Duration = Duration::from_secs(660);
-/// Two scans for VMs that are nobody's.
-const SCANS: Duration = Duration::from_secs(1500);
 /// Group of AgentMachines.
 const PROVIDER: &str = "capi-provider.agent-install.openshift.io";
 
@@ -65,6 +64,13 @@ impl Run {
         self.world
             .director
             .line(|| "DISASTER from here on".to_owned());
+    }
+
+    /// Time for so many scans for VMs in a row, and for one more with each fault: whatever hits a scan, it is made up for
+    /// only by the next one.
+    fn await_scans(&mut self, count: u32) {
+        self.patience += SCAN * count;
+        self.world.director.grant(SCAN);
     }
 
     /// The process ends; when this is over, the next one is about to begin.
@@ -107,8 +113,13 @@ impl Run {
     /// A person removes a VM by hand, with its files and its Agent.
     fn bury(&self, vm: &Vm) {
         self.world.vcenter.write(|i| {
-            i.vms.remove(&vm.object.id);
-            i.tags.remove(&vm.object.id);
+            // By its uuid: it may have been registered again under another reference.
+            let mut all = i.vms.values();
+            let found = all.find(|v| v.uuid == vm.uuid).map(|v| v.object.id.clone());
+            if let Some(id) = found {
+                i.vms.remove(&id);
+                i.tags.remove(&id);
+            }
             i.files
                 .retain(|(store, path), _| format!("[{store}] {path}") != vm.path);
         });
@@ -194,7 +205,9 @@ pub(super) fn status_lost(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 /// are they. The VM carries the mark of nobody, which is said: a person removes it when its node is drained.
 pub(super) fn new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
-        run.patience += SCANS;
+        run.await_scans(2);
+        // An Event that was lost on its way is said again.
+        run.patience += orphans::SAID;
         run.serving(1).await?;
         let node = vm_of_ours(&run.world)?;
         run.between_processes().await;
@@ -277,7 +290,7 @@ pub(super) fn rolled_back(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 /// and nothing else asks for the VM of a host that serves.
 pub(super) fn undeleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
-        run.patience += SCAN;
+        run.await_scans(1);
         run.serving(2).await?;
         let both = run.world.play("w")?.running();
         let backup = run.world.api.read(crate::kube::store::Store::backup);
