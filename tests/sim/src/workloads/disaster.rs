@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use agent_forge_actors::orphans;
+use agent_forge_crds::names::MACHINE_NAME_ANNOTATION;
 use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -92,7 +93,8 @@ impl Run {
         Ok(())
     }
 
-    /// A person gives a machine up: its node is drained, its Machine deleted. Another one comes.
+    /// A person gives a machine up: its node is drained, its Machine deleted. Another one comes. Where the next AgentMachine
+    /// has bound the Agent of a VM that is missing, since it was not fenced in time, the person is asked once more.
     async fn give_up(&mut self, name: &str, machines: usize) -> Result<()> {
         let drained = |i: &mut crate::vcenter::model::Inventory| {
             let vm = i.vms.values_mut().find(|vm| vm.name == name);
@@ -107,6 +109,24 @@ impl Run {
                 && marked(world) == machines
                 && children(world) == machines
         };
+        let asked = |world: &World| {
+            let all = (world.api).read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
+            let machine = |c: &std::sync::Arc<Value>| {
+                let name = c["metadata"]["annotations"].get(MACHINE_NAME_ANNOTATION)?;
+                name.as_str().map(str::to_owned)
+            };
+            let missing = all.iter().filter(|c| waits(c, "VMMissing"));
+            missing.filter_map(machine).find(|m| *m != name)
+        };
+        let world = &self.world;
+        world
+            .patiently("replaced", self.patience, || {
+                replaced(world) || asked(world).is_some()
+            })
+            .await?;
+        if let Some(again) = asked(world) {
+            world.play("w")?.remediate(&again).await?;
+        }
         self.rest("replaced", replaced).await
     }
 
