@@ -163,4 +163,59 @@ mod tests {
         log.listed(&list);
         assert!(log.due(&list, now));
     }
+
+    #[test]
+    fn a_file_is_tried_once_in_a_while_and_a_reason_told_once() {
+        let list = [path('a')];
+        let mut log = PruneLog {
+            queued: true,
+            ..PruneLog::default()
+        };
+        assert!(!log.due(&list, Duration::ZERO), "it waits for the lane");
+        log.queued = false;
+        for (after, tried, reason, news) in [
+            (0, true, "mounted", true),
+            (599, false, "", false),
+            (600, true, "mounted", false),
+            (1200, true, "locked", true),
+        ] {
+            let now = Duration::from_secs(after);
+            assert_eq!(log.due(&list, now), tried, "{after}");
+            let tries = log.begin(&list, &BTreeMap::new(), now);
+            assert_eq!(!tries.is_empty(), tried, "{after}");
+            assert_eq!(log.failed(reason, now), news, "{after}");
+            let told = news.then(|| (list[0].clone(), reason.to_owned()));
+            assert_eq!(log.take_news().1, Vec::from_iter(told), "{after}");
+        }
+    }
+
+    #[test]
+    fn what_is_used_or_not_ours_stays_with_its_reason() {
+        let (used, named) = (path('a'), DatastorePath::new("ds", "agent-forge/x.iso"));
+        let list = [used.clone(), named.expect("a path"), path('b')];
+        let by = BTreeMap::from([(used, ObjectKey::new("ns", "w"))]);
+        let mut log = PruneLog::default();
+        assert_eq!(log.begin(&list, &by, Duration::ZERO), list[2..]);
+        assert!(log.ended(vec![], vec![], Duration::ZERO));
+        let (gone, kept) = log.take_news();
+        let kept: Vec<_> = kept.iter().map(|(path, _)| path).collect();
+        assert_eq!((gone, kept), (vec![], vec![&list[0], &list[1]]));
+        assert!(!log.ended(vec![], vec![], Duration::ZERO), "told");
+    }
+
+    #[test]
+    fn ours_are_named_after_their_digest() {
+        for (stem, ours) in [
+            ("0af9".repeat(16), true),
+            ("0af9".repeat(15) + "0af", false),
+            ("0af9".repeat(16) + "0", false),
+            ("0AF9".repeat(16), false),
+            ("0ag9".repeat(16), false),
+        ] {
+            for (ending, ours) in [(".iso", ours), (".img", false), ("", false)] {
+                let path = DatastorePath::new("ds", &format!("d/{stem}{ending}"));
+                assert_eq!(is_ours(&path.expect("a path")), ours, "{stem}{ending}");
+            }
+        }
+    }
 }

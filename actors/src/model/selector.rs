@@ -266,6 +266,22 @@ mod tests {
     }
 
     #[test]
+    fn what_must_be_there_is_wanted() {
+        let s = selector(
+            &[("exact", "1")],
+            &[
+                ("listed", "In", &["x"]),
+                ("any", "Exists", &[]),
+                ("other", "NotIn", &["bad"]),
+                ("none", "DoesNotExist", &[]),
+            ],
+        );
+        let keys = wanted_keys(Some(&s));
+        assert_eq!(Vec::from_iter(keys), ["any", "exact", "listed"]);
+        assert_eq!(wanted_keys(None), BTreeSet::new());
+    }
+
+    #[test]
     fn contradictions_name_the_label() {
         let base = labels(&[("role", "worker")]);
         for s in [

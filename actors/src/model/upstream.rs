@@ -92,3 +92,60 @@ pub fn waits_for_guest(state: &str) -> bool {
         "unbinding" | "reclaiming" | "reclaiming-rebooting" | "binding" | "cancelled"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, delete, foreign_agent, reserve};
+
+    #[test]
+    fn an_agent_is_reserved_by_who_lives_and_names_it() {
+        type Change = fn(&mut World);
+        let table: [(&str, Change, bool); 7] = [
+            ("it is", |_| {}, true),
+            ("another", |w| w.agents = vec![foreign_agent("y")], false),
+            (
+                "a namesake",
+                |w| w.agents[0].metadata.namespace = Some("elsewhere".to_owned()),
+                false,
+            ),
+            ("who goes", |w| delete(&mut w.agent_machines[0]), false),
+            (
+                "whose Machine goes",
+                |w| w.machines[0].deleting = true,
+                false,
+            ),
+            (
+                "whose Machine is another",
+                |w| w.machines[0].uid = "other".to_owned(),
+                false,
+            ),
+            ("whose Machine is gone", |w| w.machines.clear(), false),
+        ];
+        for (what, change, reserved) in table {
+            let mut world = World::waiting(&["a"]);
+            world.agents = vec![foreign_agent("x")];
+            reserve(&mut world.agent_machines[0], &world.agents[0]);
+            change(&mut world);
+            let s = world.snapshot();
+            let is = is_reserved(&s.agents[0], &s.agent_machines, &s.machines);
+            assert_eq!(is, reserved, "{what}");
+        }
+    }
+
+    #[test]
+    fn only_states_that_a_live_guest_ends_wait_for_it() {
+        for (state, waits) in [
+            ("unbinding", true),
+            ("reclaiming", true),
+            ("reclaiming-rebooting", true),
+            ("binding", true),
+            ("cancelled", true),
+            ("known-unbound", false),
+            ("added-to-existing-cluster", false),
+            ("", false),
+        ] {
+            assert_eq!(waits_for_guest(state), waits, "{state}");
+        }
+    }
+}

@@ -113,12 +113,6 @@ impl Claim {
     pub fn name(&self) -> String {
         self.agent_machine.name_any()
     }
-
-    /// It exists for good: neither it nor its Machine is being deleted.
-    #[must_use]
-    pub fn alive(&self) -> bool {
-        !matches!(&self.need, Need::Quiet(Why::Deleting | Why::MachinePending))
-    }
 }
 
 /// Facts that the classification needs.

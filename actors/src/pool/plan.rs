@@ -9,6 +9,8 @@
 
 mod demand;
 #[cfg(test)]
+mod edges;
+#[cfg(test)]
 mod promises;
 #[cfg(test)]
 mod properties;

@@ -109,6 +109,19 @@ mod tests {
     }
 
     #[test]
+    fn a_place_is_read_as_it_was_recorded() {
+        let here = read(&intent(&child("a"), 1)).expect("complete");
+        let host = ("esx-1".to_owned(), MoRef::new("HostSystem", "host-1"));
+        for place in [here.clone(), with(here, |p| p.host = Some(host))] {
+            let vm = VmStatus {
+                placement: Some(record(&place, &request())),
+                ..VmStatus::default()
+            };
+            assert_eq!(read(&vm), Some(place));
+        }
+    }
+
+    #[test]
     fn a_name_that_was_mended_asks_for_another_place() {
         let vm = intent(&child("a"), 1);
         let asked = |change: fn(&mut PlaceRequest)| {

@@ -3,7 +3,10 @@
 use super::*;
 use crate::{
     error::{Class, Trouble},
-    iso_cache::testing::bench::{path, pool, want},
+    iso_cache::{
+        msg::ShareGroup,
+        testing::bench::{path, pool, want},
+    },
 };
 
 fn s(seconds: u64) -> Duration {
@@ -70,11 +73,7 @@ fn a_file_is_looked_at_when_it_is_time() {
 fn who_asks_no_more_is_forgotten_after_a_while() {
     for (after, over) in [(599, false), (600, true)] {
         let (mut table, start) = flying();
-        let other = IsoWant {
-            source_key: "another".to_owned(),
-            ..want("b")
-        };
-        table.ask(other, s(after));
+        table.ask(another(), s(after));
         assert_eq!(start.wanted.is_over(), over, "by who asks, {after} s");
 
         let (mut table, start) = flying();
@@ -143,4 +142,77 @@ fn a_failure_holds_until_it_is_over_and_that_is_said_once() {
     assert_eq!(table.next_due(), None);
     let (_, started) = table.ask(want("a"), s(10));
     assert_eq!(tasks(&started), [Task::Transfer]);
+}
+
+/// `b` wants what has another key.
+fn another() -> IsoWant {
+    IsoWant {
+        source_key: "another".to_owned(),
+        ..want("b")
+    }
+}
+
+#[test]
+fn a_failure_is_told_to_who_wants_that_source_and_lacks_it() {
+    let (mut table, start) = flying();
+    table.ask(another(), Duration::ZERO);
+    let trouble = Trouble::blocked(Side::Iso, "Told", "as told");
+    let turn = table.news(start.id, FlightNews::Failed(trouble), Duration::ZERO);
+    assert_eq!(turn.wake, BTreeSet::from([pool("a")]));
+}
+
+#[test]
+fn trouble_of_what_is_there_is_not_waited_on() {
+    let mut table = ready();
+    let anew = IsoWant {
+        force_token: Some("1".to_owned()),
+        ..want("b")
+    };
+    let (_, started) = table.ask(anew, Duration::ZERO);
+    let trouble = Trouble::blocked(Side::Iso, "Told", "as told");
+    table.news(started[0].id, FlightNews::Failed(trouble), Duration::ZERO);
+    let (waits, failures) = table.waiting_on();
+    let reasons: Vec<_> = waits.iter().map(|(reason, _)| reason.as_str()).collect();
+    assert_eq!((reasons, failures), (vec!["Told"], 1));
+}
+
+#[test]
+fn content_is_shared_with_who_has_the_same() {
+    let at = |name: &str, directory: &str| IsoWant {
+        directory: DatastorePath::new("ds1", directory).expect("path"),
+        shareable: Some(ShareGroup::Default),
+        ..want(name)
+    };
+    let other = IsoWant {
+        source_key: "another".to_owned(),
+        ..at("b", "of-b")
+    };
+    for (want, home) in [(at("b", "of-b"), "of-a"), (other, "of-b")] {
+        let mut table = FlightTable::default();
+        table.ask(at("a", "of-a"), Duration::ZERO);
+        assert_eq!(table.home(&want).path, home);
+    }
+    // Of two that are as far, one's own.
+    for own in ["of-a", "of-b"] {
+        let mut table = FlightTable::default();
+        for (name, directory) in [("a", "of-a"), ("b", "of-b")] {
+            let want = at(name, directory);
+            let entry = table.entries.entry(Content::of(&want)).or_default();
+            entry.asked(want, Duration::ZERO);
+        }
+        assert_eq!(table.home(&at("c", own)).path, own);
+    }
+}
+
+#[test]
+fn each_task_has_its_name() {
+    let paths = vec![file('0').path];
+    for (task, name) in [
+        (Task::Check(file('a'), false), "check"),
+        (Task::Transfer, "transfer"),
+        (Task::Prune(paths.clone()), "prune"),
+        (Task::Clear(paths), "clear"),
+    ] {
+        assert_eq!(task.name(), name);
+    }
 }

@@ -286,7 +286,13 @@ fn an_agent_machine_belongs_by_node_pool_and_else_by_what_it_selects() {
         need(by_labels(&[("customer", "example"), ("zone", "x")])),
         None
     );
-    // A pin alone says nothing of a pool.
+    // The pin and what the service writes are not the pool's to offer, and alone say nothing of a pool.
+    const SERVICE: (&str, &str) = ("inventory.agent-install.openshift.io/cpu-vendor", "x");
+    let beside = by_labels(&[("customer", "example"), (AGENT_MACHINE_LABEL, "a")]);
+    assert_eq!(need(beside), Some(Need::Host));
+    let beside = by_labels(&[("customer", "example"), SERVICE]);
+    assert!(need(beside).is_some());
+    assert_eq!(need(by_labels(&[SERVICE])), None);
     assert_eq!(need(by_labels(&[(AGENT_MACHINE_LABEL, "a")])), None);
     assert_eq!(need(by_labels(&[])), None);
 }

@@ -88,6 +88,14 @@ fn what_was_given_up_stays_given_up_and_the_next_one_rests() {
         assert_eq!(rest(count, now), left, "after {count} at {now}");
     }
     // Another attempt is none of its business.
+    for (recorded, failed) in [(Some(2), Some(1)), (None, None)] {
+        let (bare, failure) = (
+            with(bare.clone(), |v| v.attempt = recorded),
+            with(failure.clone(), |f| f.attempt = failed),
+        );
+        let read = arrival(&bare, Some(&failure), false, None, at(60));
+        assert_eq!(read, Arrival::Awaited);
+    }
     let next = with(late, |v| v.attempt = Some(2));
     let read = arrival(&next, Some(&failure), true, None, at(60));
     assert_eq!(read, Arrival::Awaited);
@@ -124,7 +132,14 @@ fn how_far_it_came_is_told_and_a_named_guest_may_serve() {
         ),
     ] {
         assert_eq!((class(&seen), may_serve(&seen)), (word, serves), "{seen:?}");
-        assert!(!advice(word).is_empty());
+    }
+    for (word, look_at) in [
+        ("NotRunning", "events in vCenter"),
+        ("NotRegistered", "DNS, proxy and firewall"),
+        ("NoAddress", "DHCP, VLAN"),
+        ("NoGuest", "console"),
+    ] {
+        assert!(advice(word).contains(look_at), "{word}");
     }
 }
 

@@ -1,0 +1,206 @@
+//! What is needed, and which Secrets are held and let go on the way there.
+
+use agent_forge_crds::pool::CredentialsSecretRef;
+
+use super::*;
+use crate::{
+    effect::EffectKind::{HoldSecret as Hold, PoolStatus as Record, ReleaseSecret as Release},
+    ports::cluster::ClusterErrorKind,
+    testing::{self, World, child, child_with_vm},
+    vm::bench::Bench,
+};
+
+fn names(keys: BTreeSet<ObjectKey>) -> Vec<String> {
+    keys.into_iter().map(|k| k.to_string()).collect()
+}
+
+fn recorded_with(name: &str, secret: &str, namespace: &str) -> VsphereAgent {
+    let mut child = child_with_vm(name);
+    let vm = child.status.as_mut().and_then(|s| s.vm.as_mut());
+    vm.expect("a VM").credentials_ref = Some(CredentialsSecretRef {
+        name: secret.to_owned(),
+        namespace: Some(namespace.to_owned()),
+    });
+    child
+}
+
+#[test]
+fn what_the_spec_names_is_needed_while_anybody_is_there() {
+    let pool = testing::pool("w");
+    let own = format!(
+        "{}/{}",
+        testing::NAMESPACE,
+        pool.spec.vsphere.credentials_secret_ref.name
+    );
+    let none = needed(&pool, std::iter::empty(), false, &[]);
+    assert!(none.is_empty());
+    assert_eq!(
+        names(needed(&pool, std::iter::empty(), true, &[])),
+        std::slice::from_ref(&own)
+    );
+    let fresh = child("a");
+    assert_eq!(
+        names(needed(&pool, [&fresh].into_iter(), false, &[])),
+        [own]
+    );
+}
+
+#[test]
+fn what_a_record_names_is_needed_too_where_it_may_be_read() {
+    let pool = testing::pool("w");
+    let old = recorded_with("a", "before", testing::NAMESPACE);
+    let far = recorded_with("b", "shared", "elsewhere");
+    let children = [&old, &far];
+    let all = names(needed(&pool, children.into_iter(), false, &[]));
+    assert!(
+        all.contains(&format!("{}/before", testing::NAMESPACE)),
+        "{all:?}"
+    );
+    assert_eq!(all.len(), 2, "{all:?}");
+    let allowed = ["elsewhere".to_owned()];
+    let all = names(needed(&pool, children.into_iter(), false, &allowed));
+    assert!(all.contains(&"elsewhere/shared".to_owned()), "{all:?}");
+    assert_eq!(all.len(), 3, "{all:?}");
+}
+
+#[test]
+fn only_a_confirmed_hold_counts() {
+    let mut pool = testing::pool("w");
+    let secret = ObjectKey::new("ns", "s");
+    let mut entry = HeldSecret {
+        name: "s".to_owned(),
+        namespace: "ns".to_owned(),
+        held: false,
+    };
+    let with = |pool: &mut VsphereAgentPool, entry: &HeldSecret| {
+        pool.status.get_or_insert_default().held_secrets = vec![entry.clone()];
+    };
+    assert!(!holds(&pool, &secret));
+    with(&mut pool, &entry);
+    assert!(!holds(&pool, &secret));
+    entry.held = true;
+    with(&mut pool, &entry);
+    assert!(holds(&pool, &secret));
+    assert!(!holds(&pool, &ObjectKey::new("other", "s")));
+    // A qualified name that the API server accepts: at most 63 characters after the slash.
+    let name = finalizer(&pool);
+    assert!(
+        name.split('/').nth(1).is_some_and(|n| n.len() <= 63),
+        "{name}"
+    );
+}
+
+/// The Secret `vcenter`, as a pool's record names it.
+fn entry(held: bool) -> HeldSecret {
+    HeldSecret {
+        name: "vcenter".to_owned(),
+        namespace: testing::NAMESPACE.to_owned(),
+        held,
+    }
+}
+
+/// What a pass over the Secrets of a pool did and left on record. `checked`: so many seconds ago.
+async fn tended(
+    living: bool,
+    record: Vec<HeldSecret>,
+    checked: Option<u64>,
+    change: impl FnOnce(&Bench, &mut World, &mut Memory),
+) -> (Vec<EffectKind>, Vec<HeldSecret>) {
+    let bench = Bench::new();
+    let mut world = World::default();
+    let mut memory = Memory::default();
+    bench.hub.with(|o| {
+        o.version = 10;
+        let pool = o.pool.as_mut().expect("a pool");
+        pool.status.get_or_insert_default().held_secrets = record;
+        world.pool = pool.clone();
+        if !living {
+            o.child = None;
+        }
+    });
+    let now = world.snapshot().now;
+    memory.custody_checked = checked.map(|ago| now.saturating_sub(Duration::from_secs(ago)));
+    change(&bench, &mut world, &mut memory);
+    let mut s = world.snapshot();
+    let end = tend(&bench.context, &mut s, &[], &mut memory).await;
+    let told = bench.hub.with(|o| o.effects.clone());
+    let kept = on_record(&s.pool).to_vec();
+    let stored = bench.hub.with(|o| o.pool.clone()).expect("a pool");
+    assert_eq!(
+        on_record(&stored),
+        kept,
+        "the record is as new as what was done"
+    );
+    let looked = memory.custody_checked == Some(now);
+    assert!(end.is_ok() || !looked, "not looked at where it failed");
+    (told, kept)
+}
+
+fn one(_: &Bench, world: &mut World, _: &mut Memory) {
+    world.children = vec![child("a")];
+}
+
+#[tokio::test]
+async fn what_is_needed_is_recorded_held_and_looked_at_again() {
+    let (no, yes) = (|| vec![entry(false)], || vec![entry(true)]);
+    let lately = Some(299);
+    for (what, before, checked, effects, after) in [
+        ("new", vec![], None, &[Record, Hold, Record][..], yes()),
+        (
+            "new beside others",
+            vec![],
+            lately,
+            &[Record, Hold, Record],
+            yes(),
+        ),
+        ("not held yet", no(), lately, &[Hold, Record], yes()),
+        ("held", yes(), lately, &[], yes()),
+        ("held, long ago", yes(), Some(300), &[Hold], yes()),
+        ("held, before a start", yes(), None, &[Hold], yes()),
+    ] {
+        let (told, kept) = tended(true, before, checked, one).await;
+        assert_eq!((&told[..], kept), (effects, after), "{what}");
+    }
+    let refused = |bench: &Bench, world: &mut World, memory: &mut Memory| {
+        one(bench, world, memory);
+        let refused = (Hold, ClusterErrorKind::Conflict);
+        bench.hub.with(|o| o.fails.extend([refused]));
+    };
+    let (told, kept) = tended(true, vec![], None, refused).await;
+    assert_eq!((told, kept), (vec![Record], no()), "it was refused");
+}
+
+#[tokio::test]
+async fn what_nobody_needs_is_let_go_after_a_live_look() {
+    let nothing = |_: &Bench, _: &mut World, _: &mut Memory| {};
+    for (what, living, before, effects, after) in [
+        ("nothing", false, vec![], &[][..], vec![]),
+        (
+            "nobody",
+            false,
+            vec![entry(true)],
+            &[Release, Record],
+            vec![],
+        ),
+        (
+            "somebody, live",
+            true,
+            vec![entry(true)],
+            &[],
+            vec![entry(true)],
+        ),
+    ] {
+        let (told, kept) = tended(living, before, Some(1), nothing).await;
+        assert_eq!((&told[..], kept), (effects, after), "{what}");
+    }
+    let unmarked = |bench: &Bench, world: &mut World, memory: &mut Memory| {
+        one(bench, world, memory);
+        world.pool.metadata.finalizers = None;
+    };
+    let (told, kept) = tended(true, vec![], None, unmarked).await;
+    assert_eq!(
+        (told, kept),
+        (vec![], vec![]),
+        "a pool without our finalizer"
+    );
+}

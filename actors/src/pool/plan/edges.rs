@@ -1,0 +1,130 @@
+//! Both sides of what the plan decides by: a pool that goes, whom a VM serves, which name is free, whom to ask.
+
+use agent_forge_crds::pool::HeldSecret;
+use kube::ResourceExt;
+
+use super::{Action, agents_to_ask, plan};
+use crate::{
+    model::names::ObjectKey,
+    testing::{NAMESPACE, World, agent_machine, child, claim, delete, machine, reserve, with},
+};
+
+/// Kinds of the actions, in their order.
+fn done(world: &World) -> Vec<&'static str> {
+    let name = |action: &Action| match action {
+        Action::AddFinalizer => "add finalizer",
+        Action::Close => "close",
+        Action::Pin { .. } => "pin",
+        Action::CreateChild { .. } => "create",
+        Action::Reassign { .. } => "reassign",
+        Action::Prepare(_) => "prepare",
+        Action::Fence(_) => "fence",
+        Action::Release { .. } => "release",
+        Action::RemoveFinalizer => "remove finalizer",
+    };
+    plan(&world.snapshot()).actions.iter().map(name).collect()
+}
+
+#[test]
+fn a_pool_goes_when_it_is_closed_empty_and_holds_nothing() {
+    type Change = fn(&mut World);
+    let table: [(&str, Change, &[&str]); 7] = [
+        (
+            "it stays",
+            |w| w.pool.metadata.deletion_timestamp = None,
+            &[],
+        ),
+        ("it is closed first", |w| w.pool.status = None, &["close"]),
+        (
+            "that was not said",
+            |w| w.pool.status.get_or_insert_default().closed = Some(false),
+            &["close"],
+        ),
+        ("then it goes", |_| {}, &["remove finalizer"]),
+        (
+            "not before its VsphereAgents",
+            |w| w.children = vec![with(child("a"), delete)],
+            &[],
+        ),
+        (
+            "nor while it holds a Secret",
+            |w| {
+                let held = HeldSecret {
+                    name: "vcenter".to_owned(),
+                    namespace: NAMESPACE.to_owned(),
+                    held: false,
+                };
+                w.pool.status.get_or_insert_default().held_secrets = vec![held];
+            },
+            &[],
+        ),
+        (
+            "it is ours no more",
+            |w| w.pool.metadata.finalizers = None,
+            &[],
+        ),
+    ];
+    for (what, change, actions) in table {
+        let mut world = World::default();
+        delete(&mut world.pool);
+        world.pool.status.get_or_insert_default().closed = Some(true);
+        change(&mut world);
+        assert_eq!(done(&world), actions, "{what}");
+    }
+    let unmarked = with(World::default(), |w| w.pool.metadata.finalizers = None);
+    assert_eq!(done(&unmarked), ["add finalizer"]);
+}
+
+#[test]
+fn the_record_follows_the_agent_to_whom_it_serves() {
+    for (name, actions) in [("a", &[][..]), ("b", &["reassign"][..])] {
+        let mut world = World::discovered("a");
+        world.agent_machines.push(agent_machine("b"));
+        world.machines.push(machine("b"));
+        let at = world
+            .agent_machines
+            .iter()
+            .position(|am| am.name_any() == name);
+        let served = &mut world.agent_machines[at.expect("there")];
+        world.agents[0].spec.approved = true;
+        claim(&mut world.agents[0], served);
+        reserve(served, &world.agents[0]);
+        world.agent_machines.retain(|am| am.name_any() == name);
+        assert_eq!(done(&world), actions, "{name}");
+    }
+}
+
+#[test]
+fn a_vm_takes_the_name_of_who_waits_unless_somebody_has_it() {
+    let name = |world: &World| {
+        let plan = plan(&world.snapshot());
+        plan.actions.iter().find_map(|action| match action {
+            Action::CreateChild { name, .. } => Some(name.clone()),
+            _ => None,
+        })
+    };
+    let mut world = World::waiting(&["a", "x"]);
+    world.children = vec![child("x")];
+    assert_eq!(name(&world).as_deref(), Some("a"));
+    world.children[0].metadata.name = Some("a".to_owned());
+    assert_eq!(name(&world).as_deref(), Some("a-ama"));
+}
+
+#[test]
+fn who_may_run_there_and_who_was_seen_there_is_asked() {
+    let asked = |world: &World| {
+        let s = world.snapshot();
+        Vec::from_iter(agents_to_ask(&s, &s.children[0]))
+    };
+    let mut world = World::discovered("a");
+    let there = ObjectKey::of(&world.agents[0]);
+    assert_eq!(asked(&world), std::slice::from_ref(&there));
+    let status = world.children[0].status.as_mut();
+    let vm = status.and_then(|s| s.vm.as_mut()).expect("a VM");
+    let agent_ref = vm.agent_ref.get_or_insert_default();
+    agent_ref.namespace = Some("before".to_owned());
+    agent_ref.name = Some("x".to_owned());
+    assert_eq!(asked(&world), [ObjectKey::new("before", "x"), there]);
+    world.agents.clear();
+    assert_eq!(asked(&world), [ObjectKey::new("before", "x")]);
+}
