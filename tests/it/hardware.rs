@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     look::pinned_to,
-    world::{LIMIT, NAMESPACE, POOL, Setup, World, pool_labels},
+    world::{NAMESPACE, POOL, Setup, World, pool_labels},
 };
 
 /// One machine with these settings: its VM, all of vCenter, and its VsphereAgent.
