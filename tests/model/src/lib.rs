@@ -18,6 +18,9 @@
 //! Not in it: ISO, tags, drives, the predecessor's records, adoption, force, pool deletion, hooks that wait for a dead
 //! guest; reads that fail; a Kubernetes write that lands late.
 
+pub mod flight;
+pub mod flight_ports;
+pub mod lease;
 pub mod machines;
 pub mod objects;
 pub mod ports;

@@ -49,7 +49,7 @@ impl Content {
 }
 
 /// How far a content is.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) enum Phase {
     /// Nothing known, or failed and backing off.
     #[default]
@@ -82,7 +82,7 @@ pub(super) enum Phase {
 }
 
 /// One pool's interest.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Interest {
     /// What it asked for last.
     pub(super) want: IsoWant,
@@ -93,7 +93,7 @@ pub(super) struct Interest {
 }
 
 /// A content that somebody wants, or that still flies.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     pub(super) wants: BTreeMap<ObjectKey, Interest>,
     pub(super) phase: Phase,
@@ -108,7 +108,7 @@ pub(super) struct Entry {
 }
 
 /// What came of fetching again because the source said that it has other bytes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
     /// Digest of what it said that of, until that is fetched again.
     outdated: Option<String>,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use agent_forge_crds::conditions::reason;
 
-use super::{Content, FlightTable, Input, Look, Phase, Running, SETTLE, Start, Task, Work};
+use super::{Content, FlightTable, Input, Keep, Look, Phase, Running, SETTLE, Start, Task, Work};
 use crate::{
     iso_cache::msg::{IsoFile, IsoWant, Wanted},
     model::names::{DatastorePath, ObjectKey},
@@ -93,7 +93,7 @@ impl FlightTable {
                     work,
                     pool: want.pool.clone(),
                     input: Input::of(&want),
-                    wanted: Some(keep),
+                    wanted: Some(Keep::new(keep)),
                 });
                 return Some(Start {
                     id,
