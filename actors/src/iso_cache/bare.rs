@@ -157,6 +157,12 @@ impl Table {
         self.0.transfer()
     }
 
+    /// Number of the newest flight.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        self.0.last_id
+    }
+
     /// The same table with other moments and other flight numbers in it, and what the flight under way hears from it and from
     /// no other copy. When a pool asked last stays as it is.
     #[must_use]

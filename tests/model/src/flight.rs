@@ -159,6 +159,8 @@ pub struct World {
     flights: Vec<Airborne>,
     /// Directories where a transfer failed: looks that are left, and whether it is time.
     doubtful: BTreeMap<usize, (u32, bool)>,
+    /// Directories in which this life of the cache has looked for what dead ones left.
+    swept: BTreeSet<usize>,
     /// The datastore.
     pub files: BTreeMap<Name, Bytes>,
     vm: Vm,
@@ -325,7 +327,14 @@ impl Flights {
         if let Some(flight) = w.flights.iter_mut().find(flown) {
             self.tells(flight, &heard);
         }
-        for flight in begin {
+        for mut flight in begin {
+            // As the actor does: beside the one that a flight writes to, each once in a life.
+            let swept: Vec<_> = w
+                .swept
+                .iter()
+                .map(|n| flight_ports::directory(*n))
+                .collect();
+            flight.want.directories.retain(|d| !swept.contains(&d));
             w.flights.push(Airborne {
                 flight: Some(Shared::new(flight)),
                 look: None,
@@ -379,6 +388,9 @@ impl Flights {
         match (told, id) {
             (Told::Doubtful(dir, looks), _) => {
                 w.doubtful.insert(dir, (looks, false));
+            }
+            (Told::Swept(dir), _) => {
+                w.swept.insert(dir);
             }
             (Told::Progress(done, total), Some(id)) => {
                 let news = FlightNews::Progress(done, total);
@@ -471,8 +483,11 @@ impl Flights {
                 }
             }
         }
-        let (table, _) = w.table.retold(|at| at, id);
-        w.table = Shared::new(table);
+        let renamed = ids.iter().any(|(was, is)| was != is);
+        if renamed || w.table.newest() != ids.len() as u64 {
+            let (table, _) = w.table.retold(|at| at, id);
+            w.table = Shared::new(table);
+        }
     }
 
     fn shows(&self, w: &World, n: usize) -> Arc<VsphereAgentPool> {
@@ -628,6 +643,7 @@ impl Flights {
             w.flights.clear();
         }
         w.doubtful.clear();
+        w.swept.clear();
         w.late = w.late.take().or(late);
         let files = std::mem::take(&mut w.files);
         let mut gone = |name: &mut Name| {
@@ -920,6 +936,7 @@ impl Model for Flights {
             table: Shared::new(Table::default()),
             flights: Vec::new(),
             doubtful: BTreeMap::new(),
+            swept: BTreeSet::new(),
             files: BTreeMap::new(),
             vm: Vm::None,
             late: None,

@@ -4,6 +4,8 @@
 //! stands where it stood. So a flight in a state is what it was answered and told, and can be compared.
 
 use std::{
+    cell::RefCell,
+    collections::HashMap,
     future::{Future, poll_fn},
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -45,6 +47,7 @@ use tokio::{runtime::Runtime, sync::watch};
 use crate::{
     flight::{self, Airborne, NOW, Name},
     objects,
+    shared::Shared,
 };
 
 /// A call that the world answers.
@@ -134,6 +137,8 @@ pub enum Told {
     Publishing(IsoPlace),
     /// It failed, and something may be left in the directory of that pool; looks that are left.
     Doubtful(usize, u32),
+    /// It has looked in the directory of that pool for what dead flights left.
+    Swept(usize),
 }
 
 /// Where a flight stands.
@@ -148,6 +153,7 @@ pub enum At {
 }
 
 /// A flight's way so far.
+#[derive(Clone)]
 pub struct Run {
     /// All that it told.
     pub told: Vec<Told>,
@@ -157,7 +163,17 @@ pub struct Run {
     pub ended: Option<FlightNews>,
 }
 
+/// All that a flight's way depends on.
+type Way = (
+    Option<Shared<bare::Flight>>,
+    Option<(usize, u32)>,
+    bool,
+    Vec<Event>,
+);
+
 thread_local! {
+    /// Ways that were gone before: many states have the same flights.
+    static RUNS: RefCell<HashMap<Way, Run>> = RefCell::default();
     static RUNTIME: Runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -196,7 +212,8 @@ fn source_key(n: u8) -> &'static str {
     &KEYS.get_or_init(|| [0, 1].map(flight::source_key))[usize::from(n)]
 }
 
-fn directory(n: usize) -> &'static DatastorePath {
+/// Directory of that pool.
+pub fn directory(n: usize) -> &'static DatastorePath {
     static DIRECTORIES: OnceLock<[DatastorePath; 2]> = OnceLock::new();
     &DIRECTORIES.get_or_init(|| [0, 1].map(flight::directory))[n]
 }
@@ -311,6 +328,7 @@ impl Ports {
             IsoMsg::Doubtful(doubtful) => {
                 Told::Doubtful(directory_of(&doubtful.directory), doubtful.looks)
             }
+            IsoMsg::Swept(directory) => Told::Swept(directory_of(&directory)),
             _ => return,
         };
         progress.told.push(told);
@@ -340,6 +358,21 @@ fn error(failure: Failure) -> VcError {
 /// # Panics
 /// Its answers are not those to its calls.
 pub fn run(flight: &Airborne) -> Run {
+    let way = (
+        flight.flight.clone(),
+        flight.look,
+        flight.alive,
+        flight.log.clone(),
+    );
+    if let Some(run) = RUNS.with_borrow(|runs| runs.get(&way).cloned()) {
+        return run;
+    }
+    let run = run_anew(flight);
+    RUNS.with_borrow_mut(|runs| runs.insert(way, run.clone()));
+    run
+}
+
+fn run_anew(flight: &Airborne) -> Run {
     let mut names = Vec::new();
     for event in &flight.log {
         if let Event::Reply(Reply::Files(files), _) = event {

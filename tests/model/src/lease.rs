@@ -100,7 +100,7 @@ pub struct World {
     left: Budget,
     /// Whether an operator may still be told to end.
     may_end: bool,
-    /// Who has let go as it should, since nobody leads.
+    /// Who has let go as it should, and nobody has taken the lease since.
     let_go: Option<usize>,
 }
 
@@ -256,6 +256,9 @@ impl Leases {
                 }
                 let version = w.lease.as_ref().map_or(0, |l| l.version) + 1;
                 let holder = *holder;
+                if holder.is_some() {
+                    w.let_go = None;
+                }
                 w.lease = Some(Lease { version, holder });
                 Fate::Written(version)
             }
@@ -544,10 +547,6 @@ impl Leases {
             if begins && !operator.stands_still && !operator.ends {
                 operator.effects = seconds(bound);
             }
-        }
-        let holder = w.lease.as_ref().and_then(|l| l.holder);
-        if self.leading(w) > 0 || holder.is_some_and(|name| NAMES.contains(&name)) {
-            w.let_go = None;
         }
         self.renumber(w);
     }

@@ -20,7 +20,7 @@ impl FlightTable {
     ) -> Option<Start> {
         let id = self.id();
         let entry = self.entries.get_mut(content)?;
-        let want = entry.next_want()?.clone();
+        let want = entry.next_flight()?;
         match &mut entry.phase {
             Phase::Ready { checking, .. } => *checking = true,
             phase => *phase = Phase::Checking,
@@ -108,7 +108,7 @@ impl FlightTable {
 
     fn launch_transfer(&mut self, content: &Content) -> Option<IsoWant> {
         let entry = self.entries.get_mut(content).filter(|e| e.is_queued())?;
-        let want = entry.next_want()?.clone();
+        let want = entry.next_flight()?;
         entry.phase = Phase::Flying {
             done: 0,
             total: None,

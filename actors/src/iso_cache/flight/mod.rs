@@ -157,7 +157,7 @@ pub(super) struct FlightTable {
     queue: VecDeque<Work>,
     running: Option<Running>,
     checks: BTreeMap<u64, Look>,
-    last_id: u64,
+    pub(super) last_id: u64,
     first_ask: Option<Duration>,
 }
 
