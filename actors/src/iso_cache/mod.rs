@@ -15,6 +15,7 @@
 //! management clusters with one directory and equal bytes have one file, which the one deletes while the other's pools
 //! rely on it, unless a VM of its vCenter has it mounted. They need different directories.
 
+pub mod bare;
 mod flight;
 mod meter;
 pub mod msg;
@@ -107,8 +108,8 @@ struct Ports {
     source: Arc<dyn IsoSource>,
     clock: Arc<dyn Clock>,
     instruments: Arc<dyn Instruments>,
-    /// Whom it tells.
-    actor: ActorRef<IsoMsg>,
+    /// Tells the actor.
+    tell: Arc<dyn Fn(IsoMsg) + Send + Sync>,
     /// The flight that may write to the datastore just now, as the actor told; it does before that flight starts.
     writer: watch::Receiver<Option<u64>>,
 }
@@ -338,7 +339,7 @@ impl IsoCacheState {
                 tracer::fault(&tracing::Span::current(), trouble);
                 tracing::warn!(reason = trouble.reason, error = %trouble, "ISO flight failed");
             }
-            let _ = ports.actor.send_message(IsoMsg::Flight(id, news));
+            (ports.tell)(IsoMsg::Flight(id, news));
         };
         self.flights.spawn(flight.instrument(span));
     }
@@ -364,14 +365,14 @@ async fn fly(ports: &Ports, start: Start) -> FlightNews {
         }
         Task::Transfer => {
             tracing::info!(directory = %want.directory, server = want.source.server(), "ISO transfer begins");
-            let (told, announced) = (ports.actor.clone(), ports.actor.clone());
+            let (told, announced) = (ports.tell.clone(), ports.tell.clone());
             let tell = move |done, total| {
                 let news = FlightNews::Progress(done, Some(total));
-                let _ = told.send_message(IsoMsg::Flight(id, news));
+                told(IsoMsg::Flight(id, news));
             };
             let announce = move |place, leave| {
                 let news = FlightNews::Publishing(place, leave);
-                let _ = announced.send_message(IsoMsg::Flight(id, news));
+                announced(IsoMsg::Flight(id, news));
             };
             transfer::transfer(ports, id, &want, &wanted, Box::new(tell), Box::new(announce))
                 .await
@@ -432,7 +433,8 @@ impl Actor for IsoCache {
                 source,
                 clock,
                 instruments,
-                actor: myself,
+                // Whom it tells may be gone: what flies ends with it.
+                tell: Arc::new(move |message| drop(myself.send_message(message))),
                 writer: writer.subscribe(),
             },
             writer,

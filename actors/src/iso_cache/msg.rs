@@ -70,8 +70,14 @@ pub struct IsoPlace {
 }
 
 /// Leave for a flight to publish; dropped, the flight has nothing to wait for.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Leave(Arc<watch::Sender<bool>>);
+
+impl fmt::Debug for Leave {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Leave({})", *self.0.borrow())
+    }
+}
 
 impl Leave {
     /// A leave to give, and what to wait at for it.
@@ -89,11 +95,12 @@ impl Leave {
 
 /// Tells a flight whether anybody still wants what it fetches. The default is wanted for ever.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted(Option<watch::Receiver<()>>);
+pub struct Wanted(Option<watch::Receiver<()>>);
 
 impl Wanted {
     /// It is wanted as long as the first half lives.
-    pub(super) fn pair() -> (watch::Sender<()>, Self) {
+    #[must_use]
+    pub fn pair() -> (watch::Sender<()>, Self) {
         let (keep, wait) = watch::channel(());
         (keep, Self(Some(wait)))
     }

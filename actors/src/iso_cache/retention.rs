@@ -19,7 +19,7 @@ pub(super) const AGAIN: Duration = Duration::from_secs(600);
 pub type PruneNews = (Vec<DatastorePath>, Vec<(DatastorePath, String)>);
 
 /// One pool's retention.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PruneLog {
     /// A prune waits for the lane.
     pub(super) queued: bool,
@@ -105,6 +105,13 @@ impl PruneLog {
             self.kept(path, reason.to_owned(), now);
         }
         !self.stayed.is_empty()
+    }
+
+    /// Other moments.
+    pub(super) fn retell(&mut self, moment: &dyn Fn(Duration) -> Duration) {
+        for (at, _) in self.tried.values_mut() {
+            *at = moment(*at);
+        }
     }
 
     fn kept(&mut self, path: DatastorePath, reason: String, now: Duration) {

@@ -98,7 +98,7 @@ async fn fetch(
     }
     if delivered.is_err() {
         let doubtful = site.doubtful(&want.directory);
-        let _ = ports.actor.send_message(IsoMsg::Doubtful(doubtful));
+        (ports.tell)(IsoMsg::Doubtful(doubtful));
     }
     delivered
 }

@@ -86,7 +86,7 @@ impl Site {
         for directory in std::iter::once(&want.directory).chain(others) {
             match step("sweep", self.try_sweep(ports, directory)).await {
                 Ok(()) => {
-                    let _ = ports.actor.send_message(IsoMsg::Swept(directory.clone()));
+                    (ports.tell)(IsoMsg::Swept(directory.clone()));
                 }
                 Err(trouble) => {
                     tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
@@ -179,7 +179,7 @@ pub(super) async fn look_after(ports: &Ports, mut doubtful: Box<Doubtful>) {
         tracing::warn!(%directory, error = %trouble, "it is not known whether a partial ISO file is left");
     } else {
         tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
-        let _ = ports.actor.send_message(IsoMsg::Doubtful(doubtful));
+        (ports.tell)(IsoMsg::Doubtful(doubtful));
     }
 }
 

@@ -27,7 +27,7 @@ pub use self::{
 };
 
 /// What a Lease says, as far as it matters here.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// resourceVersion.
     pub version: String,
@@ -74,7 +74,7 @@ pub enum Lost {
     Removed,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Shown {
     /// Not read yet, or not since a write failed.
     Nothing,
@@ -83,7 +83,7 @@ enum Shown {
 }
 
 /// One candidate's view of the Lease.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Election {
     me: String,
     timing: Timing,
@@ -146,6 +146,37 @@ impl Election {
     pub fn failed(&mut self, now: Duration) {
         self.shown = Shown::Nothing;
         self.rest_until = now + self.timing.retry_period();
+    }
+
+    /// The same view with other moments and other records in it: how a model checker keeps a view without a clock that grows
+    /// and versions that count. `now` is when it is looked at: a rest that is over by then is forgotten.
+    #[must_use]
+    pub fn retold(
+        &self,
+        now: Duration,
+        moment: impl Fn(Duration) -> Duration,
+        record: impl Fn(&Record) -> Record,
+    ) -> Self {
+        let rests = self.rest_until > now;
+        Self {
+            me: self.me.clone(),
+            timing: self.timing,
+            shown: match &self.shown {
+                Shown::There(shown) => Shown::There(record(shown)),
+                other => other.clone(),
+            },
+            read_at: moment(self.read_at),
+            foreign: self
+                .foreign
+                .as_ref()
+                .map(|(r, at)| (record(r), moment(*at))),
+            renewed_at: self.renewed_at.map(&moment),
+            rest_until: if rests {
+                moment(self.rest_until)
+            } else {
+                Duration::ZERO
+            },
+        }
     }
 
     /// Until when we lead; `None` while we do not.

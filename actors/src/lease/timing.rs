@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Times that fit together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
     duration: Duration,
     renew_deadline: Duration,

@@ -8,16 +8,21 @@
 //! product's ports, and [`ports`] is a world behind them in which any one effect may go wrong. What everybody else does is
 //! in [`upstream`].
 //!
-//! So that the states are finite:
+//! Two worlds of their own: [`lease`], two operators and one Lease, and [`flight`], two pools and one ISO cache.
+//!
+//! So that the states of the machines' world are finite:
 //! - Time is the age that a pass sees what is remembered as (a few seconds, or longer than anything is waited for), and hours
 //!   that go by while somebody waits for a guest. No state carries a clock.
 //! - resourceVersions say only which of several copies is newer.
 //! - What a status only tells people (conditions, messages) is left out, and the timeline, which the pool asks of a VM only
 //!   whose freed Agent lost its approval: with these selectors none does.
 //!
-//! Not in it: ISO, tags, drives, the predecessor's records, adoption, force, pool deletion, hooks that wait for a dead
+//! Not in it: tags, drives, the predecessor's records, adoption, force, pool deletion, hooks that wait for a dead
 //! guest; reads that fail; a Kubernetes write that lands late.
 
+pub mod flight;
+pub mod flight_ports;
+pub mod lease;
 pub mod machines;
 pub mod objects;
 pub mod ports;

@@ -2,31 +2,47 @@
 
 #![allow(clippy::print_stdout, reason = "a command for people")]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use agent_forge_actors::lease::Timing;
 use agent_forge_model::{
+    flight::{self, Flights},
+    lease::{self, Leases},
     machines::{LAG, Machines},
     upstream::Deed,
-    verdict::Endings,
+    verdict::{self, Endings},
     world::Fault,
 };
 use anyhow::{Result, ensure};
-use clap::Parser;
-use stateright::{Checker, Model, report::WriteReporter};
+use clap::{Args, Parser, Subcommand};
+use stateright::{Checker, Model, Path, report::WriteReporter};
 
-/// A small world, explored whole: every order of everybody's steps, with each of the faults at most once, at any effect.
+/// A small world, explored whole: every order of everybody's steps, with each of the faults at most once, at any effect. Without
+/// a subcommand that of the machines.
 #[derive(Parser)]
-struct Args {
+#[command(args_conflicts_with_subcommands = true)]
+struct Command {
+    #[command(subcommand)]
+    world: Option<Other>,
+    #[command(flatten)]
+    machines: MachinesArgs,
+}
+
+#[derive(Subcommand)]
+enum Other {
+    /// Two operators and one Lease.
+    Lease(LeaseArgs),
+    /// Two pools that share one ISO, and one ISO cache.
+    Flight(FlightArgs),
+}
+
+#[derive(Args)]
+struct MachinesArgs {
     /// Machines that wait.
     #[arg(long, value_delimiter = ',', default_value = "a,b")]
     machines: Vec<String>,
-    /// Faults, each at most once; `none` for none.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "crash,lag,loss,duplicate,unknown"
-    )]
-    faults: Vec<String>,
+    #[command(flatten)]
+    faults: Faults,
     /// So many hours may go by while a guest is waited for: two let a VM be given up and made again.
     #[arg(long, default_value_t = 0)]
     hours: u8,
@@ -41,19 +57,105 @@ struct Args {
     foreign: bool,
 }
 
+#[derive(Args)]
+struct LeaseArgs {
+    #[command(flatten)]
+    faults: Faults,
+    /// Seconds for which others leave the lease alone.
+    #[arg(long, default_value_t = 5)]
+    duration: u64,
+    /// Seconds without a renewal after which its holder gives up.
+    #[arg(long, default_value_t = 3)]
+    renew_deadline: u64,
+    /// Seconds between two looks.
+    #[arg(long, default_value_t = 1)]
+    retry_period: u64,
+}
+
+#[derive(Args)]
+struct FlightArgs {
+    #[command(flatten)]
+    faults: Faults,
+    /// The InfraEnv offers the same image all the time.
+    #[arg(long)]
+    same_image: bool,
+    /// No VM is made.
+    #[arg(long)]
+    no_vm: bool,
+}
+
+#[derive(Args)]
+struct Faults {
+    /// Faults, each at most once; `none` for none.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "crash,lag,loss,duplicate,unknown"
+    )]
+    faults: Vec<String>,
+}
+
+impl Faults {
+    fn all(&self) -> Vec<Fault> {
+        let named = |f: &Fault| {
+            let name = format!("{f:?}").to_lowercase();
+            self.faults.contains(&name)
+        };
+        Fault::ALL.into_iter().filter(named).collect()
+    }
+}
+
 fn main() -> Result<()> {
-    let args = Args::parse();
-    let named = |f: &Fault| {
-        let name = format!("{f:?}").to_lowercase();
-        args.faults.contains(&name)
-    };
-    let faults: Vec<Fault> = Fault::ALL.into_iter().filter(named).collect();
+    let command = Command::parse();
+    match command.world {
+        None => machines(command.machines),
+        Some(Other::Lease(args)) => {
+            let s = Duration::from_secs;
+            let timing = Timing::new(
+                s(args.duration),
+                s(args.renew_deadline),
+                s(args.retry_period),
+            )?;
+            let model = Leases::new(timing, &args.faults.all());
+            explore(model, &lease::PROMISES, |_, _, _| {})
+        }
+        Some(Other::Flight(args)) => {
+            let mut model = Flights::new(&args.faults.all());
+            (model.changes, model.vm) = (!args.same_image, !args.no_vm);
+            explore(model, &flight::PROMISES, |model, name, last| {
+                if name == flight::ENDS {
+                    println!("  ends so: {}", model.ending(last).unwrap_or_default());
+                }
+            })
+        }
+    }
+}
+
+fn machines(args: MachinesArgs) -> Result<()> {
     let names: Vec<&str> = args.machines.iter().map(String::as_str).collect();
     let mut people: Vec<Deed> = args.leaves.iter().cloned().map(Deed::Leaves).collect();
     people.extend(args.foreign.then_some(Deed::Renames));
-    let began = Instant::now();
-    let mut model = Machines::new(&names, people, args.hours, &faults);
+    let mut model = Machines::new(&names, people, args.hours, &args.faults.all());
     model.lag = args.lag;
+    explore(model, &verdict::PROMISES, |model, name, last| {
+        if name == verdict::ENDS {
+            println!("  ends so: {}", Endings::tell(model, last));
+        }
+    })
+}
+
+/// Explores all of it and prints what was found, each the shortest way there is; `tell` says more of how one ends.
+fn explore<M>(
+    model: M,
+    promises: &[&'static str],
+    tell: impl Fn(&M, &'static str, &M::State),
+) -> Result<()>
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + std::fmt::Debug + std::hash::Hash + PartialEq + Send + Sync,
+    M::Action: Clone + std::fmt::Debug + PartialEq,
+{
+    let began = Instant::now();
     let checker = model
         .checker()
         .threads(std::thread::available_parallelism()?.get())
@@ -62,12 +164,10 @@ fn main() -> Result<()> {
     for (name, path) in checker.discoveries() {
         println!("\n{name}:");
         let last = path.last_state().clone();
-        for action in path.into_actions() {
+        for action in Path::into_actions(path) {
             println!("  {action:?}");
         }
-        if name == "every machine ends" {
-            println!("  ends so: {}", Endings::tell(checker.model(), &last));
-        }
+        tell(checker.model(), name, &last);
     }
     println!(
         "\n{} states by {} transitions, at most {} deep, all explored: {}, {:.0?}",
@@ -77,11 +177,8 @@ fn main() -> Result<()> {
         checker.is_done(),
         began.elapsed()
     );
-    let broken: Vec<&str> = checker
-        .discoveries()
-        .into_keys()
-        .filter(|name| agent_forge_model::verdict::PROMISES.contains(name))
-        .collect();
+    let found = checker.discoveries().into_keys();
+    let broken: Vec<&str> = found.filter(|name| promises.contains(name)).collect();
     ensure!(broken.is_empty(), "broken: {broken:?}");
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::{
     retry,
 };
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Backoff {
     failures: u32,
     until: Duration,
@@ -17,7 +17,7 @@ struct Backoff {
 }
 
 /// Backoffs by source.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Backoffs(BTreeMap<Source, Backoff>);
 
 impl Backoffs {
@@ -89,6 +89,13 @@ impl Backoffs {
             .filter(|b| !b.announced)
             .map(|b| b.until)
             .min()
+    }
+
+    /// Other moments.
+    pub(super) fn retell(&mut self, moment: &dyn Fn(Duration) -> Duration) {
+        for backoff in self.0.values_mut() {
+            backoff.until = moment(backoff.until);
+        }
     }
 
     /// Most failures in a row.

@@ -49,7 +49,7 @@ impl Content {
 }
 
 /// How far a content is.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) enum Phase {
     /// Nothing known, or failed and backing off.
     #[default]
@@ -82,7 +82,7 @@ pub(super) enum Phase {
 }
 
 /// One pool's interest.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Interest {
     /// What it asked for last.
     pub(super) want: IsoWant,
@@ -93,7 +93,7 @@ pub(super) struct Interest {
 }
 
 /// A content that somebody wants, or that still flies.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     pub(super) wants: BTreeMap<ObjectKey, Interest>,
     pub(super) phase: Phase,
@@ -108,7 +108,7 @@ pub(super) struct Entry {
 }
 
 /// What came of fetching again because the source said that it has other bytes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
     /// Digest of what it said that of, until that is fetched again.
     outdated: Option<String>,
@@ -254,9 +254,18 @@ impl Entry {
         self.wants.keys().next().cloned()
     }
 
+    /// What the next flight is begun with: one pool's want, and the directories of all of them. A pool that is served from
+    /// another one's directory begins no flight, and a dead one of its own may have left something in its own.
+    pub(super) fn next_flight(&self) -> Option<IsoWant> {
+        let mut want = self.next_want()?.clone();
+        let all = self.wants.values().flat_map(|i| &i.want.directories);
+        want.directories = all.cloned().collect();
+        Some(want)
+    }
+
     /// The want that the next flight uses: in turn after the pool of the last failure, so that one pool's bad Secret
     /// does not keep the others from trying theirs.
-    pub(super) fn next_want(&self) -> Option<&IsoWant> {
+    fn next_want(&self) -> Option<&IsoWant> {
         let after = |last: &ObjectKey| self.wants.iter().find(|(key, _)| *key > last);
         let next = self
             .last_failed

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use agent_forge_crds::conditions::reason;
 
-use super::{Content, FlightTable, Input, Look, Phase, Running, SETTLE, Start, Task, Work};
+use super::{Content, FlightTable, Input, Keep, Look, Phase, Running, SETTLE, Start, Task, Work};
 use crate::{
     iso_cache::msg::{IsoFile, IsoWant, Wanted},
     model::names::{DatastorePath, ObjectKey},
@@ -20,7 +20,7 @@ impl FlightTable {
     ) -> Option<Start> {
         let id = self.id();
         let entry = self.entries.get_mut(content)?;
-        let want = entry.next_want()?.clone();
+        let want = entry.next_flight()?;
         match &mut entry.phase {
             Phase::Ready { checking, .. } => *checking = true,
             phase => *phase = Phase::Checking,
@@ -93,7 +93,7 @@ impl FlightTable {
                     work,
                     pool: want.pool.clone(),
                     input: Input::of(&want),
-                    wanted: Some(keep),
+                    wanted: Some(Keep::new(keep)),
                 });
                 return Some(Start {
                     id,
@@ -108,7 +108,7 @@ impl FlightTable {
 
     fn launch_transfer(&mut self, content: &Content) -> Option<IsoWant> {
         let entry = self.entries.get_mut(content).filter(|e| e.is_queued())?;
-        let want = entry.next_want()?.clone();
+        let want = entry.next_flight()?;
         entry.phase = Phase::Flying {
             done: 0,
             total: None,

@@ -25,9 +25,11 @@ mod left;
 #[cfg(test)]
 mod model;
 mod outcome;
+mod retold;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
     time::Duration,
 };
 
@@ -103,7 +105,7 @@ enum Work {
     Clear(ObjectKey),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Running {
     id: u64,
     work: Work,
@@ -111,11 +113,29 @@ struct Running {
     /// What it was begun with.
     input: Input,
     /// Dropped, the flight knows that nobody wants what it fetches any more.
-    wanted: Option<watch::Sender<()>>,
+    wanted: Option<Keep>,
+}
+
+/// Keeps a flight wanted.
+#[derive(Clone)]
+struct Keep {
+    _channel: watch::Sender<()>,
+}
+
+impl Keep {
+    fn new(channel: watch::Sender<()>) -> Self {
+        Self { _channel: channel }
+    }
+}
+
+impl fmt::Debug for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keep")
+    }
 }
 
 /// A look at a file that is under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Look {
     content: Content,
     pool: ObjectKey,
@@ -130,7 +150,7 @@ struct Look {
 }
 
 /// The table. Pure: `now` comes in, work and wakes come out.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FlightTable {
     entries: BTreeMap<Content, Entry>,
     /// What pools let go here that want nothing else of this datastore any more.
@@ -139,7 +159,7 @@ pub(super) struct FlightTable {
     queue: VecDeque<Work>,
     running: Option<Running>,
     checks: BTreeMap<u64, Look>,
-    last_id: u64,
+    pub(super) last_id: u64,
     first_ask: Option<Duration>,
 }
 

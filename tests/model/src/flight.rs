@@ -1,0 +1,973 @@
+//! The ISO flight in a small world: two pools that share one ISO, one datastore, one ISO cache, a VM that boots from it.
+//!
+//! What decides and acts is the product's: a pool's turn is its real want, retention and status (`pool::iso`), the cache is its
+//! real table, a flight the real one, put together anew for each of its calls from the answers that it had so far
+//! ([`crate::flight_ports`]); between any two calls the rest of the world comes.
+//!
+//! So that the states are finite:
+//! - Time stands still but for [`Label::Passes`]: longer than anything is waited for, while nothing flies. No state carries a
+//!   clock.
+//! - Numbers of flights tell those under way apart, and are given anew when one ends; so are the names of what dead flights
+//!   left.
+//! - What pools are woken for, they may ask at any moment.
+//!
+//! Not in it: stalls and deadlines of a flight, sources that fail or change their bytes, pools that leave, datastores that
+//! change, people that touch files, other clusters.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use agent_forge_actors::{
+    iso_cache::{
+        bare::{Flight, Heard, Table},
+        msg::{FlightNews, IsoPlace, Leave},
+    },
+    model::names::{DatastorePath, ObjectKey},
+    pool::iso::{self, kept},
+    vm::act::iso_path,
+};
+use agent_forge_crds::{
+    external::infra_env::{InfraEnv, IsoDownloadUrl},
+    pool::{IsoSpec, VsphereAgentPool},
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use stateright::{Model, Property};
+
+use crate::{
+    flight_ports::{self, At, Event, Failure, Op, Reply, Told},
+    objects,
+    shared::Shared,
+    world::{Budget, Fault},
+};
+
+/// Monotonic time of everything that happens.
+pub const NOW: Duration = Duration::from_secs(1_000_000);
+/// So far back lies what was before time passed.
+const LONG: Duration = Duration::from_secs(100_000);
+
+/// A VM's drive holds whole ISOs only, and a final name stands for one.
+pub const WHOLE: &str = "nothing but whole bytes under a final name";
+/// Of uploads to the datastore there is one at a time, and never two to one name.
+pub const ONE_UPLOAD: &str = "one upload at a time";
+/// Nothing that a pool relies on or a VM has in its drive is deleted.
+pub const NOT_IN_USE: &str = "nothing in use is deleted";
+/// Once faults are over every pool has its ISO, and nothing else is left.
+pub const ENDS: &str = "every pool gets its ISO, and nothing is left behind";
+/// All of them.
+pub const PROMISES: [&str; 4] = [WHOLE, ONE_UPLOAD, NOT_IN_USE, ENDS];
+
+/// A file's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Name {
+    /// `<sha256>.iso` of that image in the directory of that pool.
+    Final {
+        /// Whose directory.
+        dir: usize,
+        /// Which image.
+        image: u8,
+    },
+    /// What a flight writes to.
+    Partial {
+        /// Whose directory.
+        dir: usize,
+        /// Which image.
+        image: u8,
+        /// Whether it is of this life of the cache.
+        alive: bool,
+        /// Number of the flight.
+        flight: u64,
+    },
+}
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bytes {
+    /// All of that image.
+    Whole(u8),
+    /// Some of it.
+    Part(u8),
+}
+
+/// A broken promise, as soon as it is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Harm {
+    /// Two uploads at a time, or two to one name.
+    TwoUploads,
+    /// A file was deleted that a pool relies on or a VM has in its drive.
+    DeletedInUse,
+    /// A VM got what is not whole.
+    BootedFromPart,
+}
+
+/// The VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Vm {
+    /// Not there.
+    None,
+    /// Being made, with that in its drive.
+    Making(Name),
+    /// It has that in its drive.
+    Has(Name),
+}
+
+/// A flight under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Airborne {
+    /// Which; `None`: a look at what a failed transfer left.
+    pub flight: Option<Shared<Flight>>,
+    /// Where that look looks, and how many are left.
+    pub look: Option<(usize, u32)>,
+    /// Of this life of the cache.
+    pub alive: bool,
+    /// All that it was answered and told so far.
+    pub log: Vec<Event>,
+    /// How much it has told.
+    pub told: usize,
+    /// What it does next.
+    pub at: At,
+    /// It has to be looked at again.
+    fresh: bool,
+}
+
+impl Airborne {
+    fn id(&self) -> Option<u64> {
+        self.flight.as_ref().map(|f| f.id)
+    }
+
+    fn is_uploading(&self) -> bool {
+        matches!(self.at, At::Call(Op::UploadEnds(_)))
+    }
+}
+
+/// A state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    /// The image that the InfraEnv offers.
+    image: u8,
+    /// The pools as the API server has them.
+    pools: [Shared<VsphereAgentPool>; 2],
+    /// The pool whose watch lags, as that shows it.
+    shown: Option<(usize, Shared<VsphereAgentPool>)>,
+    table: Shared<Table>,
+    flights: Vec<Airborne>,
+    /// Directories where a transfer failed: looks that are left, and whether it is time.
+    doubtful: BTreeMap<usize, (u32, bool)>,
+    /// Directories in which this life of the cache has looked for what dead ones left.
+    swept: BTreeSet<usize>,
+    /// The datastore.
+    pub files: BTreeMap<Name, Bytes>,
+    vm: Vm,
+    /// A request that may still arrive, whose sender has given up.
+    late: Option<Op>,
+    left: Budget,
+    may_change: bool,
+    harm: Option<Harm>,
+}
+
+/// What a transition is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// A pool's turn; its write may go wrong.
+    Asks(usize, Option<Fault>),
+    /// A flight's next call; it may go wrong, for unknown outcomes at once or later.
+    Calls(&'static str, Op, Option<(Fault, bool)>),
+    /// The cache dies, with all that flies; a call that was sent may arrive.
+    Dies(Option<Op>),
+    /// What was late arrives.
+    Late,
+    /// What was late is lost.
+    LateLost,
+    /// A watch catches up.
+    CatchesUp,
+    /// A long time goes by.
+    Passes,
+    /// A look at what a failed transfer left begins.
+    LooksAfter(usize),
+    /// The InfraEnv offers another image.
+    Changes,
+    /// The VM: it is to be made, it is made, it gives the ISO back.
+    Vm(&'static str),
+}
+
+/// A transition with the state that it leads to.
+#[derive(Clone)]
+pub struct Action {
+    label: Label,
+    next: World,
+}
+
+impl PartialEq for Action {
+    fn eq(&self, other: &Self) -> bool {
+        self.label == other.label && self.next == other.next
+    }
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.label)
+    }
+}
+
+/// A defect that is planted, to see that the oracles find what comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// The datastore takes a part, and says that it has all.
+    Truncates,
+    /// Leave to publish is given before any record lists the name.
+    LeaveAtOnce,
+    /// Nobody looks for what dead flights left.
+    NoSweep,
+    /// Drives are not looked at before a file is deleted.
+    BlindToDrives,
+    /// A cache that dies leaves its flights flying.
+    FlightsLiveOn,
+}
+
+/// The model.
+pub struct Flights {
+    faults: Vec<Fault>,
+    /// The InfraEnv may come to offer another image.
+    pub changes: bool,
+    /// There is a VM.
+    pub vm: bool,
+    /// A planted defect; `None` in earnest.
+    pub defect: Option<Defect>,
+    good: Mutex<HashSet<u64>>,
+}
+
+fn now_wall() -> Timestamp {
+    objects::at(1_000_000)
+}
+
+fn secret() -> ObjectKey {
+    ObjectKey::new(objects::NAMESPACE, "vcenter")
+}
+
+fn pool(n: usize) -> VsphereAgentPool {
+    let mut pool = objects::pool();
+    let name = if n == 0 { "x" } else { "y" };
+    pool.metadata.name = Some(name.to_owned());
+    pool.metadata.uid = Some(format!("pool-{name}"));
+    pool.spec.iso = Some(IsoSpec {
+        retain_versions: Some(1),
+        ..IsoSpec::default()
+    });
+    pool.status.get_or_insert_default().iso = None;
+    pool
+}
+
+/// Directory of that pool.
+///
+/// # Panics
+/// Never: the objects are valid.
+pub fn directory(n: usize) -> DatastorePath {
+    iso::directory(&pool(n)).expect("a directory")
+}
+
+fn infra_env(image: u8) -> InfraEnv {
+    let mut env = InfraEnv {
+        metadata: objects::meta(objects::NAMESPACE, "infra", "infra".to_owned()),
+        ..InfraEnv::default()
+    };
+    let status = env.status.get_or_insert_default();
+    status.iso_download_url = Some(IsoDownloadUrl::new(flight_ports::url(image)));
+    status.created_time = Some(Time(objects::at(i64::from(image))));
+    env
+}
+
+/// Source key of that image.
+///
+/// # Panics
+/// Never: the objects are valid.
+pub fn source_key(image: u8) -> String {
+    let env = infra_env(image);
+    let (env, url) = iso::source(Some(&env)).unwrap_or_else(|e| panic!("a source: {e:?}"));
+    iso::source_key(env, &url)
+}
+
+impl Flights {
+    /// These faults, once each.
+    pub fn new(faults: &[Fault]) -> Self {
+        Self {
+            faults: faults.to_vec(),
+            changes: true,
+            vm: true,
+            defect: None,
+            good: Mutex::default(),
+        }
+    }
+
+    fn planted(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    /// Works with a copy of the table, and takes in what it says to who flies.
+    fn with_table<T>(
+        &self,
+        w: &mut World,
+        announced: Option<tokio::sync::watch::Receiver<bool>>,
+        work: impl FnOnce(&mut Table) -> (T, Vec<Flight>),
+    ) -> T {
+        let (mut table, heard) = w.table.retold(|at| at, |id| id);
+        let writer = table.writer();
+        let (result, begin) = work(&mut table);
+        let heard = match announced {
+            Some(wait) => heard.waiting(wait),
+            None => heard,
+        };
+        w.table = Shared::new(table);
+        let flown = |f: &&mut Airborne| f.alive && f.id().is_some() && f.id() == writer;
+        if let Some(flight) = w.flights.iter_mut().find(flown) {
+            self.tells(flight, &heard);
+        }
+        for mut flight in begin {
+            // As the actor does: beside the one that a flight writes to, each once in a life.
+            let swept: Vec<_> = w
+                .swept
+                .iter()
+                .map(|n| flight_ports::directory(*n))
+                .collect();
+            flight.want.directories.retain(|d| !swept.contains(&d));
+            w.flights.push(Airborne {
+                flight: Some(Shared::new(flight)),
+                look: None,
+                alive: true,
+                log: Vec::new(),
+                told: 0,
+                at: At::Waits,
+                fresh: true,
+            });
+        }
+        result
+    }
+
+    fn tells(&self, flight: &mut Airborne, heard: &Heard) {
+        if heard.is_recalled() && !flight.log.contains(&Event::Recalled) {
+            flight.log.push(Event::Recalled);
+            flight.fresh = true;
+        }
+        if let Some(given) = heard.may_publish() {
+            flight.log.push(Event::Leave(given));
+            flight.fresh = true;
+        }
+    }
+
+    /// All that follows at once: what flights tell, what they begin.
+    fn pump(&self, w: &mut World) {
+        while let Some(n) = w.flights.iter().position(|f| f.fresh) {
+            let run = flight_ports::run(&w.flights[n]);
+            let flight = &mut w.flights[n];
+            flight.fresh = false;
+            let (alive, id) = (flight.alive, flight.id());
+            let news: Vec<Told> = run.told.into_iter().skip(flight.told).collect();
+            flight.told += news.len();
+            flight.at = run.at;
+            if flight.at == At::Ended {
+                w.flights.remove(n);
+            }
+            for told in news {
+                if alive {
+                    self.hears(w, id, told);
+                }
+            }
+            if let (Some(news), Some(id), true) = (run.ended, id, alive) {
+                self.with_table(w, None, |table| ((), table.news(id, news, NOW)));
+            }
+        }
+        self.settle(w);
+    }
+
+    fn hears(&self, w: &mut World, id: Option<u64>, told: Told) {
+        match (told, id) {
+            (Told::Doubtful(dir, looks), _) => {
+                w.doubtful.insert(dir, (looks, false));
+            }
+            (Told::Swept(dir), _) => {
+                w.swept.insert(dir);
+            }
+            (Told::Progress(done, total), Some(id)) => {
+                let news = FlightNews::Progress(done, total);
+                self.with_table(w, None, |table| ((), table.news(id, news, NOW)));
+            }
+            (Told::Publishing(place), Some(id)) => self.announce(w, id, place),
+            _ => {}
+        }
+    }
+
+    fn announce(&self, w: &mut World, id: u64, place: IsoPlace) {
+        let (leave, wait) = Leave::pair();
+        if self.planted(Defect::LeaveAtOnce) {
+            leave.give();
+        }
+        let news = FlightNews::Publishing(place, leave);
+        self.with_table(w, Some(wait), |table| ((), table.news(id, news, NOW)));
+    }
+
+    /// The same state in its one form.
+    fn settle(&self, w: &mut World) {
+        if let Some((n, old)) = &w.shown
+            && *old == w.pools[*n]
+        {
+            w.shown = None;
+        }
+        w.flights.sort_by_key(|f| (!f.alive, f.id(), f.look));
+        let mut ids = BTreeMap::new();
+        for flight in w.flights.iter().filter(|f| f.alive) {
+            if let Some(id) = flight.id() {
+                let next = ids.len() as u64 + 1;
+                ids.entry(id).or_insert(next);
+            }
+        }
+        let mut dead = BTreeSet::new();
+        let is_dead = |name: &Name| match name {
+            Name::Partial { alive, flight, .. } => !alive || !ids.contains_key(flight),
+            Name::Final { .. } => false,
+        };
+        names(w, &mut |name| {
+            if is_dead(name) {
+                dead.insert(*name);
+            }
+        });
+        let dead: BTreeMap<Name, u64> = dead.into_iter().zip(1001..).collect();
+        let of_dead: BTreeMap<u64, u64> = dead
+            .iter()
+            .filter_map(|(name, n)| match name {
+                Name::Partial {
+                    alive: false,
+                    flight,
+                    ..
+                } => Some((*flight, *n)),
+                _ => None,
+            })
+            .collect();
+        names(w, &mut |name| {
+            let rank = dead.get(name).copied();
+            if let Name::Partial { flight, .. } = name {
+                *flight = rank.or_else(|| ids.get(flight).copied()).unwrap_or(*flight);
+            }
+        });
+        let files = std::mem::take(&mut w.files);
+        w.files = files
+            .into_iter()
+            .map(|(mut name, bytes)| {
+                let rank = dead.get(&name).copied();
+                if let Name::Partial { flight, .. } = &mut name {
+                    *flight = rank.or_else(|| ids.get(flight).copied()).unwrap_or(*flight);
+                }
+                (name, bytes)
+            })
+            .collect();
+        let id = |n: u64| ids.get(&n).copied().unwrap_or(n);
+        for flight in &mut w.flights {
+            let alive = flight.alive;
+            if let Some(shared) = &mut flight.flight {
+                let own = if alive {
+                    id(shared.id)
+                } else {
+                    of_dead.get(&shared.id).copied().unwrap_or(shared.id)
+                };
+                if own != shared.id {
+                    shared.change(|f| f.id = own);
+                }
+            }
+            for event in &mut flight.log {
+                if let Event::Reply(_, Some(writer)) = event {
+                    *writer = id(*writer);
+                }
+            }
+        }
+        let renamed = ids.iter().any(|(was, is)| was != is);
+        if renamed || w.table.newest() != ids.len() as u64 {
+            let (table, _) = w.table.retold(|at| at, id);
+            w.table = Shared::new(table);
+        }
+    }
+
+    fn shows(&self, w: &World, n: usize) -> Arc<VsphereAgentPool> {
+        match &w.shown {
+            Some((lags, old)) if *lags == n => old.arc(),
+            _ => w.pools[n].arc(),
+        }
+    }
+
+    /// A pool's turn: it asks, and writes down what it is told. `Lag`: its watch does not show that for now.
+    fn asks(&self, w: &World, n: usize, blow: Option<Fault>) -> World {
+        let mut w = w.clone();
+        let own = w.pools[n].arc();
+        let others = [self.shows(&w, 1 - n)];
+        let env = infra_env(w.image);
+        let want = iso::want(&own, &others, Some(&env), &secret());
+        let mut want = want.unwrap_or_else(|e| panic!("a want: {e:?}"));
+        let making = matches!(w.vm, Vm::Making(_));
+        if !making {
+            want.prunable = kept::prunable(&self.shows(&w, n), &others, now_wall());
+        }
+        let state = self.with_table(&mut w, None, |table| table.ask(want.clone(), NOW));
+        let record = own.status.as_ref().and_then(|s| s.iso.as_ref());
+        let next = iso::status(record, &want, &state, now_wall());
+        if next.as_ref() != record && blow != Some(Fault::Loss) {
+            if blow == Some(Fault::Lag) {
+                w.shown = Some((n, w.pools[n].clone()));
+            }
+            w.pools[n].change(|pool| pool.status.get_or_insert_default().iso = next);
+        }
+        if let Some(fault) = blow {
+            w.left.spend(fault);
+        }
+        self.pump(&mut w);
+        w
+    }
+
+    /// vCenter carries a call out.
+    fn perform(&self, w: &mut World, op: &Op) -> Reply {
+        match op {
+            Op::List(_) if self.planted(Defect::NoSweep) => Reply::Files(Vec::new()),
+            Op::List(dir) => {
+                let here = |name: &&Name| match name {
+                    Name::Final { dir: at, .. } | Name::Partial { dir: at, .. } => at == dir,
+                };
+                Reply::Files(w.files.keys().filter(here).copied().collect())
+            }
+            Op::Stat(name) => {
+                let bytes = w.files.get(name);
+                Reply::Size(bytes.map(|bytes| match bytes {
+                    Bytes::Part(image) if self.planted(Defect::Truncates) => {
+                        flight_ports::size(*image)
+                    }
+                    Bytes::Part(_) => 1,
+                    Bytes::Whole(image) => flight_ports::size(*image),
+                }))
+            }
+            Op::Drives if self.planted(Defect::BlindToDrives) => Reply::Drives(None),
+            Op::Drives => Reply::Drives(match w.vm {
+                Vm::Has(name) => Some(name),
+                _ => None,
+            }),
+            Op::UploadBegins(name) => {
+                let uploads = w.flights.iter().filter(|f| f.is_uploading()).count();
+                if uploads > 0 || w.files.contains_key(name) {
+                    w.harm.get_or_insert(Harm::TwoUploads);
+                }
+                if let Name::Partial { image, .. } = name {
+                    w.files.insert(*name, Bytes::Part(*image));
+                }
+                Reply::Done
+            }
+            Op::UploadEnds(name) => {
+                if let Name::Partial { image, .. } = name {
+                    let whole = if self.planted(Defect::Truncates) {
+                        Bytes::Part(*image)
+                    } else {
+                        Bytes::Whole(*image)
+                    };
+                    w.files.insert(*name, whole);
+                }
+                Reply::Done
+            }
+            Op::Move(_, to) if w.files.contains_key(to) => Reply::Failed(Failure::AlreadyExists),
+            Op::Move(from, to) => match w.files.remove(from) {
+                Some(bytes) => {
+                    w.files.insert(*to, bytes);
+                    Reply::Done
+                }
+                None => Reply::Failed(Failure::FileNotFound),
+            },
+            Op::Delete(name) => {
+                if w.files.remove(name).is_some() && self.is_used(w, name) {
+                    w.harm.get_or_insert(Harm::DeletedInUse);
+                }
+                Reply::Done
+            }
+        }
+    }
+
+    fn is_used(&self, w: &World, name: &Name) -> bool {
+        let path = flight_ports::path(name);
+        let relies = |pool: &Shared<VsphereAgentPool>| kept::retained(pool).contains(&path);
+        w.vm == Vm::Has(*name) || w.vm == Vm::Making(*name) || w.pools.iter().any(relies)
+    }
+
+    /// A flight's next call, as it should be or with this blow; `true`: the outcome is later.
+    fn calls(&self, w: &World, n: usize, blow: Option<(Fault, bool)>) -> Option<World> {
+        let mut w = w.clone();
+        let At::Call(op) = w.flights[n].at.clone() else {
+            return None;
+        };
+        let lost = Reply::Failed(Failure::NoAnswer);
+        let reply = match blow {
+            None => self.perform(&mut w, &op),
+            Some((fault, later)) => {
+                w.left.spend(fault);
+                match (fault, later) {
+                    (Fault::Loss, _) => lost,
+                    (Fault::Unknown, true) => {
+                        w.late = Some(op.clone());
+                        lost
+                    }
+                    (Fault::Unknown, false) => {
+                        self.perform(&mut w, &op);
+                        lost
+                    }
+                    _ => {
+                        self.perform(&mut w, &op);
+                        self.perform(&mut w, &op)
+                    }
+                }
+            }
+        };
+        let writer = w.table.writer();
+        let flight = &mut w.flights[n];
+        flight.log.push(Event::Reply(reply, writer));
+        flight.fresh = true;
+        self.pump(&mut w);
+        Some(w)
+    }
+
+    /// The cache and its flights end; another life begins with nothing.
+    fn dies(&self, w: &World, late: Option<Op>) -> World {
+        let mut w = w.clone();
+        w.left.spend(Fault::Crash);
+        w.table = Shared::new(Table::default());
+        if self.planted(Defect::FlightsLiveOn) {
+            for flight in &mut w.flights {
+                flight.alive = false;
+            }
+        } else {
+            w.flights.clear();
+        }
+        w.doubtful.clear();
+        w.swept.clear();
+        w.late = w.late.take().or(late);
+        let files = std::mem::take(&mut w.files);
+        let mut gone = |name: &mut Name| {
+            if let Name::Partial { alive, .. } = name {
+                *alive = false;
+            }
+        };
+        for (mut name, bytes) in files {
+            gone(&mut name);
+            w.files.insert(name, bytes);
+        }
+        names(&mut w, &mut gone);
+        self.settle(&mut w);
+        w
+    }
+
+    fn passes(&self, w: &World) -> Option<World> {
+        if !w.flights.is_empty() || w.late.is_some() || w.shown.is_some() {
+            return None;
+        }
+        let mut w = w.clone();
+        let past = |at: Duration| if at >= NOW { NOW - LONG } else { at };
+        let (table, _) = w.table.retold(past, |id| id);
+        w.table = Shared::new(table);
+        let before = Time(objects::at(0));
+        for pool in &mut w.pools {
+            let checked = |p: &VsphereAgentPool| {
+                let iso = p.status.as_ref().and_then(|s| s.iso.as_ref());
+                iso.and_then(|i| i.checked_at.clone())
+            };
+            if checked(pool).is_some_and(|at| at != before) {
+                pool.change(|p| {
+                    if let Some(iso) = p.status.as_mut().and_then(|s| s.iso.as_mut()) {
+                        iso.checked_at = Some(before.clone());
+                    }
+                });
+            }
+        }
+        for (_, due) in w.doubtful.values_mut() {
+            *due = true;
+        }
+        Some(w)
+    }
+
+    fn looks_after(&self, w: &World, dir: usize) -> Option<World> {
+        let mut w = w.clone();
+        let (looks, _) = w.doubtful.remove(&dir).filter(|(_, due)| *due)?;
+        w.flights.push(Airborne {
+            flight: None,
+            look: Some((dir, looks)),
+            alive: true,
+            log: Vec::new(),
+            told: 0,
+            at: At::Waits,
+            fresh: true,
+        });
+        self.pump(&mut w);
+        Some(w)
+    }
+
+    fn vm_step(&self, w: &World) -> Option<(&'static str, World)> {
+        let mut next = w.clone();
+        let what = match w.vm {
+            Vm::None => {
+                let path = iso_path(&self.shows(w, 0))?;
+                next.vm = Vm::Making(flight_ports::name(&path)?);
+                "is to be made"
+            }
+            Vm::Making(name) => match w.files.get(&name) {
+                None => {
+                    next.vm = Vm::None;
+                    "is not made: its ISO is not there"
+                }
+                Some(bytes) => {
+                    if matches!(bytes, Bytes::Part(_)) {
+                        next.harm.get_or_insert(Harm::BootedFromPart);
+                    }
+                    next.vm = Vm::Has(name);
+                    "boots"
+                }
+            },
+            Vm::Has(_) => {
+                next.vm = Vm::None;
+                "gives its ISO back"
+            }
+        };
+        Some((what, next))
+    }
+
+    /// All transitions that change something.
+    pub fn successors(&self, w: &World) -> Vec<Action> {
+        let mut all = Vec::new();
+        let mut add = |label: Label, next: World| {
+            if next != *w {
+                all.push(Action { label, next });
+            }
+        };
+        for n in 0..w.pools.len() {
+            let plain = self.asks(w, n, None);
+            if plain.pools[n] != w.pools[n] {
+                for fault in [Fault::Loss, Fault::Lag] {
+                    if w.left.has(fault) && (fault == Fault::Loss || w.shown.is_none()) {
+                        add(Label::Asks(n, Some(fault)), self.asks(w, n, Some(fault)));
+                    }
+                }
+            }
+            add(Label::Asks(n, None), plain);
+        }
+        for n in 0..w.flights.len() {
+            let At::Call(op) = w.flights[n].at.clone() else {
+                continue;
+            };
+            let name = w.flights[n].flight.as_ref().map_or("look", |f| f.name());
+            let mut blows = vec![None];
+            if op.changes() {
+                blows.extend([Some((Fault::Loss, false)), Some((Fault::Unknown, false))]);
+                blows.extend(w.late.is_none().then_some(Some((Fault::Unknown, true))));
+                blows.push(Some((Fault::Duplicate, false)));
+            }
+            for blow in blows {
+                if blow.is_some_and(|(fault, _)| !w.left.has(fault)) {
+                    continue;
+                }
+                if let Some(next) = self.calls(w, n, blow) {
+                    add(Label::Calls(name, op.clone(), blow), next);
+                }
+            }
+            if op.changes() && w.left.has(Fault::Crash) && w.late.is_none() {
+                let late = Some(op);
+                add(Label::Dies(late.clone()), self.dies(w, late));
+            }
+        }
+        if w.left.has(Fault::Crash) {
+            add(Label::Dies(None), self.dies(w, None));
+        }
+        if let Some(op) = &w.late {
+            let mut next = w.clone();
+            next.late = None;
+            add(Label::LateLost, next.clone());
+            self.perform(&mut next, op);
+            self.settle(&mut next);
+            add(Label::Late, next);
+        }
+        if w.shown.is_some() {
+            let mut next = w.clone();
+            next.shown = None;
+            add(Label::CatchesUp, next);
+        }
+        for dir in w.doubtful.keys() {
+            if let Some(next) = self.looks_after(w, *dir) {
+                add(Label::LooksAfter(*dir), next);
+            }
+        }
+        if let Some(next) = self.passes(w) {
+            add(Label::Passes, next);
+        }
+        if w.may_change {
+            let mut next = w.clone();
+            (next.image, next.may_change) = (1, false);
+            add(Label::Changes, next);
+        }
+        if let Some((what, next)) = self.vm_step(w).filter(|_| self.vm) {
+            add(Label::Vm(what), next);
+        }
+        all
+    }
+
+    /// The faults are over: everybody does what he has to; where that changes nothing, a long time goes by.
+    fn round(&self, w: &World) -> World {
+        let mut next = w.clone();
+        next.left = Budget::default();
+        next.may_change = false;
+        next.shown = None;
+        if let Some(op) = next.late.take() {
+            self.perform(&mut next, &op);
+            self.settle(&mut next);
+        }
+        for n in 0..next.pools.len() {
+            next = self.asks(&next, n, None);
+        }
+        let calls = |w: &World| w.flights.iter().position(|f| matches!(f.at, At::Call(_)));
+        while let Some(then) = calls(&next).and_then(|n| self.calls(&next, n, None)) {
+            next = then;
+        }
+        while !matches!(next.vm, Vm::None) {
+            match self.vm_step(&next) {
+                Some((_, then)) => next = then,
+                None => break,
+            }
+        }
+        if next != *w {
+            return next;
+        }
+        let due = next.doubtful.iter().find(|(_, (_, due))| *due);
+        if let Some(then) = due.and_then(|(dir, _)| self.looks_after(&next, *dir)) {
+            return then;
+        }
+        self.passes(&next).unwrap_or(next)
+    }
+
+    /// What is wrong with a world at rest.
+    fn unrest(&self, w: &World) -> Option<String> {
+        if !w.flights.is_empty() {
+            return Some("something still flies".to_owned());
+        }
+        for pool in &w.pools {
+            let name = iso_path(pool).as_ref().and_then(flight_ports::name);
+            let has = name.and_then(|name| w.files.get(&name));
+            if has != Some(&Bytes::Whole(w.image)) {
+                return Some(format!("{} has not got its ISO", pool.name_any()));
+            }
+        }
+        for name in w.files.keys() {
+            let path = flight_ports::path(name);
+            let listed = |pool: &Shared<VsphereAgentPool>| kept::retained(pool).contains(&path);
+            if !w.pools.iter().any(listed) {
+                return Some(format!("{name:?} is left"));
+            }
+        }
+        None
+    }
+
+    /// How it ends once faults are over: `None`, well.
+    pub fn ending(&self, w: &World) -> Option<String> {
+        let print = |w: &World| {
+            let mut hasher = DefaultHasher::new();
+            w.hash(&mut hasher);
+            hasher.finish()
+        };
+        let (mut now, mut way) = (w.clone(), Vec::new());
+        // More than any good ending takes.
+        for _ in 0..100 {
+            let seen = print(&now);
+            let good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = good.contains(&seen);
+            drop(good);
+            let rests = way.contains(&seen);
+            if rests && let Some(wrong) = self.unrest(&now) {
+                return Some(format!("{wrong}; {now:#?}"));
+            }
+            if known || rests {
+                let good = self.good.lock();
+                good.unwrap_or_else(PoisonError::into_inner).extend(way);
+                return None;
+            }
+            way.push(seen);
+            now = self.round(&now);
+        }
+        Some(format!("it never comes to rest; {now:#?}"))
+    }
+
+    fn is_whole(w: &World) -> bool {
+        let whole = |(name, bytes): (&Name, &Bytes)| match name {
+            Name::Final { image, .. } => *bytes == Bytes::Whole(*image),
+            Name::Partial { .. } => true,
+        };
+        w.harm != Some(Harm::BootedFromPart) && w.files.iter().all(whole)
+    }
+}
+
+/// Each name in what is under way, to be changed; files are not among them where they are only looked at.
+fn names(w: &mut World, each: &mut dyn FnMut(&mut Name)) {
+    for mut name in w.files.keys().copied().collect::<Vec<_>>() {
+        each(&mut name);
+    }
+    if let Some(op) = &mut w.late {
+        op.names(each);
+    }
+    for flight in &mut w.flights {
+        if let At::Call(op) = &mut flight.at {
+            op.names(each);
+        }
+        for event in &mut flight.log {
+            if let Event::Reply(Reply::Files(files), _) = event {
+                files.iter_mut().for_each(&mut *each);
+            }
+        }
+    }
+}
+
+impl Model for Flights {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World {
+            image: 0,
+            pools: [0, 1].map(|n| Shared::new(pool(n))),
+            shown: None,
+            table: Shared::new(Table::default()),
+            flights: Vec::new(),
+            doubtful: BTreeMap::new(),
+            swept: BTreeSet::new(),
+            files: BTreeMap::new(),
+            vm: Vm::None,
+            late: None,
+            left: Budget::of(&self.faults),
+            may_change: self.changes,
+            harm: None,
+        }]
+    }
+
+    fn actions(&self, w: &World, actions: &mut Vec<Action>) {
+        // What comes after a broken promise tells nothing more.
+        if w.harm.is_none() {
+            actions.extend(self.successors(w));
+        }
+    }
+
+    fn next_state(&self, _: &World, action: Action) -> Option<World> {
+        Some(action.next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(WHOLE, |_, w| Self::is_whole(w)),
+            Property::always(ONE_UPLOAD, |_, w: &World| w.harm != Some(Harm::TwoUploads)),
+            Property::always(NOT_IN_USE, |_, w: &World| {
+                w.harm != Some(Harm::DeletedInUse)
+            }),
+            Property::always(ENDS, |m: &Self, w| m.ending(w).is_none()),
+            Property::sometimes("a VM boots from it", |_, w: &World| {
+                matches!(w.vm, Vm::Has(_))
+            }),
+        ]
+    }
+}

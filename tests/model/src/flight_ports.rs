@@ -1,0 +1,647 @@
+//! The product's ports as one flight sees them: each call that vCenter has to answer waits until the world has answered it.
+//!
+//! A flight is put together anew for each of its calls: it runs from its beginning, is given the answers that it had, and
+//! stands where it stood. So a flight in a state is what it was answered and told, and can be compared.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use agent_forge_actors::{
+    effect::Effect,
+    error::Trouble,
+    iso_cache::{
+        bare::{self, Outside},
+        msg::{Doubtful, FlightNews, IsoKey, IsoMsg, IsoPlace, Leave, Wanted},
+    },
+    model::{
+        identity::BiosUuid,
+        marker::Marker,
+        names::{DatastorePath, MoRef, ObjectKey},
+    },
+    ports::{
+        clock::Clock,
+        iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, IsoSource, Validators},
+        sessions::Sessions,
+        slots::Slots,
+        vcenter::{
+            ByteStream, CreateVm, Drives, Fault, FileInfo, MarkedVm, MountedIso, Place,
+            PlaceRequest, TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+        },
+    },
+};
+use agent_forge_crds::pool::RefusedCredentials;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use tokio::{runtime::Runtime, sync::watch};
+
+use crate::{
+    flight::{self, Airborne, NOW, Name},
+    objects,
+    shared::Shared,
+};
+
+/// A call that the world answers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Files in the directory of that pool.
+    List(usize),
+    /// Size of a file.
+    Stat(Name),
+    /// What is in VMs' drives.
+    Drives,
+    /// The first bytes go there.
+    UploadBegins(Name),
+    /// The last ones have, and it is answered.
+    UploadEnds(Name),
+    /// Another name, without overwriting.
+    Move(Name, Name),
+    /// Gone or not there.
+    Delete(Name),
+}
+
+impl Op {
+    /// It changes something when it is carried out, and may go wrong.
+    pub fn changes(&self) -> bool {
+        matches!(self, Self::UploadEnds(_) | Self::Move(..) | Self::Delete(_))
+    }
+
+    /// The names in it.
+    pub fn names(&mut self, each: &mut dyn FnMut(&mut Name)) {
+        match self {
+            Self::List(_) | Self::Drives => {}
+            Self::Stat(name)
+            | Self::UploadBegins(name)
+            | Self::UploadEnds(name)
+            | Self::Delete(name) => each(name),
+            Self::Move(from, to) => {
+                each(from);
+                each(to);
+            }
+        }
+    }
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// Nobody can tell whether it was carried out.
+    NoAnswer,
+    /// The name is taken.
+    AlreadyExists,
+    /// There is no such file.
+    FileNotFound,
+}
+
+/// What the world answers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// Size of the file, if it is there.
+    Size(Option<u64>),
+    /// Names of files.
+    Files(Vec<Name>),
+    /// What the VM has in its drive.
+    Drives(Option<Name>),
+    /// It failed.
+    Failed(Failure),
+}
+
+/// What a flight has met so far, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// Its call was answered, while that flight was the one that may write.
+    Reply(Reply, Option<u64>),
+    /// Nobody wants what it fetches any more.
+    Recalled,
+    /// It may publish, or there is nothing to wait for.
+    Leave(bool),
+}
+
+/// What a flight tells its cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Bytes.
+    Progress(u64, Option<u64>),
+    /// It is about to publish.
+    Publishing(IsoPlace),
+    /// It failed, and something may be left in the directory of that pool; looks that are left.
+    Doubtful(usize, u32),
+    /// It has looked in the directory of that pool for what dead flights left.
+    Swept(usize),
+}
+
+/// Where a flight stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum At {
+    /// At a call.
+    Call(Op),
+    /// Until it may publish.
+    Waits,
+    /// At its end.
+    Ended,
+}
+
+/// A flight's way so far.
+#[derive(Clone)]
+pub struct Run {
+    /// All that it told.
+    pub told: Vec<Told>,
+    /// Where it stands.
+    pub at: At,
+    /// How it ended.
+    pub ended: Option<FlightNews>,
+}
+
+/// All that a flight's way depends on.
+type Way = (
+    Option<Shared<bare::Flight>>,
+    Option<(usize, u32)>,
+    bool,
+    Vec<Event>,
+);
+
+thread_local! {
+    /// Ways that were gone before: many states have the same flights.
+    static RUNS: RefCell<HashMap<Way, Run>> = RefCell::default();
+    static RUNTIME: Runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without threads");
+}
+
+/// Where the ISO of that image is offered.
+pub fn url(image: u8) -> String {
+    format!("https://images.example/byapikey/TOKEN/4.{image}/x86_64/full.iso")
+}
+
+/// Bytes of an image: the least that passes for ISO 9660, one more of the later image.
+fn image(n: u8) -> &'static Bytes {
+    static IMAGES: OnceLock<[Bytes; 2]> = OnceLock::new();
+    let made = |n: u8| {
+        let mut bytes = vec![n; 32_774 + usize::from(n)];
+        bytes[32_769..32_774].copy_from_slice(b"CD001");
+        Bytes::from(bytes)
+    };
+    &IMAGES.get_or_init(|| [made(0), made(1)])[usize::from(n)]
+}
+
+/// Size of an image.
+pub fn size(n: u8) -> u64 {
+    image(n).len() as u64
+}
+
+fn digest(n: u8) -> &'static str {
+    static DIGESTS: OnceLock<[String; 2]> = OnceLock::new();
+    &DIGESTS.get_or_init(|| [0, 1].map(|n| hex::encode(Sha256::digest(image(n)))))[usize::from(n)]
+}
+
+fn source_key(n: u8) -> &'static str {
+    static KEYS: OnceLock<[String; 2]> = OnceLock::new();
+    &KEYS.get_or_init(|| [0, 1].map(flight::source_key))[usize::from(n)]
+}
+
+/// Directory of that pool.
+pub fn directory(n: usize) -> &'static DatastorePath {
+    static DIRECTORIES: OnceLock<[DatastorePath; 2]> = OnceLock::new();
+    &DIRECTORIES.get_or_init(|| [0, 1].map(flight::directory))[n]
+}
+
+fn cache_key() -> IsoKey {
+    IsoKey {
+        server: objects::SERVER.to_owned(),
+        datacenter: "dc1".to_owned(),
+        datastore: "isos".to_owned(),
+    }
+}
+
+fn born(alive: bool) -> Timestamp {
+    objects::at(i64::from(alive))
+}
+
+/// Where a file of that name lies.
+///
+/// # Panics
+/// Never: the names are valid.
+pub fn path(name: &Name) -> DatastorePath {
+    let (dir, file) = match name {
+        Name::Final { dir, image } => (dir, format!("{}.iso", digest(*image))),
+        Name::Partial {
+            dir,
+            image,
+            alive,
+            flight,
+        } => {
+            let key = source_key(*image);
+            let name = bare::partial(
+                objects::CLUSTER_ID,
+                &cache_key(),
+                born(*alive),
+                key,
+                *flight,
+            );
+            (dir, name)
+        }
+    };
+    directory(*dir).join(&file).expect("a file's path")
+}
+
+/// The final name that lies there.
+pub fn name(path: &DatastorePath) -> Option<Name> {
+    let mut all = [0, 1]
+        .into_iter()
+        .flat_map(|dir| [0, 1].map(|image| Name::Final { dir, image }));
+    all.find(|name| self::path(name) == *path)
+}
+
+struct Script {
+    log: Vec<Event>,
+    names: Vec<Name>,
+    progress: Mutex<Progress>,
+    writer: watch::Sender<Option<u64>>,
+}
+
+#[derive(Default)]
+struct Progress {
+    /// Events that were met.
+    met: usize,
+    /// The call that waits.
+    call: Option<Op>,
+    told: Vec<Told>,
+    leave: Option<Leave>,
+}
+
+#[derive(Clone)]
+struct Ports(Arc<Script>);
+
+impl Ports {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.0
+            .progress
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the answer to that call.
+    async fn call(&self, op: Op) -> VcResult<Reply> {
+        let reply = poll_fn(|_| {
+            let mut progress = self.progress();
+            let Some(Event::Reply(reply, writer)) = self.0.log.get(progress.met) else {
+                progress.call = Some(op.clone());
+                return Poll::Pending;
+            };
+            progress.met += 1;
+            self.0.writer.send_replace(*writer);
+            Poll::Ready(reply.clone())
+        });
+        match reply.await {
+            Reply::Failed(failure) => Err(error(failure)),
+            reply => Ok(reply),
+        }
+    }
+
+    fn name(&self, path: &DatastorePath) -> Name {
+        let known = self.0.names.iter().find(|name| self::path(name) == *path);
+        let name = known.copied().or_else(|| name(path));
+        name.unwrap_or_else(|| panic!("{path} is nothing that a flight here knows"))
+    }
+
+    fn tells(&self, message: IsoMsg) {
+        let mut progress = self.progress();
+        let told = match message {
+            IsoMsg::Flight(_, FlightNews::Progress(done, total)) => Told::Progress(done, total),
+            IsoMsg::Flight(_, FlightNews::Publishing(place, leave)) => {
+                progress.leave = Some(leave);
+                Told::Publishing(place)
+            }
+            IsoMsg::Doubtful(doubtful) => {
+                Told::Doubtful(directory_of(&doubtful.directory), doubtful.looks)
+            }
+            IsoMsg::Swept(directory) => Told::Swept(directory_of(&directory)),
+            _ => return,
+        };
+        progress.told.push(told);
+    }
+}
+
+fn directory_of(path: &DatastorePath) -> usize {
+    usize::from(path != directory(0))
+}
+
+fn error(failure: Failure) -> VcError {
+    let kind = match failure {
+        Failure::NoAnswer => VcErrorKind::NoAnswer,
+        Failure::AlreadyExists => VcErrorKind::Fault(Fault::AlreadyExists(String::new())),
+        Failure::FileNotFound => VcErrorKind::Fault(Fault::FileNotFound(String::new())),
+    };
+    VcError {
+        kind,
+        operation: "call",
+        subject: "it".to_owned(),
+        message: "as told".to_owned(),
+    }
+}
+
+/// Runs a flight as far as its answers reach.
+///
+/// # Panics
+/// Its answers are not those to its calls.
+pub fn run(flight: &Airborne) -> Run {
+    let way = (
+        flight.flight.clone(),
+        flight.look,
+        flight.alive,
+        flight.log.clone(),
+    );
+    if let Some(run) = RUNS.with_borrow(|runs| runs.get(&way).cloned()) {
+        return run;
+    }
+    let run = run_anew(flight);
+    RUNS.with_borrow_mut(|runs| runs.insert(way, run.clone()));
+    run
+}
+
+fn run_anew(flight: &Airborne) -> Run {
+    let mut names = Vec::new();
+    for event in &flight.log {
+        if let Event::Reply(Reply::Files(files), _) = event {
+            names.extend(files);
+        }
+    }
+    if let Some(own) = &flight.flight {
+        let image = u8::from(own.want.source_key != source_key(0));
+        let (alive, flight) = (flight.alive, own.id);
+        names.extend([0, 1].map(|dir| Name::Partial {
+            dir,
+            image,
+            alive,
+            flight,
+        }));
+    }
+    let (writer, _) = watch::channel(None);
+    let outside_writer = writer.subscribe();
+    let ports = Ports(Arc::new(Script {
+        log: flight.log.clone(),
+        names,
+        progress: Mutex::default(),
+        writer,
+    }));
+    let told = ports.clone();
+    let outside = Outside {
+        key: cache_key(),
+        cluster_id: objects::CLUSTER_ID.to_owned(),
+        born: born(flight.alive),
+        sessions: Arc::new(ports.clone()),
+        source: Arc::new(ports.clone()),
+        clock: Arc::new(ports.clone()),
+        writer: outside_writer,
+        tell: Arc::new(move |message| told.tells(message)),
+    };
+    let (keep, wanted) = Wanted::pair();
+    let work = async {
+        match (&flight.flight, flight.look) {
+            (Some(flight), _) => {
+                let flight = flight.as_ref_clone();
+                Some(flight.fly(&outside, wanted).await)
+            }
+            (None, Some((dir, looks))) => {
+                let doubtful = Box::new(Doubtful {
+                    directory: directory(dir).clone(),
+                    vc: Arc::new(ports.clone()),
+                    datacenter: datacenter(),
+                    pool: ObjectKey::new(objects::NAMESPACE, "x"),
+                    uid: "pool-x".to_owned(),
+                    looks,
+                });
+                bare::look_after(&outside, doubtful).await;
+                None
+            }
+            (None, None) => None,
+        }
+    };
+    RUNTIME.with(|runtime| {
+        let _inside = runtime.enter();
+        follow(&ports, keep, work)
+    })
+}
+
+fn follow(
+    ports: &Ports,
+    keep: watch::Sender<()>,
+    work: impl Future<Output = Option<FlightNews>>,
+) -> Run {
+    let mut work = pin!(work);
+    let mut keep = Some(keep);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        ports.progress().call = None;
+        let polled = work.as_mut().poll(&mut context);
+        let mut progress = ports.progress();
+        let (at, ended) = match polled {
+            Poll::Ready(news) => (At::Ended, news),
+            Poll::Pending => match ports.0.log.get(progress.met) {
+                None => (progress.call.take().map_or(At::Waits, At::Call), None),
+                Some(Event::Recalled) => {
+                    progress.met += 1;
+                    keep = None;
+                    continue;
+                }
+                Some(Event::Leave(given)) => {
+                    progress.met += 1;
+                    if let Some(leave) = progress.leave.take().filter(|_| *given) {
+                        leave.give();
+                    }
+                    continue;
+                }
+                Some(reply) => panic!("nobody waits for {reply:?}"),
+            },
+        };
+        drop(keep.take());
+        return Run {
+            told: std::mem::take(&mut progress.told),
+            at,
+            ended,
+        };
+    }
+}
+
+fn datacenter() -> MoRef {
+    MoRef::new("Datacenter", "datacenter-1")
+}
+
+impl Clock for Ports {
+    fn wall(&self) -> Timestamp {
+        objects::at(1_000_000)
+    }
+    fn monotonic(&self) -> Duration {
+        NOW
+    }
+}
+
+#[async_trait]
+impl Sessions for Ports {
+    async fn session(&self, _: &ObjectKey) -> Result<Arc<dyn VCenter>, Trouble> {
+        Ok(Arc::new(self.clone()))
+    }
+    async fn refusal(&self, _: &ObjectKey) -> Option<RefusedCredentials> {
+        None
+    }
+}
+
+#[async_trait]
+impl IsoSource for Ports {
+    async fn open(&self, request: &IsoRequest) -> Result<IsoDownload, IsoError> {
+        let n = u8::from(request.url.expose().as_str() != url(0));
+        Ok(IsoDownload {
+            length: size(n),
+            validators: Validators::default(),
+            body: stream::iter([Ok(image(n).clone())]).boxed(),
+        })
+    }
+    async fn freshness(&self, _: &IsoRequest, _: &Validators) -> Result<Freshness, IsoError> {
+        Ok(Freshness::Unknown)
+    }
+}
+
+#[async_trait]
+impl VCenter for Ports {
+    fn server(&self) -> &str {
+        objects::SERVER
+    }
+    fn insecure(&self) -> bool {
+        false
+    }
+    fn login_refused(&self) -> bool {
+        false
+    }
+    async fn reachable(&self) -> VcResult<()> {
+        Ok(())
+    }
+    fn slots(&self) -> Slots {
+        Slots::new(8)
+    }
+    async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
+        unreachable!("no VMs here")
+    }
+    async fn find_by_uuid(&self, _: &MoRef, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
+        unreachable!("no VMs here")
+    }
+    async fn observe(&self, _: &MoRef) -> VcResult<Option<VmObservation>> {
+        unreachable!("no VMs here")
+    }
+    async fn marked_vms(&self) -> VcResult<Vec<MarkedVm>> {
+        unreachable!("no VMs here")
+    }
+    async fn folder_visible(&self, _: &MoRef) -> VcResult<bool> {
+        unreachable!("no VMs here")
+    }
+    async fn create_vm(&self, _: &Effect, _: &CreateVm) -> VcResult<TaskRef> {
+        unreachable!("no VMs here")
+    }
+    async fn set_boot_order(&self, _: &Effect, _: &MoRef, _: &[i32]) -> VcResult<TaskRef> {
+        unreachable!("no VMs here")
+    }
+    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Marker) -> VcResult<TaskRef> {
+        unreachable!("no VMs here")
+    }
+    async fn power_on(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+        unreachable!("no VMs here")
+    }
+    async fn power_off(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+        unreachable!("no VMs here")
+    }
+    async fn destroy(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+        unreachable!("no VMs here")
+    }
+    async fn wait(&self, _: &TaskRef) -> VcResult<TaskEnd> {
+        unreachable!("no VMs here")
+    }
+    async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
+        unreachable!("no VMs here")
+    }
+    async fn attach_tags(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
+        unreachable!("no VMs here")
+    }
+    async fn datacenter(&self, _: &str) -> VcResult<MoRef> {
+        Ok(datacenter())
+    }
+    async fn stat(&self, _: &MoRef, path: &DatastorePath) -> VcResult<Option<u64>> {
+        match self.call(Op::Stat(self.name(path))).await? {
+            Reply::Size(size) => Ok(size),
+            other => panic!("{other:?} is no size"),
+        }
+    }
+    async fn list(&self, _: &MoRef, directory: &DatastorePath) -> VcResult<Option<Vec<FileInfo>>> {
+        match self.call(Op::List(directory_of(directory))).await? {
+            Reply::Files(files) => {
+                let info = |name: &Name| FileInfo {
+                    path: path(name),
+                    size: 1,
+                    modified: None,
+                };
+                Ok(Some(files.iter().map(info).collect()))
+            }
+            other => panic!("{other:?} are no files"),
+        }
+    }
+    async fn make_directory(&self, _: &Effect, _: &MoRef, _: &DatastorePath) -> VcResult<()> {
+        Ok(())
+    }
+    async fn upload(
+        &self,
+        _: &Effect,
+        _: &MoRef,
+        path: &DatastorePath,
+        _: u64,
+        mut body: ByteStream,
+    ) -> VcResult<()> {
+        let name = self.name(path);
+        self.call(Op::UploadBegins(name)).await?;
+        self.call(Op::UploadEnds(name)).await?;
+        while let Some(chunk) = body.next().await {
+            chunk.unwrap_or_else(|e| panic!("the image is whole: {e}"));
+        }
+        Ok(())
+    }
+    async fn move_file(
+        &self,
+        _: &Effect,
+        _: &MoRef,
+        from: &DatastorePath,
+        to: &DatastorePath,
+    ) -> VcResult<()> {
+        let op = Op::Move(self.name(from), self.name(to));
+        self.call(op).await.map(drop)
+    }
+    async fn delete_file(&self, _: &Effect, _: &MoRef, path: &DatastorePath) -> VcResult<()> {
+        let op = Op::Delete(self.name(path));
+        self.call(op).await.map(drop)
+    }
+    async fn drives(&self) -> VcResult<Drives> {
+        match self.call(Op::Drives).await? {
+            Reply::Drives(held) => {
+                let mount = |name: Name| MountedIso {
+                    iso: path(&name).to_string(),
+                    vm: "vm".to_owned(),
+                };
+                Ok(Drives {
+                    isos: held.map(mount).into_iter().collect(),
+                    ..Drives::default()
+                })
+            }
+            other => panic!("{other:?} are no drives"),
+        }
+    }
+    async fn logout(&self, _: &Effect) {}
+}

@@ -1,0 +1,735 @@
+//! The lease in a small world: two operators, each with its own [`Election`], one Lease object, calls that take their time
+//! or go wrong.
+//!
+//! What decides is the product's: [`Election`] says what to do next, [`Leadership::admits`] whether a mutating call may begin.
+//! What `src/lease.rs` does with it is played: one call after the other, each stamped before it is sent, failures told as
+//! failures. An operator begins a mutating call whenever the fence lets it, and the call takes all the time it may.
+//!
+//! So that the states are finite:
+//! - Time goes in steps of a second for both, and not before everybody who runs has done what is due. Moments are kept
+//!   relative to [`World::now`]; those that lie further back than anything is waited for are one.
+//! - resourceVersions say only which are equal.
+//! - Whoever is gone for good, and may still stand in the Lease, is `gone`, whoever he was.
+//!
+//! Not in it: clocks of different rates, a Lease that somebody else deletes or edits, a third operator.
+
+use std::{fmt, time::Duration};
+
+use agent_forge_actors::lease::{Election, Leadership, Need, Next, Record, Timing};
+use stateright::{Model, Property};
+
+use crate::world::{Budget, Fault};
+
+/// One step of time.
+const SECOND: Duration = Duration::from_secs(1);
+/// Name of whoever is gone for good.
+const GONE: &str = "gone";
+/// Names of the operators.
+const NAMES: [&str; 2] = ["a", "b"];
+
+/// No two may act at once, counting the calls that are under way.
+pub const ONE_ACTS: &str = "never two operators act";
+/// No two believe that they lead.
+pub const ONE_LEADS: &str = "never two operators lead";
+/// Once faults are over somebody leads, in time.
+pub const LED: &str = "in the end somebody leads";
+/// All that is promised.
+pub const PROMISES: [&str; 3] = [ONE_ACTS, ONE_LEADS, LED];
+
+/// What a call asks of the API server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Ask {
+    Read,
+    /// Put `holder` into the object of this version, or make it.
+    Write {
+        version: Option<u64>,
+        holder: Option<&'static str>,
+    },
+}
+
+/// What became of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Fate {
+    /// It has not arrived yet.
+    Underway,
+    Shown(Option<Lease>),
+    Written(u64),
+    Conflict,
+    /// There will be no answer.
+    Silence,
+}
+
+/// A call of an operator that waits for its end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Call {
+    ask: Ask,
+    sent: Duration,
+    fate: Fate,
+}
+
+/// The object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Lease {
+    version: u64,
+    holder: Option<&'static str>,
+}
+
+/// One operator.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Operator {
+    election: Election,
+    call: Option<Call>,
+    /// It does nothing, while the world goes on.
+    stands_still: bool,
+    /// It was told to end, and begins nothing any more.
+    ends: bool,
+    /// For so many seconds its mutating calls may still have effects.
+    effects: u64,
+}
+
+/// A state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    lease: Option<Lease>,
+    operators: [Operator; 2],
+    /// A write that may still arrive, whose sender has given up.
+    late: Option<Ask>,
+    /// For so many seconds the mutating calls of whoever is gone for good may still have effects.
+    ghost: u64,
+    /// Faults that are left.
+    left: Budget,
+    /// Whether an operator may still be told to end.
+    may_end: bool,
+    /// Who has let go as it should, and nobody has taken the lease since.
+    let_go: Option<usize>,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// A second goes by.
+    Tick,
+    /// An operator does what its election says.
+    Does(usize),
+    /// Its call arrives.
+    Arrives(usize),
+    /// Its call arrives twice, the second answer is heard.
+    ArrivesTwice(usize),
+    /// Its call is lost.
+    IsLost(usize),
+    /// Its call arrives, the answer is lost.
+    AnswerLost(usize),
+    /// Its call will arrive when nobody waits for it any more, or never.
+    Strays(usize),
+    /// It hears the answer.
+    Hears(usize),
+    /// It gives the call up.
+    GivesUp(usize),
+    /// It stands still from now on.
+    StandsStill(usize),
+    /// It goes on.
+    GoesOn(usize),
+    /// It dies and is started anew in the same Pod.
+    Restarts(usize),
+    /// It dies with its Pod, and another one takes its place.
+    Dies(usize),
+    /// It is told to end.
+    Ends(usize),
+    /// It has ended and lets go of the lease, and another one takes its place; what becomes of that write.
+    LetsGo(usize, Option<Fault>),
+    /// What was late arrives.
+    Late,
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (who, what) = match *self {
+            Self::Tick => return write!(f, "a second goes by"),
+            Self::Late => return write!(f, "the late write arrives"),
+            Self::Does(n) => (n, "does what is due"),
+            Self::Arrives(n) => (n, "its call arrives"),
+            Self::ArrivesTwice(n) => (n, "its call arrives twice"),
+            Self::IsLost(n) => (n, "its call is lost"),
+            Self::AnswerLost(n) => (n, "its call arrives, the answer is lost"),
+            Self::Strays(n) => (n, "its call goes astray"),
+            Self::Hears(n) => (n, "hears the answer"),
+            Self::GivesUp(n) => (n, "gives its call up"),
+            Self::StandsStill(n) => (n, "stands still"),
+            Self::GoesOn(n) => (n, "goes on"),
+            Self::Restarts(n) => (n, "dies, and starts anew in its Pod"),
+            Self::Dies(n) => (n, "dies, and another one comes"),
+            Self::Ends(n) => (n, "is told to end"),
+            Self::LetsGo(n, None) => (n, "lets go"),
+            Self::LetsGo(n, Some(fault)) => {
+                return write!(f, "operator {}: lets go, {fault:?}", NAMES[n]);
+            }
+        };
+        write!(f, "operator {}: {what}", NAMES[who])
+    }
+}
+
+/// A defect that is planted, to see that the oracles find what comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// A leader's time counts from the answer to its write.
+    CountsFromAnswer,
+    /// A candidate waits for a holder only as long as between two looks.
+    Impatient,
+    /// A candidate takes nothing from a holder, however long that one is silent.
+    Shy,
+    /// The API server does not compare versions.
+    BlindWrites,
+    /// The lease is let go while calls are under way.
+    LetsGoEarly,
+    /// The lease is not let go at the end.
+    KeepsIt,
+    /// The fence counts a call as over as soon as it begins.
+    NoFence,
+}
+
+/// The model.
+pub struct Leases {
+    timing: Timing,
+    faults: Vec<Fault>,
+    /// An operator may be told to end once.
+    pub ends: bool,
+    /// A planted defect; `None` in earnest.
+    pub defect: Option<Defect>,
+}
+
+fn seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+impl Leases {
+    /// Two operators with these times, and these faults, once each.
+    pub fn new(timing: Timing, faults: &[Fault]) -> Self {
+        Self {
+            timing,
+            faults: faults.to_vec(),
+            ends: true,
+            defect: None,
+        }
+    }
+
+    /// The one moment at which every state is looked at: everything that matters fits before it.
+    fn now(&self) -> Duration {
+        self.timing.duration() + SECOND
+    }
+
+    fn planted(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    fn fresh(&self, name: &str) -> Operator {
+        Operator {
+            election: Election::new(name.to_owned(), self.timing),
+            call: None,
+            stands_still: false,
+            ends: false,
+            effects: 0,
+        }
+    }
+
+    fn record(&self, lease: &Lease) -> Record {
+        let duration = if self.planted(Defect::Impatient) {
+            self.timing.retry_period()
+        } else if self.planted(Defect::Shy) {
+            self.timing.duration() * 1000
+        } else {
+            self.timing.duration()
+        };
+        Record {
+            version: lease.version.to_string(),
+            holder: lease.holder.map(str::to_owned),
+            duration,
+        }
+    }
+
+    fn serve(&self, w: &mut World, ask: &Ask) -> Fate {
+        match ask {
+            Ask::Read => Fate::Shown(w.lease.clone()),
+            Ask::Write { version, holder } => {
+                let blind = self.planted(Defect::BlindWrites) && w.lease.is_some();
+                if w.lease.as_ref().map(|l| l.version) != *version && !blind {
+                    return Fate::Conflict;
+                }
+                let version = w.lease.as_ref().map_or(0, |l| l.version) + 1;
+                let holder = *holder;
+                if holder.is_some() {
+                    w.let_go = None;
+                }
+                w.lease = Some(Lease { version, holder });
+                Fate::Written(version)
+            }
+        }
+    }
+
+    fn next(&self, operator: &Operator) -> Next {
+        operator.election.next(self.now())
+    }
+
+    /// Does what the election says; whoever has lost starts anew.
+    fn does(&self, w: &mut World, n: usize) {
+        let ask = match self.next(&w.operators[n]) {
+            Next::Wait(_) => return,
+            Next::Lost(_) => return self.restarts(w, n),
+            Next::Read => Ask::Read,
+            Next::Create => Ask::Write {
+                version: None,
+                holder: Some(NAMES[n]),
+            },
+            Next::Replace { version, .. } => Ask::Write {
+                version: version.parse().ok(),
+                holder: Some(NAMES[n]),
+            },
+        };
+        w.operators[n].call = Some(Call {
+            ask,
+            sent: self.now(),
+            fate: Fate::Underway,
+        });
+    }
+
+    fn hears(&self, w: &mut World, n: usize) {
+        let Some(call) = w.operators[n].call.take() else {
+            return;
+        };
+        let (now, election) = (self.now(), &mut w.operators[n].election);
+        match call.fate {
+            Fate::Shown(lease) => election.shown(now, lease.map(|l| self.record(&l))),
+            Fate::Written(version) if self.planted(Defect::CountsFromAnswer) => {
+                election.written(now, version.to_string());
+            }
+            Fate::Written(version) => election.written(call.sent, version.to_string()),
+            Fate::Conflict | Fate::Silence | Fate::Underway => election.failed(now),
+        }
+    }
+
+    /// A container that is started anew in its Pod: what it had under way goes on, under the same name.
+    fn restarts(&self, w: &mut World, n: usize) {
+        let effects = w.operators[n].effects;
+        w.operators[n] = self.fresh(NAMES[n]);
+        w.operators[n].effects = effects;
+    }
+
+    /// A Pod that is gone; another one, with another name, takes its place.
+    fn is_replaced(&self, w: &mut World, n: usize) {
+        w.ghost = w.ghost.max(w.operators[n].effects);
+        let name = NAMES[n];
+        let gone = |holder: &mut Option<&'static str>| {
+            if *holder == Some(name) {
+                *holder = Some(GONE);
+            }
+        };
+        if let Some(lease) = &mut w.lease {
+            gone(&mut lease.holder);
+        }
+        if let Some(Ask::Write { holder, .. }) = &mut w.late {
+            gone(holder);
+        }
+        let other = &mut w.operators[1 - n];
+        if let Some(Call {
+            fate: Fate::Shown(Some(lease)),
+            ..
+        }) = &mut other.call
+        {
+            gone(&mut lease.holder);
+        }
+        let renamed = |record: &Record| Record {
+            holder: match record.holder.as_deref() {
+                Some(holder) if holder == name => Some(GONE.to_owned()),
+                _ => record.holder.clone(),
+            },
+            ..record.clone()
+        };
+        other.election = other.election.retold(self.now(), |at| at, renamed);
+        w.operators[n] = self.fresh(name);
+    }
+
+    fn has_to_do(&self, operator: &Operator) -> bool {
+        let now = self.now();
+        match &operator.call {
+            _ if operator.stands_still => false,
+            Some(call) => now.saturating_sub(call.sent) >= self.timing.lease_call_bound(),
+            None => !matches!(self.next(operator), Next::Wait(_)) || self.may_let_go(operator),
+        }
+    }
+
+    fn may_let_go(&self, operator: &Operator) -> bool {
+        operator.ends
+            && operator.call.is_none()
+            && (operator.effects == 0 || self.planted(Defect::LetsGoEarly))
+            && matches!(self.next(operator), Next::Wait(_))
+    }
+
+    fn tick(&self, w: &mut World) {
+        let now = self.now();
+        let earlier = |at: Duration| at.saturating_sub(SECOND);
+        for operator in &mut w.operators {
+            // The rest that is over a second later is over then.
+            operator.election = operator
+                .election
+                .retold(now + SECOND, earlier, Record::clone);
+            if let Some(call) = &mut operator.call {
+                call.sent = earlier(call.sent);
+            }
+            operator.effects = operator.effects.saturating_sub(1);
+        }
+        w.ghost = w.ghost.saturating_sub(1);
+    }
+
+    fn lets_go(&self, w: &mut World, n: usize, fault: Option<Fault>) {
+        let version = w.operators[n].election.to_release();
+        let version = version.and_then(|v| v.parse().ok());
+        let ask = Ask::Write {
+            version,
+            holder: None,
+        };
+        let written = match fault {
+            _ if version.is_none() => false,
+            Some(Fault::Unknown) => {
+                w.late = Some(ask);
+                false
+            }
+            Some(_) => false,
+            None if self.planted(Defect::KeepsIt) => true,
+            None => matches!(self.serve(w, &ask), Fate::Written(_)),
+        };
+        w.let_go = written.then_some(n);
+        self.is_replaced(w, n);
+    }
+
+    /// What happens comes to pass; `None` where it cannot.
+    fn after(&self, w: &World, label: Label) -> Option<World> {
+        let mut w = w.clone();
+        let spend = |w: &mut World, fault: Fault| {
+            let may = w.left.has(fault);
+            w.left.spend(fault);
+            may.then_some(())
+        };
+        let underway = |w: &World, n: usize| {
+            let call = w.operators[n].call.as_ref();
+            call.filter(|c| c.fate == Fate::Underway)
+                .map(|c| c.ask.clone())
+        };
+        let fated = |w: &mut World, n: usize, fate: Fate| {
+            if let Some(call) = &mut w.operators[n].call {
+                call.fate = fate;
+            }
+        };
+        let runs = |w: &World, n: usize| !w.operators[n].stands_still;
+        match label {
+            Label::Tick => {
+                if w.operators.iter().any(|o| self.has_to_do(o)) {
+                    return None;
+                }
+                self.tick(&mut w);
+            }
+            Label::Does(n) => {
+                if !runs(&w, n) || w.operators[n].call.is_some() {
+                    return None;
+                }
+                self.does(&mut w, n);
+            }
+            Label::Arrives(n) => {
+                let ask = underway(&w, n)?;
+                let fate = self.serve(&mut w, &ask);
+                fated(&mut w, n, fate);
+            }
+            Label::ArrivesTwice(n) => {
+                let ask = underway(&w, n).filter(|ask| *ask != Ask::Read)?;
+                spend(&mut w, Fault::Duplicate)?;
+                self.serve(&mut w, &ask);
+                let fate = self.serve(&mut w, &ask);
+                fated(&mut w, n, fate);
+            }
+            Label::IsLost(n) => {
+                underway(&w, n)?;
+                spend(&mut w, Fault::Loss)?;
+                fated(&mut w, n, Fate::Silence);
+            }
+            Label::AnswerLost(n) => {
+                let ask = underway(&w, n).filter(|ask| *ask != Ask::Read)?;
+                spend(&mut w, Fault::Unknown)?;
+                self.serve(&mut w, &ask);
+                fated(&mut w, n, Fate::Silence);
+            }
+            Label::Strays(n) => {
+                let ask = underway(&w, n).filter(|ask| *ask != Ask::Read)?;
+                spend(&mut w, Fault::Unknown)?;
+                w.late = Some(ask);
+                fated(&mut w, n, Fate::Silence);
+            }
+            Label::Hears(n) => {
+                let call = w.operators[n].call.as_ref().filter(|_| runs(&w, n))?;
+                if matches!(call.fate, Fate::Underway | Fate::Silence) {
+                    return None;
+                }
+                self.hears(&mut w, n);
+            }
+            Label::GivesUp(n) => {
+                let call = w.operators[n].call.as_ref().filter(|_| runs(&w, n))?;
+                let waited = self.now().saturating_sub(call.sent);
+                // A failure may be told at once; what is slow for no reason is answered before its time is over, unless
+                // its sender stood still.
+                let over = waited > self.timing.lease_call_bound();
+                if call.fate != Fate::Silence && !over {
+                    return None;
+                }
+                fated(&mut w, n, Fate::Silence);
+                self.hears(&mut w, n);
+            }
+            Label::StandsStill(n) => {
+                spend(&mut w, Fault::Lag)?;
+                w.operators[n].stands_still = true;
+            }
+            Label::GoesOn(n) => {
+                if runs(&w, n) {
+                    return None;
+                }
+                w.operators[n].stands_still = false;
+            }
+            Label::Restarts(n) => {
+                spend(&mut w, Fault::Crash)?;
+                // What it had sent may still arrive.
+                let sent = underway(&w, n).filter(|ask| *ask != Ask::Read);
+                w.late = w.late.take().or(sent);
+                self.restarts(&mut w, n);
+            }
+            Label::Dies(n) => {
+                spend(&mut w, Fault::Crash)?;
+                // What it had sent may still arrive.
+                let sent = underway(&w, n).filter(|ask| *ask != Ask::Read);
+                w.late = w.late.take().or(sent);
+                self.is_replaced(&mut w, n);
+            }
+            Label::Ends(n) => {
+                if !w.may_end || w.operators[n].ends {
+                    return None;
+                }
+                w.may_end = false;
+                w.operators[n].ends = true;
+            }
+            Label::LetsGo(n, fault) => {
+                if !runs(&w, n) || !self.may_let_go(&w.operators[n]) {
+                    return None;
+                }
+                if let Some(fault) = fault {
+                    w.operators[n].election.to_release()?;
+                    spend(&mut w, fault)?;
+                }
+                self.lets_go(&mut w, n, fault);
+            }
+            Label::Late => {
+                let ask = w.late.take()?;
+                self.serve(&mut w, &ask);
+            }
+        }
+        self.settle(&mut w);
+        Some(w)
+    }
+
+    /// Whoever may act does; and the state gets its one form.
+    fn settle(&self, w: &mut World) {
+        let (now, bound) = (self.now(), self.timing.call_bound());
+        for operator in &mut w.operators {
+            let standing = match operator.election.leads_until() {
+                Some(until) => Leadership::Leading { until },
+                None => Leadership::Standby,
+            };
+            let needed = if self.planted(Defect::NoFence) {
+                Duration::ZERO
+            } else {
+                bound
+            };
+            let begins = standing.admits(Need::Whole, now, needed).is_ok();
+            if begins && !operator.stands_still && !operator.ends {
+                operator.effects = seconds(bound);
+            }
+        }
+        self.renumber(w);
+    }
+
+    /// Versions say only which are equal.
+    fn renumber(&self, w: &mut World) {
+        let mut all = std::collections::BTreeSet::new();
+        self.versions(w, |v| {
+            all.insert(v);
+            v
+        });
+        let ranks: Vec<u64> = all.into_iter().collect();
+        let rank = |v: u64| ranks.binary_search(&v).map_or(v, |at| at as u64 + 1);
+        self.versions(w, rank);
+    }
+
+    fn versions(&self, w: &mut World, mut each: impl FnMut(u64) -> u64) {
+        if let Some(lease) = &mut w.lease {
+            lease.version = each(lease.version);
+        }
+        let asked = |ask: &mut Ask, each: &mut dyn FnMut(u64) -> u64| {
+            if let Ask::Write {
+                version: Some(v), ..
+            } = ask
+            {
+                *v = each(*v);
+            }
+        };
+        if let Some(ask) = &mut w.late {
+            asked(ask, &mut each);
+        }
+        for operator in &mut w.operators {
+            if let Some(call) = &mut operator.call {
+                asked(&mut call.ask, &mut each);
+                match &mut call.fate {
+                    Fate::Shown(Some(lease)) => lease.version = each(lease.version),
+                    Fate::Written(v) => *v = each(*v),
+                    _ => {}
+                }
+            }
+            let each = std::cell::RefCell::new(&mut each);
+            let renamed = |record: &Record| Record {
+                version: match record.version.parse() {
+                    Ok(v) => (each.borrow_mut())(v).to_string(),
+                    Err(_) => record.version.clone(),
+                },
+                ..record.clone()
+            };
+            operator.election = operator.election.retold(self.now(), |at| at, renamed);
+        }
+    }
+
+    /// Whether, with no more faults and every call answered at once, somebody leads in time: after a release, as soon as
+    /// somebody looks; else, once the holder's time is over.
+    pub fn is_led(&self, w: &World) -> bool {
+        let mut w = w.clone();
+        w.left = Budget::default();
+        w.late = None;
+        for operator in &mut w.operators {
+            operator.stands_still = false;
+            // What it waited for is over: with an answer, or without.
+            if let Some(call) = &mut operator.call
+                && call.fate == Fate::Underway
+            {
+                call.fate = Fate::Silence;
+            }
+        }
+        let looks = seconds(self.timing.retry_period());
+        let within = match w.let_go {
+            // One look of the other one; whoever takes the place of the one that let go is not there yet.
+            Some(_) => looks + 1,
+            // Somebody has seen the holder just now, or it has to end first; a look after that, and one that failed.
+            None => seconds(self.timing.duration()) + seconds(self.timing.call_bound()) + 3 * looks,
+        };
+        let absent = w.let_go;
+        for _ in 0..=within {
+            self.runs_on(&mut w, absent);
+            if self.leading(&w) > 0 {
+                return true;
+            }
+            self.tick(&mut w);
+            self.settle(&mut w);
+        }
+        false
+    }
+
+    /// Everybody but the `absent` one does all that is due now, every call is answered at once.
+    fn runs_on(&self, w: &mut World, absent: Option<usize>) {
+        let all = 0..w.operators.len();
+        let present: Vec<usize> = all.filter(|n| Some(*n) != absent).collect();
+        while let Some(&n) = present.iter().find(|n| self.has_more(&w.operators[**n])) {
+            if let Some(Call { ask, fate, .. }) = w.operators[n].call.clone() {
+                let served = match fate {
+                    Fate::Underway => self.serve(w, &ask),
+                    fate => fate,
+                };
+                if let Some(call) = &mut w.operators[n].call {
+                    call.fate = served;
+                }
+                self.hears(w, n);
+            } else if self.may_let_go(&w.operators[n]) {
+                self.lets_go(w, n, None);
+            } else {
+                self.does(w, n);
+            }
+            self.settle(w);
+        }
+    }
+
+    fn has_more(&self, operator: &Operator) -> bool {
+        operator.call.is_some() || self.has_to_do(operator)
+    }
+
+    /// How many act, those who are gone for good included.
+    fn acting(w: &World) -> usize {
+        let living = w.operators.iter().filter(|o| o.effects > 0).count();
+        living + usize::from(w.ghost > 0)
+    }
+
+    fn leading(&self, w: &World) -> usize {
+        let leads = |o: &&Operator| o.election.leads_until().is_some_and(|u| u > self.now());
+        w.operators.iter().filter(leads).count()
+    }
+}
+
+impl Model for Leases {
+    type State = World;
+    type Action = Label;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World {
+            lease: None,
+            operators: NAMES.map(|name| self.fresh(name)),
+            late: None,
+            ghost: 0,
+            left: Budget::of(&self.faults),
+            may_end: self.ends,
+            let_go: None,
+        }]
+    }
+
+    fn actions(&self, w: &World, actions: &mut Vec<Label>) {
+        actions.extend([Label::Tick, Label::Late]);
+        for n in 0..w.operators.len() {
+            actions.extend([
+                Label::Does(n),
+                Label::Arrives(n),
+                Label::ArrivesTwice(n),
+                Label::IsLost(n),
+                Label::AnswerLost(n),
+                Label::Strays(n),
+                Label::Hears(n),
+                Label::GivesUp(n),
+                Label::StandsStill(n),
+                Label::GoesOn(n),
+                Label::Restarts(n),
+                Label::Dies(n),
+                Label::Ends(n),
+                Label::LetsGo(n, None),
+                Label::LetsGo(n, Some(Fault::Loss)),
+                Label::LetsGo(n, Some(Fault::Unknown)),
+            ]);
+        }
+    }
+
+    fn next_state(&self, w: &World, label: Label) -> Option<World> {
+        // What comes after a broken promise tells nothing more.
+        if Self::acting(w) > 1 || self.leading(w) > 1 {
+            return None;
+        }
+        self.after(w, label).filter(|next| next != w)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(ONE_ACTS, |_, w| Self::acting(w) <= 1),
+            Property::always(ONE_LEADS, |m: &Self, w| m.leading(w) <= 1),
+            Property::always(LED, |m: &Self, w| m.is_led(w)),
+            Property::sometimes("the other one takes over", |m: &Self, w| {
+                m.leading(w) == 1
+                    && w.operators[1].election.leads_until().is_some()
+                    && w.lease.as_ref().is_some_and(|l| l.version > 1)
+            }),
+        ]
+    }
+}

@@ -1,0 +1,87 @@
+//! Two pools that share one ISO, explored whole: with each fault, and with each defect that matters.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "the numbers are what a reader looks for"
+)]
+
+use std::collections::BTreeSet;
+
+use agent_forge_model::{
+    flight::{Defect, ENDS, Flights, NOT_IN_USE, ONE_UPLOAD, PROMISES, WHOLE},
+    world::Fault,
+};
+use stateright::{Checker, HasDiscoveries, Model};
+
+/// Explores all of it, or until one of these promises is broken.
+fn explore(what: &str, model: Flights, promises: &[&'static str]) -> BTreeSet<&'static str> {
+    let broken = HasDiscoveries::AnyOf(promises.iter().copied().collect());
+    let checker = model.checker().threads(2).finish_when(broken);
+    let checker = checker.spawn_bfs().join();
+    let (states, ways) = (checker.unique_state_count(), checker.state_count());
+    println!("{what}: {states} states by {ways} transitions");
+    for (name, path) in checker.discoveries() {
+        if PROMISES.contains(&name) {
+            let way = path.into_actions();
+            println!("{what}: {name}: {way:?}");
+        }
+    }
+    checker.discoveries().into_keys().collect()
+}
+
+/// A second image, and a VM that boots, where the world stays small.
+fn keeps_all(what: &str, faults: &[Fault], changes: bool, vm: bool) {
+    let mut model = Flights::new(faults);
+    (model.changes, model.vm) = (changes, vm);
+    let met = model.vm.then_some("a VM boots from it");
+    let found = explore(what, model, &PROMISES);
+    assert_eq!(found, met.into_iter().collect());
+}
+
+#[test]
+fn without_faults_both_pools_get_one_file_and_the_old_one_goes() {
+    keeps_all("no faults, two images", &[], true, false);
+    keeps_all("no faults, a VM", &[], false, true);
+}
+
+#[test]
+fn a_cache_that_dies_leaves_nothing_behind() {
+    keeps_all("crash", &[Fault::Crash], false, false);
+}
+
+#[test]
+fn a_watch_that_lags_breaks_no_promise() {
+    keeps_all("lag", &[Fault::Lag], false, true);
+}
+
+#[test]
+fn a_lost_request_breaks_no_promise() {
+    keeps_all("loss", &[Fault::Loss], false, false);
+}
+
+#[test]
+fn a_request_that_arrives_twice_breaks_no_promise() {
+    keeps_all("duplicate", &[Fault::Duplicate], false, true);
+}
+
+#[test]
+fn a_request_whose_outcome_is_unknown_breaks_no_promise() {
+    keeps_all("unknown outcome", &[Fault::Unknown], false, false);
+}
+
+/// Each is found with the fewest faults that it takes.
+#[test]
+fn planted_defects_are_found() {
+    for (defect, faults, broken) in [
+        (Defect::Truncates, &[][..], WHOLE),
+        (Defect::FlightsLiveOn, &[Fault::Crash], ONE_UPLOAD),
+        (Defect::BlindToDrives, &[], NOT_IN_USE),
+        (Defect::LeaveAtOnce, &[Fault::Crash], ENDS),
+        (Defect::NoSweep, &[Fault::Crash], ENDS),
+    ] {
+        let mut model = Flights::new(faults);
+        model.defect = Some(defect);
+        let found = explore(&format!("planted: {defect:?}"), model, &[broken]);
+        assert!(found.contains(broken), "{defect:?}: {found:?}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Two operators and one Lease, explored whole: with each fault, and with the decision broken in each way that matters.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "the numbers are what a reader looks for"
+)]
+
+use std::{collections::BTreeSet, time::Duration};
+
+use agent_forge_actors::lease::Timing;
+use agent_forge_model::{
+    lease::{Defect, LED, Leases, ONE_ACTS, ONE_LEADS, PROMISES},
+    world::Fault,
+};
+use stateright::{Checker, HasDiscoveries, Model};
+
+fn world(faults: &[Fault]) -> Leases {
+    let s = Duration::from_secs;
+    let timing = Timing::new(s(5), s(3), s(1)).expect("fits together");
+    Leases::new(timing, faults)
+}
+
+/// Explores all of it, or until one of these promises is broken.
+fn explore(what: &str, model: Leases, promises: &[&'static str]) -> BTreeSet<&'static str> {
+    let broken = HasDiscoveries::AnyOf(promises.iter().copied().collect());
+    let checker = model.checker().threads(2).finish_when(broken);
+    let checker = checker.spawn_bfs().join();
+    let (states, ways) = (checker.unique_state_count(), checker.state_count());
+    println!("{what}: {states} states by {ways} transitions");
+    for (name, path) in checker.discoveries() {
+        if PROMISES.contains(&name) {
+            let way = path.into_actions();
+            let way: Vec<String> = way.iter().map(ToString::to_string).collect();
+            println!("{what}: {name}: {}", way.join("; "));
+        }
+    }
+    checker.discoveries().into_keys().collect()
+}
+
+fn keeps_all(what: &str, faults: &[Fault]) {
+    let found = explore(what, world(faults), &PROMISES);
+    assert_eq!(found, BTreeSet::from(["the other one takes over"]));
+}
+
+#[test]
+fn without_faults_one_leads_and_hands_over() {
+    keeps_all("no faults", &[]);
+}
+
+#[test]
+fn an_operator_that_dies_is_waited_out() {
+    keeps_all("crash", &[Fault::Crash]);
+}
+
+#[test]
+fn an_operator_that_stands_still_is_waited_out() {
+    keeps_all("lag", &[Fault::Lag]);
+}
+
+#[test]
+fn a_lost_call_breaks_no_promise() {
+    keeps_all("loss", &[Fault::Loss]);
+}
+
+#[test]
+fn a_write_that_arrives_twice_breaks_no_promise() {
+    keeps_all("duplicate", &[Fault::Duplicate]);
+}
+
+#[test]
+fn a_write_whose_outcome_is_unknown_breaks_no_promise() {
+    keeps_all("unknown outcome", &[Fault::Unknown]);
+}
+
+/// Each is found with the fewest faults that it takes.
+#[test]
+fn planted_defects_are_found() {
+    for (defect, faults, broken) in [
+        (Defect::CountsFromAnswer, &[Fault::Lag][..], ONE_LEADS),
+        (Defect::Impatient, &[], ONE_LEADS),
+        (Defect::BlindWrites, &[], ONE_LEADS),
+        (Defect::NoFence, &[Fault::Lag], ONE_ACTS),
+        (Defect::LetsGoEarly, &[], ONE_ACTS),
+        (Defect::Shy, &[Fault::Crash], LED),
+        (Defect::KeepsIt, &[], LED),
+    ] {
+        let mut model = world(faults);
+        model.defect = Some(defect);
+        let found = explore(&format!("planted: {defect:?}"), model, &[broken]);
+        assert!(found.contains(broken), "{defect:?}: {found:?}");
+    }
+}
