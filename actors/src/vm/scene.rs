@@ -229,8 +229,8 @@ impl Scene {
         vsphere.is_some_and(|v| !v.vm_tags().is_empty())
     }
 
-    /// Tags are attached, or it is nobody's business: a host that serves is left alone, unless its record says that tags are
-    /// missing. That outlives this actor.
+    /// Tags are attached, or it is nobody's business: a host that serves, or did, is left alone, unless its record says that tags
+    /// are missing. That outlives this actor.
     fn is_tagged(&self, memory: &Memory) -> bool {
         let recorded = self.vm().and_then(|vm| vm.moref.as_ref());
         let reference = match &memory.seen {
@@ -238,7 +238,8 @@ impl Scene {
             _ => recorded,
         };
         let attached = reference.is_some() && memory.tagged.as_ref() == reference;
-        !self.wants_tags() || attached || (self.bound && !self.lacks_tags())
+        let serves = self.bound || self.child.has_served(memory.told());
+        !self.wants_tags() || attached || (serves && !self.lacks_tags())
     }
 
     /// The record says so; one of an earlier release only by what it waits on.

@@ -3,7 +3,7 @@
 use agent_forge_crds::{
     WaitingOn,
     agent::{Milestone, VmStatus, VsphereAgentStatus},
-    conditions::{self, ConditionStatus, ConditionUpdate, Phase, set_condition, vm_reason},
+    conditions::{self, ConditionStatus, ConditionUpdate, Phase, reason, set_condition, vm_reason},
     external::{
         agent::{self as agent_wire, Agent},
         find as find_foreign,
@@ -124,8 +124,14 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     vm.phase = Some(phase);
     vm.reason = Some(reason.to_owned());
     let attached = known.tagged.is_some() && vm.moref.as_deref() == known.tagged;
+    let failed = |reason: &str| reason == reason::TAGGING_FAILED;
     if attached || !known.wants_tags {
         vm.tags_missing = None;
+    } else if known.obstacle.is_some_and(|o| failed(&o.reason))
+        || record.waiting_on.iter().any(|w| failed(&w.reason))
+    {
+        // An earlier release had no other record of it, and what is waited on is something else before long.
+        vm.tags_missing = Some(true);
     }
     if let Some(agent) = known.agent {
         vm.agent_ref = Some(ObjectReference {

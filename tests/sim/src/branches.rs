@@ -28,7 +28,7 @@ use crate::{
     director::Branch,
     matrix,
     plan::{Fault, Plan, Point},
-    run::{Outcome, Verdict, play, run},
+    run::{Outcome, Verdict, never_came, play, run},
     workloads,
 };
 
@@ -43,12 +43,14 @@ const SHARE: usize = 150;
 /// come in the order of the plans.
 ///
 /// # Errors
-/// The program does not start.
+/// The program does not start, or a plan is there twice.
 pub fn run_all(
     worker: &Path,
     plans: &[Planned],
     each: impl Fn(&Verdict) + Sync,
 ) -> Result<Vec<Verdict>> {
+    let order: BTreeMap<&Plan, usize> = plans.iter().map(|(p, _)| p).zip(0..).collect();
+    ensure!(order.len() == plans.len(), "a plan is there twice");
     let shares: Vec<&[Planned]> = plans
         .chunk_by(|(a, _), (b, _)| (&a.workload, a.seed) == (&b.workload, b.seed))
         .flat_map(|of_one| of_one.chunks(SHARE))
@@ -73,7 +75,6 @@ pub fn run_all(
         anyhow::Ok(())
     })?;
     let mut all = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let order: BTreeMap<&Plan, usize> = plans.iter().map(|(p, _)| p).zip(0..).collect();
     all.sort_by_key(|v: &Verdict| order.get(&v.plan));
     Ok(all)
 }
@@ -232,10 +233,14 @@ impl Tree {
             let so = further.all(|p| !outcome.effects.iter().any(|(_, q)| p == q))
                 && outcome.failures.is_empty();
             let mut verdict = if so || *plan == node.under {
-                Verdict {
+                let mut verdict = Verdict {
                     plan: plan.clone(),
                     ..outcome.verdict()
+                };
+                if *plan != outcome.plan {
+                    verdict.failures.extend(never_came(plan, verdict.hit));
                 }
+                verdict
             } else {
                 run(plan, Some(reference), *silence).verdict()
             };

@@ -81,25 +81,29 @@ pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
         .collect()
 }
 
-/// Random schedules of one to five faults at points of the reference run.
+/// Random schedules of one to five faults at points of the reference run, no two of them the same.
 #[must_use]
 pub fn schedules(reference: &Outcome, count: usize, seed: u64) -> Vec<Plan> {
     let singles = plans(reference, &Fault::combined());
     let mut chance = fastrand::Rng::with_seed(seed);
-    (0..count)
-        .map(|_| {
-            let mut faults: Vec<(Point, Fault)> = (0..chance.usize(1..=5))
-                .filter_map(|_| chance.choice(&singles).map(|p| p.faults[0].clone()))
-                .collect();
-            faults.sort();
-            // One fault at a point: a later one would never come about.
-            faults.dedup_by(|a, b| a.0 == b.0);
-            Plan {
-                faults,
-                ..reference.plan.clone()
-            }
-        })
-        .collect()
+    let mut out = BTreeSet::new();
+    // A workload with few points may not have so many.
+    for _ in 0..count * 10 {
+        if out.len() == count {
+            break;
+        }
+        let mut faults: Vec<(Point, Fault)> = (0..chance.usize(1..=5))
+            .filter_map(|_| chance.choice(&singles).map(|p| p.faults[0].clone()))
+            .collect();
+        faults.sort();
+        // One fault at a point: a later one would never come about.
+        faults.dedup_by(|a, b| a.0 == b.0);
+        out.insert(Plan {
+            faults,
+            ..reference.plan.clone()
+        });
+    }
+    out.into_iter().collect()
 }
 
 /// Of every n-th plan with a single fault, `each` plans with that fault and another one that the reference run would come

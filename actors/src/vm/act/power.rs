@@ -127,9 +127,11 @@ impl Hand<'_> {
             .and_then(|t| jiff::Timestamp::from_second(t.as_second()).ok())
             .map(Time);
         let was = self.vm();
-        // Tags go with the reference. What the predecessor left is not tagged.
+        // Tags go with the reference. What the predecessor left is not tagged. Where none is on record, this actor must have
+        // attached them: one that died after it may have left another VM behind than the one that was registered since.
+        let known = was.moref.as_ref().or(memory.tagged.as_ref());
         let anew = was.attempt.is_some()
-            && was.moref.as_ref().is_some_and(|m| *m != shown.moref.id)
+            && known.is_none_or(|m| *m != shown.moref.id)
             && self.scene.wants_tags();
         let mut vm = self.observed(was, &shown, deadline);
         if anew {
@@ -193,15 +195,13 @@ impl Hand<'_> {
         };
         let trouble = failed(e.into());
         let mut record = self.vm();
-        if record.tags_missing == Some(true) {
+        // The status that says so records it with the same write.
+        if runs || record.tags_missing == Some(true) {
             return Err(trouble);
         }
         record.tags_missing = Some(true);
         let kind = EffectKind::RecordObservation;
         let next = self.save(kind, record, memory).await?;
-        if runs {
-            return Err(trouble);
-        }
         tracing::warn!(object = %self.scene.child.key, reason = %trouble.reason, "{trouble}");
         Ok(After::Object(next))
     }

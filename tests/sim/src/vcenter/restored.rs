@@ -119,8 +119,8 @@ impl Inventory {
             let id = format!("vm-{}", self.number());
             vm.object = Ref::new("VirtualMachine", id.clone());
             vm.busy = false;
-            let tags = self.tags.remove(&old);
-            self.tags.extend(tags.map(|tags| (id.clone(), tags)));
+            // They go with the reference.
+            self.tags.remove(&old);
             self.drift.former.insert(id.clone(), old);
             self.vms.insert(id, vm);
         }

@@ -35,6 +35,8 @@ const DEADLINE: Duration = Duration::from_secs(2700);
 /// Until a scan has told of a VM that is missing, and its VsphereAgent has looked: ten minutes, where the scan before came
 /// just too early, and a minute.
 const SCAN: Duration = Duration::from_secs(660);
+/// A moment that only a person ends.
+const ASKED: &str = "a person is asked";
 /// Group of AgentMachines.
 const PROVIDER: &str = "capi-provider.agent-install.openshift.io";
 
@@ -67,11 +69,22 @@ impl Run {
             .line(|| "DISASTER from here on".to_owned());
     }
 
-    /// Time for so many scans for VMs in a row, and for one more with each fault: whatever hits a scan, it is made up for
-    /// only by the next one.
-    fn await_scans(&mut self, count: u32) {
-        self.patience += SCAN * count;
-        self.world.director.grant(SCAN);
+    /// Rests where a person is asked, which is known only after so many scans for VMs in a row, one more with each fault, and
+    /// `more`: whatever hits a scan, it is made up for only by the next one.
+    async fn asks(
+        &mut self,
+        (scans, more): (u32, Duration),
+        done: impl Fn(&World) -> bool,
+    ) -> Result<()> {
+        let patience = self.patience;
+        self.patience += SCAN * scans + more;
+        if scans > 0 {
+            self.world.director.grant(SCAN);
+        }
+        self.rest(ASKED, done).await?;
+        self.patience = patience;
+        self.world.director.grant(Duration::ZERO);
+        Ok(())
     }
 
     /// The process ends; when this is over, the next one is about to begin.
@@ -225,9 +238,6 @@ pub(super) fn status_lost(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 /// are they. The VM carries the mark of nobody, which is said: a person removes it when its node is drained.
 pub(super) fn new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
-        run.await_scans(2);
-        // An Event that was lost on its way is said again.
-        run.patience += orphans::SAID;
         run.serving(1).await?;
         let node = vm_of_ours(&run.world)?;
         run.between_processes().await;
@@ -243,7 +253,8 @@ pub(super) fn new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             });
             s.rebear(&namespaces, &[kind(OURS, "vsphereagents")]);
         });
-        run.rest("a person is asked", |world| {
+        // An Event that was lost on its way is said again.
+        run.asks((2, orphans::SAID), |world| {
             children(world) == 0 && told(&world.api, "OrphanVM") > 0
         })
         .await?;
@@ -267,10 +278,8 @@ pub(super) fn reborn(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         })
         .await?;
         run.world.play("w")?.scale(0);
-        run.rest("a person is asked", |world| {
-            waiting(&world.api, "OwnershipUnproven") == 1
-        })
-        .await?;
+        run.rest(ASKED, |world| waiting(&world.api, "OwnershipUnproven") == 1)
+            .await?;
         run.bury(&node);
         run.rest_with("down", &[("w", 0)]).await
     })
@@ -279,22 +288,20 @@ pub(super) fn reborn(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 /// etcd of some minutes ago: of two machines that serve, one was being made then.
 pub(super) fn rolled_back(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
-        run.patience += DEADLINE;
         run.serving(1).await?;
         let asked = |world: &World| {
             let effects = world.director.effects();
             effects.iter().filter(|(_, p)| p.effect == "V02").count() == 2
         };
         run.world.play("w")?.scale(2);
-        let limit = run.patience;
         let world = &run.world;
         world
-            .until("another VM is asked for", limit, || asked(world))
+            .patiently("another VM is asked for", run.patience, || asked(world))
             .await?;
         let backup = run.world.api.read(crate::kube::store::Store::backup);
         run.rest_with("two serve", &[("w", 2)]).await?;
         run.roll_back(&backup, 2).await?;
-        run.rest("a person is asked", |world| {
+        run.asks((0, DEADLINE), |world| {
             waiting(&world.api, "AgentDiscoveryExpired") == 1 && recorded(world) == 1
         })
         .await?;
@@ -310,7 +317,6 @@ pub(super) fn rolled_back(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 /// and nothing else asks for the VM of a host that serves.
 pub(super) fn undeleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
-        run.await_scans(1);
         run.serving(2).await?;
         let both = run.world.play("w")?.running();
         let backup = run.world.api.read(crate::kube::store::Store::backup);
@@ -319,7 +325,7 @@ pub(super) fn undeleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let left = run.world.play("w")?.running();
         let gone = both.into_iter().find(|n| !left.contains(n));
         run.roll_back(&backup, 2).await?;
-        run.rest("a person is asked", |world| {
+        run.asks((1, Duration::ZERO), |world| {
             waiting(&world.api, "VMMissing") == 1 && recorded(world) == 2
         })
         .await?;

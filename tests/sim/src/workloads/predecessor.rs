@@ -182,15 +182,20 @@ pub(super) fn take_over(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let elsewhere = Ref::new("Folder", "group-v3");
         run.move_vm(moved, &elsewhere);
         run.rest("one is proven", |world| {
-            taken_over(world) == 1 && waiting(&world.api, "OwnershipUnproven") == 1
+            // An upload that hangs has no effects for longer than rest lasts.
+            taken_over(world) == 1
+                && waiting(&world.api, "OwnershipUnproven") == 1
+                && has_iso(world)
         })
         .await?;
         let is_moved = |vm: &Vm| vm.folder == elsewhere && vm.on && oracles::marker(vm).is_none();
         let there = |i: &Inventory| i.vms.get(&moved.object.id).is_some_and(is_moved);
         ensure!(run.world.vcenter.read(there), "the other VM is as it was");
         run.move_vm(moved, &moved.folder);
-        run.rest("both are taken over", |world| taken_over(world) == 2)
-            .await?;
+        run.rest("both are taken over", |world| {
+            taken_over(world) == 2 && has_iso(world)
+        })
+        .await?;
         no_token(&run.world)?;
         run.world.play("w")?.scale(0);
         run.rest_with("down", &[("w", 0)]).await
@@ -204,4 +209,11 @@ fn no_token(world: &World) -> Result<()> {
     let pool = world.api.read(|s| s.get(&pools, &name)).context("a pool")?;
     ensure!(!pool.to_string().contains(TOKEN), "O10 the recorded token");
     Ok(())
+}
+
+/// The pool says that its ISO is there.
+fn has_iso(world: &World) -> bool {
+    let conditions = world.of_pool("w", "/status/conditions");
+    let mut conditions = conditions.as_array().into_iter().flatten();
+    conditions.any(|c| c["type"] == "ISOReady" && c["status"] == "True")
 }
