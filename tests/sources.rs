@@ -166,7 +166,10 @@ fn reasons_in(source: &str) -> BTreeSet<String> {
 fn reasons_to_wait() -> BTreeSet<String> {
     let aside = |path: &Path| {
         let name = path.to_string_lossy();
-        path.ends_with("tests.rs") || name.contains("/tests/") || name.contains("/testing")
+        path.ends_with("tests.rs")
+            || path.ends_with("edges.rs")
+            || name.contains("/tests/")
+            || name.contains("/testing")
     };
     let sources = ["actors/src", "src"]
         .iter()
