@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agent_forge_crds::WaitingOn;
+use agent_forge_crds::{WaitingOn, agent::Milestone};
 
 use super::{tasks::until_busy, *};
 use crate::model::names::MoRef;
@@ -189,10 +189,14 @@ async fn what_the_release_before_left_without_tags_stays_on_record_whatever_is_w
 async fn a_host_that_served_is_left_alone_where_its_agent_is_not_in_view() {
     let mut bench = wanted();
     bench.until(Bench::is_on).await;
-    bind_agent(&bench);
-    bench.turn(MINUTE);
-    bench.pass().await;
-    bench.hub.with(|o| o.agents.clear());
+    bench.hub.with(|o| {
+        let status = o.child.as_mut().and_then(|c| c.status.as_mut());
+        status.expect("a status").timeline.push(Milestone {
+            event: Milestone::BOUND.to_owned(),
+            attempt: 1,
+            ..Milestone::default()
+        });
+    });
     bench.restart();
     for _ in 0..3 {
         bench.turn(MINUTE);
