@@ -202,6 +202,8 @@ pub fn agent_runs_on(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
 
 #[cfg(test)]
 mod tests {
+    use agent_forge_crds::external::agent::Inventory;
+
     use super::*;
 
     #[test]
@@ -252,5 +254,73 @@ mod tests {
         assert_eq!(one, BiosUuid::derive("c", "u", 1));
         assert_ne!(one, BiosUuid::derive("c", "u", 2));
         assert_ne!(one, BiosUuid::derive("d", "u", 1));
+    }
+
+    #[test]
+    fn the_rule_asks_for_the_uuid_and_for_a_mac() {
+        use crate::testing::{agent_on, child_with_vm, foreign_agent, mac};
+        type Change = fn(&mut Agent, &mut VmIdentity);
+        fn inventory(agent: &mut Agent) -> &mut Inventory {
+            let status = agent.status.get_or_insert_default();
+            status.inventory.get_or_insert_default()
+        }
+        let table: [(&str, Change, AgentMatch); 9] = [
+            ("both", |_, _| {}, AgentMatch::Same),
+            (
+                "one of two cards",
+                |_, vm| vm.macs.extend(MacAddress::parse("02:00:00:00:00:01")),
+                AgentMatch::Same,
+            ),
+            (
+                "another card",
+                |a, _| inventory(a).interfaces.truncate(1),
+                AgentMatch::MacDiffers,
+            ),
+            (
+                "no inventory of cards yet",
+                |a, _| inventory(a).interfaces.clear(),
+                AgentMatch::NotYet,
+            ),
+            (
+                "no cards on record yet",
+                |_, vm| vm.macs.clear(),
+                AgentMatch::NotYet,
+            ),
+            (
+                "no inventory at all: by the name",
+                |a, _| a.status = None,
+                AgentMatch::NotYet,
+            ),
+            (
+                "another uuid",
+                |_, vm| vm.bios_uuid = BiosUuid::derive("c", "u", 2),
+                AgentMatch::Other,
+            ),
+            (
+                "another maker",
+                |a, _| {
+                    let vendor = inventory(a).system_vendor.get_or_insert_default();
+                    vendor.manufacturer = Some("Dell Inc.".to_owned());
+                },
+                AgentMatch::Other,
+            ),
+            (
+                "another machine",
+                |a, _| *a = foreign_agent("metal"),
+                AgentMatch::Other,
+            ),
+        ];
+        for (what, change, expected) in table {
+            let child = child_with_vm("a");
+            let status = child.status.as_ref().and_then(|s| s.vm.as_ref());
+            let uuid = status.and_then(|vm| vm.bios_uuid.as_deref());
+            let mut vm = VmIdentity {
+                bios_uuid: uuid.and_then(BiosUuid::parse).expect("a uuid"),
+                macs: MacAddress::parse(&mac("a")).into_iter().collect(),
+            };
+            let mut agent = agent_on(&child);
+            change(&mut agent, &mut vm);
+            assert_eq!(agent_runs_on(&agent, &vm), expected, "{what}");
+        }
     }
 }

@@ -127,18 +127,49 @@ mod tests {
     use super::*;
     use crate::{error::Class, model::names::DatastorePath};
 
-    #[test]
-    fn the_image_servers_word_counts_and_a_changed_secret_is_heard_of_soon() {
-        let source = (
-            DatastorePath::new("ds", "d").expect("path"),
-            "key".to_owned(),
-        );
-        let failed = |side, class| Trouble {
+    fn source(key: &str) -> Source {
+        let directory = DatastorePath::new("ds", "d").expect("path");
+        (directory, key.to_owned())
+    }
+
+    fn failed(side: Side, class: Class) -> Trouble {
+        Trouble {
             side,
             reason: "R".to_owned(),
             message: "m".to_owned(),
             class,
-        };
+        }
+    }
+
+    #[test]
+    fn what_is_mended_is_tried_at_once_and_its_trouble_told_until_it_works() {
+        let (one, other) = (source("one"), source("other"));
+        for (side, released) in [(Side::Iso, true), (Side::Vsphere, false)] {
+            let ends: [(fn(&mut Backoffs, &Source), bool); 2] =
+                [(Backoffs::end, true), (Backoffs::release, released)];
+            for (end, ended) in ends {
+                let mut all = Backoffs::default();
+                for _ in 0..3 {
+                    all.failed(one.clone(), failed(side, Class::Blocked), Duration::ZERO);
+                }
+                all.failed(other.clone(), failed(side, Class::Blocked), Duration::ZERO);
+                assert!(all.holds(&one, HEARD) && all.holds(&other, HEARD));
+                assert_eq!(all.most_failures(), 3);
+                end(&mut all, &one);
+                assert_eq!(all.holds(&one, HEARD), !ended, "{side:?}");
+                assert!(all.holds(&other, HEARD) && all.trouble(&one).is_some());
+                // Whoever mended it has said so.
+                let due = all.due(Duration::from_secs(60));
+                assert_eq!(due.contains(&one), !ended, "{side:?}");
+                assert!(all.succeeded(&one) && !all.succeeded(&one));
+                assert_eq!(all.most_failures(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn the_image_servers_word_counts_and_a_changed_secret_is_heard_of_soon() {
+        let source = source("key");
         let told = Duration::from_secs(600);
         let throttled = failed(Side::Iso, Class::Throttled(told));
         assert_eq!(delay(&throttled, 1, &source), told);

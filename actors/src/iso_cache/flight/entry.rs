@@ -373,6 +373,46 @@ mod tests {
     use super::*;
 
     #[test]
+    fn bytes_that_come_again_although_the_source_has_others_are_volatile() {
+        let file = |sha256: &str| IsoFile {
+            path: DatastorePath::new("ds", "x.iso").expect("path"),
+            sha256: sha256.to_owned(),
+            size: 1,
+            uploaded_at: jiff::Timestamp::UNIX_EPOCH,
+            validators: Default::default(),
+            volatile: false,
+        };
+        let look = Some("a".to_owned());
+        // Each line: a look said that the source has others; a second look found the file, and asked the source or not.
+        for (second, bytes, volatile) in [
+            (None, "a", true),
+            (None, "b", false),
+            (Some(false), "a", true),
+            (Some(true), "a", false),
+        ] {
+            let mut evidence = Evidence::default();
+            evidence.note(look.clone(), true, &mut FlightNews::Outdated);
+            if let Some(asked) = second {
+                let mut there = FlightNews::Arrived(file("a"), true);
+                evidence.note(look.clone(), asked, &mut there);
+            }
+            let mut came = FlightNews::Arrived(file(bytes), false);
+            evidence.note(None, true, &mut came);
+            let told = matches!(came, FlightNews::Arrived(file, _) if file.volatile);
+            assert_eq!(told, volatile, "{second:?} {bytes}");
+        }
+        // Others at each question.
+        let mut evidence = Evidence::default();
+        for (bytes, volatile) in [("b", false), ("c", true)] {
+            evidence.note(look.clone(), true, &mut FlightNews::Outdated);
+            let mut came = FlightNews::Arrived(file(bytes), false);
+            evidence.note(None, true, &mut came);
+            let told = matches!(came, FlightNews::Arrived(file, _) if file.volatile);
+            assert_eq!(told, volatile, "{bytes}");
+        }
+    }
+
+    #[test]
     fn a_speed_is_told_once_there_is_one() {
         for (bytes, milliseconds, wanted) in [
             (1_000_000, 499, None),

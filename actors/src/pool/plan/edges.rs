@@ -77,7 +77,7 @@ fn a_pool_goes_when_it_is_closed_empty_and_holds_nothing() {
 
 #[test]
 fn the_record_follows_the_agent_to_whom_it_serves() {
-    for (name, actions) in [("a", &[][..]), ("b", &["reassign"][..])] {
+    for (name, actions) in [("a", &[][..]), ("b", &["reassign"])] {
         let mut world = World::discovered("a");
         world.agent_machines.push(agent_machine("b"));
         world.machines.push(machine("b"));
@@ -91,6 +91,7 @@ fn the_record_follows_the_agent_to_whom_it_serves() {
         reserve(served, &world.agents[0]);
         world.agent_machines.retain(|am| am.name_any() == name);
         assert_eq!(done(&world), actions, "{name}");
+        assert_eq!(plan(&world.snapshot()).waiting, [], "{name}");
     }
 }
 
