@@ -79,6 +79,12 @@ fn who_asks_no_more_is_forgotten_after_a_while() {
         let (mut table, start) = flying();
         table.clear(want("b"), s(after));
         assert_eq!(start.wanted.is_over(), over, "by who leaves, {after} s");
+
+        let mut table = FlightTable::default();
+        table.clear(want("a"), Duration::ZERO);
+        table.clear(want("b"), s(after));
+        let known = table.left.contains_key(&pool("a"));
+        assert_eq!(!known, over, "who has left, {after} s");
     }
 }
 
