@@ -145,8 +145,8 @@ mod tests {
     fn what_is_mended_is_tried_at_once_and_its_trouble_told_until_it_works() {
         let (one, other) = (source("one"), source("other"));
         for (side, released) in [(Side::Iso, true), (Side::Vsphere, false)] {
-            let ends: [(fn(&mut Backoffs, &Source), bool); 2] =
-                [(Backoffs::end, true), (Backoffs::release, released)];
+            type Ends = fn(&mut Backoffs, &Source);
+            let ends: [(Ends, bool); 2] = [(Backoffs::end, true), (Backoffs::release, released)];
             for (end, ended) in ends {
                 let mut all = Backoffs::default();
                 for _ in 0..3 {
