@@ -15,7 +15,8 @@
 //! change, people that touch files, other clusters.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, PoisonError},
@@ -24,7 +25,7 @@ use std::{
 
 use agent_forge_actors::{
     iso_cache::{
-        bare::{Flight, Heard, Table},
+        bare::{Flight, Table},
         msg::{FlightNews, IsoPlace, Leave},
     },
     model::names::{DatastorePath, ObjectKey},
@@ -230,6 +231,34 @@ pub enum Defect {
     FlightsLiveOn,
 }
 
+/// What came of a consultation of the table.
+#[derive(Clone)]
+struct Answered {
+    table: Shared<Table>,
+    /// Who was told the rest.
+    writer: Option<u64>,
+    recalled: bool,
+    leave: Option<bool>,
+    begin: Vec<Shared<Flight>>,
+}
+
+/// All that a pool's turn depends on.
+type Asking = (
+    usize,
+    u8,
+    bool,
+    Shared<Table>,
+    [Shared<VsphereAgentPool>; 2],
+    Option<(usize, Shared<VsphereAgentPool>)>,
+);
+
+thread_local! {
+    /// Turns that were taken before: in many states a pool asks the same.
+    static ASKED: RefCell<HashMap<Asking, (Answered, Shared<VsphereAgentPool>)>> = RefCell::default();
+    /// Tables with other numbers of flights.
+    static RENAMED: RefCell<HashMap<(Shared<Table>, Vec<(u64, u64)>), Shared<Table>>> = RefCell::default();
+}
+
 /// The model.
 pub struct Flights {
     faults: Vec<Fault>,
@@ -237,6 +266,8 @@ pub struct Flights {
     pub changes: bool,
     /// There is a VM.
     pub vm: bool,
+    /// It begins where both pools have their ISO.
+    pub from_rest: bool,
     /// A planted defect; `None` in earnest.
     pub defect: Option<Defect>,
     good: Mutex<HashSet<u64>>,
@@ -299,6 +330,7 @@ impl Flights {
             faults: faults.to_vec(),
             changes: true,
             vm: true,
+            from_rest: false,
             defect: None,
             good: Mutex::default(),
         }
@@ -308,35 +340,56 @@ impl Flights {
         self.defect == Some(defect)
     }
 
-    /// Works with a copy of the table, and takes in what it says to who flies.
-    fn with_table<T>(
-        &self,
-        w: &mut World,
+    /// Works with a copy of the table.
+    fn consult<T>(
+        table: &Shared<Table>,
         announced: Option<tokio::sync::watch::Receiver<bool>>,
         work: impl FnOnce(&mut Table) -> (T, Vec<Flight>),
-    ) -> T {
-        let (mut table, heard) = w.table.retold(|at| at, |id| id);
+    ) -> (T, Answered) {
+        let (mut table, heard) = table.retold(|at| at, |id| id);
         let writer = table.writer();
         let (result, begin) = work(&mut table);
         let heard = match announced {
             Some(wait) => heard.waiting(wait),
             None => heard,
         };
-        w.table = Shared::new(table);
-        let flown = |f: &&mut Airborne| f.alive && f.id().is_some() && f.id() == writer;
+        let answered = Answered {
+            table: Shared::new(table),
+            writer,
+            recalled: heard.is_recalled(),
+            leave: heard.may_publish(),
+            begin: begin.into_iter().map(Shared::new).collect(),
+        };
+        (result, answered)
+    }
+
+    /// What a consultation changes: the table, what it says to who flies, what begins.
+    fn take_in(w: &mut World, answered: &Answered) {
+        w.table = answered.table.clone();
+        let flown = |f: &&mut Airborne| f.alive && f.id().is_some() && f.id() == answered.writer;
         if let Some(flight) = w.flights.iter_mut().find(flown) {
-            self.tells(flight, &heard);
+            if answered.recalled && !flight.log.contains(&Event::Recalled) {
+                flight.log.push(Event::Recalled);
+                flight.fresh = true;
+            }
+            if let Some(given) = answered.leave {
+                flight.log.push(Event::Leave(given));
+                flight.fresh = true;
+            }
         }
-        for mut flight in begin {
+        for flight in &answered.begin {
+            let mut flight = flight.clone();
             // As the actor does: beside the one that a flight writes to, each once in a life.
             let swept: Vec<_> = w
                 .swept
                 .iter()
                 .map(|n| flight_ports::directory(*n))
                 .collect();
-            flight.want.directories.retain(|d| !swept.contains(&d));
+            if flight.want.directories.iter().any(|d| swept.contains(&d)) {
+                flight.change(|f| f.want.directories.retain(|d| !swept.contains(&d)));
+            }
             w.flights.push(Airborne {
-                flight: Some(Shared::new(flight)),
+                flight: Some(flight),
                 look: None,
                 alive: true,
                 log: Vec::new(),
@@ -345,18 +398,12 @@ impl Flights {
                 fresh: true,
             });
         }
-        result
     }
 
-    fn tells(&self, flight: &mut Airborne, heard: &Heard) {
-        if heard.is_recalled() && !flight.log.contains(&Event::Recalled) {
-            flight.log.push(Event::Recalled);
-            flight.fresh = true;
-        }
-        if let Some(given) = heard.may_publish() {
-            flight.log.push(Event::Leave(given));
-            flight.fresh = true;
-        }
+    fn news(w: &mut World, id: u64, news: FlightNews) {
+        let work = |table: &mut Table| ((), table.news(id, news, NOW));
+        let ((), answered) = Self::consult(&w.table, None, work);
+        Self::take_in(w, &answered);
     }
 
     /// All that follows at once: what flights tell, what they begin.
@@ -378,7 +425,7 @@ impl Flights {
                 }
             }
             if let (Some(news), Some(id), true) = (run.ended, id, alive) {
-                self.with_table(w, None, |table| ((), table.news(id, news, NOW)));
+                Self::news(w, id, news);
             }
         }
         self.settle(w);
@@ -394,7 +441,7 @@ impl Flights {
             }
             (Told::Progress(done, total), Some(id)) => {
                 let news = FlightNews::Progress(done, total);
-                self.with_table(w, None, |table| ((), table.news(id, news, NOW)));
+                Self::news(w, id, news);
             }
             (Told::Publishing(place), Some(id)) => self.announce(w, id, place),
             _ => {}
@@ -407,7 +454,9 @@ impl Flights {
             leave.give();
         }
         let news = FlightNews::Publishing(place, leave);
-        self.with_table(w, Some(wait), |table| ((), table.news(id, news, NOW)));
+        let work = |table: &mut Table| ((), table.news(id, news, NOW));
+        let ((), answered) = Self::consult(&w.table, Some(wait), work);
+        Self::take_in(w, &answered);
     }
 
     /// The same state in its one form.
@@ -485,8 +534,14 @@ impl Flights {
         }
         let renamed = ids.iter().any(|(was, is)| was != is);
         if renamed || w.table.newest() != ids.len() as u64 {
-            let (table, _) = w.table.retold(|at| at, id);
-            w.table = Shared::new(table);
+            let names = ids.iter().map(|(was, is)| (*was, *is)).collect();
+            let key = (w.table.clone(), names);
+            let known = RENAMED.with_borrow(|all| all.get(&key).cloned());
+            w.table = known.unwrap_or_else(|| {
+                let table = Shared::new(w.table.retold(|at| at, id).0);
+                RENAMED.with_borrow_mut(|all| all.insert(key, table.clone()));
+                table
+            });
         }
     }
 
@@ -497,26 +552,54 @@ impl Flights {
         }
     }
 
+    /// What a pool asks and is told, and its object with that in its status.
+    fn asked(w: &World, n: usize) -> (Answered, Shared<VsphereAgentPool>) {
+        let making = matches!(w.vm, Vm::Making(_));
+        let key = (
+            n,
+            w.image,
+            making,
+            w.table.clone(),
+            w.pools.clone(),
+            w.shown.clone(),
+        );
+        if let Some(known) = ASKED.with_borrow(|all| all.get(&key).cloned()) {
+            return known;
+        }
+        let own = w.pools[n].arc();
+        let shows = |n: usize| match &w.shown {
+            Some((lags, old)) if *lags == n => old.arc(),
+            _ => w.pools[n].arc(),
+        };
+        let others = [shows(1 - n)];
+        let want = iso::want(&own, &others, Some(&infra_env(w.image)), &secret());
+        let mut want = want.unwrap_or_else(|e| panic!("a want: {e:?}"));
+        if !making {
+            want.prunable = kept::prunable(&shows(n), &others, now_wall());
+        }
+        let work = |table: &mut Table| table.ask(want.clone(), NOW);
+        let (state, answered) = Self::consult(&w.table, None, work);
+        let record = own.status.as_ref().and_then(|s| s.iso.as_ref());
+        let next = iso::status(record, &want, &state, now_wall());
+        let mut pool = w.pools[n].clone();
+        if next.as_ref() != record {
+            pool.change(|pool| pool.status.get_or_insert_default().iso = next);
+        }
+        let asked = (answered, pool);
+        ASKED.with_borrow_mut(|all| all.insert(key, asked.clone()));
+        asked
+    }
+
     /// A pool's turn: it asks, and writes down what it is told. `Lag`: its watch does not show that for now.
     fn asks(&self, w: &World, n: usize, blow: Option<Fault>) -> World {
         let mut w = w.clone();
-        let own = w.pools[n].arc();
-        let others = [self.shows(&w, 1 - n)];
-        let env = infra_env(w.image);
-        let want = iso::want(&own, &others, Some(&env), &secret());
-        let mut want = want.unwrap_or_else(|e| panic!("a want: {e:?}"));
-        let making = matches!(w.vm, Vm::Making(_));
-        if !making {
-            want.prunable = kept::prunable(&self.shows(&w, n), &others, now_wall());
-        }
-        let state = self.with_table(&mut w, None, |table| table.ask(want.clone(), NOW));
-        let record = own.status.as_ref().and_then(|s| s.iso.as_ref());
-        let next = iso::status(record, &want, &state, now_wall());
-        if next.as_ref() != record && blow != Some(Fault::Loss) {
+        let (answered, pool) = Self::asked(&w, n);
+        Self::take_in(&mut w, &answered);
+        if pool != w.pools[n] && blow != Some(Fault::Loss) {
             if blow == Some(Fault::Lag) {
                 w.shown = Some((n, w.pools[n].clone()));
             }
-            w.pools[n].change(|pool| pool.status.get_or_insert_default().iso = next);
+            w.pools[n] = pool;
         }
         if let Some(fault) = blow {
             w.left.spend(fault);
@@ -929,7 +1012,7 @@ impl Model for Flights {
     type Action = Action;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World {
+        let start = World {
             image: 0,
             pools: [0, 1].map(|n| Shared::new(pool(n))),
             shown: None,
@@ -943,7 +1026,13 @@ impl Model for Flights {
             left: Budget::of(&self.faults),
             may_change: self.changes,
             harm: None,
-        }]
+        };
+        let mut w = start.clone();
+        while self.from_rest && self.unrest(&w).is_some() {
+            w = self.round(&w);
+        }
+        (w.left, w.may_change) = (start.left, start.may_change);
+        vec![w]
     }
 
     fn actions(&self, w: &World, actions: &mut Vec<Action>) {

@@ -82,6 +82,9 @@ struct FlightArgs {
     /// No VM is made.
     #[arg(long)]
     no_vm: bool,
+    /// It begins where both pools have their ISO.
+    #[arg(long)]
+    from_rest: bool,
 }
 
 #[derive(Args)]
@@ -122,6 +125,7 @@ fn main() -> Result<()> {
         Some(Other::Flight(args)) => {
             let mut model = Flights::new(&args.faults.all());
             (model.changes, model.vm) = (!args.same_image, !args.no_vm);
+            model.from_rest = args.from_rest;
             explore(model, &flight::PROMISES, |model, name, last| {
                 if name == flight::ENDS {
                     println!("  ends so: {}", model.ending(last).unwrap_or_default());
