@@ -172,6 +172,13 @@ pub fn children(world: &World) -> usize {
     })
 }
 
+/// The pool `w` says that its ISO is there. An upload that hangs has no effects for longer than rest lasts.
+fn has_iso(world: &World) -> bool {
+    let conditions = world.of_pool("w", "/status/conditions");
+    let mut conditions = conditions.as_array().into_iter().flatten();
+    conditions.any(|c| c["type"] == "ISOReady" && c["status"] == "True")
+}
+
 /// All workloads that are enumerated.
 pub const ALL: &[Workload] = &[
     Workload {

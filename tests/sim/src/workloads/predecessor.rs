@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Run, disaster::waiting};
+use super::{Run, disaster::waiting, has_iso};
 use crate::{
     kube::kind,
     oracles::{self, OURS},
@@ -182,7 +182,6 @@ pub(super) fn take_over(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let elsewhere = Ref::new("Folder", "group-v3");
         run.move_vm(moved, &elsewhere);
         run.rest("one is proven", |world| {
-            // An upload that hangs has no effects for longer than rest lasts.
             taken_over(world) == 1
                 && waiting(&world.api, "OwnershipUnproven") == 1
                 && has_iso(world)
@@ -209,11 +208,4 @@ fn no_token(world: &World) -> Result<()> {
     let pool = world.api.read(|s| s.get(&pools, &name)).context("a pool")?;
     ensure!(!pool.to_string().contains(TOKEN), "O10 the recorded token");
     Ok(())
-}
-
-/// The pool says that its ISO is there.
-fn has_iso(world: &World) -> bool {
-    let conditions = world.of_pool("w", "/status/conditions");
-    let mut conditions = conditions.as_array().into_iter().flatten();
-    conditions.any(|c| c["type"] == "ISOReady" && c["status"] == "True")
 }
