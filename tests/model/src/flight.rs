@@ -252,11 +252,14 @@ type Asking = (
     Option<(usize, Shared<VsphereAgentPool>)>,
 );
 
+/// A table, and the numbers that its flights get, by those that they have.
+type Renaming = (Shared<Table>, Vec<(u64, u64)>);
+
 thread_local! {
     /// Turns that were taken before: in many states a pool asks the same.
     static ASKED: RefCell<HashMap<Asking, (Answered, Shared<VsphereAgentPool>)>> = RefCell::default();
     /// Tables with other numbers of flights.
-    static RENAMED: RefCell<HashMap<(Shared<Table>, Vec<(u64, u64)>), Shared<Table>>> = RefCell::default();
+    static RENAMED: RefCell<HashMap<Renaming, Shared<Table>>> = RefCell::default();
 }
 
 /// The model.

@@ -102,6 +102,7 @@ impl Run {
             director.is_mended()
                 && director.api_away_until().is_none()
                 && !director.vcenter_is_away()
+                && !uploads(&self.world)
                 && !self
                     .world
                     .vcenter
@@ -172,11 +173,16 @@ pub fn children(world: &World) -> usize {
     })
 }
 
-/// The pool `w` says that its ISO is there. An upload that hangs has no effects for longer than rest lasts.
-fn has_iso(world: &World) -> bool {
-    let conditions = world.of_pool("w", "/status/conditions");
-    let mut conditions = conditions.as_array().into_iter().flatten();
-    conditions.any(|c| c["type"] == "ISOReady" && c["status"] == "True")
+/// Some pool says that its ISO is on its way. An upload that hangs has no effects for longer than rest lasts.
+fn uploads(world: &World) -> bool {
+    let pools = crate::kube::kind(oracles::OURS, "vsphereagentpools");
+    let says = |pool: &std::sync::Arc<serde_json::Value>| {
+        let conditions = pool.pointer("/status/conditions");
+        let conditions = conditions.and_then(serde_json::Value::as_array);
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|c| c["type"] == "ISOReady" && c["reason"] == "ISOUploading")
+    };
+    world.api.read(|s| s.list(&pools, "").iter().any(says))
 }
 
 /// All workloads that are enumerated.

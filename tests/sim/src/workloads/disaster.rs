@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Run, children, has_iso, marked};
+use super::{Run, children, marked};
 use crate::{
     director::Order,
     kube::{
@@ -274,9 +274,7 @@ pub(super) fn reborn(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let namespaces = [NAMESPACE, &run.world.cluster.control_plane_namespace];
         run.world.api.write(|s, _| s.rebear(&namespaces, &[]));
         run.rest("the Machines are known", |world| {
-            waiting(&world.api, "MachineStateUnknown") == 0
-                && recorded(world) == 1
-                && has_iso(world)
+            waiting(&world.api, "MachineStateUnknown") == 0 && recorded(world) == 1
         })
         .await?;
         run.world.play("w")?.scale(0);

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Run, disaster::waiting, has_iso};
+use super::{Run, disaster::waiting};
 use crate::{
     kube::kind,
     oracles::{self, OURS},
@@ -182,19 +182,15 @@ pub(super) fn take_over(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let elsewhere = Ref::new("Folder", "group-v3");
         run.move_vm(moved, &elsewhere);
         run.rest("one is proven", |world| {
-            taken_over(world) == 1
-                && waiting(&world.api, "OwnershipUnproven") == 1
-                && has_iso(world)
+            taken_over(world) == 1 && waiting(&world.api, "OwnershipUnproven") == 1
         })
         .await?;
         let is_moved = |vm: &Vm| vm.folder == elsewhere && vm.on && oracles::marker(vm).is_none();
         let there = |i: &Inventory| i.vms.get(&moved.object.id).is_some_and(is_moved);
         ensure!(run.world.vcenter.read(there), "the other VM is as it was");
         run.move_vm(moved, &moved.folder);
-        run.rest("both are taken over", |world| {
-            taken_over(world) == 2 && has_iso(world)
-        })
-        .await?;
+        run.rest("both are taken over", |world| taken_over(world) == 2)
+            .await?;
         no_token(&run.world)?;
         run.world.play("w")?.scale(0);
         run.rest_with("down", &[("w", 0)]).await
