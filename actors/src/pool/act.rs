@@ -1,5 +1,5 @@
-//! Carrying a plan out, action by action. Chooses nothing; before anything is released, live reads prove what the plan
-//! saw in its cache.
+//! Carrying a plan out, action by action. Chooses nothing; before anything is released or an Agent is approved, live reads
+//! prove what the plan saw in its cache.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -89,7 +89,7 @@ pub async fn perform_all(
         }
         for action in run {
             // Whoever could not be pinned might take this Agent: it is prepared when that is settled.
-            if unpinned && matches!(action, Action::Prepare(_)) {
+            if unpinned && matches!(action, Action::Prepare { .. }) {
                 continue;
             }
             let result = traced::perform(context, s, action, &memory.failures).await;
@@ -214,7 +214,18 @@ pub async fn perform(context: &Context, s: &Snapshot, action: &Action) -> Result
                 .await?;
             Ok(Did::It)
         }
-        Action::Prepare(patch) => {
+        Action::Prepare { patch, child } => {
+            // The VM actor may have given the VM up since: no late Agent is approved because a watch lags.
+            let live = cluster.live_child(&ObjectKey::of(child.as_ref())).await?;
+            let same = live.filter(|live| live.uid() == child.uid()).map(Arc::new);
+            if same.is_none_or(|live| Child::read(live).given_up) {
+                return Ok(Did::Held(None));
+            }
+            // A lagging watch shows one old version after the other: each would be a write that is refused.
+            let agent = cluster.live_agent(&patch.key).await?;
+            if agent.is_none_or(|a| !patch.is_made_from(&a)) {
+                return Ok(Did::Held(None));
+            }
             cluster
                 .patch_agent(&effect(EffectKind::PrepareAgent), patch)
                 .await?;
@@ -389,3 +400,6 @@ async fn prove_released(
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,7 @@ use std::{
 };
 
 use agent_forge_crds::{
+    agent::VsphereAgent,
     external::{agent::Agent, agent_machine::AgentMachine},
     names::{AGENT_MACHINE_LABEL, POOL_FINALIZER},
 };
@@ -76,8 +77,13 @@ pub enum Action {
         /// Its Machine, where known.
         machine: Option<MachineFacts>,
     },
-    /// Prepare an Agent.
-    Prepare(AgentPatch),
+    /// Prepare an Agent, after a live look at the VsphereAgent whose VM it runs on.
+    Prepare {
+        /// What the Agent gets.
+        patch: AgentPatch,
+        /// VsphereAgent.
+        child: Arc<VsphereAgent>,
+    },
     /// Fence an Agent.
     Fence(AgentPatch),
     /// Delete a VsphereAgent, after live proof.

@@ -49,7 +49,7 @@ impl Settling {
         let mut known = std::mem::take(&mut self.agents);
         let (mut due, mut again) = (Vec::with_capacity(actions.len()), None::<Duration>);
         for action in actions {
-            let Action::Prepare(patch) = action else {
+            let Action::Prepare { patch, .. } = action else {
                 due.push(action.clone());
                 continue;
             };
@@ -80,13 +80,15 @@ impl Settling {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::{
         effect::EffectKind,
         model::names::ObjectKey,
         pool::{Memory, act::perform_all},
         ports::cluster::AgentPatch,
-        testing::World,
+        testing::{World, child_with_vm},
         vm::bench::Bench,
     };
 
@@ -103,7 +105,10 @@ mod tests {
     }
 
     fn prepare(uid: &str, version: u32) -> Action {
-        Action::Prepare(patch(uid, version))
+        Action::Prepare {
+            patch: patch(uid, version),
+            child: Arc::new(child_with_vm("a")),
+        }
     }
 
     /// Versions of the Agents that are prepared, and in how many milliseconds the next one may be.
@@ -112,7 +117,7 @@ mod tests {
         let now = Duration::from_secs(1000) + Duration::from_millis(ms);
         let (due, again) = settling.due(actions, now);
         let versions = due.iter().filter_map(|a| match a {
-            Action::Prepare(patch) => Some(patch.resource_version.clone()),
+            Action::Prepare { patch, .. } => Some(patch.resource_version.clone()),
             _ => None,
         });
         let again = again.and_then(|a| u64::try_from(a.as_millis()).ok());
@@ -180,11 +185,17 @@ mod tests {
     async fn a_pass_leaves_an_agent_alone_that_still_moves() {
         let bench = Bench::new();
         let world = World::discovered("a");
-        bench.hub.with(|o| o.agents.clone_from(&world.agents));
-        let registered = [Action::Prepare(AgentPatch {
-            key: ObjectKey::of(&world.agents[0]),
-            ..patch("a", 1)
-        })];
+        bench.hub.with(|o| {
+            o.agents.clone_from(&world.agents);
+            o.child = world.children.first().cloned();
+        });
+        let registered = [Action::Prepare {
+            patch: AgentPatch {
+                key: ObjectKey::of(&world.agents[0]),
+                ..patch(&world.agents[0].metadata.uid.clone().expect("a uid"), 1)
+            },
+            child: Arc::new(world.children[0].clone()),
+        }];
         let mut memory = Memory::default();
         let began = world.snapshot();
         // When, what is planned then, how often it was prepared by then, and when to look again.

@@ -74,7 +74,7 @@ fn planned(s: &Snapshot, plan: &Plan) -> Vec<PlannedAction> {
                     agent_machine.name_any()
                 ),
             )),
-            Action::Prepare(p) => Some(row(
+            Action::Prepare { patch: p, .. } => Some(row(
                 action::PATCH_AGENT,
                 Some(p.key.name.clone()),
                 "prepare it for its AgentMachine".to_owned(),

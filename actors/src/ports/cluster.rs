@@ -149,6 +149,15 @@ pub struct AgentPatch {
     pub role: Option<String>,
 }
 
+impl AgentPatch {
+    /// Whether its preconditions hold for `agent`.
+    #[must_use]
+    pub fn is_made_from(&self, agent: &Agent) -> bool {
+        agent.metadata.uid.as_ref() == Some(&self.uid)
+            && agent.metadata.resource_version.as_ref() == Some(&self.resource_version)
+    }
+}
+
 /// Identity of an object for a delete or patch: nothing else may be hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Precondition {

@@ -415,6 +415,26 @@ async fn an_agent_that_registered_while_its_vm_went_goes_before_the_finalizer() 
     }
 }
 
+#[tokio::test]
+async fn an_agent_that_registered_while_its_vm_went_goes_before_the_next_attempt() {
+    let mut bench = on().await;
+    let uuid = BiosUuid::parse(bench.vm().bios_uuid.as_deref().expect("recorded"));
+    let agent = with(late_agent(&bench), |a| {
+        a.metadata.name = uuid.map(|u| u.swapped().to_string());
+    });
+    bench.site.with(|i| i.power_off_fails = true);
+    expire(&mut bench).await;
+    assert!(bench.status().last_failure.is_some());
+    bench.site.with(|i| i.power_off_fails = false);
+    bench
+        .hub
+        .with(|o| o.unseen_agents = vec![agent, testing::foreign_agent("somebody")]);
+    bench.until(|b| b.times(E::CreateVm) == 2).await;
+    let left = bench.hub.with(|o| o.unseen_agents.len());
+    assert_eq!(left, 1, "the stranger stays, ours does not");
+    assert_eq!(agents_deleted(&bench), 1);
+}
+
 fn agents_deleted(bench: &Bench) -> usize {
     let deleted = |e: &&E| **e == E::DeleteAgent;
     bench.hub.with(|o| o.effects.iter().filter(deleted).count())

@@ -17,7 +17,7 @@ fn done(world: &World) -> Vec<&'static str> {
         Action::Pin { .. } => "pin",
         Action::CreateChild { .. } => "create",
         Action::Reassign { .. } => "reassign",
-        Action::Prepare(_) => "prepare",
+        Action::Prepare { .. } => "prepare",
         Action::Fence(_) => "fence",
         Action::Release { .. } => "release",
         Action::RemoveFinalizer => "remove finalizer",

@@ -59,7 +59,9 @@ fn the_late_agent_of_a_vm_that_was_given_up_is_never_prepared() {
     pin(&mut world.agent_machines[0]);
     let prepares = |world: &World| {
         let plan = plan(&world.snapshot());
-        plan.actions.iter().any(|a| matches!(a, Action::Prepare(_)))
+        plan.actions
+            .iter()
+            .any(|a| matches!(a, Action::Prepare { .. }))
     };
     assert!(prepares(&world));
     status_of(&mut world).last_failure = Some(Failure {
@@ -365,7 +367,7 @@ fn a_name_that_another_agent_has_gets_a_suffix() {
     pin(&mut world.agent_machines[0]);
     let hostname = |p: &Plan| {
         p.actions.iter().find_map(|a| match a {
-            Action::Prepare(patch) => patch.hostname.clone(),
+            Action::Prepare { patch, .. } => patch.hostname.clone(),
             _ => None,
         })
     };

@@ -150,7 +150,7 @@ fn apply(w: &mut World, actions: &[Action]) {
                 made.metadata.uid = Some(format!("va-{name}"));
                 w.children.push(made);
             }
-            Action::Prepare(patch) | Action::Fence(patch) => patched(&mut w.agents, patch),
+            Action::Prepare { patch, .. } | Action::Fence(patch) => patched(&mut w.agents, patch),
             Action::Release { child, .. } => w.children.retain(|c| c.name_any() != child.key.name),
             Action::Reassign { .. }
             | Action::AddFinalizer
@@ -176,7 +176,7 @@ proptest! {
             let mut made = Vec::new();
             for action in &actions {
                 match action {
-                    Action::Prepare(patch) => {
+                    Action::Prepare { patch, .. } => {
                         let agent = w.agents.iter().find(|a| a.name_any() == patch.key.name).expect("known");
                         let on = s.children.iter().find(|c| c.identity.as_ref().is_some_and(|vm| agent_runs_on(agent, vm) == AgentMatch::Same));
                         prop_assert!(on.is_some(), "prepared {} without proof", patch.key.name);

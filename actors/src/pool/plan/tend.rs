@@ -207,7 +207,10 @@ fn prepare_agent(
         name
     };
     match prepare::prepare_as(&s.pool, am, pin, &hostname, agent) {
-        Ok(Some(patch)) => plan.actions.push(Action::Prepare(patch)),
+        Ok(Some(patch)) => plan.actions.push(Action::Prepare {
+            patch,
+            child: child.object.clone(),
+        }),
         Ok(None) if prepare::awaits_approval(&s.pool, agent) => {
             plan.wait(
                 child.key.name.clone(),

@@ -31,6 +31,7 @@ async fn refused_once(world: &World, kind: EffectKind, action: Action) -> Vec<Sp
     let bench = Bench::new();
     bench.hub.with(|o| {
         o.agents.clone_from(&world.agents);
+        o.child = world.children.first().cloned();
         o.fails.insert(kind, ClusterErrorKind::Forbidden)
     });
     let snapshot = world.snapshot();
@@ -75,15 +76,18 @@ async fn an_action_that_failed_says_so_and_its_next_try_that_it_is_one() {
     assert_told(&spans, "machine.pin");
     // What does not begin a machine is carried out elsewhere.
     let agent = &world.agents[0];
-    let prepare = Action::Prepare(AgentPatch {
-        key: ObjectKey::of(agent),
-        uid: agent.uid().expect("a uid"),
-        resource_version: "1".to_owned(),
-        labels: Default::default(),
-        approved: Some(true),
-        hostname: None,
-        role: None,
-    });
+    let prepare = Action::Prepare {
+        patch: AgentPatch {
+            key: ObjectKey::of(agent),
+            uid: agent.uid().expect("a uid"),
+            resource_version: "1".to_owned(),
+            labels: Default::default(),
+            approved: Some(true),
+            hostname: None,
+            role: None,
+        },
+        child: Arc::new(world.children[0].clone()),
+    };
     let spans = refused_once(&world, EffectKind::PrepareAgent, prepare).await;
     assert_told(&spans, "agent.label");
 }

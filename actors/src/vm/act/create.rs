@@ -213,6 +213,9 @@ impl Hand<'_> {
     }
 
     pub(super) async fn next_attempt(&self, memory: &mut Memory) -> Done {
+        if self.drop_unseen_agent().await? {
+            return Ok(After::Pause(Duration::from_secs(2)));
+        }
         let old = self.vm();
         let vm = VmStatus {
             name: old.name,

@@ -137,9 +137,26 @@ impl Hand<'_> {
         Ok(())
     }
 
+    /// Before this VM's identity is no more on record: `true` where an Agent of it was still there, and was deleted.
+    pub(super) async fn drop_unseen_agent(&self) -> Result<bool, Trouble> {
+        let Some(agent) = self.unseen_agent().await? else {
+            return Ok(false);
+        };
+        if agent.is_claimed_or_bound() && !self.scene.child.forced {
+            let message = format!("Agent {} is bound; it stays", agent.name_any());
+            return Err(Trouble::transient(
+                Side::Upstream,
+                reason::AGENT_BOUND,
+                message,
+            ));
+        }
+        self.drop_agent(&agent, "its VM is gone").await?;
+        Ok(true)
+    }
+
     /// Live, and by the names that an Agent of this VM has, its uuid in either byte order: one that registered while its
-    /// VM was taken away may not be in the view yet, and nobody else would ever delete it. Two small reads for each
-    /// VsphereAgent that goes, however many Agents there are.
+    /// VM was taken away may not be in the view yet, and nobody else would ever delete it. Two small reads for each VM
+    /// that goes, however many Agents there are.
     async fn unseen_agent(&self) -> Result<Option<Agent>, Trouble> {
         let child = &self.scene.child;
         let keeps = child.adopted || self.scene.policy() == Some(CleanupPolicy::Retain);
@@ -174,16 +191,7 @@ impl Hand<'_> {
     /// The last write, and telling of it, are a task of their own: the reply races the watch's word of the deletion, which
     /// ends this actor and aborts its pass.
     pub(super) async fn remove_finalizer(&self, memory: &mut Memory) -> Done {
-        if let Some(agent) = self.unseen_agent().await? {
-            if agent.is_claimed_or_bound() && !self.scene.child.forced {
-                let message = format!("Agent {} is bound; it stays", agent.name_any());
-                return Err(Trouble::transient(
-                    Side::Upstream,
-                    reason::AGENT_BOUND,
-                    message,
-                ));
-            }
-            self.drop_agent(&agent, "its VM is gone").await?;
+        if self.drop_unseen_agent().await? {
             return Ok(After::Pause(Duration::from_secs(2)));
         }
         let object = self.record_end(memory).await?;
