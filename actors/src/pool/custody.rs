@@ -7,7 +7,7 @@
 //!
 //! Assumption: the pool carries our finalizer, which stays until this list is empty.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use agent_forge_crds::{
     agent::VsphereAgent,
@@ -192,8 +192,7 @@ async fn record(
     let written = pass::write(context, EffectKind::PoolStatus, &s.pool, status).await;
     let written = written.inspect_err(|trouble| memory.not_written(trouble))?;
     memory.wrote(written);
-    let pool: &Arc<VsphereAgentPool> = &s.pool;
-    s.pool = pass::newest(memory, pool);
+    s.pool = pass::over(memory, &s.pool);
     Ok(())
 }
 

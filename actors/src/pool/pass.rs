@@ -111,16 +111,25 @@ pub async fn run(
     (memory, verdict)
 }
 
-pub(super) fn newest(memory: &mut Memory, shown: &Arc<VsphereAgentPool>) -> Arc<VsphereAgentPool> {
+/// The pool as the watch shows it, or as this actor wrote it since; a write that the watch shows is forgotten.
+fn newest(memory: &mut Memory, shown: &Arc<VsphereAgentPool>) -> Arc<VsphereAgentPool> {
+    let newer = |w: &Written<_>| w.newer_than(shown.as_ref());
+    if !memory.written.as_ref().is_some_and(newer) {
+        memory.written = None;
+    }
+    over(memory, shown)
+}
+
+/// `pool`, with our own status on it where that is newer.
+pub(super) fn over(memory: &Memory, pool: &Arc<VsphereAgentPool>) -> Arc<VsphereAgentPool> {
     let Some(written) = memory
         .written
         .as_ref()
-        .filter(|w| w.newer_than(shown.as_ref()))
+        .filter(|w| w.newer_than(pool.as_ref()))
     else {
-        memory.written = None;
-        return shown.clone();
+        return pool.clone();
     };
-    let mut pool = shown.as_ref().clone();
+    let mut pool = pool.as_ref().clone();
     pool.status = Some(written.status.clone());
     pool.metadata.resource_version = Some(written.resource_version.clone());
     Arc::new(pool)
@@ -529,7 +538,7 @@ async fn publish(
     verdict: &mut Verdict,
 ) {
     // What was written while acting (`closed`) is part of the record.
-    let pool = newest(memory, &s.pool);
+    let pool = over(memory, &s.pool);
     let old = pool.status.clone().unwrap_or_default();
     let new = status::render(&old, s, plan, around);
     let view = status::view(s, plan, &new);

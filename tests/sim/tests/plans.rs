@@ -1,7 +1,7 @@
 //! The operator with one thing going wrong at a time, and with several.
 //!
 //! By itself the suite runs every plan with a single fault of [`WORKLOADS`] and, whatever the workload, of
-//! [`known::STORE_EFFECTS`], every n-th one of [`SAMPLED`] and of [`RESTORED`], of the rest those that give each effect each
+//! [`STORE_EFFECTS`], every n-th one of [`SAMPLED`] and of [`RESTORED`], of the rest those that give each effect each
 //! fault, and random schedules of one to five faults of all workloads. `AGENT_FORGE_SIM_PLANS` runs that many single faults of all workloads, of every effect with every fault
 //! one first; `all` runs every one.
 
@@ -27,6 +27,8 @@ use agent_forge_sim::{
 const CELLS: usize = 1000;
 /// Workloads all of whose plans run without being asked for.
 const WORKLOADS: &[&str] = &["S1", "S7"];
+/// What goes to a datastore or into a drive: all of it in every workload that is not [`SAMPLED`].
+const STORE_EFFECTS: [&str; 6] = ["V07", "V08", "V09", "V10", "V11", "V15"];
 /// Workloads every n-th of whose plans runs without being asked for, whatever its effect.
 const SAMPLED: &[(&str, usize)] = &[
     ("S12", 40),
@@ -108,7 +110,7 @@ fn sampled(workload: &str) -> Option<usize> {
     found.map(|(_, nth)| *nth)
 }
 
-/// Every plan of [`WORKLOADS`] and [`known::STORE_EFFECTS`], every n-th of [`SAMPLED`] and [`RESTORED`], and one more for each
+/// Every plan of [`WORKLOADS`] and [`STORE_EFFECTS`], every n-th of [`SAMPLED`] and [`RESTORED`], and one more for each
 /// effect and fault that these have not.
 fn suite(references: &[Outcome]) -> Vec<Vec<Plan>> {
     let cell = |p: &Plan| (p.faults[0].0.effect, p.faults[0].1);
@@ -128,8 +130,7 @@ fn suite(references: &[Outcome]) -> Vec<Vec<Plan>> {
         if is_restored(&p) {
             return restored.contains(p);
         }
-        WORKLOADS.contains(&p.workload.as_str())
-            || known::STORE_EFFECTS.contains(&p.faults[0].0.effect)
+        WORKLOADS.contains(&p.workload.as_str()) || STORE_EFFECTS.contains(&p.faults[0].0.effect)
     };
     let all = plans.iter().flatten();
     let mut seen: BTreeSet<_> = all.filter(|p| whole(p)).map(cell).collect();

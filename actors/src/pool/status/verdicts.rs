@@ -218,7 +218,8 @@ fn met_at_vcenter(s: &Snapshot, around: &Surroundings) -> Option<(String, String
 
 /// `before`: what the condition says so far. A try follows the one that failed after two seconds and may fail after
 /// minutes only: the reason of the last failure stands until one succeeds, or nobody would ever read it. What kept the pool
-/// from asking at all is over once it asks.
+/// from asking at all is over once it asks. And what lay there lies there until a look says otherwise: each start of the
+/// operator begins with such a look, and would unsay and say it again.
 fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
     let under_way = [
         reason::ISO_UPLOADING,
@@ -246,6 +247,16 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
             if let Some(last) = failed =>
         {
             row(false, &last.reason, last.message.clone())
+        }
+        (
+            Some(IsoState::Fetching {
+                done: 0,
+                total: None,
+                ..
+            }),
+            _,
+        ) if let Some(lies) = before.filter(|c| c.status == "True") => {
+            row(true, &lies.reason, lies.message.clone())
         }
         (Some(IsoState::Lost(place)), _) => row(
             false,

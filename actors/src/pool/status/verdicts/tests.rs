@@ -524,6 +524,11 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
         ..Surroundings::default()
     };
     let fetching = around(fetching());
+    let looking = around(IsoState::Fetching {
+        done: 0,
+        total: None,
+        rate: None,
+    });
     let first = iso(&fetching, None);
     assert_eq!(first.2, reason::ISO_UPLOADING);
     let again = iso(&fetching, Some(&said(&first)));
@@ -532,6 +537,14 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
     let waits = iso(&queued, Some(&said(&first)));
     assert_eq!(waits.2, reason::ISO_UPLOADING);
     assert!(waits.3.contains("that of pool demo/other"), "{}", waits.3);
+    let lies = iso(&well(), None);
+    assert_eq!(
+        iso(&looking, Some(&said(&lies))),
+        lies,
+        "a look unsays nothing"
+    );
+    let comes = iso(&fetching, Some(&said(&lies)));
+    assert_eq!((comes.1, comes.2.as_str()), (false, reason::ISO_UPLOADING));
     let place = DatastorePath::new("ds", "isos/ab.iso").expect("a path");
     let lost = iso(
         &around(IsoState::Lost(place)),
