@@ -42,6 +42,7 @@ use kube::ResourceExt;
 use stateright::{Model, Property};
 
 use crate::{
+    explore::Spare,
     flight_ports::{self, At, Event, Failure, Op, Reply, Told},
     objects,
     shared::Shared,
@@ -1007,6 +1008,22 @@ fn names(w: &mut World, each: &mut dyn FnMut(&mut Name)) {
                 files.iter_mut().for_each(&mut *each);
             }
         }
+    }
+}
+
+impl Spare for Flights {
+    fn spare(&self, w: &World) -> u8 {
+        w.left.bits()
+    }
+
+    fn print(&self, w: &World) -> u64 {
+        let bare = World {
+            left: Budget::default(),
+            ..w.clone()
+        };
+        let mut hasher = DefaultHasher::new();
+        bare.hash(&mut hasher);
+        hasher.finish()
     }
 }
 

@@ -13,12 +13,20 @@
 //!
 //! Not in it: clocks of different rates, a Lease that somebody else deletes or edits, a third operator.
 
-use std::{fmt, time::Duration};
+use std::{
+    collections::hash_map::DefaultHasher,
+    fmt,
+    hash::{Hash, Hasher},
+    time::Duration,
+};
 
 use agent_forge_actors::lease::{Election, Leadership, Need, Next, Record, Timing};
 use stateright::{Model, Property};
 
-use crate::world::{Budget, Fault};
+use crate::{
+    explore::Spare,
+    world::{Budget, Fault},
+};
 
 /// One step of time.
 const SECOND: Duration = Duration::from_secs(1);
@@ -669,6 +677,24 @@ impl Leases {
     fn leading(&self, w: &World) -> usize {
         let leads = |o: &&Operator| o.election.leads_until().is_some_and(|u| u > self.now());
         w.operators.iter().filter(leads).count()
+    }
+}
+
+impl Spare for Leases {
+    /// The faults, and that an operator may be told to end.
+    fn spare(&self, w: &World) -> u8 {
+        w.left.bits() | u8::from(w.may_end) << Fault::ALL.len()
+    }
+
+    fn print(&self, w: &World) -> u64 {
+        let bare = World {
+            left: Budget::default(),
+            may_end: false,
+            ..w.clone()
+        };
+        let mut hasher = DefaultHasher::new();
+        bare.hash(&mut hasher);
+        hasher.finish()
     }
 }
 

@@ -20,11 +20,13 @@
 //! Not in it: tags, drives, the predecessor's records, adoption, force, pool deletion, hooks that wait for a dead
 //! guest; reads that fail; a Kubernetes write that lands late.
 
+pub mod explore;
 pub mod flight;
 pub mod flight_ports;
 pub mod lease;
 pub mod machines;
 pub mod objects;
+pub mod part;
 pub mod ports;
 pub mod shared;
 pub mod upstream;

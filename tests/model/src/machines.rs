@@ -2,8 +2,9 @@
 //! transition of its own, with at most one effect of it going wrong.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet, hash_map::DefaultHasher},
     fmt,
+    hash::{Hash, Hasher},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -31,12 +32,14 @@ use stateright::{Model, Property};
 use tokio::runtime::Runtime;
 
 use crate::{
+    explore::Spare,
     objects::{self, NAMESPACE, POOL},
+    part::{self, Outcome},
     ports::{Blow, Ports},
     shared::Shared,
     upstream::{self, Deed},
     verdict::{self, Endings},
-    world::{Fault, Stale, THEN, World, ageless},
+    world::{Budget, Fault, Stale, THEN, World, ageless},
 };
 
 /// A pass sees what is remembered as that old: longer than the pause between two proofs of absence, shorter than anything
@@ -45,8 +48,10 @@ const SOON: Duration = Duration::from_secs(3);
 /// ... or as that old: longer than anything that is waited for.
 const LONG: Duration = Duration::from_secs(1000);
 
-/// By so many events a watch is behind at most, unless somebody asks for more.
+/// By so many events a watch is behind at most.
 pub const LAG: u8 = 4;
+/// So many events that may still be missed are told apart.
+const MOST_MISSED: u8 = 3;
 
 thread_local! {
     static RUNTIME: Runtime = tokio::runtime::Builder::new_current_thread()
@@ -118,6 +123,7 @@ impl fmt::Debug for Action {
 }
 
 /// A pass as it was run.
+#[derive(Debug, PartialEq)]
 struct Ran {
     world: World,
     effects: Vec<EffectKind>,
@@ -135,20 +141,24 @@ pub struct Machines {
     pub lag: u8,
     /// A planted defect; `None` in earnest.
     pub defect: Option<Defect>,
+    /// Notes the arrows of the VM's chart.
+    pub draws: bool,
+    /// Runs each pass on the whole world, too, and compares ([`crate::part`]).
+    pub verify: bool,
     pool: Arc<VsphereAgentPool>,
     endings: Endings,
     chart: Mutex<BTreeSet<(String, String)>>,
 }
 
 /// A defect that is planted into the world, to see that the oracles find what comes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Defect {
     /// vCenter says of every VM that it is not there.
     HiddenVms,
 }
 
 impl Machines {
-    /// These machines, with a foreign VM that holds the first one's name, and these faults.
+    /// These machines and faults; where a person may rename it, with a foreign VM that holds the first one's name.
     pub fn new(names: &[&str], people: Vec<Deed>, hours: u8, faults: &[Fault]) -> Self {
         let foreign = people.contains(&Deed::Renames);
         Self {
@@ -157,6 +167,8 @@ impl Machines {
             hours,
             lag: LAG,
             defect: None,
+            draws: false,
+            verify: false,
             pool: Arc::new(objects::pool()),
             endings: Endings::default(),
             chart: Mutex::default(),
@@ -208,20 +220,44 @@ impl Machines {
         steps: usize,
         blow: Option<(usize, Blow)>,
     ) -> Ran {
+        let run = |w: &World| self.run_vm(w, name, long, steps, blow);
+        let part = part::of_vm(w, name);
+        let how = ("vm", name, long, steps, blow, self.defect);
+        let outcome = part::remembered(&part, &how, run);
+        let after = part::after_vm(w, name, &part, &outcome);
+        let ran = Self::over(after, &outcome, blow);
+        if self.verify {
+            let whole = run(w);
+            let whole = Self::over(whole.world.clone(), &whole, blow);
+            assert_eq!(ran, whole, "VM actor {name} depends on more");
+        }
+        ran
+    }
+
+    fn run_vm(
+        &self,
+        w: &World,
+        name: &str,
+        long: bool,
+        steps: usize,
+        blow: Option<(usize, Blow)>,
+    ) -> Outcome {
         let ports = self.ports(w, long, blow);
         let memory = w.memory.get(name).map(Shared::as_ref_clone);
         let key = ObjectKey::new(NAMESPACE, name);
         let work = pass::run_at_most(steps, self.context(&ports), key, memory.unwrap_or_default());
         let ended = Self::run(&ports, work).map(|(memory, _)| memory);
         let (mut world, effects) = ports.end();
-        match ended {
-            Some(mut memory) => {
-                ageless(&mut memory);
-                world.memory.insert(name.to_owned(), Shared::new(memory));
-            }
-            None => dies(&mut world),
+        let died = ended.is_none();
+        if let Some(mut memory) = ended {
+            ageless(&mut memory);
+            world.memory.insert(name.to_owned(), Shared::new(memory));
         }
-        Self::over(world, effects, blow)
+        Outcome {
+            world,
+            effects,
+            died,
+        }
     }
 
     /// What a VM actor decides next; `None` where its pass looks at the VM first, whatever it would decide.
@@ -262,6 +298,19 @@ impl Machines {
 
     /// A round of the pool actor.
     fn pool(&self, w: &World, long: bool, blow: Option<(usize, Blow)>) -> Ran {
+        let run = |w: &World| self.run_pool(w, long, blow);
+        let how = ("pool", long, blow, self.defect);
+        let outcome = part::remembered(&part::of_pool(w), &how, run);
+        let ran = Self::over(part::after_pool(w, &outcome), &outcome, blow);
+        if self.verify {
+            let whole = run(w);
+            let whole = Self::over(whole.world.clone(), &whole, blow);
+            assert_eq!(ran, whole, "the pool actor depends on more");
+        }
+        ran
+    }
+
+    fn run_pool(&self, w: &World, long: bool, blow: Option<(usize, Blow)>) -> Outcome {
         let ports = self.ports(w, long, blow);
         let context = self.context(&ports);
         // Long after: whatever is waited for is over. Soon: an AgentMachine is seen waiting for longer than the debounce, a
@@ -281,12 +330,13 @@ impl Machines {
         let plan = plan::plan(&snapshot);
         let mut memory = pool::Memory::default();
         let work = pool::act::perform_all(&context, &snapshot, &plan.actions, &mut memory);
-        let ended = Self::run(&ports, work).is_some();
-        let (mut world, effects) = ports.end();
-        if !ended {
-            dies(&mut world);
+        let died = Self::run(&ports, work).is_none();
+        let (world, effects) = ports.end();
+        Outcome {
+            world,
+            effects,
+            died,
         }
-        Self::over(world, effects, blow)
     }
 
     /// The orphan scan: one that meets a VM that is nobody's, and one that meets it again.
@@ -308,12 +358,18 @@ impl Machines {
         world
     }
 
-    fn over(mut world: World, effects: Vec<EffectKind>, blow: Option<(usize, Blow)>) -> Ran {
+    fn over(mut world: World, outcome: &Outcome, blow: Option<(usize, Blow)>) -> Ran {
+        if outcome.died {
+            dies(&mut world);
+        }
         if let Some((_, blow)) = blow {
             world.left.spend(blow.fault());
         }
         world.settle();
-        Ran { world, effects }
+        Ran {
+            world,
+            effects: outcome.effects.clone(),
+        }
     }
 
     /// A pass as it is, and with each of its effects going wrong in each way that is left.
@@ -357,7 +413,7 @@ impl Machines {
                 Some(memory) if ages(memory) => &[false, true],
                 _ => &[false],
             };
-            if w.stale.is_none() {
+            if self.draws && w.stale.is_none() {
                 self.note(w, &self.vm(w, &name, false, 1, None).world, &name);
             }
             for &long in ages {
@@ -378,7 +434,8 @@ impl Machines {
             );
         }
         let mut deeds = upstream::possible(w, &self.people);
-        if w.hours < self.hours && upstream::waits_for_time(w) {
+        // No watch is an hour behind.
+        if w.hours < self.hours && w.stale.is_none() && upstream::waits_for_time(w) {
             deeds.push(Deed::Hour);
         }
         for deed in deeds {
@@ -415,14 +472,8 @@ impl Machines {
             all.extend(lagging);
         }
         // Long or soon is often the same.
-        let mut seen: Vec<World> = Vec::new();
-        all.retain(|a| {
-            let new = !seen.contains(&a.next);
-            if new {
-                seen.push(a.next.clone());
-            }
-            new
-        });
+        let mut seen = HashSet::new();
+        all.retain(|a| seen.insert(verdict::fingerprint(&a.next)));
         all
     }
 
@@ -493,6 +544,31 @@ fn lags(before: &World, a: &Action) -> Vec<Action> {
 fn dies(w: &mut World) {
     w.memory.clear();
     w.leader = 3 - w.leader;
+}
+
+impl Spare for Machines {
+    /// The faults, and the events that a lagging watch may still miss.
+    fn spare(&self, w: &World) -> u8 {
+        let misses = if w.stale.is_some() {
+            self.lag.saturating_sub(w.missed).min(MOST_MISSED)
+        } else {
+            MOST_MISSED
+        };
+        w.left.bits() | ((1 << misses) - 1) << Fault::ALL.len()
+    }
+
+    fn print(&self, w: &World) -> u64 {
+        let bare = World {
+            left: Budget::default(),
+            missed: 0,
+            // Both are the same program.
+            leader: 0,
+            ..w.clone()
+        };
+        let mut hasher = DefaultHasher::new();
+        bare.hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 impl Model for Machines {

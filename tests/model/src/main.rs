@@ -6,16 +6,20 @@ use std::time::{Duration, Instant};
 
 use agent_forge_actors::lease::Timing;
 use agent_forge_model::{
+    explore::{self, Spare},
     flight::{self, Flights},
     lease::{self, Leases},
     machines::{LAG, Machines},
     upstream::Deed,
     verdict::{self, Endings},
-    world::Fault,
+    world::{Fault, World},
 };
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
-use stateright::{Checker, Model, Path, report::WriteReporter};
+
+/// Most of an exploration is making and dropping small values.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A small world, explored whole: every order of everybody's steps, with each of the faults at most once, at any effect. Without
 /// a subcommand that of the machines.
@@ -47,14 +51,17 @@ struct MachinesArgs {
     #[arg(long, default_value_t = 0)]
     hours: u8,
     /// By so many events a lagging watch is behind at most.
-    #[arg(long, default_value_t = LAG)]
+    #[arg(long, default_value_t = LAG, value_parser = clap::value_parser!(u8).range(1..=4))]
     lag: u8,
     /// Machines that a person may delete at any moment.
     #[arg(long, value_delimiter = ',', default_value = "b")]
     leaves: Vec<String>,
-    /// A foreign VM holds the first machine's name, until a person renames it at any moment.
+    /// A foreign VM holds the first machine's name.
     #[arg(long)]
     foreign: bool,
+    /// ... until a person renames it, at any moment.
+    #[arg(long)]
+    renames: bool,
 }
 
 #[derive(Args)]
@@ -120,13 +127,13 @@ fn main() -> Result<()> {
                 s(args.retry_period),
             )?;
             let model = Leases::new(timing, &args.faults.all());
-            explore(model, &lease::PROMISES, |_, _, _| {})
+            explore(&model, &lease::PROMISES, |_, _, _| {})
         }
         Some(Other::Flight(args)) => {
             let mut model = Flights::new(&args.faults.all());
             (model.changes, model.vm) = (!args.same_image, !args.no_vm);
             model.from_rest = args.from_rest;
-            explore(model, &flight::PROMISES, |model, name, last| {
+            explore(&model, &flight::PROMISES, |model, name, last| {
                 if name == flight::ENDS {
                     println!("  ends so: {}", model.ending(last).unwrap_or_default());
                 }
@@ -138,51 +145,68 @@ fn main() -> Result<()> {
 fn machines(args: MachinesArgs) -> Result<()> {
     let names: Vec<&str> = args.machines.iter().map(String::as_str).collect();
     let mut people: Vec<Deed> = args.leaves.iter().cloned().map(Deed::Leaves).collect();
-    people.extend(args.foreign.then_some(Deed::Renames));
+    people.extend(args.renames.then_some(Deed::Renames));
     let mut model = Machines::new(&names, people, args.hours, &args.faults.all());
+    let foreign = args.foreign || args.renames;
+    model.start = World::new(&names, foreign, &args.faults.all());
     model.lag = args.lag;
-    explore(model, &verdict::PROMISES, |model, name, last| {
+    explore(&model, &verdict::PROMISES, |model, name, last| {
         if name == verdict::ENDS {
             println!("  ends so: {}", Endings::tell(model, last));
         }
     })
 }
 
-/// Explores all of it and prints what was found, each the shortest way there is; `tell` says more of how one ends.
+/// Explores all of it and prints what was found; `tell` says more of how one ends.
 fn explore<M>(
-    model: M,
+    model: &M,
     promises: &[&'static str],
     tell: impl Fn(&M, &'static str, &M::State),
 ) -> Result<()>
 where
-    M: Model + Send + Sync + 'static,
-    M::State: Clone + std::fmt::Debug + std::hash::Hash + PartialEq + Send + Sync,
-    M::Action: Clone + std::fmt::Debug + PartialEq,
+    M: Spare + Sync,
+    M::State: Clone + Send,
+    M::Action: std::fmt::Debug,
 {
     let began = Instant::now();
-    let checker = model
-        .checker()
-        .threads(std::thread::available_parallelism()?.get())
-        .spawn_bfs()
-        .report(&mut WriteReporter::new(&mut std::io::stdout()));
-    for (name, path) in checker.discoveries() {
+    let mut said = began;
+    let threads = std::thread::available_parallelism()?.get();
+    let all = explore::explore(model, threads, promises, |states, waiting| {
+        if said.elapsed() >= Duration::from_secs(10) {
+            said = Instant::now();
+            println!("{states} states, {waiting} wait, {:.0?}", began.elapsed());
+        }
+        true
+    });
+    for (name, found) in &all.found {
         println!("\n{name}:");
-        let last = path.last_state().clone();
-        for action in Path::into_actions(path) {
+        for action in &found.way {
             println!("  {action:?}");
         }
-        tell(checker.model(), name, &last);
+        tell(model, name, &found.last);
     }
     println!(
-        "\n{} states by {} transitions, at most {} deep, all explored: {}, {:.0?}",
-        checker.unique_state_count(),
-        checker.state_count(),
-        checker.max_depth(),
-        checker.is_done(),
-        began.elapsed()
+        "\n{} states by {} transitions, at most {} deep, all explored: {}, {:.0?}, {} MiB at most",
+        all.states,
+        all.ways,
+        all.depth,
+        all.whole,
+        began.elapsed(),
+        peak_mib(),
     );
-    let found = checker.discoveries().into_keys();
-    let broken: Vec<&str> = found.filter(|name| promises.contains(name)).collect();
+    let broken: Vec<&str> = promises
+        .iter()
+        .filter(|name| all.found.contains_key(*name))
+        .copied()
+        .collect();
     ensure!(broken.is_empty(), "broken: {broken:?}");
     Ok(())
+}
+
+/// Most memory that this process had at any moment (`VmHWM` of proc(5)); 0 where nobody says.
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|l| l.trim().strip_suffix(" kB")?.parse().ok());
+    kib.unwrap_or(0u64) / 1024
 }

@@ -167,6 +167,13 @@ pub fn mac(name: &str, n: u8) -> Option<MacAddress> {
     MacAddress::parse(&format!("00:50:56:00:{low:02x}:{n:02x}"))
 }
 
+/// First letter of the machine that an Agent's VM was made for, from its MAC; `None` for one that nobody here made.
+pub fn initial(agent: &Agent) -> Option<u8> {
+    let inventory = agent.status.as_ref()?.inventory.as_ref()?;
+    let mac = inventory.interfaces.first()?.mac_address.as_ref()?;
+    u8::from_str_radix(mac.split(':').nth(4)?, 16).ok()
+}
+
 /// What a free Agent's conditions say.
 pub fn free() -> Vec<ForeignCondition> {
     vec![

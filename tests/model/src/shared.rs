@@ -1,7 +1,9 @@
 //! Values that states share: cloned by reference, compared and hashed by a digest that is worked out once.
 
 use std::{
-    collections::hash_map::DefaultHasher,
+    any::{Any, TypeId},
+    cell::RefCell,
+    collections::{HashMap, hash_map::DefaultHasher},
     fmt::{self, Debug, Write},
     hash::{Hash, Hasher},
     ops::Deref,
@@ -11,45 +13,93 @@ use std::{
 /// A value in a state. Its digest covers all that `Debug` shows, 128 bits wide.
 pub struct Shared<T> {
     value: Arc<T>,
-    digest: (u64, u64),
+    digest: Digest,
 }
 
-struct Digest(DefaultHasher, DefaultHasher);
+type Digest = (u64, u64);
+type Known = HashMap<(TypeId, Digest), Arc<dyn Any + Send + Sync>>;
+type Changed = HashMap<(TypeId, Digest, String), Box<dyn Any>>;
 
-impl Write for Digest {
-    fn write_str(&mut self, s: &str) -> fmt::Result {
-        self.0.write(s.as_bytes());
-        self.1.write(s.as_bytes());
-        Ok(())
-    }
+/// So many values are known to each thread.
+const MOST: usize = 100_000;
+
+thread_local! {
+    /// Values by their digests: states that were come by in different ways share what is the same in them.
+    static KNOWN: RefCell<Known> = RefCell::default();
+    /// What small changes have made of values.
+    static CHANGED: RefCell<Changed> = RefCell::default();
+    /// Room for a value in words.
+    static WORDS: RefCell<String> = RefCell::default();
 }
 
-impl<T: Debug> Shared<T> {
+fn digest_of(value: &impl Debug) -> Digest {
+    WORDS.with_borrow_mut(|words| {
+        words.clear();
+        // Writing into a string does not fail.
+        let _ = write!(words, "{value:?}");
+        let mut digest = (DefaultHasher::new(), DefaultHasher::new());
+        digest.1.write_u8(1);
+        digest.0.write(words.as_bytes());
+        digest.1.write(words.as_bytes());
+        (digest.0.finish(), digest.1.finish())
+    })
+}
+
+impl<T: Debug + Send + Sync + 'static> Shared<T> {
     /// Takes the value.
     pub fn new(value: T) -> Self {
-        let mut digest = Digest(DefaultHasher::new(), DefaultHasher::new());
-        digest.1.write_u8(1);
-        // Writing into a hasher does not fail.
-        let _ = write!(digest, "{value:?}");
-        Self {
-            digest: (digest.0.finish(), digest.1.finish()),
-            value: Arc::new(value),
-        }
+        let digest = digest_of(&value);
+        let key = (TypeId::of::<T>(), digest);
+        let known = KNOWN.with_borrow(|all| all.get(&key).cloned());
+        let known = known.and_then(|any| any.downcast().ok());
+        let value = known.unwrap_or_else(|| {
+            let value = Arc::new(value);
+            KNOWN.with_borrow_mut(|all| {
+                if all.len() >= MOST {
+                    all.clear();
+                }
+                all.insert(key, value.clone());
+            });
+            value
+        });
+        Self { value, digest }
     }
+}
 
+impl<T> Shared<T> {
     /// The value.
     pub fn arc(&self) -> Arc<T> {
         self.value.clone()
     }
 }
 
-impl<T: Debug + Clone> Shared<T> {
+impl<T: Debug + Clone + Send + Sync + 'static> Shared<T> {
     /// Changes it.
     pub fn change<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let mut value = self.value.as_ref().clone();
         let result = f(&mut value);
         *self = Self::new(value);
         result
+    }
+
+    /// Changes it in a way that `how` says all of.
+    pub fn change_so(&mut self, how: &str, f: impl FnOnce(&mut T)) {
+        let key = (TypeId::of::<T>(), self.digest, how.to_owned());
+        let known = CHANGED.with_borrow(|all| {
+            let known = all.get(&key)?.downcast_ref::<Self>();
+            known.cloned()
+        });
+        *self = known.unwrap_or_else(|| {
+            let mut changed = self.clone();
+            changed.change(f);
+            CHANGED.with_borrow_mut(|all| {
+                if all.len() >= MOST {
+                    all.clear();
+                }
+                all.insert(key, Box::new(changed.clone()));
+            });
+            changed
+        });
     }
 }
 

@@ -266,7 +266,11 @@ pub fn act(w: &mut World, deed: &Deed) {
                 vm.change(|vm| vm.name = "renamed".to_owned());
             }
         }
-        Deed::Hour => w.hours += 1,
+        Deed::Hour => {
+            w.hours += 1;
+            // No request takes that long: it has arrived before, or never does.
+            w.late = None;
+        }
         Deed::Arrives => {
             if let Some(late) = w.late.take() {
                 let _ = w.obey(&late.order);

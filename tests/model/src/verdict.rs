@@ -152,7 +152,8 @@ const ROUNDS: usize = 150;
 #[derive(Default)]
 pub struct Endings(Mutex<HashMap<u64, bool>>);
 
-fn fingerprint(w: &World) -> u64 {
+/// Digest of a state.
+pub fn fingerprint(w: &World) -> u64 {
     let mut hasher = DefaultHasher::new();
     w.hash(&mut hasher);
     hasher.finish()

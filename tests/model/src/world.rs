@@ -72,6 +72,11 @@ impl Budget {
         Self(faults.iter().fold(0, |all, f| all | f.bit()))
     }
 
+    /// One for each.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
     /// Whether it may still happen.
     pub fn has(self, fault: Fault) -> bool {
         self.0 & fault.bit() != 0
@@ -195,7 +200,7 @@ fn number(version: Option<&str>) -> u64 {
     version.and_then(|v| v.parse().ok()).unwrap_or(0)
 }
 
-fn renumber<K: ResourceExt + std::fmt::Debug + Clone>(
+fn renumber<K: ResourceExt + std::fmt::Debug + Clone + Send + Sync + 'static>(
     live: &mut [Shared<K>],
     shown: Option<&mut Vec<Shared<K>>>,
     mut remembered: impl FnMut(&str, u64, Option<u64>, &dyn Fn(u64) -> u64),
@@ -232,7 +237,8 @@ fn renumber<K: ResourceExt + std::fmt::Debug + Clone>(
         for object in all.filter(|o| o.uid().as_deref() == Some(uid.as_str())) {
             let want = rank(number(object.resource_version().as_deref())).to_string();
             if object.resource_version().as_ref() != Some(&want) {
-                object.change(|o| o.meta_mut().resource_version = Some(want));
+                let how = want.clone();
+                object.change_so(&how, |o| o.meta_mut().resource_version = Some(want));
             }
         }
     }
@@ -509,9 +515,10 @@ impl World {
             let version = number(Some(&written.resource_version));
             let want = rank(version).to_string();
             if version <= shown {
-                known.change(|m| m.written = None);
+                known.change_so("shown", |m| m.written = None);
             } else if written.resource_version != want {
-                known.change(|m| {
+                let how = want.clone();
+                known.change_so(&how, |m| {
                     if let Some(w) = &mut m.written {
                         w.resource_version = want;
                     }
@@ -537,6 +544,7 @@ pub fn ageless(memory: &mut Memory) {
     memory.timeline = None;
     memory.traced = None;
     // For traces and Events alone.
+    memory.failed_step = None;
     memory.installing = None;
     memory.told_hold = None;
     memory.trouble = None;

@@ -8,25 +8,21 @@
 use std::collections::BTreeSet;
 
 use agent_forge_model::{
+    explore,
     flight::{Defect, ENDS, Flights, NOT_IN_USE, ONE_UPLOAD, PROMISES, WHOLE},
     world::Fault,
 };
-use stateright::{Checker, HasDiscoveries, Model};
 
 /// Explores all of it, or until one of these promises is broken.
 fn explore(what: &str, model: Flights, promises: &[&'static str]) -> BTreeSet<&'static str> {
-    let broken = HasDiscoveries::AnyOf(promises.iter().copied().collect());
-    let checker = model.checker().threads(2).finish_when(broken);
-    let checker = checker.spawn_bfs().join();
-    let (states, ways) = (checker.unique_state_count(), checker.state_count());
-    println!("{what}: {states} states by {ways} transitions");
-    for (name, path) in checker.discoveries() {
-        if PROMISES.contains(&name) {
-            let way = path.into_actions();
-            println!("{what}: {name}: {way:?}");
+    let all = explore::explore(&model, 2, promises, |_, _| true);
+    println!("{what}: {} states by {} transitions", all.states, all.ways);
+    for (name, found) in &all.found {
+        if PROMISES.contains(name) {
+            println!("{what}: {name}: {:?}", found.way);
         }
     }
-    checker.discoveries().into_keys().collect()
+    all.found.into_keys().collect()
 }
 
 /// With a second image, and with a VM that boots, where the world stays small.

@@ -9,10 +9,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use agent_forge_actors::lease::Timing;
 use agent_forge_model::{
+    explore,
     lease::{Defect, LED, Leases, ONE_ACTS, ONE_LEADS, PROMISES},
     world::Fault,
 };
-use stateright::{Checker, HasDiscoveries, Model};
 
 fn world(faults: &[Fault]) -> Leases {
     let s = Duration::from_secs;
@@ -22,19 +22,14 @@ fn world(faults: &[Fault]) -> Leases {
 
 /// Explores all of it, or until one of these promises is broken.
 fn explore(what: &str, model: Leases, promises: &[&'static str]) -> BTreeSet<&'static str> {
-    let broken = HasDiscoveries::AnyOf(promises.iter().copied().collect());
-    let checker = model.checker().threads(2).finish_when(broken);
-    let checker = checker.spawn_bfs().join();
-    let (states, ways) = (checker.unique_state_count(), checker.state_count());
-    println!("{what}: {states} states by {ways} transitions");
-    for (name, path) in checker.discoveries() {
-        if PROMISES.contains(&name) {
-            let way = path.into_actions();
-            let way: Vec<String> = way.iter().map(ToString::to_string).collect();
-            println!("{what}: {name}: {}", way.join("; "));
+    let all = explore::explore(&model, 2, promises, |_, _| true);
+    println!("{what}: {} states by {} transitions", all.states, all.ways);
+    for (name, found) in &all.found {
+        if PROMISES.contains(name) {
+            println!("{what}: {name}: {:?}", found.way);
         }
     }
-    checker.discoveries().into_keys().collect()
+    all.found.into_keys().collect()
 }
 
 fn keeps_all(what: &str, faults: &[Fault]) {

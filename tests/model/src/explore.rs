@@ -1,0 +1,265 @@
+//! The search: all states of a [`Model`], but for those that another state stands for.
+//!
+//! A state with fewer faults left can do nothing that the same state with more of them cannot, and a promise does not ask
+//! how many are left: so it is only looked at where nothing with more of them has been ([`Spare`]). The search goes on from
+//! what has most left first; a system that comes back from a fault to where it would have been without it costs the way
+//! back, and nothing more. `stateright` has the language of models and promises; a search that knows of this it has not
+//! (docs/adr/0016-less-left-is-nothing-new.md).
+//!
+//! Shortest ways first among states with equally much left. Which states are looked at does not depend on threads or pace.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::mpsc,
+    thread,
+};
+
+use stateright::{Expectation, Model};
+
+/// What of a state only says how much may still come.
+pub trait Spare: Model {
+    /// As bits: whoever has all of another's has all of its ways to go on, too.
+    fn spare(&self, state: &Self::State) -> u8;
+    /// Digest of all the rest.
+    fn print(&self, state: &Self::State) -> u64;
+}
+
+/// So many states are one piece of work.
+const PIECE: usize = 64;
+
+/// For each set of bits, as bits of their numbers: all that are part of it.
+struct Parts(Vec<[u64; 4]>);
+
+impl Parts {
+    fn new() -> Self {
+        let part = |whole: u16| {
+            let mut all = [0; 4];
+            for n in (0..256u16).filter(|n| n & whole == *n) {
+                all[usize::from(n / 64)] |= 1 << (n % 64);
+            }
+            all
+        };
+        Self((0..256).map(part).collect())
+    }
+
+    /// Notes these bits; `false` where what is noted has all of them.
+    fn note(&self, noted: &mut [u64; 4], bits: u8) -> bool {
+        let new = noted[usize::from(bits / 64)] & 1 << (bits % 64) == 0;
+        for (noted, part) in noted.iter_mut().zip(self.0[usize::from(bits)]) {
+            *noted |= part;
+        }
+        new
+    }
+}
+
+/// A state to look at, and how it was come by.
+struct Node<S> {
+    state: S,
+    number: u32,
+    depth: u32,
+}
+
+/// A state that follows, by the how-manieth action.
+struct Next<S> {
+    state: S,
+    action: u16,
+    print: u64,
+    spare: u8,
+}
+
+/// What a look at one state told.
+struct Looked<S> {
+    number: u32,
+    depth: u32,
+    found: Vec<&'static str>,
+    next: Vec<Next<S>>,
+}
+
+/// How one of the properties was met: broken where it must hold always, true where it has to be now and then.
+pub struct Found<M: Model> {
+    /// What happens up to there.
+    pub way: Vec<M::Action>,
+    /// Where it ends.
+    pub last: M::State,
+}
+
+/// What has been looked at.
+pub struct Explored<M: Model> {
+    /// States.
+    pub states: usize,
+    /// Transitions.
+    pub ways: usize,
+    /// Most steps to any of the states.
+    pub depth: u32,
+    /// Whether that is all there is.
+    pub whole: bool,
+    /// Properties, by name.
+    pub found: BTreeMap<&'static str, Found<M>>,
+}
+
+/// Explores all of it with so many threads, or until one of the promises named is broken. `progress` is asked now and then
+/// whether to go on, with the states that were looked at and those that wait.
+///
+/// # Panics
+/// More than 2^32 states.
+pub fn explore<M>(
+    model: &M,
+    threads: usize,
+    promises: &[&'static str],
+    mut progress: impl FnMut(usize, usize) -> bool,
+) -> Explored<M>
+where
+    M: Spare + Sync,
+    M::State: Clone + Send,
+{
+    let parts = Parts::new();
+    let mut seen: HashMap<u64, [u64; 4]> = HashMap::new();
+    let mut ways: Vec<(u32, u16)> = Vec::new();
+    let mut waiting: BTreeMap<u32, VecDeque<Node<M::State>>> = BTreeMap::new();
+    let mut count = 0;
+    let mut met: BTreeMap<&'static str, u32> = BTreeMap::new();
+    let mut all = Explored {
+        states: 0,
+        ways: 0,
+        depth: 0,
+        whole: true,
+        found: BTreeMap::new(),
+    };
+    let mut enter = |waiting: &mut BTreeMap<u32, VecDeque<_>>, from: u32, depth, next: Next<_>| {
+        if !parts.note(seen.entry(next.print).or_default(), next.spare) {
+            return 0;
+        }
+        let number = u32::try_from(ways.len()).expect("fewer states");
+        ways.push((from, next.action));
+        let node = Node {
+            state: next.state,
+            number,
+            depth,
+        };
+        let spent = next.spare.count_zeros();
+        waiting.entry(spent).or_default().push_back(node);
+        1
+    };
+    for (n, state) in model.init_states().into_iter().enumerate() {
+        let next = Next {
+            action: u16::try_from(n).unwrap_or(u16::MAX),
+            print: model.print(&state),
+            spare: model.spare(&state),
+            state,
+        };
+        count += enter(&mut waiting, u32::MAX, 0, next);
+    }
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.max(1))
+            .map(|_| {
+                let (give, work) = mpsc::channel::<Vec<Node<M::State>>>();
+                let (done, take) = mpsc::channel();
+                scope.spawn(move || {
+                    for piece in work {
+                        let looked = piece.into_iter().map(|node| look(model, node));
+                        if done.send(looked.collect::<Vec<_>>()).is_err() {
+                            return;
+                        }
+                    }
+                });
+                (give, take)
+            })
+            .collect();
+        // Two pieces for each: what is given does not depend on who is how fast.
+        let mut given = VecDeque::new();
+        for turn in 0_usize.. {
+            while given.len() < 2 * workers.len()
+                && let Some(mut first) = waiting.first_entry()
+            {
+                let line = first.get_mut();
+                let piece: Vec<_> = line.drain(..line.len().min(PIECE)).collect();
+                if line.is_empty() {
+                    first.remove();
+                }
+                count -= piece.len();
+                let worker = (turn + given.len()) % workers.len();
+                if workers[worker].0.send(piece).is_err() {
+                    return;
+                }
+                given.push_back(worker);
+            }
+            let Some(worker) = given.pop_front() else {
+                return;
+            };
+            let Ok(looked) = workers[worker].1.recv() else {
+                return;
+            };
+            for looked in looked {
+                all.states += 1;
+                all.depth = all.depth.max(looked.depth);
+                all.ways += looked.next.len();
+                for name in looked.found {
+                    met.entry(name).or_insert(looked.number);
+                }
+                for next in looked.next {
+                    count += enter(&mut waiting, looked.number, looked.depth + 1, next);
+                }
+            }
+            let broken = promises.iter().any(|name| met.contains_key(name));
+            if broken || !progress(all.states, count) {
+                all.whole = false;
+                return;
+            }
+        }
+    });
+    let found = |(name, number)| (name, way_to(model, &ways, number));
+    all.found = met.into_iter().map(found).collect();
+    all
+}
+
+fn look<M: Spare>(model: &M, node: Node<M::State>) -> Looked<M::State> {
+    let met = |p: &stateright::Property<M>| {
+        let wanted = !matches!(p.expectation, Expectation::Always);
+        (p.condition)(model, &node.state) == wanted
+    };
+    let found = model.properties().into_iter().filter(met).map(|p| p.name);
+    let found = found.collect();
+    let mut actions = Vec::new();
+    model.actions(&node.state, &mut actions);
+    let mut next = Vec::with_capacity(actions.len());
+    for (n, action) in actions.into_iter().enumerate() {
+        if let Some(state) = model.next_state(&node.state, action) {
+            next.push(Next {
+                action: u16::try_from(n).unwrap_or(u16::MAX),
+                print: model.print(&state),
+                spare: model.spare(&state),
+                state,
+            });
+        }
+    }
+    Looked {
+        number: node.number,
+        depth: node.depth,
+        found,
+        next,
+    }
+}
+
+/// Goes there once more.
+fn way_to<M: Model>(model: &M, ways: &[(u32, u16)], number: u32) -> Found<M> {
+    let mut steps = Vec::new();
+    let mut at = number;
+    while let Some(&(from, action)) = ways.get(at as usize) {
+        steps.push(usize::from(action));
+        at = from;
+    }
+    let mut steps = steps.into_iter().rev();
+    let mut begin = model.init_states();
+    let mut last = begin.swap_remove(steps.next().unwrap_or(0));
+    let mut way = Vec::new();
+    for step in steps {
+        let (mut here, mut same) = (Vec::new(), Vec::new());
+        model.actions(&last, &mut here);
+        model.actions(&last, &mut same);
+        way.push(here.swap_remove(step));
+        if let Some(next) = model.next_state(&last, same.swap_remove(step)) {
+            last = next;
+        }
+    }
+    Found { way, last }
+}

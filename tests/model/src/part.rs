@@ -1,0 +1,174 @@
+//! What of a world a pass depends on, so that one that was run before need not be run again: two machines meet in most states
+//! what each of them met alone.
+//!
+//! A VM actor's pass sees its own VsphereAgent, Machine, VMs and Agents, what is nobody's, and all AgentMachines (an Agent is
+//! fenced against each of them); the pool's sees no VM and nothing that VM actors remember. That this is all, is not only
+//! said: [`crate::machines::Machines::verify`] runs each pass on the whole world as well, and compares.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+    rc::Rc,
+};
+
+use agent_forge_actors::{effect::EffectKind, ports::vcenter::VmObservation};
+use agent_forge_crds::external::agent::Agent;
+use kube::ResourceExt;
+
+use crate::{
+    objects,
+    shared::Shared,
+    world::{Budget, Late, Order, Stale, World},
+};
+
+/// What came of a pass: the part that it works on, as it left it.
+pub struct Outcome {
+    /// Versions not settled, budget not spent.
+    pub world: World,
+    /// The effects that it tried.
+    pub effects: Vec<EffectKind>,
+    /// The operator died in it.
+    pub died: bool,
+}
+
+/// So many outcomes are remembered by each thread.
+const MOST: usize = 500_000;
+
+thread_local! {
+    static OUTCOMES: RefCell<HashMap<(u64, u64), Rc<Outcome>>> = RefCell::default();
+}
+
+/// The outcome of a pass on `part`, from memory where it was run before; `how` is all else that it depends on.
+pub fn remembered(
+    part: &World,
+    how: &impl Hash,
+    run: impl FnOnce(&World) -> Outcome,
+) -> Rc<Outcome> {
+    let mut hashers = (DefaultHasher::new(), DefaultHasher::new());
+    hashers.1.write_u8(1);
+    for hasher in [&mut hashers.0, &mut hashers.1] {
+        part.hash(hasher);
+        how.hash(hasher);
+    }
+    let key = (hashers.0.finish(), hashers.1.finish());
+    if let Some(known) = OUTCOMES.with_borrow(|all| all.get(&key).cloned()) {
+        return known;
+    }
+    let outcome = Rc::new(run(part));
+    OUTCOMES.with_borrow_mut(|all| {
+        if all.len() >= MOST {
+            all.clear();
+        }
+        all.insert(key, outcome.clone());
+    });
+    outcome
+}
+
+fn is_of(vm: &VmObservation, name: &str) -> bool {
+    vm.marker.as_ref().is_none_or(|marker| marker.name == name)
+}
+
+fn runs_for(agent: &Agent, name: &str) -> bool {
+    objects::initial(agent).is_none_or(|initial| name.bytes().next() == Some(initial))
+}
+
+fn is_for(late: &Late, name: &str) -> bool {
+    match &late.order {
+        Order::Create(spec) => spec.name == name,
+        Order::Boot(vm, _) | Order::On(vm) | Order::Off(vm) | Order::Destroy(vm) => {
+            vm.id.starts_with(&format!("vm-{name}-"))
+        }
+    }
+}
+
+fn only<T>(all: &[Shared<T>], keep: impl Fn(&T) -> bool) -> Vec<Shared<T>> {
+    all.iter().filter(|one| keep(one)).cloned().collect()
+}
+
+/// What a pass of this VM actor depends on.
+pub fn of_vm(w: &World, name: &str) -> World {
+    let child = |c: &_| ResourceExt::name_any(c) == name;
+    let agent = |a: &_| runs_for(a, name);
+    World {
+        agent_machines: w.agent_machines.clone(),
+        machines: only(&w.machines, |m| m.key.name == name),
+        children: only(&w.children, child),
+        agents: only(&w.agents, agent),
+        vms: only(&w.vms, |vm| is_of(vm, name)),
+        stale: w.stale.as_ref().map(|stale| match stale {
+            Stale::Children(all) => Stale::Children(only(all, child)),
+            Stale::Agents(all) => Stale::Agents(only(all, agent)),
+            Stale::Demand(all, machines) => {
+                let own = only(machines, |m| m.key.name == name);
+                Stale::Demand(all.clone(), own)
+            }
+        }),
+        late: w.late.clone().filter(|late| is_for(late, name)),
+        memory: own(&w.memory, name),
+        born: own(&w.born, name),
+        ..bare(w)
+    }
+}
+
+/// `w` after that pass.
+pub fn after_vm(w: &World, name: &str, part: &World, outcome: &Outcome) -> World {
+    let (mut w, after) = (w.clone(), &outcome.world);
+    w.children.retain(|c| c.name_any() != name);
+    w.children.extend(after.children.iter().cloned());
+    w.children.sort_by_key(|c| c.name_any());
+    w.agents.retain(|a| !runs_for(a, name));
+    w.agents.extend(after.agents.iter().cloned());
+    w.agents.sort_by_key(|a| a.name_any());
+    w.vms.retain(|vm| !is_of(vm, name));
+    w.vms.extend(after.vms.iter().cloned());
+    w.vms.sort_by(|a, b| a.moref.cmp(&b.moref));
+    w.agent_machines.clone_from(&after.agent_machines);
+    if part.late != after.late {
+        w.late.clone_from(&after.late);
+    }
+    w.memory.remove(name);
+    w.memory.extend(after.memory.clone());
+    w.born.extend(after.born.clone());
+    w.harm = after.harm;
+    w
+}
+
+/// What a round of the pool actor depends on.
+pub fn of_pool(w: &World) -> World {
+    World {
+        vms: Vec::new(),
+        late: None,
+        memory: BTreeMap::new(),
+        ..bare(w)
+    }
+}
+
+/// `w` after that round.
+pub fn after_pool(w: &World, outcome: &Outcome) -> World {
+    let after = &outcome.world;
+    World {
+        agent_machines: after.agent_machines.clone(),
+        children: after.children.clone(),
+        agents: after.agents.clone(),
+        born: after.born.clone(),
+        harm: after.harm,
+        ..w.clone()
+    }
+}
+
+fn own<V: Clone>(all: &BTreeMap<String, V>, name: &str) -> BTreeMap<String, V> {
+    let own = all.get_key_value(name).into_iter();
+    own.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// Without what no pass sees.
+fn bare(w: &World) -> World {
+    World {
+        missed: 0,
+        left: Budget::default(),
+        leader: 0,
+        ..w.clone()
+    }
+}
