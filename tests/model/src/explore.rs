@@ -263,3 +263,106 @@ fn way_to<M: Model>(model: &M, ways: &[(u32, u16)], number: u32) -> Found<M> {
     }
     Found { way, last }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeSet,
+        sync::{Mutex, PoisonError},
+    };
+
+    use stateright::Property;
+
+    use super::*;
+
+    /// Two counters that grow to three, and two faults, each of which takes one back to nothing.
+    #[derive(Default)]
+    struct Counters {
+        looked_at: Mutex<Vec<(u8, u8, u8)>>,
+    }
+
+    impl Model for Counters {
+        type State = (u8, u8, u8);
+        type Action = &'static str;
+
+        fn init_states(&self) -> Vec<Self::State> {
+            vec![(0, 0, 3)]
+        }
+
+        fn actions(&self, state: &Self::State, actions: &mut Vec<&'static str>) {
+            let mut looked_at = self
+                .looked_at
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            looked_at.push(*state);
+            actions.extend(["first", "second", "first fails", "second fails"]);
+        }
+
+        fn next_state(
+            &self,
+            &(a, b, left): &Self::State,
+            action: &'static str,
+        ) -> Option<Self::State> {
+            match action {
+                "first" if a < 3 => Some((a + 1, b, left)),
+                "second" if b < 3 => Some((a, b + 1, left)),
+                "first fails" if left & 1 > 0 => Some((0, b, left & 2)),
+                "second fails" if left & 2 > 0 => Some((a, 0, left & 1)),
+                _ => None,
+            }
+        }
+
+        fn properties(&self) -> Vec<Property<Self>> {
+            vec![
+                Property::always("never both", |_, s: &Self::State| (s.0, s.1) != (3, 3)),
+                Property::sometimes("the first one alone", |_, s: &Self::State| {
+                    (s.0, s.1) == (3, 0)
+                }),
+            ]
+        }
+    }
+
+    impl Spare for Counters {
+        fn spare(&self, state: &Self::State) -> u8 {
+            state.2
+        }
+
+        fn print(&self, state: &Self::State) -> u64 {
+            u64::from(state.0) << 8 | u64::from(state.1)
+        }
+    }
+
+    #[test]
+    fn what_has_less_left_is_not_looked_at_again() {
+        let model = Counters::default();
+        let all = explore(&model, 2, &[], |_, _| true);
+        let looked_at = model.looked_at.into_inner().expect("a list");
+        let looked_at: BTreeSet<_> = looked_at.into_iter().collect();
+        // A fault leads back to where the counters have been with more left.
+        assert!(looked_at.iter().all(|s| s.2 == 3), "{looked_at:?}");
+        assert_eq!((all.states, looked_at.len(), all.whole), (16, 16, true));
+        let way = &all.found["the first one alone"];
+        assert_eq!((way.way.clone(), way.last), (vec!["first"; 3], (3, 0, 3)));
+        assert_eq!(all.found["never both"].way.len(), 6);
+    }
+
+    #[test]
+    fn a_broken_promise_and_impatience_end_the_search() {
+        let broken = explore(&Counters::default(), 1, &["never both"], |_, _| true);
+        assert!(!broken.whole && broken.found.contains_key("never both"));
+        let stopped = explore(&Counters::default(), 1, &[], |_, _| false);
+        assert!(!stopped.whole && stopped.states > 0);
+    }
+
+    #[test]
+    fn of_bits_the_larger_set_stands_for_its_parts() {
+        let parts = Parts::new();
+        let mut noted = [0; 4];
+        assert!(parts.note(&mut noted, 0b0110));
+        for part in [0b0110, 0b0100, 0b0010, 0] {
+            assert!(!parts.note(&mut noted, part), "{part:b}");
+        }
+        assert!(parts.note(&mut noted, 0b1000_0000));
+        assert!(parts.note(&mut noted, 0b1110));
+    }
+}

@@ -14,6 +14,7 @@ use agent_forge_model::{
     verdict::{ENDS, PROMISES},
     world::Fault,
 };
+use stateright::{Checker, Model};
 
 type Found = (BTreeSet<&'static str>, BTreeSet<(String, String)>);
 
@@ -96,6 +97,20 @@ fn the_chart_in_the_docs_is_what_the_code_does() {
         text(arrows.difference(&drawn).collect()),
         text(drawn.difference(&arrows).collect()),
     );
+}
+
+/// Where no faults are left out, both searches see the same; where one is, ours sees fewer states and no other promise broken.
+#[test]
+fn stateright_sees_the_same_world() {
+    for (faults, fewer) in [(&[][..], false), (&[Fault::Loss][..], true)] {
+        let theirs = one(faults).checker().threads(2).spawn_bfs().join();
+        let ours = explore::explore(&one(faults), 2, &PROMISES, |_, _| true);
+        let states = theirs.unique_state_count();
+        assert_eq!(ours.states < states, fewer, "{} of {states}", ours.states);
+        assert!(ours.states <= states && ours.whole);
+        let found: BTreeSet<_> = theirs.discoveries().into_keys().collect();
+        assert_eq!(ours.found.into_keys().collect::<BTreeSet<_>>(), found);
+    }
 }
 
 /// What was run before is not run again: each pass is run on the whole world as well here, and comes out the same.
