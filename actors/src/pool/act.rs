@@ -215,10 +215,13 @@ pub async fn perform(context: &Context, s: &Snapshot, action: &Action) -> Result
             Ok(Did::It)
         }
         Action::Prepare { patch, child } => {
-            // The VM actor may have given the VM up since: no late Agent is approved because a watch lags.
+            // The VM may be given up, let go, or another one since: no Agent is approved because a watch lags.
             let live = cluster.live_child(&ObjectKey::of(child.as_ref())).await?;
-            let same = live.filter(|live| live.uid() == child.uid()).map(Arc::new);
-            if same.is_none_or(|live| Child::read(live).given_up) {
+            let live = live.filter(|live| live.uid() == child.uid());
+            let live = live.map(|live| Child::read(Arc::new(live)));
+            let uuid = |c: &Child| c.identity.as_ref().map(|i| i.bios_uuid);
+            let planned = uuid(&Child::read(child.clone()));
+            if !live.is_some_and(|c| !c.given_up && !c.deleting && uuid(&c) == planned) {
                 return Ok(Did::Held(None));
             }
             // A lagging watch shows one old version after the other: each would be a write that is refused.

@@ -41,6 +41,8 @@ pub struct Surroundings {
     pub iso: Option<IsoState>,
     /// `status.iso` as it should be.
     pub iso_status: Option<IsoStatus>,
+    /// The ISO that is wanted is the one that the record names, and is only looked for.
+    pub iso_known: bool,
     /// What failed while acting.
     pub failed: Option<Trouble>,
     /// What a live read held back while acting.

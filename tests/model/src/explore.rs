@@ -6,7 +6,8 @@
 //! back, and nothing more. `stateright` has the language of models and promises; a search that knows of this it has not
 //! (docs/adr/0016-less-left-is-nothing-new.md).
 //!
-//! Shortest ways first among states with equally much left. Which states are looked at does not depend on threads or pace.
+//! Shortest ways first among states with equally much left. Which states are looked at depends on
+//! the number of threads, not on their pace.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -165,7 +166,7 @@ where
                 (give, take)
             })
             .collect();
-        // Two pieces for each: what is given does not depend on who is how fast.
+        // Two pieces for each, taken back in turn: what is given does not depend on who is how fast.
         let mut given = VecDeque::new();
         for turn in 0_usize.. {
             while given.len() < 2 * workers.len()

@@ -358,11 +358,11 @@ impl Flights {
             None => heard,
         };
         let answered = Answered {
-            table: Shared::new(table),
+            table: Shared::apart(table),
             writer,
             recalled: heard.is_recalled(),
             leave: heard.may_publish(),
-            begin: begin.into_iter().map(Shared::new).collect(),
+            begin: begin.into_iter().map(Shared::apart).collect(),
         };
         (result, answered)
     }
@@ -390,7 +390,7 @@ impl Flights {
                 .map(|n| flight_ports::directory(*n))
                 .collect();
             if flight.want.directories.iter().any(|d| swept.contains(&d)) {
-                flight.change(|f| f.want.directories.retain(|d| !swept.contains(&d)));
+                flight.change_apart(|f| f.want.directories.retain(|d| !swept.contains(&d)));
             }
             w.flights.push(Airborne {
                 flight: Some(flight),
@@ -527,7 +527,7 @@ impl Flights {
                     of_dead.get(&shared.id).copied().unwrap_or(shared.id)
                 };
                 if own != shared.id {
-                    shared.change(|f| f.id = own);
+                    shared.change_apart(|f| f.id = own);
                 }
             }
             for event in &mut flight.log {
@@ -542,7 +542,7 @@ impl Flights {
             let key = (w.table.clone(), names);
             let known = RENAMED.with_borrow(|all| all.get(&key).cloned());
             w.table = known.unwrap_or_else(|| {
-                let table = Shared::new(w.table.retold(|at| at, id).0);
+                let table = Shared::apart(w.table.retold(|at| at, id).0);
                 RENAMED.with_borrow_mut(|all| all.insert(key, table.clone()));
                 table
             });
@@ -721,7 +721,7 @@ impl Flights {
     fn dies(&self, w: &World, late: Option<Op>) -> World {
         let mut w = w.clone();
         w.left.spend(Fault::Crash);
-        w.table = Shared::new(Table::default());
+        w.table = Shared::apart(Table::default());
         if self.planted(Defect::FlightsLiveOn) {
             for flight in &mut w.flights {
                 flight.alive = false;
@@ -754,7 +754,7 @@ impl Flights {
         let mut w = w.clone();
         let past = |at: Duration| if at >= NOW { NOW - LONG } else { at };
         let (table, _) = w.table.retold(past, |id| id);
-        w.table = Shared::new(table);
+        w.table = Shared::apart(table);
         let before = Time(objects::at(0));
         for pool in &mut w.pools {
             let checked = |p: &VsphereAgentPool| {
@@ -1036,7 +1036,7 @@ impl Model for Flights {
             image: 0,
             pools: [0, 1].map(|n| Shared::new(pool(n))),
             shown: None,
-            table: Shared::new(Table::default()),
+            table: Shared::apart(Table::default()),
             flights: Vec::new(),
             doubtful: BTreeMap::new(),
             swept: BTreeSet::new(),

@@ -1,8 +1,8 @@
 //! What of a world a pass depends on, so that one that was run before need not be run again: two machines meet in most states
 //! what each of them met alone.
 //!
-//! A VM actor's pass sees its own VsphereAgent, Machine, VMs and Agents, what is nobody's, and all AgentMachines (an Agent is
-//! fenced against each of them); the pool's sees no VM and nothing that VM actors remember. That this is all, is not only
+//! A VM actor's pass sees its own VsphereAgent, VMs and Agents, what is nobody's, and all AgentMachines and Machines (an Agent is
+//! fenced against each of the ones, and a VsphereAgent may have come to serve another one of the others); the pool's sees no VM and nothing that VM actors remember. That this is all, is not only
 //! said: [`crate::machines::Machines::verify`] runs each pass on the whole world as well, and compares.
 
 use std::{
@@ -92,17 +92,14 @@ pub fn of_vm(w: &World, name: &str) -> World {
     let agent = |a: &_| runs_for(a, name);
     World {
         agent_machines: w.agent_machines.clone(),
-        machines: only(&w.machines, |m| m.key.name == name),
+        machines: w.machines.clone(),
         children: only(&w.children, child),
         agents: only(&w.agents, agent),
         vms: only(&w.vms, |vm| is_of(vm, name)),
         stale: w.stale.as_ref().map(|stale| match stale {
             Stale::Children(all) => Stale::Children(only(all, child)),
             Stale::Agents(all) => Stale::Agents(only(all, agent)),
-            Stale::Demand(all, machines) => {
-                let own = only(machines, |m| m.key.name == name);
-                Stale::Demand(all.clone(), own)
-            }
+            demand @ Stale::Demand(..) => demand.clone(),
         }),
         late: w.late.clone().filter(|late| is_for(late, name)),
         memory: own(&w.memory, name),

@@ -66,6 +66,26 @@ impl<T: Debug + Send + Sync + 'static> Shared<T> {
     }
 }
 
+impl<T: Debug> Shared<T> {
+    /// Takes a value that changes inside, as one with channels does: it is shared with nobody who did not come by it.
+    pub fn apart(value: T) -> Self {
+        Self {
+            digest: digest_of(&value),
+            value: Arc::new(value),
+        }
+    }
+
+    /// Changes such a value.
+    pub fn change_apart(&mut self, f: impl FnOnce(&mut T))
+    where
+        T: Clone,
+    {
+        let mut value = self.value.as_ref().clone();
+        f(&mut value);
+        *self = Self::apart(value);
+    }
+}
+
 impl<T> Shared<T> {
     /// The value.
     pub fn arc(&self) -> Arc<T> {

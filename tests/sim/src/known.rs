@@ -6,12 +6,12 @@ use crate::{plan::Plan, run::Verdict};
 /// Plans of one kind that break one promise.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Workload; empty: any.
+    /// Workload.
     pub workload: &'static str,
     /// Codes of the effects at which alone it is an excuse; empty: any.
     pub only_at: &'static [&'static str],
-    /// Code of the fault; empty: any.
-    pub fault: &'static str,
+    /// Codes of the faults.
+    pub faults: &'static [&'static str],
     /// How the failure begins.
     pub failure: &'static str,
     /// Why.
@@ -25,8 +25,8 @@ pub const ALL: &[Known] = &[UNFENCED, NO_WAY_BACK];
 const UNFENCED: Known = Known {
     workload: "S16",
     only_at: &["K08"],
-    fault: "",
-    failure: "O5 ",
+    faults: &["m4", "m7", "g11m"],
+    failure: "O5 only ",
     reason: "the API server held the fence up for longer than the provider took to bind the host, free again, to the next \
              AgentMachine: it serves on, and one VM less is made",
 };
@@ -35,18 +35,17 @@ const UNFENCED: Known = Known {
 const NO_WAY_BACK: Known = Known {
     workload: "S14",
     only_at: &[],
-    fault: "g13m",
+    faults: &["g13m"],
     failure: "O9 ",
     reason: "the Secret was taken away by force, and in a namespace that is being deleted nobody can put it back",
 };
 
 impl Known {
     fn is_of(&self, plan: &Plan) -> bool {
-        let fits = |wanted: &str, is: &str| wanted.is_empty() || wanted == is;
-        fits(self.workload, &plan.workload)
+        plan.workload == self.workload
             && plan.faults.iter().any(|(point, fault)| {
                 let there = self.only_at.is_empty() || self.only_at.contains(&point.effect);
-                there && fits(self.fault, fault.code())
+                there && self.faults.contains(&fault.code())
             })
     }
 }

@@ -311,8 +311,13 @@ fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<String> {
     let mut failures = Vec::new();
     let made = reference.created..=reference.created + outcome.lost;
     if exact && outcome.failures.is_empty() && !made.contains(&outcome.created) {
+        let only = if outcome.created < reference.created {
+            "only "
+        } else {
+            ""
+        };
         failures.push(format!(
-            "O5 {} VMs were made, {} without faults",
+            "O5 {only}{} VMs were made, {} without faults",
             outcome.created, reference.created
         ));
     }

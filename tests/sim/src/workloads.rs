@@ -102,7 +102,7 @@ impl Run {
             director.is_mended()
                 && director.api_away_until().is_none()
                 && !director.vcenter_is_away()
-                && !isos_move(&self.world)
+                && !uploads(&self.world)
                 && !self
                     .world
                     .vcenter
@@ -173,21 +173,14 @@ pub fn children(world: &World) -> usize {
     })
 }
 
-/// Some pool says that its ISO is on its way, or that it was about to publish a file of which nobody heard again. An upload
-/// that hangs has no effects for longer than rest lasts, and after an outage retention comes with the next look.
-fn isos_move(world: &World) -> bool {
+/// Some pool says that its ISO is on its way. An upload that hangs has no effects for longer than rest lasts.
+fn uploads(world: &World) -> bool {
     let pools = crate::kube::kind(oracles::OURS, "vsphereagentpools");
     let says = |pool: &std::sync::Arc<serde_json::Value>| {
         let conditions = pool.pointer("/status/conditions");
         let conditions = conditions.and_then(serde_json::Value::as_array);
         let mut conditions = conditions.into_iter().flatten();
-        let entries = pool.pointer("/status/iso/history");
-        let mut entries = entries
-            .and_then(serde_json::Value::as_array)
-            .into_iter()
-            .flatten();
         conditions.any(|c| c["type"] == "ISOReady" && c["reason"] == "ISOUploading")
-            || entries.any(|e| e["uploadedAt"].is_null() && e["sizeBytes"].is_null())
     };
     world.api.read(|s| s.list(&pools, "").iter().any(says))
 }

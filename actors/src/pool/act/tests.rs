@@ -2,10 +2,13 @@
 
 use agent_forge_crds::{agent::Failure, external::agent::Agent};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use super::*;
 use crate::{
+    model::identity::BiosUuid,
     ports::cluster::AgentPatch,
-    testing::{World, child_with_vm},
+    testing::{self, World, child_with_vm},
     vm::bench::Bench,
 };
 
@@ -53,6 +56,15 @@ async fn an_agent_is_prepared_for_a_vsphere_agent_that_still_wants_it() {
         });
     });
     assert_eq!(given_up.await, (0, Some(HELD)));
+    let going = prepared(|child, _| {
+        child.metadata.deletion_timestamp = Some(Time(testing::at(0)));
+    });
+    assert_eq!(going.await, (0, Some(HELD)));
+    let next_attempt = prepared(|child, _| {
+        let vm = child.status.as_mut().and_then(|s| s.vm.as_mut());
+        vm.expect("recorded").bios_uuid = Some(BiosUuid::derive("c", "u", 2).to_string());
+    });
+    assert_eq!(next_attempt.await, (0, Some(HELD)));
     let another = prepared(|child, _| child.metadata.uid = Some("another".to_owned()));
     assert_eq!(another.await, (0, Some(HELD)));
     let newer = prepared(|_, agent| agent.metadata.resource_version = Some("2".to_owned()));

@@ -255,7 +255,7 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
                 ..
             }),
             _,
-        ) if let Some(lies) = before.filter(|c| c.status == "True") => {
+        ) if let Some(lies) = before.filter(|c| around.iso_known && c.status == "True") => {
             row(true, &lies.reason, lies.message.clone())
         }
         (Some(IsoState::Lost(place)), _) => row(

@@ -142,7 +142,12 @@ impl Hand<'_> {
         let Some(agent) = self.unseen_agent().await? else {
             return Ok(false);
         };
-        if agent.is_claimed_or_bound() && !self.scene.child.forced {
+        let agent_machine = self.living_agent_machine().await?;
+        let reserved = agent_machine
+            .as_ref()
+            .and_then(|am| am.agent_ref())
+            .is_some_and(|r| r.name == agent.name_any());
+        if (agent.is_claimed_or_bound() || reserved) && !self.scene.child.forced {
             let message = format!("Agent {} is bound; it stays", agent.name_any());
             return Err(Trouble::transient(
                 Side::Upstream,
@@ -159,7 +164,9 @@ impl Hand<'_> {
     /// that goes, however many Agents there are.
     async fn unseen_agent(&self) -> Result<Option<Agent>, Trouble> {
         let child = &self.scene.child;
-        let keeps = child.adopted || self.scene.policy() == Some(CleanupPolicy::Retain);
+        // What is given up is replaced whatever the policy says of a VM that served.
+        let retains = self.scene.policy() == Some(CleanupPolicy::Retain) && !child.given_up;
+        let keeps = child.adopted || retains;
         let Some(identity) = child.identity.as_ref().filter(|_| !keeps) else {
             return Ok(None);
         };

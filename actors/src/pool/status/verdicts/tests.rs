@@ -524,7 +524,7 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
         ..Surroundings::default()
     };
     let fetching = around(fetching());
-    let looking = around(IsoState::Fetching {
+    let mut looking = around(IsoState::Fetching {
         done: 0,
         total: None,
         rate: None,
@@ -538,6 +538,9 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
     assert_eq!(waits.2, reason::ISO_UPLOADING);
     assert!(waits.3.contains("that of pool demo/other"), "{}", waits.3);
     let lies = iso(&well(), None);
+    let another = iso(&looking, Some(&said(&lies)));
+    assert!(!another.1, "what lies there is not what is wanted");
+    looking.iso_known = true;
     assert_eq!(
         iso(&looking, Some(&said(&lies))),
         lies,
