@@ -10,7 +10,8 @@
 //! the number of threads, not on their pace.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
     sync::mpsc,
     thread,
 };
@@ -23,6 +24,13 @@ pub trait Spare: Model {
     fn spare(&self, state: &Self::State) -> u8;
     /// Digest of all the rest.
     fn print(&self, state: &Self::State) -> u64;
+}
+
+/// Digest of a state.
+pub fn digest(state: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// So many states are one piece of work.
@@ -96,6 +104,29 @@ pub struct Explored<M: Model> {
     pub whole: bool,
     /// Properties, by name.
     pub found: BTreeMap<&'static str, Found<M>>,
+}
+
+impl<M: Model> Explored<M> {
+    /// Prints how much that was, and the way to each broken promise; all that was met, by name.
+    #[allow(
+        clippy::print_stdout,
+        reason = "the numbers are what a reader of a test looks for"
+    )]
+    pub fn told(&self, what: &str, promises: &[&'static str]) -> BTreeSet<&'static str>
+    where
+        M::Action: std::fmt::Debug,
+    {
+        println!(
+            "{what}: {} states by {} transitions",
+            self.states, self.ways
+        );
+        for (name, found) in &self.found {
+            if promises.contains(name) {
+                println!("{what}: {name}: {:#?}", found.way);
+            }
+        }
+        self.found.keys().copied().collect()
+    }
 }
 
 /// Explores all of it with so many threads, or until one of the promises named is broken. `progress` is asked now and then
@@ -267,10 +298,7 @@ fn way_to<M: Model>(model: &M, ways: &[(u32, u16)], number: u32) -> Found<M> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        collections::BTreeSet,
-        sync::{Mutex, PoisonError},
-    };
+    use std::sync::{Mutex, PoisonError};
 
     use stateright::Property;
 

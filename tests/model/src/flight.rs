@@ -18,7 +18,6 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
-    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -42,7 +41,7 @@ use kube::ResourceExt;
 use stateright::{Model, Property};
 
 use crate::{
-    explore::Spare,
+    explore::{self, Spare},
     flight_ports::{self, At, Event, Failure, Op, Reply, Told},
     objects,
     shared::Shared,
@@ -955,15 +954,10 @@ impl Flights {
 
     /// How it ends once faults are over: `None`, well.
     pub fn ending(&self, w: &World) -> Option<String> {
-        let print = |w: &World| {
-            let mut hasher = DefaultHasher::new();
-            w.hash(&mut hasher);
-            hasher.finish()
-        };
         let (mut now, mut way) = (w.clone(), Vec::new());
         // More than any good ending takes.
         for _ in 0..100 {
-            let seen = print(&now);
+            let seen = explore::digest(&now);
             let good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
             let known = good.contains(&seen);
             drop(good);
@@ -1021,9 +1015,7 @@ impl Spare for Flights {
             left: Budget::default(),
             ..w.clone()
         };
-        let mut hasher = DefaultHasher::new();
-        bare.hash(&mut hasher);
-        hasher.finish()
+        explore::digest(&bare)
     }
 }
 

@@ -13,18 +13,13 @@
 //!
 //! Not in it: clocks of different rates, a Lease that somebody else deletes or edits, a third operator.
 
-use std::{
-    collections::hash_map::DefaultHasher,
-    fmt,
-    hash::{Hash, Hasher},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use agent_forge_actors::lease::{Election, Leadership, Need, Next, Record, Timing};
 use stateright::{Model, Property};
 
 use crate::{
-    explore::Spare,
+    explore::{self, Spare},
     world::{Budget, Fault},
 };
 
@@ -692,9 +687,7 @@ impl Spare for Leases {
             may_end: false,
             ..w.clone()
         };
-        let mut hasher = DefaultHasher::new();
-        bare.hash(&mut hasher);
-        hasher.finish()
+        explore::digest(&bare)
     }
 }
 

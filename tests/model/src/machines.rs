@@ -2,9 +2,8 @@
 //! transition of its own, with at most one effect of it going wrong.
 
 use std::{
-    collections::{BTreeSet, HashSet, hash_map::DefaultHasher},
+    collections::{BTreeSet, HashSet},
     fmt,
-    hash::{Hash, Hasher},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -32,7 +31,7 @@ use stateright::{Model, Property};
 use tokio::runtime::Runtime;
 
 use crate::{
-    explore::Spare,
+    explore::{self, Spare},
     objects::{self, NAMESPACE, POOL},
     part::{self, Outcome},
     ports::{Blow, Ports},
@@ -51,7 +50,7 @@ const LONG: Duration = Duration::from_secs(1000);
 /// By so many events a watch is behind at most.
 pub const LAG: u8 = 4;
 /// So many events that may still be missed are told apart.
-const MOST_MISSED: u8 = 3;
+const MOST_MISSED: u8 = LAG - 1;
 
 thread_local! {
     static RUNTIME: Runtime = tokio::runtime::Builder::new_current_thread()
@@ -158,9 +157,14 @@ pub enum Defect {
 }
 
 impl Machines {
-    /// These machines and faults; where a person may rename it, with a foreign VM that holds the first one's name.
-    pub fn new(names: &[&str], people: Vec<Deed>, hours: u8, faults: &[Fault]) -> Self {
-        let foreign = people.contains(&Deed::Renames);
+    /// These machines and faults; `foreign`: somebody else's VM holds the first one's name.
+    pub fn new(
+        names: &[&str],
+        foreign: bool,
+        people: Vec<Deed>,
+        hours: u8,
+        faults: &[Fault],
+    ) -> Self {
         Self {
             start: World::new(names, foreign, faults),
             people,
@@ -225,11 +229,20 @@ impl Machines {
         let how = ("vm", name, long, steps, blow, self.defect);
         let outcome = part::remembered(&part, &how, run);
         let after = part::after_vm(w, name, &part, &outcome);
-        let ran = Self::over(after, &outcome, blow);
+        self.compared(Self::over(after, &outcome, blow), || run(w), blow)
+    }
+
+    /// What came of a pass on its part of the world; with [`Self::verify`] the same has to come of one on the `whole`.
+    fn compared(
+        &self,
+        ran: Ran,
+        whole: impl FnOnce() -> Outcome,
+        blow: Option<(usize, Blow)>,
+    ) -> Ran {
         if self.verify {
-            let whole = run(w);
+            let whole = whole();
             let whole = Self::over(whole.world.clone(), &whole, blow);
-            assert_eq!(ran, whole, "VM actor {name} depends on more");
+            assert_eq!(ran, whole, "a pass depends on more than its part");
         }
         ran
     }
@@ -302,12 +315,7 @@ impl Machines {
         let how = ("pool", long, blow, self.defect);
         let outcome = part::remembered(&part::of_pool(w), &how, run);
         let ran = Self::over(part::after_pool(w, &outcome), &outcome, blow);
-        if self.verify {
-            let whole = run(w);
-            let whole = Self::over(whole.world.clone(), &whole, blow);
-            assert_eq!(ran, whole, "the pool actor depends on more");
-        }
-        ran
+        self.compared(ran, || run(w), blow)
     }
 
     fn run_pool(&self, w: &World, long: bool, blow: Option<(usize, Blow)>) -> Outcome {
@@ -473,7 +481,7 @@ impl Machines {
         }
         // Long or soon is often the same.
         let mut seen = HashSet::new();
-        all.retain(|a| seen.insert(verdict::fingerprint(&a.next)));
+        all.retain(|a| seen.insert(explore::digest(&a.next)));
         all
     }
 
@@ -540,10 +548,9 @@ fn lags(before: &World, a: &Action) -> Vec<Action> {
     all
 }
 
-/// The leader dies: what it remembers is gone, and the other one takes over.
+/// The leader dies: what it remembers is gone, and the other one takes over, which is the same program.
 fn dies(w: &mut World) {
     w.memory.clear();
-    w.leader = 3 - w.leader;
 }
 
 impl Spare for Machines {
@@ -561,13 +568,9 @@ impl Spare for Machines {
         let bare = World {
             left: Budget::default(),
             missed: 0,
-            // Both are the same program.
-            leader: 0,
             ..w.clone()
         };
-        let mut hasher = DefaultHasher::new();
-        bare.hash(&mut hasher);
-        hasher.finish()
+        explore::digest(&bare)
     }
 }
 

@@ -12,7 +12,7 @@ use agent_forge_model::{
     machines::{LAG, Machines},
     upstream::Deed,
     verdict::{self, Endings},
-    world::{Fault, World},
+    world::Fault,
 };
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
@@ -51,7 +51,7 @@ struct MachinesArgs {
     #[arg(long, default_value_t = 0)]
     hours: u8,
     /// By so many events a lagging watch is behind at most.
-    #[arg(long, default_value_t = LAG, value_parser = clap::value_parser!(u8).range(1..=4))]
+    #[arg(long, default_value_t = LAG, value_parser = clap::value_parser!(u8).range(1..=i64::from(LAG)))]
     lag: u8,
     /// Machines that a person may delete at any moment.
     #[arg(long, value_delimiter = ',', default_value = "b")]
@@ -146,9 +146,8 @@ fn machines(args: MachinesArgs) -> Result<()> {
     let names: Vec<&str> = args.machines.iter().map(String::as_str).collect();
     let mut people: Vec<Deed> = args.leaves.iter().cloned().map(Deed::Leaves).collect();
     people.extend(args.renames.then_some(Deed::Renames));
-    let mut model = Machines::new(&names, people, args.hours, &args.faults.all());
-    let foreign = args.foreign || args.renames;
-    model.start = World::new(&names, foreign, &args.faults.all());
+    let (foreign, faults) = (args.foreign || args.renames, args.faults.all());
+    let mut model = Machines::new(&names, foreign, people, args.hours, &faults);
     model.lag = args.lag;
     explore(&model, &verdict::PROMISES, |model, name, last| {
         if name == verdict::ENDS {

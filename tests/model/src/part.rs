@@ -165,7 +165,6 @@ fn bare(w: &World) -> World {
     World {
         missed: 0,
         left: Budget::default(),
-        leader: 0,
         ..w.clone()
     }
 }

@@ -1,8 +1,7 @@
 //! The oracles.
 
 use std::{
-    collections::{HashMap, hash_map::DefaultHasher},
-    hash::{Hash, Hasher},
+    collections::HashMap,
     sync::{Mutex, PoisonError},
 };
 
@@ -14,6 +13,7 @@ use agent_forge_crds::{agent::VsphereAgent, external::agent::Agent, names::AGENT
 use kube::ResourceExt;
 
 use crate::{
+    explore::digest,
     machines::Machines,
     objects::STRANGER,
     shared::Shared,
@@ -152,13 +152,6 @@ const ROUNDS: usize = 150;
 #[derive(Default)]
 pub struct Endings(Mutex<HashMap<u64, bool>>);
 
-/// Digest of a state.
-pub fn fingerprint(w: &World) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    w.hash(&mut hasher);
-    hasher.finish()
-}
-
 /// How it ends once no more faults happen and everybody does what he has to.
 enum End {
     /// Known from before.
@@ -200,7 +193,7 @@ impl Endings {
         now.left = Default::default();
         let mut prints = Vec::new();
         for _ in 0..ROUNDS {
-            let print = fingerprint(&now);
+            let print = digest(&now);
             if let Some(known) = self.known(print) {
                 return End::Known(known);
             }
@@ -236,10 +229,10 @@ impl Endings {
             End::Never => false,
         };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.extend(way.iter().map(|w| (fingerprint(w), good)));
+        all.extend(way.iter().map(|w| (digest(w), good)));
         let mut first = w.clone();
         first.left = Default::default();
-        all.insert(fingerprint(&first), good);
+        all.insert(digest(&first), good);
         good
     }
 

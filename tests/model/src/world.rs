@@ -167,8 +167,6 @@ pub struct World {
     pub hours: u8,
     /// Faults that are left.
     pub left: Budget,
-    /// Which operator leads.
-    pub leader: u8,
     /// The first broken promise.
     pub harm: Option<Harm>,
 }
@@ -270,7 +268,6 @@ impl World {
             born: BTreeMap::new(),
             hours: 0,
             left: Budget::of(faults),
-            leader: 1,
             harm: None,
         }
     }

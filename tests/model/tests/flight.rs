@@ -1,10 +1,5 @@
 //! Two pools that share one ISO, explored whole: with each fault, and with each defect that matters.
 
-#![allow(
-    clippy::print_stdout,
-    reason = "the numbers are what a reader looks for"
-)]
-
 use std::collections::BTreeSet;
 
 use agent_forge_model::{
@@ -15,14 +10,7 @@ use agent_forge_model::{
 
 /// Explores all of it, or until one of these promises is broken.
 fn explore(what: &str, model: Flights, promises: &[&'static str]) -> BTreeSet<&'static str> {
-    let all = explore::explore(&model, 2, promises, |_, _| true);
-    println!("{what}: {} states by {} transitions", all.states, all.ways);
-    for (name, found) in &all.found {
-        if PROMISES.contains(name) {
-            println!("{what}: {name}: {:?}", found.way);
-        }
-    }
-    all.found.into_keys().collect()
+    explore::explore(&model, 2, promises, |_, _| true).told(what, &PROMISES)
 }
 
 /// With a second image, and with a VM that boots, where the world stays small.

@@ -1,10 +1,5 @@
 //! Two operators and one Lease, explored whole: with each fault, and with the decision broken in each way that matters.
 
-#![allow(
-    clippy::print_stdout,
-    reason = "the numbers are what a reader looks for"
-)]
-
 use std::{collections::BTreeSet, time::Duration};
 
 use agent_forge_actors::lease::Timing;
@@ -22,14 +17,7 @@ fn world(faults: &[Fault]) -> Leases {
 
 /// Explores all of it, or until one of these promises is broken.
 fn explore(what: &str, model: Leases, promises: &[&'static str]) -> BTreeSet<&'static str> {
-    let all = explore::explore(&model, 2, promises, |_, _| true);
-    println!("{what}: {} states by {} transitions", all.states, all.ways);
-    for (name, found) in &all.found {
-        if PROMISES.contains(name) {
-            println!("{what}: {name}: {:?}", found.way);
-        }
-    }
-    all.found.into_keys().collect()
+    explore::explore(&model, 2, promises, |_, _| true).told(what, &PROMISES)
 }
 
 fn keeps_all(what: &str, faults: &[Fault]) {

@@ -1,10 +1,5 @@
 //! Small worlds, each explored whole: one machine that comes and may go at any moment, and one thing that goes wrong.
 
-#![allow(
-    clippy::print_stdout,
-    reason = "the numbers are what a reader looks for"
-)]
-
 use std::collections::BTreeSet;
 
 use agent_forge_model::{
@@ -21,17 +16,11 @@ type Found = (BTreeSet<&'static str>, BTreeSet<(String, String)>);
 /// Explores all of it: what was found, by name, and the arrows of the chart.
 fn explore(what: &str, model: Machines) -> Found {
     let all = explore::explore(&model, 2, &PROMISES, |_, _| true);
-    println!("{what}: {} states by {} transitions", all.states, all.ways);
-    for (name, found) in &all.found {
-        if PROMISES.contains(name) {
-            println!("{what}: {name}: {:#?}", found.way);
-        }
-    }
-    (all.found.into_keys().collect(), model.chart())
+    (all.told(what, &PROMISES), model.chart())
 }
 
 fn one(faults: &[Fault]) -> Machines {
-    Machines::new(&["b"], vec![Deed::Leaves("b".to_owned())], 0, faults)
+    Machines::new(&["b"], false, vec![Deed::Leaves("b".to_owned())], 0, faults)
 }
 
 /// Both ways out were met, and no promise was broken; a broken one would have ended the search early.
@@ -70,10 +59,10 @@ fn a_request_whose_outcome_is_unknown_breaks_no_promise() {
 #[test]
 fn the_chart_in_the_docs_is_what_the_code_does() {
     let leaves = || Deed::Leaves("b".to_owned());
-    let mut foreign = Machines::new(&["b"], vec![leaves(), Deed::Renames], 0, &[]);
+    let mut foreign = Machines::new(&["b"], true, vec![leaves(), Deed::Renames], 0, &[]);
     foreign.draws = true;
     let mut arrows = keeps_all("foreign VM", foreign);
-    let mut attempts = Machines::new(&["b"], vec![leaves()], 2, &[]);
+    let mut attempts = Machines::new(&["b"], false, vec![leaves()], 2, &[]);
     attempts.draws = true;
     arrows.extend(keeps_all("two attempts", attempts));
     let drawn: BTreeSet<(String, String)> = include_str!("../../../docs/actors.md")
@@ -117,7 +106,7 @@ fn stateright_sees_the_same_world() {
 #[test]
 fn passes_depend_on_their_part_of_the_world_alone() {
     let leaves = vec![Deed::Leaves("b".to_owned()), Deed::Renames];
-    let mut two = Machines::new(&["a", "b"], leaves, 0, &[]);
+    let mut two = Machines::new(&["a", "b"], true, leaves, 0, &[]);
     two.verify = true;
     keeps_all("two machines, a foreign VM", two);
     let mut all = one(&[Fault::Crash, Fault::Lag, Fault::Unknown]);
