@@ -41,7 +41,7 @@ use crate::{
     },
     pool::{act, snapshot::Snapshot},
     ports::{
-        cluster::MachineFacts,
+        cluster::{AgentPatch, MachineFacts},
         vcenter::{PowerState, VmObservation},
     },
 };
@@ -353,6 +353,19 @@ pub fn agent_on(child: &VsphereAgent) -> Agent {
         ],
     });
     agent
+}
+
+/// The approval of an Agent as it is.
+pub fn approval(agent: &Agent) -> AgentPatch {
+    AgentPatch {
+        key: ObjectKey::of(agent),
+        uid: agent.uid().expect("a uid"),
+        resource_version: agent.resource_version().expect("a version"),
+        labels: BTreeMap::new(),
+        approved: Some(true),
+        hostname: None,
+        role: None,
+    }
 }
 
 /// A free Agent that passes its checks and is not approved.

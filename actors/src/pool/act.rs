@@ -20,6 +20,7 @@ use kube::ResourceExt;
 use super::{
     Memory, begin, pass,
     plan::{self, Action, ReleaseWhy, Waiting},
+    prepare,
     snapshot::Snapshot,
     traced,
 };
@@ -215,13 +216,10 @@ pub async fn perform(context: &Context, s: &Snapshot, action: &Action) -> Result
             Ok(Did::It)
         }
         Action::Prepare { patch, child } => {
-            // The VM may be given up, let go, or another one since: no Agent is approved because a watch lags.
-            let live = cluster.live_child(&ObjectKey::of(child.as_ref())).await?;
-            let live = live.filter(|live| live.uid() == child.uid());
+            // No Agent is approved because a watch lags.
+            let live = cluster.live_child(&child.key).await?;
             let live = live.map(|live| Child::read(Arc::new(live)));
-            let uuid = |c: &Child| c.identity.as_ref().map(|i| i.bios_uuid);
-            let planned = uuid(&Child::read(child.clone()));
-            if !live.is_some_and(|c| !c.given_up && !c.deleting && uuid(&c) == planned) {
+            if !live.is_some_and(|live| prepare::is_wanted_by(child, &live)) {
                 return Ok(Did::Held(None));
             }
             // A lagging watch shows one old version after the other: each would be a write that is refused.

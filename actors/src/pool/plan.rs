@@ -23,7 +23,6 @@ use std::{
 };
 
 use agent_forge_crds::{
-    agent::VsphereAgent,
     external::{agent::Agent, agent_machine::AgentMachine},
     names::{AGENT_MACHINE_LABEL, POOL_FINALIZER},
 };
@@ -82,7 +81,7 @@ pub enum Action {
         /// What the Agent gets.
         patch: AgentPatch,
         /// VsphereAgent.
-        child: Arc<VsphereAgent>,
+        child: Child,
     },
     /// Fence an Agent.
     Fence(AgentPatch),

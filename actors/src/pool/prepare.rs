@@ -18,6 +18,7 @@ use kube::ResourceExt;
 
 use crate::{
     model::{
+        child::Child,
         names::ObjectKey,
         selector::{self, Labels, Unsatisfiable},
     },
@@ -117,6 +118,15 @@ pub fn prepare_as(
         role: differs(Some(agent.spec.role.as_str()), role),
     };
     Ok((!is_empty(&patch)).then_some(patch))
+}
+
+/// Whether the VsphereAgent as it is now still wants the Agent that was to be prepared for it as it was `planned`: its VM
+/// may be given up, let go, or another one since.
+#[must_use]
+pub fn is_wanted_by(planned: &Child, live: &Child) -> bool {
+    let uuid = |child: &Child| child.identity.as_ref().map(|i| i.bios_uuid);
+    let same = live.uid == planned.uid && uuid(live) == uuid(planned);
+    same && !live.given_up && !live.deleting
 }
 
 /// Whether a prepared Agent still waits for a person's approval.

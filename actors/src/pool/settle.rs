@@ -85,29 +85,23 @@ mod tests {
     use super::*;
     use crate::{
         effect::EffectKind,
-        model::names::ObjectKey,
+        model::child::Child,
         pool::{Memory, act::perform_all},
         ports::cluster::AgentPatch,
-        testing::{World, child_with_vm},
+        testing::{World, approval, child_with_vm, foreign_agent},
         vm::bench::Bench,
     };
 
     fn patch(uid: &str, version: u32) -> AgentPatch {
-        AgentPatch {
-            key: ObjectKey::new("demo", uid),
-            uid: uid.to_owned(),
-            resource_version: version.to_string(),
-            labels: BTreeMap::new(),
-            approved: Some(true),
-            hostname: None,
-            role: None,
-        }
+        let mut agent = foreign_agent(uid);
+        agent.metadata.resource_version = Some(version.to_string());
+        approval(&agent)
     }
 
     fn prepare(uid: &str, version: u32) -> Action {
         Action::Prepare {
             patch: patch(uid, version),
-            child: Arc::new(child_with_vm("a")),
+            child: Child::read(Arc::new(child_with_vm("a"))),
         }
     }
 
@@ -190,11 +184,8 @@ mod tests {
             o.child = world.children.first().cloned();
         });
         let registered = [Action::Prepare {
-            patch: AgentPatch {
-                key: ObjectKey::of(&world.agents[0]),
-                ..patch(&world.agents[0].metadata.uid.clone().expect("a uid"), 1)
-            },
-            child: Arc::new(world.children[0].clone()),
+            patch: approval(&world.agents[0]),
+            child: Child::read(Arc::new(world.children[0].clone())),
         }];
         let mut memory = Memory::default();
         let began = world.snapshot();

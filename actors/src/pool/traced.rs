@@ -206,7 +206,11 @@ pub async fn perform(
         error.type = Empty,
     );
     context.tracer.place(&span, machine.under);
-    tracer::attempt(span, failures.of(&key), work).await
+    let result = tracer::attempt(span.clone(), failures.of(&key), work).await;
+    if let Ok(Did::Held(why)) = &result {
+        tracer::held(&span, why.as_ref().map(|w| w.reason));
+    }
+    result
 }
 
 #[cfg(test)]

@@ -85,6 +85,13 @@ pub fn fault(span: &Span, trouble: &Trouble) {
     );
 }
 
+/// Says in `span` that its work was not done: what a live look showed speaks against it. Without a reason it is no more
+/// what it was planned from.
+pub fn held(span: &Span, reason: Option<&str>) {
+    let reason = reason.unwrap_or("Outdated");
+    span.in_scope(|| tracing::debug!(target: SPAN_EVENTS, reason, "held"));
+}
+
 /// Traces nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTracer;

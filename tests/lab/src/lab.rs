@@ -22,7 +22,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
 use kube::{Client, Config};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -248,17 +248,27 @@ impl Lab {
         self.kubeconfig_for(namespace, &account).await
     }
 
-    /// Access as any ServiceAccount; it has the rules that somebody bound to it.
+    /// Access as a ServiceAccount with `rules` (those of a Role) in its namespace and no others.
     ///
     /// # Errors
-    /// The API server gives no token.
-    pub async fn kubeconfig_for(
+    /// The API server refuses the rules or gives no token.
+    pub async fn kubeconfig_with(
+        &self,
+        namespace: &str,
+        service_account: &str,
+        rules: &Value,
+    ) -> Result<OperatorAccess> {
+        access::grant_rules(&self.admin(), namespace, service_account, rules).await?;
+        self.kubeconfig_for(namespace, service_account).await
+    }
+
+    async fn kubeconfig_for(
         &self,
         namespace: &str,
         service_account: &str,
     ) -> Result<OperatorAccess> {
         let token = access::token(&self.admin(), namespace, service_account).await?;
-        let user = format!("system:serviceaccount:{namespace}:{service_account}");
+        let user = access::user(namespace, service_account);
         let path = self
             .directory
             .path

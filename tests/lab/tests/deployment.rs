@@ -77,23 +77,9 @@ async fn the_operators_user_may_do_what_its_rules_say_and_no_more() -> Result<()
 #[tokio::test]
 async fn blocking_an_owners_deletion_needs_the_right_to_its_finalizers() -> Result<()> {
     let lab = lab().await?;
-    let (client, namespace) = (lab.admin(), lab.namespace("owner").await?);
-    let access = lab.kubeconfig_for(&namespace, "narrow").await?;
-    let rules = format!(
-        "
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {{name: narrow, namespace: {namespace}}}
-rules: [{{apiGroups: [''], resources: [configmaps], verbs: [create]}}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {{name: narrow, namespace: {namespace}}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: narrow}}
-subjects: [{{kind: ServiceAccount, name: narrow, namespace: {namespace}}}]
-"
-    );
-    apply_yaml(&client, &rules).await?;
+    let namespace = lab.namespace("owner").await?;
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}]);
+    let access = lab.kubeconfig_with(&namespace, "narrow", &rules).await?;
     let owned = |blocking: bool| {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
             "name": format!("blocking-{blocking}"), "namespace": namespace, "ownerReferences": [{

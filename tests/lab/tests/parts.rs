@@ -50,25 +50,9 @@ fn refusal<T: std::fmt::Debug>(outcome: Result<T>) -> String {
 async fn a_write_of_a_service_account_shows_in_the_audit_counts() -> Result<()> {
     let lab = lab().await?;
     let namespace = lab.namespace("audit").await?;
-    let access = lab.kubeconfig_for(&namespace, "writer").await?;
-    apply_yaml(
-        &lab.admin(),
-        &format!(
-            "
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {{name: writer, namespace: {namespace}}}
-rules: [{{apiGroups: [''], resources: [configmaps], verbs: [create, patch]}}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {{name: writer, namespace: {namespace}}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: writer}}
-subjects: [{{kind: ServiceAccount, name: writer, namespace: {namespace}}}]
-"
-        ),
-    )
-    .await?;
+    let rules =
+        json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch"]}]);
+    let access = lab.kubeconfig_with(&namespace, "writer", &rules).await?;
     let mark = lab.audited().await?.len();
     let maps: Api<ConfigMap> = Api::namespaced(client(&access.kubeconfig).await?, &namespace);
     maps.create(

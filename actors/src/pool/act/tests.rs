@@ -7,8 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::*;
 use crate::{
     model::identity::BiosUuid,
-    ports::cluster::AgentPatch,
-    testing::{self, World, child_with_vm},
+    testing::{self, World, approval, child_with_vm},
     vm::bench::Bench,
 };
 
@@ -18,16 +17,8 @@ async fn prepared(live: impl FnOnce(&mut VsphereAgent, &mut Agent)) -> (usize, O
     let world = World::discovered("a");
     let agent = &world.agents[0];
     let prepare = Action::Prepare {
-        patch: AgentPatch {
-            key: ObjectKey::of(agent),
-            uid: agent.uid().expect("a uid"),
-            resource_version: "1".to_owned(),
-            labels: BTreeMap::new(),
-            approved: Some(true),
-            hostname: None,
-            role: None,
-        },
-        child: Arc::new(child_with_vm("a")),
+        patch: approval(agent),
+        child: Child::read(Arc::new(child_with_vm("a"))),
     };
     let (mut child, mut agent) = (child_with_vm("a"), agent.clone());
     live(&mut child, &mut agent);

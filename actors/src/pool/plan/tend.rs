@@ -209,7 +209,7 @@ fn prepare_agent(
     match prepare::prepare_as(&s.pool, am, pin, &hostname, agent) {
         Ok(Some(patch)) => plan.actions.push(Action::Prepare {
             patch,
-            child: child.object.clone(),
+            child: child.clone(),
         }),
         Ok(None) if prepare::awaits_approval(&s.pool, agent) => {
             plan.wait(

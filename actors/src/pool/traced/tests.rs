@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use kube::ResourceExt;
 use tracing::{Instrument as _, field::Empty};
 
 use crate::{
@@ -13,14 +12,11 @@ use crate::{
         PruneNews,
         msg::{IsoKey, IsoState, IsoWant},
     },
-    model::names::ObjectKey,
+    model::{child::Child, names::ObjectKey},
     pool::{Memory, act::perform_all, iso::IsoCaches, pass, plan::Action},
-    ports::{
-        cluster::{AgentPatch, ClusterErrorKind},
-        tracer::PhaseSpan,
-    },
+    ports::{cluster::ClusterErrorKind, tracer::PhaseSpan},
     testing::{
-        NAMESPACE, POOL, World, agent_machine,
+        NAMESPACE, POOL, World, agent_machine, approval,
         told::{Phases, Span, Told},
     },
     vm::bench::Bench,
@@ -75,18 +71,9 @@ async fn an_action_that_failed_says_so_and_its_next_try_that_it_is_one() {
     let spans = refused_once(&world, EffectKind::PinSelector, pin).await;
     assert_told(&spans, "machine.pin");
     // What does not begin a machine is carried out elsewhere.
-    let agent = &world.agents[0];
     let prepare = Action::Prepare {
-        patch: AgentPatch {
-            key: ObjectKey::of(agent),
-            uid: agent.uid().expect("a uid"),
-            resource_version: "1".to_owned(),
-            labels: Default::default(),
-            approved: Some(true),
-            hostname: None,
-            role: None,
-        },
-        child: Arc::new(world.children[0].clone()),
+        patch: approval(&world.agents[0]),
+        child: Child::read(Arc::new(world.children[0].clone())),
     };
     let spans = refused_once(&world, EffectKind::PrepareAgent, prepare).await;
     assert_told(&spans, "agent.label");
@@ -186,4 +173,32 @@ async fn a_machine_that_goes_without_a_vsphere_agent_has_its_waits_and_its_root(
         let reason = ("agent_forge.waiting_on", "SelectorUnsatisfiable".to_owned());
         assert!(wait.attributes.contains(&reason), "{wait:?}");
     }
+}
+
+#[tokio::test]
+async fn what_a_live_look_held_back_says_so() {
+    let bench = Bench::new();
+    let world = World::discovered("a");
+    // The VsphereAgent is gone; the watch has not shown it yet.
+    bench.hub.with(|o| o.agents.clone_from(&world.agents));
+    let prepare = [Action::Prepare {
+        patch: approval(&world.agents[0]),
+        child: Child::read(Arc::new(world.children[0].clone())),
+    }];
+    let told = Told::default();
+    let _here = told.here();
+    perform_all(
+        &bench.context,
+        &world.snapshot(),
+        &prepare,
+        &mut Memory::default(),
+    )
+    .await;
+    let spans = told.spans("pool.action");
+    let [held] = spans.as_slice() else {
+        panic!("{spans:?}")
+    };
+    assert_eq!(held.said(), ["held"]);
+    assert_eq!(held.events[0].get("reason"), Some("Outdated"));
+    assert_eq!(held.fields.get("otel.status_code"), None);
 }

@@ -27,6 +27,16 @@ use crate::{
     vm::{memory::Memory, seen::Seen, traced},
 };
 
+fn held(reason: &str, message: String) -> Trouble {
+    Trouble::transient(Side::Upstream, reason, message)
+}
+
+/// Somebody claimed that Agent, or this AgentMachine chose it and is about to.
+fn serves(agent: &Agent, agent_machine: Option<&AgentMachine>) -> bool {
+    let chosen = agent_machine.and_then(AgentMachine::agent_ref);
+    agent.is_claimed_or_bound() || chosen.is_some_and(|r| r.name == agent.name_any())
+}
+
 impl Hand<'_> {
     /// Live: no Agent that may run on this VM, or was last seen there, serves anybody, and the one that does run there is
     /// still fenced (reliability.md R7).
@@ -35,7 +45,6 @@ impl Hand<'_> {
             return Ok(());
         }
         let cluster = self.context.cluster.as_ref();
-        let held = |reason: &str, message| Trouble::transient(Side::Upstream, reason, message);
         let agent_machine = self.living_agent_machine().await?;
         let ours = self.scene.agent.as_ref().map(|a| ObjectKey::of(a.as_ref()));
         // Of one that was given up an Agent may register at any moment: the view may not show it yet.
@@ -53,11 +62,7 @@ impl Hand<'_> {
             let Some(live) = cluster.live_agent(&key).await? else {
                 continue;
             };
-            let reserved = agent_machine
-                .as_ref()
-                .and_then(|am| am.agent_ref())
-                .is_some_and(|r| r.name == key.name);
-            if live.is_claimed_or_bound() || reserved {
+            if serves(&live, agent_machine.as_ref()) {
                 let message = format!("Agent {key} is bound; nothing is powered off or destroyed");
                 return Err(held(reason::AGENT_BOUND, message));
             }
@@ -143,17 +148,9 @@ impl Hand<'_> {
             return Ok(false);
         };
         let agent_machine = self.living_agent_machine().await?;
-        let reserved = agent_machine
-            .as_ref()
-            .and_then(|am| am.agent_ref())
-            .is_some_and(|r| r.name == agent.name_any());
-        if (agent.is_claimed_or_bound() || reserved) && !self.scene.child.forced {
+        if serves(&agent, agent_machine.as_ref()) && !self.scene.child.forced {
             let message = format!("Agent {} is bound; it stays", agent.name_any());
-            return Err(Trouble::transient(
-                Side::Upstream,
-                reason::AGENT_BOUND,
-                message,
-            ));
+            return Err(held(reason::AGENT_BOUND, message));
         }
         self.drop_agent(&agent, "its VM is gone").await?;
         Ok(true)

@@ -1,19 +1,26 @@
 //! The operator's own user: a ServiceAccount with exactly the rules that the project ships.
 
-use std::{fs, path::Path, path::PathBuf};
+use std::{fs, path::Path, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
     core::v1::ServiceAccount,
+    rbac::v1::PolicyRule,
 };
 use kube::{Api, Client, api::PostParams};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
 use super::apply::{apply, documents};
+use crate::patience::ANSWER;
 
 /// Token life in seconds: longer than any test, and nothing renews it.
 const TOKEN_SECONDS: i64 = 24 * 3600;
+/// Between two questions whether a rule is known by now; nothing can be watched for that.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How the operator under test reaches the API server.
 #[derive(Clone, Debug)]
@@ -34,7 +41,8 @@ pub struct OperatorAccess {
 /// namespace's name as a suffix, so that operators of several namespaces live side by side.
 pub(super) async fn grant(client: &Client, directory: &Path, namespace: &str) -> Result<String> {
     let mut account = None;
-    for mut object in rules(directory)? {
+    let objects = rules(directory)?;
+    for mut object in objects.clone() {
         let kind = object["kind"].as_str().unwrap_or_default().to_owned();
         match kind.as_str() {
             "ServiceAccount" => {
@@ -56,12 +64,101 @@ pub(super) async fn grant(client: &Client, directory: &Path, namespace: &str) ->
         }
         apply(client, &object).await?;
     }
-    account.with_context(|| {
+    let account = account.with_context(|| {
         format!(
             "{} holds no ServiceAccount for the operator",
             directory.display()
         )
-    })
+    })?;
+    for binding in objects
+        .iter()
+        .filter(|object| object["roleRef"].is_object())
+    {
+        let role = objects.iter().find(|role| {
+            role["kind"] == binding["roleRef"]["kind"]
+                && role["metadata"]["name"] == binding["roleRef"]["name"]
+        });
+        let role = role.with_context(|| format!("no such role: {}", binding["roleRef"]))?;
+        known(client, namespace, &account, &role["rules"]).await?;
+    }
+    Ok(account)
+}
+
+/// Makes the ServiceAccount `account` with these rules (of a Role) in its own namespace.
+pub(super) async fn grant_rules(
+    client: &Client,
+    namespace: &str,
+    account: &str,
+    rules: &Value,
+) -> Result<()> {
+    let metadata = json!({"name": account, "namespace": namespace});
+    let group = "rbac.authorization.k8s.io";
+    let version = format!("{group}/v1");
+    for object in [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        json!({"apiVersion": version, "kind": "Role", "metadata": metadata, "rules": rules}),
+        json!({"apiVersion": version, "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": account},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]}),
+    ] {
+        apply(client, &object).await?;
+    }
+    known(client, namespace, account, rules).await
+}
+
+/// Waits until the API server's authorizer knows `rules`: it reads roles and bindings by watches of its own, so what was
+/// accepted a moment ago may still be forbidden.
+async fn known(client: &Client, namespace: &str, account: &str, rules: &Value) -> Result<()> {
+    let rules = Vec::<PolicyRule>::deserialize(rules).context("read the rules of a role")?;
+    for rule in rules {
+        let review = review(namespace, account, &rule);
+        let said = timeout(ANSWER, allowed(client, &review)).await;
+        said.with_context(|| format!("{account} never got what was granted: {rule:?}"))??;
+    }
+    Ok(())
+}
+
+/// May `account` do the first thing that `rule` allows?
+fn review(namespace: &str, account: &str, rule: &PolicyRule) -> SubjectAccessReview {
+    let first = |list: &Option<Vec<String>>| list.as_ref().and_then(|list| list.first().cloned());
+    let resource = first(&rule.resources).unwrap_or_default();
+    let (resource, subresource) = match resource.split_once('/') {
+        Some((resource, subresource)) => (resource.to_owned(), Some(subresource.to_owned())),
+        None => (resource, None),
+    };
+    SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(user(namespace, account)),
+            resource_attributes: Some(ResourceAttributes {
+                namespace: Some(namespace.to_owned()),
+                group: first(&rule.api_groups),
+                resource: Some(resource),
+                subresource,
+                name: first(&rule.resource_names),
+                verb: rule.verbs.first().cloned(),
+                ..ResourceAttributes::default()
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    }
+}
+
+async fn allowed(client: &Client, review: &SubjectAccessReview) -> Result<()> {
+    let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
+    loop {
+        let answer = reviews.create(&PostParams::default(), review).await;
+        let answer = answer.context("ask what a user may do")?;
+        if answer.status.is_some_and(|status| status.allowed) {
+            return Ok(());
+        }
+        sleep(ASK_AGAIN).await;
+    }
+}
+
+/// User name of a ServiceAccount, as the API server has it.
+pub(super) fn user(namespace: &str, account: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{account}")
 }
 
 fn rules(directory: &Path) -> Result<Vec<Value>> {
@@ -96,10 +193,8 @@ fn move_subjects(binding: &mut Value, namespace: &str) {
     }
 }
 
-/// A token for a ServiceAccount, which is made where it does not exist.
+/// A token for a ServiceAccount.
 pub(super) async fn token(client: &Client, namespace: &str, account: &str) -> Result<String> {
-    let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}});
-    apply(client, &object).await?;
     let request = TokenRequest {
         spec: TokenRequestSpec {
             expiration_seconds: Some(TOKEN_SECONDS),
