@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use crate::ports::{cluster::ClusterError, iso_source::IsoError, vcenter_error::VcError};
+use crate::ports::{
+    cluster::ClusterError,
+    iso_source::IsoError,
+    vcenter_error::{VcError, VcErrorKind},
+};
 
 /// What a failure means for the next try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,10 +82,15 @@ impl Trouble {
 
 impl From<VcError> for Trouble {
     fn from(e: VcError) -> Self {
+        // Which of many calls met a server that cannot be reached says nothing, and is another one with each try.
+        let message = match e.kind {
+            VcErrorKind::Unreachable | VcErrorKind::Untrusted => e.message.clone(),
+            _ => e.to_string(),
+        };
         Self {
             side: Side::Vsphere,
             reason: e.reason(),
-            message: e.to_string(),
+            message,
             class: e.class(),
         }
     }

@@ -239,7 +239,16 @@ impl Http {
     }
 
     async fn exchange(&self, request: Request) -> Result<Reply, VcErrorKindAndMessage> {
-        let exchanged = self.exchange_now(request).await;
+        let exchanged = self.exchange_now(request).await.map_err(|(kind, message)| {
+            let nobody = matches!(kind, VcErrorKind::Unreachable | VcErrorKind::Untrusted);
+            // Whatever was to be asked: this is about the server.
+            let message = if nobody {
+                format!("{}: {message}", self.server)
+            } else {
+                message
+            };
+            (kind, message)
+        });
         match &exchanged {
             Err((VcErrorKind::Unreachable, message)) => {
                 self.reach.failed(self.redact(message.clone()));

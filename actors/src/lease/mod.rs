@@ -179,6 +179,12 @@ impl Election {
         }
     }
 
+    /// The same view under another name: to a model checker two candidates that have changed places are one state.
+    #[must_use]
+    pub fn renamed(self, me: String) -> Self {
+        Self { me, ..self }
+    }
+
     /// Until when we lead; `None` while we do not.
     #[must_use]
     pub fn leads_until(&self) -> Option<Duration> {

@@ -10,12 +10,13 @@
 //! the number of threads, not on their pace.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque, hash_map::DefaultHasher},
-    hash::{Hash, Hasher},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    hash::Hash,
     sync::mpsc,
     thread,
 };
 
+use ahash::{AHashMap, RandomState};
 use stateright::{Expectation, Model};
 
 /// What of a state only says how much may still come.
@@ -26,11 +27,22 @@ pub trait Spare: Model {
     fn print(&self, state: &Self::State) -> u64;
 }
 
+/// Digest of a value that a table keeps the value itself by.
+pub type Digest = (u64, u64);
+
+/// The same value has the same digest in all threads.
+const fn hashes(seed: u64) -> RandomState {
+    RandomState::with_seeds(seed, 2, 3, 4)
+}
+
 /// Digest of a state.
 pub fn digest(state: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    state.hash(&mut hasher);
-    hasher.finish()
+    hashes(1).hash_one(state)
+}
+
+/// Digest of a value, twice as wide.
+pub fn wide_digest(value: &(impl Hash + ?Sized)) -> Digest {
+    (hashes(1).hash_one(value), hashes(5).hash_one(value))
 }
 
 /// So many states are one piece of work.
@@ -145,7 +157,7 @@ where
     M::State: Clone + Send,
 {
     let parts = Parts::new();
-    let mut seen: HashMap<u64, [u64; 4]> = HashMap::new();
+    let mut seen: AHashMap<u64, [u64; 4]> = AHashMap::new();
     let mut ways: Vec<(u32, u16)> = Vec::new();
     let mut waiting: BTreeMap<u32, VecDeque<Node<M::State>>> = BTreeMap::new();
     let mut count = 0;

@@ -320,34 +320,56 @@ impl Leases {
     fn is_replaced(&self, w: &mut World, n: usize) {
         w.ghost = w.ghost.max(w.operators[n].effects);
         let name = NAMES[n];
-        let gone = |holder: &mut Option<&'static str>| {
-            if *holder == Some(name) {
-                *holder = Some(GONE);
+        self.rename(w, |holder| if holder == name { GONE } else { holder });
+        w.operators[n] = self.fresh(name);
+    }
+
+    /// Whoever is named as a holder anywhere has another name.
+    fn rename(&self, w: &mut World, name: impl Fn(&'static str) -> &'static str) {
+        let called = |holder: &str| {
+            let known = NAMES.into_iter().find(|n| *n == holder);
+            name(known.unwrap_or(GONE))
+        };
+        let of_ask = |ask: &mut Ask| {
+            if let Ask::Write { holder, .. } = ask {
+                *holder = holder.map(&name);
             }
         };
         if let Some(lease) = &mut w.lease {
-            gone(&mut lease.holder);
+            lease.holder = lease.holder.map(&name);
         }
-        if let Some(Ask::Write { holder, .. }) = &mut w.late {
-            gone(holder);
+        if let Some(ask) = &mut w.late {
+            of_ask(ask);
         }
-        let other = &mut w.operators[1 - n];
-        if let Some(Call {
-            fate: Fate::Shown(Some(lease)),
-            ..
-        }) = &mut other.call
-        {
-            gone(&mut lease.holder);
-        }
-        let renamed = |record: &Record| Record {
-            holder: match record.holder.as_deref() {
-                Some(holder) if holder == name => Some(GONE.to_owned()),
-                _ => record.holder.clone(),
-            },
+        let record = |record: &Record| Record {
+            holder: record.holder.as_deref().map(|h| called(h).to_owned()),
             ..record.clone()
         };
-        other.election = other.election.retold(self.now(), |at| at, renamed);
-        w.operators[n] = self.fresh(name);
+        for operator in &mut w.operators {
+            if let Some(call) = &mut operator.call {
+                of_ask(&mut call.ask);
+                if let Fate::Shown(Some(lease)) = &mut call.fate {
+                    lease.holder = lease.holder.map(&name);
+                }
+            }
+            operator.election = operator.election.retold(self.now(), |at| at, record);
+        }
+    }
+
+    /// The same with the two operators in each other's place.
+    fn mirrored(&self, w: &World) -> World {
+        let mut w = w.clone();
+        let other = |name| match NAMES.iter().position(|n| *n == name) {
+            Some(n) => NAMES[1 - n],
+            None => name,
+        };
+        self.rename(&mut w, other);
+        w.operators.swap(0, 1);
+        for (operator, name) in w.operators.iter_mut().zip(NAMES) {
+            operator.election = operator.election.clone().renamed(name.to_owned());
+        }
+        w.let_go = w.let_go.map(|n| 1 - n);
+        w
     }
 
     fn has_to_do(&self, operator: &Operator) -> bool {
@@ -682,12 +704,20 @@ impl Spare for Leases {
     }
 
     fn print(&self, w: &World) -> u64 {
-        let bare = World {
-            left: Budget::default(),
-            may_end: false,
-            ..w.clone()
+        let print = |w: &World| {
+            let World {
+                lease,
+                operators,
+                late,
+                ghost,
+                left: _,
+                may_end: _,
+                let_go,
+            } = w;
+            explore::digest(&(lease, operators, late, ghost, let_go))
         };
-        explore::digest(&bare)
+        // The two are alike: who of them is which tells nothing.
+        print(w).min(print(&self.mirrored(w)))
     }
 }
 

@@ -38,7 +38,7 @@ use crate::{
     shared::Shared,
     upstream::{self, Deed},
     verdict::{self, Endings},
-    world::{Budget, Fault, Stale, THEN, World, ageless},
+    world::{Fault, Stale, THEN, World, ageless},
 };
 
 /// A pass sees what is remembered as that old: longer than the pause between two proofs of absence, shorter than anything
@@ -215,21 +215,22 @@ impl Machines {
         })
     }
 
-    /// A pass of a VM actor, of at most so many steps.
-    fn vm(
-        &self,
-        w: &World,
-        name: &str,
+    /// A pass of a VM actor, of at most so many steps, whatever goes wrong in it.
+    fn vm<'a>(
+        &'a self,
+        w: &'a World,
+        name: &'a str,
         long: bool,
         steps: usize,
-        blow: Option<(usize, Blow)>,
-    ) -> Ran {
-        let run = |w: &World| self.run_vm(w, name, long, steps, blow);
+    ) -> impl Fn(Option<(usize, Blow)>) -> Ran + 'a {
         let part = part::of_vm(w, name);
-        let how = ("vm", name, long, steps, blow, self.defect);
-        let outcome = part::remembered(&part, &how, run);
-        let after = part::after_vm(w, name, &part, &outcome);
-        self.compared(Self::over(after, &outcome, blow), || run(w), blow)
+        move |blow| {
+            let run = |w: &World| self.run_vm(w, name, long, steps, blow);
+            let how = ("vm", name, long, steps, blow, self.defect);
+            let outcome = part::remembered(&part, &how, run);
+            let after = part::after_vm(w, name, &part, &outcome);
+            self.compared(Self::over(after, &outcome, blow), || run(w), blow)
+        }
     }
 
     /// What came of a pass on its part of the world; with [`Self::verify`] the same has to come of one on the `whole`.
@@ -309,13 +310,16 @@ impl Machines {
         }
     }
 
-    /// A round of the pool actor.
-    fn pool(&self, w: &World, long: bool, blow: Option<(usize, Blow)>) -> Ran {
-        let run = |w: &World| self.run_pool(w, long, blow);
-        let how = ("pool", long, blow, self.defect);
-        let outcome = part::remembered(&part::of_pool(w), &how, run);
-        let ran = Self::over(part::after_pool(w, &outcome), &outcome, blow);
-        self.compared(ran, || run(w), blow)
+    /// A round of the pool actor, whatever goes wrong in it.
+    fn pool<'a>(&'a self, w: &'a World, long: bool) -> impl Fn(Option<(usize, Blow)>) -> Ran + 'a {
+        let part = part::of_pool(w);
+        move |blow| {
+            let run = |w: &World| self.run_pool(w, long, blow);
+            let how = ("pool", long, blow, self.defect);
+            let outcome = part::remembered(&part, &how, run);
+            let ran = Self::over(part::after_pool(w, &outcome), &outcome, blow);
+            self.compared(ran, || run(w), blow)
+        }
     }
 
     fn run_pool(&self, w: &World, long: bool, blow: Option<(usize, Blow)>) -> Outcome {
@@ -422,24 +426,18 @@ impl Machines {
                 _ => &[false],
             };
             if self.draws && w.stale.is_none() {
-                self.note(w, &self.vm(w, &name, false, 1, None).world, &name);
+                self.note(w, &self.vm(w, &name, false, 1)(None).world, &name);
             }
             for &long in ages {
-                Self::pass(
-                    w,
-                    &mut all,
-                    |blow| self.vm(w, &name, long, 1, blow),
-                    |blow| Label::Vm(name.clone(), long, blow),
-                );
+                Self::pass(w, &mut all, self.vm(w, &name, long, 1), |blow| {
+                    Label::Vm(name.clone(), long, blow)
+                });
             }
         }
         for long in [false, true] {
-            Self::pass(
-                w,
-                &mut all,
-                |blow| self.pool(w, long, blow),
-                |blow| Label::Pool(long, blow),
-            );
+            Self::pass(w, &mut all, self.pool(w, long), |blow| {
+                Label::Pool(long, blow)
+            });
         }
         let mut deeds = upstream::possible(w, &self.people);
         // No watch is an hour behind.
@@ -509,10 +507,12 @@ impl Machines {
         if verdict::orphan(&w).is_some() {
             w = self.scan(&w);
         }
-        w = self.pool(&w, long, None).world;
+        let pooled = self.pool(&w, long)(None).world;
+        w = pooled;
         let names: Vec<String> = w.shown_children().iter().map(|c| c.name_any()).collect();
         for name in names {
-            w = self.vm(&w, &name, long, usize::MAX, None).world;
+            let stepped = self.vm(&w, &name, long, usize::MAX)(None).world;
+            w = stepped;
         }
         w
     }
@@ -565,12 +565,7 @@ impl Spare for Machines {
     }
 
     fn print(&self, w: &World) -> u64 {
-        let bare = World {
-            left: Budget::default(),
-            missed: 0,
-            ..w.clone()
-        };
-        explore::digest(&bare)
+        w.print()
     }
 }
 

@@ -5,18 +5,15 @@
 //! fenced against each of the ones, and a VsphereAgent may have come to serve another one of the others); the pool's sees no VM and nothing that VM actors remember. That this is all, is not only
 //! said: [`crate::machines::Machines::verify`] runs each pass on the whole world as well, and compares.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, HashMap, hash_map::DefaultHasher},
-    hash::{Hash, Hasher},
-    rc::Rc,
-};
+use std::{cell::RefCell, collections::HashMap, hash::Hash, rc::Rc};
 
 use agent_forge_actors::{effect::EffectKind, ports::vcenter::VmObservation};
 use agent_forge_crds::external::agent::Agent;
 use kube::ResourceExt;
+use litemap::LiteMap;
 
 use crate::{
+    explore::{Digest, wide_digest},
     objects,
     shared::Shared,
     world::{Budget, Late, Order, Stale, World},
@@ -36,26 +33,34 @@ pub struct Outcome {
 const MOST: usize = 500_000;
 
 thread_local! {
-    static OUTCOMES: RefCell<HashMap<(u64, u64), Rc<Outcome>>> = RefCell::default();
+    static OUTCOMES: RefCell<HashMap<Digest, Rc<Outcome>>> = RefCell::default();
+}
+
+/// What a pass depends on.
+pub struct Part {
+    /// That alone.
+    pub world: World,
+    digest: Digest,
+}
+
+impl Part {
+    fn new(world: World) -> Self {
+        let digest = wide_digest(&world);
+        Self { world, digest }
+    }
 }
 
 /// The outcome of a pass on `part`, from memory where it was run before; `how` is all else that it depends on.
 pub fn remembered(
-    part: &World,
+    part: &Part,
     how: &impl Hash,
     run: impl FnOnce(&World) -> Outcome,
 ) -> Rc<Outcome> {
-    let mut hashers = (DefaultHasher::new(), DefaultHasher::new());
-    hashers.1.write_u8(1);
-    for hasher in [&mut hashers.0, &mut hashers.1] {
-        part.hash(hasher);
-        how.hash(hasher);
-    }
-    let key = (hashers.0.finish(), hashers.1.finish());
+    let key = wide_digest(&(part.digest, how));
     if let Some(known) = OUTCOMES.with_borrow(|all| all.get(&key).cloned()) {
         return known;
     }
-    let outcome = Rc::new(run(part));
+    let outcome = Rc::new(run(&part.world));
     OUTCOMES.with_borrow_mut(|all| {
         if all.len() >= MOST {
             all.clear();
@@ -87,10 +92,10 @@ fn only<T>(all: &[Shared<T>], keep: impl Fn(&T) -> bool) -> Vec<Shared<T>> {
 }
 
 /// What a pass of this VM actor depends on.
-pub fn of_vm(w: &World, name: &str) -> World {
+pub fn of_vm(w: &World, name: &str) -> Part {
     let child = |c: &_| ResourceExt::name_any(c) == name;
     let agent = |a: &_| runs_for(a, name);
-    World {
+    Part::new(World {
         agent_machines: w.agent_machines.clone(),
         machines: w.machines.clone(),
         children: only(&w.children, child),
@@ -105,11 +110,11 @@ pub fn of_vm(w: &World, name: &str) -> World {
         memory: own(&w.memory, name),
         born: own(&w.born, name),
         ..bare(w)
-    }
+    })
 }
 
 /// `w` after that pass.
-pub fn after_vm(w: &World, name: &str, part: &World, outcome: &Outcome) -> World {
+pub fn after_vm(w: &World, name: &str, part: &Part, outcome: &Outcome) -> World {
     let (mut w, after) = (w.clone(), &outcome.world);
     w.children.retain(|c| c.name_any() != name);
     w.children.extend(after.children.iter().cloned());
@@ -121,24 +126,24 @@ pub fn after_vm(w: &World, name: &str, part: &World, outcome: &Outcome) -> World
     w.vms.extend(after.vms.iter().cloned());
     w.vms.sort_by(|a, b| a.moref.cmp(&b.moref));
     w.agent_machines.clone_from(&after.agent_machines);
-    if part.late != after.late {
+    if part.world.late != after.late {
         w.late.clone_from(&after.late);
     }
     w.memory.remove(name);
-    w.memory.extend(after.memory.clone());
-    w.born.extend(after.born.clone());
+    w.memory.extend_from_litemap(after.memory.clone());
+    w.born.extend_from_litemap(after.born.clone());
     w.harm = after.harm;
     w
 }
 
 /// What a round of the pool actor depends on.
-pub fn of_pool(w: &World) -> World {
-    World {
+pub fn of_pool(w: &World) -> Part {
+    Part::new(World {
         vms: Vec::new(),
         late: None,
-        memory: BTreeMap::new(),
+        memory: LiteMap::new_vec(),
         ..bare(w)
-    }
+    })
 }
 
 /// `w` after that round.
@@ -154,10 +159,9 @@ pub fn after_pool(w: &World, outcome: &Outcome) -> World {
     }
 }
 
-fn own<V: Clone>(all: &BTreeMap<String, V>, name: &str) -> BTreeMap<String, V> {
-    let own = all.get_key_value(name).into_iter();
-    own.map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+fn own<V: Clone>(all: &LiteMap<String, V>, name: &str) -> LiteMap<String, V> {
+    let own = all.get(name).into_iter();
+    own.map(|value| (name.to_owned(), value.clone())).collect()
 }
 
 /// Without what no pass sees.

@@ -349,10 +349,9 @@ impl Cluster for Ports {
             {
                 w.harmed(Harm::Doubled);
             }
-            let born = w.born.entry(name.clone()).or_default();
-            born.0 += 1;
+            let n = w.count_born(&name, |(children, _)| children);
             let mut made = child.clone();
-            made.metadata.uid = Some(format!("va-{name}-{}", born.0));
+            made.metadata.uid = Some(format!("va-{name}-{n}"));
             made.metadata.resource_version = Some("1".to_owned());
             made.metadata.generation = Some(1);
             made.metadata.creation_timestamp = Some(Time(objects::at(0)));

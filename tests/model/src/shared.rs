@@ -3,12 +3,14 @@
 use std::{
     any::{Any, TypeId},
     cell::RefCell,
-    collections::{HashMap, hash_map::DefaultHasher},
+    collections::HashMap,
     fmt::{self, Debug, Write},
     hash::{Hash, Hasher},
     ops::Deref,
     sync::Arc,
 };
+
+use crate::explore::{Digest, wide_digest};
 
 /// A value in a state. Its digest covers all that `Debug` shows, 128 bits wide.
 pub struct Shared<T> {
@@ -16,7 +18,6 @@ pub struct Shared<T> {
     digest: Digest,
 }
 
-type Digest = (u64, u64);
 type Known = HashMap<(TypeId, Digest), Arc<dyn Any + Send + Sync>>;
 type Changed = HashMap<(TypeId, Digest, String), Box<dyn Any>>;
 
@@ -37,11 +38,7 @@ fn digest_of(value: &impl Debug) -> Digest {
         words.clear();
         // Writing into a string does not fail.
         let _ = write!(words, "{value:?}");
-        let mut digest = (DefaultHasher::new(), DefaultHasher::new());
-        digest.1.write_u8(1);
-        digest.0.write(words.as_bytes());
-        digest.1.write(words.as_bytes());
-        (digest.0.finish(), digest.1.finish())
+        wide_digest(words.as_bytes())
     })
 }
 

@@ -22,8 +22,10 @@ use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine},
 };
 use kube::ResourceExt;
+use litemap::LiteMap;
 
 use crate::{
+    explore::digest,
     objects::{self, CLUSTER_ID},
     shared::Shared,
 };
@@ -160,9 +162,9 @@ pub struct World {
     /// The request that may still arrive.
     pub late: Option<Shared<Late>>,
     /// What the leading operator's VM actors remember.
-    pub memory: BTreeMap<String, Shared<Memory>>,
+    pub memory: LiteMap<String, Shared<Memory>>,
     /// How many VsphereAgents and VMs of that name were ever made.
-    pub born: BTreeMap<String, (u8, u8)>,
+    pub born: LiteMap<String, (u8, u8)>,
     /// Hours gone by: longer than any deadline and any rest.
     pub hours: u8,
     /// Faults that are left.
@@ -201,9 +203,14 @@ fn number(version: Option<&str>) -> u64 {
 fn renumber<K: ResourceExt + std::fmt::Debug + Clone + Send + Sync + 'static>(
     live: &mut [Shared<K>],
     shown: Option<&mut Vec<Shared<K>>>,
+    written: bool,
     mut remembered: impl FnMut(&str, u64, Option<u64>, &dyn Fn(u64) -> u64),
 ) {
     let mut shown = shown;
+    let first = |o: &Shared<K>| o.meta().resource_version.as_deref() == Some("1");
+    if shown.is_none() && !written && live.iter().all(first) {
+        return;
+    }
     let names: std::collections::BTreeSet<String> = live
         .iter()
         .chain(shown.iter().flat_map(|s| s.iter()))
@@ -243,6 +250,27 @@ fn renumber<K: ResourceExt + std::fmt::Debug + Clone + Send + Sync + 'static>(
 }
 
 impl World {
+    /// Digest of all but what says only how much may still come.
+    pub fn print(&self) -> u64 {
+        let Self {
+            agent_machines,
+            machines,
+            children,
+            agents,
+            vms,
+            stale,
+            missed: _,
+            late,
+            memory,
+            born,
+            hours,
+            left: _,
+            harm,
+        } = self;
+        let objects = (agent_machines, machines, children, agents, vms);
+        digest(&(objects, stale, late, memory, born, hours, harm))
+    }
+
     /// These machines wait, a foreign VM holds the name of the first, a foreign Agent is there.
     pub fn new(names: &[&str], foreign: bool, faults: &[Fault]) -> Self {
         let foreign = foreign.then(|| names.first()).flatten();
@@ -264,8 +292,8 @@ impl World {
             stale: None,
             missed: 0,
             late: None,
-            memory: BTreeMap::new(),
-            born: BTreeMap::new(),
+            memory: LiteMap::new_vec(),
+            born: LiteMap::new_vec(),
             hours: 0,
             left: Budget::of(faults),
             harm: None,
@@ -416,9 +444,7 @@ impl World {
         if self.vms.iter().any(|v| v.vm_path == path) {
             return Err(fault(VcFault::AlreadyExists(path)));
         }
-        let born = self.born.entry(spec.name.clone()).or_default();
-        born.1 += 1;
-        let n = born.1;
+        let n = self.count_born(&spec.name, |(_, vms)| vms);
         let id = format!("vm-{}-{n}", spec.name);
         self.vms.push(Shared::new(VmObservation {
             moref: MoRef::new("VirtualMachine", &id),
@@ -440,6 +466,16 @@ impl World {
         }));
         self.vms.sort_by(|a, b| a.moref.cmp(&b.moref));
         Ok(TaskRef(id))
+    }
+
+    /// One more VsphereAgent or VM of that name: how many there ever were.
+    pub fn count_born(&mut self, name: &str, which: impl FnOnce(&mut (u8, u8)) -> &mut u8) -> u8 {
+        let mut born = self.born.get(name).copied().unwrap_or_default();
+        let count = which(&mut born);
+        *count += 1;
+        let count = *count;
+        self.born.insert(name.to_owned(), born);
+        count
     }
 
     /// Somebody looks for VMs with that uuid.
@@ -487,51 +523,60 @@ impl World {
         if self.stale.is_none() {
             self.missed = 0;
         }
-        let children: Vec<String> = self.shown_children().iter().map(|c| c.name_any()).collect();
         // An actor ends with its object.
-        self.memory.retain(|name, _| children.contains(name));
+        let mut memory = std::mem::take(&mut self.memory);
+        let shown = self.shown_children();
+        memory.retain(|name, _| shown.iter().any(|c| c.metadata.name.as_ref() == Some(name)));
+        self.memory = memory;
         let memory = &mut self.memory;
         let mut stale = self.stale.take();
         let old_children = match &mut stale {
             Some(Stale::Children(old)) => Some(old),
             _ => None,
         };
-        let uid_of: BTreeMap<String, String> = self
-            .children
-            .iter()
-            .chain(old_children.iter().flat_map(|old| old.iter()))
-            .map(|c| (c.uid().unwrap_or_default(), c.name_any()))
-            .collect();
-        renumber(&mut self.children, old_children, |uid, shown, _, rank| {
-            let Some(known) = uid_of.get(uid).and_then(|name| memory.get_mut(name)) else {
-                return;
-            };
-            let Some(written) = &known.written else {
-                return;
-            };
-            let version = number(Some(&written.resource_version));
-            let want = rank(version).to_string();
-            if version <= shown {
-                known.change_so("shown", |m| m.written = None);
-            } else if written.resource_version != want {
-                let how = want.clone();
-                known.change_so(&how, |m| {
-                    if let Some(w) = &mut m.written {
-                        w.resource_version = want;
-                    }
-                });
-            }
-        });
+        let written = memory.values().any(|m| m.written.is_some());
+        let named = |c: &Shared<VsphereAgent>| (c.uid().unwrap_or_default(), c.name_any());
+        let uid_of: BTreeMap<String, String> = if written {
+            let old = old_children.iter().flat_map(|old| old.iter());
+            self.children.iter().chain(old).map(named).collect()
+        } else {
+            BTreeMap::new()
+        };
+        renumber(
+            &mut self.children,
+            old_children,
+            written,
+            |uid, shown, _, rank| {
+                let Some(known) = uid_of.get(uid).and_then(|name| memory.get_mut(name)) else {
+                    return;
+                };
+                let Some(written) = &known.written else {
+                    return;
+                };
+                let version = number(Some(&written.resource_version));
+                let want = rank(version).to_string();
+                if version <= shown {
+                    known.change_so("shown", |m| m.written = None);
+                } else if written.resource_version != want {
+                    let how = want.clone();
+                    known.change_so(&how, |m| {
+                        if let Some(w) = &mut m.written {
+                            w.resource_version = want;
+                        }
+                    });
+                }
+            },
+        );
         let old_agents = match &mut stale {
             Some(Stale::Agents(old)) => Some(old),
             _ => None,
         };
-        renumber(&mut self.agents, old_agents, |_, _, _, _| {});
+        renumber(&mut self.agents, old_agents, false, |_, _, _, _| {});
         let old_demand = match &mut stale {
             Some(Stale::Demand(old, _)) => Some(old),
             _ => None,
         };
-        renumber(&mut self.agent_machines, old_demand, |_, _, _, _| {});
+        renumber(&mut self.agent_machines, old_demand, false, |_, _, _, _| {});
         self.stale = stale;
     }
 }

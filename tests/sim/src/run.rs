@@ -100,6 +100,8 @@ const REFETCHES: u32 = 2;
 const REMAKE: u32 = 25;
 /// What follows an outage at once belongs to it.
 const AFTER: Duration = Duration::from_secs(60);
+/// By then its end has been told of: as long as the operator may take to be steady again.
+const STEADY: Duration = Duration::from_secs(120);
 /// Effects that keep a session or tell of something: they change nothing that anybody relies on.
 const HOUSEKEEPING: &[&str] = &["V01", "V12", "V13", "K15", "K16"];
 
@@ -212,28 +214,41 @@ pub fn play(
                 let before = director.effects().len();
                 tokio::time::sleep(silence).await;
                 let after = director.effects();
-                // What a dead life left half-written is cleared away an hour later.
                 let faulty = !plan.faults.is_empty();
-                let quiet =
-                    |p: &Point| matches!(p.effect, "V13" | "K16") || faulty && p.effect == "V10";
                 // Whoever had taken the Secret away took the hold on it away; it is looked at every five minutes.
                 let unheld = plan.faults.iter().any(|(_, f)| *f == Fault::SecretGone);
                 // A fault that comes about only in the silence is told of, and so is its end.
                 let late = director.last_fault();
                 let told = match plan.lasts().max() {
-                    Some(lasts) if late > ended => late + lasts + AFTER,
+                    Some(lasts) if late > ended => late + lasts + STEADY,
                     _ => ended,
                 };
                 let held_again = told + Duration::from_secs(360);
-                let quiet = |at: Duration, p: &Point| {
-                    quiet(p) || at < told || unheld && p.effect == "K18" && at < held_again
-                };
                 let mut spoken: Vec<String> = Vec::new();
                 let mut logins = 0;
-                for (at, point) in after[before..].iter().filter(|(at, p)| !quiet(*at, p)) {
-                    // A session that was lost while nobody needed it is missed at the next look.
-                    logins += usize::from(point.effect == "V01");
-                    if !(faulty && point.effect == "V01" && logins <= 2) {
+                let mut cleared: Vec<&str> = Vec::new();
+                for (at, point) in &after[before..] {
+                    let quiet = match point.effect {
+                        "V13" | "K16" => true,
+                        // What a dead life left half-written is cleared away an hour later, and a file that retention lets go
+                        // at the next look at the datastore, when its pool says it is off its list.
+                        "V10" => {
+                            cleared.push(&point.key);
+                            faulty
+                        }
+                        "K14" => {
+                            let of = cleared.iter().position(|key| *key == point.key);
+                            faulty && of.map(|at| cleared.swap_remove(at)).is_some()
+                        }
+                        "K18" => unheld && *at < held_again,
+                        // A session that was lost while nobody needed it is missed at the next look.
+                        "V01" if *at >= told => {
+                            logins += 1;
+                            faulty && logins <= 2
+                        }
+                        _ => *at < told,
+                    };
+                    if !quiet && *at >= told {
                         spoken.push(format!("{point} at {at:?}"));
                     }
                 }

@@ -362,6 +362,26 @@ fn every_effect_occurs_in_some_workload_or_has_a_reason_not_to() {
     }
 }
 
+/// Found by `sim doubles`, each by what it says.
+#[test]
+fn what_two_faults_once_broke_is_kept() {
+    for text in [
+        // Each VM told of an outage by the name of whatever call had met it, another one with each try.
+        "S2@1 V13:vcenter.example#3=g15 V04:demo/w-9e377-d624d#1=g10m",
+        // What was left of a publish whose answer was lost went later, and its pool said so.
+        "S2@1 V09:demo/w#1=m3s K06:demo/w-9e377-d624d#2=g10m",
+        // The second outage came when all was at rest.
+        "S6@1 K02:demo/w#1=g10m V13:vcenter.example#28=g10m",
+    ] {
+        let plan = plan(text);
+        let of = |r: &&Outcome| r.plan.workload == plan.workload && r.plan.seed == plan.seed;
+        let outcome = run(&plan, references().iter().find(of), LISTEN);
+        assert_eq!(outcome.hit, 2, "{text}");
+        let verdict = outcome.verdict();
+        assert!(verdict.failures.is_empty(), "{}", matrix::report(&verdict));
+    }
+}
+
 /// What was refused for a version that a lagging view still shows is not asked again; each of these made 20 calls more.
 #[test]
 fn what_a_lagging_view_decides_is_refused_once() {
