@@ -22,7 +22,9 @@ use super::{
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FindAllByUuid {
-    datacenter: Ref,
+    /// Without: all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    datacenter: Option<Ref>,
     uuid: String,
     vm_search: bool,
 }
@@ -59,7 +61,7 @@ impl Client {
     /// All VMs with that BIOS uuid.
     pub(super) async fn vms_by_uuid(
         &self,
-        datacenter: &MoRef,
+        datacenter: Option<&MoRef>,
         uuid: BiosUuid,
     ) -> VcResult<Vec<VmObservation>> {
         let index: MoRef = self
@@ -71,7 +73,7 @@ impl Client {
             .clone()
             .into();
         let arguments = FindAllByUuid {
-            datacenter: datacenter.into(),
+            datacenter: datacenter.map(Into::into),
             uuid: uuid.to_string(),
             vm_search: true,
         };

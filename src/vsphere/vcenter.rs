@@ -52,7 +52,7 @@ impl VCenter for Handle {
 
     async fn find_by_uuid(
         &self,
-        datacenter: &MoRef,
+        datacenter: Option<&MoRef>,
         uuid: BiosUuid,
     ) -> VcResult<Vec<VmObservation>> {
         self.0.vms_by_uuid(datacenter, uuid).await

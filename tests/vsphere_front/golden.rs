@@ -337,7 +337,9 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     vc.wait(&task).await.unwrap();
 
     tap.step("look");
-    vc.find_by_uuid(&dc, uuid_of("standard")).await.unwrap();
+    vc.find_by_uuid(Some(&dc), uuid_of("standard"))
+        .await
+        .unwrap();
     let seen = vc.observe(&vm).await.unwrap().unwrap();
     let folder = seen.folder.clone().unwrap();
     let (one, two) = tokio::join!(vc.observe(&vm), vc.folder_visible(&folder));

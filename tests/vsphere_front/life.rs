@@ -56,7 +56,7 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
 
     let datacenter = vc.datacenter("dc1").await.unwrap();
     let found = vc
-        .find_by_uuid(&datacenter, uuid_of("node-1"))
+        .find_by_uuid(Some(&datacenter), uuid_of("node-1"))
         .await
         .unwrap();
     assert_eq!(found.len(), 1);
@@ -91,7 +91,7 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
     assert_eq!(vc.wait(&task).await.unwrap(), TaskEnd::Success(None));
     assert_eq!(vc.observe(&vm).await.unwrap(), None);
     assert!(
-        vc.find_by_uuid(&datacenter, uuid_of("node-1"))
+        vc.find_by_uuid(Some(&datacenter), uuid_of("node-1"))
             .await
             .unwrap()
             .is_empty()
@@ -326,7 +326,7 @@ async fn a_vm_of_the_predecessor_gets_its_marker_later() {
     let uuid = find(&vms, "old-1")["uuid"].as_str().unwrap().to_owned();
     let uuid = agent_forge_actors::model::identity::BiosUuid::parse(&uuid).unwrap();
     let datacenter = vc.datacenter("dc1").await.unwrap();
-    let found = vc.find_by_uuid(&datacenter, uuid).await.unwrap();
+    let found = vc.find_by_uuid(Some(&datacenter), uuid).await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].marker, None);
     let vm = found[0].moref.clone();

@@ -103,7 +103,7 @@ async fn a_killed_session_is_replaced_once_for_all() {
     world.post("sessions/kill", json!({})).await;
     let all = (0..20).map(|n| {
         let (vc, dc) = (vc.clone(), dc.clone());
-        tokio::spawn(async move { vc.find_by_uuid(&dc, uuid_of(&format!("x{n}"))).await })
+        tokio::spawn(async move { vc.find_by_uuid(Some(&dc), uuid_of(&format!("x{n}"))).await })
     });
     for found in futures::future::join_all(all).await {
         assert!(found.unwrap().unwrap().is_empty());

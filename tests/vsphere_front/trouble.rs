@@ -80,7 +80,7 @@ async fn a_call_into_a_dead_session_is_replayed_once() {
         .fault(fault("PowerOnVM_Task", "call", "NotAuthenticated", 0))
         .await;
     let moref = vc
-        .find_by_uuid(&place.datacenter, uuid_of("node-1"))
+        .find_by_uuid(Some(&place.datacenter), uuid_of("node-1"))
         .await
         .unwrap()[0]
         .moref
@@ -120,7 +120,7 @@ async fn a_lost_reply_is_an_unknown_outcome() {
     let until = Instant::now() + HANG;
     loop {
         let found = vc
-            .find_by_uuid(&place.datacenter, uuid_of("node-1"))
+            .find_by_uuid(Some(&place.datacenter), uuid_of("node-1"))
             .await
             .unwrap();
         if let [one] = found.as_slice() {
@@ -231,7 +231,7 @@ async fn a_call_that_never_answers_ends_in_time_for_every_method() {
         let started = Instant::now();
         let (from, to) = (iso(), iso().parent().unwrap().join("b.iso").unwrap());
         let e = match method {
-            "FindAllByUuid" => vc.find_by_uuid(&dc, uuid_of("node-1")).await.err(),
+            "FindAllByUuid" => vc.find_by_uuid(Some(&dc), uuid_of("node-1")).await.err(),
             "RetrievePropertiesEx" => vc.observe(&vm).await.err(),
             "CreateVM_Task" => vc
                 .create_vm(&effect(EffectKind::CreateVm), &create_vm("x", &place))

@@ -34,7 +34,7 @@ use crate::{
     ports::{
         cluster::{Notice, Regarding},
         instruments::Instruments,
-        vcenter::{Fault, TaskEnd, VCenter},
+        vcenter::{Fault, MarkedVm, TaskEnd, VCenter},
     },
     vm::{act::TASK_PATIENCE, hardware},
 };
@@ -109,13 +109,13 @@ async fn run(
     let reached = sessions(&context, &mut verdict).await;
     // Only who reached all of them knows that one is not named any more.
     if verdict.waiting_on.is_empty() {
-        let named: BTreeSet<&str> = reached.iter().map(|s| s.server()).collect();
+        let named: BTreeSet<&str> = reached.keys().map(String::as_str).collect();
         forget_others(&named, &doubts, &mut memory);
     }
-    for session in reached {
-        let scanned = scan(&context, &session, &doubts, &mut memory, &mut verdict).await;
+    for (server, users) in &reached {
+        let scanned = scan(&context, users, &doubts, &mut memory, &mut verdict).await;
         if let Err(trouble) = scanned {
-            tell(session.server(), trouble, &mut verdict);
+            tell(server, trouble, &mut verdict);
         }
     }
     let known = memory.known.iter();
@@ -140,8 +140,11 @@ fn forget_others(named: &BTreeSet<&str>, doubts: &watch::Sender<Doubts>, memory:
     });
 }
 
-/// One session per vCenter that pools or records name.
-async fn sessions(context: &Context, verdict: &mut Verdict) -> Vec<Arc<dyn VCenter>> {
+/// Sessions of all credentials that pools or records name, by vCenter: each user may see other folders.
+async fn sessions(
+    context: &Context,
+    verdict: &mut Verdict,
+) -> BTreeMap<String, Vec<Arc<dyn VCenter>>> {
     let allowed = &context.settings.secret_namespaces;
     let of_pools = context.view.pools().into_iter();
     let of_pools = of_pools.filter_map(|pool| hardware::secret(&pool, allowed).ok());
@@ -157,16 +160,46 @@ async fn sessions(context: &Context, verdict: &mut Verdict) -> Vec<Arc<dyn VCent
         hardware::secret_at(reference, &key.namespace, allowed).ok()
     });
     let secrets: BTreeSet<ObjectKey> = of_pools.chain(of_children).collect();
-    let mut found: BTreeMap<String, Arc<dyn VCenter>> = BTreeMap::new();
+    let mut found: BTreeMap<String, Vec<Arc<dyn VCenter>>> = BTreeMap::new();
     for secret in secrets {
         match context.sessions.session(&secret).await {
             Ok(session) => {
-                found.entry(session.server().to_owned()).or_insert(session);
+                let of_server = found.entry(session.server().to_owned()).or_default();
+                of_server.push(session);
             }
             Err(trouble) => verdict.waiting_on.push((trouble.reason, trouble.message)),
         }
     }
-    found.into_values().collect()
+    found
+}
+
+/// All that carries a mark, with the users that see it.
+struct Marked {
+    vms: Vec<MarkedVm>,
+    seen_by: BTreeMap<MoRef, Vec<Arc<dyn VCenter>>>,
+}
+
+impl Marked {
+    async fn list(users: &[Arc<dyn VCenter>]) -> Result<Self, Trouble> {
+        let mut all = Self {
+            vms: Vec::new(),
+            seen_by: BTreeMap::new(),
+        };
+        for user in users {
+            for vm in user.marked_vms().await? {
+                let seen_by = all.seen_by.entry(vm.moref.clone()).or_default();
+                if seen_by.is_empty() {
+                    all.vms.push(vm);
+                }
+                seen_by.push(user.clone());
+            }
+        }
+        Ok(all)
+    }
+
+    fn users(&self, vm: &MoRef) -> &[Arc<dyn VCenter>] {
+        self.seen_by.get(vm).map_or(&[], Vec::as_slice)
+    }
 }
 
 fn tell(server: &str, trouble: Trouble, verdict: &mut Verdict) {
@@ -176,27 +209,30 @@ fn tell(server: &str, trouble: Trouble, verdict: &mut Verdict) {
 
 async fn scan(
     context: &Context,
-    session: &Arc<dyn VCenter>,
+    users: &[Arc<dyn VCenter>],
     doubts: &watch::Sender<Doubts>,
     memory: &mut Memory,
     verdict: &mut Verdict,
 ) -> Result<(), Trouble> {
-    let server = session.server().to_owned();
+    let Some(server) = users.first().map(|user| user.server().to_owned()) else {
+        return Ok(());
+    };
     let before = context.view.all_children();
-    let vms = session.marked_vms().await?;
+    let marked = Marked::list(users).await?;
+    let vms = &marked.vms;
     // A VM that was made meanwhile has its record by now: intent comes before effect.
     let children = context.view.all_children();
-    let doubted = judge::doubted(&server, &vms, before.iter().map(AsRef::as_ref));
+    let doubted = judge::doubted(&server, vms, before.iter().map(AsRef::as_ref));
     doubts.send_if_modified(|all| all.insert(server.clone(), doubted.clone()) != Some(doubted));
     let cluster_id = context.view.cluster_id();
-    let mut orphans = judge::orphans(&vms, children.iter().map(AsRef::as_ref), &cluster_id);
+    let mut orphans = judge::orphans(vms, children.iter().map(AsRef::as_ref), &cluster_id);
     let known = memory.known.remove(&server).unwrap_or_default();
     let pools = context.view.pools();
     let mut left = Vec::new();
     for orphan in orphans.drain(..) {
         let may_go = judge::may_go(&orphan, &known, pools.iter().map(AsRef::as_ref));
         let removed = if may_go {
-            let work = remove(context, session, &orphan);
+            let work = remove(context, marked.users(&orphan.vm.moref), &orphan);
             work.instrument(about(&orphan)).await
         } else {
             Ok(false)
@@ -236,8 +272,24 @@ fn about(orphan: &Orphan) -> tracing::Span {
     )
 }
 
-/// Live proof, a fresh look, and the end of a VM that never ran; `true`: it is gone.
+/// Live proof, a fresh look, and the end of a VM that never ran, by whichever user may; `true`: it is gone.
 async fn remove(
+    context: &Context,
+    users: &[Arc<dyn VCenter>],
+    orphan: &Orphan,
+) -> Result<bool, Trouble> {
+    let mut removed = Ok(false);
+    for user in users {
+        removed = remove_as(context, user, orphan).await;
+        let refused = |t: &Trouble| t.reason == reason::NO_PERMISSION;
+        if !removed.as_ref().is_err_and(refused) {
+            break;
+        }
+    }
+    removed
+}
+
+async fn remove_as(
     context: &Context,
     session: &Arc<dyn VCenter>,
     orphan: &Orphan,

@@ -1,14 +1,24 @@
 //! Whole scans against a cluster and a vCenter in memory.
 
-use agent_forge_crds::conditions::event;
+use agent_forge_crds::{
+    conditions::event,
+    pool::{CredentialsSecretRef, RefusedCredentials},
+};
+use async_trait::async_trait;
 use kube::ResourceExt;
 
 use super::*;
 use crate::{
     model::{identity::BiosUuid, marker::Marker},
-    ports::vcenter::{PowerState, VmObservation},
-    testing::{child, marker, running, shown, told::Told, with},
-    vm::bench::{Bench, vcenter::SLOTS},
+    ports::{
+        sessions::Sessions,
+        vcenter::{PowerState, VmObservation},
+    },
+    testing::{child, child_with_vm, marker, running, shown, told::Told, with},
+    vm::bench::{
+        Bench,
+        vcenter::{SLOTS, Site},
+    },
 };
 
 /// What the bench's settings say.
@@ -258,6 +268,65 @@ async fn a_vcenter_that_nobody_names_any_more_is_forgotten() {
     scans.next().await;
     assert!(scans.memory.known.is_empty(), "{:?}", scans.memory.known);
     assert!(scans.bench.doubts.borrow().is_empty());
+}
+
+/// Two users of one vCenter, each of whom sees a folder of his own.
+struct Users {
+    first: Site,
+    others: Site,
+}
+
+#[async_trait]
+impl Sessions for Users {
+    async fn session(&self, secret: &ObjectKey) -> Result<Arc<dyn VCenter>, Trouble> {
+        let is_first = secret.name == "vcenter";
+        let user = if is_first { &self.first } else { &self.others };
+        Ok(Arc::new(user.clone()))
+    }
+
+    async fn refusal(&self, _: &ObjectKey) -> Option<RefusedCredentials> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn what_any_user_sees_is_seen_and_goes_by_whoever_may() {
+    let mut scans = Scans::of(vec![]).await;
+    let others = Site::default();
+    let theirs = with(child_with_vm("b"), |c| {
+        let vm = c.status.as_mut().and_then(|s| s.vm.as_mut());
+        let vm = vm.expect("recorded");
+        vm.server = Some("vc.example".to_owned());
+        vm.credentials_ref = Some(CredentialsSecretRef {
+            name: "others".to_owned(),
+            namespace: None,
+        });
+    });
+    let runs = with(shown(&theirs, PowerState::On), |v| {
+        let moref = theirs
+            .status
+            .as_ref()
+            .and_then(|s| s.vm.as_ref()?.moref.clone());
+        v.moref = MoRef::new("VirtualMachine", moref.expect("recorded"));
+    });
+    // The first user sees one of the two, and may not destroy it.
+    scans.bench.site.with(|i| {
+        i.vms = vec![lost("vm-8")];
+        i.destroy_refused = Some("vm-8");
+    });
+    others.with(|i| i.vms = vec![runs.clone(), lost("vm-7"), lost("vm-8")]);
+    scans.bench.hub.with(|o| o.others = vec![theirs]);
+    scans.bench.context.sessions = Arc::new(Users {
+        first: scans.bench.site.clone(),
+        others: others.clone(),
+    });
+    scans.next().await;
+    assert!(
+        scans.bench.doubts.borrow()["vc.example"].is_empty(),
+        "it is in sight of one of them"
+    );
+    scans.next().await;
+    assert_eq!(others.with(|i| i.vms.clone()), [runs]);
 }
 
 #[tokio::test]

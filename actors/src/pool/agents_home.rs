@@ -42,15 +42,32 @@ pub fn agents<'a>(
     pool: Option<&VsphereAgentPool>,
     children: impl IntoIterator<Item = &'a Child>,
 ) -> Vec<Arc<Agent>> {
-    let recorded = children.into_iter().filter_map(|c| c.agent.as_ref());
-    let namespaces: BTreeSet<String> = pool
-        .map(candidates)
-        .unwrap_or_default()
-        .into_iter()
-        .chain(recorded.cloned())
-        .map(|key| key.namespace)
-        .collect();
+    let namespaces = namespaces(pool, children);
     namespaces.iter().flat_map(|n| view.agents(n)).collect()
+}
+
+/// Namespaces in which Agents of these may be.
+#[must_use]
+pub fn namespaces<'a>(
+    pool: Option<&VsphereAgentPool>,
+    children: impl IntoIterator<Item = &'a Child>,
+) -> BTreeSet<String> {
+    let recorded = children.into_iter().filter_map(|c| c.agent.clone());
+    let homes = pool.map(candidates).unwrap_or_default().into_iter();
+    homes.chain(recorded).map(|key| key.namespace).collect()
+}
+
+/// Where an Agent of that VM is, whether or not it is in view: its name is the uuid that its firmware shows, which is
+/// the VM's in either byte order.
+#[must_use]
+pub fn names(pool: Option<&VsphereAgentPool>, child: &Child) -> Vec<ObjectKey> {
+    let Some(identity) = &child.identity else {
+        return Vec::new();
+    };
+    let names = [identity.bios_uuid.swapped(), identity.bios_uuid].map(|u| u.to_string());
+    let namespaces = namespaces(pool, [child]).into_iter();
+    let each = |namespace: String| names.clone().map(|name| ObjectKey::new(&namespace, name));
+    namespaces.flat_map(each).collect()
 }
 
 /// The InfraEnv, and where it is or would be looked for first.

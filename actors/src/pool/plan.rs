@@ -29,6 +29,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use super::{
+    agents_home,
     claims::{self, Claim},
     custody,
     snapshot::Snapshot,
@@ -248,13 +249,14 @@ fn possible_agents<'a>(s: &'a Snapshot, child: &'a Child) -> impl Iterator<Item 
     })
 }
 
-/// Agents that have to be asked live before the child's VM may go: whoever may run there, and whoever was last seen
-/// there, in whatever namespace.
+/// Agents that have to be asked live before the child's VM may go: whoever may run there, whoever was last seen there, in
+/// whatever namespace, and whoever has a name that one of its Agents would have and is not in view.
 #[must_use]
 pub fn agents_to_ask(s: &Snapshot, child: &Child) -> BTreeSet<ObjectKey> {
     possible_agents(s, child)
         .map(|a| ObjectKey::of(a.as_ref()))
         .chain(child.agent.clone())
+        .chain(agents_home::names(Some(&s.pool), child))
         .collect()
 }
 

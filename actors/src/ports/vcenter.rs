@@ -328,10 +328,10 @@ pub trait VCenter: Send + Sync {
     /// ([`crate::effect::EffectKind::CreateFolder`]).
     async fn place(&self, effect: &Effect, request: &PlaceRequest) -> VcResult<Place>;
 
-    /// All VMs in the datacenter with that BIOS uuid that the user can see: clones too.
+    /// All VMs in the datacenter, or in all of vCenter, with that BIOS uuid that the user can see: clones too.
     async fn find_by_uuid(
         &self,
-        datacenter: &MoRef,
+        datacenter: Option<&MoRef>,
         uuid: BiosUuid,
     ) -> VcResult<Vec<VmObservation>>;
 

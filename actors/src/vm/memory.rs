@@ -29,8 +29,10 @@ pub struct Memory {
     uid: Option<String>,
     /// Judged view of the VM.
     pub seen: Seen,
-    /// This actor recorded the identity and has sent no create for it.
+    /// This actor recorded the identity, and no create of it has had an effect, or may have one yet.
     pub unissued: bool,
+    /// When the last create was sent, there was none before it that may still have an effect.
+    pub only_create: bool,
     /// The files of this attempt are there although no VM of ours is: another create of it may still be running.
     pub path_taken: bool,
     /// vCenter refused to create it, and nothing was made.

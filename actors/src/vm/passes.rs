@@ -157,6 +157,44 @@ async fn a_create_whose_end_nobody_heard_is_found_not_repeated() {
     assert_eq!(bench.site.with(|i| i.vms.len()), 1);
 }
 
+/// The first create may still land when a second one is refused: that says nothing of the first.
+#[tokio::test]
+async fn a_create_that_is_refused_does_not_make_up_for_one_that_was_lost() {
+    let mut bench = Bench::new();
+    let refused = || {
+        VcErrorKind::Fault(Fault::NoPermission {
+            object: None,
+            privilege: "VirtualMachine.Inventory.Create".to_owned(),
+        })
+    };
+    bench
+        .site
+        .with(|i| i.creates = [VcErrorKind::NoAnswer, refused()].into());
+    bench.until(|b| b.times(E::CreateVm) == 2).await;
+    assert_eq!(bench.waits_on().as_deref(), Some("NoPermission"));
+    let reads = bench.site.with(|i| i.reads);
+    bench.hub.with(|o| {
+        o.agent_machines.clear();
+        o.machines.clear();
+        delete(o.child.as_mut().expect("it exists"));
+    });
+    bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+    let proofs = usize::from(super::step::PROOFS_AFTER_LOST_CREATE);
+    assert!(bench.site.with(|i| i.reads) >= reads + proofs);
+    // One that was refused alone has made nothing, and nothing is waited for.
+    let mut bench = Bench::new();
+    bench.site.with(|i| i.creates = [refused()].into());
+    bench.until(|b| b.times(E::CreateVm) == 1).await;
+    let reads = bench.site.with(|i| i.reads);
+    bench.hub.with(|o| {
+        o.agent_machines.clear();
+        o.machines.clear();
+        delete(o.child.as_mut().expect("it exists"));
+    });
+    bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+    assert_eq!(bench.site.with(|i| i.reads), reads);
+}
+
 #[tokio::test]
 async fn a_taken_path_is_waited_out_before_another_attempt() {
     let mut bench = Bench::new();
@@ -398,14 +436,13 @@ async fn an_agent_that_registered_while_its_vm_went_goes_before_the_finalizer() 
             delete(o.child.as_mut().expect("child"));
         });
         if bound {
-            // It cannot be told any more that it was ours to take: a person is told instead.
-            bench.until(|b| b.site.with(|i| i.vms.is_empty())).await;
+            // Another process bound it, and this one's watch does not show it.
             for _ in 0..20 {
                 bench.turn(MINUTE);
                 bench.pass().await;
             }
             assert_eq!(bench.waits_on().as_deref(), Some("AgentBound"));
-            assert_eq!(agents_deleted(&bench), 0);
+            assert_eq!((bench.times(E::PowerOff), agents_deleted(&bench)), (0, 0));
             bench.hub.with(|o| o.unseen_agents.remove(0));
         }
         bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
@@ -587,6 +624,61 @@ async fn a_deletion_goes_on_once_somebody_has_removed_what_could_not_be_proven()
     assert_eq!((bench.times(E::PowerOff), bench.times(E::Destroy)), (0, 0));
     bench.site.with(|i| i.vms.clear());
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+}
+
+/// It was given up when its Agent had just been bound; later somebody deleted the Agent.
+#[tokio::test]
+async fn a_vm_that_was_given_up_and_served_all_the_same_goes_with_its_machine_only() {
+    let mut bench = on().await;
+    bench.site.with(|i| i.power_off_fails = true);
+    expire(&mut bench).await;
+    assert!(bench.status().last_failure.is_some());
+    bench.site.with(|i| i.power_off_fails = false);
+    bind_agent(&bench);
+    for _ in 0..3 {
+        bench.turn(MINUTE);
+        bench.pass().await;
+    }
+    assert_eq!(bench.waits_on().as_deref(), Some("AgentBound"));
+    for restarted in [false, true] {
+        if restarted {
+            bench.restart();
+        }
+        bench.hub.with(|o| o.agents.clear());
+        for _ in 0..5 {
+            bench.turn(MINUTE);
+            bench.pass().await;
+        }
+        assert_eq!(bench.waits_on().as_deref(), Some("AgentBound"));
+        assert_eq!(bench.times(E::PowerOff), 0);
+    }
+    bench.hub.with(|o| {
+        o.agent_machines.clear();
+        o.machines.clear();
+        delete(o.child.as_mut().expect("it exists"));
+    });
+    bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+    assert_eq!(bench.site.with(|i| i.vms.len()), 0);
+}
+
+/// The AgentMachine says that it has an Agent of this VM; the watch of Agents lags, and the Agent has a name of its own.
+#[tokio::test]
+async fn an_agent_that_only_its_agent_machine_names_holds_its_vm() {
+    let mut bench = on().await;
+    bind_agent(&bench);
+    bench.hub.with(|o| {
+        let mut agent = o.agents.remove(0);
+        agent.metadata.name = Some("another-name".to_owned());
+        testing::reserve(&mut o.agent_machines[0], &agent);
+        o.unseen_agents = vec![agent];
+        delete(o.child.as_mut().expect("it exists"));
+    });
+    for _ in 0..5 {
+        bench.turn(MINUTE);
+        bench.pass().await;
+    }
+    assert_eq!(bench.waits_on().as_deref(), Some("AgentBound"));
+    assert_eq!(bench.times(E::PowerOff), 0);
 }
 
 /// Who deletes a namespace may delete its Agents before its VsphereAgents; the Machines live elsewhere.

@@ -64,7 +64,7 @@ pub struct Facts<'a> {
     pub credentials_held: bool,
     /// What vCenter showed.
     pub seen: &'a Seen,
-    /// This actor recorded the identity itself and has sent no create for it.
+    /// This actor recorded the identity itself, and no create of it has had an effect, or may have one yet.
     pub unissued: bool,
     /// The files of this attempt are there although no VM of ours was.
     pub path_taken: bool,

@@ -56,6 +56,8 @@ const ABSENT: &str = "Absent";
 const UNFINISHED: &str = "InstallAbandoned";
 /// Another VM is made for the same request.
 const REPLACED: &str = "Replaced";
+/// However much came before them, these are noted: that a VM has served is known by its row alone, and keeps it.
+const KEPT_A_ROW: [&str; 4] = [BOUND, UNFINISHED, DELETING, ABSENT];
 
 /// What is known of a machine, each with its own time where there is one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -138,7 +140,12 @@ pub fn extend(recorded: &[Milestone], m: &Moments<'_>) -> Vec<Milestone> {
             let later = rank(&e.event) >= rank(event) && rank(event).is_some();
             e.event == DELETING || (e.attempt == attempt && (e.event == event || later))
         };
-        if all.iter().any(over) || all.len() >= MAX_TIMELINE_ROWS {
+        let room = if KEPT_A_ROW.contains(&event) {
+            MAX_TIMELINE_ROWS
+        } else {
+            MAX_TIMELINE_ROWS - KEPT_A_ROW.len()
+        };
+        if all.iter().any(over) || all.len() >= room {
             return;
         }
         // Clocks differ, and some times are whole seconds: order is kept.

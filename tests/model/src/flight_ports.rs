@@ -534,7 +534,7 @@ impl VCenter for Ports {
     async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
         unreachable!("no VMs here")
     }
-    async fn find_by_uuid(&self, _: &MoRef, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
+    async fn find_by_uuid(&self, _: Option<&MoRef>, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
         unreachable!("no VMs here")
     }
     async fn observe(&self, _: &MoRef) -> VcResult<Option<VmObservation>> {

@@ -2,7 +2,7 @@
 //! transition of its own, with at most one effect of it going wrong.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -14,7 +14,12 @@ use agent_forge_actors::{
     effect::EffectKind,
     model::names::ObjectKey,
     orphans::{self, Doubts, OrphanScan},
-    pool::{self, plan, snapshot},
+    pool::{
+        self,
+        claims::{Claim, Need, Why},
+        plan,
+        snapshot::{self, Snapshot},
+    },
     ports::{instruments::NoInstruments, tracer::NoTracer},
     vm::{
         arrival::Arrival,
@@ -140,14 +145,18 @@ pub struct Machines {
     pub lag: u8,
     /// A planted defect; `None` in earnest.
     pub defect: Option<Defect>,
-    /// Notes the arrows of the VM's chart.
+    /// Notes the arrows of the charts.
     pub draws: bool,
     /// Runs each pass on the whole world, too, and compares ([`crate::part`]).
     pub verify: bool,
     pool: Arc<VsphereAgentPool>,
     endings: Endings,
-    chart: Mutex<BTreeSet<(String, String)>>,
+    chart: Mutex<Arrows>,
+    pool_chart: Mutex<Arrows>,
 }
+
+/// What comes after what.
+pub type Arrows = BTreeSet<(String, String)>;
 
 /// A defect that is planted into the world, to see that the oracles find what comes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -176,6 +185,7 @@ impl Machines {
             pool: Arc::new(objects::pool()),
             endings: Endings::default(),
             chart: Mutex::default(),
+            pool_chart: Mutex::default(),
         }
     }
 
@@ -294,9 +304,44 @@ impl Machines {
     }
 
     /// The arrows of the VM's chart met so far: what is decided, and what is decided after that was done.
-    pub fn chart(&self) -> BTreeSet<(String, String)> {
+    pub fn chart(&self) -> Arrows {
         let chart = self.chart.lock();
         chart.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The arrows of the pool's chart met so far: how it saw an AgentMachine, and how it saw it after the next thing that
+    /// happened.
+    pub fn pool_chart(&self) -> Arrows {
+        let chart = self.pool_chart.lock();
+        chart.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What each AgentMachine needs, as the pool sees it.
+    fn needs(&self, w: &World) -> BTreeMap<String, String> {
+        let ports = self.ports(w, false, None);
+        let named = |claim: &Claim| {
+            let need = match &claim.need {
+                Need::Quiet(Why::Deleting) => "Leaving".to_owned(),
+                Need::Quiet(why) | Need::NotNow { why, .. } => format!("{why:?}"),
+                need => format!("{need:?}"),
+            };
+            let name = need.split('(').next().unwrap_or_default().to_owned();
+            (claim.name(), name)
+        };
+        let plan = plan::plan(&Self::snapshot(&ports, w, false));
+        plan.claims.iter().map(named).collect()
+    }
+
+    fn note_needs(&self, before: &World, after: &World) {
+        let now = self.needs(after);
+        let chart = self.pool_chart.lock();
+        let mut chart = chart.unwrap_or_else(PoisonError::into_inner);
+        for (name, need) in self.needs(before) {
+            let then = now.get(&name).map_or("[*]", String::as_str);
+            if then != need {
+                chart.insert((need, then.to_owned()));
+            }
+        }
     }
 
     fn note(&self, before: &World, after: &World, name: &str) {
@@ -325,6 +370,20 @@ impl Machines {
     fn run_pool(&self, w: &World, long: bool, blow: Option<(usize, Blow)>) -> Outcome {
         let ports = self.ports(w, long, blow);
         let context = self.context(&ports);
+        let snapshot = Self::snapshot(&ports, w, long);
+        let plan = plan::plan(&snapshot);
+        let mut memory = pool::Memory::default();
+        let work = pool::act::perform_all(&context, &snapshot, &plan.actions, &mut memory);
+        let died = Self::run(&ports, work).is_none();
+        let (world, effects) = ports.end();
+        Outcome {
+            world,
+            effects,
+            died,
+        }
+    }
+
+    fn snapshot(ports: &Ports, w: &World, long: bool) -> Snapshot {
         // Long after: whatever is waited for is over. Soon: an AgentMachine is seen waiting for longer than the debounce, a
         // VM is on offer since just now, and the provider may still bind a free Agent.
         let now = THEN + if long { LONG } else { SOON };
@@ -337,18 +396,8 @@ impl Machines {
             Some((c.uid()?, since))
         });
         let key = ObjectKey::new(NAMESPACE, POOL);
-        let snapshot = snapshot::gather(&ports, &ports, &key, &waiting.collect(), &spare.collect());
-        let snapshot = snapshot.expect("the pool is there");
-        let plan = plan::plan(&snapshot);
-        let mut memory = pool::Memory::default();
-        let work = pool::act::perform_all(&context, &snapshot, &plan.actions, &mut memory);
-        let died = Self::run(&ports, work).is_none();
-        let (world, effects) = ports.end();
-        Outcome {
-            world,
-            effects,
-            died,
-        }
+        let snapshot = snapshot::gather(ports, ports, &key, &waiting.collect(), &spare.collect());
+        snapshot.expect("the pool is there")
     }
 
     /// The orphan scan: one that meets a VM that is nobody's, and one that meets it again.
@@ -470,6 +519,9 @@ impl Machines {
         }
         for action in &mut all {
             action.next.lag_at_most(self.lag, w);
+            if self.draws && w.stale.is_none() && action.next.stale.is_none() {
+                self.note_needs(w, &action.next);
+            }
         }
         all.retain(|a| a.next != *w);
         // A watch lags from a change on that it does not show: before that it is like any other.

@@ -553,7 +553,11 @@ impl VCenter for Ports {
     async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
         unreachable!("the placer does")
     }
-    async fn find_by_uuid(&self, _: &MoRef, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
+    async fn find_by_uuid(
+        &self,
+        _: Option<&MoRef>,
+        uuid: BiosUuid,
+    ) -> VcResult<Vec<VmObservation>> {
         if self.0.defect == Some(Defect::HiddenVms) {
             return Ok(Vec::new());
         }

@@ -76,7 +76,7 @@ fn judge(ledger: &mut Ledger, store: &Store, inventory: &Inventory, deed: &Deed)
     let mut broken = Vec::new();
     ledger.keep_up(store, inventory);
     match deed {
-        Deed::Created(_) => ledger.one_each(&mut broken),
+        Deed::Created(_) => ledger.one_each(store, &mut broken),
         Deed::Touches(what, vm) => untouchable(store, inventory, what, vm, &mut broken),
         Deed::Destroyed(_) => {}
     }

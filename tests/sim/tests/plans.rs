@@ -362,6 +362,37 @@ fn every_effect_occurs_in_some_workload_or_has_a_reason_not_to() {
     }
 }
 
+/// Another instance leads within two seconds of the moment in which the leader is told to end, whatever that is at.
+#[test]
+fn who_is_told_to_end_is_followed_within_two_seconds() {
+    for point in [
+        "K04:{vm}#1",
+        "V02:{vm}#1",
+        "V04:{vm}#1",
+        "K13:demo/w#3",
+        "V06:{vm}#1",
+    ] {
+        let point = point.replace("{vm}", "demo/w-9e377-66296");
+        let outcome = run(&plan(&format!("S13@1 {point}=g4")), None, LISTEN);
+        assert_eq!(outcome.hit, 1, "{point}");
+        let second = |line: &String| -> f64 {
+            let first = line.split_whitespace().next().and_then(|t| t.parse().ok());
+            first.unwrap_or_else(|| panic!("no time: {line}"))
+        };
+        let mut lines = outcome.trace.iter().skip_while(|l| !l.contains("<- g4"));
+        let told = second(lines.next().expect("the fault"));
+        // The one that stood by, or the one that comes in the first one's place.
+        let takes = |l: &&String| l.contains("K16:") && !l.contains("[1] ");
+        let first = lines.find(takes).expect("somebody takes the lease");
+        let after = second(first) - told;
+        assert!(after <= 2.0, "{point}: {after} s");
+        assert!(
+            !lines.any(|l| l.contains("[1] ")),
+            "{point}: the first one goes on"
+        );
+    }
+}
+
 /// Found by `sim doubles`, each by what it says.
 #[test]
 fn what_two_faults_once_broke_is_kept() {

@@ -418,7 +418,7 @@ impl Side {
                 self.told(seen, |seen| json!(seen.map(|s| self.observed(&s))))
             }
             O::FindByUuid(name) => {
-                let found = vc.find_by_uuid(&dc, uuid_of(name)).await;
+                let found = vc.find_by_uuid(Some(&dc), uuid_of(name)).await;
                 self.told(found, |all| all.iter().map(|s| self.observed(s)).collect())
             }
             O::MarkedVms => {

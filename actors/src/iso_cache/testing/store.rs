@@ -407,7 +407,7 @@ impl VCenter for Store {
     async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
         self.not_for_isos("eject_isos")
     }
-    async fn find_by_uuid(&self, _: &MoRef, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
+    async fn find_by_uuid(&self, _: Option<&MoRef>, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
         self.not_for_isos("find_by_uuid")
     }
     async fn observe(&self, _: &MoRef) -> VcResult<Option<VmObservation>> {

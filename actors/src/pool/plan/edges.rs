@@ -1,12 +1,17 @@
 //! Both sides of what the plan decides by: a pool that goes, whom a VM serves, which name is free, whom to ask.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use agent_forge_crds::pool::HeldSecret;
 use kube::ResourceExt;
 
 use super::{Action, agents_to_ask, plan};
 use crate::{
-    model::names::ObjectKey,
-    testing::{NAMESPACE, World, agent_machine, child, claim, delete, machine, reserve, with},
+    model::{child::Child, names::ObjectKey},
+    testing::{
+        CONTROL_PLANE, NAMESPACE, World, agent_machine, child, claim, delete, machine, reserve,
+        with,
+    },
 };
 
 /// Kinds of the actions, in their order.
@@ -115,17 +120,28 @@ fn a_vm_takes_the_name_of_who_waits_unless_somebody_has_it() {
 fn who_may_run_there_and_who_was_seen_there_is_asked() {
     let asked = |world: &World| {
         let s = world.snapshot();
-        Vec::from_iter(agents_to_ask(&s, &s.children[0]))
+        agents_to_ask(&s, &s.children[0])
     };
     let mut world = World::discovered("a");
     let there = ObjectKey::of(&world.agents[0]);
-    assert_eq!(asked(&world), std::slice::from_ref(&there));
+    let uuid = Child::read(Arc::new(world.children[0].clone())).identity;
+    let uuid = uuid.expect("recorded").bios_uuid;
+    // Each name in each namespace where one may be, whatever is in view.
+    let named = |namespaces: &[&str]| -> BTreeSet<ObjectKey> {
+        let names = [uuid, uuid.swapped()].map(|u| u.to_string());
+        let of = |n: &&str| names.clone().map(|name| ObjectKey::new(*n, name));
+        namespaces.iter().flat_map(of).collect()
+    };
+    assert!(asked(&world).contains(&there));
+    assert_eq!(asked(&world), named(&[NAMESPACE, CONTROL_PLANE]));
     let status = world.children[0].status.as_mut();
     let vm = status.and_then(|s| s.vm.as_mut()).expect("a VM");
     let agent_ref = vm.agent_ref.get_or_insert_default();
     agent_ref.namespace = Some("before".to_owned());
     agent_ref.name = Some("x".to_owned());
-    assert_eq!(asked(&world), [ObjectKey::new("before", "x"), there]);
+    let mut all = named(&[NAMESPACE, CONTROL_PLANE, "before"]);
+    all.insert(ObjectKey::new("before", "x"));
+    assert_eq!(asked(&world), all);
     world.agents.clear();
-    assert_eq!(asked(&world), [ObjectKey::new("before", "x")]);
+    assert_eq!(asked(&world), all);
 }

@@ -50,6 +50,7 @@ impl Hand<'_> {
         let _running = self
             .context
             .in_flight(session.server(), EffectKind::CreateVm);
+        memory.only_create = memory.unissued;
         memory.unissued = false;
         memory.create_refused = None;
         memory.seen = Seen::NotAsked;
@@ -98,6 +99,7 @@ impl Hand<'_> {
         match ended {
             Ok(TaskEnd::Success(Some(moref))) => {
                 self.context.instruments.vm_operation("create", true);
+                memory.only_create = false;
                 match session.observe(&moref).await? {
                     Some(shown) => {
                         memory.seen = seen::judge(vec![shown], &self.expected(), &memory.seen, now)
@@ -138,6 +140,7 @@ impl Hand<'_> {
         e: VcError,
     ) -> Done {
         let now = self.context.clock.monotonic();
+        let only_create = std::mem::take(&mut memory.only_create);
         match e.fault() {
             Some(Fault::DuplicateName { holder, .. }) => {
                 let shown = match holder {
@@ -156,7 +159,7 @@ impl Hand<'_> {
             }
             Some(Fault::AlreadyExists(_)) => {
                 let found = session
-                    .find_by_uuid(&self.place()?.datacenter, self.uuid()?)
+                    .find_by_uuid(Some(&self.place()?.datacenter), self.uuid()?)
                     .await?;
                 memory.seen = seen::judge(found, &self.expected(), &Seen::NotAsked, now);
                 memory.proof_at = Some(now);
@@ -170,7 +173,8 @@ impl Hand<'_> {
             _ => {
                 let made_nothing = !e.outcome_unknown();
                 let trouble = self.refused_field(e);
-                memory.unissued = made_nothing;
+                // One before it, whose outcome nobody knows, may still land.
+                memory.unissued = made_nothing && only_create;
                 if made_nothing && refuses_the_place(&trouble) {
                     memory.create_refused = Some(Refused {
                         at: now,

@@ -43,7 +43,7 @@ impl Hand<'_> {
             return Ok(After::Same);
         }
         let found = session
-            .find_by_uuid(&place.datacenter, self.uuid()?)
+            .find_by_uuid(Some(&place.datacenter), self.uuid()?)
             .await?;
         if found.is_empty() && !session.folder_visible(&place.folder).await? {
             memory.seen = Seen::NotAsked;
@@ -100,9 +100,8 @@ impl Hand<'_> {
             .placer
             .place(session.clone(), effect, request.clone())
             .await?;
-        let found = session
-            .find_by_uuid(&placed.datacenter, self.uuid()?)
-            .await?;
+        // The record does not say in which datacenter, and the pool's spec may have been edited since.
+        let found = session.find_by_uuid(None, self.uuid()?).await?;
         let marker = self.marker();
         let proven = match seen::prove(found, &self.scene.child.vm_name, &placed.folder, &marker) {
             Proof::Proven(vm) => *vm,

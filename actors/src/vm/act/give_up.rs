@@ -32,13 +32,7 @@ impl Hand<'_> {
 
     /// Where Agents of this VM may be.
     pub(super) fn agents_namespaces(&self) -> BTreeSet<String> {
-        let homes = self.scene.pool.as_deref().map(agents_home::candidates);
-        homes
-            .unwrap_or_default()
-            .into_iter()
-            .chain(self.scene.child.agent.clone())
-            .map(|key| key.namespace)
-            .collect()
+        agents_home::namespaces(self.scene.pool.as_deref(), [&self.scene.child])
     }
 
     pub(super) async fn give_up(&self, memory: &mut Memory) -> Done {

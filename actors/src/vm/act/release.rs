@@ -22,7 +22,7 @@ use crate::{
         names::ObjectKey,
         standing::Standing,
     },
-    pool::prepare,
+    pool::{agents_home, prepare},
     ports::cluster::{AgentPatch, MetadataPatch, Notice, Precondition},
     vm::{memory::Memory, seen::Seen, traced},
 };
@@ -58,6 +58,17 @@ impl Hand<'_> {
             .map(|a| ObjectKey::of(a.as_ref()))
             .chain(self.scene.child.agent.clone())
             .collect();
+        // Another process may have bound one that this one's watch does not show yet.
+        let chosen = agent_machine.as_ref().and_then(AgentMachine::agent_ref);
+        let chosen = chosen.map(|r| ObjectKey::new(&r.namespace, &r.name));
+        let unseen: BTreeSet<ObjectKey> = self.names_of_agent().into_iter().chain(chosen).collect();
+        for key in unseen.difference(&keys) {
+            let live = cluster.live_agent(key).await?;
+            if live.is_some_and(|a| self.may_run_it(&a) && serves(&a, agent_machine.as_ref())) {
+                let message = format!("Agent {key} is bound; nothing is powered off or destroyed");
+                return Err(held(reason::AGENT_BOUND, message));
+            }
+        }
         for key in keys {
             let Some(live) = cluster.live_agent(&key).await? else {
                 continue;
@@ -74,6 +85,15 @@ impl Hand<'_> {
             }
         }
         Ok(())
+    }
+
+    fn names_of_agent(&self) -> Vec<ObjectKey> {
+        agents_home::names(self.scene.pool.as_deref(), &self.scene.child)
+    }
+
+    fn may_run_it(&self, agent: &Agent) -> bool {
+        let identity = self.scene.child.identity.as_ref();
+        identity.is_some_and(|vm| agent_runs_on(agent, vm) != AgentMatch::Other)
     }
 
     /// Live: its AgentMachine, where neither that nor its Machine is on its way out.
@@ -156,9 +176,9 @@ impl Hand<'_> {
         Ok(true)
     }
 
-    /// Live, and by the names that an Agent of this VM has, its uuid in either byte order: one that registered while its
-    /// VM was taken away may not be in the view yet, and nobody else would ever delete it. Two small reads for each VM
-    /// that goes, however many Agents there are.
+    /// Live, and by the names that an Agent of this VM has: one that registered while its VM was taken away may not be in
+    /// the view yet, and nobody else would ever delete it. Two small reads for each VM that goes, however many Agents there
+    /// are.
     async fn unseen_agent(&self) -> Result<Option<Agent>, Trouble> {
         let child = &self.scene.child;
         // What is given up is replaced whatever the policy says of a VM that served.
@@ -167,15 +187,11 @@ impl Hand<'_> {
         let Some(identity) = child.identity.as_ref().filter(|_| !keeps) else {
             return Ok(None);
         };
-        let uuid = identity.bios_uuid;
-        for namespace in self.agents_namespaces() {
-            for name in [uuid.swapped(), uuid].map(|u| u.to_string()) {
-                let key = ObjectKey::new(&namespace, name);
-                let live = self.context.cluster.live_agent(&key).await?;
-                let runs_here = |a: &Agent| agent_runs_on(a, identity) == AgentMatch::Same;
-                if let Some(live) = live.filter(|a| runs_here(a) && !a.is_deleting()) {
-                    return Ok(Some(live));
-                }
+        for key in self.names_of_agent() {
+            let live = self.context.cluster.live_agent(&key).await?;
+            let runs_here = |a: &Agent| agent_runs_on(a, identity) == AgentMatch::Same;
+            if let Some(live) = live.filter(|a| runs_here(a) && !a.is_deleting()) {
+                return Ok(Some(live));
             }
         }
         Ok(None)

@@ -47,6 +47,8 @@ type Work = Box<dyn FnOnce(&mut Inventory) + Send>;
 #[derive(Default)]
 pub struct Inventory {
     pub vms: Vec<VmObservation>,
+    /// VMs of another datacenter.
+    pub elsewhere: Vec<VmObservation>,
     /// Ends of the creates to come; without any, they succeed.
     pub creates: VecDeque<VcErrorKind>,
     /// The create of that fault is done all the same, and nobody hears of it.
@@ -278,11 +280,21 @@ impl VCenter for Site {
             }
         })
     }
-    async fn find_by_uuid(&self, _: &MoRef, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
+    async fn find_by_uuid(
+        &self,
+        datacenter: Option<&MoRef>,
+        uuid: BiosUuid,
+    ) -> VcResult<Vec<VmObservation>> {
         Ok(self.with(|i| {
             i.reads += 1;
             let has_it = |v: &&VmObservation| v.bios_uuid == Some(uuid);
-            i.vms.iter().filter(has_it).cloned().collect()
+            let elsewhere = i.elsewhere.iter().filter(|_| datacenter.is_none());
+            i.vms
+                .iter()
+                .chain(elsewhere)
+                .filter(has_it)
+                .cloned()
+                .collect()
         }))
     }
     async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {

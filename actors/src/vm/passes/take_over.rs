@@ -62,6 +62,30 @@ async fn the_predecessors_vm_is_recorded_as_stamped_only_where_it_is() {
     }
 }
 
+/// The pool's `datacenter` was edited since: that its VM is not there says nothing.
+#[tokio::test]
+async fn the_predecessors_vm_is_not_taken_for_absent_because_it_is_in_another_datacenter() {
+    let mut bench = Bench::new();
+    predecessors(&bench);
+    bench.site.with(|i| {
+        i.elsewhere = std::mem::take(&mut i.vms);
+        i.elsewhere[0].folder = Some(MoRef::new("Folder", "group-v9"));
+    });
+    bench.hub.with(|o| {
+        o.agent_machines.clear();
+        o.machines.clear();
+        delete(o.child.as_mut().expect("it exists"));
+    });
+    for _ in 0..10 {
+        bench.turn(MINUTE);
+        bench.pass().await;
+    }
+    assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+    assert_eq!(bench.child().finalizers(), [AGENT_FINALIZER]);
+    bench.site.with(|i| i.elsewhere.clear());
+    bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+}
+
 #[tokio::test]
 async fn without_proof_the_predecessors_vm_is_reported_and_never_touched() {
     type Twist = fn(&mut Vec<crate::ports::vcenter::VmObservation>);

@@ -2,7 +2,7 @@
 
 use agent_forge_crds::{conditions::reason, pool::CleanupPolicy};
 
-use super::{CONFLICT_PROBE, Facts, PROOFS, Step, ambiguous, hold};
+use super::{CONFLICT_PROBE, Facts, PROOFS, Step, ambiguous, hold, serves};
 use crate::{
     ports::vcenter::{PowerState, VmObservation},
     vm::{
@@ -58,10 +58,10 @@ pub(super) fn overdue(f: &Facts<'_>, shown: &VmObservation) -> Step {
 
 /// The VM was given up: away with it, then the next attempt.
 pub(super) fn given_up(f: &Facts<'_>) -> Step {
-    if f.agent_bound {
+    if serves(f) {
         return hold(
             reason::AGENT_BOUND,
-            "the VM was given up, and at the last moment its Agent was bound: it is left alone, and goes with its Machine",
+            "the VM was given up, and at the last moment its Agent was bound, or had been: it is left alone, and goes with its Machine",
             None,
         );
     }

@@ -516,6 +516,7 @@ proptest! {
             let given_up = arrival == Arrival::GivenUp && !facts.cluster_changed && standing == Standing::Alive;
             prop_assert!((facts.deleting || given_up) && facts.has_finalizer);
             prop_assert!(!facts.agent_bound || facts.deleting && facts.forced, "{step:?} on a serving host");
+            prop_assert!(!facts.has_served || facts.deleting, "{step:?} on a host that served, and nobody asked");
             prop_assert!(!facts.agent_present || facts.agent_fenced, "{step:?} before the fence");
             prop_assert!(!facts.deleting || facts.policy != Some(CleanupPolicy::Retain), "{step:?} against Retain");
         }
@@ -538,7 +539,7 @@ proptest! {
         if step == Step::NextAttempt {
             let absent = matches!(seen, Seen::Absent { proofs } if proofs >= super::PROOFS);
             prop_assert!(absent, "a new identity with {seen:?}");
-            prop_assert!(!facts.has_served || arrival == Arrival::GivenUp, "another VM for a Machine that one served");
+            prop_assert!(!facts.has_served, "another VM for a Machine that one served");
         }
         if step == Step::GiveUp {
             let late = matches!(arrival, Arrival::Overdue { .. });

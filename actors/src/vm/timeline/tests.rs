@@ -183,6 +183,47 @@ fn an_end_that_is_recorded_is_told_alike_by_whoever_reads_it() {
 }
 
 #[test]
+fn however_many_attempts_came_before_whom_a_vm_serves_is_recorded() {
+    let child = child_with_vm("a");
+    let mut timeline = Vec::new();
+    let (mut vm, agent) = (running(&child), agent_on(&child));
+    for n in 1..=100 {
+        vm.attempt = Some(n);
+        let moments = Moments {
+            accepted: Some(at(2)),
+            iso_ready: true,
+            vm: Some(&vm),
+            now: at(i64::from(n) * 10),
+            ..Moments::default()
+        };
+        timeline = extend(&timeline, &moments);
+    }
+    assert!(timeline.len() < MAX_TIMELINE_ROWS, "{}", timeline.len());
+    let serving = bound(agent);
+    let last = Moments {
+        vm: Some(&vm),
+        agent: Some(&serving),
+        installing: true,
+        now: at(2000),
+        ..Moments::default()
+    };
+    timeline = extend(&timeline, &last);
+    let record = with(child, |c| {
+        let status = c.status.as_mut().expect("recorded");
+        status.vm = Some(vm.clone());
+        status.timeline.clone_from(&timeline);
+    });
+    assert!(crate::model::child::Child::read(record.into()).has_served(&[]));
+    let leaves = Moments {
+        deleting: Some(at(3000)),
+        now: at(3000),
+        ..last
+    };
+    let over = ended(&extend(&timeline, &leaves), at(3010)).expect("room for the end");
+    assert!(has_ended(&over) && over.len() <= MAX_TIMELINE_ROWS);
+}
+
+#[test]
 fn what_is_recorded_is_never_told_differently() {
     let (timeline, _) = life();
     let all = phases(&about(), &timeline);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent_forge_actors::model::marker::Marker;
+use agent_forge_crds::names::AGENT_MACHINE_UID_ANNOTATION;
 
 use super::{OURS, is_answered_for, is_known, leak, marker, owner, text};
 use crate::{
@@ -84,11 +85,28 @@ impl Ledger {
         broken.extend(known.map(|(id, marker)| leak(id, marker)));
     }
 
-    /// O2: at most one VM per AgentMachine.
-    pub(super) fn one_each(&self, broken: &mut Vec<String>) {
+    /// O2: at most one VM per AgentMachine, by whichever of its VsphereAgents.
+    pub(super) fn one_each(&self, store: &Store, broken: &mut Vec<String>) {
         for ((namespace, name), all) in self.vms.iter().filter(|(_, all)| all.len() > 1) {
             let count = all.len();
             broken.push(format!("O2 double: {count} VMs for {namespace}/{name}"));
+        }
+        let children = kind(OURS, "vsphereagents");
+        let mut hosts: BTreeMap<String, Vec<&Name>> = BTreeMap::new();
+        for owner in self.vms.keys() {
+            let child = store.get(&children, owner);
+            let annotations = child
+                .as_ref()
+                .and_then(|c| c.pointer("/metadata/annotations"));
+            let wanted_by = annotations.and_then(|a| a[AGENT_MACHINE_UID_ANNOTATION].as_str());
+            if let Some(uid) = wanted_by {
+                hosts.entry(uid.to_owned()).or_default().push(owner);
+            }
+        }
+        for (uid, owners) in hosts.iter().filter(|(_, owners)| owners.len() > 1) {
+            broken.push(format!(
+                "O2 double: {owners:?} have a VM each for AgentMachine {uid}"
+            ));
         }
     }
 }
@@ -201,6 +219,36 @@ mod tests {
     }
 
     #[test]
+    fn two_vsphere_agents_for_one_agent_machine_have_no_two_vms() {
+        let (mut store, mut inventory) = (store(), furnished("u", "p"));
+        let mut ledger = Ledger::default();
+        for (n, (name, wanted_by)) in [("a", "x"), ("b", "y"), ("c", "x")].into_iter().enumerate() {
+            let made = json!({"metadata": {"name": name, "finalizers": [AGENT_FINALIZER],
+                "annotations": {AGENT_MACHINE_UID_ANNOTATION: wanted_by}}});
+            let made = store.create(&kind(OURS, "vsphereagents"), "n", made, now());
+            let made = made.expect("it is new");
+            let marker = Marker {
+                cluster_id: "c".to_owned(),
+                namespace: "n".to_owned(),
+                name: name.to_owned(),
+                uid: text(&made, "/metadata/uid").to_owned(),
+                attempt: 1,
+            };
+            let id = format!("vm-{name}");
+            let vm = Vm {
+                object: Ref::new("VirtualMachine", &id),
+                extra: BTreeMap::from([(MARKER_KEY.to_owned(), marker.to_string())]),
+                ..inventory.vms["vm-1"].clone()
+            };
+            inventory.vms.insert(id, vm);
+            ledger.keep_up(&store, &inventory);
+            let mut broken = Vec::new();
+            ledger.one_each(&store, &mut broken);
+            assert_eq!(broken.len(), usize::from(n == 2), "{broken:?}");
+        }
+    }
+
+    #[test]
     fn the_ledger_finds_what_a_look_at_all_finds() {
         let (mut leaks, mut doubles) = (0, 0);
         for seed in 0..40 {
@@ -219,7 +267,7 @@ mod tests {
                 assert_eq!(kept, all, "seed {seed}");
                 leaks += all.len();
                 let mut kept = Vec::new();
-                ledger.one_each(&mut kept);
+                ledger.one_each(&store, &mut kept);
                 let mut counts: BTreeMap<Name, u32> = BTreeMap::new();
                 for marker in inventory.vms.values().filter_map(marker) {
                     *counts.entry(owner(&marker)).or_default() += 1;
