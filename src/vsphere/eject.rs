@@ -68,7 +68,7 @@ impl Client {
                 biased;
                 end = &mut ended => {
                     let left = async { Ok(self.drives_with(vm, isos).await?.0.len()) };
-                    return settled(&end?, vm, left).await;
+                    return settled(&end.flatten()?, vm, left).await;
                 }
                 () = tokio::time::sleep(ASK) => self.overrule(effect, vm).await?,
             }

@@ -104,7 +104,7 @@ impl VCenter for Handle {
         self.0.start_plain(effect, vm, "Destroy_Task").await
     }
 
-    async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd> {
+    async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
         self.0.tasks.wait(task).await
     }
 

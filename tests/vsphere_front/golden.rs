@@ -303,7 +303,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         .create_vm(&create, &create_vm("standard", &place))
         .await
         .unwrap();
-    let TaskEnd::Success(Some(vm)) = vc.wait(&task).await.unwrap() else {
+    let TaskEnd::Success(Some(vm)) = vc.wait(&task).await.flatten().unwrap() else {
         panic!("no VM")
     };
     tap.step("distributed");
@@ -334,7 +334,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     let mut other = create_vm("nvme", &place);
     other.hardware.disk_controller = DiskController::Nvme;
     let task = vc.create_vm(&create, &other).await.unwrap();
-    vc.wait(&task).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
 
     tap.step("look");
     vc.find_by_uuid(Some(&dc), uuid_of("standard"))
@@ -358,19 +358,19 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         .set_boot_order(&change, &vm, &seen.disk_keys)
         .await
         .unwrap();
-    vc.wait(&task).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
     tap.step("stamp");
     let task = vc
         .stamp_marker(&change, &vm, &marker("standard"))
         .await
         .unwrap();
-    vc.wait(&task).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
     tap.step("power");
     let task = vc
         .power_on(&effect(EffectKind::PowerOn), &vm)
         .await
         .unwrap();
-    vc.wait(&task).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
     tap.step("eject");
     let lock = format!("vms/{}/lock-tray", vm.id);
     world.post(&lock, serde_json::json!({})).await;
@@ -382,7 +382,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         .power_off(&effect(EffectKind::PowerOff), &vm)
         .await
         .unwrap();
-    vc.wait(&task).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
     tap.step("tags");
     let ids = ["one", "two"].map(|t| format!("urn:vmomi:InventoryServiceTag:{t}:GLOBAL"));
     vc.attach_tags(&effect(EffectKind::AttachTags), &vm, &ids)
@@ -390,6 +390,6 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         .unwrap_err();
     tap.step("destroy");
     let task = vc.destroy(&effect(EffectKind::Destroy), &vm).await.unwrap();
-    vc.wait(&task).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
     vc.logout(&effect(EffectKind::Logout)).await;
 }

@@ -75,7 +75,7 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
     // A running VM is not destroyed, and says so in its task.
     let task = vc.destroy(&effect(EffectKind::Destroy), &vm).await;
     let refused = match task {
-        Ok(task) => vc.wait(&task).await.unwrap_err(),
+        Ok(task) => vc.wait(&task).await.flatten().unwrap_err(),
         Err(e) => e,
     };
     assert!(
@@ -86,9 +86,12 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
         .power_off(&effect(EffectKind::PowerOff), &vm)
         .await
         .unwrap();
-    vc.wait(&task).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
     let task = vc.destroy(&effect(EffectKind::Destroy), &vm).await.unwrap();
-    assert_eq!(vc.wait(&task).await.unwrap(), TaskEnd::Success(None));
+    assert_eq!(
+        vc.wait(&task).await.flatten().unwrap(),
+        TaskEnd::Success(None)
+    );
     assert_eq!(vc.observe(&vm).await.unwrap(), None);
     assert!(
         vc.find_by_uuid(Some(&datacenter), uuid_of("node-1"))
@@ -203,7 +206,7 @@ async fn names_and_files_that_are_taken_are_told_as_such() {
         .create_vm(&effect(EffectKind::CreateVm), &again)
         .await
         .unwrap();
-    let e = vc.wait(&task).await.unwrap_err();
+    let e = vc.wait(&task).await.flatten().unwrap_err();
     match e.fault() {
         Some(Fault::DuplicateName { name, holder }) => {
             assert_eq!(name, "node-1");
@@ -224,7 +227,7 @@ async fn names_and_files_that_are_taken_are_told_as_such() {
         .create_vm(&effect(EffectKind::CreateVm), &clash)
         .await
         .unwrap();
-    let e = vc.wait(&task).await.unwrap_err();
+    let e = vc.wait(&task).await.flatten().unwrap_err();
     assert!(
         matches!(e.fault(), Some(Fault::AlreadyExists(_))),
         "{e} {:?}",
@@ -301,6 +304,7 @@ async fn every_kind_of_hardware_is_accepted() {
             .unwrap();
         vc.wait(&task)
             .await
+            .flatten()
             .unwrap_or_else(|e| panic!("{disk:?} {nic:?}: {e}"));
         let vms = world.vms().await;
         let made = find(&vms, &name);
@@ -334,7 +338,7 @@ async fn a_vm_of_the_predecessor_gets_its_marker_later() {
         .stamp_marker(&effect(EffectKind::Reconfigure), &vm, &marker("old-1"))
         .await
         .unwrap();
-    vc.wait(&task).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
     let seen = vc.observe(&vm).await.unwrap().unwrap();
     assert_eq!(seen.marker, Some(marker("old-1")));
 }

@@ -182,7 +182,7 @@ async fn without_drs_hosts_take_turns() {
             .create_vm(&effect(EffectKind::CreateVm), &vm)
             .await
             .unwrap();
-        vc.wait(&task).await.unwrap();
+        vc.wait(&task).await.flatten().unwrap();
         let vms = world.vms().await;
         assert_eq!(find(&vms, &format!("node-{n}"))["host"], host.as_str());
         hosts.insert(host);
@@ -216,7 +216,7 @@ async fn a_distributed_port_group_is_plugged_in() {
         .await
         .unwrap();
     assert!(matches!(
-        vc.wait(&task).await.unwrap(),
+        vc.wait(&task).await.flatten().unwrap(),
         TaskEnd::Success(Some(_))
     ));
     let vms = world.vms().await;

@@ -279,7 +279,7 @@ pub async fn life(vc: &dyn VCenter, name: &str) -> VcResult<MoRef> {
     let task = vc
         .create_vm(&effect(EffectKind::CreateVm), &create_vm(name, &place))
         .await?;
-    let TaskEnd::Success(Some(vm)) = vc.wait(&task).await? else {
+    let TaskEnd::Success(Some(vm)) = vc.wait(&task).await.flatten()? else {
         panic!("no VM from the create task")
     };
     let seen = vc.observe(&vm).await?.expect("the VM is there");
@@ -287,9 +287,9 @@ pub async fn life(vc: &dyn VCenter, name: &str) -> VcResult<MoRef> {
     let task = vc
         .set_boot_order(&effect(EffectKind::Reconfigure), &vm, &seen.disk_keys)
         .await?;
-    vc.wait(&task).await?;
+    vc.wait(&task).await.flatten()?;
     let task = vc.power_on(&effect(EffectKind::PowerOn), &vm).await?;
-    vc.wait(&task).await?;
+    vc.wait(&task).await.flatten()?;
     Ok(vm)
 }
 

@@ -68,7 +68,7 @@ async fn a_call_into_a_dead_session_is_replayed_once() {
         .await
         .unwrap();
     assert!(matches!(
-        vc.wait(&task).await.unwrap(),
+        vc.wait(&task).await.flatten().unwrap(),
         TaskEnd::Success(Some(_))
     ));
     assert_eq!(world.vms().await.len(), 1);
@@ -173,7 +173,9 @@ async fn who_asks_late_for_a_task_that_ended_hears_of_its_end() {
     };
     let wait = |task: &TaskRef| {
         let (vc, task) = (vc.clone(), task.clone());
-        tokio::spawn(async move { tokio::time::timeout(HANG, vc.wait(&task)).await })
+        tokio::spawn(async move {
+            tokio::time::timeout(HANG, async { vc.wait(&task).await.flatten() }).await
+        })
     };
     let mut known = begin("node-0").await;
     let mut told = wait(&known).await.unwrap().unwrap().unwrap();
@@ -289,7 +291,7 @@ async fn waiting_outlasts_an_outage_of_every_kind() {
             .unwrap();
         let waiting = {
             let (vc, task) = (vc.clone(), task.clone());
-            tokio::spawn(async move { vc.wait(&task).await })
+            tokio::spawn(async move { vc.wait(&task).await.flatten() })
         };
         tokio::time::sleep(Duration::from_millis(300)).await;
         world
@@ -329,7 +331,7 @@ async fn silence_is_told_to_those_who_wait() {
         .unwrap();
     let waiting = {
         let vc = vc.clone();
-        tokio::spawn(async move { vc.wait(&task).await })
+        tokio::spawn(async move { vc.wait(&task).await.flatten() })
     };
     tokio::time::sleep(Duration::from_millis(300)).await;
     world
@@ -356,10 +358,10 @@ async fn a_task_that_vcenter_forgot_is_vanished_not_failed() {
         .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
         .await
         .unwrap();
-    vc.wait(&task).await.unwrap();
+    vc.wait(&task).await.flatten().unwrap();
     // A second wait on the same finished task still knows its end.
     assert!(matches!(
-        vc.wait(&task).await.unwrap(),
+        vc.wait(&task).await.flatten().unwrap(),
         TaskEnd::Success(Some(_))
     ));
     // Nobody waited for this one before it was forgotten, as after a restart.
@@ -375,9 +377,12 @@ async fn a_task_that_vcenter_forgot_is_vanished_not_failed() {
         assert!(Instant::now() < until, "the task does not end");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(vc.wait(&task).await.unwrap(), TaskEnd::Vanished);
+    assert_eq!(vc.wait(&task).await.flatten().unwrap(), TaskEnd::Vanished);
     assert_eq!(
-        vc.wait(&TaskRef("task-99999".into())).await.unwrap(),
+        vc.wait(&TaskRef("task-99999".into()))
+            .await
+            .flatten()
+            .unwrap(),
         TaskEnd::Vanished
     );
 }
@@ -395,7 +400,7 @@ async fn faults_of_tasks_and_calls_are_the_same_to_callers() {
             .await;
         let vm = create_vm("node-1", &place);
         let e = match vc.create_vm(&effect(EffectKind::CreateVm), &vm).await {
-            Ok(task) => vc.wait(&task).await.unwrap_err(),
+            Ok(task) => vc.wait(&task).await.flatten().unwrap_err(),
             Err(e) => e,
         };
         assert_eq!(

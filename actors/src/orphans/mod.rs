@@ -339,7 +339,10 @@ async fn destroy(
         let effect = Effect::new(EffectKind::Destroy, key);
         let _running = context.in_flight(session.server(), effect.kind);
         match session.destroy(&effect, moref).await {
-            Ok(task) => tokio::time::timeout(TASK_PATIENCE, session.wait(&task)).await,
+            Ok(task) => {
+                let end = async { session.wait(&task).await.flatten() };
+                tokio::time::timeout(TASK_PATIENCE, end).await
+            }
             Err(e) => Ok(Err(e)),
         }
     };

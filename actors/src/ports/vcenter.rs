@@ -369,8 +369,9 @@ pub trait VCenter: Send + Sync {
     /// Destroys the VM and its files.
     async fn destroy(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
 
-    /// Waits for the end of a task. A failed task is the error, with its fault.
-    async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd>;
+    /// Waits for the end of a task. The outer error is one of waiting, such as a right that is missing for that: the task
+    /// goes on. The inner one is how the task failed.
+    async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>>;
 
     /// Takes these ISOs (as in [`Cdrom::iso`]) out of the VM's CD-ROM drives, connected or not, and waits; a guest that
     /// has locked its tray is overruled, also where an earlier call left that question open. None of them in any drive is

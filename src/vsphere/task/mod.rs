@@ -85,11 +85,15 @@ impl TaskHub {
     /// Waits for the end of a task; a result that is a reference is passed on.
     ///
     /// # Errors
-    /// As for [`TaskHub::outcome`].
-    pub(super) async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd> {
-        Ok(match self.outcome(task).await? {
-            Outcome::Success(result) => TaskEnd::Success(result.as_ref().and_then(reference_in)),
-            Outcome::Vanished => TaskEnd::Vanished,
+    /// Why its end cannot be known.
+    pub(super) async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
+        Ok(match self.outcome(task).await {
+            Ok(Outcome::Success(result)) => {
+                Ok(TaskEnd::Success(result.as_ref().and_then(reference_in)))
+            }
+            Ok(Outcome::Vanished) => Ok(TaskEnd::Vanished),
+            Err(e) if e.fault().is_some() && self.labels.is_of(&task.0, &e) => Err(e),
+            Err(e) => return Err(e),
         })
     }
 

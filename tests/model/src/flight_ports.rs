@@ -564,7 +564,7 @@ impl VCenter for Ports {
     async fn destroy(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
         unreachable!("no VMs here")
     }
-    async fn wait(&self, _: &TaskRef) -> VcResult<TaskEnd> {
+    async fn wait(&self, _: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
         unreachable!("no VMs here")
     }
     async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {

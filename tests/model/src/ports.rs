@@ -609,10 +609,10 @@ impl VCenter for Ports {
     async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
         self.order(e.kind, Order::Destroy(vm.clone())).await
     }
-    async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd> {
+    async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
         let created = Some(&task.0).filter(|t| t.starts_with("vm-"));
         let result = created.map(|id| MoRef::new("VirtualMachine", id));
-        Ok(TaskEnd::Success(result))
+        Ok(Ok(TaskEnd::Success(result)))
     }
     async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
         unreachable!("no drives here")

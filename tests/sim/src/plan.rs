@@ -41,6 +41,7 @@ faults! {
     CrashAfter "m2" "the process is killed after the effect, before the answer";
     Refused "m3" "a typed refusal that passes (conflict; fault)";
     ServerError "m3s" "an error of the server's side (503) without effect";
+    NotAllowed "m3p" "a refusal for lack of a right, which somebody grants at once";
     LostRequest "m4" "no answer, no effect";
     LostReply "m5" "no answer, yet the effect";
     Twice "m6" "the request arrives twice; the second answer comes back";
@@ -100,6 +101,8 @@ impl Fault {
     pub fn lasts(self) -> Duration {
         Duration::from_secs(match self {
             Self::Late => 60,
+            // Nobody tries what only a person mends as often as the rest.
+            Self::NotAllowed => 30,
             Self::TaskHangs => 600,
             Self::ViewLags | Self::OldView | Self::Slow | Self::LeaseTaken => 60,
             Self::SecretWrong | Self::SecretGone | Self::DiskFull => 120,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent_forge_actors::ports::vcenter_error::AWAY;
 use anyhow::Result;
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -173,14 +174,16 @@ pub fn children(world: &World) -> usize {
     })
 }
 
-/// Some pool says that its ISO is on its way. An upload that hangs has no effects for longer than rest lasts.
+/// Some pool says that its ISO is on its way, or still why that had been in vain: a vCenter that is there again is not said
+/// to be away for ever. An upload that hangs has no effects for longer than rest lasts.
 fn uploads(world: &World) -> bool {
     let pools = crate::kube::kind(oracles::OURS, "vsphereagentpools");
     let says = |pool: &std::sync::Arc<serde_json::Value>| {
         let conditions = pool.pointer("/status/conditions");
         let conditions = conditions.and_then(serde_json::Value::as_array);
         let mut conditions = conditions.into_iter().flatten();
-        conditions.any(|c| c["type"] == "ISOReady" && c["reason"] == "ISOUploading")
+        let uploads = |reason: &str| reason == "ISOUploading" || AWAY.contains(&reason);
+        conditions.any(|c| c["type"] == "ISOReady" && c["reason"].as_str().is_some_and(uploads))
     };
     world.api.read(|s| s.list(&pools, "").iter().any(says))
 }

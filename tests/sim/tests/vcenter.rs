@@ -310,7 +310,7 @@ impl Side {
             Err(e) => return (json!({"call": self.refusal(&e)}), None),
         };
         self.last_task = task.clone();
-        match self.vc.wait(&task).await {
+        match self.vc.wait(&task).await.flatten() {
             Ok(TaskEnd::Success(result)) => (json!({"task": result.is_some()}), result),
             Ok(TaskEnd::Vanished) => (json!("vanished"), None),
             Err(e) => (json!({"task": self.refusal(&e)}), None),
@@ -457,7 +457,7 @@ impl Side {
                 } else {
                     self.last_task.clone()
                 };
-                let end = vc.wait(&task).await;
+                let end = vc.wait(&task).await.flatten();
                 self.told(end, |end| match end {
                     TaskEnd::Success(result) => json!(result.map(|r| self.label(&r))),
                     TaskEnd::Vanished => json!("vanished"),

@@ -438,7 +438,7 @@ impl VCenter for Store {
     async fn destroy(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
         self.not_for_isos("destroy")
     }
-    async fn wait(&self, _: &TaskRef) -> VcResult<TaskEnd> {
+    async fn wait(&self, _: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
         self.not_for_isos("wait")
     }
     async fn attach_tags(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {

@@ -97,7 +97,7 @@ impl Hand<'_> {
         };
         let now = self.context.clock.monotonic();
         match ended {
-            Ok(TaskEnd::Success(Some(moref))) => {
+            Ok(Ok(TaskEnd::Success(Some(moref)))) => {
                 self.context.instruments.vm_operation("create", true);
                 memory.only_create = false;
                 match session.observe(&moref).await? {
@@ -111,12 +111,13 @@ impl Hand<'_> {
                 }
                 Ok(After::Object(self.scene.child.object.clone()))
             }
-            Ok(TaskEnd::Success(None) | TaskEnd::Vanished) => self.forget_task(memory).await,
-            Err(e) if !ended_the_task(&e) => {
+            Ok(Ok(TaskEnd::Success(None) | TaskEnd::Vanished)) => self.forget_task(memory).await,
+            // Whatever keeps us from hearing of its end, the task goes on.
+            Err(e) => {
                 memory.slot = Some(slot);
                 Err(e.into())
             }
-            Err(e) => {
+            Ok(Err(e)) => {
                 self.context.instruments.vm_operation("create", false);
                 self.forget_task(memory).await?;
                 self.create_failed(memory, &session, e).await
@@ -251,11 +252,3 @@ const PASSING: [&str; 6] = [
     "TaskInProgress",
     "FileLocked",
 ];
-
-/// Whether a failed wait means that the task itself is over: it is, unless the wait got no answer or no session.
-fn ended_the_task(e: &VcError) -> bool {
-    !matches!(
-        e.fault(),
-        None | Some(Fault::NotAuthenticated | Fault::InvalidLogin)
-    )
-}

@@ -33,7 +33,7 @@ impl Hand<'_> {
         memory.seen = Seen::NotAsked;
         let ended = match started.await {
             Ok(task) => match tokio::time::timeout(TASK_PATIENCE, session.wait(&task)).await {
-                Ok(ended) => ended,
+                Ok(ended) => ended.flatten(),
                 // It goes on without us: others need the slot, and a deletion wants to be heard.
                 Err(_) => return Err(self.endless(memory, kind)),
             },

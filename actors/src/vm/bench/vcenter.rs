@@ -63,6 +63,8 @@ pub struct Inventory {
     pub vanishes: Option<(EffectKind, bool)>,
     /// The next task of that kind hangs.
     pub hangs: Option<EffectKind>,
+    /// The user lacks a right to hear of the end of the next task.
+    pub deaf: bool,
     /// The task that hangs, or another that keeps ours away.
     pub under_way: Option<Work>,
     /// Tasks in flight.
@@ -404,9 +406,15 @@ impl VCenter for Site {
         let gone = vm.clone();
         self.task(e, vm, move |i| i.vms.retain(|v| v.moref != gone))
     }
-    async fn wait(&self, task: &TaskRef) -> VcResult<TaskEnd> {
+    async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
+        if self.with(|i| std::mem::take(&mut i.deaf)) {
+            return Err(fault(VcErrorKind::Fault(Fault::NoPermission {
+                object: None,
+                privilege: "System.View".to_owned(),
+            })));
+        }
         if task.0 == FORGOTTEN {
-            return Ok(TaskEnd::Vanished);
+            return Ok(Ok(TaskEnd::Vanished));
         }
         if task.0 == ENDLESS {
             return std::future::pending().await;
@@ -417,7 +425,7 @@ impl VCenter for Site {
         }
         let created = Some(&task.0).filter(|t| t.starts_with("vm-"));
         let result = created.map(|id| MoRef::new("VirtualMachine", id));
-        Ok(TaskEnd::Success(result))
+        Ok(Ok(TaskEnd::Success(result)))
     }
     async fn eject_isos(&self, e: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<()> {
         if self.with(|i| i.eject_hangs) {

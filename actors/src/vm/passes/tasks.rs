@@ -179,6 +179,30 @@ async fn the_bound_on_creates_holds_over_a_pause_and_over_a_kill() {
     assert_eq!(free, Some(2), "all are back");
 }
 
+/// That nobody may hear of the end of a create is no end of it.
+#[tokio::test]
+async fn a_right_that_is_missing_for_waiting_says_nothing_of_the_create() {
+    for deleted in [false, true] {
+        let mut bench = Bench::new();
+        bench.site.with(|i| i.deaf = true);
+        bench.pass().await;
+        assert_eq!(bench.waits_on().as_deref(), Some("NoPermission"));
+        assert!(bench.vm().task_id.is_some(), "it is awaited yet");
+        if deleted {
+            bench.hub.with(|o| {
+                o.agent_machines.clear();
+                o.machines.clear();
+                delete(o.child.as_mut().expect("it exists"));
+            });
+            bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+            assert_eq!(bench.site.with(|i| i.vms.len()), 0, "it is not forgotten");
+        } else {
+            bench.until(Bench::is_on).await;
+        }
+        assert_eq!(bench.times(E::CreateVm), 1);
+    }
+}
+
 /// Nobody waits for its end any more, so nobody waits for its slot either.
 #[tokio::test(start_paused = true)]
 async fn a_create_that_is_put_off_by_something_else_keeps_no_slot() {

@@ -171,6 +171,11 @@ impl Door {
                 "ServiceUnavailable",
                 "away on request",
             ))),
+            Some(Fault::NotAllowed) => Some(answer(&Refusal::new(
+                403,
+                "Forbidden",
+                "not allowed on request",
+            ))),
             Some(Fault::LostRequest) => None,
             Some(Fault::LostReply) => {
                 self.perform(&asked);

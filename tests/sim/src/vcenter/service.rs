@@ -206,6 +206,7 @@ impl Transport for Wire {
             }
             Some(Fault::Refused) => Some(refused(&asked)),
             Some(Fault::ServerError) => Some(Reply::status(503)),
+            Some(Fault::NotAllowed) => Some(not_allowed(&asked)),
             Some(Fault::LostRequest) => None,
             Some(Fault::LostReply) => {
                 self.perform(&asked, Course::Usual).await;
@@ -256,6 +257,23 @@ fn refused(asked: &Asked) -> Reply {
         },
         Asked::Put { .. } => Reply::status(500),
         _ => VcFault::new("SystemError", json!({"reason": "refused on request"})).into(),
+    }
+}
+
+/// A refusal for lack of a right: nothing was done, and whoever is told knows that.
+fn not_allowed(asked: &Asked) -> Reply {
+    match asked {
+        Asked::Attach { .. } | Asked::AutomationLogin(_) | Asked::AutomationLogout(_) => Reply {
+            status: 403,
+            session: None,
+            body: json!({"error_type": "UNAUTHORIZED", "messages": [{"default_message": "not allowed on request"}]}),
+        },
+        Asked::Put { .. } => Reply::status(403),
+        _ => {
+            let object = json!({"_typeName": "ManagedObjectReference", "type": "Folder", "value": "group-v1"});
+            let privilege = json!({"object": object, "privilegeId": "System.View"});
+            VcFault::new("NoPermission", privilege).into()
+        }
     }
 }
 
