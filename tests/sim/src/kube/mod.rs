@@ -273,6 +273,12 @@ impl ApiServer {
                 self.director
                     .line(|| format!("garbage {}/{} {:?}", name.0, name.1, gone.is_ok()));
             }
+            // A reference to an owner that is gone does not stay beside one to an owner that lives.
+            for (kind, name, left) in self.read(Store::half_orphans) {
+                let patch = json!({"metadata": {"ownerReferences": left}});
+                // Gone meanwhile is as good.
+                let _ = self.merge(&kind, &name, &patch);
+            }
             self.empty_namespaces(chance.as_mut()).await;
             changed.news().await;
         }

@@ -517,6 +517,22 @@ impl Store {
     /// Objects all of whose owners are gone.
     #[must_use]
     pub fn orphans(&self) -> Vec<(Kind, Name, String)> {
+        let all = self.with_dead_owners().filter(|(.., left)| left.is_empty());
+        all.map(|(k, n, o, _)| (k.clone(), n.clone(), at(o, "/metadata/uid").to_owned()))
+            .collect()
+    }
+
+    /// Objects some of whose owners are gone, with the references to those that live.
+    #[must_use]
+    pub fn half_orphans(&self) -> Vec<(Kind, Name, Vec<Value>)> {
+        let all = self
+            .with_dead_owners()
+            .filter(|(.., left)| !left.is_empty());
+        all.map(|(k, n, _, left)| (k.clone(), n.clone(), left))
+            .collect()
+    }
+
+    fn with_dead_owners(&self) -> impl Iterator<Item = (&Kind, &Name, &Arc<Value>, Vec<Value>)> {
         let alive: std::collections::BTreeSet<&str> = self
             .objects
             .values()
@@ -528,19 +544,12 @@ impl Store {
             .iter()
             .flat_map(|(k, objects)| objects.iter().map(move |(n, o)| (k, n, o)));
         all.filter(|(_, _, o)| at(o, "/metadata/deletionTimestamp").is_empty())
-            .filter(|(_, _, o)| {
-                let owners = o
-                    .pointer("/metadata/ownerReferences")
-                    .and_then(Value::as_array);
-                owners.is_some_and(|owners| {
-                    !owners.is_empty()
-                        && owners
-                            .iter()
-                            .all(|owner| !alive.contains(at(owner, "/uid")))
-                })
+            .filter_map(move |(k, n, o)| {
+                let owners = o.pointer("/metadata/ownerReferences")?.as_array()?;
+                let lives = |owner: &&Value| alive.contains(at(owner, "/uid"));
+                let left: Vec<Value> = owners.iter().filter(lives).cloned().collect();
+                (left.len() < owners.len()).then_some((k, n, o, left))
             })
-            .map(|(k, n, o)| (k.clone(), n.clone(), at(o, "/metadata/uid").to_owned()))
-            .collect()
     }
 }
 
