@@ -32,12 +32,12 @@ const STORE_EFFECTS: [&str; 6] = ["V07", "V08", "V09", "V10", "V11", "V15"];
 /// Workloads every n-th of whose plans runs without being asked for, whatever its effect.
 const SAMPLED: &[(&str, usize)] = &[
     ("S12", 40),
-    ("S15s", 61),
-    ("S15u", 61),
-    ("S15r", 61),
-    ("S15e", 61),
-    ("S15d", 61),
-    ("S15h", 61),
+    ("S15s", 79),
+    ("S15u", 79),
+    ("S15r", 79),
+    ("S15e", 79),
+    ("S15d", 79),
+    ("S15h", 79),
 ];
 /// Of the plans with that fault, whatever workload and effect, every n-th one: each is half an hour longer than others, and
 /// one moment for it is much as another.
