@@ -113,7 +113,8 @@ async fn run(
         forget_others(&named, &doubts, &mut memory);
     }
     for (server, users) in &reached {
-        let scanned = scan(&context, users, &doubts, &mut memory, &mut verdict).await;
+        let at = (server.as_str(), users.as_slice());
+        let scanned = scan(&context, at, &doubts, &mut memory, &mut verdict).await;
         if let Err(trouble) = scanned {
             tell(server, trouble, &mut verdict);
         }
@@ -209,24 +210,21 @@ fn tell(server: &str, trouble: Trouble, verdict: &mut Verdict) {
 
 async fn scan(
     context: &Context,
-    users: &[Arc<dyn VCenter>],
+    (server, users): (&str, &[Arc<dyn VCenter>]),
     doubts: &watch::Sender<Doubts>,
     memory: &mut Memory,
     verdict: &mut Verdict,
 ) -> Result<(), Trouble> {
-    let Some(server) = users.first().map(|user| user.server().to_owned()) else {
-        return Ok(());
-    };
     let before = context.view.all_children();
     let marked = Marked::list(users).await?;
     let vms = &marked.vms;
     // A VM that was made meanwhile has its record by now: intent comes before effect.
     let children = context.view.all_children();
-    let doubted = judge::doubted(&server, vms, before.iter().map(AsRef::as_ref));
-    doubts.send_if_modified(|all| all.insert(server.clone(), doubted.clone()) != Some(doubted));
+    let doubted = judge::doubted(server, vms, before.iter().map(AsRef::as_ref));
+    doubts.send_if_modified(|all| all.insert(server.to_owned(), doubted.clone()) != Some(doubted));
     let cluster_id = context.view.cluster_id();
     let mut orphans = judge::orphans(vms, children.iter().map(AsRef::as_ref), &cluster_id);
-    let known = memory.known.remove(&server).unwrap_or_default();
+    let known = memory.known.remove(server).unwrap_or_default();
     let pools = context.view.pools();
     let mut left = Vec::new();
     for orphan in orphans.drain(..) {
@@ -243,13 +241,13 @@ async fn scan(
             // The others may go all the same.
             Err(trouble) => {
                 let fate = format!("it could not be destroyed: {trouble}");
-                about(&orphan).in_scope(|| tell(&server, trouble, verdict));
+                about(&orphan).in_scope(|| tell(server, trouble, verdict));
                 fate
             }
         };
         // The first time it may be one whose record the view does not show yet.
         if known.contains(&orphan.vm.moref) {
-            about(&orphan).in_scope(|| say(context, &server, &orphan, &fate, memory));
+            about(&orphan).in_scope(|| say(context, server, &orphan, &fate, memory));
         }
         left.push(orphan);
     }
@@ -257,7 +255,7 @@ async fn scan(
     memory
         .said
         .retain(|(at, moref), _| *at != server || morefs.contains(moref));
-    memory.known.insert(server, morefs);
+    memory.known.insert(server.to_owned(), morefs);
     Ok(())
 }
 

@@ -29,6 +29,15 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Nobody needs it any more.
+fn release(bench: &Bench) {
+    bench.hub.with(|o| {
+        o.agent_machines.clear();
+        o.machines.clear();
+        delete(o.child.as_mut().expect("it exists"));
+    });
+}
+
 async fn on() -> Bench {
     let mut bench = Bench::new();
     bench.until(Bench::is_on).await;
@@ -173,11 +182,7 @@ async fn a_create_that_is_refused_does_not_make_up_for_one_that_was_lost() {
     bench.until(|b| b.times(E::CreateVm) == 2).await;
     assert_eq!(bench.waits_on().as_deref(), Some("NoPermission"));
     let reads = bench.site.with(|i| i.reads);
-    bench.hub.with(|o| {
-        o.agent_machines.clear();
-        o.machines.clear();
-        delete(o.child.as_mut().expect("it exists"));
-    });
+    release(&bench);
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
     let proofs = usize::from(super::step::PROOFS_AFTER_LOST_CREATE);
     assert!(bench.site.with(|i| i.reads) >= reads + proofs);
@@ -186,11 +191,7 @@ async fn a_create_that_is_refused_does_not_make_up_for_one_that_was_lost() {
     bench.site.with(|i| i.creates = [refused()].into());
     bench.until(|b| b.times(E::CreateVm) == 1).await;
     let reads = bench.site.with(|i| i.reads);
-    bench.hub.with(|o| {
-        o.agent_machines.clear();
-        o.machines.clear();
-        delete(o.child.as_mut().expect("it exists"));
-    });
+    release(&bench);
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
     assert_eq!(bench.site.with(|i| i.reads), reads);
 }
@@ -431,10 +432,8 @@ async fn an_agent_that_registered_while_its_vm_went_goes_before_the_finalizer() 
         });
         bench.hub.with(|o| {
             o.unseen_agents = vec![agent, testing::foreign_agent("somebody")];
-            o.machines.clear();
-            o.agent_machines.clear();
-            delete(o.child.as_mut().expect("child"));
         });
+        release(&bench);
         if bound {
             // Another process bound it, and this one's watch does not show it.
             for _ in 0..20 {
@@ -607,11 +606,7 @@ async fn a_taken_name_costs_one_create_until_it_is_free() {
 async fn a_deletion_goes_on_once_somebody_has_removed_what_could_not_be_proven() {
     let mut bench = on().await;
     bench.site.with(|i| i.vms[0].marker = None);
-    bench.hub.with(|o| {
-        o.agent_machines.clear();
-        o.machines.clear();
-        delete(o.child.as_mut().expect("it exists"));
-    });
+    release(&bench);
     bench.restart();
     bench
         .until(|b| b.waits_on().as_deref() == Some("OwnershipUnproven"))
@@ -652,11 +647,7 @@ async fn a_vm_that_was_given_up_and_served_all_the_same_goes_with_its_machine_on
         assert_eq!(bench.waits_on().as_deref(), Some("AgentBound"));
         assert_eq!(bench.times(E::PowerOff), 0);
     }
-    bench.hub.with(|o| {
-        o.agent_machines.clear();
-        o.machines.clear();
-        delete(o.child.as_mut().expect("it exists"));
-    });
+    release(&bench);
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
     assert_eq!(bench.site.with(|i| i.vms.len()), 0);
 }
@@ -726,11 +717,7 @@ async fn a_taken_name_holds_no_deletion_back() {
     bench
         .until(|b| b.waits_on().as_deref() == Some("NameConflict"))
         .await;
-    bench.hub.with(|o| {
-        o.agent_machines.clear();
-        o.machines.clear();
-        delete(o.child.as_mut().expect("it exists"));
-    });
+    release(&bench);
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
     assert_eq!(bench.site.with(|i| i.vms.clone()), [taken]);
 }

@@ -126,12 +126,9 @@ fn is_done(played: &ApiServer, namespace: &str) -> bool {
             namespace,
         );
         let stays = |o: &std::sync::Arc<Value>| !o["metadata"]["deletionTimestamp"].is_string();
-        let left = if going {
-            agents.is_empty() || agents.iter().any(stays)
-        } else {
-            false
-        };
-        store.orphans().is_empty() && !left
+        // What is empty is dropped.
+        let left = going && (agents.is_empty() || agents.iter().any(stays));
+        store.orphans().is_empty() && store.half_orphans().is_empty() && !left
     })
 }
 

@@ -1,6 +1,6 @@
 //! Giving a VM up whose Agent did not register in time: live proof first, then the record that cannot be taken back.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{conditions::event, external::agent::Agent};
 
@@ -22,17 +22,12 @@ impl Hand<'_> {
             return Ok(Vec::new());
         };
         let mut found = Vec::new();
-        for namespace in self.agents_namespaces() {
+        for namespace in agents_home::namespaces(self.scene.pool.as_deref(), [child]) {
             let agents = self.context.cluster.live_agents(&namespace).await?;
             let may_run_there = |a: &Agent| agent_runs_on(a, identity) != AgentMatch::Other;
             found.extend(agents.into_iter().filter(may_run_there).map(Arc::new));
         }
         Ok(found)
-    }
-
-    /// Where Agents of this VM may be.
-    pub(super) fn agents_namespaces(&self) -> BTreeSet<String> {
-        agents_home::namespaces(self.scene.pool.as_deref(), [&self.scene.child])
     }
 
     pub(super) async fn give_up(&self, memory: &mut Memory) -> Done {

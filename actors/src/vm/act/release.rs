@@ -177,8 +177,8 @@ impl Hand<'_> {
     }
 
     /// Live, and by the names that an Agent of this VM has: one that registered while its VM was taken away may not be in
-    /// the view yet, and nobody else would ever delete it. Two small reads for each VM that goes, however many Agents there
-    /// are.
+    /// the view yet, and nobody else would ever delete it. Two small reads for each namespace in which it may be, however
+    /// many Agents there are.
     async fn unseen_agent(&self) -> Result<Option<Agent>, Trouble> {
         let child = &self.scene.child;
         // What is given up is replaced whatever the policy says of a VM that served.

@@ -6,7 +6,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{super::bench::Bench, MINUTE};
+use super::{super::bench::Bench, MINUTE, release};
 use crate::{
     effect::EffectKind as E,
     model::names::MoRef,
@@ -71,11 +71,7 @@ async fn the_predecessors_vm_is_not_taken_for_absent_because_it_is_in_another_da
         i.elsewhere = std::mem::take(&mut i.vms);
         i.elsewhere[0].folder = Some(MoRef::new("Folder", "group-v9"));
     });
-    bench.hub.with(|o| {
-        o.agent_machines.clear();
-        o.machines.clear();
-        delete(o.child.as_mut().expect("it exists"));
-    });
+    release(&bench);
     for _ in 0..10 {
         bench.turn(MINUTE);
         bench.pass().await;

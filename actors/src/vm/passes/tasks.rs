@@ -27,15 +27,6 @@ async fn a_forgotten_task_has_done_what_the_vm_shows_and_nothing_else() {
     }
 }
 
-/// Nobody needs it any more.
-fn release(bench: &Bench) {
-    bench.hub.with(|o| {
-        o.agent_machines.clear();
-        o.machines.clear();
-        delete(o.child.as_mut().expect("it exists"));
-    });
-}
-
 /// Passes until the VM is said to be busy, which is what happens to a task that does not end.
 pub(super) async fn until_busy(bench: &mut Bench) {
     let busy = bench.until(|b| b.waits_on().as_deref() == Some("VMBusy"));
@@ -189,11 +180,7 @@ async fn a_right_that_is_missing_for_waiting_says_nothing_of_the_create() {
         assert_eq!(bench.waits_on().as_deref(), Some("NoPermission"));
         assert!(bench.vm().task_id.is_some(), "it is awaited yet");
         if deleted {
-            bench.hub.with(|o| {
-                o.agent_machines.clear();
-                o.machines.clear();
-                delete(o.child.as_mut().expect("it exists"));
-            });
+            release(&bench);
             bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
             assert_eq!(bench.site.with(|i| i.vms.len()), 0, "it is not forgotten");
         } else {
