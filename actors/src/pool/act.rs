@@ -1,4 +1,4 @@
-//! Carrying a plan out, action by action. Chooses nothing; before anything is released or an Agent is approved, live reads
+//! Carrying a plan out, action by action. Chooses nothing; before anything is released, and before an Agent is approved or fenced, live reads
 //! prove what the plan saw in its cache.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -16,6 +16,7 @@ use agent_forge_crds::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
+use tokio::sync::OnceCell;
 
 use super::{
     Memory, begin, pass,
@@ -79,6 +80,7 @@ pub async fn perform_all(
     };
     let mut failed = begin::Failed::new();
     let mut unpinned = false;
+    let live = LiveMachines::default();
     for run in due.chunk_by(|a, b| begin::whose(a).is_some() && begin::whose(b).is_some()) {
         if run.iter().any(|a| begin::whose(a).is_some()) {
             let all = begin::side_by_side(context, s, run, &memory.failures, &mut failed).await;
@@ -93,7 +95,7 @@ pub async fn perform_all(
             if unpinned && matches!(action, Action::Prepare { .. }) {
                 continue;
             }
-            let result = traced::perform(context, s, action, &memory.failures).await;
+            let result = traced::perform(context, s, action, &memory.failures, &live).await;
             acted.note(s, action, result, memory);
         }
     }
@@ -151,11 +153,51 @@ pub enum Did {
     Held(Option<Waiting>),
 }
 
+/// The Machines of the control plane namespace, read live when the first action of a pass asks, and so after its plan was
+/// made; the others of that pass ask nobody again, so that a hundred machines that go together cost one list.
+#[derive(Default)]
+pub struct LiveMachines(OnceCell<Vec<MachineFacts>>);
+
+impl LiveMachines {
+    /// How the Machine behind `child` stands, and its AgentMachine: live.
+    async fn standing(
+        &self,
+        context: &Context,
+        s: &Snapshot,
+        child: &Child,
+    ) -> Result<(Standing, Option<AgentMachine>), Trouble> {
+        let cluster = context.cluster.as_ref();
+        let namespace = &s.pool.spec.control_plane_namespace;
+        let agent_machine = live_agent_machine(context, s, child).await?;
+        let machines = self.0.get_or_try_init(|| cluster.live_machines(namespace));
+        let all: Vec<_> = agent_machine.iter().cloned().map(Arc::new).collect();
+        let standing = standing(child, namespace, machines.await?, &all);
+        Ok((standing, agent_machine))
+    }
+}
+
+async fn live_agent_machine(
+    context: &Context,
+    s: &Snapshot,
+    child: &Child,
+) -> Result<Option<AgentMachine>, Trouble> {
+    let Some(recorded) = &child.agent_machine else {
+        return Ok(None);
+    };
+    let key = ObjectKey::new(&s.pool.spec.control_plane_namespace, &recorded.name);
+    Ok(context.cluster.live_agent_machine(&key).await?)
+}
+
 /// Carries one action out.
 ///
 /// # Errors
 /// The [`Trouble`] of its reads and writes.
-pub async fn perform(context: &Context, s: &Snapshot, action: &Action) -> Result<Did, Trouble> {
+pub async fn perform(
+    context: &Context,
+    s: &Snapshot,
+    action: &Action,
+    machines: &LiveMachines,
+) -> Result<Did, Trouble> {
     let cluster = context.cluster.as_ref();
     let effect = |kind| Effect::new(kind, &s.key);
     let at = || Precondition::of(s.pool.as_ref());
@@ -232,25 +274,38 @@ pub async fn perform(context: &Context, s: &Snapshot, action: &Action) -> Result
                 .await?;
             Ok(Did::It)
         }
-        Action::Fence(patch) => {
+        Action::Fence { patch, child } => {
+            let agent = cluster.live_agent(&patch.key).await?;
+            let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {
+                return Ok(Did::Held(None));
+            };
+            // No host that serves loses its labels because a watch lags.
+            if agent.is_claimed_or_bound() {
+                let (standing, _) = machines.standing(context, s, child).await?;
+                if !matches!(standing, Standing::Leaving | Standing::Gone) {
+                    return Ok(Did::Held(Some(shown_otherwise(child, &standing))));
+                }
+            }
             cluster
                 .patch_agent(&effect(EffectKind::FenceAgent), patch)
                 .await?;
             Ok(Did::It)
         }
-        Action::Release { child, why } => match prove_released(context, s, child, *why).await? {
-            None => {
-                let at = Precondition::of(child.object.as_ref());
-                cluster
-                    .delete_child(&Effect::new(EffectKind::DeleteChild, &child.key), &at)
-                    .await?;
-                Ok(Did::It)
+        Action::Release { child, why } => {
+            match prove_released(context, s, child, *why, machines).await? {
+                None => {
+                    let at = Precondition::of(child.object.as_ref());
+                    cluster
+                        .delete_child(&Effect::new(EffectKind::DeleteChild, &child.key), &at)
+                        .await?;
+                    Ok(Did::It)
+                }
+                Some(held) => {
+                    tracing::info!(child = %child.key, reason = held.reason, "not released: {}", held.message);
+                    Ok(Did::Held(Some(held)))
+                }
             }
-            Some(held) => {
-                tracing::info!(child = %child.key, reason = held.reason, "not released: {}", held.message);
-                Ok(Did::Held(Some(held)))
-            }
-        },
+        }
         Action::RemoveFinalizer => {
             let left = cluster.live_children(&s.key).await?;
             if !left.is_empty() {
@@ -357,36 +412,18 @@ async fn prove_released(
     s: &Snapshot,
     child: &Child,
     why: ReleaseWhy,
+    machines: &LiveMachines,
 ) -> Result<Option<Waiting>, Trouble> {
     let cluster = context.cluster.as_ref();
-    let held = |reason, message: String| {
-        Ok(Some(Waiting {
-            subject: child.key.name.clone(),
-            reason,
-            message,
-        }))
-    };
-    let namespace = &s.pool.spec.control_plane_namespace;
-    let agent_machine = match &child.agent_machine {
-        Some(r) => {
-            let key = ObjectKey::new(namespace, &r.name);
-            cluster.live_agent_machine(&key).await?
+    let agent_machine = if why == ReleaseWhy::MachineGone {
+        let (standing, agent_machine) = machines.standing(context, s, child).await?;
+        if standing != Standing::Gone {
+            return Ok(Some(shown_otherwise(child, &standing)));
         }
-        None => None,
+        agent_machine
+    } else {
+        live_agent_machine(context, s, child).await?
     };
-    if why == ReleaseWhy::MachineGone {
-        let machines = cluster.live_machines(namespace).await?;
-        let all: Vec<_> = agent_machine.iter().cloned().map(Arc::new).collect();
-        match standing(child, namespace, &machines, &all) {
-            Standing::Gone => {}
-            Standing::Unknown(why) => return held(reason::MACHINE_STATE_UNKNOWN, why),
-            other => {
-                let message =
-                    format!("the API server shows its Machine ({other:?}); looking again");
-                return held(reason::MACHINE_STATE_UNKNOWN, message);
-            }
-        }
-    }
     for key in plan::agents_to_ask(s, child) {
         let Some(agent) = cluster.live_agent(&key).await? else {
             continue;
@@ -396,10 +433,26 @@ async fn prove_released(
             named && !am.is_deleting() && why != ReleaseWhy::MachineGone
         });
         if agent.is_claimed_or_bound() || reserved {
-            return held(reason::AGENT_BOUND, format!("Agent {key} is bound"));
+            return Ok(Some(Waiting {
+                subject: child.key.name.clone(),
+                reason: reason::AGENT_BOUND,
+                message: format!("Agent {key} is bound"),
+            }));
         }
     }
     Ok(None)
+}
+
+/// What holds an action back whose Machine does not stand as the plan saw it.
+fn shown_otherwise(child: &Child, standing: &Standing) -> Waiting {
+    Waiting {
+        subject: child.key.name.clone(),
+        reason: reason::MACHINE_STATE_UNKNOWN,
+        message: match standing {
+            Standing::Unknown(why) => why.clone(),
+            other => format!("the API server shows its Machine ({other:?}); looking again"),
+        },
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 
 use super::{
-    act::{Did, child_object},
+    act::{Did, LiveMachines, child_object},
     plan::Action,
     snapshot::Snapshot,
     traced::{self, Failures},
@@ -128,7 +128,7 @@ async fn one<'a>(
 ) -> Vec<(&'a Action, Result<Did, Trouble>)> {
     let mut all = Vec::with_capacity(lane.len());
     for action in lane {
-        let result = traced::perform(context, s, action, failures).await;
+        let result = traced::perform(context, s, action, failures, &LiveMachines::default()).await;
         let failed = result.is_err();
         all.push((action, result));
         if failed {

@@ -84,8 +84,13 @@ pub enum Action {
         /// VsphereAgent.
         child: Child,
     },
-    /// Fence an Agent.
-    Fence(AgentPatch),
+    /// Fence an Agent; one that is bound only after a live look at the Machine that it serves.
+    Fence {
+        /// What is taken off the Agent.
+        patch: AgentPatch,
+        /// VsphereAgent.
+        child: Child,
+    },
     /// Delete a VsphereAgent, after live proof.
     Release {
         /// VsphereAgent.

@@ -157,7 +157,10 @@ mod tests {
         let all = [
             Action::AddFinalizer,
             prepare("b", 1),
-            Action::Fence(patch("c", 1)),
+            Action::Fence {
+                patch: patch("c", 1),
+                child: Child::read(Arc::new(child_with_vm("c"))),
+            },
             Action::RemoveFinalizer,
         ];
         let (now, again) = s.due(&all, Duration::from_secs(1001));
@@ -167,7 +170,7 @@ mod tests {
                 now.as_slice(),
                 [
                     Action::AddFinalizer,
-                    Action::Fence(_),
+                    Action::Fence { .. },
                     Action::RemoveFinalizer
                 ]
             ),

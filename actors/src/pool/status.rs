@@ -81,7 +81,7 @@ fn planned(s: &Snapshot, plan: &Plan) -> Vec<PlannedAction> {
                 Some(p.key.name.clone()),
                 "prepare it for its AgentMachine".to_owned(),
             )),
-            Action::Fence(p) => Some(row(
+            Action::Fence { patch: p, .. } => Some(row(
                 action::PATCH_AGENT,
                 Some(p.key.name.clone()),
                 "take it out of every selection".to_owned(),

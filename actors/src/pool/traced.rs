@@ -33,7 +33,7 @@ fn key(action: &Action) -> Option<Key> {
         Action::CreateChild { agent_machine, .. } => ("machine.accept", agent_machine.uid()),
         Action::Reassign { agent_machine, .. } => ("machine.reassign", agent_machine.uid()),
         Action::Prepare { patch, .. } => ("agent.label", Some(patch.uid.clone())),
-        Action::Fence(patch) => ("agent.fence", Some(patch.uid.clone())),
+        Action::Fence { patch, .. } => ("agent.fence", Some(patch.uid.clone())),
         Action::Release { child, .. } => ("machine.release", Some(child.uid.clone())),
         Action::AddFinalizer | Action::Close | Action::RemoveFinalizer => return None,
     };
@@ -130,7 +130,7 @@ fn whose(s: &Snapshot, action: &Action) -> Option<Machine> {
         Action::Pin { agent_machine, .. }
         | Action::CreateChild { agent_machine, .. }
         | Action::Reassign { agent_machine, .. } => Some(Machine::asked_for(agent_machine)),
-        Action::Prepare { patch, .. } | Action::Fence(patch) => on_agent(&patch.uid),
+        Action::Prepare { patch, .. } | Action::Fence { patch, .. } => on_agent(&patch.uid),
         Action::Release { child, .. } => Some(Machine::made(s, child)),
         Action::AddFinalizer | Action::Close | Action::RemoveFinalizer => None,
     }
@@ -190,8 +190,9 @@ pub async fn perform(
     s: &Snapshot,
     action: &Action,
     failures: &Failures,
+    live: &act::LiveMachines,
 ) -> Result<Did, Trouble> {
-    let work = act::perform(context, s, action);
+    let work = act::perform(context, s, action, live);
     let (Some(key), Some(machine)) = (key(action), whose(s, action)) else {
         return work.await;
     };

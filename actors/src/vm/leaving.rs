@@ -7,7 +7,7 @@ use agent_forge_crds::pool::CleanupPolicy;
 use super::{
     arrival::Arrival,
     seen::Seen,
-    step::{self, Facts, Site, Step},
+    step::{self, Facts, Loss, Site, Step},
 };
 use crate::{
     model::standing::Standing,
@@ -31,6 +31,7 @@ fn a_vm_outlives_the_machine_it_served() {
     let facts = Facts {
         vm: Some(&vm),
         has_identity: true,
+        loss: Loss::None,
         has_finalizer: true,
         deleting: true,
         adopted: false,

@@ -17,7 +17,7 @@ use crate::{
     effect::EffectKind,
     error::{Class, Side, Trouble},
     lasting::Lasting,
-    model::{names::ObjectKey, trace::TraceId},
+    model::{identity::BiosUuid, names::ObjectKey, trace::TraceId},
     ports::{slots::Slot, vcenter::Place},
     retry,
 };
@@ -31,6 +31,10 @@ pub struct Memory {
     pub seen: Seen,
     /// This actor recorded the identity, and no create of it has had an effect, or may have one yet.
     pub unissued: bool,
+    /// The record was found to be taken away, and no identity has been recorded since.
+    pub lost: bool,
+    /// The identity that was on record when it was last there.
+    pub recorded: Option<BiosUuid>,
     /// When the last create was sent, there was none before it that may still have an effect.
     pub only_create: bool,
     /// The files of this attempt are there although no VM of ours is: another create of it may still be running.
@@ -307,6 +311,7 @@ impl Memory {
         *self = Self {
             uid: self.uid.take(),
             written: self.written.take(),
+            recorded: self.recorded,
             stuck_since: self.stuck_since,
             timeline: self.timeline.take(),
             trouble: self.trouble.take(),

@@ -68,6 +68,8 @@ pub async fn run_at_most(
     let mut steps = 0;
     loop {
         let scene = Scene::gather(&context, object.clone());
+        let identity = scene.child.identity.as_ref();
+        memory.recorded = identity.map(|i| i.bios_uuid).or(memory.recorded);
         traced::note(&context, &scene, &mut memory);
         let step = step::next(&scene.facts(&context, &memory));
         tracing::debug!(object = %key, ?step, "next step");

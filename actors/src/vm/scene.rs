@@ -19,13 +19,13 @@ use super::{
     memory::Memory,
     place,
     seen::Seen,
-    step::{Facts, Site},
+    step::{Facts, Loss, Site},
 };
 use crate::{
     context::Context,
     model::{
         child::Child,
-        identity::{AgentMatch, agent_runs_on, goes_beyond_uuids},
+        identity::{AgentMatch, BiosUuid, agent_runs_on, goes_beyond_uuids},
         names::ObjectKey,
         standing::{Standing, standing},
         upstream,
@@ -37,6 +37,9 @@ use crate::{
 
 /// How long a deletion hook may wait for the guest of a VM before the VM is looked at (trap G).
 pub const STUCK_GRACE: Duration = Duration::from_secs(60);
+
+/// Longer than it takes until a first pass has left something on a new VsphereAgent.
+const FIRST_PASS: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 
 /// What one decision is made from, gathered once.
 pub struct Scene {
@@ -250,6 +253,37 @@ impl Scene {
         recorded || waiting.any(|w| w.reason == reason::TAGGING_FAILED)
     }
 
+    /// Whether the record was taken away: this actor knew it, or no pass has left anything on a VsphereAgent that has been
+    /// there for longer than a first pass takes.
+    pub(super) fn loss(&self, context: &Context, memory: &Memory) -> Loss {
+        let numbered = self.vm().is_some_and(|vm| vm.attempt.is_some());
+        if self.child.identity.is_some() || self.child.adopted || numbered {
+            return Loss::None;
+        }
+        let first = BiosUuid::derive(&context.view.cluster_id(), &self.child.uid, 1);
+        let object = &self.child.object;
+        let is_old = || {
+            let created = object.metadata.creation_timestamp.as_ref();
+            let age = created.map(|t| context.clock.wall().duration_since(t.0));
+            age.is_some_and(|age| age > FIRST_PASS)
+        };
+        match &memory.seen {
+            Seen::Ours(shown) if shown.bios_uuid == Some(first) => Loss::Restorable,
+            Seen::Ours(_) | Seen::Several(_) => Loss::Beyond,
+            _ if memory.lost || memory.recorded == Some(first) => Loss::Restorable,
+            _ if memory.recorded.is_some() => Loss::Beyond,
+            _ if !is_old() => Loss::None,
+            _ if object
+                .status
+                .as_ref()
+                .is_none_or(|s| *s == VsphereAgentStatus::default()) =>
+            {
+                Loss::Restorable
+            }
+            _ => Loss::None,
+        }
+    }
+
     /// What the next step is decided from.
     #[must_use]
     pub fn facts<'a>(&'a self, context: &Context, memory: &'a Memory) -> Facts<'a> {
@@ -261,6 +295,7 @@ impl Scene {
         Facts {
             vm: self.vm(),
             has_identity: self.child.identity.is_some(),
+            loss: self.loss(context, memory),
             has_finalizer: self.child.has_finalizer,
             deleting: self.child.deleting,
             adopted: self.child.adopted,

@@ -44,6 +44,8 @@ pub struct Facts<'a> {
     pub vm: Option<&'a VmStatus>,
     /// Recorded BIOS uuid parses.
     pub has_identity: bool,
+    /// Whether its record was taken away.
+    pub loss: Loss,
     /// Our finalizer is on.
     pub has_finalizer: bool,
     /// deletionTimestamp is set.
@@ -109,6 +111,17 @@ pub struct Resting<'a> {
     pub why: &'a str,
     /// How long it is left alone yet.
     pub left: Duration,
+}
+
+/// What is to be thought of a VsphereAgent that has no identity on record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It has one, or none was ever recorded.
+    None,
+    /// Its status was emptied. The first identity follows from its uid, and leads to the VM if one was made of it.
+    Restorable,
+    /// Its status was emptied, and a VM of it stands in vCenter that is not of the first identity.
+    Beyond,
 }
 
 /// What is to be thought of the recorded place of a VM that does not exist yet.
@@ -308,15 +321,11 @@ fn alive(f: &Facts<'_>) -> Step {
                 Some(left),
             );
         }
-        return match f.seen {
-            // Seen when there was a record: somebody took it away, and a new identity would make a second VM.
-            Seen::Ours(_) | Seen::Several(_) => hold(
-                "RecordLost",
-                "a VM with our mark stands in vCenter and status.vm is gone: restore it, or delete the VsphereAgent and \
-                 remove the VM by hand",
-                Some(CONFLICT_PROBE),
-            ),
-            _ if !f.iso_ready => iso_not_ready(),
+        return match f.loss {
+            // A new identity would make a second VM.
+            Loss::Beyond => record_lost(),
+            // Its VM is there, and has its ISO.
+            Loss::None if !f.iso_ready => iso_not_ready(),
             _ if !f.credentials_held => hold(
                 "CredentialsNotHeld",
                 "the pool's credentials Secret is not kept from deletion yet; see the pool's conditions",
@@ -570,6 +579,13 @@ fn deleting(f: &Facts<'_>) -> Step {
             None,
         );
     }
+    match f.loss {
+        Loss::None => {}
+        _ if f.forced || !f.pool_exists || f.policy == Some(CleanupPolicy::Retain) => {}
+        // Its VM would be nobody's.
+        Loss::Beyond => return record_lost(),
+        Loss::Restorable => return Step::RecordIdentity,
+    }
     let forgotten = on(Mutant::PoolGoneForgets) && !f.pool_exists;
     if f.adopted || f.vm.is_none_or(|vm| vm.bios_uuid.is_none()) || forgotten {
         // Nothing of ours exists: an adopted VM is somebody else's, and before its identity none is made.
@@ -624,6 +640,15 @@ fn missing() -> Step {
         "VMMissing",
         "the VM is not in vCenter although its Agent is bound, or was; if nobody brings it back, delete its Machine",
         Some(MISSING_PROBE),
+    )
+}
+
+fn record_lost() -> Step {
+    hold(
+        "RecordLost",
+        "a VM with our mark stands in vCenter and status.vm is gone: restore it, or remove the VM by hand and delete the \
+         VsphereAgent (set the annotation agent-forge.containeroo.ch/force-delete=true)",
+        Some(CONFLICT_PROBE),
     )
 }
 

@@ -93,7 +93,34 @@ struct Looked<S> {
     number: u32,
     depth: u32,
     found: Vec<&'static str>,
+    /// Transitions.
+    ways: usize,
+    /// Those of them that its thread has not told lately.
     next: Vec<Next<S>>,
+}
+
+/// What a thread has told lately. Most transitions lead to what has just been met, and it is cheaper to drop that where it
+/// was made.
+struct Told(Vec<(u64, u8)>);
+
+impl Told {
+    /// A power of two.
+    const ROOM: usize = 1 << 20;
+
+    fn new() -> Self {
+        Self(vec![(0, 0); Self::ROOM])
+    }
+
+    /// Notes this state; `false` where it was told with at least as much left.
+    fn note(&mut self, print: u64, spare: u8) -> bool {
+        #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
+        let place = &mut self.0[print as usize % Self::ROOM];
+        let new = place.0 != print || place.1 & spare != spare;
+        if new {
+            *place = (print, spare);
+        }
+        new
+    }
 }
 
 /// How one of the properties was met: broken where it must hold always, true where it has to be now and then.
@@ -199,8 +226,9 @@ where
                 let (give, work) = mpsc::channel::<Vec<Node<M::State>>>();
                 let (done, take) = mpsc::channel();
                 scope.spawn(move || {
+                    let mut told = Told::new();
                     for piece in work {
-                        let looked = piece.into_iter().map(|node| look(model, node));
+                        let looked = piece.into_iter().map(|node| look(model, &mut told, node));
                         if done.send(looked.collect::<Vec<_>>()).is_err() {
                             return;
                         }
@@ -236,7 +264,7 @@ where
             for looked in looked {
                 all.states += 1;
                 all.depth = all.depth.max(looked.depth);
-                all.ways += looked.next.len();
+                all.ways += looked.ways;
                 for name in looked.found {
                     met.entry(name).or_insert(looked.number);
                 }
@@ -256,7 +284,7 @@ where
     all
 }
 
-fn look<M: Spare>(model: &M, node: Node<M::State>) -> Looked<M::State> {
+fn look<M: Spare>(model: &M, told: &mut Told, node: Node<M::State>) -> Looked<M::State> {
     let met = |p: &stateright::Property<M>| {
         let wanted = !matches!(p.expectation, Expectation::Always);
         (p.condition)(model, &node.state) == wanted
@@ -265,13 +293,18 @@ fn look<M: Spare>(model: &M, node: Node<M::State>) -> Looked<M::State> {
     let found = found.collect();
     let mut actions = Vec::new();
     model.actions(&node.state, &mut actions);
-    let mut next = Vec::with_capacity(actions.len());
+    let (mut ways, mut next) = (0, Vec::new());
     for (n, action) in actions.into_iter().enumerate() {
-        if let Some(state) = model.next_state(&node.state, action) {
+        let Some(state) = model.next_state(&node.state, action) else {
+            continue;
+        };
+        ways += 1;
+        let (print, spare) = (model.print(&state), model.spare(&state));
+        if told.note(print, spare) {
             next.push(Next {
                 action: u16::try_from(n).unwrap_or(u16::MAX),
-                print: model.print(&state),
-                spare: model.spare(&state),
+                print,
+                spare,
                 state,
             });
         }
@@ -280,6 +313,7 @@ fn look<M: Spare>(model: &M, node: Node<M::State>) -> Looked<M::State> {
         number: node.number,
         depth: node.depth,
         found,
+        ways,
         next,
     }
 }

@@ -2,7 +2,7 @@
 //! transition of its own, with at most one effect of it going wrong.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -530,8 +530,13 @@ impl Machines {
             all.extend(lagging);
         }
         // Long or soon is often the same.
-        let mut seen = HashSet::new();
-        all.retain(|a| seen.insert(explore::digest(&a.next)));
+        let mut seen = Vec::with_capacity(all.len());
+        all.retain(|a| {
+            let digest = explore::digest(&a.next);
+            let new = !seen.contains(&digest);
+            seen.push(digest);
+            new
+        });
         all
     }
 

@@ -5,18 +5,19 @@
 //! fenced against each of the ones, and a VsphereAgent may have come to serve another one of the others); the pool's sees no VM and nothing that VM actors remember. That this is all, is not only
 //! said: [`crate::machines::Machines::verify`] runs each pass on the whole world as well, and compares.
 
-use std::{cell::RefCell, collections::HashMap, hash::Hash, rc::Rc};
+use std::{cell::RefCell, cmp::Ordering, hash::Hash, rc::Rc};
 
 use agent_forge_actors::{effect::EffectKind, ports::vcenter::VmObservation};
-use agent_forge_crds::external::agent::Agent;
+use agent_forge_crds::{agent::VsphereAgent, external::agent::Agent};
+use ahash::AHashMap;
 use kube::ResourceExt;
 use litemap::LiteMap;
 
 use crate::{
     explore::{Digest, wide_digest},
     objects,
-    shared::Shared,
-    world::{Budget, Late, Order, Stale, World},
+    shared::Held,
+    world::{Budget, Late, List, Order, Stale, World},
 };
 
 /// What came of a pass: the part that it works on, as it left it.
@@ -33,7 +34,7 @@ pub struct Outcome {
 const MOST: usize = 500_000;
 
 thread_local! {
-    static OUTCOMES: RefCell<HashMap<Digest, Rc<Outcome>>> = RefCell::default();
+    static OUTCOMES: RefCell<AHashMap<Digest, Rc<Outcome>>> = RefCell::default();
 }
 
 /// What a pass depends on.
@@ -87,8 +88,30 @@ fn is_for(late: &Late, name: &str) -> bool {
     }
 }
 
-fn only<T>(all: &[Shared<T>], keep: impl Fn(&T) -> bool) -> Vec<Shared<T>> {
-    all.iter().filter(|one| keep(one)).cloned().collect()
+fn only<T>(all: &List<T>, keep: impl Fn(&T) -> bool) -> List<T> {
+    if all.iter().all(|one| keep(one)) {
+        return all.clone();
+    }
+    Held::new(all.iter().filter(|one| keep(one)).cloned().collect())
+}
+
+/// Puts what `all` has of a part, which are those that `mine` knows, back as they came out of a pass, each in its place.
+fn put_back<T>(
+    all: &mut List<T>,
+    (before, after): (&List<T>, &List<T>),
+    mine: impl Fn(&T) -> bool,
+    order: impl Fn(&T, &T) -> Ordering,
+) {
+    if before == after {
+        return;
+    }
+    all.retain(|one| !mine(one));
+    all.extend(after.iter().cloned());
+    all.sort_by(|a, b| order(a, b));
+}
+
+fn by_name<K: kube::Resource>(a: &K, b: &K) -> Ordering {
+    a.meta().name.cmp(&b.meta().name)
 }
 
 /// What a pass of this VM actor depends on.
@@ -115,23 +138,26 @@ pub fn of_vm(w: &World, name: &str) -> Part {
 
 /// `w` after that pass.
 pub fn after_vm(w: &World, name: &str, part: &Part, outcome: &Outcome) -> World {
-    let (mut w, after) = (w.clone(), &outcome.world);
-    w.children.retain(|c| c.name_any() != name);
-    w.children.extend(after.children.iter().cloned());
-    w.children.sort_by_key(|c| c.name_any());
-    w.agents.retain(|a| !runs_for(a, name));
-    w.agents.extend(after.agents.iter().cloned());
-    w.agents.sort_by_key(|a| a.name_any());
-    w.vms.retain(|vm| !is_of(vm, name));
-    w.vms.extend(after.vms.iter().cloned());
-    w.vms.sort_by(|a, b| a.moref.cmp(&b.moref));
+    let (mut w, before, after) = (w.clone(), &part.world, &outcome.world);
+    let children = (&before.children, &after.children);
+    let is_it = |c: &VsphereAgent| c.metadata.name.as_deref() == Some(name);
+    put_back(&mut w.children, children, is_it, by_name);
+    let agents = (&before.agents, &after.agents);
+    put_back(&mut w.agents, agents, |a| runs_for(a, name), by_name);
+    let vms = (&before.vms, &after.vms);
+    let by_moref = |a: &VmObservation, b: &VmObservation| a.moref.cmp(&b.moref);
+    put_back(&mut w.vms, vms, |vm| is_of(vm, name), by_moref);
     w.agent_machines.clone_from(&after.agent_machines);
-    if part.world.late != after.late {
+    if before.late != after.late {
         w.late.clone_from(&after.late);
     }
-    w.memory.remove(name);
-    w.memory.extend_from_litemap(after.memory.clone());
-    w.born.extend_from_litemap(after.born.clone());
+    if before.memory != after.memory {
+        w.memory.remove(name);
+        w.memory.extend_from_litemap(LiteMap::clone(&after.memory));
+    }
+    if before.born != after.born {
+        w.born.extend_from_litemap(LiteMap::clone(&after.born));
+    }
     w.harm = after.harm;
     w
 }
@@ -139,9 +165,9 @@ pub fn after_vm(w: &World, name: &str, part: &Part, outcome: &Outcome) -> World 
 /// What a round of the pool actor depends on.
 pub fn of_pool(w: &World) -> Part {
     Part::new(World {
-        vms: Vec::new(),
+        vms: List::default(),
         late: None,
-        memory: LiteMap::new_vec(),
+        memory: Held::default(),
         ..bare(w)
     })
 }
@@ -159,9 +185,12 @@ pub fn after_pool(w: &World, outcome: &Outcome) -> World {
     }
 }
 
-fn own<V: Clone>(all: &LiteMap<String, V>, name: &str) -> LiteMap<String, V> {
+fn own<V: Clone>(all: &Held<LiteMap<String, V>>, name: &str) -> Held<LiteMap<String, V>> {
+    if all.keys().all(|key| key == name) {
+        return all.clone();
+    }
     let own = all.get(name).into_iter();
-    own.map(|value| (name.to_owned(), value.clone())).collect()
+    Held::new(own.map(|value| (name.to_owned(), value.clone())).collect())
 }
 
 /// Without what no pass sees.

@@ -354,7 +354,8 @@ impl Cluster for Ports {
             made.metadata.uid = Some(format!("va-{name}-{n}"));
             made.metadata.resource_version = Some("1".to_owned());
             made.metadata.generation = Some(1);
-            made.metadata.creation_timestamp = Some(Time(objects::at(0)));
+            // Now, but for worlds in which hours go by.
+            made.metadata.creation_timestamp = Some(Time(objects::at(600)));
             w.children.push(Shared::new(made.clone()));
             w.children.sort_by_key(|c| c.name_any());
             Ok(made)

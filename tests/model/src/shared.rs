@@ -3,12 +3,13 @@
 use std::{
     any::{Any, TypeId},
     cell::RefCell,
-    collections::HashMap,
     fmt::{self, Debug, Write},
     hash::{Hash, Hasher},
-    ops::Deref,
+    ops::{Deref, DerefMut},
     sync::Arc,
 };
+
+use ahash::AHashMap;
 
 use crate::explore::{Digest, wide_digest};
 
@@ -18,8 +19,8 @@ pub struct Shared<T> {
     digest: Digest,
 }
 
-type Known = HashMap<(TypeId, Digest), Arc<dyn Any + Send + Sync>>;
-type Changed = HashMap<(TypeId, Digest, String), Box<dyn Any>>;
+type Known = AHashMap<(TypeId, Digest), Arc<dyn Any + Send + Sync>>;
+type Changed = AHashMap<(TypeId, Digest, u64), Box<dyn Any>>;
 
 /// So many values are known to each thread.
 const MOST: usize = 100_000;
@@ -100,8 +101,8 @@ impl<T: Debug + Clone + Send + Sync + 'static> Shared<T> {
     }
 
     /// Changes it in a way that `how` says all of.
-    pub fn change_so(&mut self, how: &str, f: impl FnOnce(&mut T)) {
-        let key = (TypeId::of::<T>(), self.digest, how.to_owned());
+    pub fn change_so(&mut self, how: u64, f: impl FnOnce(&mut T)) {
+        let key = (TypeId::of::<T>(), self.digest, how);
         let known = CHANGED.with_borrow(|all| {
             let known = all.get(&key)?.downcast_ref::<Self>();
             known.cloned()
@@ -153,5 +154,61 @@ impl<T> Hash for Shared<T> {
 impl<T: Debug> Debug for Shared<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.value.fmt(f)
+    }
+}
+
+/// A part of a state, shared with the states before and after it until one of them changes it: most transitions change one
+/// part of many, and most of what they lead to is known and dropped.
+#[derive(Default, Eq)]
+pub struct Held<T>(Arc<T>);
+
+impl<T> Held<T> {
+    /// Takes the value.
+    pub fn new(value: T) -> Self {
+        Self(Arc::new(value))
+    }
+}
+
+impl<T: Debug + Send + Sync + 'static> FromIterator<T> for Held<Vec<Shared<T>>> {
+    fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Self {
+        Self::new(all.into_iter().map(Shared::new).collect())
+    }
+}
+
+impl<T> Clone for Held<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Deref for Held<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Copies what is shared.
+impl<T: Clone> DerefMut for Held<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl<T: PartialEq> PartialEq for Held<T> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || *self.0 == *other.0
+    }
+}
+
+impl<T: Hash> Hash for Held<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl<T: Debug> Debug for Held<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

@@ -97,7 +97,7 @@ pub fn possible(w: &World, people: &[Deed]) -> Vec<Deed> {
             deeds.push(Deed::Registers(vm.moref.id.clone()));
         }
     }
-    for am in &w.agent_machines {
+    for am in w.agent_machines.iter() {
         let name = am.name_any();
         let machine = w.machines.iter().find(|m| m.key.name == name);
         let leaves = machine.is_some_and(|m| m.deleting);
@@ -231,7 +231,7 @@ pub fn act(w: &mut World, deed: &Deed) {
             });
         }
         Deed::Leaves(name) => {
-            for m in &mut w.machines {
+            for m in w.machines.iter_mut() {
                 if m.key.name == *name {
                     m.change(|m| m.deleting = true);
                 }
@@ -246,7 +246,7 @@ pub fn act(w: &mut World, deed: &Deed) {
             }
         }
         Deed::Unbinds(name) => {
-            for agent in &mut w.agents {
+            for agent in w.agents.iter_mut() {
                 if agent.claimed_by() == Some(name.as_str()) {
                     agent.change(|a| {
                         a.labels_mut().remove(AGENT_MACHINE_REF_LABEL);

@@ -1,15 +1,13 @@
 //! The oracles.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use agent_forge_actors::{
     model::child::Child,
     ports::vcenter::{PowerState, VmObservation},
 };
 use agent_forge_crds::{agent::VsphereAgent, external::agent::Agent, names::AGENT_FINALIZER};
+use ahash::AHashMap;
 use kube::ResourceExt;
 
 use crate::{
@@ -98,7 +96,7 @@ pub fn unrest(w: &World) -> Option<String> {
     if w.late.is_some() || w.stale.is_some() {
         return Some("something is still on its way".to_owned());
     }
-    for m in &w.machines {
+    for m in w.machines.iter() {
         let name = &m.key.name;
         if m.deleting {
             return Some(format!("Machine {name} stays"));
@@ -124,7 +122,7 @@ pub fn unrest(w: &World) -> Option<String> {
             return Some(format!("{name} has no host, and nobody says why"));
         }
     }
-    for c in &w.children {
+    for c in w.children.iter() {
         let for_it = |am: &Shared<_>| upstream::made_for(c) == ResourceExt::uid(&**am);
         if !w.agent_machines.iter().any(for_it) {
             return Some(format!("VsphereAgent {} is for nobody", c.name_any()));
@@ -150,7 +148,7 @@ const ROUNDS: usize = 150;
 
 /// Which states are known to end well.
 #[derive(Default)]
-pub struct Endings(Mutex<HashMap<u64, bool>>);
+pub struct Endings(Mutex<AHashMap<u64, bool>>);
 
 /// How it ends once no more faults happen and everybody does what he has to.
 enum End {
@@ -188,18 +186,19 @@ impl Endings {
         all.get(&print).copied()
     }
 
-    fn follow(&self, model: &Machines, w: &World, way: &mut Vec<World>) -> End {
+    fn follow(&self, model: &Machines, w: &World, way: &mut Vec<u64>) -> End {
         let mut now = w.clone();
         now.left = Default::default();
-        let mut prints = Vec::new();
+        let mut line: Vec<(u64, World)> = Vec::new();
         for _ in 0..ROUNDS {
             let print = digest(&now);
             if let Some(known) = self.known(print) {
                 return End::Known(known);
             }
-            let seen = prints.iter().position(|p| *p == print);
+            let seen = line.iter().position(|(p, _)| *p == print);
             if let Some(at) = seen {
-                let circle = way.split_off(at);
+                let circle = line.split_off(at);
+                let circle: Vec<World> = circle.into_iter().map(|(_, w)| w).collect();
                 let rest = circle.iter().all(|w| same_things(w, &circle[0]));
                 if !rest {
                     return End::Never;
@@ -210,12 +209,11 @@ impl Endings {
                 };
                 now = waiting.clone();
                 upstream::act(&mut now, &upstream::Deed::Hour);
-                prints.truncate(at);
                 continue;
             }
-            prints.push(print);
-            way.push(now.clone());
-            now = model.round(&now);
+            let then = model.round(&now);
+            way.push(print);
+            line.push((print, std::mem::replace(&mut now, then)));
         }
         End::Never
     }
@@ -229,10 +227,7 @@ impl Endings {
             End::Never => false,
         };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.extend(way.iter().map(|w| (digest(w), good)));
-        let mut first = w.clone();
-        first.left = Default::default();
-        all.insert(digest(&first), good);
+        all.extend(way.iter().map(|print| (*print, good)));
         good
     }
 

@@ -27,8 +27,11 @@ use litemap::LiteMap;
 use crate::{
     explore::digest,
     objects::{self, CLUSTER_ID},
-    shared::Shared,
+    shared::{Held, Shared},
 };
+
+/// Objects of one kind.
+pub type List<T> = Held<Vec<Shared<T>>>;
 
 /// Monotonic time of everything that is remembered: ages are told by the pass that looks, not by the state, so that the
 /// state does not grow with time.
@@ -107,11 +110,11 @@ pub enum Harm {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stale {
     /// VsphereAgents.
-    Children(Vec<Shared<VsphereAgent>>),
+    Children(List<VsphereAgent>),
     /// Agents.
-    Agents(Vec<Shared<Agent>>),
+    Agents(List<Agent>),
     /// AgentMachines and Machines.
-    Demand(Vec<Shared<AgentMachine>>, Vec<Shared<MachineFacts>>),
+    Demand(List<AgentMachine>, List<MachineFacts>),
 }
 
 /// What vCenter is told to do.
@@ -146,15 +149,15 @@ pub const LATEST: u8 = 14;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     /// AgentMachines.
-    pub agent_machines: Vec<Shared<AgentMachine>>,
+    pub agent_machines: List<AgentMachine>,
     /// Machines.
-    pub machines: Vec<Shared<MachineFacts>>,
+    pub machines: List<MachineFacts>,
     /// VsphereAgents.
-    pub children: Vec<Shared<VsphereAgent>>,
+    pub children: List<VsphereAgent>,
     /// Agents.
-    pub agents: Vec<Shared<Agent>>,
+    pub agents: List<Agent>,
     /// VMs, ours and others'.
-    pub vms: Vec<Shared<VmObservation>>,
+    pub vms: List<VmObservation>,
     /// The watch that lags.
     pub stale: Option<Stale>,
     /// Events that it has not shown yet.
@@ -162,9 +165,9 @@ pub struct World {
     /// The request that may still arrive.
     pub late: Option<Shared<Late>>,
     /// What the leading operator's VM actors remember.
-    pub memory: LiteMap<String, Shared<Memory>>,
+    pub memory: Held<LiteMap<String, Shared<Memory>>>,
     /// How many VsphereAgents and VMs of that name were ever made.
-    pub born: LiteMap<String, (u8, u8)>,
+    pub born: Held<LiteMap<String, (u8, u8)>>,
     /// Hours gone by: longer than any deadline and any rest.
     pub hours: u8,
     /// Faults that are left.
@@ -200,9 +203,12 @@ fn number(version: Option<&str>) -> u64 {
     version.and_then(|v| v.parse().ok()).unwrap_or(0)
 }
 
+/// No version: the view shows what was written.
+const SHOWN: u64 = 0;
+
 fn renumber<K: ResourceExt + std::fmt::Debug + Clone + Send + Sync + 'static>(
-    live: &mut [Shared<K>],
-    shown: Option<&mut Vec<Shared<K>>>,
+    live: &mut List<K>,
+    shown: Option<&mut List<K>>,
     written: bool,
     mut remembered: impl FnMut(&str, u64, Option<u64>, &dyn Fn(u64) -> u64),
 ) {
@@ -211,19 +217,16 @@ fn renumber<K: ResourceExt + std::fmt::Debug + Clone + Send + Sync + 'static>(
     if shown.is_none() && !written && live.iter().all(first) {
         return;
     }
-    let names: std::collections::BTreeSet<String> = live
-        .iter()
-        .chain(shown.iter().flat_map(|s| s.iter()))
-        .map(|o| o.uid().unwrap_or_default())
-        .collect();
-    for uid in names {
-        let is_it = |o: &&Shared<K>| o.uid().as_deref() == Some(uid.as_str());
-        let version = |o: &Shared<K>| number(o.resource_version().as_deref());
-        let lives = live.iter().find(is_it).map(version);
-        let shows = shown
-            .as_ref()
-            .and_then(|s| s.iter().find(is_it))
-            .map(version);
+    let both = live.iter().chain(shown.iter().flat_map(|s| s.iter()));
+    let mut uids: Vec<String> = both.filter_map(|o| o.uid()).collect();
+    uids.sort_unstable();
+    uids.dedup();
+    for uid in uids {
+        let is_it = |o: &Shared<K>| o.meta().uid.as_deref() == Some(uid.as_str());
+        let version = |o: &Shared<K>| number(o.meta().resource_version.as_deref());
+        let lives = live.iter().find(|o| is_it(o)).map(version);
+        let shows = shown.as_ref();
+        let shows = shows.and_then(|s| s.iter().find(|o| is_it(o)).map(version));
         // The watch shows the same version, or one before it; nothing between them is remembered, but for our own write.
         let oldest = shows.or(lives).unwrap_or(1).min(lives.unwrap_or(u64::MAX));
         let rank = |v: u64| -> u64 {
@@ -236,14 +239,15 @@ fn renumber<K: ResourceExt + std::fmt::Debug + Clone + Send + Sync + 'static>(
             }
         };
         remembered(&uid, oldest, lives, &rank);
-        let all = live
-            .iter_mut()
-            .chain(shown.iter_mut().flat_map(|s| s.iter_mut()));
-        for object in all.filter(|o| o.uid().as_deref() == Some(uid.as_str())) {
-            let want = rank(number(object.resource_version().as_deref())).to_string();
-            if object.resource_version().as_ref() != Some(&want) {
-                let how = want.clone();
-                object.change_so(&how, |o| o.meta_mut().resource_version = Some(want));
+        for all in std::iter::once(&mut *live).chain(shown.as_deref_mut()) {
+            let Some(at) = all.iter().position(is_it) else {
+                continue;
+            };
+            let was = version(&all[at]);
+            let want = rank(was);
+            if was != want {
+                let set = |o: &mut K| o.meta_mut().resource_version = Some(want.to_string());
+                all[at].change_so(want, set);
             }
         }
     }
@@ -275,25 +279,16 @@ impl World {
     pub fn new(names: &[&str], foreign: bool, faults: &[Fault]) -> Self {
         let foreign = foreign.then(|| names.first()).flatten();
         Self {
-            agent_machines: names
-                .iter()
-                .map(|n| Shared::new(objects::agent_machine(n)))
-                .collect(),
-            machines: names
-                .iter()
-                .map(|n| Shared::new(objects::machine(n)))
-                .collect(),
-            children: Vec::new(),
-            agents: vec![Shared::new(objects::stranger())],
-            vms: foreign
-                .map(|name| Shared::new(foreign_vm(name)))
-                .into_iter()
-                .collect(),
+            agent_machines: names.iter().map(|n| objects::agent_machine(n)).collect(),
+            machines: names.iter().map(|n| objects::machine(n)).collect(),
+            children: List::default(),
+            agents: [objects::stranger()].into_iter().collect(),
+            vms: foreign.map(|name| foreign_vm(name)).into_iter().collect(),
             stale: None,
             missed: 0,
             late: None,
-            memory: LiteMap::new_vec(),
-            born: LiteMap::new_vec(),
+            memory: Held::default(),
+            born: Held::default(),
             hours: 0,
             left: Budget::of(faults),
             harm: None,
@@ -504,8 +499,12 @@ impl World {
 
     /// What is left of a VsphereAgent that is being deleted once its last finalizer is off.
     pub fn reap(&mut self) {
-        self.children
-            .retain(|c| c.metadata.deletion_timestamp.is_none() || !c.finalizers().is_empty());
+        let stays = |c: &Shared<VsphereAgent>| {
+            c.metadata.deletion_timestamp.is_none() || !c.finalizers().is_empty()
+        };
+        if !self.children.iter().all(stays) {
+            self.children.retain(stays);
+        }
     }
 
     /// The same state in its one form: memories without ages, versions without history.
@@ -526,7 +525,10 @@ impl World {
         // An actor ends with its object.
         let mut memory = std::mem::take(&mut self.memory);
         let shown = self.shown_children();
-        memory.retain(|name, _| shown.iter().any(|c| c.metadata.name.as_ref() == Some(name)));
+        let lives = |name: &String| shown.iter().any(|c| c.metadata.name.as_ref() == Some(name));
+        if !memory.keys().all(lives) {
+            memory.retain(|name, _| lives(name));
+        }
         self.memory = memory;
         let memory = &mut self.memory;
         let mut stale = self.stale.take();
@@ -554,14 +556,13 @@ impl World {
                     return;
                 };
                 let version = number(Some(&written.resource_version));
-                let want = rank(version).to_string();
+                let want = rank(version);
                 if version <= shown {
-                    known.change_so("shown", |m| m.written = None);
-                } else if written.resource_version != want {
-                    let how = want.clone();
-                    known.change_so(&how, |m| {
+                    known.change_so(SHOWN, |m| m.written = None);
+                } else if version != want {
+                    known.change_so(want, |m| {
                         if let Some(w) = &mut m.written {
-                            w.resource_version = want;
+                            w.resource_version = want.to_string();
                         }
                     });
                 }
@@ -591,6 +592,8 @@ pub fn ageless(memory: &mut Memory) {
     memory.told_hold = None;
     memory.trouble = None;
     memory.batch.clear();
+    // Nobody empties a record.
+    memory.recorded = None;
     // Each pass begins without.
     memory.unwritten = None;
     // Every pass comes later than the pause between two proofs.

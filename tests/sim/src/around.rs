@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::{
     kube::kind,
+    oracles::OURS,
     plan::Fault,
     process::{LEASE_NAMESPACE, Process, Surroundings},
     world::SECRET,
@@ -75,20 +76,39 @@ pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, 
         }
         Fault::ClockJumps => director.jump(fault.lasts()),
         Fault::Slow => director.slow_down(fault.lasts()),
-        Fault::ForeignEdit => {
-            let (namespace, name) = key.split_once('/').unwrap_or(("", key));
-            let name = (namespace.to_owned(), name.to_owned());
-            let edit = json!({"metadata": {
-                "labels": {"somebody": "was-here"}, "annotations": {"somebody": "was-here"},
-            }});
-            for plural in ["vsphereagents", "vsphereagentpools"] {
-                // One of them, or none any more.
-                let _ = around
-                    .api
-                    .merge(&kind("agent-forge.containeroo.ch", plural), &name, &edit);
-            }
+        Fault::ForeignEdit | Fault::FinalizersTaken => {
+            edit(around, fault, key);
         }
         _ => {}
+    }
+}
+
+/// Somebody else writes to the VsphereAgent or the pool that an effect is for.
+fn edit(around: &Surroundings, fault: Fault, key: &str) {
+    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+    let name = (namespace.to_owned(), name.to_owned());
+    for plural in ["vsphereagents", "vsphereagentpools"] {
+        let kind = kind(OURS, plural);
+        // One of them, or none any more.
+        let Some(object) = around.api.read(|s| s.get(&kind, &name)) else {
+            continue;
+        };
+        let patch = match fault {
+            // One that is being deleted would be gone, and what it stands for nobody's: whoever does that, wants it.
+            Fault::FinalizersTaken if object["metadata"]["deletionTimestamp"].is_string() => {
+                continue;
+            }
+            Fault::FinalizersTaken => {
+                around
+                    .api
+                    .write(|s, _| s.unheld.insert((kind.clone(), name.clone())));
+                json!({"metadata": {"finalizers": null}})
+            }
+            _ => json!({"metadata": {
+                "labels": {"somebody": "was-here"}, "annotations": {"somebody": "was-here"}, "ownerReferences": null,
+            }}),
+        };
+        let _ = around.api.merge(&kind, &name, &patch);
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use agent_forge_actors::model::marker::{MARKER_KEY, Marker};
-use agent_forge_crds::names::AGENT_FINALIZER;
+use agent_forge_crds::names::{AGENT_FINALIZER, POOL_FINALIZER};
 use agent_forge_lab::played::guests::identity;
 use serde_json::Value;
 
@@ -95,12 +95,18 @@ fn leak(id: &str, marker: &Marker) -> String {
 
 /// The VsphereAgent of that VM's mark is there, and cannot go without it.
 fn is_answered_for(store: &Store, marker: &Marker) -> bool {
-    let child = store.get(&kind(OURS, "vsphereagents"), &owner(marker));
+    let (children, name) = (kind(OURS, "vsphereagents"), owner(marker));
+    let child = store.get(&children, &name);
     child.is_some_and(|c| {
-        let finalizers = c.pointer("/metadata/finalizers").and_then(Value::as_array);
-        text(&c, "/metadata/uid") == marker.uid
-            && finalizers.is_some_and(|f| f.iter().any(|f| f == AGENT_FINALIZER))
+        let held = is_held(&c, AGENT_FINALIZER) || store.unheld.contains(&(children, name));
+        text(&c, "/metadata/uid") == marker.uid && held
     })
+}
+
+fn is_held(object: &Value, finalizer: &str) -> bool {
+    let all = object.pointer("/metadata/finalizers");
+    let all = all.and_then(Value::as_array);
+    all.is_some_and(|all| all.iter().any(|f| f == finalizer))
 }
 
 /// Its hub was lost, or its vCenter should not know it any more: it is nobody's, and a person knows that.
@@ -261,9 +267,16 @@ fn given_up(child: &Value) -> Option<i64> {
 pub fn at_rest(world: &World) -> Vec<String> {
     let mut broken = Vec::new();
     world.api.read(|store| {
-        for plural in ["vsphereagents", "vsphereagentpools"] {
+        for (plural, finalizer) in [
+            ("vsphereagents", AGENT_FINALIZER),
+            ("vsphereagentpools", POOL_FINALIZER),
+        ] {
             for object in store.list(&kind(OURS, plural), "") {
                 unexplained(plural, &object, &mut broken);
+                if !is_held(&object, finalizer) {
+                    let name = text(&object, "/metadata/name");
+                    broken.push(format!("O1 not held: {name} of {plural} has no finalizer"));
+                }
             }
         }
         // O10: no secret in any object but the Secret itself.

@@ -68,7 +68,8 @@ faults! {
     ClockJumps "g14" "the wall clock jumps ahead by 10 min";
     Slow "g15" "every answer takes 100 times as long for a minute";
     DiskFull "g16" "the datastore takes no more bytes for 2 min";
-    ForeignEdit "g17" "somebody edits labels and annotations of our objects";
+    ForeignEdit "g17" "somebody edits labels and annotations of our objects, and takes their owners off";
+    FinalizersTaken "g17f" "somebody takes all finalizers off our objects";
 }
 
 impl Fault {

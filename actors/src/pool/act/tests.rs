@@ -1,6 +1,6 @@
 //! What live reads hold back.
 
-use agent_forge_crds::{agent::Failure, external::agent::Agent};
+use agent_forge_crds::{agent::Failure, external::agent::Agent, names::NODE_POOL_ROLE_LABEL};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -60,4 +60,55 @@ async fn an_agent_is_prepared_for_a_vsphere_agent_that_still_wants_it() {
     assert_eq!(another.await, (0, Some(HELD)));
     let newer = prepared(|_, agent| agent.metadata.resource_version = Some("2".to_owned()));
     assert_eq!(newer.await, (0, Some(HELD)));
+}
+
+/// Planned fences of two Agents while the view shows their Machines leaving, with what the API server shows of them: how
+/// many came to be, how often Machines were listed, what was said.
+async fn fenced(bind: bool, live: impl Fn(&mut MachineFacts)) -> (usize, usize, Vec<&'static str>) {
+    let bench = Bench::new();
+    let mut world = World::waiting(&["a", "b"]);
+    for name in ["a", "b"] {
+        let child = child_with_vm(name);
+        let mut agent = testing::agent_on(&child);
+        let labels = agent.labels_mut();
+        labels.insert(NODE_POOL_ROLE_LABEL.to_owned(), "worker".to_owned());
+        if bind {
+            testing::claim(&mut agent, &testing::agent_machine(name));
+        }
+        world.agents.push(agent);
+        world.children.push(child);
+    }
+    bench.hub.with(|o| {
+        o.agents.clone_from(&world.agents);
+        o.agent_machines.clone_from(&world.agent_machines);
+        o.machines.clone_from(&world.machines);
+        o.machines.iter_mut().for_each(&live);
+    });
+    for machine in &mut world.machines {
+        machine.deleting = true;
+    }
+    let snapshot = world.snapshot();
+    let fences: Vec<Action> = plan::plan(&snapshot)
+        .actions
+        .into_iter()
+        .filter(|a| matches!(a, Action::Fence { .. }))
+        .collect();
+    assert_eq!(fences.len(), 2);
+    let mut memory = Memory::default();
+    let acted = perform_all(&bench.context, &snapshot, &fences, &mut memory).await;
+    assert!(acted.result.is_ok());
+    let (effects, lists) = bench.hub.with(|o| (o.effects.clone(), o.machine_lists));
+    let fenced = effects.iter().filter(|e| **e == EffectKind::FenceAgent);
+    let said = acted.held.iter().map(|w| w.reason).collect();
+    (fenced.count(), lists, said)
+}
+
+#[tokio::test]
+async fn an_agent_that_serves_is_fenced_when_its_machine_goes_live_and_not_before() {
+    let leaves = |m: &mut MachineFacts| m.deleting = true;
+    assert_eq!(fenced(true, leaves).await, (2, 1, vec![]));
+    let unknown = reason::MACHINE_STATE_UNKNOWN;
+    assert_eq!(fenced(true, |_| {}).await, (0, 1, vec![unknown; 2]));
+    // Nobody serves: what its Machine does is no matter.
+    assert_eq!(fenced(false, |_| {}).await, (2, 0, vec![]));
 }

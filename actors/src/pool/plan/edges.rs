@@ -23,7 +23,7 @@ fn done(world: &World) -> Vec<&'static str> {
         Action::CreateChild { .. } => "create",
         Action::Reassign { .. } => "reassign",
         Action::Prepare { .. } => "prepare",
-        Action::Fence(_) => "fence",
+        Action::Fence { .. } => "fence",
         Action::Release { .. } => "release",
         Action::RemoveFinalizer => "remove finalizer",
     };

@@ -419,7 +419,7 @@ fn a_freed_agent_is_out_of_the_reach_of_other_hosted_clusters_too() {
     world.machines[0].deleting = true;
     let plan = plan(&world.snapshot());
     let fenced = plan.actions.iter().find_map(|a| match a {
-        Action::Fence(patch) => Some(patch),
+        Action::Fence { patch, .. } => Some(patch),
         _ => None,
     });
     let patch = fenced.expect("the Agent of a leaving Machine is fenced");

@@ -150,7 +150,9 @@ fn apply(w: &mut World, actions: &[Action]) {
                 made.metadata.uid = Some(format!("va-{name}"));
                 w.children.push(made);
             }
-            Action::Prepare { patch, .. } | Action::Fence(patch) => patched(&mut w.agents, patch),
+            Action::Prepare { patch, .. } | Action::Fence { patch, .. } => {
+                patched(&mut w.agents, patch);
+            }
             Action::Release { child, .. } => w.children.retain(|c| c.name_any() != child.key.name),
             Action::Reassign { .. }
             | Action::AddFinalizer
@@ -182,7 +184,7 @@ proptest! {
                         prop_assert!(on.is_some(), "prepared {} without proof", patch.key.name);
                         prop_assert!(!agent.is_claimed_or_bound(), "prepared a serving Agent");
                     }
-                    Action::Fence(patch) => {
+                    Action::Fence { patch, .. } => {
                         prop_assert!(patch.key.name != "metal-0", "fenced a foreign host");
                         prop_assert!(patch.approved != Some(true));
                     }

@@ -89,7 +89,10 @@ pub(super) fn tend(
         if leaving {
             let own = prepare::base_labels(&s.pool);
             if let Some(patch) = prepare::fence(&own, &s.choosers, agent) {
-                plan.actions.push(Action::Fence(patch));
+                plan.actions.push(Action::Fence {
+                    patch,
+                    child: child.clone(),
+                });
                 return;
             }
         } else if bound.is_none() {

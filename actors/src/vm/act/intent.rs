@@ -9,7 +9,7 @@ use crate::{
     effect::EffectKind,
     model::{identity::BiosUuid, names::DatastorePath},
     ports::cluster::MetadataPatch,
-    vm::{hardware, memory::Memory, place},
+    vm::{hardware, memory::Memory, place, step::Loss},
 };
 
 impl Hand<'_> {
@@ -30,6 +30,8 @@ impl Hand<'_> {
     }
 
     pub(super) async fn record_identity(&self, memory: &mut Memory) -> Done {
+        let lost = self.scene.loss(self.context, memory) != Loss::None;
+        memory.lost = lost;
         let pool = self.pool()?;
         let request = hardware::place_request(pool)?;
         let secret = hardware::secret(pool, &self.context.settings.secret_namespaces)?;
@@ -64,7 +66,8 @@ impl Hand<'_> {
             .save_record(EffectKind::RecordIdentity, record, memory)
             .await?;
         memory.forget_vm();
-        memory.unissued = true;
+        // Of a record that was lost, the VM may be there.
+        memory.unissued = !lost;
         Ok(After::Object(next))
     }
 }

@@ -36,6 +36,8 @@ pub struct Objects {
     pub unseen_agents: Vec<Agent>,
     pub agent_machines: Vec<AgentMachine>,
     pub machines: Vec<MachineFacts>,
+    /// How often the API server was asked for all of them.
+    pub machine_lists: usize,
     pub infra_env_is_gone: bool,
     /// An InfraEnv that the API server has instead of the one in the view.
     pub unseen_infra_env: Option<InfraEnv>,
@@ -177,7 +179,10 @@ impl Cluster for Hub {
         Ok(unseen.or_else(|| self.infra_env(key).map(|env| env.as_ref().clone())))
     }
     async fn live_machines(&self, _: &str) -> ClusterResult<Vec<MachineFacts>> {
-        Ok(self.with(|o| o.machines.clone()))
+        Ok(self.with(|o| {
+            o.machine_lists += 1;
+            o.machines.clone()
+        }))
     }
     async fn secret(&self, _: &ObjectKey) -> ClusterResult<Option<SecretRead>> {
         Ok(self.with(|o| o.secret.clone()))

@@ -13,6 +13,7 @@ use agent_forge_crds::{
     pool::{CredentialsSecretRef, HeldSecret, IsoStatus},
 };
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use self::{hub::Hub, vcenter::Site};
 use super::{memory::Memory, pass};
@@ -105,7 +106,9 @@ impl Bench {
         });
         hub.with(|o| {
             o.pool = Some(pool);
-            o.child = Some(testing::child(name));
+            o.child = Some(testing::with(testing::child(name), |c| {
+                c.metadata.creation_timestamp = Some(Time(context.clock.wall()));
+            }));
             o.agent_machines = vec![testing::agent_machine(name)];
             o.machines = vec![testing::machine(name)];
         });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent_forge_crds::{agent::VmStatus, conditions::reason, pool::CleanupPolicy};
 use proptest::prelude::*;
 
-use super::{Facts, Resting, Site, Step, hold, next};
+use super::{Facts, Loss, Resting, Site, Step, hold, next};
 use crate::{
     effect::EffectKind as E,
     model::{names::MoRef, standing::Standing},
@@ -22,6 +22,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
     Facts {
         vm,
         has_identity: vm.is_some_and(|v| v.bios_uuid.is_some()),
+        loss: Loss::None,
         has_finalizer: true,
         deleting: false,
         adopted: false,
@@ -418,18 +419,27 @@ fn recorded() -> impl Strategy<Value = Option<VmStatus>> {
 
 #[test]
 fn a_record_that_was_taken_away_makes_no_second_vm() {
-    let standing = Standing::Alive;
     let ours = ours(PowerState::On);
-    let facts = |seen| Facts {
-        standing: &standing,
-        ..wanted(None, seen)
+    let says = |deleting, forced, loss| {
+        let facts = Facts {
+            loss,
+            deleting,
+            forced,
+            iso_ready: false,
+            ..wanted(None, &ours)
+        };
+        match next(&facts) {
+            Step::Hold { reason, .. } => reason.to_owned(),
+            step => step.name().to_owned(),
+        }
     };
-    assert!(
-        matches!(next(&facts(&ours)), Step::Hold { reason, .. } if reason == "RecordLost"),
-        "{:?}",
-        next(&facts(&ours))
-    );
-    assert_eq!(next(&facts(&Seen::NotAsked)), Step::RecordIdentity);
+    for deleting in [false, true] {
+        assert_eq!(says(deleting, false, Loss::Beyond), "RecordLost");
+        let again = says(deleting, false, Loss::Restorable);
+        assert_eq!(again, "vm.record_identity", "it leads to the VM");
+    }
+    assert_eq!(says(true, true, Loss::Beyond), "vm.remove_finalizer");
+    assert_eq!(says(true, false, Loss::None), "vm.remove_finalizer");
 }
 
 fn retain_holds(f: &Facts<'_>) -> bool {
@@ -476,8 +486,11 @@ proptest! {
         retain in any::<bool>(),
         site in site(),
         arrival in arrivals(),
+        loss in prop_oneof![Just(Loss::None), Just(Loss::Restorable), Just(Loss::Beyond)],
     ) {
+        let none = vm.as_ref().is_none_or(|v| v.bios_uuid.is_none() && v.attempt.is_none());
         let facts = Facts {
+            loss: if none { loss } else { Loss::None },
             has_finalizer: flags[0],
             deleting: flags[1],
             adopted: flags[2],
@@ -521,7 +534,8 @@ proptest! {
             prop_assert!(!facts.deleting || facts.policy != Some(CleanupPolicy::Retain), "{step:?} against Retain");
         }
         if step == Step::RecordIdentity {
-            prop_assert!(facts.credentials_held, "intent without credentials that last");
+            prop_assert!(facts.credentials_held || facts.deleting, "intent without credentials that last");
+            prop_assert!(!facts.deleting || facts.loss == Loss::Restorable);
         }
         if step == Step::Create {
             let vm = facts.vm.expect("recorded before it is created");
@@ -535,6 +549,7 @@ proptest! {
             prop_assert!(!facts.deleting && !facts.agent_bound || step == Step::RecordIdentity);
             let kept = step == Step::RecordIdentity && !facts.has_identity;
             prop_assert!(!is_ours || kept, "a new identity while our VM stands");
+            prop_assert!(facts.loss != Loss::Beyond || step == Step::NextAttempt);
         }
         if step == Step::NextAttempt {
             let absent = matches!(seen, Seen::Absent { proofs } if proofs >= super::PROOFS);
@@ -549,7 +564,8 @@ proptest! {
         if step == Step::RemoveFinalizer {
             prop_assert!(facts.deleting);
             let kept = facts.policy == Some(CleanupPolicy::Retain);
-            let never_made = !facts.has_identity || facts.unissued;
+            let gone = facts.loss != Loss::None && facts.pool_exists && !facts.forced;
+            let never_made = !facts.has_identity && !gone || facts.unissued;
             let absent = matches!(seen, Seen::Absent { proofs } if proofs >= super::PROOFS);
             prop_assert!(kept || never_made || absent || facts.adopted, "finalizer off with {seen:?}");
         }

@@ -6,7 +6,7 @@
 //! preconditions. Not played: schemas (nothing is pruned, defaulted or refused), field managers, API version conversion.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -138,6 +138,8 @@ pub struct Store {
     pub log: Vec<Entry>,
     /// Watches that begin before this revision are told to list again.
     pub compacted: u64,
+    /// What somebody has taken finalizers off: whoever put them there does so again.
+    pub unheld: BTreeSet<(Kind, Name)>,
     /// Revisions at which the objects were brought back from a backup.
     pub disasters: Vec<u64>,
     revision: u64,

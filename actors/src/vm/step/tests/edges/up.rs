@@ -9,6 +9,7 @@ fn before_a_vm_is_thought_of() {
     let alive = wanted(Some(&vm), &Seen::NotAsked);
     let first = wanted(None, &Seen::NotAsked);
     let ours = ours(PowerState::Off);
+    let lost = |seen| with(wanted(None, seen), |f| f.loss = Loss::Beyond);
     each([
         ("nothing", first, ("vm.record_identity", None)),
         (
@@ -45,14 +46,10 @@ fn before_a_vm_is_thought_of() {
         ),
         (
             "the record is gone, the VM is not",
-            wanted(None, &ours),
+            lost(&ours),
             ("RecordLost", Some(30)),
         ),
-        (
-            "nor are its copies",
-            wanted(None, &two()),
-            ("RecordLost", Some(30)),
-        ),
+        ("nor are its copies", lost(&two()), ("RecordLost", Some(30))),
     ]);
 }
 

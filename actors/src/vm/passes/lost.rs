@@ -1,0 +1,70 @@
+//! A status that somebody empties, or that a backup did not bring back.
+
+use agent_forge_crds::agent::VsphereAgentStatus;
+
+use super::{super::bench::Bench, MINUTE, on, release};
+use crate::{effect::EffectKind as E, ports::vcenter::VmObservation, vm::seen::Seen};
+
+fn empty(bench: &Bench) {
+    bench.hub.with(|o| {
+        o.version += 1;
+        let version = (o.version + 100).to_string();
+        let child = o.child.as_mut().expect("it exists");
+        child.status = Some(VsphereAgentStatus::default());
+        child.metadata.resource_version = Some(version);
+    });
+}
+
+#[tokio::test]
+async fn what_stands_in_vcenter_is_recorded_anew_and_not_made_again() {
+    for restarts in [false, true] {
+        let mut bench = on().await;
+        let before = bench.vm();
+        bench.turn(2 * MINUTE);
+        empty(&bench);
+        if restarts {
+            bench.restart();
+        }
+        bench.until(Bench::is_on).await;
+        let after = bench.vm();
+        assert_eq!(after.moref, before.moref, "{restarts}");
+        assert_eq!(after.bios_uuid, before.bios_uuid, "{restarts}");
+        assert_eq!(bench.times(E::CreateVm), 1, "it is looked for first");
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_takes_away_what_stands_in_vcenter_all_the_same() {
+    for restarts in [false, true] {
+        let mut bench = on().await;
+        bench.turn(2 * MINUTE);
+        empty(&bench);
+        if restarts {
+            bench.restart();
+        }
+        release(&bench);
+        bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+        assert_eq!(bench.site.with(|i| i.vms.len()), 0, "{restarts}");
+        assert_eq!(bench.times(E::CreateVm), 1, "{restarts}");
+    }
+}
+
+#[tokio::test]
+async fn another_attempts_vm_is_left_to_a_person() {
+    for deleted in [false, true] {
+        let mut bench = on().await;
+        let vm = bench.site.with(|i| VmObservation {
+            bios_uuid: None,
+            ..i.vms[0].clone()
+        });
+        bench.memory.seen = Seen::Ours(Box::new(vm));
+        bench.memory.recorded = None;
+        empty(&bench);
+        if deleted {
+            release(&bench);
+        }
+        bench.pass().await;
+        assert_eq!(bench.waits_on().as_deref(), Some("RecordLost"));
+        assert_eq!(bench.site.with(|i| i.vms.len()), 1);
+    }
+}
