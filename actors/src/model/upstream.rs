@@ -37,8 +37,9 @@ pub fn waiting_sign(am: &AgentMachine) -> WaitingSign {
 
 /// Age by the creation timestamp; zero when unknown or in the future.
 #[must_use]
-pub fn age(am: &AgentMachine, now: Timestamp) -> Duration {
-    am.creation_timestamp()
+pub fn age(object: &impl ResourceExt, now: Timestamp) -> Duration {
+    object
+        .creation_timestamp()
         .and_then(|t| Duration::try_from(now.duration_since(t.0)).ok())
         .unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Carrying a plan out, action by action. Chooses nothing; before anything is released, and before an Agent is approved or fenced, live reads
-//! prove what the plan saw in its cache.
+//! Carrying a plan out, action by action. Chooses nothing; before anything is released, and before an Agent is approved or
+//! fenced, live reads prove what the plan saw in its cache.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

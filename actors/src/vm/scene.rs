@@ -39,7 +39,7 @@ use crate::{
 pub const STUCK_GRACE: Duration = Duration::from_secs(60);
 
 /// Longer than it takes until a first pass has left something on a new VsphereAgent.
-const FIRST_PASS: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+const FIRST_PASS: Duration = Duration::from_secs(60);
 
 /// What one decision is made from, gathered once.
 pub struct Scene {
@@ -253,33 +253,31 @@ impl Scene {
         recorded || waiting.any(|w| w.reason == reason::TAGGING_FAILED)
     }
 
-    /// Whether the record was taken away: this actor knew it, or no pass has left anything on a VsphereAgent that has been
-    /// there for longer than a first pass takes.
+    /// Whether the record was taken away: a VM of it is in sight, this actor knew it, or no pass has left anything on a
+    /// VsphereAgent that has been there for longer than a first pass takes.
     pub(super) fn loss(&self, context: &Context, memory: &Memory) -> Loss {
-        let numbered = self.vm().is_some_and(|vm| vm.attempt.is_some());
-        if self.child.identity.is_some() || self.child.adopted || numbered {
+        let vm = self.vm();
+        if self.child.adopted || vm.is_some_and(|vm| vm.bios_uuid.is_some()) {
             return Loss::None;
         }
+        // The number alone stays when a VM was proven absent; whatever leads to a VM goes in the same write.
+        let numbered = vm.is_some_and(|vm| vm.attempt.is_some());
+        let torn = vm.is_some_and(|vm| vm.moref.is_some() || vm.vm_path.is_some());
         let first = BiosUuid::derive(&context.view.cluster_id(), &self.child.uid, 1);
-        let object = &self.child.object;
-        let is_old = || {
-            let created = object.metadata.creation_timestamp.as_ref();
-            let age = created.map(|t| context.clock.wall().duration_since(t.0));
-            age.is_some_and(|age| age > FIRST_PASS)
+        let object = self.child.object.as_ref();
+        let untouched = || {
+            let nothing = VsphereAgentStatus::default();
+            upstream::age(object, context.clock.wall()) > FIRST_PASS
+                && object.status.as_ref().is_none_or(|s| *s == nothing)
         };
         match &memory.seen {
-            Seen::Ours(shown) if shown.bios_uuid == Some(first) => Loss::Restorable,
+            _ if torn => Loss::Beyond,
+            Seen::Ours(shown) if shown.bios_uuid == Some(first) && !numbered => Loss::Restorable,
             Seen::Ours(_) | Seen::Several(_) => Loss::Beyond,
+            _ if numbered => Loss::None,
             _ if memory.lost || memory.recorded == Some(first) => Loss::Restorable,
             _ if memory.recorded.is_some() => Loss::Beyond,
-            _ if !is_old() => Loss::None,
-            _ if object
-                .status
-                .as_ref()
-                .is_none_or(|s| *s == VsphereAgentStatus::default()) =>
-            {
-                Loss::Restorable
-            }
+            _ if untouched() => Loss::Restorable,
             _ => Loss::None,
         }
     }

@@ -529,7 +529,7 @@ impl Machines {
             let lagging: Vec<Action> = all.iter().flat_map(|a| lags(w, a)).collect();
             all.extend(lagging);
         }
-        // Long or soon is often the same.
+        // Long or soon is often the same. There are a dozen: a set would cost more.
         let mut seen = Vec::with_capacity(all.len());
         all.retain(|a| {
             let digest = explore::digest(&a.next);

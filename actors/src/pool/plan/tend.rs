@@ -40,7 +40,7 @@ fn keeps(s: &Snapshot, claim: &Claim) -> Option<Duration> {
             ..
         } => Some(Duration::MAX),
         Need::NotNow { .. } | Need::Quiet(Why::MachinePending) => {
-            let age = upstream::age(&claim.agent_machine, s.wall);
+            let age = upstream::age(claim.agent_machine.as_ref(), s.wall);
             let left = HOPE.saturating_sub(age);
             (claim.sign != WaitingSign::Other && !left.is_zero()).then_some(left)
         }

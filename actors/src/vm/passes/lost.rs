@@ -1,18 +1,22 @@
-//! A status that somebody empties, or that a backup did not bring back.
+//! A status that somebody empties or tears, or that a backup did not bring back.
 
-use agent_forge_crds::agent::VsphereAgentStatus;
+use agent_forge_crds::agent::{VmStatus, VsphereAgentStatus};
 
 use super::{super::bench::Bench, MINUTE, on, release};
 use crate::{effect::EffectKind as E, ports::vcenter::VmObservation, vm::seen::Seen};
 
-fn empty(bench: &Bench) {
+fn change(bench: &Bench, how: impl FnOnce(&mut VsphereAgentStatus)) {
     bench.hub.with(|o| {
         o.version += 1;
         let version = (o.version + 100).to_string();
         let child = o.child.as_mut().expect("it exists");
-        child.status = Some(VsphereAgentStatus::default());
+        how(child.status.as_mut().expect("it has one"));
         child.metadata.resource_version = Some(version);
     });
+}
+
+fn empty(bench: &Bench) {
+    change(bench, |status| *status = VsphereAgentStatus::default());
 }
 
 #[tokio::test]
@@ -46,6 +50,58 @@ async fn a_deletion_takes_away_what_stands_in_vcenter_all_the_same() {
         bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
         assert_eq!(bench.site.with(|i| i.vms.len()), 0, "{restarts}");
         assert_eq!(bench.times(E::CreateVm), 1, "{restarts}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_was_torn_is_left_to_a_person() {
+    // Its number, or what leads to its VM, is still there: who reads that does not know whether the VM is.
+    type Tear = fn(&mut VmStatus);
+    let tears: [(&str, Tear, bool); 3] = [
+        (
+            "number only",
+            |vm| {
+                *vm = VmStatus {
+                    attempt: vm.attempt,
+                    ..VmStatus::default()
+                };
+            },
+            false,
+        ),
+        ("no uuid", |vm| vm.bios_uuid = None, true),
+        (
+            "reference only",
+            |vm| {
+                *vm = VmStatus {
+                    moref: vm.moref.clone(),
+                    ..VmStatus::default()
+                };
+            },
+            true,
+        ),
+    ];
+    for (what, tear, restarts) in tears {
+        for deleted in [false, true] {
+            let mut bench = on().await;
+            bench.turn(2 * MINUTE);
+            change(&bench, |status| {
+                tear(status.vm.as_mut().expect("recorded"));
+            });
+            if restarts {
+                bench.restart();
+            }
+            if deleted {
+                release(&bench);
+            }
+            bench.pass().await;
+            assert_eq!(
+                bench.waits_on().as_deref(),
+                Some("RecordLost"),
+                "{what}, {deleted}"
+            );
+            assert_eq!(bench.site.with(|i| i.vms.len()), 1, "{what}, {deleted}");
+            assert_eq!(bench.times(E::CreateVm), 1, "{what}, {deleted}");
+        }
     }
 }
 
