@@ -8,10 +8,15 @@
 //! So that the states are finite:
 //! - Time goes in steps of a second for both, and not before everybody who runs has done what is due. Moments are kept
 //!   relative to [`World::now`]; those that lie further back than anything is waited for are one.
-//! - resourceVersions say only which are equal.
+//! - resourceVersions say only which are equal: to the object's, and among those that one operator knows.
+//! - What nothing can come of any more is forgotten: what a call asked for once it has its fate, what an operator was shown
+//!   before once it asks again. A write on a version that is not the object's any more has failed. That this leaves the
+//!   same worlds is tested (`Leases::forgets`).
 //! - Whoever is gone for good, and may still stand in the Lease, is `gone`, whoever he was.
 //!
 //! Not in it: clocks of different rates, a Lease that somebody else deletes or edits, a third operator.
+
+mod forms;
 
 use std::{fmt, time::Duration};
 
@@ -36,6 +41,8 @@ pub const ONE_ACTS: &str = "never two operators act";
 pub const ONE_LEADS: &str = "never two operators lead";
 /// Once faults are over somebody leads, in time.
 pub const LED: &str = "in the end somebody leads";
+/// It comes to that, now and then.
+pub const TAKEN: &str = "the other one takes what was let go";
 /// All that is promised.
 pub const PROMISES: [&str; 3] = [ONE_ACTS, ONE_LEADS, LED];
 
@@ -57,9 +64,8 @@ enum Fate {
     Underway,
     Shown(Option<Lease>),
     Written(u64),
-    Conflict,
-    /// There will be no answer.
-    Silence,
+    /// It is refused, or there will be no answer: told as a failure either way.
+    Fails,
 }
 
 /// A call of an operator that waits for its end.
@@ -196,6 +202,8 @@ pub struct Leases {
     faults: Vec<Fault>,
     /// An operator may be told to end once.
     pub ends: bool,
+    /// What nothing can come of is forgotten.
+    pub forgets: bool,
     /// A planted defect; `None` in earnest.
     pub defect: Option<Defect>,
 }
@@ -211,6 +219,7 @@ impl Leases {
             timing,
             faults: faults.to_vec(),
             ends: true,
+            forgets: true,
             defect: None,
         }
     }
@@ -255,7 +264,7 @@ impl Leases {
             Ask::Write { version, holder } => {
                 let blind = self.planted(Defect::BlindWrites) && w.lease.is_some();
                 if w.lease.as_ref().map(|l| l.version) != *version && !blind {
-                    return Fate::Conflict;
+                    return Fate::Fails;
                 }
                 let version = w.lease.as_ref().map_or(0, |l| l.version) + 1;
                 let holder = *holder;
@@ -305,7 +314,11 @@ impl Leases {
                 election.written(now, version.to_string());
             }
             Fate::Written(version) => election.written(call.sent, version.to_string()),
-            Fate::Conflict | Fate::Silence | Fate::Underway => election.failed(now),
+            Fate::Fails | Fate::Underway => {
+                // When it last saw anything tells nothing after that.
+                election.shown(Duration::ZERO, None);
+                election.failed(now);
+            }
         }
     }
 
@@ -322,54 +335,6 @@ impl Leases {
         let name = NAMES[n];
         self.rename(w, |holder| if holder == name { GONE } else { holder });
         w.operators[n] = self.fresh(name);
-    }
-
-    /// Whoever is named as a holder anywhere has another name.
-    fn rename(&self, w: &mut World, name: impl Fn(&'static str) -> &'static str) {
-        let called = |holder: &str| {
-            let known = NAMES.into_iter().find(|n| *n == holder);
-            name(known.unwrap_or(GONE))
-        };
-        let of_ask = |ask: &mut Ask| {
-            if let Ask::Write { holder, .. } = ask {
-                *holder = holder.map(&name);
-            }
-        };
-        if let Some(lease) = &mut w.lease {
-            lease.holder = lease.holder.map(&name);
-        }
-        if let Some(ask) = &mut w.late {
-            of_ask(ask);
-        }
-        let record = |record: &Record| Record {
-            holder: record.holder.as_deref().map(|h| called(h).to_owned()),
-            ..record.clone()
-        };
-        for operator in &mut w.operators {
-            if let Some(call) = &mut operator.call {
-                of_ask(&mut call.ask);
-                if let Fate::Shown(Some(lease)) = &mut call.fate {
-                    lease.holder = lease.holder.map(&name);
-                }
-            }
-            operator.election = operator.election.retold(self.now(), |at| at, record);
-        }
-    }
-
-    /// The same with the two operators in each other's place.
-    fn mirrored(&self, w: &World) -> World {
-        let mut w = w.clone();
-        let other = |name| match NAMES.iter().position(|n| *n == name) {
-            Some(n) => NAMES[1 - n],
-            None => name,
-        };
-        self.rename(&mut w, other);
-        w.operators.swap(0, 1);
-        for (operator, name) in w.operators.iter_mut().zip(NAMES) {
-            operator.election = operator.election.clone().renamed(name.to_owned());
-        }
-        w.let_go = w.let_go.map(|n| 1 - n);
-        w
     }
 
     fn has_to_do(&self, operator: &Operator) -> bool {
@@ -472,23 +437,23 @@ impl Leases {
             Label::IsLost(n) => {
                 underway(&w, n)?;
                 spend(&mut w, Fault::Loss)?;
-                fated(&mut w, n, Fate::Silence);
+                fated(&mut w, n, Fate::Fails);
             }
             Label::AnswerLost(n) => {
                 let ask = underway(&w, n).filter(|ask| *ask != Ask::Read)?;
                 spend(&mut w, Fault::Unknown)?;
                 self.serve(&mut w, &ask);
-                fated(&mut w, n, Fate::Silence);
+                fated(&mut w, n, Fate::Fails);
             }
             Label::Strays(n) => {
                 let ask = underway(&w, n).filter(|ask| *ask != Ask::Read)?;
                 spend(&mut w, Fault::Unknown)?;
                 w.late = Some(ask);
-                fated(&mut w, n, Fate::Silence);
+                fated(&mut w, n, Fate::Fails);
             }
             Label::Hears(n) => {
                 let call = w.operators[n].call.as_ref().filter(|_| runs(&w, n))?;
-                if matches!(call.fate, Fate::Underway | Fate::Silence) {
+                if matches!(call.fate, Fate::Underway | Fate::Fails) {
                     return None;
                 }
                 self.hears(&mut w, n);
@@ -499,10 +464,10 @@ impl Leases {
                 // A failure may be told at once; what is slow for no reason is answered before its time is over, unless
                 // its sender stood still.
                 let over = waited > self.timing.lease_call_bound();
-                if call.fate != Fate::Silence && !over {
+                if call.fate != Fate::Fails && !over {
                     return None;
                 }
-                fated(&mut w, n, Fate::Silence);
+                fated(&mut w, n, Fate::Fails);
                 self.hears(&mut w, n);
             }
             Label::StandsStill(n) => {
@@ -573,54 +538,10 @@ impl Leases {
                 operator.effects = seconds(bound);
             }
         }
-        self.renumber(w);
-    }
-
-    /// Versions say only which are equal.
-    fn renumber(&self, w: &mut World) {
-        let mut all = std::collections::BTreeSet::new();
-        self.versions(w, |v| {
-            all.insert(v);
-            v
-        });
-        let ranks: Vec<u64> = all.into_iter().collect();
-        let rank = |v: u64| ranks.binary_search(&v).map_or(v, |at| at as u64 + 1);
-        self.versions(w, rank);
-    }
-
-    fn versions(&self, w: &mut World, mut each: impl FnMut(u64) -> u64) {
-        if let Some(lease) = &mut w.lease {
-            lease.version = each(lease.version);
-        }
-        let asked = |ask: &mut Ask, each: &mut dyn FnMut(u64) -> u64| {
-            if let Ask::Write {
-                version: Some(v), ..
-            } = ask
-            {
-                *v = each(*v);
-            }
-        };
-        if let Some(ask) = &mut w.late {
-            asked(ask, &mut each);
-        }
-        for operator in &mut w.operators {
-            if let Some(call) = &mut operator.call {
-                asked(&mut call.ask, &mut each);
-                match &mut call.fate {
-                    Fate::Shown(Some(lease)) => lease.version = each(lease.version),
-                    Fate::Written(v) => *v = each(*v),
-                    _ => {}
-                }
-            }
-            let each = std::cell::RefCell::new(&mut each);
-            let renamed = |record: &Record| Record {
-                version: match record.version.parse() {
-                    Ok(v) => (each.borrow_mut())(v).to_string(),
-                    Err(_) => record.version.clone(),
-                },
-                ..record.clone()
-            };
-            operator.election = operator.election.retold(self.now(), |at| at, renamed);
+        if self.forgets {
+            self.forget(w);
+        } else {
+            self.rank(w);
         }
     }
 
@@ -636,7 +557,7 @@ impl Leases {
             if let Some(call) = &mut operator.call
                 && call.fate == Fate::Underway
             {
-                call.fate = Fate::Silence;
+                call.fate = Fate::Fails;
             }
         }
         let looks = seconds(self.timing.retry_period());
@@ -774,10 +695,10 @@ impl Model for Leases {
             Property::always(ONE_ACTS, |_, w| Self::acting(w) <= 1),
             Property::always(ONE_LEADS, |m: &Self, w| m.leading(w) <= 1),
             Property::always(LED, |m: &Self, w| m.is_led(w)),
-            Property::sometimes("the other one takes over", |m: &Self, w| {
-                m.leading(w) == 1
-                    && w.operators[1].election.leads_until().is_some()
-                    && w.lease.as_ref().is_some_and(|l| l.version > 1)
+            Property::sometimes(TAKEN, |_, w: &World| {
+                let taker = w.let_go.map(|n| &w.operators[1 - n]);
+                let asks = taker.and_then(|o| o.call.as_ref()).map(|c| &c.ask);
+                matches!(asks, Some(Ask::Write { .. }))
             }),
         ]
     }

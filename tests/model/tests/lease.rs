@@ -1,13 +1,14 @@
 //! Two operators and one Lease, explored whole: with each fault, and with the decision broken in each way that matters.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
 use agent_forge_actors::lease::Timing;
 use agent_forge_model::{
-    explore,
-    lease::{Defect, LED, Leases, ONE_ACTS, ONE_LEADS, PROMISES},
+    explore::{self, Spare},
+    lease::{Defect, LED, Label, Leases, ONE_ACTS, ONE_LEADS, PROMISES, TAKEN, World},
     world::Fault,
 };
+use stateright::Model;
 
 fn world(faults: &[Fault]) -> Leases {
     let s = Duration::from_secs;
@@ -22,7 +23,7 @@ fn explore(what: &str, model: Leases, promises: &[&'static str]) -> BTreeSet<&'s
 
 fn keeps_all(what: &str, faults: &[Fault]) {
     let found = explore(what, world(faults), &PROMISES);
-    assert_eq!(found, BTreeSet::from(["the other one takes over"]));
+    assert_eq!(found, BTreeSet::from([TAKEN]));
 }
 
 #[test]
@@ -53,6 +54,60 @@ fn a_write_that_arrives_twice_breaks_no_promise() {
 #[test]
 fn a_write_whose_outcome_is_unknown_breaks_no_promise() {
     keeps_all("unknown outcome", &[Fault::Unknown]);
+}
+
+/// Notes all worlds that it comes to, as they are once what nothing can come of is forgotten.
+struct Remembering {
+    model: Leases,
+    prints: Mutex<BTreeSet<u64>>,
+}
+
+impl Model for Remembering {
+    type State = World;
+    type Action = Label;
+
+    fn init_states(&self) -> Vec<World> {
+        self.model.init_states()
+    }
+
+    fn actions(&self, w: &World, actions: &mut Vec<Label>) {
+        let mut tidy = w.clone();
+        self.model.forget(&mut tidy);
+        let mut prints = self.prints.lock().expect("nobody panics with it");
+        prints.insert(self.model.print(&tidy));
+        self.model.actions(w, actions);
+    }
+
+    fn next_state(&self, w: &World, label: Label) -> Option<World> {
+        self.model.next_state(w, label)
+    }
+}
+
+impl Spare for Remembering {
+    fn spare(&self, w: &World) -> u8 {
+        self.model.spare(w)
+    }
+
+    fn print(&self, w: &World) -> u64 {
+        self.model.print(w)
+    }
+}
+
+/// Forgetting on the way and at the end comes to the same.
+#[test]
+fn nothing_comes_of_what_is_forgotten() {
+    for fault in Fault::ALL {
+        let [on_the_way, at_the_end] = [true, false].map(|forgets| {
+            let mut model = world(&[fault]);
+            model.forgets = forgets;
+            let prints = Mutex::default();
+            let remembering = Remembering { model, prints };
+            explore::explore(&remembering, 2, &[], |_, _| true);
+            remembering.prints.into_inner().expect("as above")
+        });
+        println!("{fault:?}: {} worlds", at_the_end.len());
+        assert!(on_the_way == at_the_end, "{fault:?}: {}", on_the_way.len());
+    }
 }
 
 /// Each is found with the fewest faults that it takes.

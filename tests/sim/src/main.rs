@@ -98,8 +98,8 @@ enum Command {
         /// Then take the vCenter away for so many virtual minutes, more than 10; two more machines are wanted meanwhile.
         #[arg(long, default_value_t = 0)]
         away: u64,
-        /// Machines that serve stand there from the beginning, instead of coming up.
-        #[arg(long)]
+        /// Machines that serve stand there from the beginning, instead of coming up: nothing moves upstream of them.
+        #[arg(long, conflicts_with = "away")]
         serving: bool,
     },
 }
