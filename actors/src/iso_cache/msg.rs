@@ -208,7 +208,8 @@ pub enum IsoState {
     Failed(Trouble),
 }
 
-/// Where a transfer failed after it had begun to send: what was sent may arrive when nobody waits for it any more.
+/// Where a transfer failed after it had begun to send, or where something of a dead one was: what was sent may arrive when
+/// nobody waits for it any more.
 pub struct Doubtful {
     /// Directory of the partial file.
     pub directory: DatastorePath,

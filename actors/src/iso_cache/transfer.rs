@@ -199,7 +199,7 @@ impl Site {
         }
     }
 
-    fn doubtful(&self, directory: &DatastorePath) -> Box<Doubtful> {
+    pub(super) fn doubtful(&self, directory: &DatastorePath) -> Box<Doubtful> {
         Box::new(Doubtful {
             directory: directory.clone(),
             vc: self.vc.clone(),

@@ -80,13 +80,17 @@ pub(super) async fn check(
 
 impl Site {
     /// Deletes partial files that dead flights left behind, where this one writes, and once in a life in the pool's other
-    /// directories; that it fails is no reason to do without the ISO.
+    /// directories; that it fails is no reason to do without the ISO. What whoever is dead had sent may still arrive where
+    /// something of his was: it is looked for later.
     pub(super) async fn sweep(&self, ports: &Ports, want: &IsoWant) {
         let others = want.directories.iter().filter(|d| **d != want.directory);
         for directory in std::iter::once(&want.directory).chain(others) {
             match step("sweep", self.try_sweep(ports, directory)).await {
-                Ok(()) => {
+                Ok(found) => {
                     (ports.tell)(IsoMsg::Swept(directory.clone()));
+                    if found > 0 {
+                        (ports.tell)(IsoMsg::Doubtful(self.doubtful(directory)));
+                    }
                 }
                 Err(trouble) => {
                     tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
@@ -95,7 +99,9 @@ impl Site {
         }
     }
 
-    async fn try_sweep(&self, ports: &Ports, directory: &DatastorePath) -> Result<(), Trouble> {
+    /// Says how many there were.
+    async fn try_sweep(&self, ports: &Ports, directory: &DatastorePath) -> Result<usize, Trouble> {
+        let mut found = 0;
         let now = ports.clock.wall();
         let files = self.vc.list(&self.datacenter, directory).await?;
         for file in files.unwrap_or_default() {
@@ -115,8 +121,9 @@ impl Site {
                 .delete_file(&effect, &self.datacenter, &file.path)
                 .await?;
             tracing::info!(file = %file.path, "abandoned partial ISO file deleted");
+            found += 1;
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Deletes what no VM has mounted. vCenter is asked anew after each deletion: that took its time.
