@@ -53,3 +53,6 @@ pub const REPLACE_ANNOTATION: &str = "agent-forge.containeroo.ch/replace";
 pub const ADOPT_ANNOTATION: &str = "agent-forge.containeroo.ch/adopt";
 /// Annotation on a `VsphereAgent`, set by a person: `"true"` lets its deletion go on although its Agent is bound.
 pub const FORCE_DELETE_ANNOTATION: &str = "agent-forge.containeroo.ch/force-delete";
+/// Annotation on a Namespace or a Secret: namespaces whose pools may use what lies there, separated by commas; `*` means
+/// all. What lies in a pool's own namespace needs no annotation.
+pub const ALLOW_POOLS_FROM_ANNOTATION: &str = "agent-forge.containeroo.ch/allow-pools-from";

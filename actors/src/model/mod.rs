@@ -3,6 +3,7 @@
 
 pub mod child;
 pub mod credentials;
+pub mod grants;
 pub mod hardware;
 pub mod identity;
 pub mod marker;

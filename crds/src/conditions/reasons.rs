@@ -37,6 +37,9 @@ pub mod reason {
     pub const MACHINE_PENDING: &str = "MachinePending";
     /// Recently changed; a moment is left to others before acting.
     pub const DEBOUNCING: &str = "Debouncing";
+    /// The NodePool, the control plane or the InfraEnv lies in a namespace that admits no pools from the pool's own; the
+    /// message names the namespace and the annotation that it lacks.
+    pub const NAMESPACE_NOT_ALLOWED: &str = "NamespaceNotAllowed";
     /// Two pools claim the same AgentMachine; neither acts.
     pub const POOL_CONFLICT: &str = "PoolConflict";
     /// The AgentMachine's selector cannot be met by labels.

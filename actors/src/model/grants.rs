@@ -1,0 +1,46 @@
+//! What a namespace or a Secret lets pools of other namespaces do: THE rule for the annotation `allow-pools-from`.
+//!
+//! Guarantee: an annotation that is missing, empty or misspelled admits nobody.
+
+/// Entry that admits pools of every namespace.
+const ALL: &str = "*";
+
+/// Whether the value of [`ALLOW_POOLS_FROM_ANNOTATION`](agent_forge_crds::names::ALLOW_POOLS_FROM_ANNOTATION) on a
+/// Namespace or a Secret admits pools of `pool_namespace`. Entries are separated by commas, trimmed, and compared
+/// exactly; `*` admits all.
+#[must_use]
+pub fn allows(annotation: Option<&str>, pool_namespace: &str) -> bool {
+    let entries = annotation.into_iter().flat_map(|text| text.split(','));
+    let mut named = entries.map(str::trim).filter(|entry| !entry.is_empty());
+    named.any(|entry| entry == ALL || entry == pool_namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_exact_entry_or_the_star_admits_a_namespace() {
+        for (annotation, namespace, admitted) in [
+            (None, "a", false),
+            (Some(""), "a", false),
+            (Some("a"), "a", true),
+            (Some("a"), "b", false),
+            (Some(" a , b "), "b", true),
+            (Some("a,b"), "c", false),
+            (Some("*"), "c", true),
+            (Some("a, *"), "c", true),
+            // Nothing is a pattern but the star alone, and no case is folded.
+            (Some("a*"), "ab", false),
+            (Some("A"), "a", false),
+            (Some("ab"), "a", false),
+            (Some("a b"), "a", false),
+            (Some("a;b"), "a", false),
+            // A pool without a namespace is admitted by no empty entry.
+            (Some(",,"), "", false),
+        ] {
+            let said = allows(annotation, namespace);
+            assert_eq!(said, admitted, "{annotation:?} for {namespace:?}");
+        }
+    }
+}
