@@ -12,9 +12,39 @@ use agent_forge_actors::{
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+    names::ALLOW_POOLS_FROM_ANNOTATION,
 };
+use kube::ResourceExt;
 
 use super::cache::Cache;
+
+/// All that is kept of a Namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceGrant {
+    /// Its name.
+    pub name: String,
+    /// Value of its annotation `allow-pools-from`.
+    pub grant: Option<String>,
+}
+
+impl NamespaceGrant {
+    /// Reads the metadata of a Namespace.
+    pub fn of<K: ResourceExt>(namespace: &K) -> Self {
+        Self {
+            name: namespace.name_any(),
+            grant: namespace
+                .annotations()
+                .get(ALLOW_POOLS_FROM_ANNOTATION)
+                .cloned(),
+        }
+    }
+
+    /// Its place in the cache: a Namespace lies in none.
+    #[must_use]
+    pub fn key(name: &str) -> ObjectKey {
+        ObjectKey::new("", name)
+    }
+}
 
 /// The caches.
 #[derive(Debug, Default)]
@@ -31,6 +61,8 @@ pub struct Caches {
     pub agents: Arc<Cache<Agent>>,
     /// InfraEnvs.
     pub infra_envs: Arc<Cache<InfraEnv>>,
+    /// What Namespaces let pools of other namespaces do.
+    pub namespaces: Arc<Cache<NamespaceGrant>>,
     /// Identity of this cluster; empty until known.
     pub cluster_id: RwLock<String>,
     leading: AtomicBool,
@@ -45,6 +77,7 @@ impl Caches {
             && self.machines.ready()
             && self.agents.ready()
             && self.infra_envs.ready()
+            && self.namespaces.ready()
             && !self.cluster_id().is_empty()
     }
 
@@ -111,5 +144,12 @@ impl View for Caches {
 
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {
         self.infra_envs.get(key)
+    }
+
+    fn namespace_grant(&self, namespace: &str) -> Option<String> {
+        self.namespaces
+            .get(&NamespaceGrant::key(namespace))?
+            .grant
+            .clone()
     }
 }

@@ -17,6 +17,7 @@ use agent_forge_crds::{
     },
 };
 use futures::{Stream, StreamExt, pin_mut};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::DynamicObject,
@@ -29,7 +30,7 @@ use serde::de::DeserializeOwned;
 use super::{
     cache::{Cache, Feed},
     machines, trim,
-    view::Caches,
+    view::{Caches, NamespaceGrant},
 };
 
 /// Pause before a kind that is not served (a CRD that is not installed yet) is looked for again.
@@ -74,6 +75,7 @@ pub async fn run(client: Client, caches: Arc<Caches>, supervisor: ActorRef<Super
             &tell
         ),
         follow_machines(&client, &caches.machines, &tell),
+        follow_namespaces(&client, &caches.namespaces, &tell),
     );
 }
 
@@ -272,6 +274,33 @@ async fn follow_machine_version(
     }
 }
 
+/// Namespaces: metadata only, and of that name and grant.
+async fn follow_namespaces(
+    client: &Client,
+    cache: &Arc<Cache<NamespaceGrant>>,
+    tell: &impl Fn(Change),
+) {
+    let api = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
+    let paged = watcher::Config::default().page_size(PAGE);
+    let stream = watcher(api, paged).default_backoff();
+    let mut feed = Feed::new(cache.clone());
+    pin_mut!(stream);
+    while let Some(event) = next(&mut stream, "Namespace").await {
+        let event = map(event, |namespace| NamespaceGrant::of(&namespace));
+        let key = |n: &NamespaceGrant| NamespaceGrant::key(&n.name);
+        report(feed.take(event, key), &namespace_change, tell);
+    }
+}
+
+fn namespace_change(
+    key: ObjectKey,
+    old: Seen<'_, NamespaceGrant>,
+    new: Seen<'_, NamespaceGrant>,
+) -> Option<Change> {
+    let grant = |n: Seen<'_, NamespaceGrant>| n.and_then(|n| n.grant.clone());
+    (grant(old) != grant(new)).then_some(Change::Namespace(key.name))
+}
+
 /// The API server does not know what is watched.
 fn is_not_served(error: &watcher::Error) -> bool {
     let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) =
@@ -390,6 +419,32 @@ mod tests {
                     answer(StatusCode::OK, &body)
                 })
             })
+        }
+    }
+
+    #[test]
+    fn a_namespace_wakes_somebody_where_its_grant_changes_only() {
+        let named = |grant: Option<&str>| {
+            let grant = grant.map(str::to_owned);
+            Arc::new(NamespaceGrant {
+                name: "victim".to_owned(),
+                grant,
+            })
+        };
+        let (silent, one, all) = (named(None), named(Some("a")), named(Some("*")));
+        for (old, new, wakes) in [
+            (None, Some(&silent), false),
+            (Some(&silent), None, false),
+            (None, Some(&one), true),
+            (Some(&silent), Some(&one), true),
+            (Some(&one), Some(&one), false),
+            (Some(&one), Some(&all), true),
+            (Some(&all), Some(&silent), true),
+            (Some(&all), None, true),
+        ] {
+            let change = namespace_change(NamespaceGrant::key("victim"), old, new);
+            let wanted = wakes.then(|| Change::Namespace("victim".to_owned()));
+            assert_eq!(change, wanted, "{old:?} -> {new:?}");
         }
     }
 

@@ -60,6 +60,9 @@ pub trait View: Send + Sync {
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>>;
     /// One InfraEnv.
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>>;
+    /// What a Namespace's annotation `allow-pools-from` says ([`grants`](crate::model::grants)); `None` where it has none,
+    /// or does not exist.
+    fn namespace_grant(&self, namespace: &str) -> Option<String>;
 }
 
 /// What kind of failure a Kubernetes call had.

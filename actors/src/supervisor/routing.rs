@@ -1,8 +1,10 @@
 //! From what changed to who looks again. Pure; a wake carries no data.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use agent_forge_crds::names::AGENT_MACHINE_LABEL;
+use agent_forge_crds::{
+    VsphereAgentPool, external::agent_machine::AgentMachine, names::AGENT_MACHINE_LABEL,
+};
 use kube::ResourceExt;
 
 use crate::{
@@ -103,6 +105,8 @@ pub enum Change {
     Agent(ObjectKey),
     /// An InfraEnv.
     InfraEnv(ObjectKey),
+    /// What the Namespace of that name lets pools of other namespaces do.
+    Namespace(String),
 }
 
 /// Who looks again, and why.
@@ -182,8 +186,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
             }
         }
         Change::InfraEnv(key) => {
-            let of =
-                |p: &agent_forge_crds::VsphereAgentPool| agents_home::candidates(p).contains(key);
+            let of = |p: &VsphereAgentPool| agents_home::candidates(p).contains(key);
             out.extend(
                 view.pools()
                     .iter()
@@ -191,6 +194,27 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                     .map(|p| (ActorKey::Pool(ObjectKey::of(p.as_ref())), "infraenv")),
             );
         }
+        Change::Namespace(name) => {
+            for pool in view.pools().iter().filter(|p| is_near(view, p, name)) {
+                let key = ObjectKey::of(pool.as_ref());
+                let children = view.children(&key).into_iter();
+                out.extend(
+                    children.map(|c| (ActorKey::Vm(ObjectKey::of(c.as_ref())), "namespace")),
+                );
+                out.push((ActorKey::Pool(key), "namespace"));
+            }
+        }
     }
     out
+}
+
+/// The pool lies in that namespace, or has to do with what lies there.
+fn is_near(view: &dyn View, pool: &VsphereAgentPool, name: &str) -> bool {
+    let control_plane = &pool.spec.control_plane_namespace;
+    let homes = agents_home::candidates(pool);
+    let of_node_pool = |am: &Arc<AgentMachine>| am.node_pool().is_some_and(|(ns, _)| ns == name);
+    pool.metadata.namespace.as_deref() == Some(name)
+        || control_plane == name
+        || homes.iter().any(|home| home.namespace == name)
+        || view.agent_machines(control_plane).iter().any(of_node_pool)
 }

@@ -283,6 +283,9 @@ impl View for Ports {
     fn infra_env(&self, _: &ObjectKey) -> Option<Arc<InfraEnv>> {
         None
     }
+    fn namespace_grant(&self, _: &str) -> Option<String> {
+        None
+    }
 }
 
 #[async_trait]

@@ -39,6 +39,8 @@ pub struct Objects {
     /// How often the API server was asked for all of them.
     pub machine_lists: usize,
     pub infra_env_is_gone: bool,
+    /// Annotations `allow-pools-from`, by Namespace.
+    pub grants: BTreeMap<String, String>,
     /// An InfraEnv that the API server has instead of the one in the view.
     pub unseen_infra_env: Option<InfraEnv>,
     /// How often the API server was asked for it.
@@ -146,6 +148,9 @@ impl View for Hub {
     fn infra_env(&self, _: &ObjectKey) -> Option<Arc<InfraEnv>> {
         let gone = self.with(|o| o.infra_env_is_gone);
         (!gone).then(|| Arc::new(crate::testing::infra_env()))
+    }
+    fn namespace_grant(&self, namespace: &str) -> Option<String> {
+        self.with(|o| o.grants.get(namespace).cloned())
     }
 }
 
