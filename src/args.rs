@@ -6,6 +6,7 @@ mod lease;
 
 use std::{path::PathBuf, time::Duration};
 
+use agent_forge_actors::model::server::{HostPattern, ServerRule};
 use clap::{Args as ClapArgs, Parser, Subcommand, builder::BoolishValueParser};
 
 pub use self::{chaos::ChaosArgs, lease::LeaseArgs};
@@ -89,6 +90,19 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_VSPHERE_ALLOW_HTTP", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub vsphere_allow_http: bool,
 
+    /// Accept vCenter servers at loopback or link-local addresses (labs only).
+    #[arg(long, env = "AGENT_FORGE_VSPHERE_ALLOW_LOCAL_SERVER", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    pub vsphere_allow_local_server: bool,
+
+    /// The only hosts that credentials Secrets may name as vCenter: names, addresses, `*.domain`; empty: any.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_ALLOWED_VCENTERS",
+        value_delimiter = ',',
+        value_name = "HOSTS"
+    )]
+    pub allowed_vcenters: Vec<HostPattern>,
+
     /// Namespaces, beside a pool's own, from which its credentials Secret may be read.
     #[arg(
         long,
@@ -121,6 +135,18 @@ pub struct Args {
     /// What to do instead of running the operator.
     #[command(subcommand)]
     pub command: Option<Command>,
+}
+
+impl Args {
+    /// Which vCenters credentials Secrets may name.
+    #[must_use]
+    pub fn server_rule(&self) -> ServerRule {
+        ServerRule {
+            allow_http: self.vsphere_allow_http,
+            allow_local: self.vsphere_allow_local_server,
+            allowed: self.allowed_vcenters.clone(),
+        }
+    }
 }
 
 /// Views for people; they change nothing.
@@ -438,6 +464,8 @@ mod tests {
             "--iso-deadline=0s",
             "--iso-deadline=12h1s",
             "--iso-deadline=24h",
+            "--allowed-vcenters=https://vc.example",
+            "--allowed-vcenters=vc.example,*",
         ] {
             assert!(Args::try_parse_from(["agent-forge", bad]).is_err(), "{bad}");
         }

@@ -10,7 +10,6 @@
 //! goes on where it stopped only under the same strong ETag; without one the bytes before and after need not belong
 //! together (upstream-contract.md §5), so it fails and starts anew.
 
-mod address;
 mod door;
 mod pace;
 

@@ -87,13 +87,14 @@ async fn in_drives(args: &Args, client: &Client, key: &ObjectKey) -> anyhow::Res
             Some((name, SecretString::from(String::from_utf8(bytes.0).ok()?)))
         })
         .collect();
-    let parsed = credentials::parse(&data, args.vsphere_allow_http)
-        .with_context(|| format!("Secret {key}"))?;
+    let parsed =
+        credentials::parse(&data, &args.server_rule()).with_context(|| format!("Secret {key}"))?;
     let gate = Arc::new(OpenGate::new(Arc::new(
         Metrics::new().context("registering metrics")?,
     )));
     let options = vsphere::Options {
         allow_http: args.vsphere_allow_http,
+        allow_local: args.vsphere_allow_local_server,
         ..vsphere::Options::default()
     };
     let session = VsphereConnector::new(gate, options)

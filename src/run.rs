@@ -234,6 +234,7 @@ fn borders(args: &Args, clients: Clients, metrics: Arc<Metrics>) -> anyhow::Resu
         vsphere: vsphere::Options {
             max_concurrent_tasks: usize::from(args.max_concurrent_vcenter_tasks),
             allow_http: args.vsphere_allow_http,
+            allow_local: args.vsphere_allow_local_server,
             observer: Some(metrics.clone()),
             ..vsphere::Options::default()
         },
@@ -270,7 +271,7 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
             orphan_scan_interval: args.orphan_scan_interval,
             secret_namespaces: args.secret_namespaces.clone(),
         },
-        allow_http: args.vsphere_allow_http,
+        server_rule: args.server_rule(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use agent_forge_actors::{error::Class, ports::iso_source::IsoError};
+use agent_forge_actors::{error::Class, model::address, ports::iso_source::IsoError};
 use http::{HeaderMap, StatusCode, header};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use tracing::{Instrument as _, field::Empty};
@@ -10,7 +10,7 @@ use url::{Host, Url};
 
 use crate::telemetry::{propagate, server::Server};
 
-use super::{Options, address, failed, why};
+use super::{Options, failed, why};
 
 /// Redirects that are followed.
 const MAX_REDIRECTS: usize = 3;

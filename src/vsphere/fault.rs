@@ -121,6 +121,7 @@ pub(super) fn kind_name(kind: &VcErrorKind) -> &str {
         VcErrorKind::Unreachable => "Unreachable",
         VcErrorKind::NoAnswer => "NoAnswer",
         VcErrorKind::Untrusted => "Untrusted",
+        VcErrorKind::NotAllowed => "NotAllowed",
         VcErrorKind::Status(_) => "Status",
         VcErrorKind::Undecodable => "Undecodable",
         VcErrorKind::Held(_) => "Held",

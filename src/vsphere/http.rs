@@ -1,6 +1,6 @@
 //! One request over the wire: headers, time bound, size bound, span, measurement. Knows nothing of sessions.
 //!
-//! Guarantee: a failure says whether anything was sent. `Unreachable` and `Untrusted`: nothing. `NoAnswer`: it may or
+//! Guarantee: a failure says whether anything was sent. `Unreachable`, `Untrusted` and `NotAllowed`: nothing. `NoAnswer`: it may or
 //! may not have had an effect.
 
 use std::{
@@ -21,6 +21,7 @@ use super::{
     fault,
     options::{Options, RequestRecord},
     reach::Reach,
+    resolver::Resolver,
     transport::{self, Network, Transport, TransportFailure},
     trust,
 };
@@ -130,9 +131,7 @@ impl Http {
         base.set_fragment(None);
         let transport = match &options.transport {
             Some(given) => Arc::clone(given),
-            None => Arc::new(Network(
-                network(&credentials.trust, &options).map_err(&refuse)?,
-            )),
+            None => Arc::new(Network(network(credentials, &options).map_err(&refuse)?)),
         };
         Ok(Self {
             transport,
@@ -240,7 +239,10 @@ impl Http {
 
     async fn exchange(&self, request: Request) -> Result<Reply, VcErrorKindAndMessage> {
         let exchanged = self.exchange_now(request).await.map_err(|(kind, message)| {
-            let nobody = matches!(kind, VcErrorKind::Unreachable | VcErrorKind::Untrusted);
+            let nobody = matches!(
+                kind,
+                VcErrorKind::Unreachable | VcErrorKind::Untrusted | VcErrorKind::NotAllowed
+            );
             // Whatever was to be asked: this is about the server.
             let message = if nobody {
                 format!("{}: {message}", self.server)
@@ -253,8 +255,8 @@ impl Http {
             Err((VcErrorKind::Unreachable, message)) => {
                 self.reach.failed(self.redact(message.clone()));
             }
-            // Sent, and nobody knows what became of it: that says nothing of the next connection.
-            Err((VcErrorKind::NoAnswer, _)) => {}
+            // Sent, and nobody knows what became of it: that says nothing of the next connection. Or nobody was asked.
+            Err((VcErrorKind::NoAnswer | VcErrorKind::NotAllowed, _)) => {}
             _ => self.reach.answered(),
         }
         exchanged
@@ -337,11 +339,15 @@ fn broken(error: &reqwest::Error) -> VcErrorKindAndMessage {
     (kind, message)
 }
 
-/// A client that trusts as told.
-fn network(trust: &Trust, options: &Options) -> Result<reqwest::Client, String> {
+/// A client that trusts as told, and connects to no address where no vCenter may be.
+fn network(credentials: &Credentials, options: &Options) -> Result<reqwest::Client, String> {
     reqwest::Client::builder()
-        .tls_backend_preconfigured(trust::client_config(trust)?)
+        .tls_backend_preconfigured(trust::client_config(&credentials.trust)?)
         .user_agent(options.user_agent.as_str())
+        .dns_resolver(Arc::new(Resolver::new(
+            &credentials.server,
+            options.allow_local,
+        )))
         // A redirect could carry the session to another host.
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(options.call_timeout.min(Duration::from_secs(10)))

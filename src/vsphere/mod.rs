@@ -37,6 +37,7 @@ mod played;
 mod properties;
 mod reach;
 mod reply;
+mod resolver;
 mod session;
 mod site;
 mod storage;

@@ -19,6 +19,8 @@ pub struct Options {
     pub user_agent: String,
     /// Accept `http://` servers (labs only): credentials then travel in the clear.
     pub allow_http: bool,
+    /// Accept servers whose name resolves to a loopback or link-local address (labs only).
+    pub allow_local: bool,
     /// Hears of every request.
     pub observer: Option<Arc<dyn RequestObserver>>,
     /// What carries the requests instead of the network; trust settings are not looked at then.
@@ -33,6 +35,7 @@ impl Default for Options {
             wait_patience: Duration::from_secs(60),
             user_agent: concat!("agent-forge/", env!("CARGO_PKG_VERSION")).to_owned(),
             allow_http: false,
+            allow_local: false,
             observer: None,
             transport: None,
         }
@@ -47,6 +50,7 @@ impl fmt::Debug for Options {
             .field("wait_patience", &self.wait_patience)
             .field("user_agent", &self.user_agent)
             .field("allow_http", &self.allow_http)
+            .field("allow_local", &self.allow_local)
             .finish_non_exhaustive()
     }
 }

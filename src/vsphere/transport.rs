@@ -4,7 +4,7 @@
 use agent_forge_actors::ports::vcenter::VcErrorKind;
 use async_trait::async_trait;
 
-use super::trust;
+use super::{resolver, trust};
 
 /// Carries requests. Time bounds lie above: a transport may wait for ever.
 #[async_trait]
@@ -16,10 +16,10 @@ pub trait Transport: Send + Sync {
     async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, TransportFailure>;
 }
 
-/// No reply. `Unreachable` and `Untrusted`: nothing was sent. `NoAnswer`: it may or may not have had an effect.
+/// No reply. `Unreachable`, `Untrusted` and `NotAllowed`: nothing was sent. `NoAnswer`: it may or may not have had an effect.
 #[derive(Clone, Debug)]
 pub struct TransportFailure {
-    /// One of these three.
+    /// One of these four.
     pub kind: VcErrorKind,
     /// A sentence for people.
     pub message: String,
@@ -46,6 +46,9 @@ pub(super) fn failure(error: &reqwest::Error) -> TransportFailure {
                  credentials Secret, or its SHA-256 digest into thumbprint"
             ),
         );
+    }
+    if let Some(why) = resolver::refusal(error) {
+        return of(VcErrorKind::NotAllowed, why);
     }
     // The innermost cause is the telling one ("connection refused"); reqwest's own text repeats the URL.
     let mut cause: &dyn std::error::Error = error;

@@ -8,6 +8,7 @@ use agent_forge_actors::{
     error::Class,
     ports::vcenter::{Connector as _, Fault, Trust, VcErrorKind},
 };
+use agent_forge_crds::conditions::reason;
 use agent_forge_lab::parts::vcenter::VCenterOptions;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -194,6 +195,25 @@ async fn addresses_that_would_leak_credentials_are_refused() {
     credentials.server.set_username("root").unwrap();
     let e = connector.connect(&credentials).await.err().unwrap();
     assert_eq!(e.kind, VcErrorKind::Untrusted, "{e}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_resolves_to_this_machine_hears_nothing() {
+    let world = world(quick()).await;
+    let mut credentials = world.credentials();
+    credentials.trust = Trust::Insecure;
+    credentials.server.set_host(Some("localhost")).unwrap();
+    let e = world.connector.connect(&credentials).await.err().unwrap();
+    assert_eq!(e.kind, VcErrorKind::NotAllowed, "{e}");
+    assert_eq!(e.reason(), reason::VCENTER_NOT_ALLOWED);
+    assert!(e.message.contains("localhost resolves to"), "{e}");
+    assert!(world.calls().await.is_empty(), "nobody connects");
+    let lab = Options {
+        allow_local: true,
+        ..Options::default()
+    };
+    let connector = VsphereConnector::new(world.gate.clone(), lab);
+    assert!(connector.connect(&credentials).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]

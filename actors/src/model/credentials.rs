@@ -7,6 +7,7 @@ use agent_forge_crds::conditions::reason;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
+use super::server::{BadServer, ServerRule};
 use crate::ports::vcenter::{Credentials, Trust};
 
 /// What is wrong with a credentials Secret. Names keys, never values that could be secret.
@@ -17,7 +18,7 @@ pub enum BadCredentials {
     Missing(&'static str),
     /// `server` is not usable.
     #[error("key \"server\": {0}")]
-    Server(&'static str),
+    Server(#[from] BadServer),
     /// `thumbprint` is not a SHA-256 digest.
     #[error("key \"thumbprint\" must be a SHA-256 digest: 64 hex digits, colons allowed")]
     Thumbprint,
@@ -29,18 +30,19 @@ impl BadCredentials {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Missing(_) => reason::SECRET_NOT_FOUND,
-            Self::Server(_) | Self::Thumbprint => reason::INVALID_CREDENTIALS,
+            Self::Server(BadServer::NotAllowed(_)) => reason::VCENTER_NOT_ALLOWED,
+            Self::Server(BadServer::Malformed(_)) | Self::Thumbprint => reason::INVALID_CREDENTIALS,
         }
     }
 }
 
-/// Reads `data`. `allow_http` lets plain http through (labs).
+/// Reads `data`; `rule` says which servers it may name.
 ///
 /// # Errors
 /// [`BadCredentials`] names the key and what it must be.
 pub fn parse(
     data: &BTreeMap<String, SecretString>,
-    allow_http: bool,
+    rule: &ServerRule,
 ) -> Result<Credentials, BadCredentials> {
     let get = |key: &'static str| {
         data.get(key)
@@ -64,49 +66,13 @@ pub fn parse(
         .get("password")
         .filter(|p| !p.expose_secret().is_empty());
     Ok(Credentials {
-        server: server(get("server")?, allow_http)?,
+        server: rule.parse(get("server")?)?,
         username: get("username")?.to_owned(),
         password: password
             .cloned()
             .ok_or(BadCredentials::Missing("password"))?,
         trust,
     })
-}
-
-/// `host`, `host:port`, `https://host[:port]`, with or without `/sdk`, to a base URL.
-fn server(text: &str, allow_http: bool) -> Result<url::Url, BadCredentials> {
-    let with_scheme = if text.contains("://") {
-        text.to_owned()
-    } else {
-        format!("https://{text}")
-    };
-    let mut url = url::Url::parse(&with_scheme).map_err(|_| {
-        BadCredentials::Server("must be a host name, host:port or https URL of a vCenter")
-    })?;
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(BadCredentials::Server(
-            "must not hold a user name or password; use their own keys",
-        ));
-    }
-    match url.scheme() {
-        "https" => {}
-        "http" if allow_http => {}
-        "http" => return Err(BadCredentials::Server("plain http is refused; use https")),
-        _ => return Err(BadCredentials::Server("only https is supported")),
-    }
-    if url.host_str().is_none_or(str::is_empty) {
-        return Err(BadCredentials::Server("has no host name"));
-    }
-    if !matches!(url.path(), "" | "/" | "/sdk" | "/sdk/")
-        || url.query().is_some()
-        || url.fragment().is_some()
-    {
-        return Err(BadCredentials::Server(
-            "must end after the host, the port or /sdk",
-        ));
-    }
-    url.set_path("/");
-    Ok(url)
 }
 
 /// Digest of everything that makes a login: equal digests share one session, and a refused login is not repeated with
@@ -149,60 +115,43 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_normalised() {
-        for text in [
-            "vc.example",
-            "https://vc.example",
-            "https://vc.example/sdk",
-            "vc.example/sdk/",
-            " vc.example:443 ",
-        ] {
-            let c = parse(&secret(&[("server", text)]), false).expect(text);
-            assert_eq!(c.server.as_str(), "https://vc.example/", "{text}");
+    fn a_server_that_is_none_is_told_apart_from_one_that_is_not_allowed() {
+        let told = |server| {
+            let bad = parse(&secret(&[("server", server)]), &ServerRule::default());
+            bad.expect_err(server)
+        };
+        let (none, not_allowed) = (told("ftp://vc"), told("127.0.0.1"));
+        assert_eq!(none.reason(), reason::INVALID_CREDENTIALS);
+        assert_eq!(not_allowed.reason(), reason::VCENTER_NOT_ALLOWED);
+        for said in [none.to_string(), not_allowed.to_string()] {
+            assert!(said.contains("\"server\""), "{said}");
         }
-        let c = parse(&secret(&[("server", "vc:8443")]), false).expect("port");
-        assert_eq!(c.server.port(), Some(8443));
-    }
-
-    #[test]
-    fn unusable_servers_are_refused() {
-        for text in [
-            "https://u:p@vc",
-            "http://vc",
-            "ftp://vc",
-            "https://vc/ui",
-            "https://vc?x=1",
-            "https://",
-            "vc /x",
-        ] {
-            let e = parse(&secret(&[("server", text)]), false)
-                .expect_err(text)
-                .to_string();
-            assert!(e.contains("server"), "{e}");
-        }
-        assert!(parse(&secret(&[("server", "http://127.0.0.1:1")]), true).is_ok());
     }
 
     #[test]
     fn missing_keys_and_bad_thumbprints_are_named() {
         for key in ["server", "username", "password"] {
-            let e = parse(&secret(&[(key, "")]), false)
+            let e = parse(&secret(&[(key, "")]), &ServerRule::default())
                 .expect_err(key)
                 .to_string();
             assert!(e.contains(key), "{e}");
         }
         assert_eq!(
-            parse(&secret(&[("thumbprint", "abc")]), false).expect_err("short"),
+            parse(&secret(&[("thumbprint", "abc")]), &ServerRule::default()).expect_err("short"),
             BadCredentials::Thumbprint
         );
-        let good = parse(&secret(&[("thumbprint", &"AB:".repeat(32))]), false).expect("digest");
+        let good = parse(
+            &secret(&[("thumbprint", &"AB:".repeat(32))]),
+            &ServerRule::default(),
+        )
+        .expect("digest");
         assert_eq!(good.trust, Trust::Thumbprint([0xab; 32]));
     }
 
     #[test]
     fn digests_tell_credentials_apart() {
-        let a = parse(&secret(&[]), false).expect("a");
-        let b = parse(&secret(&[("password", "q")]), false).expect("b");
+        let a = parse(&secret(&[]), &ServerRule::default()).expect("a");
+        let b = parse(&secret(&[("password", "q")]), &ServerRule::default()).expect("b");
         assert_eq!(digest(&a), digest(&a.clone()));
         assert_ne!(digest(&a), digest(&b));
         assert!(!format!("{a:?}").contains("\"p\""), "{a:?}");

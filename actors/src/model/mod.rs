@@ -1,6 +1,7 @@
 //! What the things are that agent-forge speaks about: names, identities, hardware, times. Parsed once at the edge, no
 //! strings further in.
 
+pub mod address;
 pub mod child;
 pub mod credentials;
 pub mod grants;
@@ -9,6 +10,7 @@ pub mod identity;
 pub mod marker;
 pub mod names;
 pub mod selector;
+pub mod server;
 pub mod standing;
 pub mod trace;
 pub mod upstream;

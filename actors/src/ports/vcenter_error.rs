@@ -90,7 +90,7 @@ impl Fault {
 
 /// Every reason that [`VcError::reason`] gives, but for the type names of [`Fault::Other`]. A test of the alerts puts each
 /// into one of them, or into none on purpose.
-pub const REASONS: [&str; 22] = [
+pub const REASONS: [&str; 23] = [
     "NotAuthenticated",
     reason::INVALID_CREDENTIALS,
     reason::NO_PERMISSION,
@@ -110,6 +110,7 @@ pub const REASONS: [&str; 22] = [
     reason::VCENTER_UNREACHABLE,
     "VCenterNoAnswer",
     reason::UNTRUSTED_CERTIFICATE,
+    reason::VCENTER_NOT_ALLOWED,
     "VCenterUnavailable",
     reason::INTERNAL_ERROR,
     "EffectHeld",
@@ -117,24 +118,27 @@ pub const REASONS: [&str; 22] = [
 
 /// Reasons that concern whatever is done there: vCenter is away, or refuses the account. The alerts about vCenter ask for
 /// these, so a pool says one of them before what is wrong with a single object.
-pub const OF_ALL: [&str; 9] = [
+pub const OF_ALL: [&str; 11] = [
     reason::VCENTER_UNREACHABLE,
     "VCenterUnavailable",
     "VCenterNoAnswer",
     reason::UNTRUSTED_CERTIFICATE,
+    reason::VCENTER_NOT_ALLOWED,
     reason::NO_PERMISSION,
     "NotAuthenticated",
     reason::INVALID_CREDENTIALS,
+    reason::LOGIN_LIMITED,
     reason::SECRET_NOT_FOUND,
     reason::SECRET_NAMESPACE_REFUSED,
 ];
 
 /// Reasons of a [`Trouble`](crate::error::Trouble) with vCenter that say nothing of the object it was met with: vCenter is
 /// away, or the way there is. Its pools say so once for all of theirs.
-pub const AWAY: [&str; 7] = [
+pub const AWAY: [&str; 8] = [
     reason::VCENTER_UNREACHABLE,
     "VCenterNoAnswer",
     "UntrustedCertificate",
+    reason::VCENTER_NOT_ALLOWED,
     "VCenterUnavailable",
     "EffectHeld",
     "SessionActorRestarting",
@@ -159,6 +163,8 @@ pub enum VcErrorKind {
     NoAnswer,
     /// The server's certificate is not trusted; no credential byte was sent.
     Untrusted,
+    /// The server's name resolves to an address where no vCenter may be; nothing was sent.
+    NotAllowed,
     /// An HTTP status without a fault (gateway in front of vCenter).
     Status(u16),
     /// The reply does not decode.
@@ -217,6 +223,7 @@ impl VcError {
             VcErrorKind::Unreachable => reason::VCENTER_UNREACHABLE.to_owned(),
             VcErrorKind::NoAnswer => "VCenterNoAnswer".to_owned(),
             VcErrorKind::Untrusted => reason::UNTRUSTED_CERTIFICATE.to_owned(),
+            VcErrorKind::NotAllowed => reason::VCENTER_NOT_ALLOWED.to_owned(),
             VcErrorKind::Status(_) => "VCenterUnavailable".to_owned(),
             VcErrorKind::Undecodable => reason::INTERNAL_ERROR.to_owned(),
             VcErrorKind::Held(_) => "EffectHeld".to_owned(),
@@ -231,7 +238,9 @@ impl VcError {
             | VcErrorKind::NoAnswer
             | VcErrorKind::Status(_)
             | VcErrorKind::Held(_) => Class::Transient,
-            VcErrorKind::Unresolved { .. } | VcErrorKind::Untrusted => Class::Blocked,
+            VcErrorKind::Unresolved { .. } | VcErrorKind::Untrusted | VcErrorKind::NotAllowed => {
+                Class::Blocked
+            }
             VcErrorKind::Undecodable => Class::Defect,
             VcErrorKind::Fault(fault) => match fault {
                 Fault::NotAuthenticated
@@ -302,7 +311,8 @@ mod tests {
             Some(K::Unresolved { .. }) => K::Unreachable,
             Some(K::Unreachable) => K::NoAnswer,
             Some(K::NoAnswer) => K::Untrusted,
-            Some(K::Untrusted) => K::Status(503),
+            Some(K::Untrusted) => K::NotAllowed,
+            Some(K::NotAllowed) => K::Status(503),
             Some(K::Status(_)) => K::Undecodable,
             Some(K::Undecodable) => K::Held(Held {
                 effect: Effect::new(EffectKind::Login, "vc"),

@@ -33,7 +33,7 @@ use crate::{
         self,
         msg::{IsoKey, IsoMsg},
     },
-    model::{child::Child, names::ObjectKey},
+    model::{child::Child, names::ObjectKey, server::ServerRule},
     orphans::Doubts,
     placement::{PlacementDesk, PlacementMsg},
     pool::iso::IsoCaches,
@@ -68,8 +68,8 @@ pub struct Ports {
     pub tracer: Arc<dyn Tracer>,
     /// Settings that decisions depend on.
     pub settings: Settings,
-    /// Plain http to vCenter is allowed (labs).
-    pub allow_http: bool,
+    /// Which vCenters credentials Secrets may name.
+    pub server_rule: ServerRule,
 }
 
 /// Messages of the supervisor.

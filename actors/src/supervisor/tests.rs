@@ -148,7 +148,7 @@ impl Tree {
                 orphan_scan_interval: Duration::from_secs(600),
                 secret_namespaces: vec![],
             },
-            allow_http: false,
+            server_rule: ServerRule::default(),
         };
         let (supervisor, ended) = Actor::spawn(None, Supervisor, ports).await.expect("up");
         let tree = Self {

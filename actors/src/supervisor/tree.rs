@@ -92,7 +92,7 @@ impl SupervisorState {
                     connector: self.ports.connector.clone(),
                     clock: self.ports.clock.clone(),
                     instruments: self.ports.instruments.clone(),
-                    allow_http: self.ports.allow_http,
+                    server_rule: self.ports.server_rule.clone(),
                     refusals: self.refusals.clone(),
                 };
                 let spawned = Actor::spawn_linked(None, VCenterSessions, args, cell);

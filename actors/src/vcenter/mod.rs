@@ -36,7 +36,7 @@ use crate::{
     },
     effect::{Effect, EffectKind},
     error::{Class, Side, Trouble},
-    model::{credentials, names::ObjectKey},
+    model::{credentials, names::ObjectKey, server::ServerRule},
     ports::{
         clock::Clock,
         cluster::{Cluster, SecretVersion, View},
@@ -86,8 +86,8 @@ pub struct SessionArgs {
     pub clock: Arc<dyn Clock>,
     /// Counts open sessions.
     pub instruments: Arc<dyn Instruments>,
-    /// Plain http is allowed (`--vsphere-allow-http`, for labs).
-    pub allow_http: bool,
+    /// Which vCenters Secrets may name.
+    pub server_rule: ServerRule,
     /// The refusals, published here alone; whoever makes the actor keeps them for the next one, so that its death is no
     /// reason for another wrong login.
     pub refusals: Arc<watch::Sender<Refusals>>,
@@ -222,7 +222,7 @@ async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Found, Trouble> 
             ),
         )
     })?;
-    let credentials = credentials::parse(&found.data, args.allow_http).map_err(|e| {
+    let credentials = credentials::parse(&found.data, &args.server_rule).map_err(|e| {
         Trouble::blocked(Side::Vsphere, e.reason(), format!("Secret {secret}: {e}"))
     })?;
     Ok(Found {
@@ -280,7 +280,9 @@ fn ended(login: Login, end: &VcResult<Session>) -> Resolved<Session> {
         Err(e) if matches!(e.kind, VcErrorKind::Fault(Fault::InvalidLogin)) => {
             Resolved::Refused(login)
         }
-        Err(e) if matches!(e.kind, VcErrorKind::Untrusted) => Resolved::Unusable(e.clone().into()),
+        Err(e) if matches!(e.kind, VcErrorKind::Untrusted | VcErrorKind::NotAllowed) => {
+            Resolved::Unusable(e.clone().into())
+        }
         Err(e) => Resolved::Failed(e.clone().into()),
     }
 }

@@ -71,7 +71,7 @@ impl Bench {
             connector: door.clone(),
             clock: clock.clone(),
             instruments: Arc::new(NoInstruments),
-            allow_http: false,
+            server_rule: ServerRule::default(),
             refusals: Arc::default(),
         };
         Self {

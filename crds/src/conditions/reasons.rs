@@ -66,6 +66,10 @@ pub mod reason {
     pub const VCENTER_UNREACHABLE: &str = "VCenterUnreachable";
     /// vCenter's certificate is not trusted, and nothing was sent; the message says how to trust it.
     pub const UNTRUSTED_CERTIFICATE: &str = "UntrustedCertificate";
+    /// Two logins of that user were refused lately, so none is tried for now; the message says when the next one is.
+    pub const LOGIN_LIMITED: &str = "LoginLimited";
+    /// The Secret names a server that the operator does not connect to; the message says why.
+    pub const VCENTER_NOT_ALLOWED: &str = "VCenterNotAllowed";
     /// vCenter has too little room or capacity.
     pub const INSUFFICIENT_RESOURCES: &str = "InsufficientResources";
     /// A datastore is full.

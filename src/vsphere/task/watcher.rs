@@ -313,6 +313,7 @@ impl Watcher {
             error.kind,
             VcErrorKind::Fault(Fault::InvalidLogin | Fault::NoPermission { .. })
                 | VcErrorKind::Untrusted
+                | VcErrorKind::NotAllowed
         );
         if hopeless
             || client.session.closed()

@@ -29,8 +29,8 @@ pub struct OperatorOptions {
 }
 
 impl OperatorOptions {
-    /// The operator `program` as the user of `kubeconfig`, with what a lab needs allowed: ISO sources on loopback, and
-    /// a vCenter without TLS.
+    /// The operator `program` as the user of `kubeconfig`, with what a lab needs allowed: ISO sources and vCenters on
+    /// loopback, and a vCenter without TLS.
     pub fn new(program: impl Into<PathBuf>, kubeconfig: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -40,6 +40,10 @@ impl OperatorOptions {
             env: vec![
                 ("AGENT_FORGE_ISO_ALLOW_LOCAL_SOURCE".into(), "true".into()),
                 ("AGENT_FORGE_VSPHERE_ALLOW_HTTP".into(), "true".into()),
+                (
+                    "AGENT_FORGE_VSPHERE_ALLOW_LOCAL_SERVER".into(),
+                    "true".into(),
+                ),
             ],
             log_filter: env::var("AGENT_FORGE_LAB_LOG").unwrap_or_else(|_| "info".into()),
         }

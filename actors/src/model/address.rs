@@ -1,10 +1,10 @@
-//! Addresses that no ISO of somebody else's choosing may come from.
+//! Addresses that nobody may send the operator to: neither for an ISO nor as a vCenter. THE rule; both ask it. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub enum Refused {
     /// This machine.
     Loopback,
     /// This link; cloud metadata services are mostly here.
@@ -17,12 +17,14 @@ pub(super) enum Refused {
 
 impl Refused {
     /// Allowed in labs.
-    pub(super) fn is_local(self) -> bool {
+    #[must_use]
+    pub const fn is_local(self) -> bool {
         matches!(self, Self::Loopback | Self::LinkLocal)
     }
 
     /// For people.
-    pub(super) fn text(self) -> &'static str {
+    #[must_use]
+    pub const fn text(self) -> &'static str {
         match self {
             Self::Loopback => "a loopback address",
             Self::LinkLocal => "a link-local address",
@@ -46,7 +48,8 @@ const METADATA_V6: [Ipv6Addr; 2] = [
 ];
 
 /// Is this address refused, and why?
-pub(super) fn refused(ip: IpAddr) -> Option<Refused> {
+#[must_use]
+pub fn refused(ip: IpAddr) -> Option<Refused> {
     match ip {
         IpAddr::V4(ip) => refused_v4(ip),
         IpAddr::V6(ip) => embedded_v4(ip)
@@ -57,7 +60,8 @@ pub(super) fn refused(ip: IpAddr) -> Option<Refused> {
 }
 
 /// Is this name refused, whoever resolves it, and why?
-pub(super) fn refused_name(name: &str) -> Option<Refused> {
+#[must_use]
+pub fn refused_name(name: &str) -> Option<Refused> {
     let name = name.trim_end_matches('.').to_lowercase();
     let is = |known: &str| {
         let below = name.strip_suffix(known);
