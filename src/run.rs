@@ -13,6 +13,7 @@ use agent_forge_actors::{
         vcenter::Connector,
     },
     supervisor::{Ports, Supervisor, SupervisorMsg},
+    vcenter::ledger::Ledger,
 };
 use anyhow::Context;
 use http::StatusCode;
@@ -257,7 +258,12 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
     let request = borders.clients.request;
     let cluster: Arc<dyn Cluster> =
         Arc::new(Writer::new(request, gate.clone(), events, write_within));
-    let connector: Arc<dyn Connector> = Arc::new(VsphereConnector::new(gate, borders.vsphere));
+    let ledger = Arc::new(Ledger::new(borders.clock.clone()));
+    let vsphere = vsphere::Options {
+        ledger: ledger.clone(),
+        ..borders.vsphere
+    };
+    let connector: Arc<dyn Connector> = Arc::new(VsphereConnector::new(gate, vsphere));
     Ports {
         view: caches,
         cluster,
@@ -271,6 +277,7 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
             orphan_scan_interval: args.orphan_scan_interval,
             secret_namespaces: args.secret_namespaces.clone(),
         },
+        ledger,
         server_rule: args.server_rule(),
     }
 }

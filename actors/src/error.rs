@@ -84,9 +84,10 @@ impl From<VcError> for Trouble {
     fn from(e: VcError) -> Self {
         // Which of many calls met a server that cannot be reached says nothing, and is another one with each try.
         let message = match e.kind {
-            VcErrorKind::Unreachable | VcErrorKind::Untrusted | VcErrorKind::NotAllowed => {
-                e.message.clone()
-            }
+            VcErrorKind::Unreachable
+            | VcErrorKind::Untrusted
+            | VcErrorKind::NotAllowed
+            | VcErrorKind::LoginLimited(_) => e.message.clone(),
             _ => e.to_string(),
         };
         Self {

@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use agent_forge_actors::{
     effect::{Effect, EffectKind},
     model::names::MoRef,
-    ports::vcenter::{Credentials, Fault, VcError, VcErrorKind, VcResult},
+    ports::vcenter::{Fault, VcError, VcErrorKind, VcResult},
+    vcenter::refusals::Door,
 };
 use base64::Engine as _;
 use http::{HeaderValue, Method, header};
@@ -17,7 +18,6 @@ use tokio::time::Instant;
 use super::{
     client::Client,
     http::{Reply, Request, VcErrorKindAndMessage},
-    password::PasswordDoor,
     reply::decode,
     session::{Asked, COOL_DOWN, SESSION_HEADER, Session},
 };
@@ -30,7 +30,6 @@ const SHARED_SINCE: [u32; 4] = [8, 0, 3, 0];
 pub(super) struct RestSession {
     state: Mutex<State>,
     flight: tokio::sync::Mutex<()>,
-    door: PasswordDoor,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -45,11 +44,10 @@ struct State {
 
 impl RestSession {
     /// None yet.
-    pub(super) fn new(credentials: &Credentials) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             state: Mutex::default(),
             flight: tokio::sync::Mutex::default(),
-            door: PasswordDoor::new(credentials, "the Automation API"),
         }
     }
 
@@ -122,7 +120,10 @@ impl Client {
         {
             return Err(error);
         }
-        let outcome = self.rest.door.try_at(self.automation_login()).await;
+        let outcome = self
+            .ledger()
+            .attempt(&self.login, Door::Automation, self.automation_login())
+            .await;
         self.rest.set(|s| match &outcome {
             Ok(token) => (s.own, s.failed) = (Some(token.clone()), None),
             Err(e) => s.failed = Some((Instant::now(), e.clone())),

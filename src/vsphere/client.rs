@@ -7,9 +7,11 @@ use agent_forge_actors::{
     lease::Need,
     model::names::MoRef,
     ports::{
+        cluster::SecretVersion,
         slots::Slots,
         vcenter::{Credentials, Fault, VcError, VcErrorKind, VcResult},
     },
+    vcenter::{ledger::Ledger, login::Login},
 };
 use http::{HeaderMap, HeaderValue, Method, header};
 use serde::de::DeserializeOwned;
@@ -24,7 +26,6 @@ use super::{
     limits::Bounds,
     look::Looks,
     options::{Awaited, Options},
-    password::PasswordDoor,
     reply::{decode, judge, session_gone},
     session::{Asked, SESSION_HEADER, Session, SessionCell},
     task::TaskHub,
@@ -39,8 +40,8 @@ pub(super) struct Client {
     pub(super) gate: Arc<dyn Gate>,
     pub(super) session: SessionCell,
     pub(super) rest: RestSession,
-    /// `/folder`, where it does not take the session.
-    pub(super) file_door: PasswordDoor,
+    /// What of the credentials may be remembered.
+    pub(super) login: Login,
     pub(super) cache: Cache,
     pub(super) tasks: TaskHub,
     pub(super) looks: Looks,
@@ -60,8 +61,8 @@ impl Client {
         Ok(Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             http,
-            rest: RestSession::new(&credentials),
-            file_door: PasswordDoor::new(&credentials, "/folder"),
+            rest: RestSession::new(),
+            login: Login::of(&credentials, SecretVersion::default()),
             credentials,
             gate,
             session: SessionCell::new(),
@@ -85,6 +86,11 @@ impl Client {
     /// Has a task counted that nobody but this client awaits, for as long as the answer lives.
     pub(super) fn awaits(&self, task: &'static str) -> Awaited {
         Awaited::begin(self.http.options(), self.server(), task)
+    }
+
+    /// Where refused passwords are written down.
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.http.options().ledger
     }
 
     /// Does the certificate go unchecked?

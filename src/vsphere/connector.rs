@@ -7,14 +7,12 @@ use std::{
 
 use agent_forge_actors::{
     effect::Gate,
+    model::{credentials, server::server_name},
     ports::vcenter::{Connector, Credentials, VCenter, VcResult},
 };
 use async_trait::async_trait;
 
-use super::{
-    client::Client, http::server_name, limits::Limits, login::digest, options::Options,
-    session::Asked, vcenter::Handle,
-};
+use super::{client::Client, limits::Limits, options::Options, session::Asked, vcenter::Handle};
 
 /// Logs in to vCenters; see the module's contract.
 pub struct VsphereConnector {
@@ -46,7 +44,7 @@ impl VsphereConnector {
     }
 
     fn client(&self, credentials: &Credentials) -> VcResult<Arc<Client>> {
-        let key = digest(credentials);
+        let key = credentials::digest(credentials);
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|_, client| !client.session.closed());
         if let Some(client) = clients.get(&key) {
@@ -62,13 +60,26 @@ impl VsphereConnector {
         clients.insert(key, Arc::clone(&client));
         Ok(client)
     }
+
+    /// Whoever writes other bytes again and again leaves no client behind. One that somebody else has lives on.
+    fn forget(&self, failed: &Arc<Client>) {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|_, client| {
+            !Arc::ptr_eq(client, failed)
+                || Arc::strong_count(client) > 2
+                || client.session.current().is_some()
+        });
+    }
 }
 
 #[async_trait]
 impl Connector for VsphereConnector {
     async fn connect(&self, credentials: &Credentials) -> VcResult<Arc<dyn VCenter>> {
         let client = self.client(credentials)?;
-        client.session(Asked::Explicitly).await?;
+        if let Err(e) = client.session(Asked::Explicitly).await {
+            self.forget(&client);
+            return Err(e);
+        }
         Ok(Arc::new(Handle(client)))
     }
 }

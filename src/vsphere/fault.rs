@@ -121,6 +121,7 @@ pub(super) fn kind_name(kind: &VcErrorKind) -> &str {
         VcErrorKind::Unreachable => "Unreachable",
         VcErrorKind::NoAnswer => "NoAnswer",
         VcErrorKind::Untrusted => "Untrusted",
+        VcErrorKind::LoginLimited(_) => "LoginLimited",
         VcErrorKind::NotAllowed => "NotAllowed",
         VcErrorKind::Status(_) => "Status",
         VcErrorKind::Undecodable => "Undecodable",

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent_forge_actors::ports::vcenter::{Credentials, Trust, VcError, VcErrorKind, VcResult};
+use agent_forge_actors::{
+    model::server::server_name,
+    ports::vcenter::{Credentials, Trust, VcError, VcErrorKind, VcResult},
+};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -319,14 +322,6 @@ impl Http {
 
 /// Kind and sentence of a failure; operation and subject are added by the sender.
 pub(super) type VcErrorKindAndMessage = (VcErrorKind, String);
-
-/// `host[:port]` of a server.
-pub(super) fn server_name(server: &Url) -> String {
-    let host = server.host_str().unwrap_or_default();
-    server
-        .port()
-        .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
-}
 
 /// Is this certificate unchecked?
 pub(super) fn unchecked(credentials: &Credentials) -> bool {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use agent_forge_actors::{
     effect::{Effect, EffectKind},
     model::names::MoRef,
-    ports::vcenter::{Credentials, Fault, VcError, VcErrorKind, VcResult},
+    ports::vcenter::{Fault, VcError, VcErrorKind, VcResult},
+    vcenter::refusals::Door,
 };
 use http::{HeaderValue, Method};
 use secrecy::ExposeSecret as _;
@@ -14,7 +15,7 @@ use serde_json::Value;
 use super::{
     call::Call,
     client::Client,
-    http::{segment, server_name},
+    http::segment,
     reply::{decode, judge, judge_rest},
     session::{Endpoint, SESSION_HEADER, Session},
     wire::{
@@ -48,13 +49,15 @@ impl Client {
             },
         )
         .about(self.server());
+        let sending = self.gated(
+            Some(&effect),
+            call.method,
+            &call.subject,
+            self.post(&endpoint.release, None, &call),
+        );
         let reply = self
-            .gated(
-                Some(&effect),
-                call.method,
-                &call.subject,
-                self.post(&endpoint.release, None, &call),
-            )
+            .ledger()
+            .attempt(&self.login, Door::Session, sending)
             .await
             .map_err(|e| self.as_user(e))?;
         let Some(token) = reply.headers.get(SESSION_HEADER) else {
@@ -167,25 +170,4 @@ impl Client {
             tracing::info!(server = self.server(), error = %e, "logout failed; vCenter ends the session when it idles out");
         }
     }
-}
-
-/// A digest of everything that makes two sets of credentials the same.
-pub(super) fn digest(credentials: &Credentials) -> [u8; 32] {
-    use sha2::{Digest as _, Sha256};
-    let mut hash = Sha256::new();
-    let trust = format!("{:?}", credentials.trust);
-    for part in [
-        credentials.server.scheme(),
-        // Refused when the client is made; never to be taken for the same address without it.
-        credentials.server.username(),
-        credentials.server.password().unwrap_or_default(),
-        &server_name(&credentials.server),
-        &credentials.username,
-        credentials.password.expose_secret(),
-        &trust,
-    ] {
-        hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
-        hash.update(part.as_bytes());
-    }
-    hash.finalize().into()
 }

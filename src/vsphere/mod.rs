@@ -30,7 +30,6 @@ mod machines;
 mod networks;
 mod observation;
 mod options;
-mod password;
 mod placement;
 #[cfg(test)]
 mod played;

@@ -2,9 +2,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use agent_forge_actors::vcenter::ledger::Ledger;
 use tokio::time::Instant;
 
 use super::transport::Transport;
+use crate::clock::SystemClock;
 
 /// Settings that all clients of one connector share.
 #[derive(Clone)]
@@ -21,6 +23,8 @@ pub struct Options {
     pub allow_http: bool,
     /// Accept servers whose name resolves to a loopback or link-local address (labs only).
     pub allow_local: bool,
+    /// Where refused passwords are written down.
+    pub ledger: Arc<Ledger>,
     /// Hears of every request.
     pub observer: Option<Arc<dyn RequestObserver>>,
     /// What carries the requests instead of the network; trust settings are not looked at then.
@@ -36,6 +40,7 @@ impl Default for Options {
             user_agent: concat!("agent-forge/", env!("CARGO_PKG_VERSION")).to_owned(),
             allow_http: false,
             allow_local: false,
+            ledger: Arc::new(Ledger::new(Arc::new(SystemClock::default()))),
             observer: None,
             transport: None,
         }

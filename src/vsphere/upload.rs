@@ -12,6 +12,7 @@ use agent_forge_actors::{
     effect::Effect,
     model::names::{DatastorePath, MoRef},
     ports::vcenter::{ByteStream, Fault, VcError, VcErrorKind, VcResult},
+    vcenter::refusals::Door,
 };
 use base64::Engine as _;
 use bytes::Bytes;
@@ -91,7 +92,7 @@ impl Client {
             .gated(Some(effect), "PutFile", &path.to_string(), sending)
             .await;
         if authorisation.by_password {
-            sent = self.file_door.judged(sent);
+            sent = sent.map_err(|e| self.ledger().judged(&self.login, Door::Folder, e));
         }
         match sent {
             Ok(_) => Ok(()),
@@ -133,7 +134,8 @@ impl Client {
             }
             let headers = self.basic()?;
             let asking = self.probe(path, query, file, headers.clone());
-            self.file_door.try_at(asking).await?;
+            let ledger = self.ledger();
+            ledger.attempt(&self.login, Door::Folder, asking).await?;
             return Ok(Authorisation {
                 headers,
                 by_password: true,

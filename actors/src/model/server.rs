@@ -56,6 +56,15 @@ impl ServerRule {
     }
 }
 
+/// `host[:port]` of a server, as people and metrics name it.
+#[must_use]
+pub fn server_name(server: &Url) -> String {
+    let host = server.host_str().unwrap_or_default();
+    server
+        .port()
+        .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
 /// Whether a vCenter's name may mean that address.
 ///
 /// # Errors

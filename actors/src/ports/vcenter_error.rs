@@ -2,6 +2,8 @@
 
 use agent_forge_crds::conditions::reason;
 
+use jiff::Timestamp;
+
 use crate::{effect::Held, error::Class, model::names::MoRef};
 
 /// A typed vSphere fault.
@@ -90,7 +92,7 @@ impl Fault {
 
 /// Every reason that [`VcError::reason`] gives, but for the type names of [`Fault::Other`]. A test of the alerts puts each
 /// into one of them, or into none on purpose.
-pub const REASONS: [&str; 23] = [
+pub const REASONS: [&str; 24] = [
     "NotAuthenticated",
     reason::INVALID_CREDENTIALS,
     reason::NO_PERMISSION,
@@ -111,6 +113,7 @@ pub const REASONS: [&str; 23] = [
     "VCenterNoAnswer",
     reason::UNTRUSTED_CERTIFICATE,
     reason::VCENTER_NOT_ALLOWED,
+    reason::LOGIN_LIMITED,
     "VCenterUnavailable",
     reason::INTERNAL_ERROR,
     "EffectHeld",
@@ -165,6 +168,8 @@ pub enum VcErrorKind {
     Untrusted,
     /// The server's name resolves to an address where no vCenter may be; nothing was sent.
     NotAllowed,
+    /// No login is tried before that time, since others of the account were refused; nothing was sent.
+    LoginLimited(Timestamp),
     /// An HTTP status without a fault (gateway in front of vCenter).
     Status(u16),
     /// The reply does not decode.
@@ -223,6 +228,7 @@ impl VcError {
             VcErrorKind::Unreachable => reason::VCENTER_UNREACHABLE.to_owned(),
             VcErrorKind::NoAnswer => "VCenterNoAnswer".to_owned(),
             VcErrorKind::Untrusted => reason::UNTRUSTED_CERTIFICATE.to_owned(),
+            VcErrorKind::LoginLimited(_) => reason::LOGIN_LIMITED.to_owned(),
             VcErrorKind::NotAllowed => reason::VCENTER_NOT_ALLOWED.to_owned(),
             VcErrorKind::Status(_) => "VCenterUnavailable".to_owned(),
             VcErrorKind::Undecodable => reason::INTERNAL_ERROR.to_owned(),
@@ -238,9 +244,10 @@ impl VcError {
             | VcErrorKind::NoAnswer
             | VcErrorKind::Status(_)
             | VcErrorKind::Held(_) => Class::Transient,
-            VcErrorKind::Unresolved { .. } | VcErrorKind::Untrusted | VcErrorKind::NotAllowed => {
-                Class::Blocked
-            }
+            VcErrorKind::Unresolved { .. }
+            | VcErrorKind::Untrusted
+            | VcErrorKind::NotAllowed
+            | VcErrorKind::LoginLimited(_) => Class::Blocked,
             VcErrorKind::Undecodable => Class::Defect,
             VcErrorKind::Fault(fault) => match fault {
                 Fault::NotAuthenticated
@@ -312,7 +319,8 @@ mod tests {
             Some(K::Unreachable) => K::NoAnswer,
             Some(K::NoAnswer) => K::Untrusted,
             Some(K::Untrusted) => K::NotAllowed,
-            Some(K::NotAllowed) => K::Status(503),
+            Some(K::NotAllowed) => K::LoginLimited(Timestamp::UNIX_EPOCH),
+            Some(K::LoginLimited(_)) => K::Status(503),
             Some(K::Status(_)) => K::Undecodable,
             Some(K::Undecodable) => K::Held(Held {
                 effect: Effect::new(EffectKind::Login, "vc"),

@@ -46,7 +46,7 @@ use crate::{
         vcenter::Connector,
     },
     retry,
-    vcenter::{SessionDesk, SessionMsg, refusals::Refusals},
+    vcenter::{SessionDesk, SessionMsg, ledger::Ledger},
 };
 
 /// The adapters that the whole tree works with.
@@ -68,6 +68,8 @@ pub struct Ports {
     pub tracer: Arc<dyn Tracer>,
     /// Settings that decisions depend on.
     pub settings: Settings,
+    /// Refused passwords; the connector's as well.
+    pub ledger: Arc<Ledger>,
     /// Which vCenters credentials Secrets may name.
     pub server_rule: ServerRule,
 }
@@ -169,8 +171,6 @@ pub struct SupervisorState {
     sessions: watch::Sender<Option<Counted<SessionMsg>>>,
     placement: watch::Sender<Option<Counted<PlacementMsg>>>,
     doubts: Arc<watch::Sender<Doubts>>,
-    /// What outlives a session actor.
-    refusals: Arc<watch::Sender<Refusals>>,
     stopping: bool,
 }
 
@@ -218,7 +218,6 @@ impl Actor for Supervisor {
             sessions,
             placement,
             doubts: Arc::new(doubts),
-            refusals: Arc::new(watch::Sender::default()),
             stopping: false,
         })
     }

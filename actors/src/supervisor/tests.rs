@@ -135,12 +135,14 @@ impl Tree {
             o.machines = vec![testing::machine("a")];
         });
         let log = Arc::new(Log::default());
+        let clock = Arc::new(Virtual(Instant::now()));
         let ports = Ports {
             view: hub.clone(),
             cluster: hub.clone(),
             connector,
             iso_source: Arc::new(Void),
-            clock: Arc::new(Virtual(Instant::now())),
+            clock: clock.clone(),
+            ledger: Arc::new(Ledger::new(clock)),
             instruments: log.clone(),
             tracer: Arc::new(NoTracer),
             settings: Settings {

@@ -93,7 +93,7 @@ impl SupervisorState {
                     clock: self.ports.clock.clone(),
                     instruments: self.ports.instruments.clone(),
                     server_rule: self.ports.server_rule.clone(),
-                    refusals: self.refusals.clone(),
+                    ledger: self.ports.ledger.clone(),
                 };
                 let spawned = Actor::spawn_linked(None, VCenterSessions, args, cell);
                 Handle::Sessions(self.counted(key, spawned.await?.0))

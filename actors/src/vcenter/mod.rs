@@ -1,32 +1,29 @@
 //! The session actor: hands out vCenter sessions by credentials Secret.
 //!
 //! Guarantees: one login at a time for the same bytes, in however many Secrets they stand (askers wait for it); equal credentials share one session; a
-//! pool never gets a session that its own Secret could not open; refused bytes rest ([`refusals::LOCKOUT`]), also
-//! when this actor dies meanwhile, and in the next process as far as a pool has them on record
-//! (`status.refusedCredentials`); a Secret is read again at most every [`table::FRESH`], and only while somebody asks.
-//! Caveats: a login that is under way when the actor dies ends unheard, and is tried once more; so is one whose refusal no
-//! pool had written down when the process ended.
+//! pool never gets a session that its own Secret could not open; a Secret is read again at most every [`table::FRESH`], and
+//! only while somebody asks. Refused bytes rest by the rule in [`refusals`], which the [`ledger`] keeps: also when this actor
+//! dies meanwhile, and in the next process as far as a pool has them on record (`status.refusedCredentials`).
+//! Caveat: a login whose refusal no pool had written down when the process ended is tried once more.
 
+pub mod ledger;
 pub mod login;
 pub mod refusals;
 pub mod table;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use agent_forge_crds::{conditions::reason, pool::RefusedCredentials};
+use agent_forge_crds::{Time, conditions::reason, pool::RefusedCredentials};
 use async_trait::async_trait;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 
 use self::{
+    ledger::Ledger,
     login::{Digest, Login},
-    refusals::{Moment, Refusals},
+    refusals::Rest,
     table::{Answer, Resolved, Table},
 };
 use crate::{
@@ -42,7 +39,7 @@ use crate::{
         cluster::{Cluster, SecretVersion, View},
         instruments::Instruments,
         sessions::Sessions,
-        vcenter::{Connector, Credentials, Fault, VCenter, VcErrorKind, VcResult},
+        vcenter::{Connector, Credentials, Fault, VCenter, VcError, VcErrorKind, VcResult},
     },
 };
 
@@ -88,9 +85,8 @@ pub struct SessionArgs {
     pub instruments: Arc<dyn Instruments>,
     /// Which vCenters Secrets may name.
     pub server_rule: ServerRule,
-    /// The refusals, published here alone; whoever makes the actor keeps them for the next one, so that its death is no
-    /// reason for another wrong login.
-    pub refusals: Arc<watch::Sender<Refusals>>,
+    /// What was refused; the connector writes it down.
+    pub ledger: Arc<Ledger>,
 }
 
 /// State.
@@ -100,8 +96,6 @@ pub struct SessionState {
     waiting: BTreeMap<ObjectKey, Vec<Reply>>,
     /// Logins under way, and the Secrets that have these bytes.
     logins: BTreeMap<Digest, Vec<(ObjectKey, SecretVersion)>>,
-    /// Secrets of which it was looked up what an earlier process was refused.
-    recalled: BTreeSet<ObjectKey>,
     resolutions: JoinSet<()>,
     about: Description,
 }
@@ -123,13 +117,11 @@ impl Actor for VCenterSessions {
             kind: "sessions".to_owned(),
             ..Description::default()
         };
-        let known = args.refusals.borrow().clone();
         Ok(SessionState {
             args,
-            table: Table::new(known),
+            table: Table::default(),
             waiting: BTreeMap::new(),
             logins: BTreeMap::new(),
-            recalled: BTreeSet::new(),
             resolutions: JoinSet::new(),
             about,
         })
@@ -141,14 +133,17 @@ impl Actor for VCenterSessions {
         message: SessionMsg,
         state: &mut SessionState,
     ) -> Result<(), ActorProcessingErr> {
-        let now = Moment::now(state.args.clock.as_ref());
+        let now = state.args.clock.monotonic();
         while state.resolutions.try_join_next().is_some() {}
-        state.table.drop_useless(|s| s.login_refused(), now);
-        publish_refusals(state);
+        let ledger = state.args.ledger.clone();
+        let useless = |s: &Session| s.login_refused();
+        state
+            .table
+            .drop_useless(useless, |login| ledger.rest(login), now);
         match message {
             SessionMsg::Get(secret, reply, queued) => {
                 drop(queued);
-                match state.table.answer(&secret, now.monotonic) {
+                match state.table.answer(&secret, now) {
                     Answer::Session(session) => answer(reply, Ok(session)),
                     Answer::Trouble(trouble) => answer(reply, Err(trouble)),
                     Answer::Resolve => {
@@ -162,7 +157,7 @@ impl Actor for VCenterSessions {
             }
             SessionMsg::Refusal(secret, reply, queued) => {
                 drop(queued);
-                let _ = reply.send(state.table.refusal(&secret));
+                let _ = reply.send(record(state, &secret));
             }
             SessionMsg::Read(secret, found) => match *found {
                 Ok(found) => log_in(state, myself, secret, found, now),
@@ -175,7 +170,8 @@ impl Actor for VCenterSessions {
                 let digest = credentials::digest(&credentials);
                 for (secret, version) in state.logins.remove(&digest).unwrap_or_default() {
                     let login = Login::of(&credentials, version);
-                    resolved(state, &secret, ended(login, &end), now);
+                    let end = ended(&state.args.ledger, login, &end);
+                    resolved(state, &secret, end, now);
                 }
             }
             SessionMsg::LogOut(reply) => {
@@ -237,7 +233,7 @@ fn log_in(
     myself: ActorRef<SessionMsg>,
     secret: ObjectKey,
     found: Found,
-    now: Moment,
+    now: Duration,
 ) {
     let Found {
         credentials,
@@ -247,10 +243,7 @@ fn log_in(
     if let Some(open) = state.table.open_session(&login.digest) {
         return resolved(state, &secret, Resolved::Session(open, login), now);
     }
-    recall(state, &secret, &login, now);
-    if state.table.refused_lately(&login.digest, now.monotonic) {
-        return resolved(state, &secret, Resolved::Refused(login), now);
-    }
+    state.args.ledger.recall(&login, &state.args.view.pools());
     let sharing = state.logins.entry(login.digest).or_default();
     sharing.push((secret, login.version));
     if sharing.len() > 1 {
@@ -263,23 +256,32 @@ fn log_in(
     });
 }
 
-/// Looks up what an earlier process was refused: once for each Secret, since what is recorded later is this one's own.
-fn recall(state: &mut SessionState, secret: &ObjectKey, login: &Login, now: Moment) {
-    if !state.recalled.insert(secret.clone()) {
-        return;
-    }
-    if let Some(at) = refusals::recorded(&state.args.view.pools(), &login.version) {
-        state.table.recall(login.digest, at, now);
-    }
+/// What another process has to know of that Secret: that vCenter refused what it held when it was read last.
+fn record(state: &SessionState, secret: &ObjectKey) -> Option<RefusedCredentials> {
+    let login = state.table.refused(secret)?;
+    Some(RefusedCredentials {
+        account: Some(login.account.as_str().to_owned()),
+        refused_at: Some(Time(state.args.ledger.at(&login.digest)?)),
+        secret_resource_version: login.version.resource_version.clone(),
+        secret_uid: login.version.uid.clone(),
+    })
 }
 
 /// What the end of a login means for each of the Secrets that have its bytes.
-fn ended(login: Login, end: &VcResult<Session>) -> Resolved<Session> {
+fn ended(ledger: &Ledger, login: Login, end: &VcResult<Session>) -> Resolved<Session> {
     match end {
         Ok(session) => Resolved::Session(session.clone(), login),
-        Err(e) if matches!(e.kind, VcErrorKind::Fault(Fault::InvalidLogin)) => {
-            Resolved::Refused(login)
+        Err(VcError {
+            kind: VcErrorKind::Fault(Fault::InvalidLogin),
+            ..
+        }) => {
+            let rest = ledger.rest(&login);
+            Resolved::Refused(login, rest)
         }
+        Err(VcError {
+            kind: VcErrorKind::LoginLimited(again),
+            ..
+        }) => Resolved::Refused(login, Rest::Limited { again: *again }),
         Err(e) if matches!(e.kind, VcErrorKind::Untrusted | VcErrorKind::NotAllowed) => {
             Resolved::Unusable(e.clone().into())
         }
@@ -287,10 +289,10 @@ fn ended(login: Login, end: &VcResult<Session>) -> Resolved<Session> {
     }
 }
 
-fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>, now: Moment) {
+fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>, now: Duration) {
     let result = match &end {
         Resolved::Session(session, _) => Ok(session.clone()),
-        Resolved::Refused(login) => Err(login.refusal(secret)),
+        Resolved::Refused(login, rest) => Err(login.told(secret, *rest)),
         Resolved::Unusable(trouble) | Resolved::Failed(trouble) => Err(trouble.clone()),
     };
     state.about.failures = result
@@ -299,7 +301,6 @@ fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>
         .map_or(0, |_| state.about.failures + 1);
     state.about.passes += 1;
     state.table.resolved(secret, end, now);
-    publish_refusals(state);
     let mut open = BTreeMap::new();
     for session in state.table.sessions() {
         *open.entry(session.server().to_owned()).or_default() += 1;
@@ -308,17 +309,6 @@ fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>
     for reply in state.waiting.remove(secret).into_iter().flatten() {
         answer(reply, result.clone());
     }
-}
-
-fn publish_refusals(state: &SessionState) {
-    let now = state.table.refusals();
-    state.args.refusals.send_if_modified(|known| {
-        let news = *known != *now;
-        if news {
-            known.clone_from(now);
-        }
-        news
-    });
 }
 
 /// [`Sessions`] over the actor, whichever generation of it is alive.

@@ -1,27 +1,34 @@
-//! Which credential bytes vCenter refused, and when. Pure.
+//! Which passwords vCenter refused, and when one is sent again. THE rule for every place that sends one. Pure.
 //!
-//! Contract: bytes that are in here are not tried before [`LOCKOUT`] is over (a common lockout is 5 failures in 180 s,
-//! house.md §5); bytes that vCenter takes leave at once. Only digests and times are in here, never a password.
-//! One writer, the session actor; it publishes each change to whoever made it, and its successor begins with that. What
-//! another process has to know stands in the status of the pools: which state of which Secret was refused, and when.
+//! Contract, since wrong passwords lock accounts (a common lockout is 5 failures in 180 s):
+//! - at most [`MOST`] refusals in [`LOCKOUT`] for one account, whatever bytes stand in however many Secrets;
+//! - the same bytes rest for [`LOCKOUT`] at the door that refused them, and are tried again only where nothing else of the
+//!   account was refused in that time: what somebody has just written into a Secret comes first;
+//! - bytes that have opened a session rest by themselves alone: no other Secret keeps them away.
+//!
+//! Only digests and times are in here, never a password. What another process has to know stands in the status of the pools.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use agent_forge_crds::pool::VsphereAgentPool;
-use jiff::Timestamp;
+use agent_forge_crds::pool::{RefusedCredentials, VsphereAgentPool};
+use jiff::{SignedDuration, Timestamp};
 
-use super::login::Digest;
+use super::login::{Account, Digest, Login, of_version};
 use crate::ports::{clock::Clock, cluster::SecretVersion};
 
-/// The same refused credential bytes are not tried again before.
+/// For so long a refusal counts.
 pub const LOCKOUT: Duration = Duration::from_secs(600);
+/// So many refusals of one account may count at a time.
+pub const MOST: usize = 2;
+/// For so long refused bytes are known as such, and not taken for something new.
+const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// A moment, as both clocks have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// For this process alone.
     pub monotonic: Duration,
-    /// For what other processes read; whole seconds, as they stand in a status.
+    /// For people and other processes; whole seconds, as they stand in a status.
     pub wall: Timestamp,
 }
 
@@ -34,181 +41,237 @@ impl Moment {
             wall: Timestamp::from_second(wall.as_second()).unwrap_or(wall),
         }
     }
+
+    /// That moment of the own clock, on the wall; whole seconds, and not too early.
+    fn wall_of(self, monotonic: Duration) -> Timestamp {
+        let ahead = monotonic.saturating_sub(self.monotonic);
+        let seconds = ahead.as_secs() + u64::from(ahead.subsec_nanos() > 0);
+        let ahead = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
+        self.wall.checked_add(ahead).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// Where a password is sent to. vCenter may refuse it at one of them while a session lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// The login that opens a session.
+    Session,
+    /// The login of the Automation API.
+    Automation,
+    /// `/folder`, where it does not take the session.
+    Folder,
+}
+
+impl Door {
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Session => "the login",
+            Self::Automation => "the Automation API",
+            Self::Folder => "/folder",
+        }
+    }
+}
+
+/// Why a password is not sent now, and when the next try may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// These bytes were refused.
+    Refused {
+        /// When the same bytes may be tried again.
+        again: Timestamp,
+        /// When other bytes may be tried, where that is not at once.
+        others: Option<Timestamp>,
+    },
+    /// [`MOST`] others of the account were.
+    Limited {
+        /// When these bytes may be tried.
+        again: Timestamp,
+    },
 }
 
 /// A refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Refusal {
+    account: Account,
+    digest: Digest,
+    door: Door,
     at: Timestamp,
-    /// End of the rest (monotonic).
+    /// When it does not count any more (monotonic).
     until: Duration,
 }
 
-/// Refused bytes, each with the login that was refused.
+/// What was refused, and what was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusals(BTreeMap<Digest, Refusal>);
+pub struct Refusals {
+    refused: Vec<Refusal>,
+    taken: BTreeSet<Digest>,
+}
 
 impl Refusals {
-    /// Whether these bytes were refused too lately to be tried again; `now` is monotonic.
-    #[must_use]
-    pub fn lately(&self, digest: &Digest, now: Duration) -> bool {
-        self.0.get(digest).is_some_and(|r| now < r.until)
-    }
-
-    /// When these bytes were refused last.
-    #[must_use]
-    pub fn at(&self, digest: &Digest) -> Option<Timestamp> {
-        self.0.get(digest).map(|r| r.at)
-    }
-
-    /// vCenter refused these bytes. That they were looked at again meanwhile, without a login, does not prolong their rest.
-    pub fn refused(&mut self, digest: Digest, now: Moment) {
-        self.note(digest, now.wall, LOCKOUT, now);
-    }
-
-    /// An earlier process was refused these bytes `at` that time: what is left of their rest they have.
-    pub fn recall(&mut self, digest: Digest, at: Timestamp, now: Moment) {
-        if let Some(left) = rest_left(at, now.wall) {
-            self.note(digest, at, left, now);
+    /// Whether the password may be sent there now.
+    ///
+    /// # Errors
+    /// Why not, and when.
+    pub fn may_try(&self, login: &Login, door: Door, now: Moment) -> Result<(), Rest> {
+        if self
+            .counting(login, now)
+            .any(|r| r.digest == login.digest && r.door == door)
+        {
+            return Err(self.rest(login, now));
+        }
+        if self.taken.contains(&login.digest) {
+            return Ok(());
+        }
+        match self.below(login, self.bound(login), now) {
+            Some(again) => Err(Rest::Limited { again }),
+            None => Ok(()),
         }
     }
 
-    fn note(&mut self, digest: Digest, at: Timestamp, rest: Duration, now: Moment) {
-        self.0.retain(|_, r| now.monotonic < r.until);
-        self.0.entry(digest).or_insert(Refusal {
-            at,
-            until: now.monotonic.saturating_add(rest),
-        });
+    /// How long bytes rest that were refused.
+    #[must_use]
+    pub fn rest(&self, login: &Login, now: Moment) -> Rest {
+        let own = self
+            .counting(login, now)
+            .filter(|r| r.digest == login.digest);
+        let own = own.map(|r| r.until).max();
+        let again = own.map(|until| now.wall_of(until));
+        let others_first = self.below(login, 1, now);
+        Rest::Refused {
+            again: again.max(others_first).unwrap_or(now.wall),
+            others: self.below(login, MOST, now),
+        }
     }
 
-    /// vCenter took these bytes.
-    pub fn taken(&mut self, digest: &Digest) {
-        self.0.remove(digest);
+    /// How many refusals of the account may count at a time, that of these bytes included.
+    fn bound(&self, login: &Login) -> usize {
+        let known = self.refused.iter().any(|r| r.digest == login.digest);
+        if known { 1 } else { MOST }
+    }
+
+    /// When fewer than `bound` refusals of the account count; `None`: now.
+    fn below(&self, login: &Login, bound: usize, now: Moment) -> Option<Timestamp> {
+        let mut ends: Vec<Duration> = self.counting(login, now).map(|r| r.until).collect();
+        ends.sort_unstable_by(|a, b| b.cmp(a));
+        ends.get(bound.saturating_sub(1))
+            .map(|until| now.wall_of(*until))
+    }
+
+    fn counting<'a>(&'a self, login: &'a Login, now: Moment) -> impl Iterator<Item = &'a Refusal> {
+        self.refused
+            .iter()
+            .filter(move |r| r.account == login.account && now.monotonic < r.until)
+    }
+
+    /// vCenter refused these bytes there.
+    pub fn refused(&mut self, login: &Login, door: Door, now: Moment) {
+        self.taken.remove(&login.digest);
+        self.note(
+            login.account.clone(),
+            login.digest,
+            door,
+            now.wall,
+            LOCKOUT,
+            now,
+        );
+    }
+
+    /// vCenter opened a session for these bytes.
+    pub fn opened(&mut self, login: &Login) {
+        self.taken.insert(login.digest);
+    }
+
+    /// When these bytes were refused last at the login, as far as that counts or is remembered.
+    #[must_use]
+    pub fn at(&self, digest: &Digest) -> Option<Timestamp> {
+        let all = self
+            .refused
+            .iter()
+            .filter(|r| r.digest == *digest && r.door == Door::Session);
+        all.map(|r| r.at).max()
+    }
+
+    /// What an earlier process was refused for that account, by what the pools have on record; the bytes are not known, but
+    /// the state of the Secret that held them is.
+    pub fn recall(&mut self, account: &Account, pools: &[Arc<VsphereAgentPool>], now: Moment) {
+        for record in records(pools).filter(|r| r.account.as_deref() == Some(account.as_str())) {
+            self.recall_one(account, record, now);
+        }
+    }
+
+    /// These bytes are what that state of a Secret holds: was it refused? A record without an account is known by its Secret
+    /// alone.
+    pub fn identify(&mut self, login: &Login, pools: &[Arc<VsphereAgentPool>], now: Moment) {
+        let stands_in = of_version(&login.version);
+        let its_own = |r: &&RefusedCredentials| version(r) == login.version;
+        if self.at(&login.digest).is_none() {
+            for record in records(pools).filter(its_own) {
+                self.recall_one(&login.account, record, now);
+            }
+        }
+        for refusal in &mut self.refused {
+            if refusal.digest == stands_in {
+                refusal.digest = login.digest;
+            }
+        }
+    }
+
+    fn recall_one(&mut self, account: &Account, record: &RefusedCredentials, now: Moment) {
+        let digest = of_version(&version(record));
+        let Some(at) = record.refused_at.as_ref().map(|t| t.0) else {
+            return;
+        };
+        let left = rest_left(at, now.wall);
+        let known = |r: &Refusal| r.digest == digest && r.at >= at;
+        if let Some(left) = left.filter(|_| !self.refused.iter().any(known)) {
+            self.note(account.clone(), digest, Door::Session, at, left, now);
+        }
+    }
+
+    fn note(
+        &mut self,
+        account: Account,
+        digest: Digest,
+        door: Door,
+        at: Timestamp,
+        left: Duration,
+        now: Moment,
+    ) {
+        self.refused.retain(|r| {
+            let before = r.digest == digest && r.door == door;
+            !before && now.monotonic < r.until.saturating_add(REMEMBERED)
+        });
+        self.refused.push(Refusal {
+            account,
+            digest,
+            door,
+            at,
+            until: now.monotonic.saturating_add(left),
+        });
     }
 }
 
-/// How long bytes still rest that were refused `at` that time; `None` once it is over. The clocks of two machines differ:
-/// a refusal that is to come was just now, so that no clock makes a rest longer than [`LOCKOUT`].
+/// How long a refusal still counts; `None` once it is over. The clocks of two machines differ: a refusal that is to come was
+/// just now, so that no clock makes a rest longer than [`LOCKOUT`].
 fn rest_left(at: Timestamp, now: Timestamp) -> Option<Duration> {
     let age = Duration::try_from(now.duration_since(at)).unwrap_or_default();
     LOCKOUT.checked_sub(age).filter(|left| !left.is_zero())
 }
 
-/// When vCenter refused what that state of a Secret holds, by the last word of any pool.
-#[must_use]
-pub fn recorded(pools: &[Arc<VsphereAgentPool>], version: &SecretVersion) -> Option<Timestamp> {
-    let records = pools.iter().filter_map(|p| {
-        let status = p.status.as_ref()?;
-        status.refused_credentials.as_ref()
-    });
-    records
-        .filter(|r| {
-            r.secret_uid == version.uid && r.secret_resource_version == version.resource_version
-        })
-        .filter_map(|r| Some(r.refused_at.as_ref()?.0))
-        .max()
+fn records(pools: &[Arc<VsphereAgentPool>]) -> impl Iterator<Item = &RefusedCredentials> {
+    pools
+        .iter()
+        .filter_map(|p| p.status.as_ref()?.refused_credentials.as_ref())
+}
+
+fn version(record: &RefusedCredentials) -> SecretVersion {
+    SecretVersion {
+        uid: record.secret_uid.clone(),
+        resource_version: record.secret_resource_version.clone(),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use agent_forge_crds::{Time, pool::RefusedCredentials};
-
-    use super::*;
-    use crate::testing;
-
-    /// A second, on both clocks.
-    fn m(second: u64) -> Moment {
-        Moment {
-            monotonic: Duration::from_secs(second),
-            wall: testing::at(second.cast_signed()),
-        }
-    }
-
-    #[test]
-    fn refused_bytes_rest_from_their_login_on_until_vcenter_takes_them() {
-        let (a, b) = ([1; 32], [2; 32]);
-        let s = Duration::from_secs;
-        let mut refusals = Refusals::default();
-        refusals.refused(a, m(0));
-        refusals.refused(a, m(599));
-        assert_eq!(refusals.at(&a), Some(m(0).wall));
-        assert!(refusals.lately(&a, s(599)) && !refusals.lately(&b, s(599)));
-        assert!(!refusals.lately(&a, s(600)), "a look is no login");
-        refusals.refused(a, m(600));
-        assert_eq!(refusals.at(&a), Some(m(600).wall), "refused anew");
-        assert!(refusals.lately(&a, s(1199)));
-        refusals.taken(&a);
-        assert_eq!(refusals, Refusals::default());
-        refusals.refused(a, m(1200));
-        refusals.refused(b, m(1800));
-        let mut only_b = Refusals::default();
-        only_b.refused(b, m(1800));
-        assert_eq!(refusals, only_b, "what is over is forgotten");
-    }
-
-    #[test]
-    fn what_an_earlier_process_was_refused_has_the_rest_of_its_rest() {
-        let a = [1; 32];
-        // How old the refusal is when this process reads of it, by the wall clock; for how long the bytes rest then.
-        let cases = [(0, 600), (1, 599), (599, 1), (600, 0), (9000, 0), (-5, 600)];
-        for (age, rest) in cases {
-            // A process that has just begun: its own clock begins with zero.
-            let began = Moment {
-                monotonic: Duration::ZERO,
-                wall: testing::at(10_000),
-            };
-            let at = testing::at(10_000 - age);
-            let mut refusals = Refusals::default();
-            refusals.recall(a, at, began);
-            let last = Duration::from_secs(rest);
-            assert!(!refusals.lately(&a, last), "{age} s old");
-            if rest == 0 {
-                assert_eq!(refusals, Refusals::default(), "{age} s old");
-                continue;
-            }
-            assert!(
-                refusals.lately(&a, last - Duration::from_millis(1)),
-                "{age}"
-            );
-            assert_eq!(refusals.at(&a), Some(at), "as it is recorded");
-        }
-        let mut refusals = Refusals::default();
-        refusals.refused(a, m(100));
-        let mut told = refusals.clone();
-        told.recall(a, m(0).wall, m(110));
-        assert_eq!(told, refusals, "its own knowledge is newer");
-    }
-
-    #[test]
-    fn a_record_speaks_of_one_state_of_one_secret() {
-        let version = |uid: &str, resource_version: &str| SecretVersion {
-            uid: uid.to_owned(),
-            resource_version: resource_version.to_owned(),
-        };
-        let pool = |uid: &str, resource_version: &str, second: Option<i64>| {
-            let record = RefusedCredentials {
-                refused_at: second.map(|s| Time(testing::at(s))),
-                secret_resource_version: resource_version.to_owned(),
-                secret_uid: uid.to_owned(),
-            };
-            Arc::new(testing::with(testing::pool("p"), |p| {
-                p.status.get_or_insert_default().refused_credentials = Some(record);
-            }))
-        };
-        let pools = [
-            Arc::new(testing::pool("none")),
-            pool("one", "7", Some(100)),
-            pool("one", "7", Some(300)),
-            pool("one", "7", Some(200)),
-            pool("two", "7", Some(400)),
-            pool("one", "8", Some(500)),
-            pool("three", "7", None),
-        ];
-        let recorded = |uid, at| super::recorded(&pools, &version(uid, at));
-        assert_eq!(recorded("one", "7"), Some(testing::at(300)), "the last");
-        assert_eq!(recorded("two", "7"), Some(testing::at(400)));
-        for (uid, at) in [("one", "6"), ("two", "8"), ("three", "7"), ("", "")] {
-            assert_eq!(recorded(uid, at), None, "{uid} {at}");
-        }
-    }
-}
+mod tests;

@@ -1,16 +1,11 @@
-//! Which Secret has which session, and when it is tried again. Pure.
-//!
-//! Facts: the same refused credential bytes are tried at most every 10 minutes ([`Refusals`]), a changed Secret within
-//! 30 s (house.md §5).
+//! Which Secret has which session, and when it is read again. Pure. When a password is sent again is not decided here
+//! ([`super::refusals`]).
 
 use std::{collections::BTreeMap, time::Duration};
 
-use agent_forge_crds::{Time, pool::RefusedCredentials};
-use jiff::Timestamp;
-
 use super::{
     login::{Digest, Login},
-    refusals::{Moment, Refusals},
+    refusals::Rest,
 };
 use crate::{error::Trouble, model::names::ObjectKey};
 
@@ -45,8 +40,8 @@ enum Entry<S> {
 pub enum Resolved<S> {
     /// A session.
     Session(S, Login),
-    /// vCenter refused these bytes, now or lately.
-    Refused(Login),
+    /// vCenter refused these bytes, now or lately, or too many others of their account.
+    Refused(Login, Rest),
     /// What the Secret holds cannot be used as it stands: no login was tried.
     Unusable(Trouble),
     /// Anything else.
@@ -68,23 +63,17 @@ pub enum Answer<S> {
 #[derive(Clone, Debug)]
 pub struct Table<S> {
     entries: BTreeMap<ObjectKey, Entry<S>>,
-    refusals: Refusals,
+}
+
+impl<S> Default for Table<S> {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+        }
+    }
 }
 
 impl<S: Clone> Table<S> {
-    /// A table without sessions that leaves these bytes alone.
-    pub fn new(refusals: Refusals) -> Self {
-        Self {
-            entries: BTreeMap::new(),
-            refusals,
-        }
-    }
-
-    /// The bytes that vCenter refused, as far as known.
-    pub fn refusals(&self) -> &Refusals {
-        &self.refusals
-    }
-
     /// What to do for that Secret now.
     pub fn answer(&self, secret: &ObjectKey, now: Duration) -> Answer<S> {
         match self.entries.get(secret) {
@@ -106,54 +95,29 @@ impl<S: Clone> Table<S> {
         })
     }
 
-    /// Whether these bytes were refused too lately to be tried again.
-    pub fn refused_lately(&self, digest: &Digest, now: Duration) -> bool {
-        self.refusals.lately(digest, now)
+    /// The login that is refused with what that Secret held when it was read last.
+    pub fn refused(&self, secret: &ObjectKey) -> Option<&Login> {
+        match self.entries.get(secret) {
+            Some(Entry::Failed { refused, .. }) => refused.as_ref(),
+            _ => None,
+        }
     }
 
-    /// An earlier process was refused these bytes `at` that time.
-    pub fn recall(&mut self, digest: Digest, at: Timestamp, now: Moment) {
-        self.refusals.recall(digest, at, now);
-    }
-
-    /// What another process has to know of that Secret: that vCenter refused what it held when it was read last.
-    pub fn refusal(&self, secret: &ObjectKey) -> Option<RefusedCredentials> {
-        let Some(Entry::Failed {
-            refused: Some(login),
-            ..
-        }) = self.entries.get(secret)
-        else {
-            return None;
-        };
-        Some(RefusedCredentials {
-            refused_at: Some(Time(self.refusals.at(&login.digest)?)),
-            secret_resource_version: login.version.resource_version.clone(),
-            secret_uid: login.version.uid.clone(),
-        })
-    }
-
-    /// Takes in a resolution's end.
-    pub fn resolved(&mut self, secret: &ObjectKey, end: Resolved<S>, now: Moment) {
-        let at = now.monotonic;
+    /// Takes in a resolution's end; `at` is monotonic.
+    pub fn resolved(&mut self, secret: &ObjectKey, end: Resolved<S>, at: Duration) {
         let times = match self.entries.get(secret) {
             Some(Entry::Failed { times, .. }) => times.saturating_add(1),
             _ => 1,
         };
         let entry = match end {
-            Resolved::Session(session, login) => {
-                self.refusals.taken(&login.digest);
-                Entry::Ready { session, login, at }
-            }
-            Resolved::Refused(login) => {
-                self.refusals.refused(login.digest, now);
-                Entry::Failed {
-                    trouble: login.refusal(secret),
-                    at,
-                    times,
-                    rest: REFUSED_LOOK,
-                    refused: Some(login),
-                }
-            }
+            Resolved::Session(session, login) => Entry::Ready { session, login, at },
+            Resolved::Refused(login, rest) => Entry::Failed {
+                trouble: login.told(secret, rest),
+                at,
+                times,
+                rest: REFUSED_LOOK,
+                refused: Some(login),
+            },
             Resolved::Unusable(trouble) => Entry::Failed {
                 trouble,
                 at,
@@ -173,7 +137,12 @@ impl<S: Clone> Table<S> {
     }
 
     /// Turns sessions that `useless` names into refusals of their bytes, each in the words of its own Secret.
-    pub fn drop_useless(&mut self, useless: impl Fn(&S) -> bool, now: Moment) {
+    pub fn drop_useless(
+        &mut self,
+        useless: impl Fn(&S) -> bool,
+        rest: impl Fn(&Login) -> Rest,
+        at: Duration,
+    ) {
         let dead: Vec<(ObjectKey, Login)> = self
             .entries
             .iter()
@@ -185,7 +154,8 @@ impl<S: Clone> Table<S> {
             })
             .collect();
         for (key, login) in dead {
-            self.resolved(&key, Resolved::Refused(login), now);
+            let rest = rest(&login);
+            self.resolved(&key, Resolved::Refused(login, rest), at);
         }
     }
 
@@ -224,11 +194,13 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    /// A second, on both clocks.
-    fn m(n: u64) -> Moment {
-        Moment {
-            monotonic: s(n),
-            wall: crate::testing::at(n.cast_signed()),
+    fn refused(password: &str) -> Resolved<u8> {
+        Resolved::Refused(login(password), rest())
+    }
+
+    fn rest() -> Rest {
+        Rest::Limited {
+            again: crate::testing::at(600),
         }
     }
 
@@ -245,10 +217,10 @@ mod tests {
 
     #[test]
     fn a_session_is_shared_until_its_secret_is_due() {
-        let mut t = Table::new(Refusals::default());
+        let mut t = Table::default();
         let key = ObjectKey::new("ns", "secret");
         assert!(matches!(t.answer(&key, s(0)), Answer::Resolve));
-        t.resolved(&key, Resolved::Session(7, login("old")), m(0));
+        t.resolved(&key, Resolved::Session(7, login("old")), s(0));
         assert!(matches!(t.answer(&key, s(19)), Answer::Session(7)));
         assert!(matches!(t.answer(&key, s(20)), Answer::Resolve));
         assert_eq!(t.open_session(&login("old").digest), Some(7));
@@ -256,53 +228,23 @@ mod tests {
     }
 
     #[test]
-    fn refused_bytes_rest_ten_minutes_but_a_changed_secret_is_seen_within_thirty_seconds() {
-        let mut t: Table<u8> = Table::new(Refusals::default());
-        let key = ObjectKey::new("ns", "secret");
-        t.resolved(&key, Resolved::Refused(login("old")), m(0));
-        let mut now = 0;
-        let mut reads = 0;
-        while now < 599 {
-            now += 1;
-            if matches!(t.answer(&key, s(now)), Answer::Resolve) {
-                reads += 1;
-                assert!(
-                    t.refused_lately(&login("old").digest, s(now)),
-                    "no second login at {now}"
-                );
-                assert!(
-                    !t.refused_lately(&login("new").digest, s(now)),
-                    "new bytes are tried at once"
-                );
-                t.resolved(&key, Resolved::Refused(login("old")), m(now));
-            }
-        }
-        assert!(reads >= 599 / 30, "{reads} looks at the Secret");
-        assert!(!t.refused_lately(&login("old").digest, s(600)));
-    }
-
-    #[test]
     fn a_session_that_lost_its_login_is_refused_in_the_words_of_each_secret() {
-        let mut t = Table::new(Refusals::default());
+        let mut t = Table::default();
         let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
         for key in &keys {
-            t.resolved(key, Resolved::Session(7, login("old")), m(0));
+            t.resolved(key, Resolved::Session(7, login("old")), s(0));
         }
-        t.drop_useless(|_| true, m(1));
+        t.drop_useless(|_| true, |_| rest(), s(1));
         for key in &keys {
             let Answer::Trouble(trouble) = t.answer(key, s(1)) else {
                 panic!("{key} has an answer")
             };
-            assert_eq!(trouble, login("old").refusal(key));
+            assert_eq!(trouble, login("old").told(key, rest()));
             for named in ["vc.example", "\"user\"", &key.to_string()] {
                 assert!(trouble.message.contains(named), "{named}: {trouble}");
             }
         }
-        assert!(
-            t.refused_lately(&login("old").digest, s(600)),
-            "no login before 601 s"
-        );
-        assert!(!t.refused_lately(&login("old").digest, s(601)));
+        assert!(t.refused(&keys[0]).is_some());
     }
 
     /// Many ask for one Secret, each at its own times: what one of them has just been told keeps none of them waiting.
@@ -311,10 +253,10 @@ mod tests {
         let key = ObjectKey::new("ns", "secret");
         let period = crate::retry::SLOW_PROBE.as_secs() * 7 / 6 + 1;
         let missing = Trouble::blocked(Side::Vsphere, "SecretNotFound", "it is not there");
-        let wrong = [Resolved::Refused(login("old")), Resolved::Unusable(missing)];
+        let wrong = [refused("old"), Resolved::Unusable(missing)];
         let changes = (100..200).flat_map(|changed| wrong.each_ref().map(|w| (changed, w)));
         for (changed, wrong) in changes {
-            let mut t: Table<u8> = Table::new(Refusals::default());
+            let mut t: Table<u8> = Table::default();
             let mut waiting: Vec<u64> = (0..period).collect();
             for now in 0..=changed + 30 {
                 if !waiting.contains(&(now % period)) {
@@ -326,7 +268,7 @@ mod tests {
                     } else {
                         Resolved::Session(7, login("new"))
                     };
-                    t.resolved(&key, end, m(now));
+                    t.resolved(&key, end, s(now));
                 }
                 if matches!(t.answer(&key, s(now)), Answer::Session(_)) {
                     waiting.retain(|phase| *phase != now % period);

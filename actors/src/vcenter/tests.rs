@@ -1,11 +1,17 @@
 //! The session actor with a vCenter that takes a password or refuses it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 use agent_forge_crds::Time;
 use secrecy::SecretString;
 
-use super::{refusals::LOCKOUT, *};
+use super::{
+    refusals::{Door as PasswordDoor, LOCKOUT},
+    *,
+};
 use crate::{
     actor::mailbox::Mailbox,
     ports::{cluster::SecretRead, instruments::NoInstruments},
@@ -18,8 +24,8 @@ use crate::{
 };
 
 /// The way to a vCenter; counts who knocks.
-#[derive(Default)]
 struct Door {
+    ledger: Mutex<Arc<Ledger>>,
     site: Site,
     shut: AtomicBool,
     /// Its certificate is not the one that the Secret trusts.
@@ -29,15 +35,20 @@ struct Door {
 
 #[async_trait]
 impl Connector for Door {
-    async fn connect(&self, _: &Credentials) -> VcResult<Session> {
-        self.knocks.fetch_add(1, Ordering::Relaxed);
-        if self.untrusted.load(Ordering::Relaxed) {
-            return Err(fault(VcErrorKind::Untrusted));
-        }
-        if self.shut.load(Ordering::Relaxed) {
-            return Err(fault(VcErrorKind::Fault(Fault::InvalidLogin)));
-        }
-        Ok(Arc::new(self.site.clone()))
+    async fn connect(&self, credentials: &Credentials) -> VcResult<Session> {
+        let login = Login::of(credentials, SecretVersion::default());
+        let ledger = self.ledger.lock().expect("the ledger").clone();
+        let knock = async {
+            self.knocks.fetch_add(1, Ordering::Relaxed);
+            if self.untrusted.load(Ordering::Relaxed) {
+                return Err(fault(VcErrorKind::Untrusted));
+            }
+            if self.shut.load(Ordering::Relaxed) {
+                return Err(fault(VcErrorKind::Fault(Fault::InvalidLogin)));
+            }
+            Ok(Arc::new(self.site.clone()) as Session)
+        };
+        ledger.attempt(&login, PasswordDoor::Session, knock).await
     }
 }
 
@@ -64,7 +75,15 @@ impl Bench {
                 data: data.into(),
             });
         });
-        let (door, clock) = (Arc::new(Door::default()), Arc::new(Turned::default()));
+        let clock = Arc::new(Turned::default());
+        let ledger = Arc::new(Ledger::new(clock.clone()));
+        let door = Arc::new(Door {
+            ledger: Mutex::new(ledger.clone()),
+            site: Site::default(),
+            shut: AtomicBool::default(),
+            untrusted: AtomicBool::default(),
+            knocks: AtomicUsize::default(),
+        });
         let args = SessionArgs {
             cluster: hub.clone(),
             view: hub.clone(),
@@ -72,7 +91,7 @@ impl Bench {
             clock: clock.clone(),
             instruments: Arc::new(NoInstruments),
             server_rule: ServerRule::default(),
-            refusals: Arc::default(),
+            ledger,
         };
         Self {
             hub,
@@ -106,9 +125,32 @@ impl Bench {
         });
     }
 
+    /// Somebody changes it in vCenter, and the session that there was has met that.
+    fn change_password(&self) {
+        self.door.shut.store(true, Ordering::Relaxed);
+        self.door.site.with(|i| i.login_refused = true);
+        let data = self.hub.with(|o| o.secret.clone().expect("a Secret").data);
+        let credentials = credentials::parse(&data, &self.args.server_rule).expect("usable");
+        let login = Login::of(&credentials, SecretVersion::default());
+        let met = fault(VcErrorKind::Fault(Fault::InvalidLogin));
+        let _ = self.args.ledger.judged(&login, PasswordDoor::Session, met);
+    }
+
+    /// Writes a key of the Secret.
+    fn set(&self, key: &str, value: &str) {
+        self.hub.with(|o| {
+            let secret = o.secret.as_mut().expect("a Secret");
+            secret
+                .data
+                .insert(key.to_owned(), SecretString::from(value));
+        });
+    }
+
     /// Another process: of what was refused it knows what is on record.
     async fn next_process(&mut self) -> ActorRef<SessionMsg> {
-        self.args.refusals = Arc::default();
+        let ledger = Arc::new(Ledger::new(self.clock.clone()));
+        *self.door.ledger.lock().expect("the ledger") = ledger.clone();
+        self.args.ledger = ledger;
         self.actor().await
     }
 }
@@ -151,8 +193,7 @@ async fn a_password_changed_in_vcenter_is_told_as_one_that_was_wrong_from_the_st
     for name in ["one", "two"] {
         assert!(ask(&actor, name).await.is_ok(), "{name}");
     }
-    bench.door.shut.store(true, Ordering::Relaxed);
-    bench.door.site.with(|i| i.login_refused = true);
+    bench.change_password();
     assert_eq!(refused(&actor, "one").await, told_first);
     for name in ["one", "two", "three"] {
         let told = refused(&actor, name).await;
@@ -197,8 +238,7 @@ async fn a_session_that_lost_its_login_is_remembered_beyond_the_actor_too() {
     let bench = Bench::new();
     let mut actor = bench.actor().await;
     assert!(ask(&actor, "one").await.is_ok());
-    bench.door.shut.store(true, Ordering::Relaxed);
-    bench.door.site.with(|i| i.login_refused = true);
+    bench.change_password();
     refused(&actor, "one").await;
     actor = anew(&bench, actor).await;
     refused(&actor, "one").await;
@@ -241,6 +281,7 @@ async fn a_new_process_tries_a_changed_secret_and_keeps_nothing_of_what_is_taken
         refused_at: Some(Time(bench.clock.wall())),
         secret_resource_version: "1".to_owned(),
         secret_uid: "secret".to_owned(),
+        ..RefusedCredentials::default()
     }));
     let actor = bench.next_process().await;
     refused(&actor, "one").await;
@@ -263,14 +304,7 @@ async fn a_new_process_tries_a_changed_secret_and_keeps_nothing_of_what_is_taken
 async fn a_secret_that_lacks_a_key_is_told_as_missing_and_one_with_a_bad_value_as_invalid() {
     let bench = Bench::new();
     let actor = bench.actor().await;
-    let set = |key: &str, value: &str| {
-        bench.hub.with(|o| {
-            let secret = o.secret.as_mut().expect("a Secret");
-            secret
-                .data
-                .insert(key.to_owned(), SecretString::from(value));
-        });
-    };
+    let set = |key: &str, value: &str| bench.set(key, value);
     set("thumbprint", "abc");
     let told = refused(&actor, "one").await;
     assert_eq!(told.reason, reason::INVALID_CREDENTIALS);
@@ -344,4 +378,59 @@ async fn a_vcenter_that_does_not_answer_keeps_no_session_open_at_another() {
     let asked = actor.call(SessionMsg::LogOut, Some(patience)).await;
     assert!(matches!(asked, Ok(ractor::rpc::CallResult::Timeout)));
     assert_eq!(bench.door.site.with(|i| i.logouts), 1);
+}
+
+/// Each look finds other bytes, as where somebody guesses, or several Secrets of one user are wrong.
+#[tokio::test(start_paused = true)]
+async fn other_bytes_in_other_secrets_are_tried_twice_and_told_when_the_next_time_is() {
+    let bench = Bench::new();
+    let actor = bench.actor().await;
+    assert!(ask(&actor, "good").await.is_ok());
+    bench.door.shut.store(true, Ordering::Relaxed);
+    let began = bench.clock.wall();
+    for n in 0..20 {
+        bench.set("password", &n.to_string());
+        refused(&actor, &format!("guess-{n}")).await;
+        bench.clock.turn(Duration::from_secs(10));
+    }
+    assert_eq!(bench.knocks(), 3, "the good one, and two guesses");
+    let told = refused(&actor, "guess-19").await;
+    assert_eq!(told.reason, reason::LOGIN_LIMITED);
+    let next = jiff::SignedDuration::from_secs(600);
+    let next = began.checked_add(next).expect("a time").to_string();
+    for named in [next.as_str(), "\"u\"", "vc.example", "demo/guess-19"] {
+        assert!(told.message.contains(named), "{named}: {told}");
+    }
+    assert_eq!(
+        refusal(&actor, "guess-19").await,
+        None,
+        "nothing was refused"
+    );
+    // What opened a session before is not kept away, and what is right is taken when its time has come.
+    bench.door.shut.store(false, Ordering::Relaxed);
+    bench.set("password", "p");
+    assert!(ask(&actor, "good").await.is_ok());
+    bench.set("password", "right");
+    bench.clock.turn(Duration::from_secs(399));
+    refused(&actor, "guess-19").await;
+    bench.clock.turn(table::REFUSED_LOOK);
+    assert!(ask(&actor, "guess-19").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_process_counts_what_others_were_refused() {
+    let mut bench = Bench::new();
+    bench.door.shut.store(true, Ordering::Relaxed);
+    let actor = bench.actor().await;
+    refused(&actor, "one").await;
+    let record = refusal(&actor, "one").await.expect("a record");
+    assert_eq!(record.account.as_deref(), Some("u@vc.example"));
+    bench.record(Some(record));
+    let actor = bench.next_process().await;
+    for (n, knocks) in [(1, 2), (2, 2)] {
+        bench.set("password", &n.to_string());
+        bench.touch(&format!("changed-{n}"));
+        refused(&actor, &format!("other-{n}")).await;
+        assert_eq!(bench.knocks(), knocks, "Secret {n}");
+    }
 }

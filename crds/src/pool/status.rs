@@ -101,6 +101,9 @@ pub struct HeldSecret {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct RefusedCredentials {
+    /// `user@host` that the refusal counts for, across all Secrets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// When vCenter refused them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_at: Option<Time>,

@@ -19,9 +19,8 @@ use super::{
 
 /// Reasons of VsphereReady that no call to vCenter gives; also those under which a VsphereAgent waits for vCenter, which its
 /// pool's condition repeats.
-const OWN_REASONS: [&str; 14] = [
+const OWN_REASONS: [&str; 13] = [
     reason::SECRET_NOT_FOUND,
-    reason::LOGIN_LIMITED,
     reason::SECRET_NAMESPACE_REFUSED,
     "SessionActorRestarting",
     "PlacementActorRestarting",

@@ -314,6 +314,7 @@ impl Watcher {
             VcErrorKind::Fault(Fault::InvalidLogin | Fault::NoPermission { .. })
                 | VcErrorKind::Untrusted
                 | VcErrorKind::NotAllowed
+                | VcErrorKind::LoginLimited(_)
         );
         if hopeless
             || client.session.closed()

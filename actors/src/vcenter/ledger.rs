@@ -1,0 +1,146 @@
+//! The one book of refused passwords: whoever sends one, to whatever door of a vCenter, does it through here.
+//!
+//! Guarantee: for one account at most one password is under way at a time, so that nobody's refusal comes too late for the
+//! next one's decision. The book outlives the session actor and the clients.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use agent_forge_crds::pool::VsphereAgentPool;
+use jiff::Timestamp;
+
+use super::{
+    login::{Account, Digest, Login},
+    refusals::{Door, Moment, Refusals, Rest},
+};
+use crate::ports::{
+    clock::Clock,
+    vcenter::{Fault, VcError, VcErrorKind, VcResult},
+};
+
+/// Flights by account; none is kept that nobody waits for.
+type Flights = BTreeMap<Account, Arc<tokio::sync::Mutex<()>>>;
+
+/// Refusals, and the time that they are measured by.
+pub struct Ledger {
+    clock: Arc<dyn Clock>,
+    known: Mutex<Refusals>,
+    flights: Mutex<Flights>,
+    recalled: Mutex<std::collections::BTreeSet<Account>>,
+}
+
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ledger").finish_non_exhaustive()
+    }
+}
+
+impl Ledger {
+    /// An empty one.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            known: Mutex::default(),
+            flights: Mutex::default(),
+            recalled: Mutex::default(),
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment::now(self.clock.as_ref())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Refusals> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flight(&self, account: &Account) -> Arc<tokio::sync::Mutex<()>> {
+        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        flights.retain(|_, flight| Arc::strong_count(flight) > 1);
+        flights.entry(account.clone()).or_default().clone()
+    }
+
+    /// Makes `attempt`, which sends the password to `door`, unless it has to rest.
+    ///
+    /// # Errors
+    /// Those of `attempt`. `InvalidLogin`: the password is refused, or was lately and nothing was sent.
+    /// [`VcErrorKind::LoginLimited`]: nothing was sent, since others of the account were refused.
+    pub async fn attempt<T>(
+        &self,
+        login: &Login,
+        door: Door,
+        attempt: impl Future<Output = VcResult<T>>,
+    ) -> VcResult<T> {
+        let flight = self.flight(&login.account);
+        let _one_at_a_time = flight.lock().await;
+        let allowed = self.known().may_try(login, door, self.now());
+        if let Err(rest) = allowed {
+            return Err(VcError {
+                kind: match rest {
+                    Rest::Refused { .. } => VcErrorKind::Fault(Fault::InvalidLogin),
+                    Rest::Limited { again } => VcErrorKind::LoginLimited(again),
+                },
+                operation: "Login",
+                subject: login.account.as_str().to_owned(),
+                message: login.said_at(door, rest),
+            });
+        }
+        match attempt.await {
+            Ok(fruit) => {
+                if door == Door::Session {
+                    self.known().opened(login);
+                }
+                Ok(fruit)
+            }
+            Err(e) => Err(self.judged(login, door, e)),
+        }
+    }
+
+    /// How something failed that the password was sent with: a refusal is named as one, and remembered.
+    #[must_use]
+    pub fn judged(&self, login: &Login, door: Door, failure: VcError) -> VcError {
+        if !matches!(
+            failure.fault(),
+            Some(Fault::InvalidLogin | Fault::NotAuthenticated)
+        ) {
+            return failure;
+        }
+        let now = self.now();
+        let mut known = self.known();
+        known.refused(login, door, now);
+        let message = login.said_at(door, known.rest(login, now));
+        VcError {
+            kind: VcErrorKind::Fault(Fault::InvalidLogin),
+            message,
+            ..failure
+        }
+    }
+
+    /// How long bytes rest that were refused.
+    #[must_use]
+    pub fn rest(&self, login: &Login) -> Rest {
+        self.known().rest(login, self.now())
+    }
+
+    /// When these bytes were refused last at the login.
+    #[must_use]
+    pub fn at(&self, digest: &Digest) -> Option<Timestamp> {
+        self.known().at(digest)
+    }
+
+    /// Takes in what earlier processes were refused for that login's account, by what the pools have on record: all of it once,
+    /// since what is recorded later is this one's own.
+    pub fn recall(&self, login: &Login, pools: &[Arc<VsphereAgentPool>]) {
+        let mut recalled = self.recalled.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.now();
+        let first = recalled.insert(login.account.clone());
+        let mut known = self.known();
+        if first {
+            known.recall(&login.account, pools, now);
+        }
+        known.identify(login, pools, now);
+    }
+}

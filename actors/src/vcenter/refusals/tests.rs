@@ -1,0 +1,227 @@
+//! When a password is sent again: with the same bytes, other bytes, other Secrets, other processes.
+
+use agent_forge_crds::Time;
+use secrecy::SecretString;
+use url::Url;
+
+use super::*;
+use crate::{
+    ports::vcenter::{Credentials, Trust},
+    testing,
+};
+
+/// A second, on both clocks.
+fn m(second: u64) -> Moment {
+    Moment {
+        monotonic: Duration::from_secs(second),
+        wall: testing::at(second.cast_signed()),
+    }
+}
+
+fn login_as(server: &str, username: &str, password: &str, rv: &str) -> Login {
+    let credentials = Credentials {
+        server: Url::parse(server).expect("a URL"),
+        username: username.to_owned(),
+        password: SecretString::from(password),
+        trust: Trust::System,
+    };
+    let version = SecretVersion {
+        uid: "secret".to_owned(),
+        resource_version: rv.to_owned(),
+    };
+    Login::of(&credentials, version)
+}
+
+fn login(password: &str) -> Login {
+    login_as("https://vc.example/", "u@vsphere.local", password, password)
+}
+
+/// The next try, if it is not now.
+fn again(refusals: &Refusals, login: &Login, second: u64) -> Option<Timestamp> {
+    match refusals.may_try(login, Door::Session, m(second)) {
+        Ok(()) => None,
+        Err(Rest::Refused { again, .. } | Rest::Limited { again }) => Some(again),
+    }
+}
+
+#[test]
+fn however_many_secrets_there_are_two_refusals_in_ten_minutes_are_all() {
+    let mut refusals = Refusals::default();
+    let mut told: Vec<u64> = Vec::new();
+    // A hundred Secrets with bytes of their own, each asked for every second of an hour.
+    for second in 0..3600 {
+        for secret in 0..100 {
+            let login = login(&secret.to_string());
+            if refusals.may_try(&login, Door::Session, m(second)).is_ok() {
+                refusals.refused(&login, Door::Session, m(second));
+                told.push(second);
+            }
+        }
+    }
+    assert!(told.len() > 6, "they are tried: {told:?}");
+    for at in &told {
+        let within = told.iter().filter(|t| (*at..at + 600).contains(t)).count();
+        assert!(within <= MOST, "{within} from {at} on: {told:?}");
+    }
+}
+
+#[test]
+fn what_somebody_has_just_written_comes_before_what_was_refused_already() {
+    let mut refusals = Refusals::default();
+    let (old, new, newer) = (login("old"), login("new"), login("newer"));
+    refusals.refused(&old, Door::Session, m(0));
+    assert_eq!(again(&refusals, &old, 1), Some(m(600).wall));
+    assert_eq!(again(&refusals, &new, 1), None, "a changed Secret at once");
+    refusals.refused(&new, Door::Session, m(100));
+    assert_eq!(again(&refusals, &newer, 101), Some(m(600).wall));
+    assert_eq!(
+        refusals.rest(&new, m(101)),
+        Rest::Refused {
+            again: m(700).wall,
+            others: Some(m(600).wall)
+        }
+    );
+    // The first refusal does not count any more: there is room for what nobody has tried, not for what was refused.
+    assert_eq!(again(&refusals, &old, 600), Some(m(700).wall));
+    assert_eq!(again(&refusals, &newer, 600), None);
+    assert_eq!(again(&refusals, &old, 700), None);
+}
+
+#[test]
+fn bytes_that_opened_a_session_are_kept_away_by_no_other_secret() {
+    let mut refusals = Refusals::default();
+    let good = login("good");
+    refusals.opened(&good);
+    for other in ["a", "b"] {
+        refusals.refused(&login(other), Door::Session, m(0));
+    }
+    assert!(again(&refusals, &login("c"), 1).is_some());
+    assert_eq!(again(&refusals, &good, 1), None);
+    // Refused themselves, they rest like any others, and the privilege is gone.
+    refusals.refused(&good, Door::Session, m(2));
+    assert_eq!(again(&refusals, &good, 3), Some(m(602).wall));
+    refusals.refused(&login("d"), Door::Session, m(601));
+    assert!(again(&refusals, &good, 602).is_some());
+}
+
+#[test]
+fn an_account_is_one_however_it_is_spelled_and_others_are_not_concerned() {
+    let mut refusals = Refusals::default();
+    for (n, (server, user)) in [
+        ("https://vc.example/", "u@vsphere.local"),
+        ("https://VC.example.:8443/", "VSPHERE.LOCAL\\U"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let login = login_as(server, user, &n.to_string(), "");
+        assert_eq!(again(&refusals, &login, 0), None);
+        refusals.refused(&login, Door::Session, m(0));
+    }
+    let third = login_as("https://vc.example/", " U ", "third", "");
+    assert!(again(&refusals, &third, 1).is_some());
+    for (server, user) in [("https://vc.example/", "v"), ("https://vc2.example/", "u")] {
+        assert_eq!(again(&refusals, &login_as(server, user, "x", ""), 1), None);
+    }
+}
+
+#[test]
+fn a_door_that_refuses_keeps_no_other_door_shut_but_counts() {
+    let mut refusals = Refusals::default();
+    let good = login("good");
+    refusals.opened(&good);
+    refusals.refused(&good, Door::Folder, m(0));
+    assert!(refusals.may_try(&good, Door::Folder, m(599)).is_err());
+    assert!(refusals.may_try(&good, Door::Folder, m(600)).is_ok());
+    let mut refusals = Refusals::default();
+    refusals.refused(&login("a"), Door::Folder, m(0));
+    refusals.refused(&login("b"), Door::Automation, m(0));
+    assert_eq!(again(&refusals, &login("c"), 1), Some(m(600).wall));
+}
+
+/// What a pool has on record of that state of the Secret.
+fn pool(account: Option<&str>, rv: &str, second: i64) -> Arc<VsphereAgentPool> {
+    let record = RefusedCredentials {
+        account: account.map(str::to_owned),
+        refused_at: Some(Time(testing::at(second))),
+        secret_resource_version: rv.to_owned(),
+        secret_uid: "secret".to_owned(),
+    };
+    Arc::new(testing::with(testing::pool("p"), |p| {
+        p.status.get_or_insert_default().refused_credentials = Some(record);
+    }))
+}
+
+#[test]
+fn what_an_earlier_process_was_refused_has_the_rest_of_its_rest() {
+    // How old the refusal is when this process reads of it, by the wall clock; for how long the bytes rest then.
+    let cases = [(0, 600), (1, 599), (599, 1), (600, 0), (9000, 0), (-5, 600)];
+    for (age, rest) in cases {
+        for account in [None, Some("u@vc.example")] {
+            // A process that has just begun: its own clock begins with zero.
+            let began = Moment {
+                monotonic: Duration::ZERO,
+                wall: testing::at(10_000),
+            };
+            let pools = [pool(account, "old", 10_000 - age)];
+            let mut refusals = Refusals::default();
+            let login = login("old");
+            refusals.recall(&login.account, &pools, began);
+            refusals.identify(&login, &pools, began);
+            let at = |second| Moment {
+                monotonic: Duration::from_secs(second),
+                ..began
+            };
+            let may = |second| refusals.may_try(&login, Door::Session, at(second)).is_ok();
+            assert!(may(rest), "{age} s old");
+            assert!(rest == 0 || !may(rest - 1), "{age} s old");
+            if rest > 0 {
+                assert_eq!(refusals.at(&login.digest), Some(testing::at(10_000 - age)));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_earlier_processes_were_refused_counts_for_secrets_that_were_not() {
+    let pools = [
+        pool(Some("u@vc.example"), "a", 100),
+        pool(Some("u@vc.example"), "a", 100),
+        pool(Some("u@vc.example"), "b", 200),
+        pool(Some("u@other.example"), "c", 200),
+    ];
+    let mut refusals = Refusals::default();
+    let (fresh, a) = (login("fresh"), login("a"));
+    refusals.recall(&fresh.account, &pools[..2], m(300));
+    refusals.identify(&fresh, &pools[..2], m(300));
+    assert_eq!(
+        again(&refusals, &fresh, 300),
+        None,
+        "one refusal, told by two pools"
+    );
+    refusals.recall(&fresh.account, &pools, m(300));
+    assert_eq!(again(&refusals, &fresh, 300), Some(m(700).wall));
+    refusals.identify(&a, &pools, m(300));
+    assert_eq!(refusals.at(&a.digest), Some(m(100).wall));
+    assert_eq!(again(&refusals, &fresh, 700), None);
+    assert!(again(&refusals, &a, 700).is_some(), "known as refused");
+    assert_eq!(again(&refusals, &a, 800), None);
+}
+
+#[test]
+fn a_record_speaks_of_one_state_of_one_secret() {
+    let pools = [
+        pool(None, "7", 100),
+        pool(None, "7", 300),
+        pool(None, "8", 500),
+    ];
+    let at = |rv: &str| {
+        let mut refusals = Refusals::default();
+        let login = login_as("https://vc.example/", "u", "p", rv);
+        refusals.identify(&login, &pools, m(510));
+        refusals.at(&login.digest)
+    };
+    assert_eq!(at("7"), Some(testing::at(300)), "the last");
+    assert_eq!(at("8"), Some(testing::at(500)));
+    assert_eq!(at("6"), None);
+}
