@@ -62,7 +62,7 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_ORPHAN_SCAN_INTERVAL", default_value = "10m", value_parser = scan_interval, value_name = "DURATION")]
     pub orphan_scan_interval: Duration,
 
-    /// Tasks in flight per vCenter.
+    /// Tasks in flight per vCenter; one more may switch a VM off or destroy it.
     #[arg(long, env = "AGENT_FORGE_MAX_CONCURRENT_VCENTER_TASKS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_concurrent_vcenter_tasks: u16,
 

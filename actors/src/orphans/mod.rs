@@ -34,6 +34,7 @@ use crate::{
     ports::{
         cluster::{Notice, Regarding},
         instruments::Instruments,
+        slots::turns::Errand,
         vcenter::{Fault, MarkedVm, TaskEnd, VCenter},
     },
     vm::{act::TASK_PATIENCE, hardware},
@@ -294,6 +295,11 @@ async fn remove_as(
 ) -> Result<bool, Trouble> {
     let marker = &orphan.vm.marker;
     let key = ObjectKey::new(&marker.namespace, &marker.name);
+    // The wait for a slot comes before the looks, which are of no worth after it. Its pool is not known: these share a line.
+    let ticket = session
+        .slots()
+        .ask(Errand::Remove, &ObjectKey::new("", "orphans"));
+    let _slot = ticket.granted().await;
     let live = context.cluster.live_child(&key).await?;
     if !judge::is_nobodys(orphan, live.as_ref()) {
         return Ok(false);
@@ -331,9 +337,6 @@ async fn destroy(
 ) -> Result<bool, Trouble> {
     let moref = &orphan.vm.moref;
     let ended = {
-        let Ok(_slot) = session.slots().take().await else {
-            return Ok(false);
-        };
         let effect = Effect::new(EffectKind::Destroy, key);
         let _running = context.in_flight(session.server(), effect.kind);
         match session.destroy(&effect, moref).await {

@@ -185,6 +185,12 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
     if lane.busy {
         return;
     }
+    // Whoever has given up asks again, and is not served twice.
+    while lane
+        .queue
+        .pop_front_if(|job| job.reply.is_closed())
+        .is_some()
+    {}
     let Some(mut job) = lane.queue.pop_front() else {
         return;
     };

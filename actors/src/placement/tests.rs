@@ -4,6 +4,7 @@ use agent_forge_crds::{
     agent::{VmStatus, VsphereAgentStatus},
     conditions::reason,
 };
+use futures::FutureExt as _;
 
 use super::{reservations::LAG, *};
 use crate::{
@@ -108,6 +109,31 @@ async fn what_is_asked_of_vcenter_stands_in_the_span_of_who_is_placed() {
     for step in steps {
         assert_eq!(step.said(), ["a place is looked for"]);
     }
+}
+
+/// Who waited for too long asks again: a search for nobody would only keep others waiting.
+#[tokio::test]
+async fn whoever_has_given_up_is_passed_over() {
+    let told = Told::default();
+    let here = told.here();
+    let desk = Desk::new(400, 390).await;
+    let asks = |name: &'static str| {
+        let step = tracing::error_span!("vm.step", name);
+        Box::pin(desk.place(name).instrument(step))
+    };
+    let (mut first, mut tired) = (asks("a"), asks("b"));
+    assert!((&mut first).now_or_never().is_none());
+    assert!((&mut tired).now_or_never().is_none());
+    drop(tired);
+    first.await.expect("room");
+    asks("c").await.expect("room");
+    drop(here);
+    let searches: Vec<_> = told
+        .spans("vm.step")
+        .iter()
+        .map(|s| s.said().len())
+        .collect();
+    assert_eq!(searches.iter().sum::<usize>(), 2, "{searches:?}");
 }
 
 #[tokio::test]

@@ -1,131 +1,204 @@
 //! Slots for tasks in flight on one vCenter: new ones wait for theirs, those that run already are counted.
+//!
+//! Who is next is decided in [`turns`]. One slot more than the bound serves removals alone.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::{AcquireError, Semaphore};
+use tokio::sync::Notify;
+
+use self::turns::{Errand, Kind, Request, Turns};
+use crate::model::names::ObjectKey;
+
+pub mod turns;
 
 /// The slots of one vCenter; clones share them.
 #[derive(Clone, Debug)]
-pub struct Slots(Arc<Shared>);
+pub struct Slots(Arc<Mutex<Office>>);
 
 #[derive(Debug)]
-struct Shared {
-    free: Semaphore,
-    /// Slots in use beyond the bound: as many that come back are not given out again.
-    beyond: Mutex<usize>,
+struct Office {
+    turns: Turns,
+    /// In the order in which they came.
+    waiting: BTreeMap<u64, Waiter>,
+    came: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    request: Request,
+    desk: Arc<Desk>,
+}
+
+/// Where a slot is handed over.
+#[derive(Debug, Default)]
+struct Desk {
+    slot: Mutex<Option<Slot>>,
+    ready: Notify,
 }
 
 /// A task in flight: its slot comes back when this is dropped.
-pub struct Slot(Slots);
+pub struct Slot {
+    slots: Slots,
+    kind: Kind,
+}
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Slot")
+        f.debug_tuple("Slot").field(&self.kind).finish()
     }
 }
 
-impl Slots {
-    /// Bounds new tasks at `max`.
+impl Slot {
+    /// Whether it may be used for that.
     #[must_use]
-    pub fn new(max: usize) -> Self {
-        Self(Arc::new(Shared {
-            free: Semaphore::new(max),
-            beyond: Mutex::default(),
-        }))
+    pub fn serves(&self, errand: Errand) -> bool {
+        self.kind == Kind::Common || errand == Errand::Remove
+    }
+}
+
+/// A place in the line, or a slot that was not fetched yet. Whoever drops it has given up.
+#[derive(Debug)]
+pub struct Ticket {
+    slots: Slots,
+    number: u64,
+    errand: Errand,
+    desk: Arc<Desk>,
+}
+
+impl Ticket {
+    /// What the slot is wanted for.
+    #[must_use]
+    pub fn errand(&self) -> Errand {
+        self.errand
     }
 
-    /// A slot for a task that is about to begin; first come, first served.
-    ///
-    /// # Errors
-    /// Never: the slots are not closed.
-    pub async fn take(&self) -> Result<Slot, AcquireError> {
-        self.0.free.acquire().await?.forget();
-        Ok(Slot(self.clone()))
+    /// The slot, if it is there.
+    #[must_use]
+    pub fn fetch(&self) -> Option<Slot> {
+        locked(&self.desk.slot).take()
+    }
+
+    /// The slot, as soon as it is there. Cut off anywhere, it keeps its place in the line.
+    pub async fn granted(&self) -> Slot {
+        loop {
+            if let Some(slot) = self.fetch() {
+                return slot;
+            }
+            self.desk.ready.notified().await;
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.slots.office().waiting.remove(&self.number);
+        // One that came meanwhile goes back with its desk.
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Slots {
+    /// Bounds new tasks at `max`, removals at one more.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        Self(Arc::new(Mutex::new(Office {
+            turns: Turns::new(max),
+            waiting: BTreeMap::new(),
+            came: 0,
+        })))
+    }
+
+    /// Asks for a slot, for a VM of that pool.
+    #[must_use]
+    pub fn ask(&self, errand: Errand, pool: &ObjectKey) -> Ticket {
+        let desk = Arc::<Desk>::default();
+        let number = {
+            let mut office = self.office();
+            office.came += 1;
+            let waiter = Waiter {
+                request: Request {
+                    errand,
+                    pool: pool.clone(),
+                },
+                desk: Arc::clone(&desk),
+            };
+            let number = office.came;
+            office.waiting.insert(number, waiter);
+            number
+        };
+        self.give_out();
+        Ticket {
+            slots: self.clone(),
+            number,
+            errand,
+            desk,
+        }
     }
 
     /// The slot of a task that runs already, so that it has to be counted, wait or not: where none is free, no new task
     /// begins before one more has ended.
     #[must_use]
     pub fn count(&self) -> Slot {
-        let mut beyond = self.beyond();
-        match self.0.free.try_acquire() {
-            Ok(free) => free.forget(),
-            Err(_) => *beyond += 1,
-        }
-        drop(beyond);
-        Slot(self.clone())
+        self.office().turns.count();
+        self.slot(Kind::Common)
     }
 
-    /// How many tasks may begin now.
+    /// How many tasks may begin now, removals aside.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.0.free.available_permits()
+        self.office().turns.free()
     }
 
-    fn beyond(&self) -> MutexGuard<'_, usize> {
-        self.0.beyond.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slot(&self, kind: Kind) -> Slot {
+        Slot {
+            slots: self.clone(),
+            kind,
+        }
+    }
+
+    fn office(&self) -> MutexGuard<'_, Office> {
+        locked(&self.0)
+    }
+
+    /// Gives free slots to those who are next.
+    fn give_out(&self) {
+        loop {
+            let Some((desk, kind)) = self.office().next() else {
+                return;
+            };
+            *locked(&desk.slot) = Some(self.slot(kind));
+            desk.ready.notify_one();
+        }
+    }
+}
+
+impl Office {
+    fn next(&mut self) -> Option<(Arc<Desk>, Kind)> {
+        let (place, kind) = self.turns.next(self.waiting.values().map(|w| &w.request))?;
+        let number = *self.waiting.keys().nth(place)?;
+        let waiter = self.waiting.remove(&number)?;
+        let others = !self.waiting.is_empty();
+        self.turns.give(&waiter.request, kind, others);
+        Some((waiter.desk, kind))
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut beyond = self.0.beyond();
-        if *beyond > 0 {
-            *beyond -= 1;
-        } else {
-            self.0.0.free.add_permits(1);
-        }
+        let mut office = self.slots.office();
+        let waited_for = !office.waiting.is_empty();
+        office.turns.take_back(self.kind, waited_for);
+        drop(office);
+        self.slots.give_out();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::FutureExt as _;
-
-    use super::*;
-
-    fn begins(slots: &Slots) -> Option<Slot> {
-        slots.take().now_or_never().and_then(Result::ok)
-    }
-
-    #[test]
-    fn so_many_begin_and_the_next_when_one_has_ended() {
-        let slots = Slots::new(2);
-        let one = begins(&slots);
-        let two = begins(&slots);
-        assert!(one.is_some() && two.is_some());
-        assert!(begins(&slots).is_none());
-        drop(one);
-        assert!(begins(&slots).is_some());
-    }
-
-    #[test]
-    fn what_runs_already_waits_for_nobody_and_keeps_others_waiting() {
-        let slots = Slots::new(2);
-        let old: Vec<Slot> = (0..3).map(|_| slots.count()).collect();
-        let mut old = old.into_iter();
-        drop(old.next());
-        assert!(begins(&slots).is_none(), "two still run");
-        drop(old.next());
-        let new = begins(&slots);
-        assert!(new.is_some(), "one runs");
-        assert!(begins(&slots).is_none(), "two run");
-        drop((old, new));
-        assert_eq!(slots.free(), 2);
-    }
-
-    #[test]
-    fn who_has_waited_gets_the_slot_that_comes_back() {
-        let slots = Slots::new(1);
-        let old = (slots.count(), slots.count());
-        let mut waits = Box::pin(slots.take());
-        assert!((&mut waits).now_or_never().is_none());
-        drop(old.0);
-        assert!((&mut waits).now_or_never().is_none(), "one still runs");
-        drop(old.1);
-        assert!(waits.now_or_never().is_some_and(|slot| slot.is_ok()));
-    }
-}
+mod tests;

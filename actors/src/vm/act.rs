@@ -8,6 +8,7 @@ mod intent;
 mod power;
 mod release;
 mod task;
+mod turn;
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,6 +18,7 @@ use agent_forge_crds::{
     pool::VsphereAgentPool,
 };
 
+use self::turn::Turn;
 use super::{
     hardware,
     memory::Memory,
@@ -74,6 +76,16 @@ pub fn iso_path(pool: &VsphereAgentPool) -> Option<DatastorePath> {
 /// The [`Trouble`] that stopped it; `memory` says what is unknown now.
 pub async fn perform(context: &Context, scene: &Scene, memory: &mut Memory, step: Step) -> Done {
     let hand = Hand { context, scene };
+    if step == Step::Create {
+        hand.may_create(memory)?;
+    }
+    if let Some(errand) = step.errand() {
+        match hand.turn(memory, errand).await? {
+            Turn::Now => {}
+            Turn::Come => return Ok(After::Same),
+            Turn::Ahead => return Ok(After::Pause(Duration::ZERO)),
+        }
+    }
     match step {
         Step::Hold { .. } | Step::Settled => Ok(After::Same),
         Step::AddFinalizer => hand.add_finalizer().await,

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 
 use super::{
     seen::Seen,
-    step::{MISSING_PROBE, PROOFS, Resting},
+    step::{MISSING_PROBE, PROOFS, Resting, Step},
 };
 use crate::{
     actor::{batch::Batch, written::Written},
@@ -18,7 +18,10 @@ use crate::{
     error::{Class, Side, Trouble},
     lasting::Lasting,
     model::{identity::BiosUuid, names::ObjectKey, trace::TraceId},
-    ports::{slots::Slot, vcenter::Place},
+    ports::{
+        slots::{Slot, Ticket},
+        vcenter::Place,
+    },
     retry,
 };
 
@@ -41,8 +44,12 @@ pub struct Memory {
     pub path_taken: bool,
     /// vCenter refused to create it, and nothing was made.
     pub create_refused: Option<Refused>,
-    /// Slot of the recorded create, from its begin to its end.
+    /// Task slot of this pass: kept from a create through power-on, from power-off through destroy.
     pub slot: Option<Arc<Slot>>,
+    /// Its place in the line for one.
+    pub ticket: Option<Arc<Ticket>>,
+    /// Slot of the recorded create that runs while no pass awaits it.
+    pub running: Option<Arc<Slot>>,
     /// Reference under which tags were attached in this actor's life.
     pub tagged: Option<String>,
     /// It was not there under its reference when its tags could not be attached.
@@ -304,6 +311,18 @@ impl Memory {
             self.seen_since = None;
         }
         old
+    }
+
+    /// Gives back what is not needed for `step`: others wait for it.
+    pub fn keep_slots(&mut self, step: &Step) {
+        // Whatever else comes first, nobody waits for the create meanwhile.
+        if !matches!(step, Step::FinishTask(_)) {
+            self.running = None;
+        }
+        let errand = step.errand();
+        self.ticket.take_if(|t| Some(t.errand()) != errand);
+        let serves = |slot: &Slot| errand.map_or(step.keeps_slot(), |e| slot.serves(e));
+        self.slot.take_if(|slot| !serves(slot));
     }
 
     /// Forgets everything about a VM: another attempt begins.

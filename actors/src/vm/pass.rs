@@ -53,6 +53,17 @@ pub async fn run_at_most(
     limit: usize,
     context: Context,
     key: ObjectKey,
+    memory: Memory,
+) -> (Memory, Verdict) {
+    let (mut memory, verdict) = steps(limit, context, key, memory).await;
+    memory.slot = None;
+    (memory, verdict)
+}
+
+async fn steps(
+    limit: usize,
+    context: Context,
+    key: ObjectKey,
     mut memory: Memory,
 ) -> (Memory, Verdict) {
     let Some(shown) = context.view.child(&key) else {
@@ -73,10 +84,7 @@ pub async fn run_at_most(
         traced::note(&context, &scene, &mut memory);
         let step = step::next(&scene.facts(&context, &memory));
         tracing::debug!(object = %key, ?step, "next step");
-        // Whatever else comes first, nobody waits for the create meanwhile: its slot is not kept from others.
-        if !matches!(step, Step::FinishTask(_)) {
-            memory.slot = None;
-        }
+        memory.keep_slots(&step);
         steps += 1;
         match step {
             Step::Settled => break,
@@ -130,6 +138,7 @@ pub async fn run_at_most(
             object = memory.newest(&shown);
         }
     }
+    memory.slot = None;
     // While the VM is looked for a place again, it stays said why.
     if let Some(refused) = &memory.create_refused
         && outcome.obstacle.is_none()

@@ -23,7 +23,10 @@ use crate::{
     effect::EffectKind,
     model::standing::Standing,
     mutants::{Mutant, on},
-    ports::vcenter::{BootDevice, PowerState, VmObservation},
+    ports::{
+        slots::turns::Errand,
+        vcenter::{BootDevice, PowerState, VmObservation},
+    },
 };
 
 /// How often a foreign VM under our name is looked at again.
@@ -219,6 +222,23 @@ impl Step {
             Self::RemoveFinalizer => "vm.remove_finalizer",
             Self::Settled => "vm.settled",
         }
+    }
+
+    /// What it needs a task slot for.
+    #[must_use]
+    pub const fn errand(&self) -> Option<Errand> {
+        match self {
+            Self::Create | Self::TakeOver | Self::EjectIso => Some(Errand::Begin),
+            Self::SetBootOrder(_) | Self::PowerOn => Some(Errand::GoOn),
+            Self::PowerOff | Self::Destroy => Some(Errand::Remove),
+            _ => None,
+        }
+    }
+
+    /// Whether a VM that is half made keeps its slot over it: the next task follows at once.
+    #[must_use]
+    pub const fn keeps_slot(&self) -> bool {
+        matches!(self, Self::FinishTask(_) | Self::AttachTags)
     }
 
     /// The call that changes a VM in it: vCenter does one at a time.

@@ -22,25 +22,11 @@ use super::{
 };
 use crate::vsphere::{client::Client, wire::collector::UpdateSet};
 
-/// How long things wait for company. Nobody is slower for the first: the task runs meanwhile. The second puts off the
-/// news of an end.
-struct Pace {
-    /// New tasks, before the view is modified.
-    gather: Duration,
-    /// Updates, before the next long poll asks for them.
-    pause: Duration,
-}
-
-impl Pace {
-    /// A few tasks are watched closely; many share their requests (docs/benchmarks.md: a third fewer per VM).
-    const fn of(waiting: usize) -> Self {
-        let (gather, pause) = if waiting > 2 { (250, 160) } else { (25, 40) };
-        Self {
-            gather: Duration::from_millis(gather),
-            pause: Duration::from_millis(pause),
-        }
-    }
-}
+/// How long new tasks wait for company before the view is modified; the tasks run meanwhile.
+const GATHER: Duration = Duration::from_millis(40);
+/// How long updates wait for company before the next long poll asks for them. That puts off the news of an end, and a VM
+/// keeps its task slot until then: longer costs more time than it saves requests (docs/benchmarks.md).
+const PAUSE: Duration = Duration::from_millis(40);
 /// Pauses between attempts while vCenter is in trouble.
 const BACKOFF: [Duration; 5] = [
     Duration::ZERO,
@@ -185,7 +171,6 @@ impl Watcher {
                 waiters.retain(|w| !w.is_closed());
                 !waiters.is_empty()
             });
-            let pace = Pace::of(self.waiting.len());
             let new = self.waiting.keys().any(|task| !self.members.contains(task));
             if self.waiting.is_empty() && !polling && self.adding.is_none() {
                 return Stop::Idle;
@@ -194,7 +179,7 @@ impl Watcher {
                 let pause = if self.version.is_empty() {
                     Duration::ZERO
                 } else {
-                    pace.pause
+                    PAUSE
                 };
                 poll = some(
                     plumbing
@@ -242,7 +227,7 @@ impl Watcher {
                         Err(e) => return Stop::Trouble(e),
                     }
                 }
-                () = tokio::time::sleep_until(gathering + pace.gather), if new && self.adding.is_none() => {
+                () = tokio::time::sleep_until(gathering + GATHER), if new && self.adding.is_none() => {
                     let add: Vec<String> =
                         self.waiting.keys().filter(|t| !self.members.contains(*t)).cloned().collect();
                     let remove: Vec<String> =

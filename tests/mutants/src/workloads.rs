@@ -11,7 +11,7 @@ use agent_forge_sim::{
     kube::kind,
     oracles::{ASSISTED, OURS},
     plan::Fault,
-    vcenter::model::Ref,
+    vcenter::{model::Ref, tasks::Work},
     workloads::{self, Run, Workload},
     world::{NAMESPACE, SECRET},
 };
@@ -55,6 +55,8 @@ workloads! {
     "spare" spare "a second machine while the first one serves; not one VM more is made";
     "lagging" lagging "one machine up while all that the operator sees is 20 s old, its pool's actor killed after the create";
     "freed" freed "a machine goes while somebody's NodePool waits for any Agent with its labels";
+    "burst" burst "sixteen machines wanted at once, then one of another pool; creates take 20 s";
+    "queued" queued "twelve machines wanted at once are not wanted any more while four of them wait for a slot";
     "dark" dark "a VM loses power for good while its Agent is bound, then the machine goes";
 }
 
@@ -357,6 +359,62 @@ fn hanging(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             world.director.violated(late);
         }
         run.rest_with("two up", &[("w", 1), ("x", 1)]).await
+    })
+}
+
+/// Creates take 20 s, so that others wait for the eight slots.
+const SLOW_CREATE: agent_forge_sim::vcenter::Takes = |work| match work {
+    Work::Create(..) => Some(20_000),
+    _ => None,
+};
+
+fn burst(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.pool("x", &json!({})).await?;
+        run.world.vcenter.set_tempo(SLOW_CREATE);
+        run.world.play("w")?.scale(16);
+        until_effect(&run.world, "V02", 8).await?;
+        run.world.play("x")?.scale(1);
+        let world = &run.world;
+        let on = |pool: &'static str| {
+            let all = world.vcenter.switched_on().into_iter();
+            all.filter(|(_, name)| name.starts_with(pool)).count()
+        };
+        let seconds = Duration::from_secs;
+        if world
+            .until("a VM on", seconds(30), || on("w") > 0)
+            .await
+            .is_err()
+        {
+            world
+                .director
+                .violated("O9 none is switched on before others are begun");
+        }
+        world.until("x's VM on", SOON, || on("x") > 0).await?;
+        if on("w") >= 16 {
+            world
+                .director
+                .violated("O9 one pool waits for a burst of another one");
+        }
+        run.rest_with("all up", &[("w", 16), ("x", 1)]).await
+    })
+}
+
+fn queued(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.vcenter.set_tempo(SLOW_CREATE);
+        run.world.play("w")?.scale(12);
+        until_effect(&run.world, "V02", 8).await?;
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        run.world.play("w")?.scale(0);
+        run.rest_with("none", &[("w", 0)]).await?;
+        if run.world.director.created() > 8 {
+            let late = "O9 VMs are made for machines that were gone before";
+            run.world.director.violated(late);
+        }
+        Ok(())
     })
 }
 

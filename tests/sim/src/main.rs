@@ -101,6 +101,9 @@ enum Command {
         /// Machines that serve stand there from the beginning, instead of coming up: nothing moves upstream of them.
         #[arg(long, conflicts_with = "away")]
         serving: bool,
+        /// Let tasks take what they take in `lab bench`: create 3 s, reconfigure 0.1 s, power on 2 s.
+        #[arg(long)]
+        bench_pace: bool,
     },
 }
 
@@ -143,8 +146,9 @@ fn main() -> Result<()> {
             listen,
             away,
             serving,
+            bench_pace,
         } => {
-            let each = |n: &usize| scaled(*n, serving, listen, away);
+            let each = |n: &usize| scaled(*n, (serving, bench_pace), listen, away);
             machines.iter().try_for_each(each)
         }
     }
@@ -284,10 +288,18 @@ fn all_of(
     }
 }
 
-fn scaled(machines: usize, serving: bool, listen: u32, away: u64) -> Result<()> {
+fn scaled(
+    machines: usize,
+    (serving, bench_pace): (bool, bool),
+    listen: u32,
+    away: u64,
+) -> Result<()> {
     let began = std::time::Instant::now();
     scale::play(async {
         let mut site = Site::start().await?;
+        if bench_pace {
+            site.at_bench_pace();
+        }
         if serving {
             site.serving(machines).await?;
             println!("{machines:>5} machines serve");

@@ -15,6 +15,7 @@ use crate::{
     plan::Plan,
     run,
     traffic::Counts,
+    vcenter::tasks::Work,
     workloads::{children, marked},
     world::World,
 };
@@ -37,9 +38,19 @@ pub struct Ascent {
     pub effects: BTreeMap<&'static str, u32>,
     /// Virtual time from the demand to the last machine that runs.
     pub took: Duration,
+    /// Virtual time from the demand until each VM was on.
+    pub on: Vec<Duration>,
 }
 
 impl Ascent {
+    /// When the first VM was on, the one in the middle, and the last.
+    #[must_use]
+    pub fn rise(&self) -> [Duration; 3] {
+        let at = |place: usize| self.on.get(place).copied().unwrap_or_default();
+        let last = self.on.len().saturating_sub(1);
+        [at(0), at(last / 2), at(last)]
+    }
+
     /// vCenter calls per machine.
     #[must_use]
     pub fn calls(&self) -> f64 {
@@ -64,6 +75,11 @@ impl fmt::Display for Ascent {
             self.writes(),
             self.counts.reads as f64 / self.machines as f64,
             self.counts.most_waiting,
+        )?;
+        let [first, median, last] = self.rise().map(|at| at.as_secs_f64());
+        write!(
+            f,
+            "; VMs on: first {first:.1} s, median {median:.1} s, last {last:.1} s"
         )?;
         // One that each machine has is no news.
         let each = |count: u32| f64::from(count) / self.machines as f64;
@@ -132,6 +148,25 @@ impl fmt::Display for Absence {
     }
 }
 
+/// How a machine of another pool and a removal fared beside a burst.
+#[derive(Clone, Copy, Debug)]
+pub struct Crowd {
+    /// From the demand of the small pool until its VM was on.
+    pub small_pool: Duration,
+    /// From the end of a machine's demand until its VM was destroyed.
+    pub removal: Duration,
+}
+
+impl fmt::Display for Crowd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (small, removal) = (self.small_pool.as_secs_f64(), self.removal.as_secs_f64());
+        write!(
+            f,
+            "beside a burst: a machine of another pool on after {small:.1} s, a VM removed after {removal:.1} s"
+        )
+    }
+}
+
 /// A site with one pool, and a NodePool that has been scaled.
 pub struct Site {
     world: World,
@@ -167,6 +202,62 @@ impl Site {
         let site = Self { world, machines: 0 };
         site.quiet().await?;
         Ok(site)
+    }
+
+    /// Lets tasks of vCenter take that long: create 3 s, reconfigure 0.1 s, power on 2 s, as `lab bench` has it.
+    pub fn at_bench_pace(&self) {
+        self.world.vcenter.set_tempo(|work| match work {
+            Work::Create(..) => Some(3000),
+            Work::Reconfigure(..) => Some(100),
+            Work::PowerOn(_) => Some(2000),
+            _ => None,
+        });
+    }
+
+    /// A machine serves in a pool of its own; then `machines` are wanted at once in the first pool, whose creates take a
+    /// minute. Beside them another pool wants one machine, and the one that serves goes.
+    ///
+    /// # Errors
+    /// It does not come about, or a promise was broken.
+    pub async fn beside_a_burst(&mut self, machines: usize) -> Result<Crowd> {
+        for name in ["old", "small"] {
+            self.world.pool(name, &json!({})).await?;
+        }
+        self.world.play("old")?.scale(1);
+        let director = self.world.director.clone();
+        let serves = self.world.play("old")?;
+        let up = || serves.running().len() == 1;
+        self.world.until("one serves", PATIENCE, up).await?;
+        self.world.vcenter.set_tempo(|work| match work {
+            Work::Create(..) => Some(60_000),
+            _ => None,
+        });
+        let before = self.world.vcenter.switched_on().len();
+        self.world.play(POOL)?.scale(machines);
+        let all = || children(&self.world) == machines + 1;
+        self.world.until("the burst waits", PATIENCE, all).await?;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let asked = director.now();
+        self.world.play("small")?.scale(1);
+        self.world.play("old")?.scale(0);
+        let had = marked(&self.world);
+        let gone = || marked(&self.world) < had;
+        self.world.until("the removal", PATIENCE, gone).await?;
+        let removal = director.now() - asked;
+        let on = || {
+            let all = self.world.vcenter.switched_on().split_off(before);
+            let mut all = all.into_iter();
+            all.find(|(_, name)| name.starts_with("small"))
+        };
+        self.world
+            .until("the small pool", PATIENCE, || on().is_some())
+            .await?;
+        let small_pool = on().map(|(at, _)| at - asked).unwrap_or_default();
+        self.kept()?;
+        Ok(Crowd {
+            small_pool,
+            removal,
+        })
     }
 
     fn effects(&self) -> usize {
@@ -224,6 +315,9 @@ impl Site {
         self.world.play(POOL)?.scale(machines);
         self.until_running().await?;
         let took = self.world.director.now() - began;
+        let on = self.world.vcenter.switched_on();
+        let on = on.iter().filter_map(|(at, _)| at.checked_sub(began));
+        let on = on.collect();
         self.quiet().await?;
         let broken = oracles::at_rest(&self.world);
         ensure!(broken.is_empty(), "{broken:?}");
@@ -233,6 +327,7 @@ impl Site {
             counts: self.world.director.traffic.counts().since(before),
             effects: run::counts(&self.world.director.effects()[earlier..]),
             took,
+            on,
         })
     }
 

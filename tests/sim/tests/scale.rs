@@ -30,6 +30,40 @@ fn a_machine_costs_no_more_among_fifty_than_among_ten() {
     assert_eq!(many.counts.most_waiting, 1, "one long poll per vCenter");
 }
 
+/// A VM that is begun is switched on before others are begun. By hand: `cargo run -p agent-forge-sim -- scale 50,200
+/// --bench-pace`. Counted from the scaling on; upstream takes a second of it until the first AgentMachine asks.
+#[test]
+fn the_first_of_many_machines_does_not_wait_for_the_last() {
+    const UPSTREAM: f64 = 1.0;
+    for (machines, goals) in [(50, [7.0, 21.5, 37.0]), (200, [7.0, 70.0, 132.0])] {
+        let ascent = play(async {
+            let mut site = Site::start().await?;
+            site.at_bench_pace();
+            site.up(machines).await
+        });
+        let ascent = ascent.unwrap_or_else(|e| panic!("{e:#}"));
+        say(&ascent);
+        assert_eq!(ascent.on.len(), machines);
+        for (at, goal) in ascent.rise().iter().zip(goals) {
+            assert!(at.as_secs_f64() <= goal + UPSTREAM, "{goal} s: {ascent}");
+        }
+    }
+}
+
+/// With a create of a minute, eight slots and fifty machines of another pool ahead.
+#[test]
+fn a_small_pool_and_a_removal_do_not_wait_for_a_burst() {
+    let crowd = play(async {
+        let mut site = Site::start().await?;
+        site.beside_a_burst(50).await
+    });
+    let crowd = crowd.unwrap_or_else(|e| panic!("{e:#}"));
+    say(&crowd);
+    // At most the rest of one turn, and its own.
+    assert!(crowd.small_pool <= Duration::from_secs(135), "{crowd}");
+    assert!(crowd.removal <= Duration::from_secs(30), "{crowd}");
+}
+
 /// By hand: `cargo run -p agent-forge-sim -- scale 500 --serving --listen 60`.
 #[test]
 fn five_hundred_machines_at_rest_cost_next_to_nothing() {

@@ -22,12 +22,6 @@ use crate::{
 impl Hand<'_> {
     pub(super) async fn create(&self, memory: &mut Memory) -> Done {
         let pool = self.pool()?;
-        let now = self.context.clock.monotonic();
-        if let Some(refused) = &memory.create_refused
-            && refused.rests(pool.metadata.generation, now)
-        {
-            return Err(refused.trouble.clone());
-        }
         let session = self.session().await?;
         let child = &self.scene.child;
         let vm = self.vm();
@@ -45,8 +39,6 @@ impl Hand<'_> {
             iso: iso_path(pool).ok_or_else(|| defect("the ISO went away"))?,
             annotation: format!("agent-forge: VsphereAgent {}", child.key),
         };
-        let slot = session.slots().take().await;
-        let slot = slot.map_err(|_| defect("shutting down"))?;
         let _running = self
             .context
             .in_flight(session.server(), EffectKind::CreateVm);
@@ -64,7 +56,6 @@ impl Hand<'_> {
                 return self.create_failed(memory, &session, e).await;
             }
         };
-        memory.slot = Some(Arc::new(slot));
         let mut recorded = vm;
         recorded.task_id = Some(task.0.clone());
         let saved = self.save(EffectKind::RecordTask, recorded, memory).await;
@@ -81,17 +72,31 @@ impl Hand<'_> {
         .await
     }
 
+    /// What vCenter refused rests, and nobody waits for a slot for it.
+    pub(super) fn may_create(&self, memory: &Memory) -> Result<(), Trouble> {
+        let now = self.context.clock.monotonic();
+        let refused = memory.create_refused.as_ref();
+        match refused.filter(|r| {
+            self.pool()
+                .is_ok_and(|p| r.rests(p.metadata.generation, now))
+        }) {
+            Some(refused) => Err(refused.trouble.clone()),
+            None => Ok(()),
+        }
+    }
+
     /// Waits for the end of a create. It has its slot as long as it runs, however often the wait is taken up again, and
     /// whoever began it: a process that is new counts what an earlier one left running.
     pub(super) async fn finish_task(&self, memory: &mut Memory, task: &TaskRef) -> Done {
         let session = self.session().await?;
         let count = || Arc::new(session.slots().count());
-        let slot = memory.slot.take().unwrap_or_else(count);
+        let slot = memory.running.take().or(memory.slot.take());
+        let slot = slot.unwrap_or_else(count);
         let ended = match tokio::time::timeout(TASK_PATIENCE, session.wait(task)).await {
             Ok(ended) => ended,
             // Still running: its id is recorded, the next pass waits on.
             Err(_) => {
-                memory.slot = Some(slot);
+                memory.running = Some(slot);
                 return Ok(After::Pause(Duration::ZERO));
             }
         };
@@ -100,6 +105,8 @@ impl Hand<'_> {
             Ok(Ok(TaskEnd::Success(Some(moref)))) => {
                 self.context.instruments.vm_operation("create", true);
                 memory.only_create = false;
+                // The next tasks of this VM follow at once, and use it.
+                memory.slot = Some(slot);
                 match session.observe(&moref).await? {
                     Some(shown) => {
                         memory.seen = seen::judge(vec![shown], &self.expected(), &memory.seen, now)
@@ -114,7 +121,7 @@ impl Hand<'_> {
             Ok(Ok(TaskEnd::Success(None) | TaskEnd::Vanished)) => self.forget_task(memory).await,
             // Whatever keeps us from hearing of its end, the task goes on.
             Err(e) => {
-                memory.slot = Some(slot);
+                memory.running = Some(slot);
                 Err(e.into())
             }
             Ok(Err(e)) => {

@@ -33,8 +33,6 @@ impl Hand<'_> {
         }
         let isos = drive::isos_of(self.pool()?, &shown.cdroms);
         let session = self.session().await?;
-        let slot = session.slots().take().await;
-        let _slot = slot.map_err(|_| defect("shutting down"))?;
         let effect = self.effect(EffectKind::EjectIso);
         let work = session.eject_isos(&effect, &shown.moref, &isos);
         // It holds one of vCenter's task slots; a task that goes on is met again by the next try.

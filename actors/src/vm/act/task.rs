@@ -2,7 +2,7 @@
 
 use agent_forge_crds::conditions::reason;
 
-use super::{Hand, TASK_PATIENCE, defect};
+use super::{Hand, TASK_PATIENCE};
 use crate::{
     effect::EffectKind,
     error::Trouble,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Hand<'_> {
-    /// Has vCenter change the VM, and waits for the end of the task that `started` begins. Until that is known, so is
+    /// Has vCenter change the VM, in the slot of this pass, and waits for the end of the task that `started` begins. Until that is known, so is
     /// nothing about the VM.
     ///
     /// # Errors
@@ -27,8 +27,6 @@ impl Hand<'_> {
         kind: EffectKind,
         started: impl Future<Output = VcResult<TaskRef>> + Send,
     ) -> Result<VcResult<TaskEnd>, Trouble> {
-        let slot = session.slots().take().await;
-        let _slot = slot.map_err(|_| defect("shutting down"))?;
         let _running = self.context.in_flight(session.server(), kind);
         memory.seen = Seen::NotAsked;
         let ended = match started.await {

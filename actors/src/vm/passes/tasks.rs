@@ -207,3 +207,53 @@ async fn a_create_that_is_put_off_by_something_else_keeps_no_slot() {
     assert_eq!(hold.as_deref(), Some("MachineRemains"));
     assert_eq!(free(&bench), Some(SLOTS));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_went_during_the_wait_for_a_slot_gets_no_vm() {
+    let mut bench = Bench::new();
+    let slots = Slots::new(1);
+    let held = slots.count();
+    bench.site.with(|i| i.slots = Some(slots.clone()));
+    let hub = bench.hub.clone();
+    let world = async move {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        hub.with(|o| o.machines[0].deleting = true);
+        drop(held);
+    };
+    futures::future::join(bench.pass(), world).await;
+    assert_eq!(bench.times(E::CreateVm), 0);
+    assert_eq!(bench.waits_on().as_deref(), Some("MachineDeleting"));
+    assert_eq!(slots.free(), 1, "others have it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_heard_while_others_are_ahead() {
+    let mut bench = Bench::new();
+    let slots = Slots::new(1);
+    let _held = slots.count();
+    bench.site.with(|i| i.slots = Some(slots));
+    bench.pass().await;
+    assert_eq!(bench.times(E::CreateVm), 0, "it waits");
+    release(&bench);
+    bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+    assert_eq!(bench.times(E::CreateVm), 0);
+}
+
+/// Nobody else is begun between the create of a VM and its power-on.
+#[tokio::test(start_paused = true)]
+async fn a_vm_keeps_its_slot_until_it_is_on() {
+    let site = Site::default();
+    let mut machines = ["a", "b", "c"].map(|name| Bench::at(name, site.clone()));
+    site.with(|i| {
+        i.slots = Some(Slots::new(1));
+        i.create_takes = MINUTE;
+    });
+    let ups = machines.iter_mut().map(|bench| bench.until(Bench::is_on));
+    futures::future::join_all(ups).await;
+    let effects = site.with(|i| i.effects.clone());
+    let order: Vec<E> = effects
+        .into_iter()
+        .filter(|kind| matches!(kind, E::CreateVm | E::PowerOn))
+        .collect();
+    assert_eq!(order, [E::CreateVm, E::PowerOn].repeat(3));
+}

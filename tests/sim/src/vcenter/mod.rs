@@ -49,6 +49,7 @@ pub struct VCenter {
     inventory: Arc<Mutex<Inventory>>,
     changed: News,
     witness: Arc<Mutex<Option<Witness>>>,
+    tempo: Arc<Mutex<Tempo>>,
     /// Time and faults.
     pub director: Director,
 }
@@ -57,6 +58,16 @@ impl std::fmt::Debug for VCenter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("VCenter")
     }
+}
+
+/// How long tasks take where it is not the usual, in milliseconds.
+pub type Takes = fn(&Work) -> Option<u64>;
+
+/// Pace of tasks, and what came of it.
+#[derive(Default)]
+struct Tempo {
+    takes: Option<Takes>,
+    on: Vec<(Duration, String)>,
 }
 
 /// How a task goes.
@@ -78,6 +89,7 @@ impl VCenter {
             inventory: Arc::new(Mutex::new(inventory)),
             changed: News::default(),
             witness: Arc::default(),
+            tempo: Arc::default(),
             director,
         }
     }
@@ -85,6 +97,26 @@ impl VCenter {
     /// Sets who hears of deeds.
     pub fn set_witness(&self, witness: Witness) {
         *self.witness.lock().unwrap_or_else(PoisonError::into_inner) = Some(witness);
+    }
+
+    /// Sets how long tasks take from now on.
+    pub fn set_tempo(&self, takes: Takes) {
+        self.tempo().takes = Some(takes);
+    }
+
+    /// When VMs were switched on, in that order, and their names.
+    #[must_use]
+    pub fn switched_on(&self) -> Vec<(Duration, String)> {
+        self.tempo().on.clone()
+    }
+
+    fn tempo(&self) -> MutexGuard<'_, Tempo> {
+        self.tempo.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn takes(&self, work: &Work) -> u64 {
+        let told = self.tempo().takes.and_then(|takes| takes(work));
+        told.unwrap_or_else(|| work.takes())
     }
 
     fn lock(&self) -> MutexGuard<'_, Inventory> {
@@ -133,7 +165,7 @@ impl VCenter {
         });
         let (me, id) = (self.clone(), task.clone());
         tokio::spawn(async move {
-            let mut takes = Duration::from_millis(work.takes());
+            let mut takes = Duration::from_millis(me.takes(&work));
             if course == Course::Hangs {
                 takes += Duration::from_secs(600);
             }
@@ -239,6 +271,10 @@ impl VCenter {
             }
             result
         });
+        if let (Work::PowerOn(vm), Ok(_)) = (work, &result) {
+            let name = self.read(|i| i.vms.get(&vm.id).map(|vm| vm.name.clone()));
+            self.tempo().on.extend(name.map(|name| (now, name)));
+        }
         if let Some(vm) = created {
             self.tell(&self.lock(), &Deed::Created(vm));
         }

@@ -557,7 +557,7 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
         .collect();
     for store in &all_stores {
         let name = i.nodes[store].name.clone();
-        let free = (1_u64 << 42) + if name == "ds-0" { 1 << 30 } else { 0 };
+        let free = (1_u64 << 46) + if name == "ds-0" { 1 << 30 } else { 0 };
         i.set(store, "summary", json!({"_typeName": "DatastoreSummary", "name": name, "accessible": true, "freeSpace": free, "maintenanceMode": "normal"}));
         i.set(
             store,

@@ -1,0 +1,97 @@
+//! Slots in use, waited for, given up.
+
+use futures::FutureExt as _;
+
+use super::*;
+
+fn pool() -> ObjectKey {
+    ObjectKey::new("demo", "w")
+}
+
+fn begins(slots: &Slots) -> Option<Slot> {
+    slots.ask(Errand::Begin, &pool()).fetch()
+}
+
+#[test]
+fn so_many_begin_and_the_next_when_one_has_ended() {
+    let slots = Slots::new(2);
+    let one = begins(&slots);
+    let two = begins(&slots);
+    assert!(one.is_some() && two.is_some());
+    assert!(begins(&slots).is_none());
+    drop(one);
+    assert!(begins(&slots).is_some());
+}
+
+#[test]
+fn one_more_is_there_for_removals_alone() {
+    let slots = Slots::new(1);
+    let building = begins(&slots).expect("free");
+    assert!(building.serves(Errand::Remove), "a common one serves all");
+    let removal = slots.ask(Errand::Remove, &pool());
+    let reserve = removal.fetch().expect("reserved");
+    assert!(!reserve.serves(Errand::Begin) && !reserve.serves(Errand::GoOn));
+    let another = slots.ask(Errand::Remove, &pool());
+    assert!(another.fetch().is_none(), "both are in use");
+    drop(building);
+    let common = another.fetch().expect("it may have a common one");
+    assert!(common.serves(Errand::Begin));
+    drop(reserve);
+    assert!(begins(&slots).is_none(), "the reserve is not for it");
+    drop(common);
+    assert!(begins(&slots).is_some());
+}
+
+#[test]
+fn what_runs_already_waits_for_nobody_and_keeps_others_waiting() {
+    let slots = Slots::new(2);
+    let old: Vec<Slot> = (0..3).map(|_| slots.count()).collect();
+    let mut old = old.into_iter();
+    drop(old.next());
+    assert!(begins(&slots).is_none(), "two still run");
+    drop(old.next());
+    let new = begins(&slots);
+    assert!(new.is_some(), "one runs");
+    assert!(begins(&slots).is_none(), "two run");
+    drop((old, new));
+    assert_eq!(slots.free(), 2);
+}
+
+#[test]
+fn who_has_waited_gets_the_slot_that_comes_back() {
+    let slots = Slots::new(1);
+    let old = (slots.count(), slots.count());
+    let ticket = slots.ask(Errand::Begin, &pool());
+    let mut waits = Box::pin(ticket.granted());
+    assert!((&mut waits).now_or_never().is_none());
+    drop(old.0);
+    assert!((&mut waits).now_or_never().is_none(), "one still runs");
+    drop(old.1);
+    assert!(waits.now_or_never().is_some());
+}
+
+#[test]
+fn a_wait_that_is_cut_off_keeps_its_place() {
+    let slots = Slots::new(1);
+    let held = begins(&slots);
+    let first = slots.ask(Errand::Begin, &pool());
+    let second = slots.ask(Errand::Begin, &pool());
+    assert!(first.granted().now_or_never().is_none());
+    drop(held);
+    assert!(second.granted().now_or_never().is_none());
+    assert!(first.granted().now_or_never().is_some());
+}
+
+#[test]
+fn whoever_gives_up_is_passed_over_and_leaves_no_slot_behind() {
+    let slots = Slots::new(1);
+    let held = begins(&slots);
+    let tired = slots.ask(Errand::Begin, &pool());
+    let patient = slots.ask(Errand::Begin, &pool());
+    drop(tired);
+    drop(held);
+    let unfetched = patient;
+    assert_eq!(slots.free(), 0, "it lies ready");
+    drop(unfetched);
+    assert_eq!(slots.free(), 1);
+}

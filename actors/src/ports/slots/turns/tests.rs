@@ -1,0 +1,184 @@
+//! Who is next: tables, and what holds whatever happens.
+
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+fn request(errand: Errand, pool: &str) -> Request {
+    Request {
+        errand,
+        pool: ObjectKey::new("demo", pool),
+    }
+}
+
+/// `b` begins, `g` goes on, `r` removes; then the pool.
+fn told(text: &str) -> Request {
+    let (errand, pool) = text.split_at(1);
+    let errand = match errand {
+        "b" => Errand::Begin,
+        "g" => Errand::GoOn,
+        _ => Errand::Remove,
+    };
+    request(errand, pool)
+}
+
+/// Gives slots to `waiting` as long as there are any for them; who got one, `*` by the reserve.
+fn given(turns: &mut Turns, waiting: &mut Vec<Request>) -> Vec<String> {
+    let mut all = Vec::new();
+    while let Some((at, kind)) = turns.next(waiting.iter()) {
+        let next = waiting.remove(at);
+        turns.give(&next, kind, !waiting.is_empty());
+        let letter = match next.errand {
+            Errand::Begin => "b",
+            Errand::GoOn => "g",
+            Errand::Remove => "r",
+        };
+        let star = if kind == Kind::Reserve { "*" } else { "" };
+        all.push(format!("{letter}{}{star}", next.pool.name));
+    }
+    all
+}
+
+/// The order in which `waiting` is served by one common slot that comes back each time; nothing comes back of the reserve.
+fn one_by_one(waiting: &str, most: usize) -> String {
+    let mut turns = Turns::new(most);
+    (0..most).for_each(|_| turns.count());
+    let mut waiting: Vec<_> = waiting.split(' ').map(told).collect();
+    let mut all = given(&mut turns, &mut waiting);
+    while !waiting.is_empty() {
+        turns.take_back(Kind::Common, true);
+        all.extend(given(&mut turns, &mut waiting));
+    }
+    all.join(" ")
+}
+
+#[test]
+fn pools_take_turns_and_half_made_vms_go_on_first() {
+    for (waiting, order) in [
+        ("bA bA bA", "bA bA bA"),
+        ("bA bA bA bB", "bA bB bA bA"),
+        ("bA bA bA bB bB bC", "bA bB bC bA bB bA"),
+        ("bA bA gA", "gA bA bA"),
+        ("bA gB gA", "gB gA bA"),
+        ("bA rB rB bA", "rB* bA rB bA"),
+        // The removals of a pool do not wait behind what it begins.
+        ("bA bA bA rA rA rA", "rA* bA rA bA rA bA"),
+        // Nobody goes first for ever: of two slots every third turn is another's.
+        ("bA gA gA gA gA gA", "gA gA bA gA gA gA"),
+    ] {
+        assert_eq!(one_by_one(waiting, 2), order, "{waiting}");
+    }
+}
+
+#[test]
+fn a_pool_that_comes_back_all_the_time_is_not_new_each_time() {
+    let mut turns = Turns::new(1);
+    let mut waiting: Vec<_> = ["bA", "bA", "bA", "bA", "bB"].map(told).to_vec();
+    let mut order = given(&mut turns, &mut waiting);
+    for _ in 0..5 {
+        turns.take_back(Kind::Common, true);
+        waiting.push(told("bB"));
+        order.extend(given(&mut turns, &mut waiting));
+    }
+    assert_eq!(order.join(" "), "bA bB bA bB bA bB");
+}
+
+#[test]
+fn the_reserve_is_kept_and_comes_back() {
+    let mut turns = Turns::new(1);
+    let mut waiting = vec![told("bA"), told("bA")];
+    assert_eq!(given(&mut turns, &mut waiting), ["bA"]);
+    for _ in 0..3 {
+        waiting.push(told("rA"));
+        assert_eq!(given(&mut turns, &mut waiting), ["rA*"]);
+        turns.take_back(Kind::Reserve, true);
+    }
+}
+
+fn any_request() -> impl Strategy<Value = Request> {
+    let errand = prop_oneof![
+        Just(Errand::Begin),
+        Just(Errand::GoOn),
+        Just(Errand::Remove)
+    ];
+    (errand, 0..4_usize).prop_map(|(errand, pool)| request(errand, &format!("p{pool}")))
+}
+
+/// What happens, one after the other: somebody comes, or the slot taken that many slots ago comes back.
+#[derive(Clone, Debug)]
+enum Deed {
+    Comes(Request),
+    Ends(usize),
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let deed = prop_oneof![
+        any_request().prop_map(Deed::Comes),
+        (0..8_usize).prop_map(Deed::Ends),
+    ];
+    vec(deed, 0..120)
+}
+
+proptest! {
+    #[test]
+    fn bounds_hold_and_no_slot_lies_idle(most in 1..5_usize, deeds in deeds()) {
+        let mut turns = Turns::new(most);
+        let mut waiting: Vec<Request> = Vec::new();
+        let mut used: Vec<(Kind, Request)> = Vec::new();
+        for deed in deeds {
+            match deed {
+                Deed::Comes(request) => waiting.push(request),
+                Deed::Ends(at) if at < used.len() => turns.take_back(used.remove(at).0, !waiting.is_empty()),
+                Deed::Ends(_) => {}
+            }
+            while let Some((at, kind)) = turns.next(waiting.iter()) {
+                let next = waiting.remove(at);
+                turns.give(&next, kind, !waiting.is_empty());
+                used.push((kind, next));
+            }
+            let (common, reserve): (Vec<_>, Vec<_>) = used.iter().partition(|(k, _)| *k == Kind::Common);
+            prop_assert!(common.len() <= most && reserve.len() <= 1);
+            prop_assert!(reserve.iter().all(|(_, r)| r.errand == Errand::Remove));
+            prop_assert_eq!(turns.free(), most - common.len());
+            prop_assert!(waiting.is_empty() || common.len() == most, "somebody waits beside a free slot");
+            let removal = waiting.iter().any(|r| r.errand == Errand::Remove);
+            prop_assert!(!removal || reserve.len() == 1, "a removal waits beside the reserve");
+        }
+    }
+
+    /// Whoever waits is served within a number of turns that follows from those ahead in its own line, whatever comes after it.
+    #[test]
+    fn nobody_waits_for_ever(
+        most in 1..4_usize,
+        ahead in vec(any_request(), 0..20),
+        whose in any_request(),
+        later in vec(any_request(), 1..8),
+    ) {
+        let mut turns = Turns::new(most);
+        (0..most).for_each(|_| turns.count());
+        let mut waiting: Vec<(Request, bool)> = ahead.iter().map(|r| (r.clone(), false)).collect();
+        let same = |r: &Request| match whose.errand {
+            Errand::GoOn => r.errand == Errand::GoOn,
+            errand => r.errand == errand && r.pool == whose.pool,
+        };
+        let before = ahead.iter().filter(|r| same(r)).count();
+        waiting.push((whose.clone(), true));
+        // Lines of four pools that begin and remove, and between two of their turns as many that go on as there are slots.
+        let bound = (before + 1) * 8 * (most + 1) + most + 1;
+        let mut later = later.into_iter().cycle();
+        for turn in 0.. {
+            prop_assert!(turn <= bound, "{before} ahead, still waiting after {turn} turns");
+            turns.take_back(Kind::Common, true);
+            waiting.extend(later.by_ref().take(3).map(|r| (r, false)));
+            let mut served = false;
+            while let Some((at, kind)) = turns.next(waiting.iter().map(|(r, _)| r)) {
+                let (next, is_it) = waiting.remove(at);
+                turns.give(&next, kind, !waiting.is_empty());
+                served |= is_it;
+            }
+            if served {
+                break;
+            }
+        }
+    }
+}
