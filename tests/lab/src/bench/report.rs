@@ -86,8 +86,15 @@ fn table(report: &Report) -> String {
 /// One run in full.
 pub(super) fn run(run: &Run) -> String {
     let mut out = format!(
-        "{} machines, at most {} tasks: demand within {:.1} s, all on after {:.1} s, running after {:.1} s; load average {:.1}\n",
-        run.machines, run.tasks, run.demand_spread, run.all_on, run.all_running, run.load
+        "{} machines, at most {} tasks: demand within {:.1} s, VMs on after {:.1} s (first), {:.1} s (median), {:.1} s (last), running after {:.1} s; load average {:.1}\n",
+        run.machines,
+        run.tasks,
+        run.demand_spread,
+        run.first_on,
+        run.median_on,
+        run.all_on,
+        run.all_running,
+        run.load
     );
     let lines = |counts: Vec<(&String, f64)>| {
         let mut text = String::new();

@@ -10,7 +10,7 @@ use std::{
 use agent_forge_crds::external::agent_machine::{
     AGENT_RESERVED, NO_SUITABLE_AGENTS, PROVIDER_FINALIZER,
 };
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
@@ -48,7 +48,11 @@ pub struct Run {
     pub tasks: u16,
     /// From the first AgentMachine that shows demand to the last.
     pub demand_spread: f64,
-    /// From the first demand to the last VM on, by the simulated vCenter's own clock.
+    /// From the first demand to the first VM on, by the simulated vCenter's own clock.
+    pub first_on: f64,
+    /// The same to the VM in the middle.
+    pub median_on: f64,
+    /// The same to the last VM.
     pub all_on: f64,
     /// What task times and task slots allow at best: `ceil(machines / tasks) * (create + power on)`.
     pub limit: f64,
@@ -161,7 +165,9 @@ pub(super) async fn measure(program: &Path, plan: &Plan) -> Result<Run> {
         machines: plan.machines,
         tasks: plan.tasks,
         demand_spread: seconds(first, last),
-        all_on: seconds(first, on),
+        first_on: seconds(first, on[0]),
+        median_on: seconds(first, on[(on.len() - 1) / 2]),
+        all_on: seconds(first, on[on.len() - 1]),
         limit: rounds as f64 * (plan.create + plan.power_on).as_secs_f64(),
         all_running: seconds(first, running),
         calls: difference(&calls, &calls_before),
@@ -212,22 +218,23 @@ async fn demand(world: &World, machines: usize) -> Result<(Timestamp, Timestamp)
     Ok((first, Timestamp::now()))
 }
 
-/// When the last of `machines` VMs was powered on.
-async fn all_on(vcenter: &VCenterAdmin, machines: usize) -> Result<Timestamp> {
+/// When each of `machines` VMs was powered on, in that order.
+async fn all_on(vcenter: &VCenterAdmin, machines: usize) -> Result<Vec<Timestamp>> {
     let deadline = Instant::now() + LIMIT;
     let mut version = 0;
     loop {
         let shown: Inventory = vcenter
             .changed_since(version, Duration::from_secs(60))
             .await?;
-        let on: Vec<Timestamp> = shown.vms.iter().filter_map(|vm| vm.powered_on_at).collect();
-        if on.len() >= machines {
+        let mut on: Vec<Timestamp> = shown.vms.iter().filter_map(|vm| vm.powered_on_at).collect();
+        if !on.is_empty() && on.len() >= machines {
             ensure!(
                 shown.vms.len() == machines,
                 "{} VMs for {machines} machines",
                 shown.vms.len()
             );
-            return on.into_iter().max().context("no VM is on");
+            on.sort();
+            return Ok(on);
         }
         ensure!(
             Instant::now() < deadline,
