@@ -45,6 +45,8 @@ mutants! {
     DecidedBeforeTheWait "what was decided before a wait for a task slot is done after it";
     OneAtATime "one task in vCenter at a time, however long it takes";
     TagsOrDie "a VM that cannot be tagged is destroyed and made anew";
+    AnyNamespace "a pool uses whatever NodePool and InfraEnv it names";
+    AnyLabel "spec.agent.labels may hold what another service goes by";
     AnySecret "credentials are read from whatever namespace the pool names";
     ErrorIsAbsence "a lookup that fails says that the VM is not there";
     TokenShown "status shows the ISO's URL with its token";

@@ -427,6 +427,8 @@ pub struct World {
     pub agents: Vec<Agent>,
     /// Names that exist in several control planes.
     pub ambiguous: BTreeSet<String>,
+    /// Annotations `allow-pools-from`, by Namespace.
+    pub grants: BTreeMap<String, String>,
     /// How long everything has been waiting or on offer.
     pub waited: Duration,
 }
@@ -442,6 +444,7 @@ impl Default for World {
             children: vec![],
             agents: vec![],
             ambiguous: BTreeSet::new(),
+            grants: BTreeMap::new(),
             waited: Duration::from_secs(5),
         }
     }
@@ -495,6 +498,11 @@ impl World {
             infra_env_key: ObjectKey::new(NAMESPACE, "infra"),
             infra_env: Some(Arc::new(infra_env())),
             ambiguous_names: self.ambiguous.clone(),
+            grants: self
+                .grants
+                .iter()
+                .map(|(name, grant)| (name.clone(), Some(grant.clone())))
+                .collect(),
             waiting_since: self
                 .agent_machines
                 .iter()

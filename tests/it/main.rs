@@ -32,6 +32,7 @@ mod status;
 mod storm;
 mod strangers;
 mod stuck;
+mod tenants;
 mod tls_door;
 mod tokens;
 mod traces;

@@ -9,6 +9,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
+use super::boundary::Grants;
 use crate::{
     model::{child::Child, names::ObjectKey},
     ports::cluster::View,
@@ -70,12 +71,16 @@ pub fn names(pool: Option<&VsphereAgentPool>, child: &Child) -> Vec<ObjectKey> {
     namespaces.flat_map(each).collect()
 }
 
-/// The InfraEnv, and where it is or would be looked for first.
+/// The InfraEnv, and where it is or would be looked for first; in namespaces that admit the pool alone.
 #[must_use]
-pub fn find(view: &dyn View, pool: &VsphereAgentPool) -> (ObjectKey, Option<Arc<InfraEnv>>) {
-    let candidates = candidates(pool);
-    let first = candidates[0].clone();
-    candidates
+pub fn find(
+    view: &dyn View,
+    grants: &Grants,
+    pool: &VsphereAgentPool,
+) -> (ObjectKey, Option<Arc<InfraEnv>>) {
+    let first = candidates(pool)[0].clone();
+    grants
+        .homes(pool)
         .into_iter()
         .find_map(|key| view.infra_env(&key).map(|found| (key, Some(found))))
         .unwrap_or((first, None))

@@ -18,6 +18,7 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+use super::boundary::{self, Grants};
 use crate::{
     model::{
         names::ObjectKey,
@@ -82,6 +83,15 @@ pub enum Why {
     ConditionsMissing,
     /// The provider's finalizer is missing.
     ProviderNotAccepting,
+    /// This namespace does not admit the pool.
+    NamespaceNotAllowed {
+        /// Which.
+        namespace: String,
+        /// The pool's own.
+        own: String,
+    },
+    /// `spec.agent.labels` of the pool has this key, which another service goes by.
+    LabelRefused(String),
     /// Another pool claims it as well.
     PoolConflict(ObjectKey),
     /// Its selector cannot be met.
@@ -119,6 +129,8 @@ impl Claim {
 pub struct Facts<'a> {
     /// The pool.
     pub pool: &'a VsphereAgentPool,
+    /// What namespaces admit.
+    pub grants: &'a Grants,
     /// Other pools of the same control plane namespace that are not being deleted.
     pub other_pools: &'a [Arc<VsphereAgentPool>],
     /// AgentMachines of the control plane namespace.
@@ -139,7 +151,7 @@ pub struct Facts<'a> {
     pub wall: Timestamp,
 }
 
-/// Does this pool serve this AgentMachine? By HyperShift's NodePool annotation (`namespace/name`; the control plane
+/// Does this pool mean to serve this AgentMachine? Whether it may is another question ([`Grants::serves`]). By HyperShift's NodePool annotation (`namespace/name`; the control plane
 /// namespace belongs to one HostedCluster, so the name decides); without the annotation, by its selector, every label
 /// of which the pool must offer on its Agents.
 #[must_use]
@@ -171,7 +183,9 @@ pub fn classify(facts: &Facts<'_>) -> Vec<Claim> {
     facts
         .agent_machines
         .iter()
+        // Of one that is not shown to it the pool learns nothing but what its own VsphereAgent records.
         .filter(|am| belongs(facts.pool, am))
+        .filter(|am| facts.grants.shows(facts.pool, am) || (facts.in_flight)(am))
         .map(|am| {
             let machine = am.owner_machine().and_then(|owner| {
                 let mut named = sorted.machines.get(owner.name.as_str())?.iter().copied();
@@ -240,16 +254,23 @@ fn need(
     if am.is_deleting() || machine.is_some_and(|m| m.deleting) {
         return Need::Quiet(Why::Deleting);
     }
+    let served = am.agent_ref().is_some() || sorted.is_claimed_for(am);
+    if let Some(why) = refused(facts, am).filter(|_| !served) {
+        return Need::NotNow { why, again: None };
+    }
     let Some(_) = machine else {
         return Need::Quiet(Why::MachinePending);
     };
-    if am.agent_ref().is_some() || sorted.is_claimed_for(am) {
+    if served {
         return Need::Served;
     }
     if am.is_paused() {
         return Need::Quiet(Why::Paused);
     }
-    let other = facts.other_pools.iter().find(|p| belongs(p, am));
+    let other = facts
+        .other_pools
+        .iter()
+        .find(|p| facts.grants.serves(p, am));
     if let Some(other) = other.filter(|_| !on(Mutant::EveryPoolAnswers)) {
         return Need::NotNow {
             why: Why::PoolConflict(ObjectKey::of(other.as_ref())),
@@ -313,6 +334,16 @@ fn need(
     }
 }
 
+/// Why the pool may not do anything for the AgentMachine.
+fn refused(facts: &Facts<'_>, am: &AgentMachine) -> Option<Why> {
+    let own = || facts.pool.namespace().unwrap_or_default();
+    if let Some(namespace) = facts.grants.lacking(facts.pool, am) {
+        let own = own();
+        return Some(Why::NamespaceNotAllowed { namespace, own });
+    }
+    super::prepare::refused_label(facts.pool).map(|key| Why::LabelRefused(key.to_owned()))
+}
+
 /// Why an AgentMachine that reports something else than that it waits does not ask.
 fn not_asking(am: &AgentMachine) -> Why {
     let Some(error) = am.search_error() else {
@@ -361,6 +392,11 @@ pub fn explain(why: &Why) -> (&'static str, String) {
              provider's release fits the CAPI API version), so no VM is made"
                 .to_owned(),
         ),
+        Why::NamespaceNotAllowed { namespace, own } => (
+            reason::NAMESPACE_NOT_ALLOWED,
+            boundary::sentence(std::slice::from_ref(namespace), own),
+        ),
+        Why::LabelRefused(key) => (reason::INVALID_SPEC, super::prepare::refused_label_sentence(key)),
         Why::PoolConflict(other) => {
             (reason::POOL_CONFLICT, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
         }

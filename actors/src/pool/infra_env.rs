@@ -50,6 +50,13 @@ impl Said {
 /// something else than the InfraEnv is to blame.
 fn lack<'a>(infra_env: &ObjectKey, no: &'a NoSource) -> Option<(&'a str, Duration, String)> {
     match no {
+        NoSource::NotAllowed(_) => {
+            let note = format!(
+                "InfraEnv {infra_env} is not looked for: its namespace does not admit this pool; see the condition \
+                 InfraEnvAvailable"
+            );
+            Some((reason::NAMESPACE_NOT_ALLOWED, Duration::ZERO, note))
+        }
         NoSource::InfraEnvNotFound => {
             let note = format!("InfraEnv {infra_env} does not exist");
             Some((reason::INFRA_ENV_NOT_FOUND, Duration::ZERO, note))

@@ -63,6 +63,8 @@ pub trait IsoCaches: Send + Sync {
 pub enum NoSource {
     /// The InfraEnv does not exist.
     InfraEnvNotFound,
+    /// It is looked for nowhere: these namespaces do not admit the pool.
+    NotAllowed(Vec<String>),
     /// It has no URL yet.
     UrlPending,
     /// A field cannot be used.

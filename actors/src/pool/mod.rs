@@ -6,6 +6,7 @@ pub mod act;
 pub mod agents_home;
 pub mod applied;
 mod begin;
+pub mod boundary;
 pub mod claims;
 pub mod custody;
 pub mod index;

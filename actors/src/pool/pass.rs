@@ -175,7 +175,9 @@ async fn surroundings(
         ..Surroundings::default()
     };
     let deleting = s.pool.metadata.deletion_timestamp.is_some();
-    if deleting {
+    let refused = s.refused_source();
+    // What is under way ends as well.
+    if deleting || s.may_have_lost_source() {
         isos.leave(&s.key);
     }
     let found = hardware::hardware(&s.pool)
@@ -183,7 +185,7 @@ async fn surroundings(
     let secret = match found {
         Ok(secret) => secret,
         Err(trouble) => {
-            around.no_source = iso::source(s.infra_env.as_deref()).err();
+            around.no_source = refused.or(iso::source(s.infra_env.as_deref()).err());
             around.vsphere = Some(trouble);
             return around;
         }
@@ -192,7 +194,7 @@ async fn surroundings(
         .view
         .pools()
         .into_iter()
-        .filter(|p| ObjectKey::of(p.as_ref()) != s.key)
+        .filter(|p| ObjectKey::of(p.as_ref()) != s.key && s.grants.lacking_home(p).is_none())
         .collect();
     let env = iso::fresh::infra_env(context, s.infra_env.as_ref(), &mut memory.infra_env).await;
     let want = match iso::want(&s.pool, &others, env.as_deref(), &secret) {
@@ -203,7 +205,7 @@ async fn surroundings(
             ..want
         }),
         Err(no) => {
-            around.no_source = Some(no);
+            around.no_source = refused.or(Some(no));
             None
         }
     };

@@ -166,6 +166,7 @@ pub fn plan(s: &Snapshot) -> Plan {
     let has_finalizer = s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER);
     plan.claims = claims::classify(&claims::Facts {
         pool: &s.pool,
+        grants: &s.grants,
         other_pools: &s.other_pools,
         agent_machines: &s.agent_machines,
         machines: &s.machines,

@@ -10,7 +10,7 @@ use std::{
 
 use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::{AGENT_MACHINE_LABEL, NODE_POOL_ROLE_LABEL},
+    names::{AGENT_MACHINE_LABEL, NODE_POOL_LABEL, NODE_POOL_ROLE_LABEL},
     pool::VsphereAgentPool,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -38,6 +38,35 @@ pub fn base_labels(pool: &VsphereAgentPool) -> Labels {
         .entry(NODE_POOL_ROLE_LABEL.to_owned())
         .or_insert_with(|| pool.spec.agent.role().to_owned());
     labels
+}
+
+/// Start of keys that OSAC goes by.
+const OSAC: &str = "osac.openshift.io/";
+/// Start of our own keys.
+const OWN: &str = "agent-forge.containeroo.ch/";
+
+/// The first key of `spec.agent.labels` that a service reads more from than that the Agent is this pool's: the claim and
+/// what else is the assisted service's or the provider's, what OSAC goes by, and our own. The label `nodepool` of ours is
+/// a pool's to set: it tells pools of one selection apart, and nothing else is read from it.
+#[must_use]
+pub fn refused_label(pool: &VsphereAgentPool) -> Option<&str> {
+    let is_refused = |key: &&String| {
+        let own = key.starts_with(OWN) && *key != NODE_POOL_LABEL;
+        own || key.starts_with(OSAC) || selector::is_service_label(key)
+    };
+    let mut keys = pool.spec.agent.labels.keys();
+    keys.find(is_refused)
+        .filter(|_| !on(Mutant::AnyLabel))
+        .map(String::as_str)
+}
+
+/// What is said of [`refused_label`].
+#[must_use]
+pub fn refused_label_sentence(key: &str) -> String {
+    format!(
+        "spec.agent.labels: {key:?} is a label that a service goes by, not a pool's to give; take it out (labels of your own \
+         keys, and {NODE_POOL_LABEL}, tell the pool's Agents apart)"
+    )
 }
 
 /// Value of the selection pin: the AgentMachine's bare name; where another AgentMachine of that name exists in another

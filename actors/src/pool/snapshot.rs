@@ -13,9 +13,13 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{agents_home, index::Index};
+use super::{agents_home, boundary::Grants, claims, index::Index, iso::NoSource};
 use crate::{
-    model::{child::Child, names::ObjectKey},
+    model::{
+        child::Child,
+        identity::{AgentMatch, agent_runs_on},
+        names::ObjectKey,
+    },
     ports::{
         clock::Clock,
         cluster::{MachineFacts, View},
@@ -39,12 +43,15 @@ pub struct Snapshot {
     pub machines: Vec<MachineFacts>,
     /// The pool's VsphereAgents.
     pub children: Vec<Child>,
-    /// Agents that may run on the pool's VMs ([`agents_home::agents`]).
+    /// Agents that may run on the pool's VMs ([`agents_home::agents`]); of namespaces that do not admit the pool, only
+    /// those that may run on a VM on record.
     pub agents: Vec<Arc<Agent>>,
     /// Where the InfraEnv is or is looked for.
     pub infra_env_key: ObjectKey,
     /// The InfraEnv.
     pub infra_env: Option<Arc<InfraEnv>>,
+    /// What the namespaces that the pool and its neighbours name admit.
+    pub grants: Grants,
     /// AgentMachine names that exist in more than one control plane namespace (the pin needs the uid then).
     pub ambiguous_names: BTreeSet<String>,
     /// Since when (monotonic) each AgentMachine was seen waiting, by uid.
@@ -64,6 +71,31 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Why there is no InfraEnv to fetch from, where none of the namespaces in which it may be admits the pool.
+    #[must_use]
+    pub fn refused_source(&self) -> Option<NoSource> {
+        self.grants.lacking_home(&self.pool)?;
+        let refused = self.grants.refused_homes(&self.pool);
+        Some(NoSource::NotAllowed(refused))
+    }
+
+    /// The pool may have lost its InfraEnv with a grant.
+    #[must_use]
+    pub fn may_have_lost_source(&self) -> bool {
+        self.infra_env.is_none() && !self.grants.refused_homes(&self.pool).is_empty()
+    }
+
+    /// Namespaces with AgentMachines that the pool means to serve and that do not admit it.
+    #[must_use]
+    pub fn refusing(&self) -> Vec<String> {
+        let all = self.agent_machines.iter();
+        let refused: BTreeSet<String> = all
+            .filter(|am| claims::belongs(&self.pool, am) && !self.grants.shows(&self.pool, am))
+            .filter_map(|am| self.grants.lacking(&self.pool, am))
+            .collect();
+        refused.into_iter().collect()
+    }
+
     /// The Agents of the InfraEnv's namespace: those that the provider chooses from.
     pub fn home_agents(&self) -> impl Iterator<Item = &Arc<Agent>> {
         self.agents
@@ -90,20 +122,22 @@ pub fn gather(
             && p.metadata.deletion_timestamp.is_none()
     };
     let agent_machines = view.agent_machines(namespace);
-    let names: BTreeSet<String> = agent_machines.iter().map(|am| am.name_any()).collect();
     let elsewhere: BTreeSet<&String> = pools
         .iter()
         .map(|p| &p.spec.control_plane_namespace)
         .filter(|n| *n != namespace)
         .collect();
-    let ambiguous_names = elsewhere
+    let elsewhere: Vec<_> = elsewhere
         .into_iter()
         .flat_map(|n| view.agent_machines(n))
-        .map(|am| am.name_any())
-        .filter(|n| names.contains(n))
         .collect();
+    let all = agent_machines.iter().chain(&elsewhere).map(AsRef::as_ref);
+    let grants = Grants::read(view, pools.iter().map(AsRef::as_ref), all);
+    let ambiguous_names = ambiguous(&grants, &pools, &agent_machines, &elsewhere);
     let children: Vec<Child> = view.children(key).into_iter().map(Child::read).collect();
-    let (infra_env_key, infra_env) = agents_home::find(view, &pool);
+    let (infra_env_key, infra_env) = agents_home::find(view, &grants, &pool);
+    let mut agents = agents_home::agents(view, Some(&pool), &children);
+    agents.retain(|agent| is_shown(agent, &grants, &pool, &children));
     Some(Snapshot {
         other_pools: pools.iter().filter(is_other).cloned().collect(),
         machines: view
@@ -112,7 +146,8 @@ pub fn gather(
             .map(|m| m.as_ref().clone())
             .collect(),
         choosers: view.all_agent_machines(),
-        agents: agents_home::agents(view, Some(&pool), &children),
+        agents,
+        grants,
         children,
         infra_env_key,
         infra_env,
@@ -128,4 +163,35 @@ pub fn gather(
         key: key.clone(),
         pool,
     })
+}
+
+/// Names of `here` that an AgentMachine elsewhere has as well, which another pool may serve.
+fn ambiguous(
+    grants: &Grants,
+    pools: &[Arc<VsphereAgentPool>],
+    here: &[Arc<AgentMachine>],
+    elsewhere: &[Arc<AgentMachine>],
+) -> BTreeSet<String> {
+    let names: BTreeSet<String> = here.iter().map(|am| am.name_any()).collect();
+    let is_anybodys = |am: &AgentMachine| {
+        let mut there = pools
+            .iter()
+            .filter(|p| Some(&p.spec.control_plane_namespace) == am.metadata.namespace.as_ref());
+        there.any(|pool| grants.lacking(pool, am).is_none())
+    };
+    elsewhere
+        .iter()
+        .filter(|am| names.contains(&am.name_any()) && is_anybodys(am))
+        .map(|am| am.name_any())
+        .collect()
+}
+
+/// Other tenants' Agents are nothing to a pool that they do not admit; those of its own VMs are, for they have to go.
+fn is_shown(agent: &Agent, grants: &Grants, pool: &VsphereAgentPool, children: &[Child]) -> bool {
+    let namespace = agent.metadata.namespace.as_deref().unwrap_or_default();
+    let may_run_on = |child: &Child| {
+        let vm = child.identity.as_ref();
+        vm.is_some_and(|vm| agent_runs_on(agent, vm) != AgentMatch::Other)
+    };
+    grants.admit(namespace, pool) || children.iter().any(may_run_on)
 }

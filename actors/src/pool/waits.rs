@@ -152,6 +152,11 @@ fn lacks_a_host(claim: &Claim) -> bool {
     let lacks = match &claim.need {
         Need::Served => false,
         Need::Quiet(why) => matches!(why, Why::SearchFailed(_)),
+        // Nothing is written where the pool is not admitted, not even an Event: its own conditions say it.
+        Need::NotNow {
+            why: Why::NamespaceNotAllowed { .. },
+            ..
+        } => false,
         _ => true,
     };
     lacks && !claim.agent_machine.is_deleting()

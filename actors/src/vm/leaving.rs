@@ -51,6 +51,7 @@ fn a_vm_outlives_the_machine_it_served() {
         tagged: true,
         agent_bound: true,
         has_served: false,
+        refused: None,
         standing: &Standing::Leaving,
         eject: true,
         resting: None,

@@ -31,7 +31,11 @@ use crate::{
         upstream,
     },
     mutants::{Mutant, on},
-    pool::{agents_home, custody, prepare},
+    pool::{
+        agents_home,
+        boundary::{self, Grants},
+        custody, prepare,
+    },
     ports::cluster::{MachineFacts, Regarding},
 };
 
@@ -61,6 +65,8 @@ pub struct Scene {
     pub ready: Option<jiff::Timestamp>,
     /// How that Machine stands.
     pub standing: Standing,
+    /// Why nothing more is made for it, as the boundary between namespaces has it.
+    pub refused: Option<String>,
 }
 
 fn is_doubted(context: &Context, vm: &VmStatus) -> bool {
@@ -116,6 +122,7 @@ impl Scene {
             demanded: None,
             ready: None,
             standing: Standing::Unknown("its pool does not exist".to_owned()),
+            refused: None,
         };
         scene.look_upstream(context);
         scene
@@ -137,6 +144,24 @@ impl Scene {
         let asks = agent_machines
             .iter()
             .find(|am| wanted.is_some_and(|r| r.is_object(&am.metadata)));
+        let grants = Grants::read(
+            context.view.as_ref(),
+            [pool.as_ref()],
+            asks.map(AsRef::as_ref),
+        );
+        let lacking = match asks {
+            Some(am) => grants.lacking(pool, am),
+            None => grants.lacking_home(pool),
+        };
+        // The ISO on record may be that of an InfraEnv which the pool may not use any more.
+        let lost = || {
+            let (_, found) = agents_home::find(context.view.as_ref(), &grants, pool);
+            let refused = grants.refused_homes(pool).into_iter().next();
+            refused.filter(|_| found.is_none())
+        };
+        let lacking = lacking.or_else(lost);
+        let own = &self.child.key.namespace;
+        self.refused = lacking.map(|namespace| boundary::sentence(&[namespace], own));
         let created = asks.and_then(|am| am.metadata.creation_timestamp.as_ref());
         self.demanded = created.map(|t| t.0);
         let ready = asks.and_then(|am| am.ready_condition());
@@ -318,6 +343,7 @@ impl Scene {
             agent_bound: self.bound,
             has_served: self.child.has_served(memory.told()),
             standing: &self.standing,
+            refused: self.refused.as_deref(),
             agent_present: self.agent.is_some(),
             eject: drive::is_to_be_emptied(
                 self.pool.as_deref(),

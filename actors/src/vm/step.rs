@@ -89,6 +89,8 @@ pub struct Facts<'a> {
     pub has_served: bool,
     /// How its Machine stands.
     pub standing: &'a Standing,
+    /// A namespace that the pool needs does not admit it: the sentence for it.
+    pub refused: Option<&'a str>,
     /// An Agent that runs there exists.
     pub agent_present: bool,
     /// Its drive is to be emptied: the pool wants that, the Agent there is installed, and it was not done yet.
@@ -266,9 +268,22 @@ fn hold(reason: &'static str, message: impl Into<String>, again: Option<Duration
 #[must_use]
 pub fn next(f: &Facts<'_>) -> Step {
     let step = wanted(f);
+    if let Some(refused) = f.refused.filter(|_| makes_a_host(f, &step)) {
+        return hold(reason::NAMESPACE_NOT_ALLOWED, refused, None);
+    }
     step.call()
         .and_then(|call| left_alone(f, call))
         .unwrap_or(step)
+}
+
+/// It brings a host nearer that is not there yet. A record that was lost is still made anew: it leads to the VM, so that
+/// it can go.
+fn makes_a_host(f: &Facts<'_>, step: &Step) -> bool {
+    match step {
+        Step::RecordIdentity => f.loss == Loss::None,
+        Step::PlaceAgain | Step::Create | Step::PowerOn => true,
+        _ => false,
+    }
 }
 
 /// The call is not tried yet; meanwhile the VM is looked at again and again, for its task may end.

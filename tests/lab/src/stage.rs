@@ -1,6 +1,7 @@
 //! What stands before a pool is made: namespaces, the played upstream with its guests, an InfraEnv, credentials. Demo,
 //! bench and tests begin with it.
 
+use agent_forge_crds::names::ALLOW_POOLS_FROM_ANNOTATION;
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
@@ -30,7 +31,13 @@ pub async fn set(
         OPERATOR_NAMESPACE,
         cluster.agent_namespace.as_str(),
     ] {
-        apply(&client, &namespace(name)).await?;
+        let mut object = namespace(name);
+        // The pools lie in the cluster's namespace; where the InfraEnv lies elsewhere, that one admits them.
+        if name == cluster.agent_namespace && name != cluster.namespace {
+            object["metadata"]["annotations"] =
+                json!({ ALLOW_POOLS_FROM_ANNOTATION: cluster.namespace });
+        }
+        apply(&client, &object).await?;
     }
     let vcenter = lab.vcenters().first().context("the lab has one vCenter")?;
     let guests = guests::vcenter::VCenter::new(vcenter.url(), vcenter.ca_pem())?;

@@ -284,7 +284,7 @@ impl View for Ports {
         None
     }
     fn namespace_grant(&self, _: &str) -> Option<String> {
-        None
+        Some("*".to_owned())
     }
 }
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 fn classified(s: &Snapshot) -> Vec<claims::Claim> {
     classify(&claims::Facts {
         pool: &s.pool,
+        grants: &s.grants,
         other_pools: &s.other_pools,
         agent_machines: &s.agent_machines,
         machines: &s.machines,
@@ -275,6 +276,8 @@ fn an_agent_machine_belongs_by_node_pool_and_else_by_what_it_selects() {
         move |w: &mut World| {
             w.agent_machines[0].metadata.annotations = None;
             w.agent_machines[0].spec.agent_label_selector = Some(selector(exact, &[]));
+            w.grants
+                .insert(CONTROL_PLANE.to_owned(), NAMESPACE.to_owned());
         }
     };
     assert_eq!(

@@ -147,7 +147,7 @@ fn pins_early(s: &Snapshot, claim: &Claim) -> bool {
             }
     );
     about_to_ask
-        && !s.other_pools.iter().any(|p| claims::belongs(p, am))
+        && !s.other_pools.iter().any(|p| s.grants.serves(p, am))
         && !s.home_agents().any(|a| claims::is_free_for(a, am))
 }
 

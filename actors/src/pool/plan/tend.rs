@@ -14,6 +14,7 @@ use crate::{
     },
     mutants::{Mutant, on},
     pool::{
+        boundary,
         claims::{Claim, Need, Why},
         prepare,
         snapshot::Snapshot,
@@ -192,6 +193,13 @@ fn prepare_agent(
     let Some(claim) = claim.filter(|c| c.need == Need::InFlight) else {
         return;
     };
+    let home = agent.namespace().unwrap_or_default();
+    if !s.grants.admit(&home, &s.pool) {
+        let own = s.pool.namespace().unwrap_or_default();
+        let message = boundary::sentence(&[home], &own);
+        plan.wait(claim.name(), reason::NAMESPACE_NOT_ALLOWED, message);
+        return;
+    }
     let am = &claim.agent_machine;
     // The pin must stand in the AgentMachine before its Agent can be chosen (upstream-contract.md §0.4).
     let unpinned = on(Mutant::NoPin).then(|| am.name_any());

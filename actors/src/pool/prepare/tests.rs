@@ -249,3 +249,52 @@ fn where_no_label_keeps_somebody_away_the_approval_goes_too() {
         assert_eq!(patch.and_then(|p| p.approved), Some(false), "{name}");
     }
 }
+
+#[test]
+fn labels_that_a_service_goes_by_are_refused_and_named() {
+    use crate::{
+        pool::{plan, status},
+        testing::World,
+    };
+    use agent_forge_crds::{
+        conditions::{self, find_condition, reason},
+        names::NODE_POOL_LABEL,
+    };
+    for (key, refused) in [
+        ("customer", false),
+        ("hypershift.openshift.io/nodepool-role", false),
+        (NODE_POOL_LABEL, false),
+        ("example.com/agentMachineRef", false),
+        ("agentMachineRef", true),
+        (
+            "agent-install.openshift.io/clusterdeployment-namespace",
+            true,
+        ),
+        ("infraenvs.agent-install.openshift.io", true),
+        (
+            "inventory.agent-install.openshift.io/cpu-architecture",
+            true,
+        ),
+        ("osac.openshift.io/resource_class", true),
+        ("agent-forge.containeroo.ch/agent-machine", true),
+        ("agent-forge.containeroo.ch/vsphere-agent-pool", true),
+        ("agent-forge.containeroo.ch/anything", true),
+    ] {
+        let mut world = World::waiting(&["a"]);
+        let labels = &mut world.pool.spec.agent.labels;
+        labels.insert(key.to_owned(), "example".to_owned());
+        assert_eq!(
+            super::refused_label(&world.pool),
+            refused.then_some(key),
+            "{key}"
+        );
+        let s = world.snapshot();
+        let plan = plan::plan(&s);
+        assert_eq!(plan.actions.is_empty(), refused, "{key}");
+        let status = status::render(&Default::default(), &s, &plan, &Default::default());
+        let said = find_condition(&status.conditions, conditions::AGENT_MACHINE_DEMAND_FOUND);
+        let said = said.filter(|c| c.reason == reason::INVALID_SPEC);
+        assert_eq!(said.is_some(), refused, "{key}");
+        assert!(said.is_none_or(|c| c.message.contains(key)), "{key}");
+    }
+}

@@ -12,10 +12,12 @@ use crate::{
     iso_cache::msg::IsoState,
     model::upstream::WaitingSign,
     pool::{
+        boundary,
         claims::{self, Need, Why},
         infra_env::INVALID_URL,
         iso::NoSource,
         plan::Plan,
+        prepare,
         snapshot::Snapshot,
     },
     ports::{instruments::PoolGauges, vcenter_error::OF_ALL},
@@ -33,7 +35,7 @@ pub(super) fn verdicts(
     g: &PoolGauges,
 ) -> Vec<Row> {
     let mut rows = vec![
-        demand(plan, g),
+        demand(s, plan, g),
         infra_env(s, around),
         capacity(g, plan),
         vsphere(s, around),
@@ -47,7 +49,27 @@ pub(super) fn verdicts(
     rows
 }
 
-fn demand(plan: &Plan, g: &PoolGauges) -> Row {
+/// What the pool may not do for anybody, as reason and sentence.
+fn refused(s: &Snapshot) -> Option<(&'static str, String)> {
+    let own = s.pool.metadata.namespace.as_deref().unwrap_or_default();
+    let refusing = s.refusing();
+    if !refusing.is_empty() {
+        let message = boundary::sentence(&refusing, own);
+        return Some((reason::NAMESPACE_NOT_ALLOWED, message));
+    }
+    let label = prepare::refused_label(&s.pool)?;
+    Some((reason::INVALID_SPEC, prepare::refused_label_sentence(label)))
+}
+
+fn demand(s: &Snapshot, plan: &Plan, g: &PoolGauges) -> Row {
+    if let Some((reason, message)) = refused(s) {
+        return (
+            conditions::AGENT_MACHINE_DEMAND_FOUND,
+            false,
+            reason.to_owned(),
+            message,
+        );
+    }
     let trouble = plan.claims.iter().find_map(|c| match &c.need {
         Need::NotNow {
             why: why @ (Why::PoolConflict(_) | Why::SelectorUnsatisfiable(_)),
@@ -96,6 +118,7 @@ fn demand(plan: &Plan, g: &PoolGauges) -> Row {
 
 fn infra_env(s: &Snapshot, around: &Surroundings) -> Row {
     let key = &s.infra_env_key;
+    let own = s.pool.metadata.namespace.as_deref().unwrap_or_default();
     let no = |reason: &str, message: String| {
         (
             conditions::INFRA_ENV_AVAILABLE,
@@ -105,12 +128,24 @@ fn infra_env(s: &Snapshot, around: &Surroundings) -> Row {
         )
     };
     match &around.no_source {
-        Some(NoSource::InfraEnvNotFound) => no(
-            reason::INFRA_ENV_NOT_FOUND,
-            format!(
-                "InfraEnv {key} does not exist; check spec.infraEnvRef (name, and namespace where it is not the pool's)"
-            ),
-        ),
+        Some(NoSource::InfraEnvNotFound) => {
+            let refused = s.grants.refused_homes(&s.pool);
+            let skipped = if refused.is_empty() {
+                String::new()
+            } else {
+                format!("; {}", boundary::sentence(&refused, own))
+            };
+            no(
+                reason::INFRA_ENV_NOT_FOUND,
+                format!(
+                    "InfraEnv {key} does not exist; check spec.infraEnvRef (name, and namespace where it is not the pool's){skipped}"
+                ),
+            )
+        }
+        Some(NoSource::NotAllowed(refused)) => {
+            let message = boundary::sentence(refused, own);
+            no(reason::NAMESPACE_NOT_ALLOWED, message)
+        }
         Some(NoSource::UrlPending) => no(
             reason::ISO_URL_PENDING,
             format!("InfraEnv {key} has no status.isoDownloadURL yet"),

@@ -43,6 +43,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
         agent_bound: false,
         has_served: false,
         standing: &Standing::Alive,
+        refused: None,
         agent_present: false,
         eject: false,
         resting: None,
@@ -54,6 +55,53 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
 
 fn ours(power: PowerState) -> Seen {
     Seen::Ours(Box::new(shown(&child("a"), power)))
+}
+
+#[test]
+fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
+    let (absent, off) = (Seen::Absent { proofs: 2 }, ours(PowerState::Off));
+    let c = child("a");
+    let (recorded, runs) = (intent(&c, 1), running(&c));
+    let made = VmStatus {
+        power_state: None,
+        ..runs.clone()
+    };
+    let refused = |f: Facts<'_>| {
+        next(&Facts {
+            refused: Some("no"),
+            ..f
+        })
+    };
+    for facts in [
+        wanted(None, &Seen::NotAsked),
+        wanted(Some(&recorded), &absent),
+        Facts {
+            site: Site::Doubtful,
+            ..wanted(Some(&recorded), &absent)
+        },
+        wanted(Some(&made), &off),
+    ] {
+        assert!(!matches!(next(&facts), Step::Hold { .. }), "{facts:?}");
+        assert_eq!(
+            refused(facts),
+            hold(reason::NAMESPACE_NOT_ALLOWED, "no", None)
+        );
+    }
+    // What is on record is looked after, and goes.
+    let lost = Facts {
+        loss: Loss::Restorable,
+        ..wanted(None, &Seen::NotAsked)
+    };
+    assert_eq!(refused(lost), Step::RecordIdentity);
+    let on = ours(PowerState::On);
+    let leaving = |seen| Facts {
+        deleting: true,
+        standing: &Standing::Gone,
+        ..wanted(Some(&runs), seen)
+    };
+    assert_eq!(refused(leaving(&on)), Step::PowerOff);
+    assert_eq!(refused(leaving(&off)), Step::Destroy);
+    assert_eq!(refused(wanted(Some(&runs), &on)), Step::Settled);
 }
 
 #[test]

@@ -1,0 +1,125 @@
+//! Two tenants on one management cluster: a pool reaches into another namespace only while that one admits it.
+
+use agent_forge_crds::{
+    VsphereAgent, VsphereAgentPool, conditions::find_condition, names::ALLOW_POOLS_FROM_ANNOTATION,
+};
+use agent_forge_lab::lab::{
+    apply::apply,
+    manifest::{CREDENTIALS, credentials, namespace, pool, secret},
+};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::world::{LIMIT, NAMESPACE, POOL, Setup, World};
+
+const ATTACKER: &str = "attacker";
+
+fn pools(world: &World) -> Api<VsphereAgentPool> {
+    Api::namespaced(world.client.clone(), ATTACKER)
+}
+
+/// A pool in another namespace that names the NodePool, the control plane and the InfraEnv of this one.
+async fn intrude(world: &World) -> Result<()> {
+    apply(&world.client, &namespace(ATTACKER)).await?;
+    let keys = credentials(&world.lab.vcenters()[0]);
+    apply(&world.client, &secret(ATTACKER, CREDENTIALS, &keys)).await?;
+    let patch = json!({"infraEnvRef": {"namespace": NAMESPACE}});
+    let mut thief = pool(&world.cluster, POOL, &patch)?;
+    thief.metadata.namespace = Some(ATTACKER.to_owned());
+    pools(world)
+        .create(&PostParams::default(), &thief)
+        .await
+        .context("create the other tenant's pool")?;
+    Ok(())
+}
+
+/// Waits until that pool says in this condition that the namespace does not admit it.
+async fn until_turned_away(world: &World, type_: &str) -> Result<()> {
+    world
+        .until(
+            &format!("{type_} of the pool that is not admitted"),
+            async || {
+                let status = pools(world).get(POOL).await?.status.unwrap_or_default();
+                let said = find_condition(&status.conditions, type_);
+                Ok(said.is_some_and(|c| {
+                    c.reason == "NamespaceNotAllowed"
+                        && c.message.contains(&format!("namespace {NAMESPACE} "))
+                        && c.message.contains(ALLOW_POOLS_FROM_ANNOTATION)
+                }))
+            },
+        )
+        .await
+}
+
+async fn admit(world: &World, who: Value) -> Result<()> {
+    let patch = json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: who}}});
+    Api::<Namespace>::all(world.client.clone())
+        .patch(NAMESPACE, &PatchParams::default(), &Patch::Merge(patch))
+        .await?;
+    Ok(())
+}
+
+async fn children(world: &World) -> Result<usize> {
+    let all: Api<VsphereAgent> = Api::namespaced(world.client.clone(), ATTACKER);
+    Ok(all.list(&Default::default()).await?.items.len())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_reaches_into_another_namespace_only_while_that_admits_it() -> Result<()> {
+    let world = World::without_pool(Setup::default()).await?;
+    intrude(&world).await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    until_turned_away(&world, "InfraEnvAvailable").await?;
+    until_turned_away(&world, "AgentMachineDemandFound").await?;
+    until_turned_away(&world, "Ready").await?;
+    let images = &world.upstream.images;
+    let asked = images.counters();
+    ensure!(asked.gets + asked.heads == 0, "no ISO URL is in a request");
+    let machine = nodes.agent_machines();
+    let machine = machine.first().and_then(|am| am.metadata.name.clone());
+    let machine = machine.context("an AgentMachine")?;
+    let said = serde_json::to_string(&pools(&world).get(POOL).await?.status)?;
+    ensure!(!said.contains(&machine), "{said}");
+    ensure!(children(&world).await? == 0 && world.vms().await?.is_empty());
+
+    // Its own pool serves beside it; nobody speaks of a conflict.
+    world.create_pool(POOL, &json!({})).await?;
+    nodes.wait_running(1, LIMIT).await?;
+    world.until_true(POOL, "AgentMachineDemandFound").await?;
+    until_turned_away(&world, "Ready").await?;
+    ensure!(children(&world).await? == 0 && world.vms().await?.len() == 1);
+
+    // Another NodePool of that namespace, for a pool that is admitted now.
+    let patch = Patch::Merge(json!({"spec": {"nodePoolRef": {"name": "lent"}}}));
+    pools(&world)
+        .patch(POOL, &PatchParams::default(), &patch)
+        .await?;
+    let lent = world.node_pool_named("lent").await?;
+    lent.scale(1);
+    until_turned_away(&world, "AgentMachineDemandFound").await?;
+    admit(&world, json!(format!("somebody, {ATTACKER}"))).await?;
+    let served = lent.wait_running(1, LIMIT).await;
+    if let Err(error) = served {
+        return Err(error.context(world.explain().await));
+    }
+    ensure!(children(&world).await? == 1);
+
+    // Taken back: what serves goes on, nothing new is made, and what goes is removed.
+    admit(&world, Value::Null).await?;
+    until_turned_away(&world, "InfraEnvAvailable").await?;
+    lent.scale(2);
+    until_turned_away(&world, "AgentMachineDemandFound").await?;
+    ensure!(children(&world).await? == 1 && lent.running().len() == 1);
+    lent.scale(0);
+    world
+        .until("the end of its host", async || {
+            Ok(children(&world).await? == 0 && world.vms().await?.len() == 1)
+        })
+        .await
+}
