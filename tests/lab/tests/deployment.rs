@@ -102,25 +102,39 @@ async fn blocking_an_owners_deletion_needs_the_right_to_its_finalizers() -> Resu
 }
 
 #[tokio::test]
-async fn who_may_edit_a_namespace_may_edit_pools_in_it() -> Result<()> {
+async fn who_may_edit_a_namespace_may_edit_pools_in_it_where_an_overlay_says_so() -> Result<()> {
     let lab = lab().await?;
     lab.kubeconfig_for_operator(&lab.namespace("operator").await?)
         .await?;
-    let names_pools = |role: Option<&ClusterRole>| {
-        let rules = role.and_then(|role| role.rules.as_ref());
-        rules.into_iter().flatten().any(|rule| {
-            let pools = rule
-                .resources
-                .iter()
-                .flatten()
-                .any(|resource| resource == "vsphereagentpools");
-            pools && rule.verbs.iter().any(|verb| verb == "create")
-        })
+    let may = |verb: &'static str| {
+        move |role: Option<&ClusterRole>| {
+            let rules = role.and_then(|role| role.rules.as_ref());
+            rules.into_iter().flatten().any(|rule| {
+                let mut resources = rule.resources.iter().flatten();
+                let pools = resources.any(|resource| resource == "vsphereagentpools");
+                pools && rule.verbs.iter().any(|v| v == verb)
+            })
+        }
     };
     let roles: Api<ClusterRole> = Api::all(lab.admin());
-    // The controller manager passes our rules on; `admin` gets them through `edit`.
+    // The controller manager passes our rules on: those for viewers reach `edit` through `view`.
+    for name in ["view", "edit"] {
+        timeout(HANG, await_condition(roles.clone(), name, may("list")))
+            .await
+            .with_context(|| format!("the role {name} did not get the rules for viewers"))??;
+    }
+    let edit = roles.get("edit").await?;
+    ensure!(!may("create")(Some(&edit)), "nobody asked for that");
+    let objects = rendered("overlays/aggregate-edit").await?;
+    let wanted =
+        |o: &&Value| o["kind"] == "ClusterRole" && o["metadata"]["name"] == "agent-forge-edit";
+    let mut role = objects.iter().find(wanted).context("the role")?.clone();
+    // Under a name of its own: others apply the one without the overlay meanwhile.
+    role["metadata"]["name"] = "agent-forge-edit-opt-in".into();
+    apply(&lab.admin(), &role).await?;
+    // `admin` gets them through `edit`.
     for name in ["edit", "admin"] {
-        timeout(HANG, await_condition(roles.clone(), name, names_pools))
+        timeout(HANG, await_condition(roles.clone(), name, may("create")))
             .await
             .with_context(|| format!("the role {name} did not get the rules for pools"))??;
     }
@@ -161,7 +175,12 @@ async fn what_readme_applies_is_taken_and_its_pod_runs_where_only_restricted_one
         apply(&lab.admin(), object).await?;
     }
     let pods: Api<Pod> = Api::namespaced(lab.admin(), "agent-forge-system");
-    for folder in ["default", "overlays/dev", "overlays/openshift"] {
+    for folder in [
+        "default",
+        "overlays/dev",
+        "overlays/openshift",
+        "overlays/aggregate-edit",
+    ] {
         let pod = serde_json::from_value(pod_of(&rendered(folder).await?)?)?;
         let dry = PostParams {
             dry_run: true,
