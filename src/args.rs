@@ -103,7 +103,8 @@ pub struct Args {
     )]
     pub allowed_vcenters: Vec<HostPattern>,
 
-    /// Namespaces, beside a pool's own, from which its credentials Secret may be read.
+    /// Upper bound: the only namespaces, beside a pool's own, from which credentials Secrets may be read; empty: no bound.
+    /// Each such Secret has to admit the pool's namespace by the annotation allow-pools-from.
     #[arg(
         long,
         env = "AGENT_FORGE_SECRET_NAMESPACES",

@@ -18,7 +18,7 @@ use agent_forge_actors::{
     ports::vcenter::{Connector as _, Drives},
     vm::hardware,
 };
-use agent_forge_crds::VsphereAgentPool;
+use agent_forge_crds::{VsphereAgentPool, names::ALLOW_POOLS_FROM_ANNOTATION};
 use anyhow::Context as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -32,6 +32,9 @@ use crate::{
     telemetry::metrics::Metrics,
     vsphere::{self, VsphereConnector},
 };
+
+/// A Secret, and the namespace of the pools that ask for it.
+type Asked = (ObjectKey, String);
 
 /// Who has what in a drive, or why that is not known of any VM.
 type Mounted = Result<Drives, String>;
@@ -56,10 +59,11 @@ pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<()> {
         .items;
     let mut mounted = BTreeMap::new();
     if !asked.offline {
-        let secrets: BTreeSet<ObjectKey> = pools.iter().filter_map(secret_of).collect();
-        for key in secrets {
-            let found = in_drives(args, &clients.request, &key).await;
-            mounted.insert(key, found.map_err(|e| format!("{e:#}")));
+        let bound = &args.secret_namespaces;
+        let secrets: BTreeSet<Asked> = pools.iter().filter_map(|p| secret_of(p, bound)).collect();
+        for asked in secrets {
+            let found = in_drives(args, &clients.request, &asked).await;
+            mounted.insert(asked, found.map_err(|e| format!("{e:#}")));
         }
     }
     let text = table(&pools, &mounted, Timestamp::now());
@@ -67,18 +71,25 @@ pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<()> {
     out.write_all(text.as_bytes()).context("printing the table")
 }
 
-/// The Secret that the pool names; whether the operator may read it there is not asked here.
-fn secret_of(pool: &VsphereAgentPool) -> Option<ObjectKey> {
-    let named = pool.spec.vsphere.credentials_secret_ref.namespace.clone();
-    hardware::secret(pool, &named.into_iter().collect::<Vec<_>>()).ok()
+/// The Secret that the pool names, and the pool's namespace; `None` where the operator may not read it there.
+fn secret_of(pool: &VsphereAgentPool, bound: &[String]) -> Option<Asked> {
+    let secret = hardware::secret(pool, bound).ok()?;
+    Some((secret, pool.namespace().unwrap_or_default()))
 }
 
-async fn in_drives(args: &Args, client: &Client, key: &ObjectKey) -> anyhow::Result<Drives> {
+async fn in_drives(
+    args: &Args,
+    client: &Client,
+    (key, namespace): &Asked,
+) -> anyhow::Result<Drives> {
     let api: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
     let secret = api
         .get(&key.name)
         .await
         .with_context(|| format!("reading Secret {key}"))?;
+    let pools_from = secret.annotations().get(ALLOW_POOLS_FROM_ANNOTATION);
+    hardware::admit(key, pools_from.map(String::as_str), namespace)
+        .map_err(|refused| anyhow::anyhow!(refused.message))?;
     let data: BTreeMap<String, SecretString> = secret
         .data
         .unwrap_or_default()
@@ -110,11 +121,7 @@ async fn in_drives(args: &Args, client: &Client, key: &ObjectKey) -> anyhow::Res
 }
 
 /// One row per version that a pool's status names; the current one is marked.
-fn table(
-    pools: &[VsphereAgentPool],
-    mounted: &BTreeMap<ObjectKey, Mounted>,
-    now: Timestamp,
-) -> String {
+fn table(pools: &[VsphereAgentPool], mounted: &BTreeMap<Asked, Mounted>, now: Timestamp) -> String {
     let mut rows = vec![
         [
             "POOL",
@@ -128,7 +135,7 @@ fn table(
         .map(str::to_owned),
     ];
     for pool in pools {
-        let known = secret_of(pool).and_then(|key| mounted.get(&key));
+        let known = secret_of(pool, &[]).and_then(|asked| mounted.get(&asked));
         rows.extend(versions(pool, known, now));
     }
     if rows.len() == 1 {
@@ -160,7 +167,7 @@ fn table(
 }
 
 /// Lines on what is not known of the vCenter that a Secret leads to: of all its VMs, or of some.
-fn unknown((key, found): (&ObjectKey, &Mounted)) -> Vec<String> {
+fn unknown(((key, _), found): (&Asked, &Mounted)) -> Vec<String> {
     match found {
         Err(why) => vec![format!("{key}: {why}\n")],
         Ok(drives) => {
@@ -313,7 +320,7 @@ mod tests {
             isos,
             unknown: unread.iter().map(|vm| ((*vm).to_owned(), no())).collect(),
         };
-        let key = ObjectKey::new("demo", "vc");
+        let key = (ObjectKey::new("demo", "vc"), "demo".to_owned());
         let shown = table(
             std::slice::from_ref(&pool),
             &BTreeMap::from([(key.clone(), Ok(all(drives.clone(), &[])))]),

@@ -24,7 +24,8 @@ pub struct Settings {
     pub discovery_timeout: Duration,
     /// How often each vCenter is scanned for VMs that are nobody's (`--orphan-scan-interval`).
     pub orphan_scan_interval: Duration,
-    /// Namespaces beside the pool's own from which credentials may be read (`--secret-namespaces`).
+    /// The only namespaces beside the pool's own from which credentials may be read (`--secret-namespaces`); empty: any whose
+    /// Secret admits the pool.
     pub secret_namespaces: Vec<String>,
 }
 

@@ -18,6 +18,7 @@ use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,
     agent::VsphereAgentStatus,
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+    names::ALLOW_POOLS_FROM_ANNOTATION,
     pool::VsphereAgentPoolStatus,
 };
 use async_trait::async_trait;
@@ -447,11 +448,19 @@ impl Cluster for Writer {
                 uid: secret.uid().unwrap_or_default(),
                 resource_version: secret.resource_version().unwrap_or_default(),
             };
+            let pools_from = secret
+                .annotations()
+                .get(ALLOW_POOLS_FROM_ANNOTATION)
+                .cloned();
             let data = secret.data.unwrap_or_default().into_iter();
             let data = data
                 .filter_map(|(k, v)| Some((k, SecretString::from(String::from_utf8(v.0).ok()?))))
                 .collect();
-            SecretRead { version, data }
+            SecretRead {
+                version,
+                pools_from,
+                data,
+            }
         }))
     }
 

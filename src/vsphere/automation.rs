@@ -249,8 +249,11 @@ mod tests {
 
     use agent_forge_actors::{
         effect::{Gate, Held, Settled},
-        ports::vcenter::{Connector as _, Trust},
-        vcenter::refusals::LOCKOUT,
+        ports::{
+            clock::Clock,
+            vcenter::{Connector as _, Credentials, Trust},
+        },
+        vcenter::{ledger::Ledger, refusals::LOCKOUT},
     };
     use async_trait::async_trait;
     use serde_json::json;
@@ -325,6 +328,19 @@ mod tests {
         }
     }
 
+    /// The runtime's time.
+    struct Virtual(Instant);
+
+    impl Clock for Virtual {
+        fn wall(&self) -> jiff::Timestamp {
+            jiff::Timestamp::UNIX_EPOCH
+        }
+
+        fn monotonic(&self) -> std::time::Duration {
+            self.0.elapsed()
+        }
+    }
+
     struct Open;
 
     #[async_trait]
@@ -341,6 +357,7 @@ mod tests {
         let site = Arc::new(Refuses::default());
         let options = Options {
             transport: Some(site.clone()),
+            ledger: Arc::new(Ledger::new(Arc::new(Virtual(Instant::now())))),
             ..Options::default()
         };
         let connector = VsphereConnector::new(Arc::new(Open), options);

@@ -31,7 +31,9 @@ use super::{
 use crate::deadline;
 
 /// Largest reply that is read; an inventory of thousands of VMs comes in pages far below.
-const MAX_REPLY: usize = 32 << 20;
+const MAX_REPLY: usize = 8 << 20;
+/// Most values in a reply. Read as JSON, each takes many times the two bytes that it may have on the wire.
+const MAX_VALUES: usize = 300_000;
 
 /// What must not stand as it is in a path segment.
 const SEGMENT: &AsciiSet = &CONTROLS
@@ -293,6 +295,12 @@ impl Http {
                 }
                 body.extend_from_slice(&chunk);
             }
+            if values(&body) > MAX_VALUES {
+                return Err((
+                    VcErrorKind::Undecodable,
+                    format!("the reply holds more than {MAX_VALUES} values"),
+                ));
+            }
             Ok(Reply {
                 status,
                 headers,
@@ -322,6 +330,13 @@ impl Http {
 
 /// Kind and sentence of a failure; operation and subject are added by the sender.
 pub(super) type VcErrorKindAndMessage = (VcErrorKind, String);
+
+/// How many values a reply of JSON holds at most.
+fn values(body: &[u8]) -> usize {
+    body.iter()
+        .filter(|b| matches!(b, b',' | b'[' | b'{'))
+        .count()
+}
 
 /// Is this certificate unchecked?
 pub(super) fn unchecked(credentials: &Credentials) -> bool {

@@ -11,13 +11,16 @@ use super::{
     call::Call,
     client::Client,
     observation::{self, iso_of},
-    properties::{Properties, Question},
+    properties::{MAX_KEPT, Properties, Question},
     session::Asked,
     wire::{
         NoArguments, Ref,
         collector::{CreateContainerView, Selection},
     },
 };
+
+/// Marked VMs that are listed: more than all clusters on a vCenter make.
+const MAX_MARKED: usize = 20_000;
 
 const DEVICES: &str = "config.hardware.device";
 
@@ -44,13 +47,23 @@ impl Client {
     /// What all VMs have in their drives; of which that is not said, and why.
     pub(super) async fn all_drives(&self) -> VcResult<Drives> {
         let mut drives = Drives::default();
+        let mut kept = 0;
         self.each_vm(&["name", DEVICES], |vm| {
             let name = vm.value("name").and_then(Value::as_str);
             let name = name.unwrap_or(&vm.object.id).to_owned();
+            kept += name.len();
             match in_drives(&vm, &name) {
-                Ok(found) => drives.isos.extend(found),
+                Ok(found) => {
+                    let held = found.iter().map(|m| m.vm.len() + m.iso.len() + 64);
+                    kept += held.sum::<usize>();
+                    drives.isos.extend(found);
+                }
                 Err(e) => drop(drives.unknown.insert(name, e)),
             }
+            if kept > MAX_KEPT {
+                return Err(self.endless("all VMs", &format!("more than {MAX_KEPT} bytes")));
+            }
+            Ok(())
         })
         .await?;
         drives.isos.sort_unstable();
@@ -63,13 +76,21 @@ impl Client {
         let mut marked = Vec::new();
         self.each_vm(observation::MARKED_PATHS, |vm| {
             marked.extend(observation::marked(&vm));
+            if marked.len() > MAX_MARKED {
+                return Err(self.endless("all VMs", &format!("more than {MAX_MARKED} with a mark")));
+            }
+            Ok(())
         })
         .await?;
         marked.sort_by(|a, b| a.moref.cmp(&b.moref));
         Ok(marked)
     }
 
-    async fn each_vm(&self, paths: &[&'static str], each: impl FnMut(Properties)) -> VcResult<()> {
+    async fn each_vm(
+        &self,
+        paths: &[&'static str],
+        each: impl FnMut(Properties) -> VcResult<()>,
+    ) -> VcResult<()> {
         let session = self.session(Asked::ByCall).await?;
         let effect = self.session_effect(EffectKind::SessionView);
         let content = &session.endpoint.content;

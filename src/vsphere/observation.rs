@@ -46,6 +46,9 @@ pub(super) const PATHS: &[&str] = &[
     "guest.hostName",
 ];
 
+/// Longest name that vCenter gives to an object, and more than any reference of its has.
+const LONGEST_NAME: usize = 80;
+
 /// Everything that [`marked`] reads.
 pub(super) const MARKED_PATHS: &[&str] = &[
     "name",
@@ -108,9 +111,14 @@ impl Client {
 pub(super) fn marked(vm: &Properties) -> Option<MarkedVm> {
     vm.require_readable(MARKED_PATHS).ok()?;
     vm.text("runtime.powerState")?;
+    // vCenter's own are shorter by far: what is longer is kept out of memory and messages.
+    if vm.object.id.len() > LONGEST_NAME || vm.object.kind.len() > LONGEST_NAME {
+        return None;
+    }
+    let name = vm.text("name").unwrap_or_default();
     Some(MarkedVm {
         moref: vm.object.clone(),
-        name: vm.text("name").unwrap_or_default().to_owned(),
+        name: name.chars().take(LONGEST_NAME).collect(),
         marker: marker(vm.list("config.extraConfig"))?,
         power: power(vm),
         has_boot_order: boot_order(vm).is_some_and(|order| !order.is_empty()),

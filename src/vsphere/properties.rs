@@ -1,6 +1,6 @@
 //! Reading properties of many objects in one request.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use agent_forge_actors::{
     model::names::MoRef,
@@ -21,8 +21,16 @@ use super::{
     },
 };
 
+use crate::deadline;
+
 /// Objects per page; vCenter itself caps pages near this.
 const PAGE: u32 = 100;
+/// Pages of one answer: more objects than any vCenter holds.
+const MAX_PAGES: usize = 1000;
+/// How long an answer may take, all pages together.
+const ALL_PAGES_WITHIN: Duration = Duration::from_secs(300);
+/// How much of one answer is kept, in bytes.
+pub(super) const MAX_KEPT: usize = 16 << 20;
 
 /// Properties of one object, as far as they are set and readable.
 #[derive(Clone, Debug)]
@@ -64,6 +72,12 @@ impl Properties {
         self.value(path)
             .and_then(Value::as_array)
             .map_or(&[], Vec::as_slice)
+    }
+
+    /// About how many bytes they take in memory.
+    pub(super) fn weight(&self) -> usize {
+        let all = self.values.iter().chain(&self.unreadable);
+        all.map(|(path, v)| path.len() + weight(v)).sum()
     }
 
     /// Fails when vCenter withheld one of these properties for lack of a privilege: an unset value would look like a
@@ -176,16 +190,51 @@ impl Question {
 impl Client {
     /// Asks; pages are put together.
     pub(super) async fn retrieve(&self, question: Question) -> VcResult<Vec<Properties>> {
-        let mut found = Vec::new();
-        self.retrieve_each(question, |p| found.push(p)).await?;
+        let subject = question.subject.clone();
+        let (mut found, mut kept) = (Vec::new(), 0);
+        self.retrieve_each(question, |p| {
+            kept += p.weight();
+            if kept > MAX_KEPT {
+                return Err(self.endless(&subject, &format!("more than {MAX_KEPT} bytes")));
+            }
+            found.push(p);
+            Ok(())
+        })
+        .await?;
         Ok(found)
     }
 
-    /// Asks and hands out object by object, so that only one page is in memory.
+    /// The failure of an answer that is larger or longer than any can be.
+    pub(super) fn endless(&self, subject: &str, what: &str) -> VcError {
+        VcError {
+            kind: VcErrorKind::Undecodable,
+            operation: "RetrievePropertiesEx",
+            subject: subject.to_owned(),
+            message: format!("{} does not end its answer: {what}", self.server()),
+        }
+    }
+
+    /// Asks and hands out object by object, so that only one page is in memory. What `each` keeps it has to bound.
     pub(super) async fn retrieve_each(
         &self,
         question: Question,
-        mut each: impl FnMut(Properties),
+        each: impl FnMut(Properties) -> VcResult<()>,
+    ) -> VcResult<()> {
+        let subject = question.subject.clone();
+        let asked = self.retrieve_pages(question, each);
+        match deadline::within(ALL_PAGES_WITHIN, asked).await {
+            Ok(end) => end,
+            Err(_) => {
+                let within = ALL_PAGES_WITHIN.as_secs();
+                Err(self.endless(&subject, &format!("it took more than {within} s")))
+            }
+        }
+    }
+
+    async fn retrieve_pages(
+        &self,
+        question: Question,
+        mut each: impl FnMut(Properties) -> VcResult<()>,
     ) -> VcResult<()> {
         let subject = question.subject.clone();
         let collector = self
@@ -199,11 +248,11 @@ impl Client {
         let call =
             Call::new(&collector, "RetrievePropertiesEx", &arguments).about(subject.as_str());
         let mut page: RetrieveResult = self.read(call).await?.unwrap_or_default();
-        loop {
+        for _ in 0..MAX_PAGES {
             page.objects
                 .into_iter()
                 .map(Properties::from)
-                .for_each(&mut each);
+                .try_for_each(&mut each)?;
             let Some(token) = page.token else {
                 return Ok(());
             };
@@ -215,5 +264,72 @@ impl Client {
             .about(subject.as_str());
             page = self.read(call).await?.unwrap_or_default();
         }
+        Err(self.endless(&subject, &format!("more than {MAX_PAGES} pages")))
+    }
+}
+
+/// About how many bytes a value takes in memory.
+pub(super) fn weight(value: &Value) -> usize {
+    let inner = match value {
+        Value::String(text) => text.len(),
+        Value::Array(all) => all.iter().map(weight).sum(),
+        Value::Object(all) => all.iter().map(|(key, v)| key.len() + 48 + weight(v)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    inner + size_of::<Value>()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::vsphere::played;
+
+    fn page(text: &str) -> Value {
+        let object = json!({
+            "obj": {"type": "VirtualMachine", "value": "vm-1"},
+            "propSet": [{"name": "name", "val": {"_typeName": "string", "_value": text}}],
+        });
+        json!({"objects": [object], "token": "and on"})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_never_ends_is_an_error_that_names_the_server() {
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        let client = played::client(|_, _| {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            (200, page("x"))
+        });
+        let question = || Question::about("all VMs").read("VirtualMachine", &["name"]);
+        let e = client.retrieve_each(question(), |_| Ok(())).await;
+        let e = e.expect_err("endless");
+        assert!(e.message.contains("vc.example"), "{e}");
+        let asked = ASKED.load(Ordering::Relaxed);
+        assert!(asked <= MAX_PAGES + 1, "{asked} requests");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_kept_of_an_answer_is_bounded() {
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        let client = played::client(|_, _| {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            (200, page(&"x".repeat(1 << 20)))
+        });
+        let question = Question::about("all VMs").read("VirtualMachine", &["name"]);
+        let e = client.retrieve(question).await.expect_err("too much");
+        assert!(e.message.contains("vc.example"), "{e}");
+        let asked = ASKED.load(Ordering::Relaxed);
+        assert!(asked <= 20, "{asked} MiB");
+    }
+
+    #[tokio::test]
+    async fn a_reply_of_many_small_values_is_not_read() {
+        let client = played::client(|_, _| (200, json!(vec![0; 400_000])));
+        let question = Question::about("all VMs").read("VirtualMachine", &["name"]);
+        let e = client.retrieve(question).await.expect_err("too many");
+        assert!(e.message.contains("values"), "{e}");
     }
 }

@@ -165,7 +165,10 @@ struct Sent {
 impl Site {
     /// Logs in (or joins the session) and finds the datacenter.
     pub(super) async fn find(ports: &Ports, want: &IsoWant) -> Result<Self, Trouble> {
-        let vc = ports.sessions.session(&want.secret).await?;
+        let vc = ports
+            .sessions
+            .session(&want.secret, &want.pool.namespace)
+            .await?;
         let datacenter = vc.datacenter(&ports.key.datacenter).await?;
         Ok(Self {
             vc,

@@ -5,6 +5,9 @@ use std::fmt;
 /// `extraConfig` key of the marker. Not below `guestinfo.`, which the guest's root could rewrite.
 pub const MARKER_KEY: &str = "agent-forge.owner";
 
+/// Longest text that is read as a marker.
+const LONGEST: usize = 1024;
+
 /// Whose VM this is. A VM without an equal marker is never touched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
@@ -21,9 +24,13 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Reads the text form back; `None` for anything else.
+    /// Reads the text form back; `None` for anything else. Whoever may edit a VM may write anything there: what is no name of
+    /// Kubernetes' is none of ours.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
+        if text.len() > LONGEST {
+            return None;
+        }
         let mut parts = text.split('/');
         if parts.next()? != "v1" {
             return None;
@@ -36,7 +43,25 @@ impl Marker {
             uid: next()?,
             attempt: next()?.parse().ok()?,
         };
-        parts.next().is_none().then_some(marker)
+        (parts.next().is_none() && marker.is_plausible()).then_some(marker)
+    }
+
+    fn is_plausible(&self) -> bool {
+        let label = |text: &str, longest: usize| {
+            let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            let ends = !text.starts_with('-') && !text.ends_with('-');
+            !text.is_empty() && text.len() <= longest && ends && text.chars().all(inner)
+        };
+        let name = self.name.len() <= 253 && self.name.split('.').all(|part| label(part, 253));
+        let id = |c: char| c.is_ascii_graphic();
+        name && label(&self.namespace, 63)
+            && self.uid.len() <= 64
+            && self
+                .uid
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '-')
+            && self.cluster_id.len() <= 253
+            && self.cluster_id.chars().all(id)
     }
 
     /// Same VsphereAgent of the same cluster, whatever the attempt.
@@ -77,6 +102,15 @@ mod tests {
             "v2/c/ns/n/u/1",
             "v1/c/ns/n//1",
             "v1/c/ns/n/u/1/z",
+            "v1/c/kube system/n/u/1",
+            "v1/c/NS/n/u/1",
+            "v1/c/-ns/n/u/1",
+            "v1/c/ns/n;reboot/u/1",
+            "v1/c/ns/n/$(u)/1",
+            "v1/c\n/ns/n/u/1",
+            &format!("v1/c/{}/n/u/1", "n".repeat(64)),
+            &format!("v1/c/ns/{}/u/1", "n".repeat(254)),
+            &format!("v1/{}/ns/n/u/1", "c".repeat(2000)),
         ] {
             assert_eq!(Marker::parse(bad), None, "{bad}");
         }

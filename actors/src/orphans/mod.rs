@@ -1,8 +1,11 @@
 //! The orphan scan: marked VMs minus VsphereAgents, and VsphereAgents whose VM is not there (reliability.md R12).
 //!
 //! Flow of a pass: every `--orphan-scan-interval`, per vCenter -> list of marked VMs, page by page -> pure [`judge`] -> what is
-//! nobody's is counted and said, again every [`SAID`], with the command that resolves it; recorded VMs that are gone or off are
-//! handed to their VM actors as doubts, which look for themselves.
+//! nobody's is counted and said, again every [`SAID`]; recorded VMs that are gone or off are handed to their VM actors as doubts,
+//! which look for themselves. All vCenters are asked side by side, each for at most [`SCAN_WITHIN`].
+//!
+//! What a vCenter says is not trusted: an Event goes only into a namespace whose pools or VsphereAgents use that vCenter
+//! anyway, at most [`SAID_AT_ONCE`] a scan, and quotes what it was told.
 //!
 //! Guarantees: nothing is destroyed but what our own create made, never ran, was nobody's in two scans, and is proven
 //! nobody's by a live read and a fresh look at the VM. No task is awaited for ever, and a VM counts as gone only when
@@ -21,6 +24,7 @@ use std::{
 
 use agent_forge_crds::conditions::{event, reason};
 use futures::future::BoxFuture;
+use kube::ResourceExt as _;
 use tokio::sync::watch;
 use tracing::Instrument as _;
 
@@ -47,6 +51,15 @@ pub const FIRST: Duration = Duration::from_secs(60);
 /// Event for an hour by default (`--event-ttl`): with a scan every ten minutes there is always one to be seen.
 pub const SAID: Duration = Duration::from_secs(3000);
 
+/// A scan of one vCenter that takes longer is given up; what was known of it stays.
+pub const SCAN_WITHIN: Duration = Duration::from_secs(300);
+
+/// So many VMs of one vCenter are said to be nobody's in one scan; the others in the next ones.
+pub const SAID_AT_ONCE: usize = 20;
+
+/// So much of a name that vCenter gave is repeated.
+const QUOTED: usize = 80;
+
 /// References of recorded VMs that the last scan did not show, or not switched on, by vCenter.
 pub type Doubts = BTreeMap<String, BTreeSet<String>>;
 
@@ -59,6 +72,36 @@ pub struct Memory {
     known: BTreeMap<String, BTreeSet<MoRef>>,
     /// VMs that were said to be nobody's, and when (monotonic) for the last time.
     said: BTreeMap<(String, MoRef), Duration>,
+}
+
+/// What is remembered of one vCenter.
+struct Known {
+    vms: BTreeSet<MoRef>,
+    said: BTreeMap<MoRef, Duration>,
+}
+
+impl Memory {
+    fn of(&self, server: &str) -> Known {
+        let said = self.said.iter().filter(|((at, _), _)| at == server);
+        Known {
+            vms: self.known.get(server).cloned().unwrap_or_default(),
+            said: said.map(|((_, vm), at)| (vm.clone(), *at)).collect(),
+        }
+    }
+
+    fn put(&mut self, server: &str, known: Known) {
+        self.said.retain(|(at, _), _| at != server);
+        let said = known.said.into_iter();
+        self.said
+            .extend(said.map(|(vm, at)| ((server.to_owned(), vm), at)));
+        self.known.insert(server.to_owned(), known.vms);
+    }
+}
+
+/// The vCenter that an orphan was found on, and who uses it.
+struct Place<'a> {
+    server: &'a str,
+    namespaces: &'a BTreeSet<String>,
 }
 
 /// Worker of the scan.
@@ -107,24 +150,48 @@ async fn run(
         return (memory, verdict);
     }
     memory.due = Some(now + interval);
-    let reached = sessions(&context, &mut verdict).await;
+    let within = SCAN_WITHIN.min(interval.max(FIRST));
+    let reached = sessions(&context, within, &mut verdict).await;
     // Only who reached all of them knows that one is not named any more.
     if verdict.waiting_on.is_empty() {
         let named: BTreeSet<&str> = reached.keys().map(String::as_str).collect();
         forget_others(&named, &doubts, &mut memory);
     }
-    for (server, users) in &reached {
-        let at = (server.as_str(), users.as_slice());
-        let scanned = scan(&context, at, &doubts, &mut memory, &mut verdict).await;
-        if let Err(trouble) = scanned {
-            tell(server, trouble, &mut verdict);
+    let scans = reached.iter().map(|(server, users)| {
+        let mut known = memory.of(server);
+        let (context, doubts) = (&context, &doubts);
+        async move {
+            let mut troubles = Verdict::default();
+            let scan = scan(context, (server, users), doubts, &mut known, &mut troubles);
+            let ended = tokio::time::timeout(within, scan).await;
+            let trouble = match ended {
+                Ok(Ok(())) => return (server, Some(known), troubles),
+                Ok(Err(trouble)) => trouble,
+                Err(_) => unending(server, within),
+            };
+            tell(server, trouble, &mut troubles);
+            (server, None, troubles)
         }
+    });
+    for (server, known, troubles) in futures::future::join_all(scans).await {
+        if let Some(known) = known {
+            memory.put(server, known);
+        }
+        verdict.waiting_on.extend(troubles.waiting_on);
     }
     let known = memory.known.iter();
     let left = known.map(|(server, vms)| (server.clone(), vms.len()));
     context.instruments.orphans(&left.collect());
     verdict.again = Some(interval);
     (memory, verdict)
+}
+
+fn unending(server: &str, within: Duration) -> Trouble {
+    let message = format!(
+        "{server}: the scan for VMs that are nobody's did not end within {} s",
+        within.as_secs()
+    );
+    Trouble::transient(Side::Vsphere, reason::VCENTER_UNREACHABLE, message)
 }
 
 /// What was known of vCenters that no pool and no record names any more.
@@ -142,14 +209,25 @@ fn forget_others(named: &BTreeSet<&str>, doubts: &watch::Sender<Doubts>, memory:
     });
 }
 
-/// Sessions of all credentials that pools or records name, by vCenter: each user may see other folders.
+/// The users of one vCenter, each of whom may see other folders, and the namespaces whose pools or records name them.
+#[derive(Default)]
+struct Users {
+    sessions: Vec<Arc<dyn VCenter>>,
+    namespaces: BTreeSet<String>,
+}
+
+/// Sessions of all credentials that pools or records name, by vCenter.
 async fn sessions(
     context: &Context,
+    within: Duration,
     verdict: &mut Verdict,
-) -> BTreeMap<String, Vec<Arc<dyn VCenter>>> {
+) -> BTreeMap<String, Users> {
     let allowed = &context.settings.secret_namespaces;
     let of_pools = context.view.pools().into_iter();
-    let of_pools = of_pools.filter_map(|pool| hardware::secret(&pool, allowed).ok());
+    let of_pools = of_pools.filter_map(|pool| {
+        let secret = hardware::secret(&pool, allowed).ok()?;
+        Some((secret, pool.namespace().unwrap_or_default()))
+    });
     let of_children = context.view.all_children().into_iter().filter_map(|child| {
         let key = ObjectKey::of(child.as_ref());
         let reference = child
@@ -159,15 +237,26 @@ async fn sessions(
             .as_ref()?
             .credentials_ref
             .as_ref()?;
-        hardware::secret_at(reference, &key.namespace, allowed).ok()
+        let secret = hardware::secret_at(reference, &key.namespace, allowed).ok()?;
+        Some((secret, key.namespace))
     });
-    let secrets: BTreeSet<ObjectKey> = of_pools.chain(of_children).collect();
-    let mut found: BTreeMap<String, Vec<Arc<dyn VCenter>>> = BTreeMap::new();
-    for secret in secrets {
-        match context.sessions.session(&secret).await {
+    let secrets: BTreeSet<(ObjectKey, String)> = of_pools.chain(of_children).collect();
+    let asked = secrets.into_iter().map(|(secret, namespace)| async move {
+        let asked = context.sessions.session(&secret, &namespace);
+        let session = tokio::time::timeout(within, asked).await;
+        let session = session.unwrap_or_else(|_| Err(unending(&secret.to_string(), within)));
+        (secret, namespace, session)
+    });
+    let mut found: BTreeMap<String, Users> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for (secret, namespace, session) in futures::future::join_all(asked).await {
+        match session {
             Ok(session) => {
-                let of_server = found.entry(session.server().to_owned()).or_default();
-                of_server.push(session);
+                let users = found.entry(session.server().to_owned()).or_default();
+                users.namespaces.insert(namespace);
+                if seen.insert(secret) {
+                    users.sessions.push(session);
+                }
             }
             Err(trouble) => verdict.waiting_on.push((trouble.reason, trouble.message)),
         }
@@ -211,27 +300,31 @@ fn tell(server: &str, trouble: Trouble, verdict: &mut Verdict) {
 
 async fn scan(
     context: &Context,
-    (server, users): (&str, &[Arc<dyn VCenter>]),
+    (server, users): (&str, &Users),
     doubts: &watch::Sender<Doubts>,
-    memory: &mut Memory,
+    known: &mut Known,
     verdict: &mut Verdict,
 ) -> Result<(), Trouble> {
     let before = context.view.all_children();
-    let marked = Marked::list(users).await?;
+    let marked = Marked::list(&users.sessions).await?;
     let vms = &marked.vms;
     // A VM that was made meanwhile has its record by now: intent comes before effect.
     let children = context.view.all_children();
     let doubted = judge::doubted(server, vms, before.iter().map(AsRef::as_ref));
     doubts.send_if_modified(|all| all.insert(server.to_owned(), doubted.clone()) != Some(doubted));
     let cluster_id = context.view.cluster_id();
-    let mut orphans = judge::orphans(vms, children.iter().map(AsRef::as_ref), &cluster_id);
-    let known = memory.known.remove(server).unwrap_or_default();
+    let orphans = judge::orphans(vms, children.iter().map(AsRef::as_ref), &cluster_id);
     let pools = context.view.pools();
-    let mut left = Vec::new();
-    for orphan in orphans.drain(..) {
-        let may_go = judge::may_go(&orphan, &known, pools.iter().map(AsRef::as_ref));
+    let mut left = BTreeSet::new();
+    let mut quota = SAID_AT_ONCE;
+    for orphan in orphans {
+        let place = Place {
+            server,
+            namespaces: &users.namespaces,
+        };
+        let may_go = judge::may_go(&orphan, &known.vms, pools.iter().map(AsRef::as_ref));
         let removed = if may_go {
-            let work = remove(context, marked.users(&orphan.vm.moref), &orphan);
+            let work = remove(context, marked.users(&orphan.vm.moref), &orphan, &place);
             work.instrument(about(&orphan)).await
         } else {
             Ok(false)
@@ -247,16 +340,14 @@ async fn scan(
             }
         };
         // The first time it may be one whose record the view does not show yet.
-        if known.contains(&orphan.vm.moref) {
-            about(&orphan).in_scope(|| say(context, server, &orphan, &fate, memory));
+        if known.vms.contains(&orphan.vm.moref) && quota > 0 {
+            let said = || say(context, &place, &orphan, &fate, known);
+            quota -= usize::from(about(&orphan).in_scope(said));
         }
-        left.push(orphan);
+        left.insert(orphan.vm.moref);
     }
-    let morefs: BTreeSet<MoRef> = left.into_iter().map(|o| o.vm.moref).collect();
-    memory
-        .said
-        .retain(|(at, moref), _| *at != server || morefs.contains(moref));
-    memory.known.insert(server.to_owned(), morefs);
+    known.said.retain(|moref, _| left.contains(moref));
+    known.vms = left;
     Ok(())
 }
 
@@ -276,10 +367,11 @@ async fn remove(
     context: &Context,
     users: &[Arc<dyn VCenter>],
     orphan: &Orphan,
+    place: &Place<'_>,
 ) -> Result<bool, Trouble> {
     let mut removed = Ok(false);
     for user in users {
-        removed = remove_as(context, user, orphan).await;
+        removed = remove_as(context, user, orphan, place).await;
         let refused = |t: &Trouble| t.reason == reason::NO_PERMISSION;
         if !removed.as_ref().is_err_and(refused) {
             break;
@@ -292,6 +384,7 @@ async fn remove_as(
     context: &Context,
     session: &Arc<dyn VCenter>,
     orphan: &Orphan,
+    place: &Place<'_>,
 ) -> Result<bool, Trouble> {
     let marker = &orphan.vm.marker;
     let key = ObjectKey::new(&marker.namespace, &marker.name);
@@ -318,12 +411,18 @@ async fn remove_as(
     }
     let note = format!(
         "VM {} ({}) was destroyed: {}, and it never ran",
-        orphan.vm.name,
-        orphan.vm.moref.id,
+        quoted(&orphan.vm.name),
+        quoted(&orphan.vm.moref.id),
         orphan.why.explain()
     );
     tracing::warn!(server = session.server(), "{note}");
-    notify(context, orphan, false, event::ORPHAN_VM_DESTROYED, note);
+    notify(
+        context,
+        place,
+        orphan,
+        (false, event::ORPHAN_VM_DESTROYED),
+        note,
+    );
     Ok(true)
 }
 
@@ -364,41 +463,63 @@ async fn destroy(
 
 fn endless(orphan: &Orphan) -> Trouble {
     let message = format!(
-        "Destroy_Task of VM {:?} ({}) has not ended within {} s; look at the VM's recent tasks in the vSphere client",
-        orphan.vm.name,
-        orphan.vm.moref.id,
+        "Destroy_Task of VM {} ({}) has not ended within {} s; look at the VM's recent tasks in the vSphere client",
+        quoted(&orphan.vm.name),
+        quoted(&orphan.vm.moref.id),
         TASK_PATIENCE.as_secs()
     );
     Trouble::transient(Side::Vsphere, reason::VM_BUSY, message)
 }
 
-/// `fate`: what became of it in this scan, as a clause.
-fn say(context: &Context, server: &str, orphan: &Orphan, fate: &str, memory: &mut Memory) {
-    let id = (server.to_owned(), orphan.vm.moref.clone());
-    let now = context.clock.monotonic();
-    let lately = |at: &Duration| now.saturating_sub(*at) < SAID;
-    if memory.said.get(&id).is_some_and(lately) {
-        return;
-    }
-    memory.said.insert(id, now);
-    let vm = &orphan.vm;
-    let note = format!(
-        "VM {} ({}, {}) on {server} carries our mark ({}), and {}; {fate}. If nothing needs it: switch it off, \
-         then govc object.destroy {}:{}",
-        vm.name,
-        vm.moref.id,
-        vm.power.as_str(),
-        vm.marker,
-        orphan.why.explain(),
-        vm.moref.kind,
-        vm.moref.id
-    );
-    tracing::warn!("{note}");
-    notify(context, orphan, true, event::ORPHAN_VM, note);
+/// What vCenter calls something, as a quotation: nothing of it can be taken for our own words.
+fn quoted(text: &str) -> String {
+    let short: String = text.chars().take(QUOTED).collect();
+    format!("{short:?}")
 }
 
-fn notify(context: &Context, orphan: &Orphan, warning: bool, reason: &'static str, note: String) {
+/// `fate`: what became of it in this scan, as a clause. `true`: it was said now.
+fn say(
+    context: &Context,
+    place: &Place<'_>,
+    orphan: &Orphan,
+    fate: &str,
+    known: &mut Known,
+) -> bool {
+    let now = context.clock.monotonic();
+    let lately = |at: &Duration| now.saturating_sub(*at) < SAID;
+    let vm = &orphan.vm;
+    if known.said.get(&vm.moref).is_some_and(lately) {
+        return false;
+    }
+    known.said.insert(vm.moref.clone(), now);
+    let note = format!(
+        "VM {} ({}, {}) on {} carries our mark ({}), and {}; {fate}. If nothing needs it, remove it by hand: \
+         docs/runbooks/AgentForgeOrphanVMs.md says how",
+        quoted(&vm.name),
+        quoted(&vm.moref.id),
+        vm.power.as_str(),
+        place.server,
+        vm.marker,
+        orphan.why.explain(),
+    );
+    tracing::warn!("{note}");
+    notify(context, place, orphan, (true, event::ORPHAN_VM), note);
+    true
+}
+
+/// An Event about the VsphereAgent in the mark; only where its namespace uses that vCenter: it is the vCenter's word.
+fn notify(
+    context: &Context,
+    place: &Place<'_>,
+    orphan: &Orphan,
+    (warning, reason): (bool, &'static str),
+    note: String,
+) {
     let marker = &orphan.vm.marker;
+    if !place.namespaces.contains(&marker.namespace) {
+        tracing::info!("no Event: no pool and no VsphereAgent of that namespace uses this vCenter");
+        return;
+    }
     context.cluster.notify(Notice {
         regarding: Regarding {
             api_version: agent_forge_crds::names::API_VERSION.to_owned(),

@@ -110,7 +110,9 @@ async fn what_was_taken_over_is_left_alone_and_said_although_it_has_no_boot_orde
     assert_eq!(scans.destroyed(), 0);
     let said = scans.said(event::ORPHAN_VM);
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("govc object.destroy VirtualMachine:vm-7"));
+    assert!(
+        said[0].contains("\"vm-7\"") && said[0].contains("docs/runbooks/AgentForgeOrphanVMs.md")
+    );
 }
 
 #[tokio::test]
@@ -237,7 +239,11 @@ async fn what_ran_is_said_once_and_left_alone() {
     let said = scans.said(event::ORPHAN_VM);
     assert_eq!(said.len(), 1);
     let names_it = said[0].contains("vm-7") && said[0].contains("no VsphereAgent has the uid");
-    assert!(names_it && said[0].contains("govc object.destroy VirtualMachine:vm-7"));
+    assert!(names_it, "{said:?}");
+    assert!(
+        !said[0].contains("govc"),
+        "no command is made of what vCenter says"
+    );
 }
 
 #[tokio::test]
@@ -278,7 +284,7 @@ struct Users {
 
 #[async_trait]
 impl Sessions for Users {
-    async fn session(&self, secret: &ObjectKey) -> Result<Arc<dyn VCenter>, Trouble> {
+    async fn session(&self, secret: &ObjectKey, _: &str) -> Result<Arc<dyn VCenter>, Trouble> {
         let is_first = secret.name == "vcenter";
         let user = if is_first { &self.first } else { &self.others };
         Ok(Arc::new(user.clone()))
@@ -365,4 +371,70 @@ async fn a_recorded_vm_that_is_gone_is_looked_for_by_its_actor() {
     scans.bench.until(|b| b.vm().attempt == Some(2)).await;
     assert_eq!(running(&scans.bench.child()).attempt, Some(1));
     assert_eq!(scans.bench.child().name_any(), "a");
+}
+
+/// A mark is whatever somebody wrote there: it names neither a namespace for an Event, nor its words.
+#[tokio::test]
+async fn an_event_goes_only_where_the_vcenter_is_used_and_quotes_it() {
+    let foreign = with(lost("vm-7"), |v| {
+        v.power = PowerState::On;
+        let mark = v.marker.as_mut().expect("a mark");
+        mark.namespace = "kube-system".to_owned();
+    });
+    let odd = with(lost("vm-8"), |v| {
+        v.power = PowerState::On;
+        v.name = format!("x\nrun: rm -rf / {}", "y".repeat(9000));
+    });
+    let mut scans = Scans::of(vec![foreign, odd]).await;
+    for _ in 0..3 {
+        scans.next().await;
+    }
+    assert_eq!(scans.memory.known["vc.example"].len(), 2, "both count");
+    let said = scans.bench.hub.with(|o| o.notices.clone());
+    let said: Vec<_> = said
+        .iter()
+        .filter(|n| n.reason == event::ORPHAN_VM)
+        .collect();
+    let [one] = &said[..] else { panic!("{said:?}") };
+    assert_eq!(one.regarding.key.namespace, crate::testing::NAMESPACE);
+    assert!(one.note.len() < 1000 && !one.note.contains('\n'), "{one:?}");
+}
+
+/// Answers at once by one Secret, never by the others.
+struct Half {
+    good: Site,
+}
+
+#[async_trait]
+impl Sessions for Half {
+    async fn session(&self, secret: &ObjectKey, _: &str) -> Result<Arc<dyn VCenter>, Trouble> {
+        if secret.name != "vcenter" {
+            std::future::pending::<()>().await;
+        }
+        Ok(Arc::new(self.good.clone()))
+    }
+
+    async fn refusal(&self, _: &ObjectKey) -> Option<RefusedCredentials> {
+        None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vcenter_that_never_answers_keeps_no_other_from_being_scanned() {
+    let mut scans = Scans::of(vec![lost("vm-7")]).await;
+    let silent = with(child_with_vm("b"), |c| {
+        let vm = c.status.as_mut().and_then(|s| s.vm.as_mut());
+        vm.expect("recorded").credentials_ref = Some(CredentialsSecretRef {
+            name: "silent".to_owned(),
+            namespace: None,
+        });
+    });
+    scans.bench.hub.with(|o| o.others = vec![silent]);
+    scans.bench.context.sessions = Arc::new(Half {
+        good: scans.bench.site.clone(),
+    });
+    scans.next().await;
+    let verdict = scans.next().await;
+    assert_eq!(scans.destroyed(), 1, "the other one goes on");
+    assert_eq!(verdict.waiting_on.len(), 1);
 }

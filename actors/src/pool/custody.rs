@@ -11,6 +11,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use agent_forge_crds::{
     agent::VsphereAgent,
+    conditions::reason,
     names::{CREDENTIALS_FINALIZER_PREFIX, POOL_FINALIZER},
     pool::{HeldSecret, VsphereAgentPool},
 };
@@ -155,6 +156,16 @@ pub async fn tend(
 }
 
 async fn hold(context: &Context, s: &Snapshot, secret: &ObjectKey) -> Result<bool, Trouble> {
+    let namespace = &s.key.namespace;
+    if secret.namespace != *namespace {
+        // A finalizer is a write: the Secret has to admit the pool first. Whether vCenter answers does not matter.
+        let asked = context.sessions.session(secret, namespace);
+        match tokio::time::timeout(pass::SESSION_PATIENCE, asked).await {
+            Ok(Err(t)) if t.reason == reason::SECRET_NAMESPACE_REFUSED => return Err(t),
+            Ok(_) => {}
+            Err(_) => return Ok(false),
+        }
+    }
     let effect = Effect::new(EffectKind::HoldSecret, &s.key);
     let held = context
         .cluster

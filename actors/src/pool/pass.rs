@@ -50,7 +50,7 @@ const PROGRESS_WRITES: Duration = Duration::from_secs(5);
 /// While an ISO is on its way, or vCenter is in trouble, the pass looks again after that.
 const PROGRESS: Duration = Duration::from_secs(2);
 /// A pass waits that long for a login, which itself goes on, and for a sign that vCenter is there.
-const SESSION_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const SESSION_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs one pass.
 pub async fn run(
@@ -209,7 +209,11 @@ async fn surroundings(
             None
         }
     };
-    let asked = tokio::time::timeout(SESSION_PATIENCE, context.sessions.session(&secret)).await;
+    let asked = tokio::time::timeout(
+        SESSION_PATIENCE,
+        context.sessions.session(&secret, &s.key.namespace),
+    )
+    .await;
     let session = match asked.unwrap_or_else(|_| Err(no_answer_yet(s))) {
         Ok(session) => session,
         Err(trouble) => {

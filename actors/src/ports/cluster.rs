@@ -236,6 +236,8 @@ pub struct SecretVersion {
 pub struct SecretRead {
     /// Which state of it.
     pub version: SecretVersion,
+    /// Its annotation `allow-pools-from`.
+    pub pools_from: Option<String>,
     /// Its data; keys whose value is not UTF-8 are left out.
     pub data: BTreeMap<String, SecretString>,
 }

@@ -11,11 +11,16 @@ use crate::{error::Trouble, model::names::ObjectKey};
 /// Hands out sessions by credentials Secret.
 #[async_trait]
 pub trait Sessions: Send + Sync {
-    /// The session of that Secret's credentials, logging in when needed.
+    /// The session of that Secret's credentials for a pool of that namespace, logging in when needed. A Secret of another
+    /// namespace has to admit it.
     ///
     /// # Errors
     /// [`Trouble`] names Secret, server or user and says what to do.
-    async fn session(&self, secret: &ObjectKey) -> Result<Arc<dyn VCenter>, Trouble>;
+    async fn session(
+        &self,
+        secret: &ObjectKey,
+        namespace: &str,
+    ) -> Result<Arc<dyn VCenter>, Trouble>;
 
     /// What is to be recorded of that Secret for the next process: that vCenter refused what it holds. `None` where it
     /// was not refused, or nothing is known of it.

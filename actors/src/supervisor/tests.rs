@@ -17,13 +17,14 @@ use crate::{
     model::names::ObjectKey,
     pool::iso,
     ports::{
-        cluster::SecretRead,
+        cluster::{SecretRead, SecretVersion},
         instruments::PoolGauges,
         iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, Validators},
         tracer::NoTracer,
         vcenter::{Credentials, Fault, VCenter, VcErrorKind, VcResult},
     },
     testing::{self, NAMESPACE, POOL, at, told::Told},
+    vcenter::{login::Login, refusals::Door},
     vm::bench::{hub::Hub, vcenter::fault},
 };
 
@@ -50,14 +51,17 @@ impl Connector for Void {
 }
 
 /// A vCenter that refuses everybody; counts them.
-#[derive(Default)]
-struct Refusing(AtomicUsize);
+struct Refusing(AtomicUsize, Ledger);
 
 #[async_trait]
 impl Connector for Refusing {
-    async fn connect(&self, _: &Credentials) -> VcResult<Arc<dyn VCenter>> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Err(fault(VcErrorKind::Fault(Fault::InvalidLogin)))
+    async fn connect(&self, credentials: &Credentials) -> VcResult<Arc<dyn VCenter>> {
+        let login = Login::of(credentials, SecretVersion::default());
+        let knock = async {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Err(fault(VcErrorKind::Fault(Fault::InvalidLogin)))
+        };
+        self.1.attempt(&login, Door::Session, knock).await
     }
 }
 
@@ -127,6 +131,7 @@ impl Tree {
             ];
             let text = |v: &str| secrecy::SecretString::from(v.to_owned());
             o.secret = Some(SecretRead {
+                pools_from: None,
                 data: keys.map(|(k, v)| (k.to_owned(), text(v))).into(),
                 ..SecretRead::default()
             });
@@ -349,7 +354,10 @@ async fn an_infrastructure_actor_that_keeps_dying_ends_the_tree() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_session_actor_leaves_to_the_next_what_vcenter_refused() {
-    let vcenter = Arc::new(Refusing::default());
+    let vcenter = Arc::new(Refusing(
+        AtomicUsize::default(),
+        Ledger::new(Arc::new(Virtual(Instant::now()))),
+    ));
     let tree = Tree::before(vcenter.clone()).await;
     tree.after(Duration::from_secs(60)).await;
     assert!(tree.looks().await > 0, "somebody asks for the session");

@@ -41,6 +41,7 @@ use crate::{
         sessions::Sessions,
         vcenter::{Connector, Credentials, Fault, VCenter, VcError, VcErrorKind, VcResult},
     },
+    vm::hardware,
 };
 
 type Session = Arc<dyn VCenter>;
@@ -52,14 +53,26 @@ pub struct Found {
     version: SecretVersion,
 }
 
+/// A Secret as it was read.
+pub struct Seen {
+    pools_from: Option<String>,
+    held: Result<Found, Trouble>,
+}
+
+/// Whom a Secret admitted when it was read last.
+struct Look {
+    at: Duration,
+    pools_from: Option<String>,
+}
+
 /// Messages of the session actor.
 pub enum SessionMsg {
-    /// The session of that Secret, please.
-    Get(ObjectKey, Reply, Queued),
+    /// The session of that Secret for a pool of that namespace, please.
+    Get(ObjectKey, String, Reply, Queued),
     /// What another process has to know of that Secret, please.
     Refusal(ObjectKey, RpcReplyPort<Option<RefusedCredentials>>, Queued),
     /// That Secret was read (internal).
-    Read(ObjectKey, Box<Result<Found, Trouble>>),
+    Read(ObjectKey, Box<Result<Seen, Trouble>>),
     /// The login with these credentials ended (internal).
     LoggedIn(Box<Credentials>, VcResult<Session>),
     /// Log out everywhere, then answer.
@@ -93,7 +106,8 @@ pub struct SessionArgs {
 pub struct SessionState {
     args: SessionArgs,
     table: Table<Session>,
-    waiting: BTreeMap<ObjectKey, Vec<Reply>>,
+    waiting: BTreeMap<ObjectKey, Vec<(String, Reply)>>,
+    looks: BTreeMap<ObjectKey, Look>,
     /// Logins under way, and the Secrets that have these bytes.
     logins: BTreeMap<Digest, Vec<(ObjectKey, SecretVersion)>>,
     resolutions: JoinSet<()>,
@@ -121,6 +135,7 @@ impl Actor for VCenterSessions {
             args,
             table: Table::default(),
             waiting: BTreeMap::new(),
+            looks: BTreeMap::new(),
             logins: BTreeMap::new(),
             resolutions: JoinSet::new(),
             about,
@@ -141,14 +156,14 @@ impl Actor for VCenterSessions {
             .table
             .drop_useless(useless, |login| ledger.rest(login), now);
         match message {
-            SessionMsg::Get(secret, reply, queued) => {
+            SessionMsg::Get(secret, namespace, reply, queued) => {
                 drop(queued);
-                match state.table.answer(&secret, now) {
+                match answered(state, &secret, &namespace, now) {
                     Answer::Session(session) => answer(reply, Ok(session)),
                     Answer::Trouble(trouble) => answer(reply, Err(trouble)),
                     Answer::Resolve => {
                         let waiting = state.waiting.entry(secret.clone()).or_default();
-                        waiting.push(reply);
+                        waiting.push((namespace, reply));
                         if waiting.len() == 1 {
                             begin(state, myself, secret);
                         }
@@ -159,10 +174,22 @@ impl Actor for VCenterSessions {
                 drop(queued);
                 let _ = reply.send(record(state, &secret));
             }
-            SessionMsg::Read(secret, found) => match *found {
-                Ok(found) => log_in(state, myself, secret, found, now),
-                Err(trouble) if trouble.class == Class::Blocked => {
-                    resolved(state, &secret, Resolved::Unusable(trouble), now);
+            SessionMsg::Read(secret, seen) => match *seen {
+                Ok(seen) => {
+                    let look = Look {
+                        at: now,
+                        pools_from: seen.pools_from,
+                    };
+                    state.looks.insert(secret.clone(), look);
+                    if turn_away(state, &secret) {
+                        return Ok(());
+                    }
+                    match seen.held {
+                        Ok(found) => log_in(state, myself, secret, found, now),
+                        Err(trouble) => {
+                            resolved(state, &secret, Resolved::Unusable(trouble), now);
+                        }
+                    }
                 }
                 Err(trouble) => resolved(state, &secret, Resolved::Failed(trouble), now),
             },
@@ -195,6 +222,44 @@ impl Actor for VCenterSessions {
     }
 }
 
+/// What is known for a pool of that namespace. What the Secret admits is looked up anew as often as one that was refused.
+fn answered(
+    state: &SessionState,
+    secret: &ObjectKey,
+    namespace: &str,
+    now: Duration,
+) -> Answer<Session> {
+    match (admitted(state, secret, namespace), state.looks.get(secret)) {
+        (Ok(()), _) => state.table.answer(secret, now),
+        (Err(refused), Some(look)) if now.saturating_sub(look.at) < table::REFUSED_LOOK => {
+            Answer::Trouble(refused)
+        }
+        (Err(_), _) => Answer::Resolve,
+    }
+}
+
+fn admitted(state: &SessionState, secret: &ObjectKey, namespace: &str) -> Result<(), Trouble> {
+    let look = state.looks.get(secret);
+    let pools_from = look.and_then(|look| look.pools_from.as_deref());
+    hardware::admit(secret, pools_from, namespace)
+}
+
+/// Refuses those whom the Secret does not admit; `true`: nobody is left, so nobody logs in for them.
+fn turn_away(state: &mut SessionState, secret: &ObjectKey) -> bool {
+    let mut left = Vec::new();
+    for (namespace, reply) in state.waiting.remove(secret).unwrap_or_default() {
+        match admitted(state, secret, &namespace) {
+            Ok(()) => left.push((namespace, reply)),
+            Err(refused) => answer(reply, Err(refused)),
+        }
+    }
+    let nobody = left.is_empty();
+    if !nobody {
+        state.waiting.insert(secret.clone(), left);
+    }
+    nobody
+}
+
 fn answer(reply: Reply, result: Result<Session, Trouble>) {
     // Whoever asked may have been aborted meanwhile.
     let _ = reply.send(result);
@@ -208,22 +273,33 @@ fn begin(state: &mut SessionState, myself: ActorRef<SessionMsg>, secret: ObjectK
     });
 }
 
-async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Found, Trouble> {
-    let found = args.cluster.secret(secret).await?.ok_or_else(|| {
-        Trouble::blocked(
+async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Seen, Trouble> {
+    let Some(found) = args.cluster.secret(secret).await? else {
+        let missing = Trouble::blocked(
             Side::Vsphere,
             reason::SECRET_NOT_FOUND,
             format!(
                 "Secret {secret} does not exist; create it with keys server, username and password"
             ),
-        )
-    })?;
-    let credentials = credentials::parse(&found.data, &args.server_rule).map_err(|e| {
-        Trouble::blocked(Side::Vsphere, e.reason(), format!("Secret {secret}: {e}"))
-    })?;
-    Ok(Found {
-        credentials,
-        version: found.version,
+        );
+        return Ok(Seen {
+            pools_from: None,
+            held: Err(missing),
+        });
+    };
+    let held = match credentials::parse(&found.data, &args.server_rule) {
+        Ok(credentials) => Ok(Found {
+            credentials,
+            version: found.version,
+        }),
+        Err(e) => {
+            let message = format!("Secret {secret}: {e}");
+            Err(Trouble::blocked(Side::Vsphere, e.reason(), message))
+        }
+    };
+    Ok(Seen {
+        pools_from: found.pools_from,
+        held,
     })
 }
 
@@ -306,8 +382,9 @@ fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>
         *open.entry(session.server().to_owned()).or_default() += 1;
     }
     state.args.instruments.sessions(&open);
-    for reply in state.waiting.remove(secret).into_iter().flatten() {
-        answer(reply, result.clone());
+    for (namespace, reply) in state.waiting.remove(secret).into_iter().flatten() {
+        let admitted = admitted(state, secret, &namespace);
+        answer(reply, admitted.and_then(|()| result.clone()));
     }
 }
 
@@ -322,7 +399,7 @@ impl<F> Sessions for SessionDesk<F>
 where
     F: Fn() -> Option<Counted<SessionMsg>> + Send + Sync,
 {
-    async fn session(&self, secret: &ObjectKey) -> Result<Session, Trouble> {
+    async fn session(&self, secret: &ObjectKey, namespace: &str) -> Result<Session, Trouble> {
         let lost = |why: &str| Trouble {
             side: Side::Vsphere,
             reason: "SessionActorRestarting".to_owned(),
@@ -331,7 +408,8 @@ where
         };
         let desk = (self.0)().ok_or_else(|| lost("is being restarted"))?;
         let (secret, queued) = (secret.clone(), desk.send());
-        let ask = |reply| SessionMsg::Get(secret, reply, queued);
+        let namespace = namespace.to_owned();
+        let ask = |reply| SessionMsg::Get(secret, namespace, reply, queued);
         let asked = desk.actor.call(ask, Some(ANSWER_WITHIN)).await;
         match asked {
             Ok(ractor::rpc::CallResult::Success(result)) => result,

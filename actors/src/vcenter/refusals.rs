@@ -167,7 +167,9 @@ impl Refusals {
 
     /// vCenter refused these bytes there.
     pub fn refused(&mut self, login: &Login, door: Door, now: Moment) {
-        self.taken.remove(&login.digest);
+        if door == Door::Session {
+            self.taken.remove(&login.digest);
+        }
         self.note(
             login.account.clone(),
             login.digest,

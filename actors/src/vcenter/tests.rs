@@ -71,6 +71,7 @@ impl Bench {
         let data = data.map(|(k, v)| (k.to_owned(), SecretString::from(v)));
         hub.with(|o| {
             o.secret = Some(SecretRead {
+                pools_from: None,
                 version: version("1"),
                 data: data.into(),
             });
@@ -170,7 +171,16 @@ fn desk(actor: &ActorRef<SessionMsg>) -> impl Sessions {
 }
 
 async fn ask(actor: &ActorRef<SessionMsg>, name: &str) -> Result<Session, Trouble> {
-    desk(actor).session(&ObjectKey::new("demo", name)).await
+    ask_from(actor, name, "demo").await
+}
+
+async fn ask_from(
+    actor: &ActorRef<SessionMsg>,
+    name: &str,
+    namespace: &str,
+) -> Result<Session, Trouble> {
+    let secret = ObjectKey::new("demo", name);
+    desk(actor).session(&secret, namespace).await
 }
 
 /// What the pool is to record.
@@ -359,7 +369,7 @@ async fn a_request_counts_until_the_actor_has_read_it() {
         move || Some(counted.clone())
     });
     let secret = ObjectKey::new("demo", "one");
-    let mut asking = Box::pin(desk.session(&secret));
+    let mut asking = Box::pin(desk.session(&secret, "demo"));
     assert!(futures::poll!(&mut asking).is_pending());
     assert_eq!(counted.depth(), 1);
     assert!(asking.await.is_ok());
@@ -433,4 +443,40 @@ async fn a_new_process_counts_what_others_were_refused() {
         refused(&actor, &format!("other-{n}")).await;
         assert_eq!(bench.knocks(), knocks, "Secret {n}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_of_another_namespace_has_to_admit_the_pool() {
+    let bench = Bench::new();
+    let actor = bench.actor().await;
+    let admit = |pools_from: Option<&str>| {
+        bench.hub.with(|o| {
+            let secret = o.secret.as_mut().expect("a Secret");
+            secret.pools_from = pools_from.map(str::to_owned);
+        });
+    };
+    let told = ask_from(&actor, "one", "tenant").await.err();
+    let told = told.expect("refused");
+    assert_eq!(told.reason, reason::SECRET_NAMESPACE_REFUSED);
+    for named in ["demo/one", "\"tenant\"", "allow-pools-from: tenant"] {
+        assert!(told.message.contains(named), "{named}: {told}");
+    }
+    assert_eq!(bench.knocks(), 0, "nobody logs in for it");
+    // The same words where there is none: existence is no news for others.
+    let held = bench.hub.with(|o| o.secret.take());
+    bench.clock.turn(table::REFUSED_LOOK);
+    assert_eq!(ask_from(&actor, "one", "tenant").await.err(), Some(told));
+    bench.hub.with(|o| o.secret = held);
+
+    admit(Some("x, tenant"));
+    bench.clock.turn(table::REFUSED_LOOK);
+    assert!(ask_from(&actor, "one", "tenant").await.is_ok());
+    assert!(ask_from(&actor, "one", "other").await.is_err());
+    assert!(ask(&actor, "one").await.is_ok());
+    // What is taken back is gone as soon as the Secret is read again; its own namespace goes on.
+    admit(None);
+    bench.clock.turn(table::FRESH);
+    assert!(ask(&actor, "one").await.is_ok());
+    assert!(ask_from(&actor, "one", "tenant").await.is_err());
+    assert_eq!(bench.knocks(), 1);
 }

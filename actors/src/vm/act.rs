@@ -196,10 +196,8 @@ impl Hand<'_> {
         let vm = self.vm();
         let settings = &self.context.settings;
         let own = &self.scene.child.key.namespace;
-        let recorded = match &vm.credentials_ref {
-            Some(r) => Some(hardware::secret_at(r, own, &settings.secret_namespaces)?),
-            None => None,
-        };
+        let recorded = vm.credentials_ref.as_ref();
+        let recorded = recorded.map(|r| hardware::secret_at(r, own, &settings.secret_namespaces));
         let current = self
             .scene
             .pool
@@ -207,14 +205,16 @@ impl Hand<'_> {
             .map(|pool| hardware::secret(pool, &settings.secret_namespaces));
         let sessions = &self.context.sessions;
         let session = match (recorded, current) {
-            (Some(recorded), Some(Ok(current))) if recorded != current => {
-                match sessions.session(&recorded).await {
-                    Err(t) if t.class == Class::Blocked => sessions.session(&current).await?,
+            (Some(Ok(recorded)), Some(Ok(current))) if recorded != current => {
+                match sessions.session(&recorded, own).await {
+                    Err(t) if t.class == Class::Blocked => sessions.session(&current, own).await?,
                     other => other?,
                 }
             }
-            (Some(recorded), _) => sessions.session(&recorded).await?,
-            (None, Some(current)) => sessions.session(&current?).await?,
+            (Some(Ok(recorded)), _) => sessions.session(&recorded, own).await?,
+            // What is on record may not be read any more.
+            (Some(Err(_)) | None, Some(current)) => sessions.session(&current?, own).await?,
+            (Some(Err(refused)), None) => return Err(refused),
             (None, None) => return Err(defect("neither the record nor a pool names credentials")),
         };
         match vm.server.as_deref() {

@@ -3,6 +3,7 @@
 
 use agent_forge_crds::{
     conditions::reason,
+    names::ALLOW_POOLS_FROM_ANNOTATION,
     pool::{CredentialsSecretRef, Firmware as WireFirmware, VsphereAgentPool},
 };
 use kube::ResourceExt;
@@ -10,6 +11,7 @@ use kube::ResourceExt;
 use crate::{
     error::{Side, Trouble},
     model::{
+        grants,
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         names::ObjectKey,
     },
@@ -121,8 +123,8 @@ pub fn place_request(pool: &VsphereAgentPool) -> Result<PlaceRequest, Trouble> {
 /// The Secret with the pool's credentials.
 ///
 /// # Errors
-/// `SecretNamespaceRefused` when it lies in another namespace that the operator's flag does not allow (predecessor
-/// fault 17).
+/// `SecretNamespaceRefused` when it lies in another namespace that the operator's flag excludes. Whether the Secret itself
+/// admits the pool is asked when it is read ([`admit`]).
 pub fn secret(
     pool: &VsphereAgentPool,
     allowed_namespaces: &[String],
@@ -133,6 +135,27 @@ pub fn secret(
         &own,
         allowed_namespaces,
     )
+}
+
+/// Whether pools of that namespace may use this Secret, by its annotation `allow-pools-from`. One that is not there admits
+/// nobody from elsewhere, so that nobody learns from the answer whether it is.
+///
+/// # Errors
+/// `SecretNamespaceRefused` names the annotation.
+pub fn admit(secret: &ObjectKey, pools_from: Option<&str>, namespace: &str) -> Result<(), Trouble> {
+    let own = secret.namespace == namespace;
+    if own || grants::allows(pools_from, namespace) || on(Mutant::AnySecret) {
+        return Ok(());
+    }
+    Err(Trouble::blocked(
+        Side::Vsphere,
+        reason::SECRET_NAMESPACE_REFUSED,
+        format!(
+            "spec.vsphere.credentialsSecretRef: Secret {secret} does not exist, or does not admit pools of namespace \
+             {namespace:?}; annotate it with {ALLOW_POOLS_FROM_ANNOTATION}: {namespace}, or put a Secret into the pool's \
+             namespace"
+        ),
+    ))
 }
 
 /// The Secret that a reference in namespace `own` means.
@@ -149,14 +172,14 @@ pub fn secret_at(
         .as_deref()
         .filter(|n| !n.is_empty())
         .unwrap_or(own);
-    let refused = namespace != own && !allowed_namespaces.iter().any(|n| n == namespace);
-    if refused && !on(Mutant::AnySecret) {
+    let bounded = !allowed_namespaces.is_empty();
+    if namespace != own && bounded && !allowed_namespaces.iter().any(|n| n == namespace) {
         return Err(Trouble::blocked(
             Side::Vsphere,
             reason::SECRET_NAMESPACE_REFUSED,
             format!(
-                "spec.vsphere.credentialsSecretRef.namespace: {namespace:?} is not the pool's own namespace; put the \
-                 Secret there, or have the operator started with --secret-namespaces={namespace}"
+                "spec.vsphere.credentialsSecretRef.namespace: {namespace:?} is neither the pool's own namespace nor among \
+                 --secret-namespaces of the operator; put the Secret into the pool's namespace"
             ),
         ));
     }

@@ -32,12 +32,19 @@ pub(super) enum End {
 pub(super) struct Progress(HashMap<String, Seen>);
 
 impl Progress {
-    /// Takes an update in and tells which tasks ended with it.
-    pub(super) fn apply(&mut self, update: UpdateSet) -> Vec<(String, End)> {
+    /// Takes an update in and tells which tasks ended with it. Of tasks that nobody `wanted` to hear of nothing is kept.
+    pub(super) fn apply(
+        &mut self,
+        update: UpdateSet,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Vec<(String, End)> {
         let mut ends = Vec::new();
         for filter in update.filter_set {
             for object in filter.object_set {
                 let task = object.obj.value;
+                if !wanted(&task) {
+                    continue;
+                }
                 if object.kind == "leave" {
                     self.0.remove(&task);
                     ends.push((task, End::Left));
@@ -69,7 +76,8 @@ impl Progress {
                 filter
                     .missing_set
                     .into_iter()
-                    .map(|m| (m.obj.value, End::Vanished)),
+                    .map(|m| (m.obj.value, End::Vanished))
+                    .filter(|(task, _)| wanted(task)),
             );
         }
         ends
@@ -108,35 +116,44 @@ mod tests {
         let fault = json!({"_typeName": "DuplicateName", "name": "x"});
         assert!(
             progress
-                .apply(update(&json!([change(
-                    "enter",
-                    "t1",
-                    &[("info.state", state("running"))]
-                )])))
+                .apply(
+                    update(&json!([change(
+                        "enter",
+                        "t1",
+                        &[("info.state", state("running"))]
+                    )])),
+                    |_| true
+                )
                 .is_empty()
         );
         // The result first, the state later.
         assert!(
             progress
-                .apply(update(&json!([change(
-                    "modify",
-                    "t1",
-                    &[("info.result", vm.clone())]
-                )])))
+                .apply(
+                    update(&json!([change(
+                        "modify",
+                        "t1",
+                        &[("info.result", vm.clone())]
+                    )])),
+                    |_| true
+                )
                 .is_empty()
         );
-        let ends = progress.apply(update(&json!([
-            change("modify", "t1", &[("info.state", state("success"))]),
-            change(
-                "enter",
-                "t2",
-                &[
-                    ("info.error", fault.clone()),
-                    ("info.state", state("error"))
-                ]
-            ),
-            change("leave", "t3", &[]),
-        ])));
+        let ends = progress.apply(
+            update(&json!([
+                change("modify", "t1", &[("info.state", state("success"))]),
+                change(
+                    "enter",
+                    "t2",
+                    &[
+                        ("info.error", fault.clone()),
+                        ("info.state", state("error"))
+                    ]
+                ),
+                change("leave", "t3", &[]),
+            ])),
+            |_| true,
+        );
         assert_eq!(
             ends,
             [

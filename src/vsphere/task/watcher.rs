@@ -219,7 +219,14 @@ impl Watcher {
                             self.good();
                             if let Some(update) = update {
                                 self.version.clone_from(&update.version);
-                                for (task, end) in self.progress.apply(update) {
+                                let (waiting, members) = (&self.waiting, &self.members);
+                                let adding = self.adding.as_deref().unwrap_or_default();
+                                let ours = |task: &str| {
+                                    waiting.contains_key(task)
+                                        || members.contains(task)
+                                        || adding.iter().any(|a| a == task)
+                                };
+                                for (task, end) in self.progress.apply(update, ours) {
                                     self.end(client, &task, end);
                                 }
                             }

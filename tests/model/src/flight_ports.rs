@@ -491,7 +491,7 @@ impl Clock for Ports {
 
 #[async_trait]
 impl Sessions for Ports {
-    async fn session(&self, _: &ObjectKey) -> Result<Arc<dyn VCenter>, Trouble> {
+    async fn session(&self, _: &ObjectKey, _: &str) -> Result<Arc<dyn VCenter>, Trouble> {
         Ok(Arc::new(self.clone()))
     }
     async fn refusal(&self, _: &ObjectKey) -> Option<RefusedCredentials> {

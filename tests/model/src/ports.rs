@@ -509,7 +509,7 @@ fn merge(all: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<Str
 
 #[async_trait]
 impl Sessions for Ports {
-    async fn session(&self, _: &ObjectKey) -> Result<Arc<dyn VCenter>, Trouble> {
+    async fn session(&self, _: &ObjectKey, _: &str) -> Result<Arc<dyn VCenter>, Trouble> {
         Ok(Arc::new(self.clone()))
     }
 

@@ -56,7 +56,7 @@ pub(super) struct TestSessions(pub(super) Mutex<BTreeMap<ObjectKey, Arc<dyn VCen
 
 #[async_trait]
 impl Sessions for TestSessions {
-    async fn session(&self, secret: &ObjectKey) -> Result<Arc<dyn VCenter>, Trouble> {
+    async fn session(&self, secret: &ObjectKey, _: &str) -> Result<Arc<dyn VCenter>, Trouble> {
         let known = self.0.lock().expect("lock").get(secret).cloned();
         known.ok_or_else(|| {
             Trouble::blocked(

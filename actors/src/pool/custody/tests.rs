@@ -51,7 +51,8 @@ fn what_a_record_names_is_needed_too_where_it_may_be_read() {
     let old = recorded_with("a", "before", testing::NAMESPACE);
     let far = recorded_with("b", "shared", "elsewhere");
     let children = [&old, &far];
-    let all = names(needed(&pool, children.into_iter(), false, &[]));
+    let bound = ["other".to_owned()];
+    let all = names(needed(&pool, children.into_iter(), false, &bound));
     assert!(
         all.contains(&format!("{}/before", testing::NAMESPACE)),
         "{all:?}"

@@ -133,6 +133,11 @@ fn a_door_that_refuses_keeps_no_other_door_shut_but_counts() {
     refusals.refused(&good, Door::Folder, m(0));
     assert!(refusals.may_try(&good, Door::Folder, m(599)).is_err());
     assert!(refusals.may_try(&good, Door::Folder, m(600)).is_ok());
+    assert_eq!(
+        again(&refusals, &good, 1),
+        None,
+        "its session may be opened anew"
+    );
     let mut refusals = Refusals::default();
     refusals.refused(&login("a"), Door::Folder, m(0));
     refusals.refused(&login("b"), Door::Automation, m(0));

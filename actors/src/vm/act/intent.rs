@@ -35,7 +35,11 @@ impl Hand<'_> {
         let pool = self.pool()?;
         let request = hardware::place_request(pool)?;
         let secret = hardware::secret(pool, &self.context.settings.secret_namespaces)?;
-        let session = self.context.sessions.session(&secret).await?;
+        let session = self
+            .context
+            .sessions
+            .session(&secret, &self.scene.child.key.namespace)
+            .await?;
         let effect = self.effect(EffectKind::CreateFolder);
         let placed = self
             .context

@@ -195,7 +195,12 @@ impl Site {
 
 #[async_trait]
 impl Sessions for Site {
-    async fn session(&self, secret: &ObjectKey) -> Result<Arc<dyn VCenter>, Trouble> {
+    async fn session(
+        &self,
+        secret: &ObjectKey,
+        namespace: &str,
+    ) -> Result<Arc<dyn VCenter>, Trouble> {
+        crate::vm::hardware::admit(secret, None, namespace)?;
         self.with(|i| {
             i.sessions_by.push(secret.clone());
             if i.refused_secrets.contains(secret) {
