@@ -10,8 +10,8 @@ use agent_forge_actors::{
     effect::{Effect, Gate, Settled},
     model::names::ObjectKey,
     ports::cluster::{
-        AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult, MachineFacts,
-        MetadataPatch, Notice, Precondition, SecretRead, SecretVersion,
+        AgentFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult,
+        MachineFacts, MetadataPatch, Notice, Precondition, SecretRead, SecretVersion,
     },
 };
 use agent_forge_crds::{
@@ -37,11 +37,17 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{Instrument as _, field::Empty};
 
-use super::{client::REQUEST_TIMEOUT, events::EventSink, machines, refusals::Refusals};
+use super::{
+    client::REQUEST_TIMEOUT,
+    events::EventSink,
+    live_agents::{LiveAgents, Page},
+    machines,
+    refusals::Refusals,
+};
 use crate::deadline;
 
 /// An Agent may be 60 kB large.
-const AGENTS_PER_PAGE: u32 = 100;
+const AGENTS_PER_PAGE: u32 = 50;
 
 /// The writer.
 pub struct Writer {
@@ -50,6 +56,7 @@ pub struct Writer {
     events: EventSink,
     write_within: Duration,
     refusals: Refusals,
+    live_agents: LiveAgents,
 }
 
 impl Writer {
@@ -67,6 +74,7 @@ impl Writer {
             events,
             write_within: write_within.min(REQUEST_TIMEOUT),
             refusals: Refusals::default(),
+            live_agents: LiveAgents::default(),
         }
     }
 
@@ -84,6 +92,18 @@ impl Writer {
         call: impl Future<Output = kube::Result<T>>,
     ) -> ClusterResult<T> {
         bounded(Instant::now() + REQUEST_TIMEOUT, operation, subject, call).await
+    }
+
+    async fn agents_page(&self, namespace: &str, from: Option<String>) -> ClusterResult<Page> {
+        let api: Api<Agent> = self.api(namespace);
+        let mut params = ListParams::default().limit(AGENTS_PER_PAGE);
+        params.continue_token = from;
+        let subject = format!("Agents in {namespace}");
+        let page = self.read("list", subject, api.list(&params)).await?;
+        Ok(Page {
+            agents: page.items,
+            next: page.metadata.continue_.filter(|token| !token.is_empty()),
+        })
     }
 
     async fn effect<T>(
@@ -388,23 +408,9 @@ impl Cluster for Writer {
             .await
     }
 
-    async fn live_agents(&self, namespace: &str) -> ClusterResult<Vec<Agent>> {
-        let api: Api<Agent> = self.api(namespace);
-        let mut params = ListParams::default().limit(AGENTS_PER_PAGE);
-        let mut all = Vec::new();
-        loop {
-            let subject = format!("Agents in {namespace}");
-            let page = self.read("list", subject, api.list(&params)).await?;
-            all.extend(page.items.into_iter().map(|mut agent| {
-                // What nobody here reads is most of it.
-                agent.metadata.managed_fields = None;
-                agent
-            }));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(all),
-            }
-        }
+    async fn live_agents(&self, namespace: &str, wanted: AgentFilter) -> ClusterResult<Vec<Agent>> {
+        let page = |from| self.agents_page(namespace, from);
+        self.live_agents.list(namespace, wanted, page).await
     }
 
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>> {

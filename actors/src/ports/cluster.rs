@@ -242,6 +242,9 @@ pub struct SecretRead {
     pub data: BTreeMap<String, SecretString>,
 }
 
+/// Which Agents are wanted: of thousands hardly any.
+pub type AgentFilter = Arc<dyn Fn(&Agent) -> bool + Send + Sync>;
+
 /// Live reads and writes.
 #[async_trait]
 pub trait Cluster: Send + Sync {
@@ -251,8 +254,9 @@ pub trait Cluster: Send + Sync {
     async fn live_children(&self, pool: &ObjectKey) -> ClusterResult<Vec<VsphereAgent>>;
     /// Reads one Agent; `None` from a typed 404 only.
     async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>>;
-    /// Lists the Agents of a namespace from the API server, page by page.
-    async fn live_agents(&self, namespace: &str) -> ClusterResult<Vec<Agent>>;
+    /// The Agents of a namespace that `wanted` lets through, from the API server, in a list that begins after this call. They
+    /// come without annotations that no decision reads.
+    async fn live_agents(&self, namespace: &str, wanted: AgentFilter) -> ClusterResult<Vec<Agent>>;
     /// Reads one AgentMachine; `None` from a typed 404 only.
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>>;
     /// Reads one InfraEnv; `None` from a typed 404 only.

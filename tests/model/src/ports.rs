@@ -23,8 +23,8 @@ use agent_forge_actors::{
     ports::{
         clock::Clock,
         cluster::{
-            AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult, MachineFacts,
-            MetadataPatch, Notice, Precondition, SecretRead, View,
+            AgentFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult,
+            MachineFacts, MetadataPatch, Notice, Precondition, SecretRead, View,
         },
         sessions::Sessions,
         slots::Slots,
@@ -307,8 +307,11 @@ impl Cluster for Ports {
                 .map(Shared::as_ref_clone)
         }))
     }
-    async fn live_agents(&self, _: &str) -> ClusterResult<Vec<Agent>> {
-        Ok(self.with(|w| w.agents.iter().map(Shared::as_ref_clone).collect()))
+    async fn live_agents(&self, _: &str, wanted: AgentFilter) -> ClusterResult<Vec<Agent>> {
+        Ok(self.with(|w| {
+            let all = w.agents.iter().map(Shared::as_ref_clone);
+            all.filter(|a| wanted(a)).collect()
+        }))
     }
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>> {
         Ok(self.with(|w| {

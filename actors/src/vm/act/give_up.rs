@@ -23,9 +23,11 @@ impl Hand<'_> {
         };
         let mut found = Vec::new();
         for namespace in agents_home::namespaces(self.scene.pool.as_deref(), [child]) {
-            let agents = self.context.cluster.live_agents(&namespace).await?;
-            let may_run_there = |a: &Agent| agent_runs_on(a, identity) != AgentMatch::Other;
-            found.extend(agents.into_iter().filter(may_run_there).map(Arc::new));
+            let identity = identity.clone();
+            let may_run_there = move |a: &Agent| agent_runs_on(a, &identity) != AgentMatch::Other;
+            let cluster = &self.context.cluster;
+            let agents = cluster.live_agents(&namespace, Arc::new(may_run_there));
+            found.extend(agents.await?.into_iter().map(Arc::new));
         }
         Ok(found)
     }

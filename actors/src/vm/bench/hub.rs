@@ -18,8 +18,8 @@ use crate::{
     effect::{Effect, EffectKind},
     model::names::ObjectKey,
     ports::cluster::{
-        AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult, MachineFacts,
-        MetadataPatch, Notice, Precondition, SecretRead, View,
+        AgentFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult,
+        MachineFacts, MetadataPatch, Notice, Precondition, SecretRead, View,
     },
     testing::CLUSTER_ID,
 };
@@ -164,11 +164,15 @@ impl Cluster for Hub {
         Ok(self.with(|o| o.child.iter().cloned().collect()))
     }
     async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>> {
-        let agents = self.live_agents(&key.namespace).await?;
-        Ok(agents.into_iter().find(|a| a.name_any() == key.name))
+        let name = key.name.clone();
+        let wanted = Arc::new(move |a: &Agent| a.name_any() == name);
+        Ok(self.live_agents(&key.namespace, wanted).await?.pop())
     }
-    async fn live_agents(&self, _: &str) -> ClusterResult<Vec<Agent>> {
-        Ok(self.with(|o| o.agents.iter().chain(&o.unseen_agents).cloned().collect()))
+    async fn live_agents(&self, _: &str, wanted: AgentFilter) -> ClusterResult<Vec<Agent>> {
+        Ok(self.with(|o| {
+            let all = o.agents.iter().chain(&o.unseen_agents);
+            all.filter(|a| wanted(a)).cloned().collect()
+        }))
     }
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>> {
         Ok(self.with(|o| {
