@@ -8,7 +8,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use super::called::Called;
+use super::{called::Called, signed};
 
 /// Bound of one request, connection included.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -44,6 +44,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
         )?,
     };
     config.connect_timeout = Some(Duration::from_secs(10));
+    config.headers.push(signed::user_agent());
     // A write that is repeated below the effect gate would be one more that nobody decided; whoever reads looks again, and
     // whoever watches backs off and says so.
     config.default_retry = false;
@@ -55,6 +56,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
     let request = ClientBuilder::try_from(config)
         .context("building the request client")?
         .with_layer(&called)
+        .with_layer(&signed::layer())
         .build();
     Ok(Clients { watch, request })
 }

@@ -8,6 +8,7 @@ pub mod lease;
 pub mod live_agents;
 pub mod machines;
 pub mod refusals;
+mod signed;
 pub mod trim;
 pub mod view;
 pub mod watches;
