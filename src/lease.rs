@@ -1,77 +1,92 @@
-//! Keeps the Lease: asks [`Election`] what to do, does it, and publishes how this process stands.
+//! Keeps the Leases: asks each [`Election`] what to do, does it, and publishes how this process stands.
 //!
-//! A task, not an actor of the tree: it outlives the tree's end, and its own end is the end of the process, so there is
+//! One task for each Lease, so that a slow answer about one keeps no other from being renewed; those of the predecessor
+//! are asked for while our own is held. One more task joins how they stand.
+//!
+//! Tasks, not actors of the tree: they outlive the tree's end, and their own end is the end of the process, so there is
 //! nothing for a supervisor to start anew.
 
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{
-    lease::{Election, Leadership, Lost, Next, Timing},
+    lease::{Barrier, Clear, Election, Guard, Leadership, Lost, Next, Timing},
     ports::clock::Clock,
 };
-use tokio::{
-    sync::{oneshot, watch},
-    task::JoinSet,
-};
+use tokio::{sync::watch, task::JoinSet};
 
-use crate::cluster::lease::LeaseStore;
+use crate::cluster::lease::{LeaseStore, Trouble};
 
 /// How long a release may take at the end of the process; a lease that is not released runs out.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 
-/// The running keeper; dropped, it stops where it is and the Lease runs out.
+/// What a keeper keeps.
+pub struct Leases {
+    /// Name of this process in our own Lease.
+    pub me: String,
+    /// Times of all of them.
+    pub timing: Timing,
+    /// Our own; `None` where nobody else of us can run.
+    pub own: Option<LeaseStore>,
+    /// The predecessor's.
+    pub guards: Vec<(LeaseStore, Guard)>,
+}
+
+/// The running keeper; dropped, it stops where it is and the Leases run out.
 pub struct Keeper {
-    standing: watch::Receiver<Leadership>,
-    release: oneshot::Sender<()>,
-    task: JoinSet<()>,
+    standing: watch::Sender<Leadership>,
+    release: watch::Sender<bool>,
+    joining: JoinSet<()>,
+    rounds: JoinSet<()>,
 }
 
 impl Keeper {
     /// Starts it; `standing` is what the gate looks at.
     pub fn start(
-        me: String,
-        timing: Timing,
-        store: LeaseStore,
-        clock: Arc<dyn Clock>,
+        leases: Leases,
+        clock: &Arc<dyn Clock>,
         standing: watch::Sender<Leadership>,
     ) -> Self {
-        let seen = standing.subscribe();
-        let (release, released) = oneshot::channel();
-        let mut task = JoinSet::new();
-        let round = Round {
-            election: Election::new(me.clone(), timing),
-            me,
-            timing,
-            store,
-            clock,
-            standing,
-            behind: None,
+        let (release, released) = watch::channel(false);
+        let (mut joining, mut rounds) = (JoinSet::new(), JoinSet::new());
+        let mut all = Vec::new();
+        let mut begin = |round: Round, after| {
+            all.push(round.standing.subscribe());
+            rounds.spawn(round.run(released.clone(), after));
         };
-        task.spawn(round.run(released));
+        let Leases {
+            me, timing, own, ..
+        } = leases;
+        let own = own.map(|store| {
+            let election = Election::new(me.clone(), timing);
+            let round = Round::new((me.clone(), false), timing, store, election, clock);
+            let seen = round.standing.subscribe();
+            begin(round, None);
+            seen
+        });
+        for (store, guard) in leases.guards {
+            let name = guard.kin.named(&me);
+            let election = Election::guarding(&me, timing, guard);
+            let round = Round::new((name, true), timing, store, election, clock);
+            begin(round, own.clone());
+        }
+        joining.spawn(join(all, standing.clone()));
         Self {
-            standing: seen,
+            standing,
             release,
-            task,
+            joining,
+            rounds,
         }
     }
 
     /// How this process stands, as it changes.
     #[must_use]
     pub fn standing(&self) -> watch::Receiver<Leadership> {
-        self.standing.clone()
-    }
-
-    /// Resolves when this process leads.
-    pub async fn leading(standing: &mut watch::Receiver<Leadership>) {
-        let leads = |s: &Leadership| matches!(s, Leadership::Leading { .. });
-        if standing.wait_for(leads).await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        self.standing.subscribe()
     }
 
     /// Resolves when leadership is lost.
     pub async fn lost(&self) -> Lost {
-        let mut standing = self.standing.clone();
+        let mut standing = self.standing.subscribe();
         let found = standing
             .wait_for(|s| matches!(s, Leadership::Lost(_)))
             .await
@@ -82,18 +97,58 @@ impl Keeper {
         }
     }
 
-    /// Lets go of the Lease: nothing passes the gate from here on, and whoever stands by takes over at its next look.
+    /// Lets go of the Leases: nothing passes the gate from here on, and whoever stands by takes over at its next look.
     pub async fn release(mut self) {
-        if self.release.send(()).is_ok()
-            && tokio::time::timeout(RELEASE_WITHIN, self.task.join_next())
-                .await
-                .is_err()
-        {
-            tracing::warn!("the lease was not released in time; it runs out by itself");
+        self.joining.abort_all();
+        self.standing.send_replace(Leadership::Released);
+        self.release.send_replace(true);
+        let all = async { while self.rounds.join_next().await.is_some() {} };
+        if tokio::time::timeout(RELEASE_WITHIN, all).await.is_err() {
+            tracing::warn!("a lease was not released in time; it runs out by itself");
         }
     }
 }
 
+/// Publishes how this process stands, by how it stands with each Lease. Whoever has lost or let go stays so.
+async fn join(mut all: Vec<watch::Receiver<Leadership>>, standing: watch::Sender<Leadership>) {
+    loop {
+        let each: Vec<_> = all
+            .iter_mut()
+            .map(|s| s.borrow_and_update().clone())
+            .collect();
+        let joined = Leadership::joined(&each);
+        let before = standing.borrow().clone();
+        standing.send_if_modified(|s| {
+            let over = matches!(s, Leadership::Released | Leadership::Lost(_));
+            let news = !over && *s != joined;
+            if news {
+                *s = joined.clone();
+            }
+            news
+        });
+        tell(&before, &joined);
+        let changes = all.iter_mut().map(|s| Box::pin(s.changed()));
+        let (change, ..) = futures::future::select_all(changes).await;
+        if change.is_err() {
+            // A task ends when its Lease is lost or let go, and that is final.
+            return;
+        }
+    }
+}
+
+fn tell(before: &Leadership, now: &Leadership) {
+    match now {
+        Leadership::Leading { .. } if !matches!(before, Leadership::Leading { .. }) => {
+            tracing::info!("leading");
+        }
+        Leadership::Barred(barrier) if before != now => {
+            tracing::warn!("not acting: {barrier}");
+        }
+        _ => {}
+    }
+}
+
+/// One Lease.
 struct Round {
     election: Election,
     me: String,
@@ -103,18 +158,50 @@ struct Round {
     standing: watch::Sender<Leadership>,
     /// Who leads, as said in the log.
     behind: Option<String>,
+    is_guard: bool,
 }
 
 impl Round {
-    async fn run(mut self, mut release: oneshot::Receiver<()>) {
+    fn new(
+        (me, is_guard): (String, bool),
+        timing: Timing,
+        store: LeaseStore,
+        election: Election,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            is_guard,
+            election,
+            me,
+            timing,
+            store,
+            clock: clock.clone(),
+            standing: watch::channel(Leadership::Standby).0,
+            behind: None,
+        }
+    }
+
+    /// Until it is released, lost or not needed; begins once `after` leads.
+    async fn run(
+        mut self,
+        mut release: watch::Receiver<bool>,
+        after: Option<watch::Receiver<Leadership>>,
+    ) {
+        if let Some(mut after) = after {
+            let leads = after.wait_for(|s| matches!(s, Leadership::Leading { .. }));
+            tokio::select! {
+                _ = asked(&mut release) => return,
+                led = leads => if led.is_err() { return },
+            }
+        }
         loop {
             let next = self.election.next(self.clock.monotonic());
             match next {
                 Next::Wait(time) => {
                     tokio::select! {
                         biased;
-                        asked = &mut release => {
-                            if asked.is_ok() {
+                        asked = asked(&mut release) => {
+                            if asked {
                                 self.let_go().await;
                             }
                             return;
@@ -124,8 +211,9 @@ impl Round {
                 }
                 Next::Read => match self.store.read().await {
                     Ok(record) => {
-                        self.say_who_leads(record.as_ref().and_then(|r| r.holder.clone()));
+                        let holder = record.as_ref().and_then(|r| r.holder.clone());
                         self.election.shown(self.clock.monotonic(), record);
+                        self.say_who_leads(holder);
                     }
                     Err(why) => self.failed("read", &why),
                 },
@@ -139,7 +227,13 @@ impl Round {
                     let made = self.store.replace(&version, Some(&self.me), lasting).await;
                     self.wrote(if taken { "take" } else { "renew" }, sent, made);
                 }
+                Next::Clear(why) => {
+                    self.clear(why);
+                    asked(&mut release).await;
+                    return;
+                }
                 Next::Lost(why) => {
+                    tracing::error!(lease = self.store.subject(), "{why}");
                     self.standing.send_replace(Leadership::Lost(why));
                     return;
                 }
@@ -147,28 +241,58 @@ impl Round {
         }
     }
 
-    fn wrote(&mut self, what: &str, sent: Duration, made: Result<String, String>) {
+    fn wrote(&mut self, what: &str, sent: Duration, made: Result<String, Trouble>) {
         match made {
             Ok(version) => self.election.written(sent, version),
             Err(why) => return self.failed(what, &why),
         }
         if let Some(until) = self.election.leads_until() {
             let before = self.standing.send_replace(Leadership::Leading { until });
-            if before == Leadership::Standby {
-                tracing::info!(lease = self.store.subject(), me = self.me, "leading");
+            if !matches!(before, Leadership::Leading { .. }) {
+                tracing::info!(lease = self.store.subject(), me = self.me, "held");
             }
         }
     }
 
-    fn failed(&mut self, what: &str, why: &str) {
-        tracing::warn!(
-            lease = self.store.subject(),
-            "cannot {what} the lease: {why}"
-        );
-        self.election.failed(self.clock.monotonic());
+    /// The Lease bounds nothing from here on.
+    fn clear(&self, why: Clear) {
+        let lease = self.store.subject();
+        match why {
+            Clear::Free => tracing::info!(lease, "nobody of the predecessor acts"),
+            Clear::Forbidden => tracing::warn!(
+                lease,
+                "the predecessor's Lease may not be looked at, so a predecessor in this namespace is not noticed: apply \
+                 config/rbac/leader_election_role.yaml"
+            ),
+        }
+        let until = Duration::MAX;
+        self.standing.send_replace(Leadership::Leading { until });
+    }
+
+    fn failed(&mut self, what: &str, why: &Trouble) {
+        let lease = self.store.subject();
+        tracing::warn!(lease, "cannot {what} the lease: {why}");
+        let now = self.clock.monotonic();
+        match why {
+            Trouble::Forbidden(_) => self.election.forbidden(now),
+            Trouble::Other(_) => self.election.failed(now),
+        }
+        let (lease, why) = (lease.to_owned(), why.to_string());
+        self.barred(Barrier::Unknown { lease, why });
+    }
+
+    /// Says so where this Lease, and not our own, keeps us from acting.
+    fn barred(&self, barrier: Barrier) {
+        if self.is_guard && self.election.leads_until().is_none() {
+            self.standing.send_replace(Leadership::Barred(barrier));
+        }
     }
 
     fn say_who_leads(&mut self, holder: Option<String>) {
+        if let Some(stranger) = self.election.stranger() {
+            let (lease, holder) = (self.store.subject().to_owned(), stranger.to_owned());
+            self.barred(Barrier::Held { lease, holder });
+        }
         if holder.as_ref() != Some(&self.me) && holder != self.behind {
             if let Some(leader) = &holder {
                 tracing::info!(lease = self.store.subject(), leader, "standing by");
@@ -178,7 +302,6 @@ impl Round {
     }
 
     async fn let_go(&mut self) {
-        self.standing.send_replace(Leadership::Released);
         let Some(version) = self.election.to_release().map(str::to_owned) else {
             return;
         };
@@ -193,4 +316,9 @@ impl Round {
             }
         }
     }
+}
+
+/// Resolves when it is to be let go, with `true`, or when nobody can ask for that any more.
+async fn asked(release: &mut watch::Receiver<bool>) -> bool {
+    release.wait_for(|asked| *asked).await.is_ok()
 }

@@ -12,5 +12,6 @@ pub mod iso_source;
 pub mod iso_view;
 pub mod lease;
 pub mod run;
+mod standby;
 pub mod telemetry;
 pub mod vsphere;

@@ -5,7 +5,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use agent_forge_actors::{
     context::Settings,
     effect::Gate,
-    lease::{Leadership, Lost},
+    lease::{Leadership, guard},
     ports::{
         clock::Clock,
         cluster::{Cluster, View},
@@ -32,7 +32,7 @@ use crate::{
     cluster::{
         client::{self, Clients},
         events::EventSink,
-        lease::LeaseStore,
+        lease::{self, LeaseStore},
         view::Caches,
         watches,
         writer::Writer,
@@ -40,7 +40,8 @@ use crate::{
     debug,
     gate::{FencedGate, OpenGate},
     iso_source::{self, HttpIsoSource},
-    lease::Keeper,
+    lease::{Keeper, Leases},
+    standby,
     telemetry::{
         http::{self as server, answer, text},
         metrics::Metrics,
@@ -97,9 +98,12 @@ pub async fn between(
     let started = borders.started.take();
     let caches = Arc::new(Caches::default());
     let (clients, metrics) = (borders.clients.clone(), borders.metrics.clone());
-    let mut election = elect(&args, &mut borders)?;
+    // What is said before this process leads passes no fence.
+    let unfenced = borders.gate.clone();
+    let election = elect(&args, &mut borders)?;
     metrics.leads(false);
-    let standing = election.as_ref().map(Keeper::standing);
+    metrics.barred(false);
+    let events = standby::events(&clients, unfenced, borders.vsphere.call_timeout);
     let ports = ports(&args, borders, caches.clone());
     let (supervisor, ended) = Actor::spawn(None, Supervisor, ports)
         .await
@@ -109,7 +113,7 @@ pub async fn between(
         // Nobody has to listen.
         let _ = started.send(supervisor.clone());
     }
-    serve(&args, &metrics, &caches, &supervisor).await?;
+    serve(&args, &metrics, &caches, &supervisor, election.standing()).await?;
     // Two sets: their tasks end with this function, however it ends.
     let (mut watching, mut becoming_ready) = (JoinSet::new(), JoinSet::new());
     watching.spawn(watches::run(
@@ -125,7 +129,7 @@ pub async fn between(
         clients.request,
         caches,
         supervisor.clone(),
-        standing,
+        (election.standing(), events),
         metrics,
     ));
     let result = tokio::select! {
@@ -136,60 +140,56 @@ pub async fn between(
         }
         _ = ended => Err(anyhow::anyhow!("the supervisor gave up; see the log above")),
         // Nothing is tidied up: whoever leads now does that.
-        why = lost(election.as_ref()) => return Err(why.into()),
+        why = election.lost() => return Err(why.into()),
         failed = watching_failed(&mut watching) => Err(failed),
     };
     becoming_ready.abort_all();
     let shut = supervisor.call(SupervisorMsg::Shutdown, Some(GRACE)).await;
     supervisor.stop(None);
     // Let go only of what is over: a tree that did not stop keeps its lease until that runs out.
-    if let (Some(keeper), Ok(CallResult::Success(()))) = (election.take(), shut) {
-        keeper.release().await;
+    if let Ok(CallResult::Success(())) = shut {
+        election.release().await;
     }
     result
 }
 
-/// Starts to strive for leadership, where that is asked for, and puts the fence before the gate.
-fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<Option<Keeper>> {
-    if !args.lease.leader_elect {
-        return Ok(None);
-    }
+/// Starts to strive for leadership and puts the fence before the gate, where leadership is asked for; looks for the
+/// predecessor's Lease in any case.
+fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<Keeper> {
     let timing = args.lease.timing().context("--leader-elect-*")?;
-    let request = &borders.clients.request;
-    let namespace = match &args.lease.leader_election_namespace {
-        Some(namespace) => namespace.as_str(),
-        None => request.default_namespace(),
-    };
+    let request = borders.clients.request.clone();
+    let namespace = args.lease.leader_election_namespace.clone();
+    let namespace = namespace.unwrap_or_else(|| request.default_namespace().to_owned());
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "agent-forge".to_owned());
     let me = match &args.lease.pod_uid {
         Some(uid) => format!("{host}_{uid}"),
         None => format!("{host}_{}", uuid::Uuid::new_v4()),
     };
     let (standing, seen) = watch::channel(Leadership::Standby);
-    let bound = timing.call_bound().min(borders.vsphere.call_timeout);
-    borders.vsphere.call_timeout = bound;
-    borders.gate = Arc::new(FencedGate::new(
-        borders.gate.clone(),
-        seen,
-        borders.clock.clone(),
-        bound,
-    ));
-    let store = LeaseStore::new(
-        request.clone(),
-        namespace,
-        borders.gate.clone(),
-        borders.clock.clone(),
-        timing.lease_call_bound(),
-    );
-    let clock = borders.clock.clone();
-    Ok(Some(Keeper::start(me, timing, store, clock, standing)))
-}
-
-async fn lost(election: Option<&Keeper>) -> Lost {
-    match election {
-        Some(keeper) => keeper.lost().await,
-        None => std::future::pending().await,
+    if args.lease.leader_elect {
+        let bound = timing.call_bound().min(borders.vsphere.call_timeout);
+        borders.vsphere.call_timeout = bound;
+        let (inner, clock) = (borders.gate.clone(), borders.clock.clone());
+        borders.gate = Arc::new(FencedGate::new(inner, seen, clock, bound));
     }
+    let store = |namespace: &str, name| {
+        let (gate, clock) = (borders.gate.clone(), borders.clock.clone());
+        let within = timing.lease_call_bound();
+        LeaseStore::new(request.clone(), (namespace, name), gate, clock, within)
+    };
+    let guards = args.lease.guards(&namespace).into_iter();
+    let leases = Leases {
+        me,
+        timing,
+        own: args
+            .lease
+            .leader_elect
+            .then(|| store(&namespace, lease::NAME)),
+        guards: guards
+            .map(|(namespace, guard)| (store(&namespace, guard::LEASE), guard))
+            .collect(),
+    };
+    Ok(Keeper::start(leases, &borders.clock, standing))
 }
 
 /// Nothing of the tree goes on when its owner is gone.
@@ -288,7 +288,7 @@ async fn become_ready(
     client: Client,
     caches: Arc<Caches>,
     supervisor: ActorRef<SupervisorMsg>,
-    standing: Option<watch::Receiver<Leadership>>,
+    (mut standing, events): (watch::Receiver<Leadership>, EventSink),
     metrics: Arc<Metrics>,
 ) {
     let id = match args.cluster_id {
@@ -305,9 +305,7 @@ async fn become_ready(
         cluster_id = caches.cluster_id(),
         "ready: all watches have listed"
     );
-    if let Some(mut standing) = standing {
-        Keeper::leading(&mut standing).await;
-    }
+    standby::until_leading(&mut standing, &caches, &events, &metrics).await;
     caches.lead();
     metrics.leads(true);
     let _ = supervisor.send_message(SupervisorMsg::Resync);
@@ -352,6 +350,7 @@ async fn serve(
     metrics: &Arc<Metrics>,
     caches: &Arc<Caches>,
     supervisor: &ActorRef<SupervisorMsg>,
+    standing: watch::Receiver<Leadership>,
 ) -> anyhow::Result<()> {
     if let Some(address) = metrics_address(args)? {
         let metrics = metrics.clone();
@@ -377,10 +376,11 @@ async fn serve(
         let caches = caches.clone();
         server::serve("health", address, move |asked| {
             let (ready, leads) = (caches.listed(), caches.leads());
+            let said = standby::readiness(&standing.borrow());
             async move {
                 match (asked.path.as_str(), ready) {
                     // Ready to take over is ready: a rollout of two replicas would wait for ever otherwise.
-                    ("/readyz", true) if !leads => text(StatusCode::OK, "ok: standing by\n"),
+                    ("/readyz", true) if !leads => text(StatusCode::OK, said),
                     ("/healthz", _) | ("/readyz", true) => text(StatusCode::OK, "ok\n"),
                     ("/readyz", false) => text(
                         StatusCode::SERVICE_UNAVAILABLE,

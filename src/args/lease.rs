@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_forge_actors::lease::{BadTiming, Timing};
+use agent_forge_actors::lease::{BadTiming, Guard, Timing, guard::Kin};
 use clap::{Parser, builder::BoolishValueParser};
 
 use super::duration;
@@ -35,6 +35,15 @@ pub struct LeaseArgs {
     #[arg(long, env = "AGENT_FORGE_LEADER_ELECT_RETRY_PERIOD", default_value = "1s", value_parser = duration, value_name = "DURATION")]
     pub leader_elect_retry_period: Duration,
 
+    /// Namespace of the predecessor's operator: its Lease `agent-forge-operator.containeroo.ch` is looked for there, beside
+    /// the operator's own namespace. While somebody else holds it, nothing is done.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_PREDECESSOR_LEASE_NAMESPACE",
+        value_name = "NAMESPACE"
+    )]
+    pub predecessor_lease_namespace: Option<String>,
+
     /// uid of the Pod (downward API): a container that is started anew in it goes on with its own Lease.
     #[arg(long, env = "POD_UID", value_name = "UID")]
     pub pod_uid: Option<String>,
@@ -51,5 +60,48 @@ impl LeaseArgs {
             self.leader_elect_renew_deadline,
             self.leader_elect_retry_period,
         )
+    }
+
+    /// Where the predecessor's Lease is looked for by an operator in `namespace`, and how it is treated there.
+    #[must_use]
+    pub fn guards(&self, namespace: &str) -> Vec<(String, Guard)> {
+        let guard = |required| Guard {
+            kin: Kin::of(namespace),
+            holds: self.leader_elect,
+            required,
+        };
+        let named = self.predecessor_lease_namespace.as_deref();
+        let own = (namespace.to_owned(), guard(named == Some(namespace)));
+        let other = named.filter(|named| *named != namespace);
+        let other = other.map(|named| (named.to_owned(), guard(true)));
+        [Some(own), other].into_iter().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_predecessors_lease_is_looked_for_here_and_where_it_is_said_to_be() {
+        let guards = |flags: &[&str]| {
+            let args = [&["agent-forge"], flags].concat();
+            let args = LeaseArgs::try_parse_from(args).expect("accepted");
+            let guards = args.guards("ours").into_iter();
+            let told = guards.map(|(namespace, g)| (namespace, g.required, g.holds));
+            told.collect::<Vec<_>>()
+        };
+        let row = |namespace: &str, required, holds| (namespace.to_owned(), required, holds);
+        assert_eq!(guards(&[]), [row("ours", false, false)]);
+        let elects = "--leader-elect";
+        assert_eq!(guards(&[elects]), [row("ours", false, true)]);
+        assert_eq!(
+            guards(&[elects, "--predecessor-lease-namespace=old"]),
+            [row("ours", false, true), row("old", true, true)]
+        );
+        assert_eq!(
+            guards(&["--predecessor-lease-namespace=ours"]),
+            [row("ours", true, false)]
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The Lease object: read, create, replace; each write with the resourceVersion it was decided from, through the gate
+//! A Lease object: read, create, replace; each write with the resourceVersion it was decided from, through the gate
 //! as K16.
 
 use std::{sync::Arc, time::Duration};
@@ -16,12 +16,24 @@ use kube::{Api, Client, ResourceExt, api::PostParams};
 
 use crate::deadline;
 
-/// Name of the Lease.
+/// Name of our own Lease.
 pub const NAME: &str = "agent-forge";
 
-/// The Lease in the API server, and its newest content that was seen.
+/// A call for a Lease that failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Trouble {
+    /// The API server does not allow it.
+    #[error("{0}")]
+    Forbidden(String),
+    /// Anything else, in a sentence.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// A Lease in the API server, and its newest content that was seen.
 pub struct LeaseStore {
     api: Api<Lease>,
+    name: &'static str,
     gate: Arc<dyn Gate>,
     clock: Arc<dyn Clock>,
     subject: String,
@@ -30,19 +42,20 @@ pub struct LeaseStore {
 }
 
 impl LeaseStore {
-    /// The Lease of that namespace; each call takes at most `within`.
+    /// The Lease of that namespace and name; each call takes at most `within`.
     pub fn new(
         client: Client,
-        namespace: &str,
+        (namespace, name): (&str, &'static str),
         gate: Arc<dyn Gate>,
         clock: Arc<dyn Clock>,
         within: Duration,
     ) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
+            name,
             gate,
             clock,
-            subject: format!("{namespace}/{NAME}"),
+            subject: format!("{namespace}/{name}"),
             within,
             seen: None,
         }
@@ -56,9 +69,9 @@ impl LeaseStore {
     /// Reads it; `None` from a typed 404 only.
     ///
     /// # Errors
-    /// In a sentence, for the log.
-    pub async fn read(&mut self) -> Result<Option<Record>, String> {
-        let answer = deadline::within(self.within, self.api.get_opt(NAME)).await;
+    /// [`Trouble`], in a sentence for people.
+    pub async fn read(&mut self) -> Result<Option<Record>, Trouble> {
+        let answer = deadline::within(self.within, self.api.get_opt(self.name)).await;
         self.seen = flat(answer, self.within)?;
         Ok(self.seen.as_ref().map(record))
     }
@@ -71,10 +84,10 @@ impl LeaseStore {
         clippy::disallowed_methods,
         reason = "the one place that creates a Lease, behind the gate"
     )]
-    pub async fn create(&mut self, holder: &str, lasting: Duration) -> Result<String, String> {
+    pub async fn create(&mut self, holder: &str, lasting: Duration) -> Result<String, Trouble> {
         let lease = Lease {
             metadata: ObjectMeta {
-                name: Some(NAME.to_owned()),
+                name: Some(self.name.to_owned()),
                 ..ObjectMeta::default()
             },
             spec: Some(self.spec(None, Some(holder), lasting)),
@@ -97,17 +110,18 @@ impl LeaseStore {
         version: &str,
         holder: Option<&str>,
         lasting: Duration,
-    ) -> Result<String, String> {
+    ) -> Result<String, Trouble> {
         let mut lease = match &self.seen {
             Some(seen) if seen.metadata.resource_version.as_deref() == Some(version) => {
                 seen.clone()
             }
-            _ => return Err("it was not read in that version".to_owned()),
+            _ => return Err(Trouble::Other("it was not read in that version".to_owned())),
         };
         lease.metadata.managed_fields = None;
         lease.spec = Some(self.spec(lease.spec.take(), holder, lasting));
         let (api, params) = (self.api.clone(), PostParams::default());
-        self.write(async move { api.replace(NAME, &params, &lease).await })
+        let name = self.name;
+        self.write(async move { api.replace(name, &params, &lease).await })
             .await
     }
 
@@ -135,12 +149,12 @@ impl LeaseStore {
     async fn write(
         &mut self,
         call: impl Future<Output = kube::Result<Lease>>,
-    ) -> Result<String, String> {
+    ) -> Result<String, Trouble> {
         let effect = Effect::new(EffectKind::Lease, &self.subject);
         self.gate
             .admit(&effect)
             .await
-            .map_err(|held| held.to_string())?;
+            .map_err(|held| Trouble::Other(held.to_string()))?;
         let answer = deadline::within(self.within, call).await;
         self.gate.settled(
             &effect,
@@ -160,11 +174,17 @@ impl LeaseStore {
 fn flat<T>(
     answer: Result<kube::Result<T>, deadline::Elapsed>,
     within: Duration,
-) -> Result<T, String> {
+) -> Result<T, Trouble> {
     match answer {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(e)) => Err(e.to_string()),
-        Err(deadline::Elapsed) => Err(format!("no answer within {} s", within.as_secs_f32())),
+        Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+            Err(Trouble::Forbidden(status.message.clone()))
+        }
+        Ok(Err(e)) => Err(Trouble::Other(e.to_string())),
+        Err(deadline::Elapsed) => Err(Trouble::Other(format!(
+            "no answer within {} s",
+            within.as_secs_f32()
+        ))),
     }
 }
 

@@ -50,9 +50,17 @@ mod tests {
     #[test]
     fn writes_are_signed_and_nothing_else_of_them_changes() {
         for (method, asked, sent) in [
-            (Method::POST, "/api/v1/pods", Some("/api/v1/pods?fieldManager=agent-forge")),
+            (
+                Method::POST,
+                "/api/v1/pods",
+                Some("/api/v1/pods?fieldManager=agent-forge"),
+            ),
             (Method::PUT, "/a?", Some("/a?fieldManager=agent-forge")),
-            (Method::PATCH, "/a?dryRun=All", Some("/a?dryRun=All&fieldManager=agent-forge")),
+            (
+                Method::PATCH,
+                "/a?dryRun=All",
+                Some("/a?dryRun=All&fieldManager=agent-forge"),
+            ),
             (
                 Method::PATCH,
                 "https://[::1]:6443/prefix/a",

@@ -24,7 +24,7 @@ use crate::{
 const LEASE: Duration = Duration::from_secs(32);
 const RENEW_DEADLINE: Duration = Duration::from_secs(16);
 
-fn flags() -> Vec<String> {
+pub fn flags() -> Vec<String> {
     vec![
         "--leader-elect".to_owned(),
         format!("--leader-election-namespace={OPERATOR_NAMESPACE}"),
@@ -47,7 +47,7 @@ struct Pair {
     standby: OperatorAccess,
 }
 
-async fn says(operator: &Operator, word: &str) -> Result<()> {
+pub async fn says(operator: &Operator, word: &str) -> Result<()> {
     operator
         .process
         .until_ready(LIMIT, || async {
@@ -234,7 +234,7 @@ async fn a_leader_without_the_api_server_ends_and_the_other_goes_on() -> Result<
 
 impl World {
     /// How often each call that changes something in vCenter was made.
-    async fn mutations(&self) -> Result<std::collections::BTreeMap<String, u64>> {
+    pub async fn mutations(&self) -> Result<std::collections::BTreeMap<String, u64>> {
         let calls = self.vcenter.calls().await?;
         let reads = |name: &str| {
             ["Retrieve", "Wait", "Find", "GET", "HEAD", "Query", "Search"]

@@ -10,6 +10,8 @@ use crate::effect::EffectKind;
 pub enum Leadership {
     /// Somebody else leads, or nobody yet.
     Standby,
+    /// Of our own we would lead; a Lease of the predecessor's is in the way.
+    Barred(Barrier),
     /// We lead until then, unless renewed.
     Leading {
         /// Monotonic.
@@ -19,6 +21,33 @@ pub enum Leadership {
     Lost(Lost),
     /// We let go at the end of the process.
     Released,
+}
+
+/// What keeps a process from acting that holds our own Lease, or needs none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Barrier {
+    /// Somebody else holds it.
+    #[error(
+        "{holder} holds the predecessor's Lease {lease}: scale the predecessor to zero, and this operator takes over when \
+         the Lease is let go or runs out"
+    )]
+    Held {
+        /// `namespace/name`.
+        lease: String,
+        /// Who.
+        holder: String,
+    },
+    /// It cannot be read or written.
+    #[error(
+        "whether the predecessor acts is not known, its Lease {lease} is out of reach: {why}; grant get, create and update \
+         of it (config/overlays/predecessor-lease), or correct --predecessor-lease-namespace"
+    )]
+    Unknown {
+        /// `namespace/name`.
+        lease: String,
+        /// What the API server said.
+        why: String,
+    },
 }
 
 /// How much of the lease an effect needs.
@@ -45,6 +74,24 @@ impl Need {
 }
 
 impl Leadership {
+    /// How a process stands that needs all of these Leases: it leads while it holds each, and has lost when one is lost.
+    #[must_use]
+    pub fn joined(all: &[Self]) -> Self {
+        let rank = |s: &Self| match s {
+            Self::Lost(_) => 0,
+            Self::Released => 1,
+            Self::Standby => 2,
+            Self::Barred(_) => 3,
+            Self::Leading { .. } => 4,
+        };
+        let until = |s: &Self| match s {
+            Self::Leading { until } => *until,
+            _ => Duration::ZERO,
+        };
+        let least = all.iter().min_by_key(|s| (rank(s), until(s)));
+        least.cloned().unwrap_or(Self::Standby)
+    }
+
     /// May an effect begin at `now`, if its call takes at most `bound`?
     ///
     /// # Errors
@@ -53,6 +100,7 @@ impl Leadership {
         let left = match self {
             _ if need == Need::Nothing => return Ok(()),
             Self::Standby => return Err("another instance leads".to_owned()),
+            Self::Barred(barrier) => return Err(barrier.to_string()),
             Self::Lost(why) => return Err(format!("this instance leads no more: {why}")),
             Self::Released => return Err("this instance is ending".to_owned()),
             Self::Leading { until } => until.saturating_sub(now),
@@ -77,6 +125,36 @@ impl Leadership {
 mod tests {
     use super::*;
 
+    fn barrier() -> Barrier {
+        Barrier::Held {
+            lease: "ns/lease".to_owned(),
+            holder: "predecessor".to_owned(),
+        }
+    }
+
+    #[test]
+    fn who_needs_several_leases_leads_as_long_as_the_shortest_and_loses_with_the_first() {
+        use Leadership::{Barred, Leading, Lost as Over, Released, Standby};
+        let leading = |seconds| Leading {
+            until: Duration::from_secs(seconds),
+        };
+        let lost = Over(Lost::Removed);
+        for (all, joined) in [
+            (vec![leading(45), leading(40), leading(50)], leading(40)),
+            (vec![leading(45), Standby], Standby),
+            (vec![leading(45), Barred(barrier())], Barred(barrier())),
+            (vec![Standby, Barred(barrier())], Standby),
+            (
+                vec![leading(45), lost.clone(), Barred(barrier())],
+                lost.clone(),
+            ),
+            (vec![Released, leading(45)], Released),
+            (vec![], Standby),
+        ] {
+            assert_eq!(Leadership::joined(&all), joined, "{all:?}");
+        }
+    }
+
     #[test]
     fn a_call_begins_only_where_it_ends_within_the_lease() {
         let s = Duration::from_secs;
@@ -92,6 +170,7 @@ mod tests {
         assert!(ok(&leading, EffectKind::Lease, s(100)));
         for over in [
             Leadership::Standby,
+            Leadership::Barred(barrier()),
             Leadership::Released,
             Leadership::Lost(Lost::Removed),
         ] {

@@ -1,5 +1,5 @@
-//! Who may act: one leader among several processes, decided from one Lease object. Pure; `src/lease.rs` asks again and
-//! again and carries out what it says.
+//! Who may act: one leader among several processes, decided from one Lease object of our own and from those that a
+//! predecessor may hold ([`guard`]). Pure; `src/lease.rs` asks again and again and carries out what it says.
 //!
 //! Flow: read or written -> [`Election::shown`] / [`Election::written`] / [`Election::failed`] -> [`Election::next`].
 //!
@@ -15,6 +15,7 @@
 //! do not allow that to the operator).
 
 mod fence;
+pub mod guard;
 mod timing;
 #[cfg(test)]
 mod world;
@@ -22,7 +23,8 @@ mod world;
 use std::time::Duration;
 
 pub use self::{
-    fence::{Leadership, Need},
+    fence::{Barrier, Leadership, Need},
+    guard::{Clear, Guard},
     timing::{BadTiming, Timing},
 };
 
@@ -53,6 +55,8 @@ pub enum Next {
         /// The holder changes: a transition.
         taken: bool,
     },
+    /// A predecessor's Lease is in nobody's way, and is not held: act, as far as this one goes.
+    Clear(Clear),
     /// Leadership is over, for good.
     Lost(Lost),
 }
@@ -96,6 +100,10 @@ pub struct Election {
     renewed_at: Option<Duration>,
     /// No call before that: the last one failed.
     rest_until: Duration,
+    /// How a predecessor's Lease is treated; `None` for our own.
+    guard: Option<Guard>,
+    /// Since when each call is answered by "forbidden".
+    forbidden_since: Option<Duration>,
 }
 
 impl Election {
@@ -110,16 +118,43 @@ impl Election {
             foreign: None,
             renewed_at: None,
             rest_until: Duration::ZERO,
+            guard: None,
+            forbidden_since: None,
         }
+    }
+
+    /// Candidate `me` for a Lease of the predecessor's. Asked only while this process holds its own Lease, where it has
+    /// one.
+    #[must_use]
+    pub fn guarding(me: &str, timing: Timing, guard: Guard) -> Self {
+        Self {
+            guard: Some(guard.clone()),
+            ..Self::new(guard.kin.named(me), timing)
+        }
+    }
+
+    /// Who holds it, if that is neither us nor one of our own.
+    #[must_use]
+    pub fn stranger(&self) -> Option<&str> {
+        let (record, _) = self.foreign.as_ref()?;
+        record.holder.as_deref()
+    }
+
+    /// Whether `holder` must not be taken from before its time is over. One of our own has lost its own Lease to us by
+    /// the time at which we ask, so it acts no more.
+    fn is_stranger(&self, holder: &str) -> bool {
+        let kin = self.guard.as_ref().map(|g| &g.kin);
+        holder != self.me && !kin.is_some_and(|kin| kin.includes(holder))
     }
 
     /// The Lease was read, and the answer came at `now`; `None` where there is none.
     pub fn shown(&mut self, now: Duration, lease: Option<Record>) {
         self.read_at = now;
+        self.forbidden_since = None;
         self.shown = match lease {
             None => Shown::Absent,
             Some(record) => {
-                let foreign = record.holder.as_ref().is_some_and(|h| *h != self.me);
+                let foreign = record.holder.as_ref().is_some_and(|h| self.is_stranger(h));
                 match &self.foreign {
                     _ if !foreign => self.foreign = None,
                     Some((known, _)) if *known == record => {}
@@ -133,6 +168,7 @@ impl Election {
     /// A write with ourselves as holder, sent at `sent`, was acknowledged with this resourceVersion.
     pub fn written(&mut self, sent: Duration, version: String) {
         self.foreign = None;
+        self.forbidden_since = None;
         self.read_at = sent;
         self.renewed_at = Some(sent);
         self.shown = Shown::There(Record {
@@ -144,6 +180,17 @@ impl Election {
 
     /// A call failed at `now`, or its end is unknown: nothing is known of the object any more.
     pub fn failed(&mut self, now: Duration) {
+        self.forbidden_since = None;
+        self.rests(now);
+    }
+
+    /// A call was answered at `now` by "forbidden".
+    pub fn forbidden(&mut self, now: Duration) {
+        self.forbidden_since.get_or_insert(now);
+        self.rests(now);
+    }
+
+    fn rests(&mut self, now: Duration) {
         self.shown = Shown::Nothing;
         self.rest_until = now + self.timing.retry_period();
     }
@@ -161,6 +208,8 @@ impl Election {
         Self {
             me: self.me.clone(),
             timing: self.timing,
+            guard: self.guard.clone(),
+            forbidden_since: self.forbidden_since.map(&moment),
             shown: match &self.shown {
                 Shown::There(shown) => Shown::There(record(shown)),
                 other => other.clone(),
@@ -205,7 +254,21 @@ impl Election {
     pub fn next(&self, now: Duration) -> Next {
         match self.renewed_at {
             Some(renewed) => self.as_leader(now, renewed),
-            None => self.as_candidate(now),
+            None => self.as_guard(now, self.as_candidate(now)),
+        }
+    }
+
+    /// What a candidate for a predecessor's Lease does instead of `next`.
+    fn as_guard(&self, now: Duration, next: Next) -> Next {
+        let Some(guard) = &self.guard else {
+            return next;
+        };
+        let forbidden = self.forbidden_since;
+        let for_good = forbidden.is_some_and(|at| now >= at + self.timing.duration());
+        match next {
+            _ if for_good && !guard.required => Next::Clear(Clear::Forbidden),
+            Next::Create | Next::Replace { .. } if !guard.holds => Next::Clear(Clear::Free),
+            next => next,
         }
     }
 

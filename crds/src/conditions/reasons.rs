@@ -176,9 +176,11 @@ pub mod event {
     pub const WAITING_FOR_HOST: &str = "WaitingForHost";
     /// vCenter refuses or fails what a VM needs, and does not stop.
     pub const VSPHERE_TROUBLE: &str = "VsphereTrouble";
+    /// The predecessor's Lease is held by somebody else, so that the operator does not act.
+    pub const PREDECESSOR_ACTS: &str = "PredecessorActs";
 
     /// Every one.
-    pub const ALL: [&str; 14] = [
+    pub const ALL: [&str; 15] = [
         PLAN_APPLIED,
         APPLY_PLAN_FAILED,
         ISO_UPLOADED,
@@ -193,6 +195,7 @@ pub mod event {
         POOL_NOT_FOUND,
         WAITING_FOR_HOST,
         VSPHERE_TROUBLE,
+        PREDECESSOR_ACTS,
     ];
 }
 

@@ -79,6 +79,8 @@ macro_rules! catalog {
 catalog! {
     BUILD = "agent_forge_build_info", Kind::Gauge, &["version"], "Version of the operator; always 1.";
     LEADER = "agent_forge_leader", Kind::Gauge, &[], "1 in the process that acts, 0 in one that stands by.";
+    BARRED = "agent_forge_barred_by_predecessor", Kind::Gauge, &[],
+        "1 while this process does not act since the predecessor's Lease is somebody else's or out of reach, else 0.";
     CAPACITY = "agent_forge_pool_capacity", Kind::Gauge, &["namespace", "pool", "state"],
         "AgentMachines, Agents and VMs of a pool by state.";
     VM_CPU = "agent_forge_pool_vm_cpu_cores", Kind::Gauge, POOL, "vCPUs of each VM of the pool.";

@@ -32,6 +32,7 @@ use crate::vsphere::{RequestObserver, RequestRecord};
 pub struct Metrics {
     registry: Registry,
     leader: IntGaugeVec,
+    barred: IntGaugeVec,
     vm_operations: IntCounterVec,
     iso_operations: IntCounterVec,
     iso_transfer: IntGaugeVec,
@@ -209,6 +210,7 @@ impl Metrics {
         registry.register(Box::new(ProcessCollector::for_self()))?;
         let made = Self {
             leader: r.gauge(&catalog::LEADER)?,
+            barred: r.gauge(&catalog::BARRED)?,
             vm_operations: r.counter(&catalog::VM_OPERATIONS)?,
             iso_operations: r.counter(&catalog::ISO_OPERATIONS)?,
             iso_transfer: r.gauge(&catalog::ISO_TRANSFER)?,
@@ -275,6 +277,12 @@ impl Metrics {
     pub fn leads(&self, leads: bool) {
         let none: [&str; 0] = [];
         self.leader.with_label_values(&none).set(i64::from(leads));
+    }
+
+    /// Whether the predecessor's Lease keeps this process from acting.
+    pub fn barred(&self, barred: bool) {
+        let none: [&str; 0] = [];
+        self.barred.with_label_values(&none).set(i64::from(barred));
     }
 
     /// Counts phases of machines that never reached the collector.

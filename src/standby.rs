@@ -1,0 +1,75 @@
+//! What is said while this process does not act.
+
+use std::sync::Arc;
+
+use agent_forge_actors::{
+    effect::Gate,
+    lease::{Barrier, Leadership},
+    model::names::ObjectKey,
+    ports::cluster::{Notice, Regarding},
+};
+use agent_forge_crds::{VsphereAgentPool, conditions::event};
+use kube::{Resource as _, ResourceExt as _};
+use tokio::{sync::watch, time::Duration};
+
+use crate::{
+    cluster::{client::Clients, events::EventSink, view::Caches},
+    telemetry::metrics::Metrics,
+};
+
+/// Where Events go that are recorded before this process leads. They change nothing that the predecessor looks at.
+pub fn events(clients: &Clients, gate: Arc<dyn Gate>, within: Duration) -> EventSink {
+    let host = std::env::var("HOSTNAME").ok();
+    EventSink::start(clients.request.clone(), gate, host, within)
+}
+
+/// What `/readyz` answers.
+pub fn readiness(standing: &Leadership) -> String {
+    match standing {
+        Leadership::Barred(barrier) => format!("ok: standing by: {barrier}\n"),
+        _ => "ok: standing by\n".to_owned(),
+    }
+}
+
+/// Resolves when this process leads. Tells each pool once who else acts on it, while somebody does.
+pub async fn until_leading(
+    standing: &mut watch::Receiver<Leadership>,
+    caches: &Caches,
+    events: &EventSink,
+    metrics: &Metrics,
+) {
+    let mut told = None;
+    loop {
+        let now = standing.borrow_and_update().clone();
+        if matches!(now, Leadership::Leading { .. }) {
+            metrics.barred(false);
+            return;
+        }
+        if let Leadership::Barred(barrier) = now {
+            metrics.barred(true);
+            let news = told.as_ref() != Some(&barrier);
+            for pool in caches.pools.all().iter().filter(|_| news) {
+                events.record(notice(pool, &barrier));
+            }
+            told = Some(barrier);
+        }
+        if standing.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+fn notice(pool: &VsphereAgentPool, barrier: &Barrier) -> Notice {
+    Notice {
+        regarding: Regarding {
+            api_version: VsphereAgentPool::api_version(&()).into_owned(),
+            kind: VsphereAgentPool::kind(&()).into_owned(),
+            key: ObjectKey::of(pool),
+            uid: pool.uid().unwrap_or_default(),
+        },
+        warning: true,
+        reason: event::PREDECESSOR_ACTS,
+        action: "StandBy",
+        note: format!("this operator does not act: {barrier}"),
+    }
+}
