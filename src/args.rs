@@ -113,7 +113,18 @@ pub struct Args {
     )]
     pub secret_namespaces: Vec<String>,
 
-    /// Identity of this cluster in VM markers; default: uid of the kube-system namespace.
+    /// Namespaces that are served, as those of pools, control planes and InfraEnvs; default: all. Then Roles in these
+    /// namespaces are enough.
+    #[arg(
+        long,
+        env = "AGENT_FORGE_NAMESPACES",
+        value_delimiter = ',',
+        value_name = "NAMESPACES"
+    )]
+    pub namespaces: Vec<String>,
+
+    /// Identity of this cluster in VM markers; default: uid of the kube-system namespace, or with --namespaces of the
+    /// operator's own. It must not change while VMs exist.
     #[arg(long, env = "AGENT_FORGE_CLUSTER_ID", value_name = "ID")]
     pub cluster_id: Option<String>,
 

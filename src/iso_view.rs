@@ -27,7 +27,10 @@ use secrecy::SecretString;
 
 use crate::{
     args::{Args, IsoArgs},
-    cluster::client,
+    cluster::{
+        client,
+        scope::{self, Scope},
+    },
     gate::OpenGate,
     telemetry::metrics::Metrics,
     vsphere::{self, VsphereConnector},
@@ -48,15 +51,16 @@ const NAMED: usize = 3;
 /// The API server does not answer, or refuses the list of pools. A vCenter that does not answer is a note in the table.
 pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<()> {
     let clients = client::connect(args.kubeconfig.as_deref()).await?;
-    let api: Api<VsphereAgentPool> = match &asked.namespace {
-        Some(namespace) => Api::namespaced(clients.request.clone(), namespace),
-        None => Api::all(clients.request.clone()),
+    let parts = match &asked.namespace {
+        Some(namespace) => vec![Some(namespace.clone())],
+        None => Scope::of(&args.namespaces).parts(),
     };
-    let pools = api
-        .list(&ListParams::default())
-        .await
-        .context("listing VsphereAgentPools")?
-        .items;
+    let mut pools = Vec::new();
+    for part in &parts {
+        let api: Api<VsphereAgentPool> = scope::api(&clients.request, part);
+        let listed = api.list(&ListParams::default()).await;
+        pools.extend(listed.context("listing VsphereAgentPools")?.items);
+    }
     let mut mounted = BTreeMap::new();
     if !asked.offline {
         let bound = &args.secret_namespaces;

@@ -33,6 +33,7 @@ use crate::{
         client::{self, Clients},
         events::EventSink,
         lease::{self, LeaseStore},
+        scope::Scope,
         view::Caches,
         watches,
         writer::Writer,
@@ -96,7 +97,7 @@ pub async fn between(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let started = borders.started.take();
-    let caches = Arc::new(Caches::default());
+    let caches = Arc::new(Caches::of(&Scope::of(&args.namespaces)));
     let (clients, metrics) = (borders.clients.clone(), borders.metrics.clone());
     // What is said before this process leads passes no fence.
     let unfenced = borders.gate.clone();
@@ -117,7 +118,7 @@ pub async fn between(
     // Two sets: their tasks end with this function, however it ends.
     let (mut watching, mut becoming_ready) = (JoinSet::new(), JoinSet::new());
     watching.spawn(watches::run(
-        clients.watch.clone(),
+        clients.clone(),
         caches.clone(),
         supervisor.clone(),
     ));
@@ -293,7 +294,11 @@ async fn become_ready(
 ) {
     let id = match args.cluster_id {
         Some(id) => id,
-        None => cluster_id(client).await,
+        None if caches.scope.is_all() => cluster_id(client, "kube-system").await,
+        None => {
+            let own = client.default_namespace().to_owned();
+            cluster_id(client, &own).await
+        }
     };
     if let Ok(mut slot) = caches.cluster_id.write() {
         *slot = id;
@@ -311,18 +316,18 @@ async fn become_ready(
     let _ = supervisor.send_message(SupervisorMsg::Resync);
 }
 
-/// uid of `kube-system` (reliability.md R2); asked until it is answered.
-async fn cluster_id(client: Client) -> String {
+/// uid of that namespace (reliability.md R2); asked until it is answered.
+async fn cluster_id(client: Client, namespace: &str) -> String {
     let api: Api<Namespace> = Api::all(client);
     loop {
-        match api.get("kube-system").await {
+        match api.get(namespace).await {
             Ok(namespace) => {
                 if let Some(uid) = namespace.uid() {
                     return uid;
                 }
             }
             Err(e) => tracing::warn!(
-                "reading namespace kube-system for the cluster id (or set --cluster-id): {e}"
+                "reading namespace {namespace} for the cluster id (or set --cluster-id): {e}"
             ),
         }
         tokio::time::sleep(Duration::from_secs(2)).await;

@@ -4,39 +4,40 @@
 //! both lookups that decisions make (by key, by namespace) are range reads here.
 
 use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use agent_forge_actors::model::names::ObjectKey;
 use kube::runtime::watcher::Event;
 
+use super::scope::Part;
+
 /// A cache of objects of kind `K`.
 #[derive(Debug)]
 pub struct Cache<K> {
     objects: RwLock<BTreeMap<ObjectKey, Arc<K>>>,
-    listed: AtomicBool,
-}
-
-impl<K> Default for Cache<K> {
-    fn default() -> Self {
-        Self {
-            objects: RwLock::default(),
-            listed: AtomicBool::new(false),
-        }
-    }
+    /// What is not listed yet.
+    unlisted: RwLock<BTreeSet<Part>>,
 }
 
 /// One object's change: what it was, what it is.
 pub type Difference<K> = (ObjectKey, Option<Arc<K>>, Option<Arc<K>>);
 
 impl<K> Cache<K> {
-    /// The first list is complete.
+    /// A cache that these watches feed.
+    #[must_use]
+    pub fn of(parts: &[Part]) -> Self {
+        Self {
+            objects: RwLock::default(),
+            unlisted: RwLock::new(parts.iter().cloned().collect()),
+        }
+    }
+
+    /// The first list of each part is complete.
     pub fn ready(&self) -> bool {
-        self.listed.load(Ordering::Acquire)
+        let unlisted = self.unlisted.read();
+        unlisted.unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// One object.
@@ -77,15 +78,30 @@ impl<K> Cache<K> {
         (key, old, None)
     }
 
-    fn replace(&self, listed: BTreeMap<ObjectKey, Arc<K>>) -> Vec<Difference<K>> {
+    fn replace(&self, part: &Part, listed: BTreeMap<ObjectKey, Arc<K>>) -> Vec<Difference<K>> {
         let mut all = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let mut old = std::mem::replace(&mut *all, listed);
-        let mut differences: Vec<_> = all
+        let mut old = match part {
+            None => std::mem::take(&mut *all),
+            Some(namespace) => {
+                let mut old = all.split_off(&ObjectKey::new(namespace.clone(), ""));
+                let after = old.keys().find(|k| k.namespace != *namespace).cloned();
+                if let Some(after) = after {
+                    all.append(&mut old.split_off(&after));
+                }
+                old
+            }
+        };
+        let mut differences: Vec<_> = listed
             .iter()
             .map(|(k, new)| (k.clone(), old.remove(k), Some(new.clone())))
             .collect();
+        all.extend(listed);
         differences.extend(old.into_iter().map(|(k, gone)| (k, Some(gone), None)));
-        self.listed.store(true, Ordering::Release);
+        let mut unlisted = self
+            .unlisted
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        unlisted.remove(part);
         differences
     }
 }
@@ -95,15 +111,17 @@ impl<K> Cache<K> {
 #[derive(Debug)]
 pub struct Feed<K> {
     cache: Arc<Cache<K>>,
+    part: Part,
     listing: BTreeMap<ObjectKey, Arc<K>>,
 }
 
 impl<K> Feed<K> {
-    /// A feed for `cache`.
+    /// A feed for that part of `cache`.
     #[must_use]
-    pub fn new(cache: Arc<Cache<K>>) -> Self {
+    pub fn new(cache: Arc<Cache<K>>, part: Part) -> Self {
         Self {
             cache,
+            part,
             listing: BTreeMap::new(),
         }
     }
@@ -121,7 +139,10 @@ impl<K> Feed<K> {
                 self.listing.insert(key(&object), Arc::new(object));
                 vec![]
             }
-            Event::InitDone => self.cache.replace(std::mem::take(&mut self.listing)),
+            Event::InitDone => {
+                let listed = std::mem::take(&mut self.listing);
+                self.cache.replace(&self.part, listed)
+            }
         }
     }
 }
@@ -136,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_relist_reports_what_vanished_meanwhile() {
-        let cache = Arc::new(Cache::default());
-        let mut feed = Feed::new(cache.clone());
+        let cache = Arc::new(Cache::of(&[None]));
+        let mut feed = Feed::new(cache.clone(), None);
         feed.take(Event::Init, key);
         feed.take(Event::InitApply(1), key);
         assert!(
@@ -164,5 +185,38 @@ mod tests {
         gone.sort();
         assert_eq!(gone, ["1", "11"]);
         assert_eq!(cache.all().len(), 1);
+    }
+
+    #[test]
+    fn a_list_of_one_namespace_leaves_the_others_as_they_are() {
+        let name = |(namespace, name): &(&str, &str)| ObjectKey::new(*namespace, *name);
+        let parts = ["a", "b", "c"].map(|n| Some(n.to_owned()));
+        let cache = Arc::new(Cache::of(&parts));
+        let mut list = |part: &Part, listed: &[&'static str]| {
+            let namespace = ["a", "b", "c"]
+                .into_iter()
+                .find(|n| part.as_deref() == Some(n));
+            let mut feed = Feed::new(cache.clone(), part.clone());
+            feed.take(Event::Init, name);
+            for listed in listed {
+                feed.take(
+                    Event::InitApply((namespace.expect("one of them"), *listed)),
+                    name,
+                );
+            }
+            let gone = feed.take(Event::InitDone, name).into_iter();
+            let gone = gone.filter(|d| d.2.is_none()).map(|d| d.0.name);
+            gone.collect::<Vec<_>>()
+        };
+        list(&parts[0], &["1"]);
+        list(&parts[0], &["1", "2"]);
+        list(&parts[2], &["3"]);
+        assert!(!cache.ready(), "one was never listed");
+        list(&parts[1], &["4", "5"]);
+        assert!(cache.ready());
+        assert_eq!(list(&parts[1], &["5"]), ["4"]);
+        let all = cache.all();
+        let all: Vec<_> = all.iter().map(|o| o.1).collect();
+        assert_eq!(all, ["1", "2", "5", "3"]);
     }
 }

@@ -16,7 +16,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::cache::Cache;
+use super::{cache::Cache, scope::Scope};
 
 /// All that is kept of a Namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl NamespaceGrant {
 }
 
 /// The caches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Caches {
     /// Pools.
     pub pools: Arc<Cache<VsphereAgentPool>>,
@@ -63,12 +63,32 @@ pub struct Caches {
     pub infra_envs: Arc<Cache<InfraEnv>>,
     /// What Namespaces let pools of other namespaces do.
     pub namespaces: Arc<Cache<NamespaceGrant>>,
+    /// What the caches are of.
+    pub scope: Scope,
     /// Identity of this cluster; empty until known.
     pub cluster_id: RwLock<String>,
     leading: AtomicBool,
 }
 
 impl Caches {
+    /// Caches of what lies in that scope.
+    #[must_use]
+    pub fn of(scope: &Scope) -> Self {
+        let parts = scope.parts();
+        Self {
+            pools: Arc::new(Cache::of(&parts)),
+            children: Arc::new(Cache::of(&parts)),
+            agent_machines: Arc::new(Cache::of(&parts)),
+            machines: Arc::new(Cache::of(&parts)),
+            agents: Arc::new(Cache::of(&parts)),
+            infra_envs: Arc::new(Cache::of(&parts)),
+            namespaces: Arc::new(Cache::of(&[None])),
+            scope: scope.clone(),
+            cluster_id: RwLock::default(),
+            leading: AtomicBool::new(false),
+        }
+    }
+
     /// All watches have delivered their first list, and the cluster's identity is known.
     pub fn listed(&self) -> bool {
         self.pools.ready()
@@ -144,6 +164,10 @@ impl View for Caches {
 
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {
         self.infra_envs.get(key)
+    }
+
+    fn serves(&self, namespace: &str) -> bool {
+        self.scope.serves(namespace)
     }
 
     fn namespace_grant(&self, namespace: &str) -> Option<String> {

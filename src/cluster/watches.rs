@@ -1,4 +1,5 @@
-//! Watches: what changed, to whom it may concern. One watch per kind, over all namespaces.
+//! Watches: what changed, to whom it may concern. One watch per kind, over all namespaces; with
+//! `--namespaces` one per kind and namespace.
 //!
 //! Guarantees: an object that vanished during an outage is reported at the relist's end; a change that no decision
 //! reads (heartbeats, annotations that are trimmed) updates the cache and wakes nobody.
@@ -16,12 +17,12 @@ use agent_forge_crds::{
         agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv, machine::MachineVersion,
     },
 };
-use futures::{Stream, StreamExt, pin_mut};
+use futures::{Stream, StreamExt, future::join_all, pin_mut};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::DynamicObject,
-    core::PartialObjectMeta,
+    core::{NamespaceResourceScope, PartialObjectMeta},
     runtime::{WatchStreamExt, watcher},
 };
 use ractor::ActorRef;
@@ -29,7 +30,10 @@ use serde::de::DeserializeOwned;
 
 use super::{
     cache::{Cache, Feed},
-    machines, trim,
+    client::Clients,
+    grants, machines,
+    scope::{self, Part},
+    trim,
     view::{Caches, NamespaceGrant},
 };
 
@@ -40,42 +44,50 @@ const NOT_SERVED: Duration = Duration::from_secs(5);
 const PAGE: u32 = 50;
 
 /// Runs all watches until the task is dropped.
-pub async fn run(client: Client, caches: Arc<Caches>, supervisor: ActorRef<SupervisorMsg>) {
+pub async fn run(clients: Clients, caches: Arc<Caches>, supervisor: ActorRef<SupervisorMsg>) {
     let tell = move |change| {
         let _ = supervisor.send_message(SupervisorMsg::Changed(change));
     };
+    let (client, scope) = (clients.watch, &caches.scope);
+    let parts = scope.parts();
+    let all = join_all(parts.iter().map(|p| watch(&client, p, &caches, &tell)));
+    let namespaces = caches.namespaces.clone();
+    if scope.is_all() {
+        tokio::join!(all, follow_namespaces(&client, &namespaces, &tell));
+    } else {
+        let told = |differences| report(differences, &namespace_change, &tell);
+        tokio::join!(all, grants::poll(clients.request, scope, namespaces, told));
+    }
+}
+
+/// The watches of one part, a kind each.
+async fn watch(client: &Client, part: &Part, caches: &Caches, tell: &impl Fn(Change)) {
+    let of = (client, part);
     tokio::join!(
+        follow(of, &caches.pools, trim::managed_fields, pool_change, tell),
         follow(
-            &client,
-            &caches.pools,
-            trim::managed_fields,
-            pool_change,
-            &tell
-        ),
-        follow(
-            &client,
+            of,
             &caches.children,
             trim::managed_fields,
             child_change,
-            &tell
+            tell
         ),
         follow(
-            &client,
+            of,
             &caches.agent_machines,
             trim::managed_fields,
             agent_machine_change,
-            &tell
+            tell
         ),
-        follow(&client, &caches.agents, trim::agent, agent_change, &tell),
+        follow(of, &caches.agents, trim::agent, agent_change, tell),
         follow(
-            &client,
+            of,
             &caches.infra_envs,
             trim::managed_fields,
             infra_env_change,
-            &tell
+            tell
         ),
-        follow_machines(&client, &caches.machines, &tell),
-        follow_namespaces(&client, &caches.namespaces, &tell),
+        follow_machines(of, &caches.machines, tell),
     );
 }
 
@@ -190,17 +202,22 @@ fn agent_change(key: ObjectKey, old: Seen<'_, Agent>, new: Seen<'_, Agent>) -> O
 }
 
 async fn follow<K>(
-    client: &Client,
+    (client, part): (&Client, &Part),
     cache: &Arc<Cache<K>>,
     trim: impl Fn(&mut K),
     change: impl Fn(ObjectKey, Seen<'_, K>, Seen<'_, K>) -> Option<Change>,
     tell: &impl Fn(Change),
 ) where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
 {
     let paged = watcher::Config::default().page_size(PAGE);
-    let stream = watcher(Api::<K>::all(client.clone()), paged).default_backoff();
-    let mut feed = Feed::new(cache.clone());
+    let stream = watcher(scope::api::<K>(client, part), paged).default_backoff();
+    let mut feed = Feed::new(cache.clone(), part.clone());
     pin_mut!(stream);
     while let Some(event) = next(&mut stream, &K::kind(&())).await {
         let event = map(event, |mut object| {
@@ -226,7 +243,7 @@ fn report<K>(
 /// Machines: metadata only, in the newest version served; looked for anew when that one is served no more, as after an
 /// upgrade of Cluster API.
 async fn follow_machines(
-    client: &Client,
+    (client, part): (&Client, &Part),
     cache: &Arc<Cache<MachineFacts>>,
     tell: &impl Fn(Change),
 ) {
@@ -239,22 +256,27 @@ async fn follow_machines(
                 continue;
             }
         };
-        follow_machine_version(client, version, cache, tell).await;
+        follow_machine_version((client, part), version, cache, tell).await;
         tokio::time::sleep(NOT_SERVED).await;
     }
 }
 
 /// Ends when that version is served no more; what was seen stays in the cache until the next one's list.
 async fn follow_machine_version(
-    client: &Client,
+    (client, part): (&Client, &Part),
     version: MachineVersion,
     cache: &Arc<Cache<MachineFacts>>,
     tell: &impl Fn(Change),
 ) {
-    let api =
-        Api::<PartialObjectMeta<DynamicObject>>::all_with(client.clone(), &version.api_resource());
+    let (client, resource) = (client.clone(), version.api_resource());
+    let api = match part {
+        Some(namespace) => {
+            Api::<PartialObjectMeta<DynamicObject>>::namespaced_with(client, namespace, &resource)
+        }
+        None => Api::all_with(client, &resource),
+    };
     let stream = watcher(api, watcher::Config::default()).default_backoff();
-    let mut feed = Feed::new(cache.clone());
+    let mut feed = Feed::new(cache.clone(), part.clone());
     pin_mut!(stream);
     while let Some(event) = stream.next().await {
         let event = match event {
@@ -283,7 +305,7 @@ async fn follow_namespaces(
     let api = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
     let paged = watcher::Config::default().page_size(PAGE);
     let stream = watcher(api, paged).default_backoff();
-    let mut feed = Feed::new(cache.clone());
+    let mut feed = Feed::new(cache.clone(), None);
     pin_mut!(stream);
     while let Some(event) = next(&mut stream, "Namespace").await {
         let event = map(event, |namespace| NamespaceGrant::of(&namespace));
@@ -452,14 +474,14 @@ mod tests {
     async fn machines_are_followed_into_another_version_when_theirs_is_served_no_more() {
         let (upgrade, upgraded) = watch::channel(false);
         let client = Client::new(Upgraded(upgraded), "default");
-        let cache = Arc::new(Cache::<MachineFacts>::default());
+        let cache = Arc::new(Cache::<MachineFacts>::of(&[None]));
         let (told, mut heard) = mpsc::unbounded_channel();
         let following = cache.clone();
         let _watching = tokio::spawn(async move {
             let tell = move |change| {
                 let _ = told.send(change);
             };
-            follow_machines(&client, &following, &tell).await;
+            follow_machines((&client, &None), &following, &tell).await;
         });
         for version in ["v1beta1", "v1beta2"] {
             let change = timeout(Duration::from_secs(60), heard.recv()).await;

@@ -26,6 +26,7 @@ mod orphans;
 mod predecessor;
 mod privileges;
 mod refusals;
+mod rules;
 mod scale;
 mod signed;
 mod silence;

@@ -44,6 +44,8 @@ pub struct Setup {
     pub vcenter: VCenterOptions,
     pub delays: Delays,
     pub operator_args: Vec<String>,
+    /// Folder of `config` whose rules the operator runs with, where they are not those of `config/rbac`.
+    pub rules: Option<&'static str>,
     pub operator_env: Vec<(String, String)>,
     pub pool_patch: Value,
     pub image: ImageOptions,
@@ -63,6 +65,7 @@ impl Default for Setup {
             },
             delays: Delays::fast(),
             operator_args: Vec::new(),
+            rules: None,
             operator_env: Vec::new(),
             pool_patch: json!({}),
             image: ImageOptions::default(),
@@ -115,7 +118,10 @@ impl World {
         let upstream =
             stage::set(&lab, &cluster, setup.delays.clone(), setup.image.clone()).await?;
         let process = &lab.vcenters()[0];
-        let access = lab.kubeconfig_for_operator(OPERATOR_NAMESPACE).await?;
+        let access = match setup.rules {
+            Some(folder) => lab.kubeconfig_for_folder(folder).await?,
+            None => lab.kubeconfig_for_operator(OPERATOR_NAMESPACE).await?,
+        };
         let vcenter = process.admin()?;
         let mut world = Self {
             operator: None,

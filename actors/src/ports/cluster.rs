@@ -60,6 +60,10 @@ pub trait View: Send + Sync {
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>>;
     /// One InfraEnv.
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>>;
+    /// Whether objects of that namespace are watched, read and written (`--namespaces`).
+    fn serves(&self, _namespace: &str) -> bool {
+        true
+    }
     /// What a Namespace's annotation `allow-pools-from` says ([`grants`](crate::model::grants)); `None` where it has none,
     /// or does not exist.
     fn namespace_grant(&self, namespace: &str) -> Option<String>;

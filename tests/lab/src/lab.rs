@@ -248,6 +248,17 @@ impl Lab {
         self.kubeconfig_for(namespace, &account).await
     }
 
+    /// Access for an operator with exactly the rules that `kubectl apply -k config/<folder>` grants it, where it grants
+    /// them. The namespaces exist.
+    ///
+    /// # Errors
+    /// The folder cannot be rendered, or the API server refuses what it holds.
+    pub async fn kubeconfig_for_folder(&self, folder: &'static str) -> Result<OperatorAccess> {
+        let objects = manifest::rendered(folder).await?;
+        let (namespace, account) = access::grant_bound(&self.admin(), &objects).await?;
+        self.kubeconfig_for(&namespace, &account).await
+    }
+
     /// Access as a ServiceAccount with `rules` (those of a Role) in its namespace and no others.
     ///
     /// # Errors

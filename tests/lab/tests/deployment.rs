@@ -1,13 +1,10 @@
 //! What `config/` ships, in the real API server: the operator's user may do what its rules say and no more, and its
 //! Pod passes an enforced PodSecurity `restricted` namespace.
 
-use std::process::Command;
-
 use agent_forge_lab::{
     Lab, LabOptions, OperatorAccess, apply_yaml,
-    lab::apply::{apply, documents},
+    lab::{apply::apply, manifest::rendered},
     patience::HANG,
-    tools::{kubectl, repository},
 };
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::{
@@ -139,22 +136,6 @@ async fn who_may_edit_a_namespace_may_edit_pools_in_it_where_an_overlay_says_so(
             .with_context(|| format!("the role {name} did not get the rules for pools"))??;
     }
     Ok(())
-}
-
-/// What `kubectl apply -k` would send for a folder of `config`.
-async fn rendered(folder: &'static str) -> Result<Vec<Value>> {
-    let render = move || {
-        let path = repository().join("config").join(folder);
-        let done = Command::new(kubectl()?)
-            .arg("kustomize")
-            .arg(&path)
-            .output()
-            .context("run kubectl")?;
-        let said = String::from_utf8_lossy(&done.stderr);
-        ensure!(done.status.success(), "config/{folder}: {said}");
-        documents(&String::from_utf8(done.stdout)?)
-    };
-    tokio::task::spawn_blocking(render).await?
 }
 
 /// The Pod that the Deployment among these makes.

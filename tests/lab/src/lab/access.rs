@@ -79,9 +79,42 @@ pub(super) async fn grant(client: &Client, directory: &Path, namespace: &str) ->
                 && role["metadata"]["name"] == binding["roleRef"]["name"]
         });
         let role = role.with_context(|| format!("no such role: {}", binding["roleRef"]))?;
-        known(client, namespace, &account, &role["rules"]).await?;
+        let user = user(namespace, &account);
+        known(client, &user, namespace, &role["rules"]).await?;
     }
     Ok(account)
+}
+
+/// Applies the rules among `objects` that are bound to the one ServiceAccount among them, where they say; returns its
+/// namespace and name.
+pub(super) async fn grant_bound(client: &Client, objects: &[Value]) -> Result<(String, String)> {
+    let text = |object: &Value, pointer: &str| -> Result<String> {
+        let found = object.pointer(pointer).and_then(Value::as_str);
+        Ok(found
+            .with_context(|| format!("{pointer} of {object}"))?
+            .to_owned())
+    };
+    let accounts = objects.iter().find(|o| o["kind"] == "ServiceAccount");
+    let account = accounts.context("no ServiceAccount")?;
+    apply(client, account).await?;
+    let namespace = text(account, "/metadata/namespace")?;
+    let account = text(account, "/metadata/name")?;
+    for binding in objects.iter().filter(|o| o["roleRef"].is_object()) {
+        let place = &binding["metadata"]["namespace"];
+        let of = |o: &&Value| {
+            let named = ["kind", "name"].map(|key| &binding["roleRef"][key]);
+            let cluster = o["kind"] == "ClusterRole";
+            named == [&o["kind"], &o["metadata"]["name"]]
+                && (cluster || o["metadata"]["namespace"] == *place)
+        };
+        let role = objects.iter().find(of);
+        let role = role.with_context(|| format!("no such role: {binding}"))?;
+        apply(client, role).await?;
+        apply(client, binding).await?;
+        let place = place.as_str().unwrap_or_default();
+        known(client, &user(&namespace, &account), place, &role["rules"]).await?;
+    }
+    Ok((namespace, account))
 }
 
 /// Makes the ServiceAccount `account` with these rules (of a Role) in its own namespace.
@@ -103,23 +136,23 @@ pub(super) async fn grant_rules(
     ] {
         apply(client, &object).await?;
     }
-    known(client, namespace, account, rules).await
+    known(client, &user(namespace, account), namespace, rules).await
 }
 
 /// Waits until the API server's authorizer knows `rules`: it reads roles and bindings by watches of its own, so what was
 /// accepted a moment ago may still be forbidden.
-async fn known(client: &Client, namespace: &str, account: &str, rules: &Value) -> Result<()> {
+async fn known(client: &Client, user: &str, namespace: &str, rules: &Value) -> Result<()> {
     let rules = Vec::<PolicyRule>::deserialize(rules).context("read the rules of a role")?;
     for rule in rules {
-        let review = review(namespace, account, &rule);
+        let review = review(user, namespace, &rule);
         let said = timeout(ANSWER, allowed(client, &review)).await;
-        said.with_context(|| format!("{account} never got what was granted: {rule:?}"))??;
+        said.with_context(|| format!("{user} never got what was granted: {rule:?}"))??;
     }
     Ok(())
 }
 
-/// May `account` do the first thing that `rule` allows?
-fn review(namespace: &str, account: &str, rule: &PolicyRule) -> SubjectAccessReview {
+/// May `user` do the first thing that `rule` allows?
+fn review(user: &str, namespace: &str, rule: &PolicyRule) -> SubjectAccessReview {
     let first = |list: &Option<Vec<String>>| list.as_ref().and_then(|list| list.first().cloned());
     let resource = first(&rule.resources).unwrap_or_default();
     let (resource, subresource) = match resource.split_once('/') {
@@ -128,7 +161,7 @@ fn review(namespace: &str, account: &str, rule: &PolicyRule) -> SubjectAccessRev
     };
     SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
-            user: Some(user(namespace, account)),
+            user: Some(user.to_owned()),
             resource_attributes: Some(ResourceAttributes {
                 namespace: Some(namespace.to_owned()),
                 group: first(&rule.api_groups),

@@ -1,18 +1,42 @@
 //! What people apply: namespaces, credentials Secrets, and pools that fit the simulated inventory. Demo, bench and tests
 //! say it through here, so that a change of inventory or wire type has one place.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, process::Command};
 
 use agent_forge_crds::VsphereAgentPool;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::{parts::VCenterProcess, played::HostedCluster};
+use super::apply::documents;
+use crate::{
+    parts::VCenterProcess,
+    played::HostedCluster,
+    tools::{kubectl, repository},
+};
 
 /// Namespace of the operator.
 pub const OPERATOR_NAMESPACE: &str = "agent-forge-system";
 /// Name of the Secret that a pool names unless it is told otherwise.
 pub const CREDENTIALS: &str = "vsphere-credentials";
+
+/// What `kubectl apply -k` would send for a folder of `config`.
+///
+/// # Errors
+/// It cannot be rendered.
+pub async fn rendered(folder: &'static str) -> Result<Vec<Value>> {
+    let render = move || {
+        let path = repository().join("config").join(folder);
+        let done = Command::new(kubectl()?)
+            .arg("kustomize")
+            .arg(&path)
+            .output()
+            .context("run kubectl")?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        ensure!(done.status.success(), "config/{folder}: {said}");
+        documents(&String::from_utf8(done.stdout)?)
+    };
+    tokio::task::spawn_blocking(render).await?
+}
 
 /// A namespace.
 #[must_use]
