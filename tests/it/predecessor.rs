@@ -181,7 +181,7 @@ async fn nothing_is_done_while_the_predecessor_renews_and_when_it_comes_back_it_
     // It dies: its Lease runs out.
     drop(predecessor);
     world.running(&nodes, 1).await?;
-    let mut operator = world.operator.take().context("an operator")?;
+    let operator = world.operator.take().context("an operator")?;
     ensure!(operator.readiness().await? == "ok");
     ensure!(
         operator

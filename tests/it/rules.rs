@@ -16,9 +16,10 @@ use crate::{
     world::{NAMESPACE, POOL, Setup, World},
 };
 
-/// Granted, and not asked for here: an admission plugin checks it where it is switched on (OpenShift), and an Event is
-/// counted up after five minutes.
-const ELSEWHERE: [&str; 2] = [
+/// Granted, and not asked for here: an InfraEnv is read live where a watch may lag behind a new ISO, an Event is counted
+/// up after five minutes, and an admission plugin checks the right to finalizers where it is switched on (OpenShift).
+const ELSEWHERE: [&str; 3] = [
+    "get agent-install.openshift.io/infraenvs",
     "patch events.k8s.io/events",
     "update agent-forge.containeroo.ch/vsphereagentpools/finalizers",
 ];

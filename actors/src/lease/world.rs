@@ -244,6 +244,8 @@ impl World {
                     Next::Replace { version, .. } => Some(Ask::Write {
                         version: version.parse().ok(),
                     }),
+                    // Only a predecessor's Lease is cleared.
+                    Next::Clear(_) => None,
                     Next::Lost(_) => {
                         // The process ends and comes back as a stranger.
                         self.ghosts.push((c.name.clone(), c.effects_until));

@@ -284,7 +284,7 @@ impl Leases {
     /// Does what the election says; whoever has lost starts anew.
     fn does(&self, w: &mut World, n: usize) {
         let ask = match self.next(&w.operators[n]) {
-            Next::Wait(_) => return,
+            Next::Wait(_) | Next::Clear(_) => return,
             Next::Lost(_) => return self.restarts(w, n),
             Next::Read => Ask::Read,
             Next::Create => Ask::Write {

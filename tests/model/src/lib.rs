@@ -23,6 +23,7 @@
 pub mod explore;
 pub mod flight;
 pub mod flight_ports;
+pub mod guarded;
 pub mod lease;
 pub mod machines;
 pub mod objects;

@@ -1,0 +1,515 @@
+//! Two Leases in a small world: two operators of ours, a predecessor, our own Lease and the predecessor's.
+//!
+//! What decides is the product's: an [`Election`] for each Lease, [`Leadership::joined`] and [`Leadership::admits`]. What
+//! `src/lease.rs` does with it is played: the predecessor's Lease is asked for while our own is held; told to end, an
+//! operator lets go of both when its calls are over.
+//!
+//! Played more simply than in [`crate::lease`], where one Lease meets every fault of a call: here each call for a Lease is
+//! answered at once. The predecessor leads by client-go's rules, which are those of an [`Election`] without a fence: it
+//! acts while it leads. So that states are finite, moments are kept relative to [`Guarded::now`], and of versions only
+//! whether it is the object's ([`CURRENT`]).
+//!
+//! Not in it: a predecessor that stands still and wakes up, which nothing of ours can fence.
+
+use std::time::Duration;
+
+use agent_forge_actors::lease::{
+    Election, Guard, Leadership, Need, Next, Record, Timing, guard::Kin,
+};
+use stateright::{Model, Property};
+
+use crate::{
+    explore::{self, Spare},
+    world::{Budget, Fault},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// The version that an object has; every other one is old.
+const CURRENT: &str = "current";
+const OLD: &str = "old";
+/// Our operators, and whose place is whose; the last one is the predecessor.
+const NAMES: [&str; 3] = ["a", "b", "agent-forge-operator"];
+const PREDECESSOR: usize = 2;
+/// Namespace of our own Lease.
+const NAMESPACE: &str = "ours";
+
+/// No two act at once, counting the calls that are under way.
+pub const ONE_ACTS: &str = "never do two act";
+/// Once faults are over somebody leads, in time.
+pub const LED: &str = "in the end somebody leads";
+/// It comes to that.
+pub const HANDED_OVER: &str = "one of ours takes what one of ours held";
+/// It comes to that, too.
+pub const GIVEN_BACK: &str = "the predecessor leads after one of ours";
+/// All that is promised.
+pub const PROMISES: [&str; 2] = [ONE_ACTS, LED];
+
+/// Our own Lease, and the predecessor's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Which {
+    Own,
+    Theirs,
+}
+use Which::{Own, Theirs};
+
+/// Somebody who strives for Leases.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Candidate {
+    /// For our own Lease and for the predecessor's.
+    elections: [Election; 2],
+    stands_still: bool,
+    ends: bool,
+    /// For so many seconds its calls may still have effects.
+    effects: u64,
+}
+
+/// A state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    /// Who stands in each Lease; `None` where there is no object, or nobody in it.
+    holders: [Option<String>; 2],
+    all: [Candidate; 3],
+    ghost: u64,
+    left: Budget,
+    may_end: [bool; 3],
+    /// Who took over from whom last, of those that the properties ask for.
+    news: Option<&'static str>,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// A second goes by.
+    Tick,
+    /// What is due with our own Lease, or the predecessor's.
+    Does(usize, bool),
+    /// Somebody dies with its Pod, and another one takes its place.
+    Dies(usize),
+    /// An operator stands still.
+    StandsStill(usize),
+    /// It goes on.
+    GoesOn(usize),
+    /// Somebody is told to end.
+    Ends(usize),
+    /// It lets go, and another one takes its place.
+    LetsGo(usize),
+}
+
+/// A defect that is planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// Our own Lease is enough to act.
+    OwnIsEnough,
+    /// The predecessor is taken for one of ours.
+    Fooled,
+    /// The predecessor's Lease is asked for by who does not hold our own.
+    Unordered,
+    /// The predecessor's Lease stays held at the end.
+    KeepsTheirs,
+}
+
+/// The model.
+pub struct Guarded {
+    timing: Timing,
+    faults: Vec<Fault>,
+    /// A planted defect; `None` in earnest.
+    pub defect: Option<Defect>,
+}
+
+impl Guarded {
+    /// With these faults, once each.
+    pub fn new(timing: Timing, faults: &[Fault]) -> Self {
+        Self {
+            timing,
+            faults: faults.to_vec(),
+            defect: None,
+        }
+    }
+
+    fn planted(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    fn now(&self) -> Duration {
+        self.timing.duration() + SECOND
+    }
+
+    fn fresh(&self, n: usize) -> Candidate {
+        let own = Election::new(NAMES[n].to_owned(), self.timing);
+        let guard = Guard {
+            kin: Kin::of(NAMESPACE),
+            holds: true,
+            required: false,
+        };
+        let theirs = if n == PREDECESSOR {
+            own.clone()
+        } else {
+            Election::guarding(NAMES[n], self.timing, guard)
+        };
+        Candidate {
+            elections: [own, theirs],
+            stands_still: false,
+            ends: false,
+            effects: 0,
+        }
+    }
+
+    fn name(&self, n: usize, which: Which) -> String {
+        if which == Own || n == PREDECESSOR {
+            NAMES[n].to_owned()
+        } else {
+            Kin::of(NAMESPACE).named(NAMES[n])
+        }
+    }
+
+    fn standing(&self, n: usize, w: &World) -> Leadership {
+        let each = w.all[n]
+            .elections
+            .each_ref()
+            .map(|e| match e.leads_until() {
+                Some(until) => Leadership::Leading { until },
+                None => Leadership::Standby,
+            });
+        if n == PREDECESSOR {
+            // Without a fence: it ends when it could not renew.
+            let until = match each[1] {
+                Leadership::Leading { until } => until - self.timing.call_bound(),
+                _ => Duration::ZERO,
+            };
+            return Leadership::Leading { until };
+        }
+        if self.planted(Defect::OwnIsEnough) {
+            return each[0].clone();
+        }
+        Leadership::joined(&each)
+    }
+
+    /// What a Lease shows.
+    fn record(&self, w: &World, n: usize, which: Which) -> Option<Record> {
+        let holder = w.holders[which as usize].clone()?;
+        let is_kin = self.planted(Defect::Fooled) && n != PREDECESSOR && which == Theirs;
+        let holder = if is_kin && holder == NAMES[PREDECESSOR] {
+            Kin::of(NAMESPACE).named(&holder)
+        } else {
+            holder
+        };
+        Some(Record {
+            version: CURRENT.to_owned(),
+            holder: Some(holder).filter(|h| !h.is_empty()),
+            duration: self.timing.duration(),
+        })
+    }
+
+    /// What `n` is to do with that Lease now.
+    fn next(&self, w: &World, n: usize, which: Which) -> Next {
+        let now = self.now();
+        let candidate = &w.all[n];
+        let own = candidate.elections[0].leads_until().is_some();
+        let asks = match which {
+            Own => n != PREDECESSOR,
+            Theirs => n == PREDECESSOR || own || self.planted(Defect::Unordered),
+        };
+        if !asks {
+            return Next::Wait(SECOND);
+        }
+        candidate.elections[which as usize].next(now)
+    }
+
+    /// Somebody stands in a Lease from now on: what others have seen of it is old.
+    fn write(&self, w: &mut World, which: Which, holder: String) {
+        let before = w.holders[which as usize].replace(holder.clone());
+        let before = before.unwrap_or_default();
+        let kin = Kin::of(NAMESPACE);
+        if which == Theirs && before != holder {
+            let ours = [&before, &holder].map(|h| kin.includes(h));
+            w.news = match ours {
+                [true, true] => Some(HANDED_OVER),
+                [_, false] if holder == NAMES[PREDECESSOR] && w.news == Some(LED) => {
+                    Some(GIVEN_BACK)
+                }
+                // Ours held it, or let go of it.
+                [_, true] => Some(LED),
+                _ => w.news.filter(|n| *n == LED && holder.is_empty()),
+            };
+        }
+        for candidate in &mut w.all {
+            let election = &mut candidate.elections[which as usize];
+            *election = election.retold(
+                self.now(),
+                |at| at,
+                |r| Record {
+                    version: OLD.to_owned(),
+                    ..r.clone()
+                },
+            );
+        }
+    }
+
+    fn does(&self, w: &mut World, n: usize, which: Which) {
+        let now = self.now();
+        match self.next(w, n, which) {
+            Next::Wait(_) | Next::Clear(_) => {}
+            Next::Lost(_) => self.restarts(w, n),
+            Next::Read => {
+                let shown = self.record(w, n, which);
+                w.all[n].elections[which as usize].shown(now, shown);
+            }
+            Next::Create if w.holders[which as usize].is_none() => self.holds(w, n, which),
+            Next::Replace { version, .. } if version == CURRENT => self.holds(w, n, which),
+            Next::Create | Next::Replace { .. } => {
+                // A conflict: what was seen before it does not matter any more.
+                let election = &mut w.all[n].elections[which as usize];
+                election.shown(Duration::ZERO, None);
+                election.failed(now);
+            }
+        }
+    }
+
+    fn holds(&self, w: &mut World, n: usize, which: Which) {
+        self.write(w, which, self.name(n, which));
+        w.all[n].elections[which as usize].written(self.now(), CURRENT.to_owned());
+    }
+
+    /// In the same Pod, under the same name.
+    fn restarts(&self, w: &mut World, n: usize) {
+        let effects = w.all[n].effects;
+        w.all[n] = self.fresh(n);
+        w.all[n].effects = effects;
+    }
+
+    /// Another one takes its place; where it stands in a Lease, whoever is gone stands there.
+    fn is_replaced(&self, w: &mut World, n: usize) {
+        w.ghost = w.ghost.max(w.all[n].effects);
+        for which in [Own, Theirs] {
+            let name = self.name(n, which);
+            let gone = name.clone() + "-gone";
+            let rename = |holder: &Option<String>| match holder {
+                Some(holder) if *holder == name => Some(gone.clone()),
+                other => other.clone(),
+            };
+            let holder = &mut w.holders[which as usize];
+            *holder = rename(holder);
+            for candidate in &mut w.all {
+                let election = &mut candidate.elections[which as usize];
+                *election = election.retold(
+                    self.now(),
+                    |at| at,
+                    |r| Record {
+                        holder: rename(&r.holder),
+                        ..r.clone()
+                    },
+                );
+            }
+        }
+        w.all[n] = self.fresh(n);
+    }
+
+    fn has_to_do(&self, w: &World, n: usize) -> bool {
+        let due = |which| !matches!(self.next(w, n, which), Next::Wait(_));
+        !w.all[n].stands_still && (due(Own) || due(Theirs) || self.may_let_go(w, n))
+    }
+
+    fn may_let_go(&self, w: &World, n: usize) -> bool {
+        let candidate = &w.all[n];
+        candidate.ends && candidate.effects == 0 && !candidate.stands_still
+    }
+
+    fn lets_go(&self, w: &mut World, n: usize) {
+        for which in [Theirs, Own] {
+            let version = w.all[n].elections[which as usize].to_release();
+            let keeps = which == Theirs && self.planted(Defect::KeepsTheirs);
+            if version == Some(CURRENT) && !keeps {
+                self.write(w, which, String::new());
+            }
+        }
+        self.is_replaced(w, n);
+    }
+
+    fn tick(&self, w: &mut World) {
+        let earlier = |at: Duration| at.saturating_sub(SECOND);
+        let later = self.now() + SECOND;
+        for candidate in &mut w.all {
+            for election in &mut candidate.elections {
+                *election = election.retold(later, earlier, Record::clone);
+            }
+            candidate.effects = candidate.effects.saturating_sub(1);
+        }
+        w.ghost = w.ghost.saturating_sub(1);
+    }
+
+    /// Whoever may act does.
+    fn settle(&self, w: &mut World) {
+        let (now, bound) = (self.now(), self.timing.call_bound());
+        for n in 0..NAMES.len() {
+            let standing = self.standing(n, w);
+            let bound = if n == PREDECESSOR { SECOND } else { bound };
+            let bound = if standing.admits(Need::Begin, now, bound).is_err() {
+                continue;
+            } else {
+                bound
+            };
+            let need = if n == PREDECESSOR {
+                Need::Begin
+            } else {
+                Need::Whole
+            };
+            let candidate = &mut w.all[n];
+            let idle = candidate.stands_still || candidate.ends;
+            if standing.admits(need, now, bound).is_ok() && !idle {
+                candidate.effects = bound.as_secs();
+            }
+        }
+    }
+
+    fn after(&self, w: &World, label: Label) -> Option<World> {
+        let mut w = w.clone();
+        let spend = |w: &mut World, fault: Fault| {
+            let may = w.left.has(fault);
+            w.left.spend(fault);
+            may.then_some(())
+        };
+        match label {
+            Label::Tick => {
+                if (0..NAMES.len()).any(|n| self.has_to_do(&w, n)) {
+                    return None;
+                }
+                self.tick(&mut w);
+            }
+            Label::Does(n, own) => {
+                if w.all[n].stands_still {
+                    return None;
+                }
+                self.does(&mut w, n, if own { Own } else { Theirs });
+            }
+            Label::Dies(n) => {
+                spend(&mut w, Fault::Crash)?;
+                self.is_replaced(&mut w, n);
+            }
+            Label::StandsStill(n) => {
+                if n == PREDECESSOR {
+                    return None;
+                }
+                spend(&mut w, Fault::Lag)?;
+                w.all[n].stands_still = true;
+            }
+            Label::GoesOn(n) => {
+                if !w.all[n].stands_still {
+                    return None;
+                }
+                w.all[n].stands_still = false;
+            }
+            Label::Ends(n) => {
+                if !std::mem::take(&mut w.may_end[n]) {
+                    return None;
+                }
+                w.all[n].ends = true;
+            }
+            Label::LetsGo(n) => {
+                if !self.may_let_go(&w, n) {
+                    return None;
+                }
+                self.lets_go(&mut w, n);
+            }
+        }
+        self.settle(&mut w);
+        Some(w)
+    }
+
+    fn acting(w: &World) -> usize {
+        let living = w.all.iter().filter(|c| c.effects > 0).count();
+        living + usize::from(w.ghost > 0)
+    }
+
+    fn leading(&self, w: &World) -> usize {
+        let leads = |n: &usize| {
+            let standing = self.standing(*n, w);
+            standing.admits(Need::Begin, self.now(), SECOND).is_ok()
+        };
+        (0..NAMES.len()).filter(leads).count()
+    }
+
+    /// Whether somebody leads in time once nothing more goes wrong: both Leases are waited out at most once each.
+    fn is_led(&self, w: &World) -> bool {
+        let mut w = w.clone();
+        for candidate in &mut w.all {
+            candidate.stands_still = false;
+        }
+        let lease = self.timing.duration() + self.timing.call_bound();
+        for _ in 0..=2 * lease.as_secs() + 4 {
+            while let Some(n) = (0..NAMES.len()).find(|n| self.has_to_do(&w, *n)) {
+                let due = |which| !matches!(self.next(&w, n, which), Next::Wait(_));
+                match [Own, Theirs].into_iter().find(|which| due(*which)) {
+                    Some(which) => self.does(&mut w, n, which),
+                    None => self.lets_go(&mut w, n),
+                }
+                self.settle(&mut w);
+            }
+            if self.leading(&w) > 0 {
+                return true;
+            }
+            self.tick(&mut w);
+            self.settle(&mut w);
+        }
+        false
+    }
+}
+
+impl Spare for Guarded {
+    fn spare(&self, w: &World) -> u8 {
+        let may_end = w.may_end.iter().enumerate();
+        let ends = may_end.map(|(n, may)| u8::from(*may) << n).sum::<u8>();
+        w.left.bits() | ends << Fault::ALL.len()
+    }
+
+    fn print(&self, w: &World) -> u64 {
+        explore::digest(&(&w.holders, &w.all, w.ghost, w.news))
+    }
+}
+
+impl Model for Guarded {
+    type State = World;
+    type Action = Label;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World {
+            holders: [None, None],
+            all: [0, 1, PREDECESSOR].map(|n| self.fresh(n)),
+            ghost: 0,
+            left: Budget::of(&self.faults),
+            may_end: [true; 3],
+            news: None,
+        }]
+    }
+
+    fn actions(&self, _: &World, actions: &mut Vec<Label>) {
+        actions.push(Label::Tick);
+        for n in 0..NAMES.len() {
+            actions.extend([
+                Label::Does(n, true),
+                Label::Does(n, false),
+                Label::Dies(n),
+                Label::StandsStill(n),
+                Label::GoesOn(n),
+                Label::Ends(n),
+                Label::LetsGo(n),
+            ]);
+        }
+    }
+
+    fn next_state(&self, w: &World, label: Label) -> Option<World> {
+        // What comes after a broken promise tells nothing more.
+        if Self::acting(w) > 1 {
+            return None;
+        }
+        self.after(w, label).filter(|next| next != w)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(ONE_ACTS, |_, w| Self::acting(w) <= 1),
+            Property::always(LED, |m: &Self, w| m.is_led(w)),
+            Property::sometimes(HANDED_OVER, |_, w: &World| w.news == Some(HANDED_OVER)),
+            Property::sometimes(GIVEN_BACK, |_, w: &World| w.news == Some(GIVEN_BACK)),
+        ]
+    }
+}
