@@ -187,7 +187,8 @@ impl Round {
         mut release: watch::Receiver<bool>,
         after: Option<watch::Receiver<Leadership>>,
     ) {
-        if let Some(mut after) = after {
+        let mut after = after;
+        if let Some(after) = &mut after {
             let leads = after.wait_for(|s| matches!(s, Leadership::Leading { .. }));
             tokio::select! {
                 _ = asked(&mut release) => return,
@@ -195,7 +196,11 @@ impl Round {
             }
         }
         loop {
-            let next = self.election.next(self.clock.monotonic());
+            let now = self.clock.monotonic();
+            let next = match &after {
+                Some(own) => self.election.next_beside(now, &own.borrow()),
+                None => self.election.next(now),
+            };
             match next {
                 Next::Wait(time) => {
                     tokio::select! {

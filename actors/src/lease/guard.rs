@@ -139,6 +139,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_taken_from_one_of_ours_by_who_slept_past_our_own_lease() {
+        use crate::lease::Leadership;
+        let mut e = election(true, false);
+        e.shown(s(40), held_by("agent-forge/ours/x_uid", "7"));
+        let own = Leadership::Leading { until: s(46) };
+        assert_eq!(e.next_beside(s(40), &own), replace("7", true));
+        // A call may take 5 s.
+        e.shown(s(41), held_by("agent-forge/ours/x_uid", "7"));
+        assert_eq!(e.next_beside(s(41), &own), Next::Wait(s(2)));
+        assert_eq!(e.next_beside(s(41), &Leadership::Standby), Next::Wait(s(2)));
+        // To look is free.
+        assert_eq!(e.next_beside(s(60), &own), Next::Read);
+    }
+
+    #[test]
     fn a_predecessor_that_takes_it_back_ends_leadership() {
         let mut e = election(true, false);
         e.shown(s(0), None);

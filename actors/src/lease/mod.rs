@@ -272,6 +272,19 @@ impl Election {
         }
     }
 
+    /// What to do at `now` where we stand so with our own Lease. Nothing of the predecessor's is written when our own may
+    /// be over before that arrives: whoever slept past it would take from one of ours that acts by now.
+    #[must_use]
+    pub fn next_beside(&self, now: Duration, own: &Leadership) -> Next {
+        let next = self.next(now);
+        let writes = matches!(next, Next::Create | Next::Replace { .. });
+        let bound = self.timing.lease_call_bound();
+        if writes && own.admits(Need::Whole, now, bound).is_err() {
+            return Next::Wait(self.timing.retry_period());
+        }
+        next
+    }
+
     fn as_leader(&self, now: Duration, renewed: Duration) -> Next {
         let deadline = renewed + self.timing.renew_deadline();
         if now >= deadline {

@@ -104,8 +104,8 @@ pub enum Defect {
     Fooled,
     /// The predecessor's Lease is asked for by who does not hold our own.
     Unordered,
-    /// The predecessor's Lease stays held at the end.
-    KeepsTheirs,
+    /// Who slept past our own Lease writes into the predecessor's.
+    Asleep,
 }
 
 /// The model.
@@ -203,16 +203,17 @@ impl Guarded {
     /// What `n` is to do with that Lease now.
     fn next(&self, w: &World, n: usize, which: Which) -> Next {
         let now = self.now();
-        let candidate = &w.all[n];
-        let own = candidate.elections[0].leads_until().is_some();
-        let asks = match which {
-            Own => n != PREDECESSOR,
-            Theirs => n == PREDECESSOR || own || self.planted(Defect::Unordered),
-        };
-        if !asks {
-            return Next::Wait(SECOND);
+        let [own, theirs] = &w.all[n].elections;
+        match which {
+            Own if n == PREDECESSOR => Next::Wait(SECOND),
+            Own => own.next(now),
+            Theirs if n == PREDECESSOR || self.planted(Defect::Unordered) => theirs.next(now),
+            Theirs => match own.leads_until() {
+                Some(_) if self.planted(Defect::Asleep) => theirs.next(now),
+                Some(until) => theirs.next_beside(now, &Leadership::Leading { until }),
+                None => Next::Wait(SECOND),
+            },
         }
-        candidate.elections[which as usize].next(now)
     }
 
     /// Somebody stands in a Lease from now on: what others have seen of it is old.
@@ -317,8 +318,7 @@ impl Guarded {
     fn lets_go(&self, w: &mut World, n: usize) {
         for which in [Theirs, Own] {
             let version = w.all[n].elections[which as usize].to_release();
-            let keeps = which == Theirs && self.planted(Defect::KeepsTheirs);
-            if version == Some(CURRENT) && !keeps {
+            if version == Some(CURRENT) {
                 self.write(w, which, String::new());
             }
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use agent_forge_actors::lease::Timing;
 use agent_forge_model::{
     explore,
-    guarded::{Defect, GIVEN_BACK, Guarded, HANDED_OVER, LED, ONE_ACTS, PROMISES},
+    guarded::{Defect, GIVEN_BACK, Guarded, HANDED_OVER, ONE_ACTS, PROMISES},
     world::Fault,
 };
 
@@ -44,8 +44,8 @@ fn planted_defects_are_found() {
     for (defect, faults, broken) in [
         (Defect::OwnIsEnough, &[][..], ONE_ACTS),
         (Defect::Fooled, &[], ONE_ACTS),
-        (Defect::Unordered, &[], LED),
-        (Defect::KeepsTheirs, &[], LED),
+        (Defect::Unordered, &[], ONE_ACTS),
+        (Defect::Asleep, &[Fault::Lag], ONE_ACTS),
     ] {
         let mut model = world(faults);
         model.defect = Some(defect);
