@@ -41,7 +41,6 @@ mutants! {
     NoSizeCheck "an uploaded ISO is taken for whole unseen";
     VolatileRefetched "an ISO is downloaded anew at each look, and has other bytes each time";
     SlotsInOrder "whoever comes first gets the next task slot, whatever for";
-    SlotPerTask "a VM gives its task slot back between create and power-on";
     DecidedBeforeTheWait "what was decided before a wait for a task slot is done after it";
     OneAtATime "one task in vCenter at a time, however long it takes";
     TagsOrDie "a VM that cannot be tagged is destroyed and made anew";

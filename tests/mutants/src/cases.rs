@@ -58,7 +58,6 @@ cases! {
     NoSizeCheck ["P13"] "cut" => "O4";
     VolatileRefetched ["P14" "H17"] "S2" => "O6";
     SlotsInOrder [] "burst" => "O9";
-    SlotPerTask [] "burst" => "O9";
     DecidedBeforeTheWait [] "queued" => "O9";
     OneAtATime ["P15"] "hanging" + "V02=m8h" => "O9";
     TagsOrDie ["P16"] "S1" + "V03=m3" => "O3";

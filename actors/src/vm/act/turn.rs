@@ -28,9 +28,6 @@ pub(super) enum Turn {
 impl Hand<'_> {
     /// Takes a slot, unless this pass has one that serves.
     pub(super) async fn turn(&self, memory: &mut Memory, errand: Errand) -> Result<Turn, Trouble> {
-        if on(Mutant::SlotPerTask) {
-            memory.slot = None;
-        }
         if memory.slot.as_ref().is_some_and(|s| s.serves(errand)) {
             return Ok(Turn::Now);
         }
