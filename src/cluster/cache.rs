@@ -192,7 +192,7 @@ mod tests {
         let name = |(namespace, name): &(&str, &str)| ObjectKey::new(*namespace, *name);
         let parts = ["a", "b", "c"].map(|n| Some(n.to_owned()));
         let cache = Arc::new(Cache::of(&parts));
-        let mut list = |part: &Part, listed: &[&'static str]| {
+        let list = |part: &Part, listed: &[&'static str]| {
             let namespace = ["a", "b", "c"]
                 .into_iter()
                 .find(|n| part.as_deref() == Some(n));
