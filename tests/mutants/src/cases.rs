@@ -61,6 +61,8 @@ cases! {
     DecidedBeforeTheWait [] "queued" => "O9";
     OneAtATime ["P15"] "hanging" + "V02=m8h" => "O9";
     TagsOrDie ["P16"] "S1" + "V03=m3" => "O3";
+    AnyNamespace ["P17"] "S19" => "O9";
+    AnyLabel ["P17"] "labelled" => "O3";
     AnySecret ["P17"] "tenant" => "O3";
     ErrorIsAbsence ["P19"] "S1" + "K10=g10m" => "O1";
     TokenShown ["P20"] "token" => "O10";

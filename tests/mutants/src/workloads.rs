@@ -46,6 +46,7 @@ workloads! {
     "cut" cut "the first uploaded ISO loses its second half";
     "hanging" hanging "the first create hangs in one pool, another pool goes on";
     "tenant" tenant "a pool names the credentials of another namespace";
+    "labelled" labelled "a pool's labels claim its Agents for somebody's AgentMachine";
     "token" token "S1, with an eye on the ISO's URL";
     "copied" copied "an admin copies a machine's VM and removes the original; the machine goes";
     "secretless" secretless "somebody deletes the credentials Secret, then the machine goes";
@@ -448,6 +449,21 @@ fn tenant(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.world.play("w")?.scale(0);
         run.rest("down", |world| workloads::children(world) == 0)
             .await
+    })
+}
+
+fn labelled(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let labels = json!({"agent": {"labels": {"agent-install.openshift.io/somebodys": "x"}}});
+        run.world.pool("w", &labels).await?;
+        run.world.play("w")?.scale(1);
+        tokio::time::sleep(SOON).await;
+        if run.world.director.created() > 0 {
+            let used = "O3 foreign: a pool serves whose labels are another service's to give";
+            run.world.director.violated(used);
+        }
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
     })
 }
 

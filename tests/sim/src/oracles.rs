@@ -81,7 +81,39 @@ fn judge(ledger: &mut Ledger, store: &Store, inventory: &Inventory, deed: &Deed)
         Deed::Destroyed(_) => {}
     }
     ledger.no_leak(&mut broken);
+    trespass(store, inventory, &mut broken);
     broken
+}
+
+/// Namespace of a tenant whom nobody admits.
+pub const INTRUDER: &str = "intruder";
+
+/// O3: the pool of a tenant whom nobody admits makes nothing, neither here nor there.
+fn trespass(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
+    let children = store.list(&kind(OURS, "vsphereagents"), INTRUDER);
+    let vms = inventory.vms.values().filter_map(marker);
+    let vms = vms.filter(|m| m.namespace == INTRUDER).count();
+    let files = inventory.files.keys();
+    let own = |(_, path): &&(String, String)| path.contains(INTRUDER);
+    let made = [children.len(), vms, files.filter(own).count()];
+    if made != [0; 3] {
+        broken.push(format!(
+            "O3 foreign: a pool that nobody admits has made {made:?} VsphereAgents, VMs and files"
+        ));
+    }
+}
+
+/// That such a pool says so, and nothing of what lies where it is not admitted.
+fn is_silent_on_others(store: &Store, broken: &mut Vec<String>) {
+    for pool in store.list(&kind(OURS, "vsphereagentpools"), INTRUDER) {
+        let conditions = pool.pointer("/status/conditions").and_then(Value::as_array);
+        let mut conditions = conditions.into_iter().flatten();
+        let says = conditions.any(|c| c["type"] == "Ready" && c["reason"] == "NamespaceNotAllowed");
+        let counted = pool.pointer("/status/agentMachines") != Some(&Value::from(0));
+        if !says || counted {
+            broken.push(format!("O3 foreign: {}", pool["status"]));
+        }
+    }
 }
 
 fn owner(marker: &Marker) -> Name {
@@ -267,6 +299,8 @@ fn given_up(child: &Value) -> Option<i64> {
 pub fn at_rest(world: &World) -> Vec<String> {
     let mut broken = Vec::new();
     world.api.read(|store| {
+        world.vcenter.read(|i| trespass(store, i, &mut broken));
+        is_silent_on_others(store, &mut broken);
         for (plural, finalizer) in [
             ("vsphereagents", AGENT_FINALIZER),
             ("vsphereagentpools", POOL_FINALIZER),

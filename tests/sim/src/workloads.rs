@@ -12,6 +12,7 @@ use crate::{oracles, world::World};
 mod disaster;
 mod predecessor;
 mod site;
+mod tenants;
 
 /// A workload.
 #[derive(Clone, Copy)]
@@ -350,6 +351,13 @@ pub const ALL: &[Workload] = &[
         exact: true,
         instances: 1,
         run: site::s18,
+    },
+    Workload {
+        name: "S19",
+        text: "S1 beside a pool of another tenant that names this one's NodePool, control plane and InfraEnv",
+        exact: true,
+        instances: 1,
+        run: tenants::s19,
     },
 ];
 
