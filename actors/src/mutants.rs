@@ -63,6 +63,13 @@ mutants! {
     NoFence "an Agent whose Machine goes stays in selection";
     OrderIsProof "an Agent without inventory runs on the VM that was made last";
     HookWaits "a deletion hook that waits for a dead guest waits for ever";
+    AnyName "an Agent whose name is another machine's uuid runs on our VM where its serial says so";
+    AnyMac "an Agent runs on our VM without a MAC address of it";
+    AnyInfraEnv "an Agent of whatever InfraEnv runs on our VM";
+    AnyAge "an Agent that was there before our VM ran runs on it";
+    BareMetalToo "an Agent that a BareMetalHost owns runs on our VM";
+    RivalsIgnored "of two Agents that match our VM the first one is approved";
+    NoGuards "VMs are made whatever the InfraEnv says";
     CdromFirst "the boot order is left to the firmware";
 }
 

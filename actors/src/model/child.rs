@@ -17,7 +17,7 @@ use kube::ResourceExt;
 use crate::mutants::{Mutant, on};
 
 use super::{
-    identity::{self, AgentMatch, BiosUuid, MacAddress, VmIdentity},
+    identity::{BiosUuid, BootSource, MacAddress, VmIdentity, lineup::Lineup},
     names::ObjectKey,
     trace::TraceId,
 };
@@ -70,6 +70,8 @@ pub struct Child {
     pub identity: Option<VmIdentity>,
     /// Where an Agent of its VM was last seen.
     pub agent: Option<ObjectKey>,
+    /// uid of that Agent, where it is on record.
+    pub agent_uid: Option<String>,
     /// The recorded identity does not come from this object's uid: the record was taken over from the predecessor, or
     /// the object was restored from a backup under a new uid.
     pub reborn: bool,
@@ -139,6 +141,18 @@ pub fn recorded_identity(vm: &VmStatus) -> Option<VmIdentity> {
     Some(VmIdentity {
         bios_uuid,
         macs: macs.filter_map(|m| MacAddress::parse(m)).collect(),
+        infra_env: vm.infra_env_ref.as_ref().and_then(boot_source),
+        first_powered_on: vm.first_powered_on.as_ref().map(|t| t.0),
+    })
+}
+
+/// The InfraEnv that such a reference means.
+fn boot_source(reference: &ObjectReference) -> Option<BootSource> {
+    let filled = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
+    Some(BootSource {
+        namespace: filled(&reference.namespace)?,
+        name: filled(&reference.name)?,
+        uid: filled(&reference.uid),
     })
 }
 
@@ -158,7 +172,7 @@ impl Child {
         let machine_ref = vm.and_then(|v| v.machine_ref.as_ref());
         let agent_machine = recorded_agent_machine(&object);
         let machine = recorded_machine(&object);
-        let identity = vm.and_then(recorded_identity);
+        let mut identity = vm.and_then(recorded_identity);
         let namespace_of = |r: Option<&ObjectReference>| r.and_then(|r| r.namespace.clone());
         let control_plane = namespace_of(vm.and_then(|v| v.agent_machine_ref.as_ref()))
             .or_else(|| namespace_of(machine_ref))
@@ -179,7 +193,15 @@ impl Child {
                 attempt.map(|a| BiosUuid::derive(cluster_id.unwrap_or_default(), &uid, a));
             derived != Some(recorded.bios_uuid)
         });
+        // uids of a hub that was lost say nothing of the objects of this one.
+        let source = identity.as_mut().and_then(|i| i.infra_env.as_mut());
+        if let Some(source) = source.filter(|_| reborn) {
+            source.uid = None;
+        }
         let failure = object.status.as_ref().and_then(|s| s.last_failure.as_ref());
+        let agent_uid = vm
+            .and_then(|v| v.agent_ref.as_ref()?.uid.clone())
+            .filter(|u| !u.is_empty() && !reborn);
         Self {
             key: ObjectKey::of(object.as_ref()),
             uid: object.uid().unwrap_or_default(),
@@ -191,6 +213,7 @@ impl Child {
             control_plane,
             identity,
             agent,
+            agent_uid,
             reborn,
             adopted: object
                 .labels()
@@ -222,17 +245,29 @@ impl Child {
         vm.iso_ejected == Some(true) || status.timeline.iter().chain(told).any(bound)
     }
 
-    /// The Agent that runs on its VM, by THE rule.
+    /// Whether that Agent serves the AgentMachine that this VM was made for.
     #[must_use]
-    pub fn agent_among<'a>(
-        &self,
-        agents: impl IntoIterator<Item = &'a Arc<Agent>>,
-    ) -> Option<&'a Arc<Agent>> {
-        let identity = self.identity.as_ref()?;
-        agents.into_iter().find(|a| {
-            identity::agent_runs_on(a, identity) == AgentMatch::Same
-                || on(Mutant::HostnameIsProof) && a.spec.hostname.as_ref() == Some(&self.vm_name)
-                || on(Mutant::AnyUnapproved) && !a.spec.approved
-        })
+    pub fn is_bound_to(&self, agent: &Agent) -> bool {
+        let wanted = self.agent_machine.as_ref().map(|r| r.name.as_str());
+        let namespace = agent.claimed_by_namespace();
+        let at_home = |own: &String| namespace.is_none_or(|n| n == own);
+        wanted.is_some()
+            && agent.claimed_by() == wanted
+            && self.control_plane.as_ref().is_none_or(at_home)
+    }
+
+    /// Whether that Agent is on record as this VM's, and serves or did: what it proved then stays proven.
+    #[must_use]
+    pub fn was_bound_to(&self, agent: &Agent) -> bool {
+        let uid = self.agent_uid.as_ref();
+        self.agent.as_ref() == Some(&ObjectKey::of(agent))
+            && uid.is_none_or(|uid| agent.metadata.uid.as_ref() == Some(uid))
+            && (agent.is_claimed_or_bound() || self.has_served(&[]))
+    }
+
+    /// The Agents that name its VM, and what they are to each other.
+    #[must_use]
+    pub fn lineup<'a>(&self, agents: impl IntoIterator<Item = &'a Arc<Agent>>) -> Lineup<'a> {
+        Lineup::of(self, agents)
     }
 }

@@ -1,12 +1,16 @@
-//! Identity of machines: BIOS uuids, MAC addresses, and THE rule that says whether an Agent runs on a VM of ours.
+//! Identity of machines: BIOS uuids and MAC addresses; THE rule that says whether an Agent runs on a VM of ours
+//! ([`proof`]), and what several Agents of one VM are to each other ([`lineup`]).
 //!
-//! Facts (upstream-contract.md §3.6): the Agent's name is the guest's SMBIOS product uuid, whose first three groups
-//! may be byte-swapped against vSphere's `config.uuid`; `systemVendor.serialNumber` (`VMware-42 3e ...`) is in
-//! vSphere's order. Interfaces include bridges, in no stable order.
+//! Facts: the Agent's name is the guest's SMBIOS product uuid, whose first three groups may be byte-swapped against
+//! vSphere's `config.uuid`; `systemVendor.serialNumber` (`VMware-42 3e ...`) is in vSphere's order. Interfaces include
+//! bridges, in no stable order.
+
+pub mod lineup;
+pub mod proof;
 
 use std::fmt;
 
-use agent_forge_crds::external::agent::Agent;
+pub use self::proof::{AgentMatch, BootSource, Misfit, VmIdentity, agent_runs_on};
 use uuid::Uuid;
 
 use crate::mutants::{Mutant, on};
@@ -114,96 +118,8 @@ impl fmt::Display for MacAddress {
     }
 }
 
-/// What is known of one VM of ours, for the comparison with Agents.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VmIdentity {
-    /// BIOS uuid, vSphere order.
-    pub bios_uuid: BiosUuid,
-    /// MACs of its virtual NICs as vCenter reported them. Empty: nothing can match yet.
-    pub macs: Vec<MacAddress>,
-}
-
-/// Answer of the matching rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AgentMatch {
-    /// The Agent runs on that VM.
-    Same,
-    /// uuid says yes, but no MAC of the VM is among the Agent's interfaces: not to be trusted.
-    MacDiffers,
-    /// uuid says yes and the inventory has not come yet (or the VM's MACs are not known yet): wait.
-    NotYet,
-    /// Another machine.
-    Other,
-}
-
-/// The machine that an Agent says it runs on, in one byte order or the other: by the VMware serial, or with an empty
-/// serial by its own name. Enough to hold back, never enough to act.
-#[must_use]
-pub fn named_machine(agent: &Agent) -> Option<BiosUuid> {
-    let inventory = agent.status.as_ref().and_then(|s| s.inventory.as_ref());
-    let vendor = inventory.and_then(|i| i.system_vendor.as_ref());
-    let serial = vendor
-        .and_then(|v| v.serial_number.as_deref())
-        .map(str::trim)
-        .unwrap_or_default();
-    if serial.is_empty() {
-        return BiosUuid::parse(agent.metadata.name.as_deref().unwrap_or_default());
-    }
-    let is_vmware = on(Mutant::AnySerial)
-        || vendor
-            .and_then(|v| v.manufacturer.as_deref())
-            .is_some_and(|m| m.starts_with("VMware"));
-    BiosUuid::from_vmware_serial(serial).filter(|_| is_vmware)
-}
-
-/// A mutant is on for which an Agent may run on a VM that it does not name.
-#[must_use]
-pub fn goes_beyond_uuids() -> bool {
-    on(Mutant::ForeignAgents)
-        || on(Mutant::OrderIsProof)
-        || on(Mutant::HostnameIsProof)
-        || on(Mutant::AnyUnapproved)
-}
-
-/// THE rule: the uuid from the VMware serial, or with an empty serial the Agent's name in either byte order, *and* at
-/// least one equal MAC of a VM that we created.
-#[must_use]
-pub fn agent_runs_on(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
-    let inventory = agent.status.as_ref().and_then(|s| s.inventory.as_ref());
-    let vendor = inventory.and_then(|i| i.system_vendor.as_ref());
-    let other_maker = vendor
-        .and_then(|v| v.manufacturer.as_deref())
-        .is_some_and(|m| !m.starts_with("VMware"));
-    let serial = vendor.and_then(|v| v.serial_number.as_deref());
-    let bare = on(Mutant::OrderIsProof) && serial.is_none_or(str::is_empty);
-    if on(Mutant::ForeignAgents) && other_maker || bare {
-        return AgentMatch::Same;
-    }
-    if !named_machine(agent).is_some_and(|u| u.same_machine(vm.bios_uuid)) {
-        return AgentMatch::Other;
-    }
-    let seen: Vec<MacAddress> = inventory
-        .map(|i| {
-            i.interfaces
-                .iter()
-                .filter_map(|n| n.mac_address.as_deref().and_then(MacAddress::parse))
-                .collect()
-        })
-        .unwrap_or_default();
-    if seen.is_empty() || vm.macs.is_empty() {
-        return AgentMatch::NotYet;
-    }
-    if vm.macs.iter().any(|m| seen.contains(m)) {
-        AgentMatch::Same
-    } else {
-        AgentMatch::MacDiffers
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use agent_forge_crds::external::agent::Inventory;
-
     use super::*;
 
     #[test]
@@ -254,73 +170,5 @@ mod tests {
         assert_eq!(one, BiosUuid::derive("c", "u", 1));
         assert_ne!(one, BiosUuid::derive("c", "u", 2));
         assert_ne!(one, BiosUuid::derive("d", "u", 1));
-    }
-
-    #[test]
-    fn the_rule_asks_for_the_uuid_and_for_a_mac() {
-        use crate::testing::{agent_on, child_with_vm, foreign_agent, mac};
-        type Change = fn(&mut Agent, &mut VmIdentity);
-        fn inventory(agent: &mut Agent) -> &mut Inventory {
-            let status = agent.status.get_or_insert_default();
-            status.inventory.get_or_insert_default()
-        }
-        let table: [(&str, Change, AgentMatch); 9] = [
-            ("both", |_, _| {}, AgentMatch::Same),
-            (
-                "one of two cards",
-                |_, vm| vm.macs.extend(MacAddress::parse("02:00:00:00:00:01")),
-                AgentMatch::Same,
-            ),
-            (
-                "another card",
-                |a, _| inventory(a).interfaces.truncate(1),
-                AgentMatch::MacDiffers,
-            ),
-            (
-                "no inventory of cards yet",
-                |a, _| inventory(a).interfaces.clear(),
-                AgentMatch::NotYet,
-            ),
-            (
-                "no cards on record yet",
-                |_, vm| vm.macs.clear(),
-                AgentMatch::NotYet,
-            ),
-            (
-                "no inventory at all: by the name",
-                |a, _| a.status = None,
-                AgentMatch::NotYet,
-            ),
-            (
-                "another uuid",
-                |_, vm| vm.bios_uuid = BiosUuid::derive("c", "u", 2),
-                AgentMatch::Other,
-            ),
-            (
-                "another maker",
-                |a, _| {
-                    let vendor = inventory(a).system_vendor.get_or_insert_default();
-                    vendor.manufacturer = Some("Dell Inc.".to_owned());
-                },
-                AgentMatch::Other,
-            ),
-            (
-                "another machine",
-                |a, _| *a = foreign_agent("metal"),
-                AgentMatch::Other,
-            ),
-        ];
-        for (what, change, expected) in table {
-            let child = child_with_vm("a");
-            let status = child.status.as_ref().and_then(|s| s.vm.as_ref());
-            let uuid = status.and_then(|vm| vm.bios_uuid.as_deref());
-            let mut vm = VmIdentity {
-                bios_uuid: uuid.and_then(BiosUuid::parse).expect("a uuid"),
-                macs: MacAddress::parse(&mac("a")).into_iter().collect(),
-            };
-            let mut agent = agent_on(&child);
-            change(&mut agent, &mut vm);
-            assert_eq!(agent_runs_on(&agent, &vm), expected, "{what}");
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agent_forge_crds::external::agent::AGENT_MACHINE_REF_LABEL;
+use agent_forge_crds::external::agent::{AGENT_MACHINE_REF_LABEL, CLUSTER_ORDER_LABEL};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 /// Labels of an object.
@@ -50,7 +50,9 @@ pub fn is_service_label(key: &str) -> bool {
     const DOMAIN: &str = "agent-install.openshift.io";
     let domain = key.split_once('/').map_or(key, |(domain, _)| domain);
     let below = domain.strip_suffix(DOMAIN);
-    key == AGENT_MACHINE_REF_LABEL || below.is_some_and(|sub| sub.is_empty() || sub.ends_with('.'))
+    key == AGENT_MACHINE_REF_LABEL
+        || key == CLUSTER_ORDER_LABEL
+        || below.is_some_and(|sub| sub.is_empty() || sub.ends_with('.'))
 }
 
 /// Keys that the selector asks to be present.

@@ -82,7 +82,7 @@ pub fn is_reserved(
 /// The provider could claim it now (§1.5).
 #[must_use]
 pub fn claimable(agent: &Agent) -> bool {
-    agent.is_valid_for_claim() && agent.claimed_by().is_none() && !agent.is_deleting()
+    agent.is_valid_for_claim() && !agent.is_claimed_or_bound() && !agent.is_deleting()
 }
 
 /// States in which the deletion hook waits for a live guest (§1.6, §4): with a dead VM they never end.

@@ -19,9 +19,8 @@ use kube::ResourceExt;
 use tokio::sync::OnceCell;
 
 use super::{
-    Memory, begin, pass,
+    Memory, approve, begin, pass,
     plan::{self, Action, ReleaseWhy, Waiting},
-    prepare,
     snapshot::Snapshot,
     traced,
 };
@@ -257,23 +256,7 @@ pub async fn perform(
                 .await?;
             Ok(Did::It)
         }
-        Action::Prepare { patch, child } => {
-            // No Agent is approved because a watch lags.
-            let live = cluster.live_child(&child.key).await?;
-            let live = live.map(|live| Child::read(Arc::new(live)));
-            if !live.is_some_and(|live| prepare::is_wanted_by(child, &live)) {
-                return Ok(Did::Held(None));
-            }
-            // A lagging watch shows one old version after the other: each would be a write that is refused.
-            let agent = cluster.live_agent(&patch.key).await?;
-            if agent.is_none_or(|a| !patch.is_made_from(&a)) {
-                return Ok(Did::Held(None));
-            }
-            cluster
-                .patch_agent(&effect(EffectKind::PrepareAgent), patch)
-                .await?;
-            Ok(Did::It)
-        }
+        Action::Prepare { patch, child } => approve::approve(context, s, patch, child).await,
         Action::Fence { patch, child } => {
             let agent = cluster.live_agent(&patch.key).await?;
             let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {

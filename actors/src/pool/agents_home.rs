@@ -36,7 +36,8 @@ pub fn candidates(pool: &VsphereAgentPool) -> Vec<ObjectKey> {
 }
 
 /// All Agents that may run on VMs of the pool: those of every namespace in which the InfraEnv may be (it may have gone,
-/// or moved, while its Agents serve), and of those where Agents of its VsphereAgents were seen before. In key order.
+/// or moved, while its Agents serve), of those that its VMs boot from, and of those where Agents of its VsphereAgents were
+/// seen before. In key order.
 #[must_use]
 pub fn agents<'a>(
     view: &dyn View,
@@ -53,9 +54,14 @@ pub fn namespaces<'a>(
     pool: Option<&VsphereAgentPool>,
     children: impl IntoIterator<Item = &'a Child>,
 ) -> BTreeSet<String> {
-    let recorded = children.into_iter().filter_map(|c| c.agent.clone());
     let homes = pool.map(candidates).unwrap_or_default().into_iter();
-    homes.chain(recorded).map(|key| key.namespace).collect()
+    let mut all: BTreeSet<String> = homes.map(|key| key.namespace).collect();
+    for child in children {
+        let source = child.identity.as_ref().and_then(|i| i.infra_env.as_ref());
+        all.extend(child.agent.as_ref().map(|key| key.namespace.clone()));
+        all.extend(source.map(|s| s.namespace.clone()));
+    }
+    all
 }
 
 /// Where an Agent of that VM is, whether or not it is in view: its name is the uuid that its firmware shows, which is
@@ -69,6 +75,17 @@ pub fn names(pool: Option<&VsphereAgentPool>, child: &Child) -> Vec<ObjectKey> {
     let namespaces = namespaces(pool, [child]).into_iter();
     let each = |namespace: String| names.clone().map(|name| ObjectKey::new(&namespace, name));
     namespaces.flat_map(each).collect()
+}
+
+/// Those of them that an Agent can have which the VM's own has to be told from: where the InfraEnv that the VM boots from
+/// is on record, in its namespace alone.
+#[must_use]
+pub fn own_names(pool: Option<&VsphereAgentPool>, child: &Child) -> Vec<ObjectKey> {
+    let identity = child.identity.as_ref();
+    let source = identity.and_then(|i| i.infra_env.as_ref());
+    let mut all = names(pool, child);
+    all.retain(|key| source.is_none_or(|s| s.namespace == key.namespace));
+    all
 }
 
 /// The InfraEnv, and where it is or would be looked for first; in namespaces that admit the pool alone.

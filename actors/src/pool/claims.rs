@@ -18,7 +18,10 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::boundary::{self, Grants};
+use super::{
+    boundary::{self, Grants},
+    infra_env_guards::Guard,
+};
 use crate::{
     model::{
         names::ObjectKey,
@@ -96,6 +99,8 @@ pub enum Why {
     PoolConflict(ObjectKey),
     /// Its selector cannot be met.
     SelectorUnsatisfiable(String),
+    /// The pool's InfraEnv is not one to make VMs from.
+    Guarded(Guard),
 }
 
 /// One AgentMachine and its need.
@@ -143,6 +148,8 @@ pub struct Facts<'a> {
     pub agent_namespace: &'a str,
     /// uids of AgentMachines that a VsphereAgent of ours is for.
     pub in_flight: &'a dyn Fn(&AgentMachine) -> bool,
+    /// What keeps VMs from being made from the pool's InfraEnv.
+    pub guard: Option<&'a Guard>,
     /// Since when (monotonic) each AgentMachine was seen waiting, by uid.
     pub waiting_since: &'a BTreeMap<String, Duration>,
     /// Monotonic now.
@@ -308,6 +315,12 @@ fn need(
             again: None,
         };
     }
+    if let Some(guard) = facts.guard {
+        return Need::NotNow {
+            why: Why::Guarded(guard.clone()),
+            again: None,
+        };
+    }
     let waited = facts
         .waiting_since
         .get(&am.uid().unwrap_or_default())
@@ -401,6 +414,7 @@ pub fn explain(why: &Why) -> (&'static str, String) {
             (reason::POOL_CONFLICT, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
         }
         Why::SelectorUnsatisfiable(why) => (reason::SELECTOR_UNSATISFIABLE, why.clone()),
+        Why::Guarded(guard) => (guard.reason, guard.message.clone()),
     }
 }
 

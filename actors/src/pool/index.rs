@@ -18,7 +18,7 @@ use super::snapshot::Snapshot;
 use crate::{
     model::{
         child::{Child, Recorded},
-        identity::{self, BiosUuid},
+        identity::{BiosUuid, lineup::Lineup, proof},
         standing::{Standing, standing},
         upstream,
     },
@@ -67,7 +67,7 @@ impl Known {
 struct Tables {
     /// Every Agent.
     agents: Places,
-    /// Agents by the machine that they say they run on.
+    /// Agents by the machines that they name.
     machines_of_agents: HashMap<BiosUuid, Places>,
     agent_names: HashMap<String, Places>,
     /// Agents by the name that their claim label has.
@@ -89,8 +89,10 @@ impl Tables {
         let mut tables = Self::default();
         for (at, agent) in s.agents.iter().enumerate() {
             tables.agents.push(at);
-            let machine = identity::named_machine(agent).map(BiosUuid::in_one_order);
-            note(&mut tables.machines_of_agents, machine, at);
+            for machine in proof::named_machines(agent) {
+                let machine = machine.in_one_order();
+                note(&mut tables.machines_of_agents, Some(machine), at);
+            }
             note(&mut tables.agent_names, agent.metadata.name.clone(), at);
             let claimed_by = agent.claimed_by().map(str::to_owned);
             note(&mut tables.claims, claimed_by, at);
@@ -126,7 +128,7 @@ impl Snapshot {
         let tables = self.tables();
         let vm = child.identity.as_ref().map(|vm| vm.bios_uuid);
         let places = match vm {
-            Some(_) if identity::goes_beyond_uuids() => tables.agents.as_slice(),
+            Some(_) if proof::goes_beyond_uuids() => tables.agents.as_slice(),
             Some(uuid) => {
                 let all = tables.machines_of_agents.get(&uuid.in_one_order());
                 all.map_or(&[][..], Vec::as_slice)
@@ -136,10 +138,16 @@ impl Snapshot {
         places.iter().filter_map(|at| self.agents.get(*at))
     }
 
+    /// The Agents that name the child's VM, and what they are to each other.
+    #[must_use]
+    pub fn lineup(&self, child: &Child) -> Lineup<'_> {
+        child.lineup(self.agents_naming(child))
+    }
+
     /// The Agent that runs on the child's VM, by THE rule.
     #[must_use]
     pub fn agent_on(&self, child: &Child) -> Option<&Arc<Agent>> {
-        child.agent_among(self.agents_naming(child))
+        self.lineup(child).own
     }
 
     /// Whether an Agent of that name, or one that this AgentMachine claims, is in sight.

@@ -67,6 +67,7 @@ fn lack<'a>(infra_env: &ObjectKey, no: &'a NoSource) -> Option<(&'a str, Duratio
             );
             Some((reason::ISO_URL_PENDING, QUIET, note))
         }
+        NoSource::ImageFailed(note) => Some((reason::IMAGE_NOT_CREATED, QUIET, note.clone())),
         NoSource::Invalid(t) if t.reason == INVALID_URL => {
             Some((INVALID_URL, Duration::ZERO, t.message.clone()))
         }

@@ -17,16 +17,17 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use agent_forge_crds::{
     conditions::reason,
     duration,
-    external::infra_env::InfraEnv,
+    external::infra_env::{self, InfraEnv},
     names::FORCE_ISO_REFRESH_ANNOTATION,
     pool::{DEFAULT_CHECK_INTERVAL, IsoStatus, VsphereAgentPool},
 };
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
 pub use self::record::{shown, status};
-use super::infra_env::INVALID_URL;
+use super::{infra_env::INVALID_URL, infra_env_guards::image_failed};
 use crate::{
     error::{Side, Trouble},
     iso_cache::{
@@ -67,6 +68,8 @@ pub enum NoSource {
     NotAllowed(Vec<String>),
     /// It has no URL yet.
     UrlPending,
+    /// The service could not make its image; the sentence that says so.
+    ImageFailed(String),
     /// A field cannot be used.
     Invalid(Trouble),
 }
@@ -157,12 +160,28 @@ pub fn source_key(infra_env: &InfraEnv, url: &IsoUrl) -> String {
     hex::encode(Sha256::digest(parts.join("\n").as_bytes()))
 }
 
+/// The InfraEnv as what offered an ISO.
+#[must_use]
+pub fn reference(infra_env: &InfraEnv) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(format!("{}/v1beta1", infra_env::GROUP)),
+        kind: Some("InfraEnv".to_owned()),
+        name: Some(infra_env.name_any()),
+        namespace: infra_env.namespace(),
+        uid: infra_env.uid(),
+        ..ObjectReference::default()
+    }
+}
+
 /// The InfraEnv and where it offers its ISO.
 ///
 /// # Errors
 /// [`NoSource`].
 pub fn source(infra_env: Option<&InfraEnv>) -> Result<(&InfraEnv, IsoUrl), NoSource> {
     let infra_env = infra_env.ok_or(NoSource::InfraEnvNotFound)?;
+    if let Some(why) = infra_env.image_failure() {
+        return Err(NoSource::ImageFailed(image_failed(infra_env, why)));
+    }
     let url = infra_env.iso_download_url().ok_or(NoSource::UrlPending)?;
     let source = IsoUrl::parse(url.expose()).map_err(|e| {
         let message = format!(

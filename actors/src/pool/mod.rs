@@ -5,12 +5,14 @@
 pub mod act;
 pub mod agents_home;
 pub mod applied;
+mod approve;
 mod begin;
 pub mod boundary;
 pub mod claims;
 pub mod custody;
 pub mod index;
 pub mod infra_env;
+pub mod infra_env_guards;
 pub mod iso;
 pub mod pass;
 pub mod plan;

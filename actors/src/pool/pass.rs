@@ -246,6 +246,9 @@ async fn surroundings(
         clear_left(isos, left, &mut state).await;
         let record = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
         around.iso_status = iso::status(record, &want, &state, s.wall);
+        if let (IsoState::Ready { .. }, Some(status)) = (&state, &mut around.iso_status) {
+            status.infra_env_ref = env.as_deref().map(iso::reference);
+        }
         let known = want.known.as_ref().map(|file| file.path.to_string());
         around.iso_known = known.is_some() && known == record.and_then(|r| r.stored_path.clone());
         around.iso = Some(state);

@@ -37,7 +37,7 @@ use super::{
 use crate::{
     model::{
         child::{Child, Recorded},
-        identity::{AgentMatch, agent_runs_on},
+        identity::agent_runs_on,
         names::ObjectKey,
         upstream,
     },
@@ -163,6 +163,7 @@ impl Plan {
 pub fn plan(s: &Snapshot) -> Plan {
     let mut plan = Plan::default();
     let deleting = s.pool.metadata.deletion_timestamp.is_some();
+    let guard = s.guard();
     let has_finalizer = s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER);
     plan.claims = claims::classify(&claims::Facts {
         pool: &s.pool,
@@ -176,6 +177,7 @@ pub fn plan(s: &Snapshot) -> Plan {
             let made = am.metadata.uid.as_ref();
             s.child_for(am).is_some() || made.is_some_and(|uid| s.made.contains(uid))
         },
+        guard: guard.as_ref(),
         waiting_since: &s.waiting_since,
         now: s.now,
         wall: s.wall,
@@ -245,13 +247,13 @@ fn is_for(child: &Child, am: &AgentMachine) -> bool {
         .is_some_and(|r| r.is_object(&am.metadata))
 }
 
-/// Agents that may run on the child's VM, by uuid alone: enough to hold back, never enough to act.
+/// Agents that may run on the child's VM, for they name it: enough to hold back, never enough to act.
 fn possible_agents<'a>(s: &'a Snapshot, child: &'a Child) -> impl Iterator<Item = &'a Arc<Agent>> {
     s.agents_naming(child).filter(move |a| {
         child
             .identity
             .as_ref()
-            .is_some_and(|vm| agent_runs_on(a, vm) != AgentMatch::Other)
+            .is_some_and(|vm| agent_runs_on(a, vm).may_run_there())
     })
 }
 

@@ -168,11 +168,12 @@ pub fn awaits_approval(pool: &VsphereAgentPool, agent: &Agent) -> bool {
 ///
 /// Takes off every label that the selector of one of `choosers` (the AgentMachines of all hosted clusters: they may share
 /// the Agents' namespace) or the pool's own labels could match on, the pin and what the assisted service and the provider write excepted; where some selector would still
-/// match what is left, the approval goes as well.
+/// match what is left, the approval goes as well, unless the service would give it again (`auto_approved`).
 #[must_use]
 pub fn fence(
     own_labels: &Labels,
     choosers: &[Arc<AgentMachine>],
+    auto_approved: bool,
     agent: &Agent,
 ) -> Option<AgentPatch> {
     if on(Mutant::NoFence) {
@@ -200,7 +201,7 @@ pub fn fence(
             .filter(|k| keys.contains(*k))
             .map(|k| (k.clone(), None))
             .collect(),
-        approved: (still_matches && agent.spec.approved).then_some(false),
+        approved: (still_matches && agent.spec.approved && !auto_approved).then_some(false),
         hostname: None,
         role: None,
     };

@@ -13,7 +13,14 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{agents_home, boundary::Grants, claims, index::Index, iso::NoSource};
+use super::{
+    agents_home,
+    boundary::Grants,
+    claims,
+    index::Index,
+    infra_env_guards::{self, Guard},
+    iso::NoSource,
+};
 use crate::{
     model::{
         child::Child,
@@ -94,6 +101,13 @@ impl Snapshot {
             .filter_map(|am| self.grants.lacking(&self.pool, am))
             .collect();
         refused.into_iter().collect()
+    }
+
+    /// What keeps VMs from being made from the InfraEnv.
+    #[must_use]
+    pub fn guard(&self) -> Option<Guard> {
+        let infra_env = self.infra_env.as_deref()?;
+        infra_env_guards::guard(&self.pool, infra_env, &self.choosers)
     }
 
     /// The Agents of the InfraEnv's namespace: those that the provider chooses from.

@@ -92,6 +92,15 @@ impl IsoUrl {
         url.to_string()
     }
 
+    /// The version in a URL of the assisted service's: `<marker>/<which image>/<version>/...`.
+    #[must_use]
+    pub fn version(&self) -> Option<String> {
+        let mut segments = self.0.path_segments()?;
+        segments.find(|s| matches!(*s, "byapikey" | "byid" | "bytoken"))?;
+        let version = segments.nth(1).filter(|v| !v.is_empty())?;
+        segments.next().map(|_| version.to_owned())
+    }
+
     /// Without query, fragment and userinfo.
     fn bare(&self) -> url::Url {
         let mut url = self.0.clone();

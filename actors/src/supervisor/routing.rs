@@ -3,7 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use agent_forge_crds::{
-    VsphereAgentPool, external::agent_machine::AgentMachine, names::AGENT_MACHINE_LABEL,
+    VsphereAgent, VsphereAgentPool, external::agent_machine::AgentMachine,
+    names::AGENT_MACHINE_LABEL,
 };
 use kube::ResourceExt;
 
@@ -11,7 +12,7 @@ use crate::{
     iso_cache::msg::IsoKey,
     model::{
         child::{recorded_identity, recorded_machine},
-        identity::{AgentMatch, agent_runs_on},
+        identity::agent_runs_on,
         names::ObjectKey,
     },
     pool::agents_home,
@@ -173,7 +174,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                         .and_then(|vm| vm.agent_ref.as_ref()?.name.as_ref())
                         .map(|name| *name == key.name);
                     let may_run_there = match (shown, &vm.and_then(recorded_identity)) {
-                        (Some(agent), Some(vm)) => agent_runs_on(agent, vm) != AgentMatch::Other,
+                        (Some(agent), Some(vm)) => agent_runs_on(agent, vm).may_run_there(),
                         (Some(_), None) => false,
                         // Gone: where none is recorded, it may have been the one.
                         (None, _) => recorded.is_none(),
@@ -187,12 +188,18 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
         }
         Change::InfraEnv(key) => {
             let of = |p: &VsphereAgentPool| agents_home::candidates(p).contains(key);
-            out.extend(
-                view.pools()
-                    .iter()
-                    .filter(|p| of(p))
-                    .map(|p| (ActorKey::Pool(ObjectKey::of(p.as_ref())), "infraenv")),
-            );
+            for pool in view.pools().iter().filter(|p| of(p)) {
+                let key = ObjectKey::of(pool.as_ref());
+                // It may keep a VM from being made, or not any more.
+                let made = |c: &VsphereAgent| {
+                    let status = c.status.as_ref();
+                    status.is_some_and(|s| s.vm.as_ref().is_some_and(|vm| vm.moref.is_some()))
+                };
+                for child in view.children(&key).iter().filter(|c| !made(c)) {
+                    out.push((ActorKey::Vm(ObjectKey::of(child.as_ref())), "infraenv"));
+                }
+                out.push((ActorKey::Pool(key), "infraenv"));
+            }
         }
         Change::Namespace(name) => {
             for pool in view.pools().iter().filter(|p| is_near(view, p, name)) {

@@ -56,6 +56,8 @@ pub struct Memory {
     pub missed: bool,
     /// This actor switched this VM on.
     pub powered_on: bool,
+    /// When (wall clock) this actor sent the first request to do so that may have had an effect.
+    pub switched_on_at: Option<jiff::Timestamp>,
     /// An Agent that runs on this VM, or may, was in sight.
     pub agent_seen: bool,
     /// The VM was looked at since its Agent is overdue.

@@ -419,6 +419,7 @@ pub fn known<'a>(
     Known {
         child: &scene.child,
         agent: scene.agent.as_deref(),
+        doubt: scene.doubt.as_ref(),
         standing: &scene.standing,
         policy: scene.policy(),
         control_plane: scene

@@ -284,6 +284,10 @@ async fn without_its_pool_the_record_is_enough_to_take_the_vm_away() {
     }
 }
 
+fn born_now(bench: &Bench) -> agent_forge_crds::Time {
+    agent_forge_crds::Time(bench.context.clock.wall())
+}
+
 fn bind_agent(bench: &Bench) {
     let mut agent = agent_on(&bench.child());
     let macs = bench.vm().mac_addresses;
@@ -297,6 +301,7 @@ fn bind_agent(bench: &Bench) {
         interface.mac_address = macs.first().cloned();
     }
     claim(&mut agent, &testing::agent_machine("a"));
+    agent.metadata.creation_timestamp = Some(born_now(bench));
     bench.hub.with(|o| o.agents = vec![agent]);
 }
 
@@ -334,7 +339,9 @@ fn late_agent(bench: &Bench) -> agent_forge_crds::external::agent::Agent {
     bind_agent(bench);
     let mut agent = bench.hub.with(|o| o.agents.remove(0));
     let free = testing::foreign_agent(&agent.name_any());
+    let created = agent.metadata.creation_timestamp.take();
     agent.metadata = free.metadata;
+    agent.metadata.creation_timestamp = created;
     agent.spec = free.spec;
     agent
 }

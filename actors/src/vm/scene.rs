@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use agent_forge_crds::{
     agent::{VmStatus, VsphereAgent, VsphereAgentStatus},
     conditions::reason,
-    external::agent::Agent,
+    external::{agent::Agent, infra_env::InfraEnv},
     names::REPLACE_ANNOTATION,
     pool::{CleanupPolicy, VsphereAgentPool},
 };
@@ -25,7 +25,7 @@ use crate::{
     context::Context,
     model::{
         child::Child,
-        identity::{AgentMatch, BiosUuid, agent_runs_on, goes_beyond_uuids},
+        identity::{AgentMatch, BiosUuid, agent_runs_on, lineup::Doubt, proof},
         names::ObjectKey,
         standing::{Standing, standing},
         upstream,
@@ -34,7 +34,9 @@ use crate::{
     pool::{
         agents_home,
         boundary::{self, Grants},
-        custody, prepare,
+        custody,
+        infra_env_guards::{self, Guard},
+        prepare,
     },
     ports::cluster::{MachineFacts, Regarding},
 };
@@ -57,6 +59,12 @@ pub struct Scene {
     pub possible: Vec<Arc<Agent>>,
     /// One of those serves a Machine, or is about to.
     pub bound: bool,
+    /// Why none of those is approved.
+    pub doubt: Option<Doubt>,
+    /// Every one that serves matches in part only: which does, and what speaks against it.
+    pub unproven: Option<String>,
+    /// One that matches was there before the VM was ever switched on.
+    pub early: Option<String>,
     /// Its Machine.
     pub machine: Option<MachineFacts>,
     /// When its AgentMachine was created.
@@ -67,6 +75,8 @@ pub struct Scene {
     pub standing: Standing,
     /// Why nothing more is made for it, as the boundary between namespaces has it.
     pub refused: Option<String>,
+    /// What keeps a VM that does not exist yet from being made.
+    pub guard: Option<Guard>,
 }
 
 fn is_doubted(context: &Context, vm: &VmStatus) -> bool {
@@ -75,6 +85,37 @@ fn is_doubted(context: &Context, vm: &VmStatus) -> bool {
     };
     let doubts = context.doubts.borrow();
     doubts.get(server).is_some_and(|all| all.contains(moref))
+}
+
+/// See [`Scene::unproven`].
+fn unproven(child: &Child, possible: &[Arc<Agent>]) -> Option<String> {
+    let lineup = child.lineup(possible);
+    let mut serving = possible.iter().filter(|a| a.is_claimed_or_bound());
+    let doubted = |a: &Arc<Agent>| {
+        let doubtful = &lineup.doubtful;
+        let (_, misfit) = doubtful.iter().find(|(other, _)| Arc::ptr_eq(other, a))?;
+        Some(format!("{} ({misfit})", ObjectKey::of(a.as_ref())))
+    };
+    let first = doubted(serving.next()?)?;
+    serving.all(|a| doubted(a).is_some()).then_some(first)
+}
+
+/// See [`Scene::early`].
+fn early(child: &Child, possible: &[Arc<Agent>]) -> Option<String> {
+    let identity = child.identity.as_ref()?;
+    let status = child.object.status.as_ref();
+    let vm = status.and_then(|s| s.vm.as_ref())?;
+    if vm.first_powered_on.is_some() || vm.discovery_deadline.is_some() {
+        return None;
+    }
+    let fits = |a: &&Arc<Agent>| {
+        matches!(
+            agent_runs_on(a, identity),
+            AgentMatch::Same | AgentMatch::NotYet
+        )
+    };
+    let agent = possible.iter().find(fits)?;
+    Some(ObjectKey::of(agent.as_ref()).to_string())
 }
 
 impl Scene {
@@ -99,21 +140,22 @@ impl Scene {
         let agents = agents_home::agents(view, pool.as_deref(), [&child]);
         let may_run_there = |a: &&Arc<Agent>| {
             let identity = child.identity.as_ref();
-            identity.is_some_and(|vm| agent_runs_on(a, vm) != AgentMatch::Other)
+            identity.is_some_and(|vm| agent_runs_on(a, vm).may_run_there())
         };
         let possible: Vec<Arc<Agent>> = agents.iter().filter(may_run_there).cloned().collect();
         // Whoever may not run there does not.
-        let among = if goes_beyond_uuids() {
+        let among = if proof::goes_beyond_uuids() {
             &agents
         } else {
             &possible
         };
-        let agent = child
-            .agent_among(among)
-            .filter(|a| !a.is_deleting())
-            .cloned();
+        let lineup = child.lineup(among);
+        let agent = lineup.own.filter(|a| !a.is_deleting()).cloned();
         let mut scene = Self {
             bound: possible.iter().any(|a| a.is_claimed_or_bound()),
+            doubt: lineup.doubt(),
+            unproven: unproven(&child, &possible),
+            early: early(&child, &possible),
             child,
             pool,
             agent,
@@ -123,9 +165,24 @@ impl Scene {
             ready: None,
             standing: Standing::Unknown("its pool does not exist".to_owned()),
             refused: None,
+            guard: None,
         };
         scene.look_upstream(context);
         scene
+    }
+
+    /// See [`Scene::guard`].
+    fn guard(
+        &self,
+        context: &Context,
+        pool: &VsphereAgentPool,
+        infra_env: Option<&InfraEnv>,
+    ) -> Option<Guard> {
+        if self.vm().is_some_and(|vm| vm.moref.is_some()) {
+            return None;
+        }
+        let choosers = context.view.all_agent_machines();
+        infra_env_guards::guard(pool, infra_env?, &choosers)
     }
 
     fn look_upstream(&mut self, context: &Context) {
@@ -153,9 +210,10 @@ impl Scene {
             Some(am) => grants.lacking(pool, am),
             None => grants.lacking_home(pool),
         };
+        let (_, found) = agents_home::find(context.view.as_ref(), &grants, pool);
+        self.guard = self.guard(context, pool, found.as_deref());
         // The ISO on record may be that of an InfraEnv which the pool may not use any more.
         let lost = || {
-            let (_, found) = agents_home::find(context.view.as_ref(), &grants, pool);
             let refused = grants.refused_homes(pool).into_iter().next();
             refused.filter(|_| found.is_none())
         };
@@ -186,7 +244,8 @@ impl Scene {
             return true;
         }
         let choosers = context.view.all_agent_machines();
-        prepare::fence(&prepare::base_labels(pool), &choosers, agent).is_none()
+        let approved = infra_env_guards::is_auto_approved(context.view.as_ref(), agent);
+        prepare::fence(&prepare::base_labels(pool), &choosers, approved, agent).is_none()
     }
 
     /// The recorded VM.
@@ -326,6 +385,7 @@ impl Scene {
             pool_exists: self.pool.is_some(),
             cluster_changed: recorded_cluster.is_some_and(|c| c != cluster_id),
             policy: self.policy(),
+            guard: self.guard.as_ref(),
             iso_ready: self.pool.as_ref().is_some_and(has_iso),
             credentials_held: self.pool.as_ref().is_some_and(|p| {
                 hardware::secret(p, &context.settings.secret_namespaces)
@@ -341,6 +401,8 @@ impl Scene {
             witnessed: memory.powered_on,
             doubted: memory.missed || self.vm().is_some_and(|vm| is_doubted(context, vm)),
             agent_bound: self.bound,
+            unproven: self.unproven.as_deref(),
+            early: self.early.as_deref(),
             has_served: self.child.has_served(memory.told()),
             standing: &self.standing,
             refused: self.refused.as_deref(),

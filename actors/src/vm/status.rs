@@ -18,7 +18,7 @@ use k8s_openapi::{
 use kube::ResourceExt;
 
 use super::memory::subject;
-use crate::model::{child::Child, standing::Standing, trace::TraceId};
+use crate::model::{child::Child, identity::lineup::Doubt, standing::Standing, trace::TraceId};
 
 /// What is known beside the record itself.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,8 @@ pub struct Known<'a> {
     pub child: &'a Child,
     /// The Agent that runs on the VM.
     pub agent: Option<&'a Agent>,
+    /// Why no Agent that names the VM is approved.
+    pub doubt: Option<&'a Doubt>,
     /// How its Machine stands.
     pub standing: &'a Standing,
     /// What becomes of the VM when nothing needs it.
@@ -139,6 +141,7 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
             kind: Some("Agent".to_owned()),
             name: Some(agent.name_any()),
             namespace: agent.namespace(),
+            uid: agent.uid(),
             ..ObjectReference::default()
         });
     }
@@ -199,6 +202,10 @@ fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
             message,
         })
     };
+    let serves = known.agent.is_some_and(Agent::is_claimed_or_bound);
+    if let Some(doubt) = known.doubt.filter(|_| !serves) {
+        return said(doubt.reason, doubt.message.clone());
+    }
     match known.agent {
         Some(agent) if agent.is_claimed_or_bound() && is_stuck(agent, known.now) => said(
             "AgentStuck",

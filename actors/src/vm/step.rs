@@ -23,6 +23,7 @@ use crate::{
     effect::EffectKind,
     model::standing::Standing,
     mutants::{Mutant, on},
+    pool::infra_env_guards::Guard,
     ports::{
         slots::turns::Errand,
         vcenter::{BootDevice, PowerState, VmObservation},
@@ -63,6 +64,8 @@ pub struct Facts<'a> {
     pub cluster_changed: bool,
     /// Cleanup policy of the pool, or the one that was recorded where the pool is gone.
     pub policy: Option<CleanupPolicy>,
+    /// What about the InfraEnv keeps a VM that does not exist yet from being made.
+    pub guard: Option<&'a Guard>,
     /// The discovery ISO lies ready.
     pub iso_ready: bool,
     /// The pool's credentials Secret is confirmed as held (reliability.md R13).
@@ -85,6 +88,10 @@ pub struct Facts<'a> {
     pub doubted: bool,
     /// An Agent that runs there, or may, serves a Machine or is about to.
     pub agent_bound: bool,
+    /// Every Agent that does so matches the VM in part only: which does, and what speaks against it.
+    pub unproven: Option<&'a str>,
+    /// An Agent that matches the VM was there before that was ever switched on.
+    pub early: Option<&'a str>,
     /// An Agent of this VM was bound once, whatever became of it.
     pub has_served: bool,
     /// How its Machine stands.
@@ -360,7 +367,7 @@ fn alive(f: &Facts<'_>) -> Step {
             // A new identity would make a second VM.
             Loss::Beyond => record_lost(),
             // Its VM is there, and has its ISO.
-            Loss::None if !f.iso_ready => iso_not_ready(),
+            Loss::None if f.guard.is_some() || !f.iso_ready => no_iso(f),
             _ if !f.credentials_held => hold(
                 "CredentialsNotHeld",
                 "the pool's credentials Secret is not kept from deletion yet; see the pool's conditions",
@@ -403,8 +410,8 @@ fn alive(f: &Facts<'_>) -> Step {
             Seen::Absent { .. } if serves(f) => missing(),
             Seen::Absent { .. } if f.path_taken || f.site == Site::Elsewhere => Step::NextAttempt,
             _ if f.site == Site::Doubtful => Step::PlaceAgain,
-            _ if f.iso_ready => Step::Create,
-            _ => iso_not_ready(),
+            _ if f.iso_ready && f.guard.is_none() => Step::Create,
+            _ => no_iso(f),
         };
     }
     let overdue = matches!(f.arrival, Arrival::Overdue { .. });
@@ -545,6 +552,16 @@ fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
         _ if !boots_disk_first(shown) && !shown.disk_keys.is_empty() && !on(Mutant::CdromFirst) => {
             Step::SetBootOrder(shown.disk_keys.clone())
         }
+        // Its guest cannot have registered: somebody else has, with what this VM will be known by.
+        _ if f.early.is_some() => hold(
+            reason::RIVAL_AGENTS,
+            format!(
+                "Agent {} has the identity of this VM and was there before it was ever switched on: it stays off, and that \
+                 Agent is not approved. Find out which host that is, stop it and delete its Agent",
+                f.early.unwrap_or_default()
+            ),
+            Some(CONFLICT_PROBE),
+        ),
         // Once it runs its Agent may serve before anybody looks again, and a host that serves is left alone.
         _ if !f.tagged && !lacks_tags(f) => Step::AttachTags,
         _ => Step::PowerOn,
@@ -585,6 +602,16 @@ fn unstick(f: &Facts<'_>) -> Step {
 }
 
 fn deleting(f: &Facts<'_>) -> Step {
+    if let Some(agent) = f.unproven.filter(|_| f.agent_bound && !f.forced) {
+        return hold(
+            reason::AGENT_UNPROVEN,
+            format!(
+                "Agent {agent} names this VM and serves a Machine: deletion waits, for that may run here. If it is another \
+                 host, delete that Agent, or set the annotation agent-forge.containeroo.ch/force-delete=true here"
+            ),
+            None,
+        );
+    }
     if f.agent_bound && !f.forced {
         return hold(
             reason::AGENT_BOUND,
@@ -687,7 +714,11 @@ fn record_lost() -> Step {
     )
 }
 
-fn iso_not_ready() -> Step {
+/// There is nothing to boot a new VM from, or it is not to be booted.
+fn no_iso(f: &Facts<'_>) -> Step {
+    if let Some(guard) = f.guard {
+        return hold(guard.reason, guard.message.clone(), None);
+    }
     hold(
         "IsoNotReady",
         "the pool's discovery ISO is not on its datastore yet; see the pool's condition ISOReady",

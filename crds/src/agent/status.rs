@@ -169,6 +169,15 @@ pub struct VmStatus {
     /// is switched on without them. They are tried again until they are attached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags_missing: Option<bool>,
+    /// InfraEnv whose ISO the VM boots from, as it was before the VM was made. Only an Agent of that InfraEnv can be the
+    /// VM's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, schema_with = "schema::object_reference")]
+    pub infra_env_ref: Option<ObjectReference>,
+    /// When this VM was first switched on, or a moment before that; a later start does not move it. An Agent that was
+    /// created more than five minutes earlier is not the VM's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_powered_on: Option<Time>,
     /// When the VM is replaced if its Agent has not registered by then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discovery_deadline: Option<Time>,

@@ -23,6 +23,19 @@ pub mod reason {
     pub const INFRA_ENV_NOT_FOUND: &str = "InfraEnvNotFound";
     /// The InfraEnv has no ISO URL yet.
     pub const ISO_URL_PENDING: &str = "ISOURLPending";
+    /// `spec.clusterRef` of the InfraEnv is set: its hosts are bound from the start, and no NodePool could have them.
+    pub const LATE_BINDING_UNAVAILABLE: &str = "LateBindingUnavailable";
+    /// The InfraEnv approves its Agents by itself, and somebody's selector asks for no label: nothing keeps an Agent from
+    /// being chosen while its Machine goes.
+    pub const AUTO_APPROVE_DEFEATS_FENCE: &str = "AutoApproveDefeatsFence";
+    /// Condition `ImageCreated` of the InfraEnv is False.
+    pub const IMAGE_NOT_CREATED: &str = "ImageNotCreated";
+    /// The ISO is of another version than `spec.osImageVersion` of the InfraEnv asks for.
+    pub const ISO_STALE: &str = "ISOStale";
+    /// More than one Agent matches one VM; none of them is approved.
+    pub const RIVAL_AGENTS: &str = "RivalAgents";
+    /// An Agent matches a VM only in part: it is not approved, and what it serves is nobody's to take away.
+    pub const AGENT_UNPROVEN: &str = "AgentUnproven";
     /// The ISO is being fetched and uploaded.
     pub const ISO_UPLOADING: &str = "ISOUploading";
     /// An AgentMachine waits but carries no conditions: provider and CRD are of different

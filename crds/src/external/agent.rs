@@ -14,6 +14,10 @@ pub const AGENT_MACHINE_REF_LABEL: &str = "agentMachineRef";
 pub const AGENT_MACHINE_REF_NAMESPACE_ANNOTATION: &str = "agentMachineRefNamespace";
 /// Label with the name of the InfraEnv it booted from (§3.5).
 pub const INFRA_ENV_LABEL: &str = "infraenvs.agent-install.openshift.io";
+/// Label with the name of the BareMetalHost that owns it: it runs on bare metal, whatever its inventory says.
+pub const BARE_METAL_HOST_LABEL: &str = "agent-install.openshift.io/bmh";
+/// Label by which OSAC reserves it for one of its cluster orders, before any AgentMachine claims it.
+pub const CLUSTER_ORDER_LABEL: &str = "osac.openshift.io/clusterorder";
 /// Annotation that lets a deletion skip removing the Node from the hosted cluster (§3.5).
 pub const SKIP_SPOKE_CLEANUP_ANNOTATION: &str =
     "agent.agent-install.openshift.io/skip-spoke-cleanup";
@@ -197,10 +201,30 @@ impl Agent {
             .map(String::as_str)
     }
 
-    /// Whether it is claimed by an AgentMachine or bound to a cluster: it carries the claim label
-    /// or `spec.clusterDeploymentName` (§1.6). Both are absent only on a free Agent.
+    /// Cluster order that reserved it.
+    pub fn cluster_order(&self) -> Option<&str> {
+        let labels = self.labels();
+        labels.get(CLUSTER_ORDER_LABEL).map(String::as_str)
+    }
+
+    /// Whether somebody claimed it or it is bound to a cluster: it carries the claim label of the provider or of a cluster
+    /// order, or `spec.clusterDeploymentName` (§1.6). All are absent only on a free Agent.
     pub fn is_claimed_or_bound(&self) -> bool {
-        self.claimed_by().is_some() || self.spec.cluster_deployment_name.is_some()
+        self.claimed_by().is_some()
+            || self.cluster_order().is_some()
+            || self.spec.cluster_deployment_name.is_some()
+    }
+
+    /// Whether a BareMetalHost owns it.
+    pub fn is_bare_metal_host(&self) -> bool {
+        self.labels().contains_key(BARE_METAL_HOST_LABEL)
+    }
+
+    /// uid of the InfraEnv of that name that owns it; `None` where it does not say.
+    pub fn infra_env_uid(&self, name: &str) -> Option<&str> {
+        let mut owners = self.owner_references().iter();
+        let owner = owners.find(|o| o.kind == "InfraEnv" && o.name == name)?;
+        Some(owner.uid.as_str()).filter(|uid| !uid.is_empty())
     }
 
     /// InfraEnv it booted from (§3.5).

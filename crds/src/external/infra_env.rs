@@ -1,7 +1,7 @@
 //! `InfraEnv` of the assisted service: the offer of a discovery ISO.
 
 use super::NamespacedName;
-use super::condition::ForeignCondition;
+use super::condition::{ForeignCondition, find};
 use super::kind::foreign_kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,21 @@ pub struct InfraEnvSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub os_image_version: Option<String>,
+    /// How its Agents come to be approved.
+    #[serde(
+        deserialize_with = "crate::lenient::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub agent_approval: Option<AgentApproval>,
+}
+
+/// How Agents come to be approved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AgentApproval {
+    /// The service approves every Agent of the InfraEnv, and again whenever somebody takes the approval back.
+    #[serde(deserialize_with = "crate::lenient::or_default")]
+    pub auto_approve: bool,
 }
 
 /// What the ISO is.
@@ -99,6 +114,21 @@ impl InfraEnv {
             .iso_download_url
             .as_ref()
             .filter(|url| !url.expose().is_empty())
+    }
+
+    /// Why the service could not make its image: the message of condition `ImageCreated` where that is False.
+    pub fn image_failure(&self) -> Option<&str> {
+        let conditions = self.status.as_ref().map(|s| s.conditions.as_slice());
+        let created = find(conditions.unwrap_or_default(), IMAGE_CREATED)?;
+        created
+            .is_false()
+            .then(|| created.message.as_deref().unwrap_or_default())
+    }
+
+    /// Whether the service approves its Agents by itself.
+    pub fn auto_approves(&self) -> bool {
+        let approval = self.spec.agent_approval.as_ref();
+        approval.is_some_and(|a| a.auto_approve)
     }
 
     /// When the URL was made (§5).

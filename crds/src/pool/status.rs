@@ -115,7 +115,7 @@ pub struct RefusedCredentials {
 }
 
 /// The discovery ISO as it lies on its datastore.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct IsoStatus {
@@ -148,6 +148,10 @@ pub struct IsoStatus {
     /// even where the bytes differ on every download.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_key: Option<String>,
+    /// InfraEnv that offered it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, schema_with = "schema::object_reference")]
+    pub infra_env_ref: Option<ObjectReference>,
     /// Where the bytes lie, as `[datastore] path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored_path: Option<String>,

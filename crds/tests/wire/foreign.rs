@@ -240,6 +240,8 @@ fn an_agent_is_free_only_without_claim_and_cluster() {
     };
     assert!(!read(json!({}), json!(null)).is_claimed_or_bound());
     assert!(read(json!({"agentMachineRef": "m"}), json!(null)).is_claimed_or_bound());
+    let order = json!({"osac.openshift.io/clusterorder": "order-1"});
+    assert!(read(order, json!(null)).is_claimed_or_bound());
     let cluster = json!({"name": "demo", "namespace": "demo-demo"});
     assert!(read(json!({}), cluster).is_claimed_or_bound());
     assert!(
@@ -263,6 +265,26 @@ fn an_infra_env_offers_an_iso_only_with_an_address_that_never_prints() {
     let offered = read(json!({"isoDownloadURL": format!("https://i/byapikey/{token}/full.iso")}));
     assert!(offered.iso_download_url().unwrap().expose().contains(token));
     assert!(!format!("{offered:?}").contains(token));
+}
+
+#[test]
+fn an_infra_env_says_what_keeps_vms_from_being_made() {
+    let read = |spec: Value, conditions: Value| -> InfraEnv {
+        let status = json!({"conditions": conditions});
+        serde_json::from_value(json!({"metadata": {"name": "i"}, "spec": spec, "status": status}))
+            .unwrap()
+    };
+    let created = |status: &str| json!([{"type": "ImageCreated", "status": status, "reason": "x", "message": "no release"}]);
+    assert!(!read(json!({}), json!([])).auto_approves());
+    let auto = read(json!({"agentApproval": {"autoApprove": true}}), json!([]));
+    assert!(auto.auto_approves());
+    assert_eq!(
+        read(json!({}), created("False")).image_failure(),
+        Some("no release")
+    );
+    for other in [json!([]), created("True"), created("Unknown")] {
+        assert_eq!(read(json!({}), other).image_failure(), None);
+    }
 }
 
 #[test]

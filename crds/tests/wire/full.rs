@@ -9,7 +9,7 @@ use agent_forge_crds::external::agent_machine::{
     AgentMachine, AgentMachineSpec, AgentMachineStatus,
 };
 use agent_forge_crds::external::infra_env::{
-    InfraEnv, InfraEnvSpec, InfraEnvStatus, IsoDownloadUrl,
+    AgentApproval, InfraEnv, InfraEnvSpec, InfraEnvStatus, IsoDownloadUrl,
 };
 use agent_forge_crds::external::{ForeignCondition, NamespacedName};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
@@ -110,6 +110,7 @@ pub fn infra_env() -> InfraEnv {
             cluster_ref: Some(reference()),
             agent_labels: BTreeMap::from([("a".into(), "b".into())]),
             os_image_version: Some("4.19".into()),
+            agent_approval: Some(AgentApproval { auto_approve: true }),
         },
         status: Some(InfraEnvStatus {
             iso_download_url: Some(IsoDownloadUrl::new("https://images.example/full.iso")),

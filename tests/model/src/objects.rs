@@ -212,6 +212,8 @@ pub fn agent_on(vm: &VmObservation) -> Option<Agent> {
     let pairs: Vec<&str> = (0..16).filter_map(|i| hex.get(2 * i..2 * i + 2)).collect();
     let serial = format!("VMware-{}-{}", pairs[..8].join(" "), pairs[8..].join(" "));
     let mut agent = bare(&uuid.swapped().to_string());
+    // After its VM was switched on, whenever that is.
+    agent.metadata.creation_timestamp = Some(Time(at(86_400)));
     agent.status.get_or_insert_default().inventory = Some(Inventory {
         hostname: None,
         system_vendor: Some(SystemVendor {

@@ -1,5 +1,7 @@
 //! Which mutant stands for which rows, and what finds it; and the rows that no mutant can stand for.
 //!
+//! A case without rows is a check of our own, left out.
+//!
 //! Rows: `P1`-`P23` are the faults of the predecessor, `H1`-`H23` the traps of its history, `A`-`R` those of the upstream
 //! contract's review.
 
@@ -81,6 +83,13 @@ cases! {
     OrderIsProof ["F"] "bare" => "O3";
     HookWaits ["G"] "dark" => "O9";
     CdromFirst ["O"] "S1" => "O9";
+    AnyName [] "S21" => "O3";
+    AnyMac [] "S21" => "O3";
+    AnyInfraEnv [] "S21" => "O3";
+    AnyAge [] "S21" => "O3";
+    BareMetalToo [] "S21" => "O3";
+    RivalsIgnored [] "S20" => "O3";
+    NoGuards [] "guarded" => "O3";
 }
 
 /// Rows without a mutant, and why.

@@ -58,6 +58,7 @@ workloads! {
     "freed" freed "a machine goes while somebody's NodePool waits for any Agent with its labels";
     "burst" burst "sixteen machines wanted at once, then one of another pool; creates take 20 s";
     "queued" queued "twelve machines wanted at once are not wanted any more while four of them wait for a slot";
+    "guarded" guarded "an InfraEnv with a clusterRef, taken off later: no VM is made before";
     "dark" dark "a VM loses power for good while its Agent is bound, then the machine goes";
 }
 
@@ -67,6 +68,34 @@ pub fn named(name: &str) -> Option<&'static Workload> {
     ALL.iter()
         .find(|w| w.name == name)
         .or_else(|| workloads::named(name))
+}
+
+fn guarded(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let envs = kind(ASSISTED, "infraenvs");
+        let set = |run: &Run, cluster: serde_json::Value| {
+            let patch = json!({"spec": {"clusterRef": cluster}});
+            let written = run.world.api.write(|s, now| {
+                let via = (agent_forge_sim::kube::store::Via::Patch, false);
+                s.update(&envs, &at_home("demo"), via, now, |mut o| {
+                    agent_forge_sim::kube::store::merge(&mut o, &patch);
+                    o
+                })
+            });
+            written.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+        };
+        set(run, json!({"name": "demo", "namespace": NAMESPACE}))?;
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        tokio::time::sleep(SOON).await;
+        let made = run.world.director.created();
+        if made > 0 {
+            let words = format!("O3 guard: {made} VMs of an InfraEnv that binds its hosts itself");
+            run.world.director.violated(words);
+        }
+        set(run, json!(null))?;
+        run.rest_with("one up", &[("w", 1)]).await
+    })
 }
 
 async fn one_up(run: &mut Run) -> Result<()> {

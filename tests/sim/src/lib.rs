@@ -19,6 +19,7 @@ pub mod news;
 pub mod oracles;
 pub mod plan;
 pub mod process;
+pub mod rogue;
 pub mod run;
 pub mod scale;
 pub mod traffic;

@@ -347,7 +347,7 @@ pub fn left_over(world: &World) -> Vec<String> {
 }
 
 /// What stays as it was recorded, as long as the attempt is the same.
-const KEPT: [&str; 8] = [
+const KEPT: [&str; 10] = [
     "/status/clusterID",
     "/status/vm/biosUUID",
     "/status/vm/vmPath",
@@ -356,6 +356,8 @@ const KEPT: [&str; 8] = [
     "/status/vm/placement/datastore",
     "/status/vm/instanceUUID",
     "/status/vm/macAddresses",
+    "/status/vm/infraEnvRef",
+    "/status/vm/firstPoweredOn",
 ];
 
 /// O8: what was recorded of an attempt stays recorded; attempts only rise.
@@ -546,6 +548,8 @@ mod tests {
             server: text(),
             instance_uuid: text(),
             mac_addresses: vec!["x".to_owned()],
+            infra_env_ref: Some(Default::default()),
+            first_powered_on: Some(agent_forge_crds::Time(jiff::Timestamp::UNIX_EPOCH)),
             placement: Some(Placement {
                 datastore: text(),
                 ..Placement::default()

@@ -15,6 +15,7 @@ use crate::{
     director::{Branch, Director, Outage},
     oracles,
     plan::{Fault, Plan, Point},
+    rogue,
     workloads::{self, Rest, Run, Workload},
     world::World,
 };
@@ -262,6 +263,7 @@ pub fn play(
             Err(e) => failures.push(format!("O9 {e:#}")),
         }
         failures.extend(oracles::lost(&run.world));
+        failures.extend(rogue::touched(&run.world));
         let actors = run.world.actors().await;
         let tasks = tokio::runtime::Handle::current()
             .metrics()

@@ -11,6 +11,7 @@ use crate::{oracles, world::World};
 
 mod disaster;
 mod predecessor;
+mod rogues;
 mod site;
 mod tenants;
 
@@ -358,6 +359,20 @@ pub const ALL: &[Workload] = &[
         exact: true,
         instances: 1,
         run: tenants::s19,
+    },
+    Workload {
+        name: "S20",
+        text: "a host registers with all that our VM is known by, and goes again; then the machine goes down",
+        exact: true,
+        instances: 1,
+        run: rogues::rival,
+    },
+    Workload {
+        name: "S21",
+        text: "S1 beside hosts that register with what our VM is known by, each but for one thing",
+        exact: true,
+        instances: 1,
+        run: rogues::beside,
     },
 ];
 

@@ -191,7 +191,7 @@ proptest! {
                     Action::Release { child, .. } => {
                         let serves = w.agents.iter().any(|a| {
                             a.is_claimed_or_bound()
-                                && child.identity.as_ref().is_some_and(|vm| agent_runs_on(a, vm) != AgentMatch::Other)
+                                && child.identity.as_ref().is_some_and(|vm| agent_runs_on(a, vm).may_run_there())
                         });
                         prop_assert!(!serves, "released {} while its Agent serves", child.key.name);
                         prop_assert!(!child.deleting, "released twice");
@@ -239,11 +239,11 @@ proptest! {
             let stands = standing(child, namespace, &s.machines, &s.agent_machines);
             prop_assert_eq!(s.standing(child), stands);
             let may_run = |a: &&Arc<Agent>| {
-                child.identity.as_ref().is_some_and(|vm| agent_runs_on(a, vm) != AgentMatch::Other)
+                child.identity.as_ref().is_some_and(|vm| agent_runs_on(a, vm).may_run_there())
             };
             let all = names(s.agents.iter().filter(may_run).collect());
             prop_assert_eq!(names(s.agents_naming(child).filter(may_run).collect()), all);
-            let runs = child.agent_among(&s.agents).map(|a| a.name_any());
+            let runs = child.lineup(&s.agents).own.map(|a| a.name_any());
             prop_assert_eq!(s.agent_on(child).map(|a| a.name_any()), runs);
         }
         for agent in &s.agents {

@@ -16,7 +16,7 @@ use crate::{
     pool::{
         boundary,
         claims::{Claim, Need, Why},
-        prepare,
+        infra_env_guards, prepare,
         snapshot::Snapshot,
     },
 };
@@ -30,6 +30,10 @@ pub const OFFER: Duration = Duration::from_secs(10);
 /// demand to be kept for it: time for its Machine to come and for a person to mend provider, pools or labels. Whoever is
 /// never served keeps nothing for ever.
 pub const HOPE: Duration = Duration::from_secs(1800);
+
+/// Of a bound Agent that matches a VM in part.
+const UNPROVEN: &str = "it names this VM and matches it in part only: if it is another host, delete that Agent, or delete the \
+     VsphereAgent with the annotation agent-forge.containeroo.ch/force-delete=true";
 
 /// For how long yet a VM without demand is kept for this AgentMachine, which asks for a host or is about to; `None`: it is
 /// not.
@@ -89,16 +93,19 @@ pub(super) fn tend(
     if let Some(agent) = agent {
         if leaving {
             let own = prepare::base_labels(&s.pool);
-            if let Some(patch) = prepare::fence(&own, &s.choosers, agent) {
+            let approved = infra_env_guards::approves(s.infra_env.as_deref(), agent);
+            if let Some(patch) = prepare::fence(&own, &s.choosers, approved, agent) {
                 plan.actions.push(Action::Fence {
                     patch,
                     child: child.clone(),
                 });
                 return;
             }
-        } else if bound.is_none() {
+        } else if !agent.is_claimed_or_bound() && bound.is_none_or(|b| is_doubtful(s, child, b)) {
             prepare_agent(s, child, claim.as_ref(), agent, plan);
         }
+    } else if !leaving && bound.is_none() {
+        dispute(s, child, plan);
     }
     if child.deleting {
         return;
@@ -115,11 +122,13 @@ pub(super) fn tend(
     };
     let kept = plan.claims.iter().filter_map(|c| keeps(s, c)).max();
     if let Some(agent) = bound {
-        let message = format!(
-            "Agent {} is bound; it goes when its Machine is gone",
-            agent.name_any()
-        );
-        plan.wait(child.key.name.clone(), reason::AGENT_BOUND, message);
+        let (reason, words) = if is_doubtful(s, child, agent) {
+            (reason::AGENT_UNPROVEN, UNPROVEN)
+        } else {
+            (reason::AGENT_BOUND, "it goes when its Machine is gone")
+        };
+        let message = format!("Agent {} is bound; {words}", agent.name_any());
+        plan.wait(child.key.name.clone(), reason, message);
     } else if pool_deleting
         && (standing == Standing::Leaving || is_served(s, child, claim.as_ref()))
     {
@@ -163,6 +172,22 @@ pub(super) fn tend(
     }
 }
 
+/// That Agent matches the VM in part only.
+fn is_doubtful(s: &Snapshot, child: &Child, agent: &Agent) -> bool {
+    let lineup = s.lineup(child);
+    let mut doubtful = lineup.doubtful.iter();
+    doubtful.any(|(a, _)| a.uid() == agent.uid())
+}
+
+/// Says why no Agent of this VM is approved, where one names it.
+fn dispute(s: &Snapshot, child: &Child, plan: &mut Plan) -> bool {
+    let Some(doubt) = s.lineup(child).doubt() else {
+        return false;
+    };
+    plan.wait(child.key.name.clone(), doubt.reason, doubt.message);
+    true
+}
+
 /// What is left of the time in which a VM in the making is kept for the next AgentMachine; `None` when it is over, or
 /// the VM is none that could serve another.
 fn offer_left(s: &Snapshot, child: &Child, plan: &Plan) -> Option<Duration> {
@@ -198,6 +223,9 @@ fn prepare_agent(
         let own = s.pool.namespace().unwrap_or_default();
         let message = boundary::sentence(&[home], &own);
         plan.wait(claim.name(), reason::NAMESPACE_NOT_ALLOWED, message);
+        return;
+    }
+    if s.lineup(child).approvable().is_none() && dispute(s, child, plan) {
         return;
     }
     let am = &claim.agent_machine;

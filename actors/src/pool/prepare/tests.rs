@@ -201,7 +201,7 @@ fn the_fence_takes_every_label_that_somebody_selects_by_but_the_pin() {
         am.spec.agent_label_selector = Some(selector(&[("zone", "north")], &[]));
     });
     let choosers = [Arc::new(am), Arc::new(by_zone)];
-    let fenced = fence(&base_labels(&pool), &choosers, &agent).expect("a patch");
+    let fenced = fence(&base_labels(&pool), &choosers, false, &agent).expect("a patch");
     let taken: Vec<&str> = fenced.labels.keys().map(String::as_str).collect();
     assert_eq!(taken, ["customer", NODE_POOL_ROLE_LABEL, "zone"]);
     assert!(fenced.labels.values().all(Option::is_none));
@@ -219,7 +219,7 @@ fn the_fence_takes_every_label_that_somebody_selects_by_but_the_pin() {
         Some("a")
     );
     assert_eq!(
-        fence(&base_labels(&pool), &choosers, &agent),
+        fence(&base_labels(&pool), &choosers, false, &agent),
         None,
         "once is enough"
     );
@@ -245,8 +245,13 @@ fn where_no_label_keeps_somebody_away_the_approval_goes_too() {
         ),
     ] {
         let chooser = with(agent_machine("b"), |am| am.spec.agent_label_selector = any);
-        let patch = fence(&base_labels(&pool(POOL)), &[Arc::new(chooser)], &agent);
+        let choosers = [Arc::new(chooser)];
+        let patch = fence(&base_labels(&pool(POOL)), &choosers, false, &agent);
         assert_eq!(patch.and_then(|p| p.approved), Some(false), "{name}");
+        // The service would give it again, and so on for ever.
+        let labels = base_labels(&pool(POOL));
+        let patch = fence(&labels, &choosers, true, &agent);
+        assert_eq!(patch.and_then(|p| p.approved), None, "{name}");
     }
 }
 

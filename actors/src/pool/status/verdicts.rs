@@ -151,12 +151,16 @@ fn infra_env(s: &Snapshot, around: &Surroundings) -> Row {
             format!("InfraEnv {key} has no status.isoDownloadURL yet"),
         ),
         Some(NoSource::Invalid(t)) if t.reason == INVALID_URL => no(&t.reason, t.message.clone()),
-        _ => (
-            conditions::INFRA_ENV_AVAILABLE,
-            true,
-            reason::AVAILABLE.to_owned(),
-            format!("InfraEnv {key} offers a discovery ISO"),
-        ),
+        Some(NoSource::ImageFailed(why)) => no(reason::IMAGE_NOT_CREATED, why.clone()),
+        _ => match s.guard() {
+            Some(guard) => no(guard.reason, guard.message),
+            None => (
+                conditions::INFRA_ENV_AVAILABLE,
+                true,
+                reason::AVAILABLE.to_owned(),
+                format!("InfraEnv {key} offers a discovery ISO"),
+            ),
+        },
     }
 }
 
@@ -259,6 +263,7 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
     let under_way = [
         reason::ISO_UPLOADING,
         reason::ISO_URL_PENDING,
+        reason::IMAGE_NOT_CREATED,
         reason::INVALID_SPEC,
         INVALID_URL,
         WAITING_FOR_VSPHERE,
@@ -320,6 +325,9 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
             row(false, &t.reason, format!("{}{note}", t.message))
         }
         (None, Some(NoSource::Invalid(t))) => row(false, &t.reason, t.message.clone()),
+        (None, Some(NoSource::ImageFailed(why))) => {
+            row(false, reason::IMAGE_NOT_CREATED, why.clone())
+        }
         (None, Some(_)) => row(
             false,
             reason::ISO_URL_PENDING,

@@ -8,7 +8,7 @@ use super::{After, Done, Hand};
 use crate::{
     effect::EffectKind,
     error::Trouble,
-    model::identity::{AgentMatch, agent_runs_on},
+    model::identity::agent_runs_on,
     pool::agents_home,
     ports::cluster::Notice,
     vm::{arrival, memory::Memory},
@@ -24,7 +24,7 @@ impl Hand<'_> {
         let mut found = Vec::new();
         for namespace in agents_home::namespaces(self.scene.pool.as_deref(), [child]) {
             let identity = identity.clone();
-            let may_run_there = move |a: &Agent| agent_runs_on(a, &identity) != AgentMatch::Other;
+            let may_run_there = move |a: &Agent| agent_runs_on(a, &identity).may_run_there();
             let cluster = &self.context.cluster;
             let agents = cluster.live_agents(&namespace, Arc::new(may_run_there));
             found.extend(agents.await?.into_iter().map(Arc::new));

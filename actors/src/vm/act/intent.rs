@@ -63,6 +63,9 @@ impl Hand<'_> {
             name: secret.name,
             namespace: Some(secret.namespace),
         });
+        // What it boots from, and so whose Agent its guest will be.
+        let iso = pool.status.as_ref().and_then(|s| s.iso.as_ref());
+        vm.infra_env_ref = iso.and_then(|iso| iso.infra_env_ref.clone());
         let mut record = self.scene.record();
         record.cluster_id = Some(cluster_id);
         record.vm = Some(vm);

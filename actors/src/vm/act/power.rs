@@ -50,6 +50,10 @@ impl Hand<'_> {
         let mut shown = self.shown(memory)?;
         let session = self.session().await?;
         let effect = self.effect(kind);
+        if kind == EffectKind::PowerOn {
+            let now = self.context.clock.wall();
+            memory.switched_on_at.get_or_insert(now);
+        }
         let started = match kind {
             EffectKind::PowerOn => session.power_on(&effect, &shown.moref),
             EffectKind::PowerOff => session.power_off(&effect, &shown.moref),
@@ -63,6 +67,11 @@ impl Hand<'_> {
             Ok(TaskEnd::Success(_)) => {}
             Ok(TaskEnd::Vanished) => return Ok(After::Same),
             Err(e) => match e.fault() {
+                // It never ran so far.
+                Some(fault) if kind == EffectKind::PowerOn && !is_on_already(fault) => {
+                    memory.switched_on_at = None;
+                    return Err(e.into());
+                }
                 Some(Fault::InvalidPowerState { .. }) => return Ok(After::Same),
                 Some(Fault::ManagedObjectNotFound(_)) if kind == EffectKind::Destroy => {}
                 _ => return Err(e.into()),
@@ -102,6 +111,18 @@ impl Hand<'_> {
         vm
     }
 
+    /// Since when Agents of this VM can be: when this actor switched it on; where another did, since its VsphereAgent is
+    /// there, for nobody knew its uuid before. `None` for a VM whose first start is past and was not recorded.
+    fn first_start(&self, was: &VmStatus, memory: &Memory) -> Option<Time> {
+        let is_first = was.attempt.is_some() && was.discovery_deadline.is_none();
+        let created = self.scene.child.object.metadata.creation_timestamp.as_ref();
+        let at = memory.switched_on_at.or(created.map(|t| t.0));
+        let whole = at.and_then(|t| jiff::Timestamp::from_second(t.as_second()).ok());
+        whole
+            .filter(|_| is_first && !self.scene.child.reborn)
+            .map(Time)
+    }
+
     pub(super) async fn record_vm(&self, memory: &mut Memory) -> Done {
         let mut shown = self.shown(memory)?;
         if shown.macs.is_empty() {
@@ -133,7 +154,11 @@ impl Hand<'_> {
         let anew = was.attempt.is_some()
             && known.is_none_or(|m| *m != shown.moref.id)
             && self.scene.wants_tags();
+        let first_start = self.first_start(&was, memory);
         let mut vm = self.observed(was, &shown, deadline);
+        if shown.power == PowerState::On && vm.first_powered_on.is_none() {
+            vm.first_powered_on = first_start;
+        }
         if anew {
             vm.tags_missing = Some(true);
         }
@@ -205,6 +230,11 @@ impl Hand<'_> {
         tracing::warn!(object = %self.scene.child.key, reason = %trouble.reason, "{trouble}");
         Ok(After::Object(next))
     }
+}
+
+/// vCenter says that it runs.
+fn is_on_already(fault: &Fault) -> bool {
+    matches!(fault, Fault::InvalidPowerState { .. })
 }
 
 /// vCenter answered that something is not there: the tag, or the VM.

@@ -7,7 +7,7 @@ use agent_forge_crds::{
     agent::VsphereAgent,
     conditions::{event, reason},
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::AGENT_FINALIZER,
+    names::{AGENT_FINALIZER, FORCE_DELETE_ANNOTATION},
     pool::CleanupPolicy,
 };
 use kube::ResourceExt;
@@ -22,7 +22,7 @@ use crate::{
         names::ObjectKey,
         standing::Standing,
     },
-    pool::{agents_home, prepare},
+    pool::{agents_home, infra_env_guards, prepare},
     ports::cluster::{AgentPatch, MetadataPatch, Notice, Precondition},
     vm::{memory::Memory, seen::Seen, traced},
 };
@@ -64,9 +64,9 @@ impl Hand<'_> {
         let unseen: BTreeSet<ObjectKey> = self.names_of_agent().into_iter().chain(chosen).collect();
         for key in unseen.difference(&keys) {
             let live = cluster.live_agent(key).await?;
-            if live.is_some_and(|a| self.may_run_it(&a) && serves(&a, agent_machine.as_ref())) {
-                let message = format!("Agent {key} is bound; nothing is powered off or destroyed");
-                return Err(held(reason::AGENT_BOUND, message));
+            let mut live = live.filter(|a| self.may_run_it(a));
+            if let Some(agent) = live.take_if(|a| serves(a, agent_machine.as_ref())) {
+                return Err(self.bound(key, &agent));
             }
         }
         for key in keys {
@@ -74,10 +74,11 @@ impl Hand<'_> {
                 continue;
             };
             if serves(&live, agent_machine.as_ref()) {
-                let message = format!("Agent {key} is bound; nothing is powered off or destroyed");
-                return Err(held(reason::AGENT_BOUND, message));
+                return Err(self.bound(&key, &live));
             }
-            let late = self.scene.child.given_up && live.spec.approved;
+            // One that matches in part is not ours to fence, and serves nobody.
+            let doubtful = matches!(self.says(&live), AgentMatch::Partly(_));
+            let late = self.scene.child.given_up && live.spec.approved && !doubtful;
             let may_be_claimed = late || ours.as_ref() == Some(&key);
             if may_be_claimed && self.fencing(&live).is_some() {
                 let message = format!("Agent {key} can be claimed again; it is fenced first");
@@ -91,9 +92,31 @@ impl Hand<'_> {
         agents_home::names(self.scene.pool.as_deref(), &self.scene.child)
     }
 
-    fn may_run_it(&self, agent: &Agent) -> bool {
+    /// THE rule's word on that Agent.
+    fn says(&self, agent: &Agent) -> AgentMatch {
         let identity = self.scene.child.identity.as_ref();
-        identity.is_some_and(|vm| agent_runs_on(agent, vm) != AgentMatch::Other)
+        identity.map_or(AgentMatch::Other, |vm| agent_runs_on(agent, vm))
+    }
+
+    fn may_run_it(&self, agent: &Agent) -> bool {
+        self.says(agent).may_run_there()
+    }
+
+    /// What holds the VM: that Agent serves.
+    fn bound(&self, key: &ObjectKey, agent: &Agent) -> Trouble {
+        match self.says(agent) {
+            AgentMatch::Partly(misfit) if !self.scene.child.was_bound_to(agent) => held(
+                reason::AGENT_UNPROVEN,
+                format!(
+                    "Agent {key} names this VM and is bound, and {misfit}: nothing is powered off or destroyed. If it is \
+                     another host, delete that Agent, or set the annotation {FORCE_DELETE_ANNOTATION}=true on the VsphereAgent"
+                ),
+            ),
+            _ => held(
+                reason::AGENT_BOUND,
+                format!("Agent {key} is bound; nothing is powered off or destroyed"),
+            ),
+        }
     }
 
     /// Live: its AgentMachine, where neither that nor its Machine is on its way out.
@@ -115,7 +138,8 @@ impl Hand<'_> {
     fn fencing(&self, agent: &Agent) -> Option<AgentPatch> {
         let pool = self.scene.pool.as_ref()?;
         let choosers = self.context.view.all_agent_machines();
-        prepare::fence(&prepare::base_labels(pool), &choosers, agent)
+        let approved = infra_env_guards::is_auto_approved(self.context.view.as_ref(), agent);
+        prepare::fence(&prepare::base_labels(pool), &choosers, approved, agent)
     }
 
     pub(super) async fn fence(&self) -> Done {
@@ -137,6 +161,15 @@ impl Hand<'_> {
             return Ok(After::Same);
         };
         self.prove_unbound().await?;
+        let live = self.live_namesakes().await?;
+        let own = self.own_among(&live);
+        if own.is_some_and(|own| own.uid() != agent.uid()) || own.is_none() && !live.is_empty() {
+            let message = format!(
+                "Agent {} is not alone in matching this VM; none of those is deleted",
+                agent.name_any()
+            );
+            return Err(held(reason::RIVAL_AGENTS, message));
+        }
         self.drop_agent(agent, why).await?;
         // The watch shows its deletionTimestamp, or its absence.
         Ok(After::Pause(Duration::from_secs(2)))
@@ -184,17 +217,30 @@ impl Hand<'_> {
         // What is given up is replaced whatever the policy says of a VM that served.
         let retains = self.scene.policy() == Some(CleanupPolicy::Retain) && !child.given_up;
         let keeps = child.adopted || retains;
-        let Some(identity) = child.identity.as_ref().filter(|_| !keeps) else {
+        if keeps || child.identity.is_none() {
             return Ok(None);
-        };
-        for key in self.names_of_agent() {
-            let live = self.context.cluster.live_agent(&key).await?;
-            let runs_here = |a: &Agent| agent_runs_on(a, identity) == AgentMatch::Same;
-            if let Some(live) = live.filter(|a| runs_here(a) && !a.is_deleting()) {
-                return Ok(Some(live));
-            }
         }
-        Ok(None)
+        let live = self.live_namesakes().await?;
+        let own = self.own_among(&live).filter(|a| !a.is_deleting());
+        Ok(own.map(|a| a.as_ref().clone()))
+    }
+
+    /// Live: whoever has a name that an Agent of this VM has.
+    async fn live_namesakes(&self) -> Result<Vec<Arc<Agent>>, Trouble> {
+        let mut found = Vec::new();
+        for key in self.names_of_agent() {
+            found.extend(self.context.cluster.live_agent(&key).await?.map(Arc::new));
+        }
+        Ok(found)
+    }
+
+    /// The VM's own among those that were read live, the view's other Agents being its rivals.
+    fn own_among<'b>(&self, live: &'b [Arc<Agent>]) -> Option<&'b Arc<Agent>> {
+        let is_read = |a: &Agent| live.iter().any(|l| l.uid() == a.uid());
+        let shown = self.scene.possible.iter().filter(|a| !is_read(a)).cloned();
+        let all: Vec<Arc<Agent>> = live.iter().cloned().chain(shown).collect();
+        let own = self.scene.child.lineup(&all).own?.uid();
+        live.iter().find(|a| a.uid() == own)
     }
 
     /// The end of a VM that is proven absent stands in the record before anybody is told of it; the object as it is then.

@@ -142,8 +142,10 @@ impl View for Hub {
     fn machines(&self, _: &str) -> Vec<Arc<MachineFacts>> {
         self.with(|o| o.machines.iter().cloned().map(Arc::new).collect())
     }
-    fn agents(&self, _: &str) -> Vec<Arc<Agent>> {
-        self.with(|o| o.agents.iter().cloned().map(Arc::new).collect())
+    fn agents(&self, namespace: &str) -> Vec<Arc<Agent>> {
+        let mut all = self.with(|o| o.agents.clone());
+        all.retain(|a| a.namespace().as_deref() == Some(namespace));
+        all.into_iter().map(Arc::new).collect()
     }
     fn infra_env(&self, _: &ObjectKey) -> Option<Arc<InfraEnv>> {
         let gone = self.with(|o| o.infra_env_is_gone);
@@ -168,10 +170,11 @@ impl Cluster for Hub {
         let wanted = Arc::new(move |a: &Agent| a.name_any() == name);
         Ok(self.live_agents(&key.namespace, wanted).await?.pop())
     }
-    async fn live_agents(&self, _: &str, wanted: AgentFilter) -> ClusterResult<Vec<Agent>> {
+    async fn live_agents(&self, home: &str, wanted: AgentFilter) -> ClusterResult<Vec<Agent>> {
         Ok(self.with(|o| {
             let all = o.agents.iter().chain(&o.unseen_agents);
-            all.filter(|a| wanted(a)).cloned().collect()
+            let at_home = all.filter(|a| a.namespace().as_deref() == Some(home));
+            at_home.filter(|a| wanted(a)).cloned().collect()
         }))
     }
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>> {

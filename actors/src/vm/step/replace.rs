@@ -58,6 +58,17 @@ pub(super) fn overdue(f: &Facts<'_>, shown: &VmObservation) -> Step {
 
 /// The VM was given up: away with it, then the next attempt.
 pub(super) fn given_up(f: &Facts<'_>) -> Step {
+    if let Some(agent) = f.unproven.filter(|_| f.agent_bound && !f.has_served) {
+        return hold(
+            reason::AGENT_UNPROVEN,
+            format!(
+                "the VM was given up, and Agent {agent} names it and serves a Machine: the VM is left alone. If that is another \
+                 host, delete that Agent, or delete the VsphereAgent with the annotation \
+                 agent-forge.containeroo.ch/force-delete=true"
+            ),
+            None,
+        );
+    }
     if serves(f) {
         return hold(
             reason::AGENT_BOUND,

@@ -516,6 +516,11 @@ impl Store {
         }
     }
 
+    /// Puts an object in another's place as it is, with whatever no request could change.
+    pub fn replace(&mut self, kind: &Kind, name: &Name, object: Value, now: Moment) {
+        self.record(kind, name, Change::Modified, object, now);
+    }
+
     /// Objects all of whose owners are gone.
     #[must_use]
     pub fn orphans(&self) -> Vec<(Kind, Name, String)> {

@@ -1,0 +1,79 @@
+//! The live look before an Agent is prepared and approved: THE rule once more, on the objects as the API server has them.
+//!
+//! Guarantee: nothing is approved because a watch lags: not for a VsphereAgent that does not want it any more, not as it was
+//! a moment ago, and not beside another Agent of the same identity.
+//! Assumption: a host registers under a uuid, so that a rival that no watch shows yet has the VM's in one byte order or the
+//! other. An Agent under any other name was written by hand, and is known by the view.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use agent_forge_crds::external::agent::Agent;
+
+use super::{act::Did, agents_home, plan::Waiting, prepare, snapshot::Snapshot};
+use crate::{
+    context::Context,
+    effect::{Effect, EffectKind},
+    error::Trouble,
+    model::{child::Child, names::ObjectKey},
+    ports::cluster::AgentPatch,
+};
+
+/// Looks, and prepares the Agent.
+///
+/// # Errors
+/// The [`Trouble`] of a read or of the write.
+pub(super) async fn approve(
+    context: &Context,
+    s: &Snapshot,
+    patch: &AgentPatch,
+    child: &Child,
+) -> Result<Did, Trouble> {
+    let cluster = context.cluster.as_ref();
+    let live = cluster.live_child(&child.key).await?;
+    let live = live.map(|live| Child::read(Arc::new(live)));
+    let Some(live) = live.filter(|live| prepare::is_wanted_by(child, live)) else {
+        return Ok(Did::Held(None));
+    };
+    // A lagging watch shows one old version after the other: each would be a write that is refused.
+    let agent = cluster.live_agent(&patch.key).await?;
+    let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {
+        return Ok(Did::Held(None));
+    };
+    let agents = with_rivals(context, s, &live, agent).await?;
+    let lineup = live.lineup(&agents);
+    let proven = lineup.approvable();
+    if proven.is_none_or(|a| ObjectKey::of(a.as_ref()) != patch.key) {
+        let held = lineup.doubt().map(|doubt| Waiting {
+            subject: child.key.name.clone(),
+            reason: doubt.reason,
+            message: doubt.message,
+        });
+        return Ok(Did::Held(held));
+    }
+    let effect = Effect::new(EffectKind::PrepareAgent, &s.key);
+    cluster.patch_agent(&effect, patch).await?;
+    Ok(Did::It)
+}
+
+/// That Agent, and whoever else may have its VM's identity: live by the names that such a host has, the others from the view.
+async fn with_rivals(
+    context: &Context,
+    s: &Snapshot,
+    child: &Child,
+    agent: Agent,
+) -> Result<Vec<Arc<Agent>>, Trouble> {
+    let mut asked = BTreeSet::from([ObjectKey::of(&agent)]);
+    let mut all = vec![Arc::new(agent)];
+    for key in agents_home::own_names(Some(&s.pool), child) {
+        if asked.insert(key.clone()) {
+            all.extend(context.cluster.live_agent(&key).await?.map(Arc::new));
+        }
+    }
+    let shown = s.agents_naming(child);
+    all.extend(
+        shown
+            .filter(|a| !asked.contains(&ObjectKey::of(a.as_ref())))
+            .cloned(),
+    );
+    Ok(all)
+}

@@ -1,0 +1,166 @@
+//! Rogue hosts: each registers with what one of our VMs is known by, but for one thing.
+//!
+//! Promise (O3): none of them is ever approved, labelled or deleted by us, whatever goes wrong; and our own machine comes up
+//! beside them, or waits and says for whom.
+
+use agent_forge_crds::names::AGENT_MACHINE_LABEL;
+use agent_forge_lab::played::{assisted::INFRA_ENV_LABEL, guests::identity};
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use crate::{
+    kube::{
+        kind,
+        store::{Change, Via, merge},
+    },
+    oracles::{ASSISTED, marker},
+    vcenter::model::Vm,
+    world::{NAMESPACE, World},
+};
+
+/// The label by which the oracle knows them.
+const ROGUE: &str = "rogue";
+
+/// The first VM of ours that is on, once there is one.
+async fn running(world: &World, patience: std::time::Duration) -> Result<Vm> {
+    let find = || {
+        let ours = |vm: &&Vm| marker(vm).is_some() && vm.on;
+        world.vcenter.read(|i| i.vms.values().find(ours).cloned())
+    };
+    world
+        .patiently("a VM of ours runs", patience, || find().is_some())
+        .await?;
+    find().context("it went again")
+}
+
+fn inventory(vm: &Vm, mac: &str) -> Value {
+    json!({"inventory": {
+        "hostname": "rogue", "bmcAddress": "0.0.0.0", "boot": {}, "cpu": {}, "memory": {},
+        "interfaces": [{"name": "ens1", "macAddress": mac, "flags": [], "ipV4Addresses": [], "ipV6Addresses": []}],
+        "systemVendor": {
+            "manufacturer": "VMware, Inc.", "productName": "VMware20,1", "serialNumber": identity::serial(&vm.uuid),
+        },
+    }})
+}
+
+fn mac(vm: &Vm) -> String {
+    let found = vm.devices.iter().find_map(|d| d["macAddress"].as_str());
+    found.unwrap_or_default().to_owned()
+}
+
+fn put(world: &World, name: &str, labels: Value, status: &Value) -> Result<()> {
+    let agents = kind(ASSISTED, "agents");
+    let object = json!({
+        "apiVersion": "agent-install.openshift.io/v1beta1", "kind": "Agent",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"approved": false, "role": ""},
+    });
+    let key = (NAMESPACE.to_owned(), name.to_owned());
+    let written = world.api.write(|s, now| {
+        s.create(&agents, NAMESPACE, object, now)?;
+        s.update(&agents, &key, (Via::Patch, true), now, |mut o| {
+            merge(&mut o, &json!({"status": status}));
+            o
+        })
+    });
+    written.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+}
+
+/// It was there long before.
+fn age(world: &World, name: &str) {
+    let agents = kind(ASSISTED, "agents");
+    let key = (NAMESPACE.to_owned(), name.to_owned());
+    world.api.write(|s, now| {
+        if let Some(agent) = s.get(&agents, &key) {
+            let mut agent = agent.as_ref().clone();
+            agent["metadata"]["creationTimestamp"] = json!("2025-12-31T00:00:00Z");
+            s.replace(&agents, &key, agent, now);
+        }
+    });
+}
+
+/// Registers one rogue of each kind, as soon as a VM of ours runs: its guest comes later than they do.
+///
+/// # Errors
+/// No VM runs in time, or the API server refuses.
+pub async fn all_but_one_thing(world: &World, patience: std::time::Duration) -> Result<()> {
+    let vm = running(world, patience).await?;
+    let label = |infra_env: &str| json!({ROGUE: "true", INFRA_ENV_LABEL: infra_env});
+    let mut metal = label("demo");
+    metal["agent-install.openshift.io/bmh"] = json!("host-7");
+    let other = inventory(&vm, "02:00:00:00:00:07");
+    let ours = inventory(&vm, &mac(&vm));
+    let elsewhere = "0a000000-0000-4000-8000-0000000000f7";
+    // Names that no host would have, so that each matches in all but one thing.
+    put(world, elsewhere, label("demo"), &ours)?;
+    put(world, "rogue-mac", label("demo"), &other)?;
+    put(world, "rogue-infra", label("other"), &ours)?;
+    put(world, "rogue-metal", metal, &ours)?;
+    put(world, "rogue-early", label("demo"), &ours)?;
+    age(world, "rogue-early");
+    Ok(())
+}
+
+/// Registers a host that matches our VM in all, under its other name, at the moment at which the VM's own registers; its name.
+///
+/// # Errors
+/// No VM or no Agent comes in time, or the API server refuses.
+pub async fn rival(world: &World, patience: std::time::Duration) -> Result<String> {
+    let vm = running(world, patience).await?;
+    let own = (NAMESPACE.to_owned(), identity::swapped(&vm.uuid));
+    let agents = kind(ASSISTED, "agents");
+    let there = || world.api.read(|s| s.get(&agents, &own).is_some());
+    world
+        .patiently("its Agent registers", patience, there)
+        .await?;
+    let labels = json!({ROGUE: "true", INFRA_ENV_LABEL: "demo"});
+    put(world, &vm.uuid, labels, &inventory(&vm, &mac(&vm)))?;
+    Ok(vm.uuid)
+}
+
+/// A person deletes it.
+pub fn remove(world: &World, name: &str) {
+    let key = (NAMESPACE.to_owned(), name.to_owned());
+    let agents = kind(ASSISTED, "agents");
+    world.api.write(|s, now| {
+        let known_no_more = json!({"metadata": {"labels": {ROGUE: null}}});
+        let via = (Via::Patch, false);
+        let _ = s.update(&agents, &key, via, now, |mut o| {
+            merge(&mut o, &known_no_more);
+            o
+        });
+        s.evict(&agents, &key, now);
+    });
+}
+
+/// O3: what was done to a rogue.
+#[must_use]
+pub fn touched(world: &World) -> Vec<String> {
+    let agents = kind(ASSISTED, "agents");
+    let mut broken = Vec::new();
+    world.api.read(|store| {
+        for entry in store.log.iter().filter(|e| e.kind == agents) {
+            let object: &Value = &entry.object;
+            let labels = &object["metadata"]["labels"];
+            if labels.get(ROGUE).is_none() {
+                continue;
+            }
+            let name = &object["metadata"]["name"];
+            if object["spec"]["approved"] == json!(true) {
+                broken.push(format!("O3 rogue: Agent {name} is approved"));
+            }
+            let ours = labels.get(AGENT_MACHINE_LABEL).or(labels.get("customer"));
+            if ours.is_some() {
+                broken.push(format!("O3 rogue: Agent {name} is labelled"));
+            }
+            if matches!(entry.change, Change::Deleted)
+                || !object["metadata"]["deletionTimestamp"].is_null()
+            {
+                broken.push(format!("O3 rogue: Agent {name} is deleted"));
+            }
+        }
+    });
+    broken.dedup();
+    broken.truncate(5);
+    broken
+}
