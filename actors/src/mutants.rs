@@ -46,6 +46,7 @@ mutants! {
     TagsOrDie "a VM that cannot be tagged is destroyed and made anew";
     AnyNamespace "a pool uses whatever NodePool and InfraEnv it names";
     AnyLabel "spec.agent.labels may hold what another service goes by";
+    MarkBelieved "the namespace in a VM's mark is believed";
     AnySecret "credentials are read from whatever namespace the pool names";
     ErrorIsAbsence "a lookup that fails says that the VM is not there";
     TokenShown "status shows the ISO's URL with its token";

@@ -35,6 +35,7 @@ use crate::{
     effect::{Effect, EffectKind},
     error::{Side, Trouble},
     model::names::{MoRef, ObjectKey},
+    mutants::{Mutant, on},
     ports::{
         cluster::{Notice, Regarding},
         instruments::Instruments,
@@ -516,7 +517,7 @@ fn notify(
     note: String,
 ) {
     let marker = &orphan.vm.marker;
-    if !place.namespaces.contains(&marker.namespace) {
+    if !place.namespaces.contains(&marker.namespace) && !on(Mutant::MarkBelieved) {
         tracing::info!("no Event: no pool and no VsphereAgent of that namespace uses this vCenter");
         return;
     }

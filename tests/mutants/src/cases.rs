@@ -65,6 +65,7 @@ cases! {
     TagsOrDie ["P16"] "S1" + "V03=m3" => "O3";
     AnyNamespace ["P17"] "S19" => "O9";
     AnyLabel ["P17"] "labelled" => "O3";
+    MarkBelieved [] "forged" => "O3";
     AnySecret ["P17"] "tenant" => "O3";
     ErrorIsAbsence ["P19"] "S1" + "K10=g10m" => "O1";
     TokenShown ["P20"] "token" => "O10";

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent_forge_actors::model::marker::{MARKER_KEY, Marker};
 use agent_forge_lab::played::{
     assisted::{INFRA_ENV_LABEL, host::HostFacts},
     guests::identity::Quirk,
@@ -9,7 +10,7 @@ use agent_forge_lab::played::{
 use agent_forge_sim::{
     director::Order,
     kube::kind,
-    oracles::{ASSISTED, OURS},
+    oracles::{ASSISTED, OURS, marker},
     plan::Fault,
     vcenter::{model::Ref, tasks::Work},
     workloads::{self, Run, Workload},
@@ -49,6 +50,7 @@ workloads! {
     "labelled" labelled "a pool's labels claim its Agents for somebody's AgentMachine";
     "token" token "S1, with an eye on the ISO's URL";
     "copied" copied "an admin copies a machine's VM and removes the original; the machine goes";
+    "forged" forged "a copy of a machine's VM is marked as one of a namespace that does not use that vCenter";
     "secretless" secretless "somebody deletes the credentials Secret, then the machine goes";
     "pairs" pairs "three machines up in two pools, each is the one that it was made for";
     "rivals" rivals "two pools claim one NodePool";
@@ -524,6 +526,35 @@ fn copied(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         // The orphan scan tells of it once.
         tokio::time::sleep(SOON * 2).await;
         Ok(())
+    })
+}
+
+fn forged(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        one_up(run).await?;
+        run.world.api.namespace("other");
+        let vm = our_vm(&run.world).await?;
+        let copy = clone_vm(&run.world, &vm);
+        let theirs = Marker {
+            namespace: "other".to_owned(),
+            ..marker(&vm).context("no mark")?
+        };
+        run.world.vcenter.write(|i| {
+            if let Some(copy) = i.vms.get_mut(&copy) {
+                copy.extra.insert(MARKER_KEY.to_owned(), theirs.to_string());
+            }
+        });
+        // Two scans.
+        tokio::time::sleep(SOON * 2 + Duration::from_secs(60)).await;
+        let events = all(&run.world, "events.k8s.io", "events");
+        if events
+            .iter()
+            .any(|e| text(e, "/metadata/namespace") == "other")
+        {
+            let believed = "O3 foreign: an Event in a namespace that only a VM's mark names";
+            run.world.director.violated(believed);
+        }
+        down(run).await
     })
 }
 
