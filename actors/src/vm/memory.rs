@@ -56,8 +56,11 @@ pub struct Memory {
     pub missed: bool,
     /// This actor switched this VM on.
     pub powered_on: bool,
-    /// When (wall clock) this actor sent the first request to do so that may have had an effect.
+    /// When this actor sent the first request to do so that may have had an effect, by the API server's clock, and no later
+    /// than it really was.
     pub switched_on_at: Option<jiff::Timestamp>,
+    /// Since when (monotonic) this actor has known of the VsphereAgent.
+    pub known_since: Option<Duration>,
     /// An Agent that runs on this VM, or may, was in sight.
     pub agent_seen: bool,
     /// The VM was looked at since its Agent is overdue.
@@ -331,6 +334,7 @@ impl Memory {
     pub fn forget_vm(&mut self) {
         *self = Self {
             uid: self.uid.take(),
+            known_since: self.known_since,
             written: self.written.take(),
             recorded: self.recorded,
             stuck_since: self.stuck_since,

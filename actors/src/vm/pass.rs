@@ -70,6 +70,8 @@ async fn steps(
         return (memory, Verdict::default());
     };
     memory.is_about(&shown);
+    let now = context.clock.monotonic();
+    memory.known_since.get_or_insert(now);
     memory.unwritten = None;
     traced::name_pass(&shown);
     let mut object = memory.newest(&shown);

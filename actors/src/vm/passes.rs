@@ -1,5 +1,6 @@
 //! Whole passes of a VM actor against a cluster and a vCenter in memory: what the steps do, not which step it is.
 
+mod first_start;
 mod lost;
 mod tags;
 mod take_over;

@@ -55,7 +55,7 @@ cases! {
     AdoptedIsOurs ["P8"] "adopted" => "O3";
     DeleteMeansDelete ["P9"] "deleted" => "O3";
     AgentFirst ["P10" "H13" "I"] "order" => "O3";
-    HostnameIsProof ["P11" "H4"] "imposter" => "O3";
+    HostnameIsProof ["P11" "H4"] "imposter" => "O9";
     ReadyOnly ["P12" "A"] "S1" => "O9";
     NoSizeCheck ["P13"] "cut" => "O4";
     VolatileRefetched ["P14" "H17"] "S2" => "O6";

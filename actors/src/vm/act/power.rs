@@ -51,8 +51,7 @@ impl Hand<'_> {
         let session = self.session().await?;
         let effect = self.effect(kind);
         if kind == EffectKind::PowerOn {
-            let now = self.context.clock.wall();
-            memory.switched_on_at.get_or_insert(now);
+            memory.switched_on_at = memory.switched_on_at.or_else(|| self.now_at_least(memory));
         }
         let started = match kind {
             EffectKind::PowerOn => session.power_on(&effect, &shown.moref),
@@ -109,6 +108,16 @@ impl Hand<'_> {
             vm.discovery_deadline = deadline;
         }
         vm
+    }
+
+    /// Now, by the clock that stamps Agents: the VsphereAgent has its own creation from there, and this actor has counted since
+    /// it knows of that. Never later than it is, however our own clock goes.
+    fn now_at_least(&self, memory: &Memory) -> Option<jiff::Timestamp> {
+        let created = &self.scene.child.object.metadata.creation_timestamp;
+        let known = memory.known_since?;
+        let gone_by = self.context.clock.monotonic().saturating_sub(known);
+        let gone_by = SignedDuration::try_from(gone_by).ok()?;
+        created.as_ref()?.0.checked_add(gone_by).ok()
     }
 
     /// Since when Agents of this VM can be: when this actor switched it on; where another did, since its VsphereAgent is

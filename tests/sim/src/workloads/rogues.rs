@@ -27,8 +27,14 @@ pub fn beside(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// The VsphereAgent names both Agents that match its VM.
+/// The VsphereAgent names both Agents that match its VM, or has another one by now.
 fn is_told(world: &World, rival: &str) -> bool {
+    if !world
+        .vcenter
+        .read(|i| i.vms.values().any(|v| v.uuid == rival))
+    {
+        return true;
+    }
     let key = ObjectKey::new(NAMESPACE, rival).to_string();
     let children = world.api.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
     children.iter().any(|c| {

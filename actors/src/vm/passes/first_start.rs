@@ -1,0 +1,57 @@
+//! When a VM was first switched on, as it is recorded for the comparison with its Agent's age.
+
+use super::*;
+
+fn first(bench: &Bench) -> Option<jiff::Timestamp> {
+    bench.vm().first_powered_on.map(|t| t.0)
+}
+
+#[tokio::test]
+async fn the_first_start_is_told_by_the_clock_that_stamps_agents_and_stays() {
+    let mut bench = Bench::new();
+    bench.pass().await;
+    let created = bench
+        .child()
+        .metadata
+        .creation_timestamp
+        .expect("stamped")
+        .0;
+    bench.turn(MINUTE);
+    bench.until(Bench::is_on).await;
+    bench.until(|b| b.vm().power_state.is_some()).await;
+    let then = first(&bench).expect("recorded");
+    let late = then.duration_since(created);
+    assert!(late <= jiff::SignedDuration::from_mins(2), "{late}");
+    // Somebody switches it off and on again, and the actor is another one.
+    bench.turn(10 * MINUTE);
+    bench.restart();
+    bench.site.with(|i| i.vms[0].power = PowerState::Off);
+    for _ in 0..5 {
+        bench.pass().await;
+    }
+    assert_eq!(first(&bench), Some(then));
+}
+
+#[tokio::test]
+async fn a_start_that_nobody_saw_is_no_earlier_than_the_vsphere_agent() {
+    let mut bench = on().await;
+    let created = bench
+        .child()
+        .metadata
+        .creation_timestamp
+        .expect("stamped")
+        .0;
+    bench.hub.with(|o| {
+        let child = o.child.as_mut().expect("child");
+        let vm = child.status.as_mut().and_then(|s| s.vm.as_mut());
+        let vm = vm.expect("recorded");
+        (vm.power_state, vm.discovery_deadline, vm.first_powered_on) = (None, None, None);
+    });
+    bench.turn(60 * MINUTE);
+    bench.restart();
+    bench.until(|b| b.vm().first_powered_on.is_some()).await;
+    assert_eq!(
+        first(&bench).map(|t| t.as_second()),
+        Some(created.as_second())
+    );
+}
