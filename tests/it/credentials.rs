@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::{
     crash::kill,
+    tokens::shown_isos,
     world::{LIMIT, NAMESPACE, Setup, World},
 };
 
@@ -181,6 +182,13 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
     world
         .until_refused("elsewhere", "VsphereReady", "SecretNamespaceRefused")
         .await?;
+    // The command line does not reach further than the operator.
+    let turned_away = "vault/creds: spec.vsphere.credentialsSecretRef";
+    let shown = shown_isos(&world).await?;
+    ensure!(
+        shown.contains(turned_away) && shown.contains("allow-pools-from: demo"),
+        "{shown}"
+    );
     let admits = json!({"metadata": {"annotations": {
         agent_forge_crds::names::ALLOW_POOLS_FROM_ANNOTATION: NAMESPACE,
     }}});
@@ -189,6 +197,8 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
         .patch("creds", &PatchParams::default(), &Patch::Merge(&admits))
         .await?;
     world.until_true("elsewhere", "VsphereReady").await?;
+    let shown = shown_isos(&world).await?;
+    ensure!(!shown.contains(turned_away), "{shown}");
 
     a_password_is_changed_in_vcenter(&world, &nodes).await
 }

@@ -268,6 +268,32 @@ async fn recorded_credentials_that_are_refused_give_way_to_the_pools_and_only_th
 }
 
 #[tokio::test]
+async fn a_recorded_secret_that_admits_the_pool_no_more_gives_way_to_the_pools_own() {
+    for bound in [Vec::new(), vec!["here-only".to_owned()]] {
+        let mut bench = on().await;
+        let own = ObjectKey::new(NAMESPACE, "vcenter");
+        bench.context.settings.secret_namespaces = bound.clone();
+        bench.hub.with(|o| {
+            let child = o.child.as_mut().expect("child");
+            let vm = child.status.as_mut().and_then(|s| s.vm.as_mut());
+            vm.expect("a VM").credentials_ref = Some(CredentialsSecretRef {
+                name: "shared".to_owned(),
+                namespace: Some("elsewhere".to_owned()),
+            });
+            delete(child);
+            o.machines.clear();
+            o.agent_machines.clear();
+        });
+        bench.restart();
+        bench.site.with(|i| i.sessions_by.clear());
+        bench.until(|b| b.site.with(|i| i.vms.is_empty())).await;
+        let by = bench.site.with(|i| i.sessions_by.clone());
+        assert!(!by.is_empty(), "{bound:?}");
+        assert!(by.iter().all(|secret| *secret == own), "{bound:?}: {by:?}");
+    }
+}
+
+#[tokio::test]
 async fn without_its_pool_the_record_is_enough_to_take_the_vm_away() {
     for (policy, left) in [(CleanupPolicy::Delete, 0), (CleanupPolicy::Retain, 1)] {
         let mut bench = Bench::new();

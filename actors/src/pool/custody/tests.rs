@@ -172,6 +172,33 @@ async fn what_is_needed_is_recorded_held_and_looked_at_again() {
 }
 
 #[tokio::test]
+async fn a_secret_elsewhere_that_does_not_admit_the_pool_gets_no_finalizer() {
+    let elsewhere = |bench: &Bench, world: &mut World, memory: &mut Memory| {
+        one(bench, world, memory);
+        let far = CredentialsSecretRef {
+            name: "vcenter".to_owned(),
+            namespace: Some("elsewhere".to_owned()),
+        };
+        world.pool.spec.vsphere.credentials_secret_ref = far.clone();
+        let stored = |o: &mut crate::vm::bench::hub::Objects| {
+            o.pool
+                .as_mut()
+                .expect("a pool")
+                .spec
+                .vsphere
+                .credentials_secret_ref = far;
+        };
+        bench.hub.with(stored);
+    };
+    let not_held = HeldSecret {
+        namespace: "elsewhere".to_owned(),
+        ..entry(false)
+    };
+    let (told, kept) = tended(true, vec![], None, elsewhere).await;
+    assert_eq!((told, kept), (vec![Record], vec![not_held]));
+}
+
+#[tokio::test]
 async fn what_nobody_needs_is_let_go_after_a_live_look() {
     let nothing = |_: &Bench, _: &mut World, _: &mut Memory| {};
     for (what, living, before, effects, after) in [
