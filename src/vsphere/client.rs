@@ -350,7 +350,7 @@ impl Client {
                     kind: VcErrorKind::NoAnswer,
                     operation,
                     subject: subject.to_owned(),
-                    message: "no answer in time".to_owned(),
+                    message: format!("{}: no answer in time", self.server()),
                 })
             }),
             Need::Begin | Need::Nothing => sending.await,

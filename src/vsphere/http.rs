@@ -243,19 +243,10 @@ impl Http {
     }
 
     async fn exchange(&self, request: Request) -> Result<Reply, VcErrorKindAndMessage> {
-        let exchanged = self.exchange_now(request).await.map_err(|(kind, message)| {
-            let nobody = matches!(
-                kind,
-                VcErrorKind::Unreachable | VcErrorKind::Untrusted | VcErrorKind::NotAllowed
-            );
-            // Whatever was to be asked: this is about the server.
-            let message = if nobody {
-                format!("{}: {message}", self.server)
-            } else {
-                message
-            };
-            (kind, message)
-        });
+        let exchanged = self.exchange_now(request).await;
+        // Whatever was asked: this is about the server.
+        let exchanged =
+            exchanged.map_err(|(kind, said)| (kind, format!("{}: {said}", self.server)));
         match &exchanged {
             Err((VcErrorKind::Unreachable, message)) => {
                 self.reach.failed(self.redact(message.clone()));

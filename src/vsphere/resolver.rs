@@ -65,6 +65,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_means_this_machine_leads_nowhere() {
+        // Who set one before has set the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("a port");
         let port = listener.local_addr().expect("an address").port();

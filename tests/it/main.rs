@@ -15,6 +15,7 @@ mod demo;
 mod events;
 mod generations;
 mod hardware;
+mod hostile;
 mod iso;
 mod leader;
 mod lifecycle;

@@ -40,7 +40,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_never_ran_goes_and_what_ran_is_reported_with_what_removes_it() -> Result<()> {
+async fn what_never_ran_goes_and_what_ran_is_reported_with_the_runbook() -> Result<()> {
     let interval = "--orphan-scan-interval=10s".to_owned();
     let world = World::start(Setup {
         operator_args: vec![interval, format!("--cluster-id={CLUSTER}")],
@@ -66,11 +66,12 @@ async fn what_never_ran_goes_and_what_ran_is_reported_with_what_removes_it() -> 
         .await?;
     for moref in [&runs, &ran] {
         let said = world.events("OrphanVM").await?;
-        let command = format!("govc object.destroy VirtualMachine:{moref}");
         ensure!(
-            said.iter().any(|note| note.contains(&command)),
-            "{command} is not told: {said:?}"
+            said.iter().any(|note| note.contains(&format!("{moref:?}"))
+                && note.contains("docs/runbooks/AgentForgeOrphanVMs.md")),
+            "{moref} is not told: {said:?}"
         );
+        ensure!(!said.iter().any(|note| note.contains("govc")), "{said:?}");
     }
     // Events are sent beside the work.
     world

@@ -8,6 +8,7 @@
 //! the wait: view and filter are built anew and vCenter tells the current state of each task. An end that was told once is
 //! known to whoever asks again. Without tasks there is no request at all.
 
+mod ends;
 mod labels;
 mod plumbing;
 mod progress;

@@ -4,7 +4,13 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::super::wire::{collector::UpdateSet, unboxed};
+use super::super::{
+    properties::weight,
+    wire::{collector::UpdateSet, unboxed},
+};
+
+/// A task whose result or fault takes more bytes than that has failed, for all that we can know.
+pub(super) const LARGEST: usize = 4 << 20;
 
 /// What is known of a running task. Its parts may come in different updates.
 #[derive(Debug, Default)]
@@ -21,6 +27,8 @@ pub(super) enum End {
     Success(Option<Value>),
     /// With its fault.
     Error(Value),
+    /// With a result or a fault that is larger than any can be.
+    TooLarge,
     /// Left the view: by itself, or because it was taken out a moment ago and is wanted again.
     Left,
     /// vCenter says that there is no such task.
@@ -63,6 +71,7 @@ impl Progress {
                     }
                 }
                 let end = match seen.state.as_str() {
+                    _ if weight(&seen.result).max(weight(&seen.error)) > LARGEST => End::TooLarge,
                     "success" => End::Success(
                         Some(std::mem::take(&mut seen.result)).filter(|r| !r.is_null()),
                     ),
@@ -106,6 +115,16 @@ mod tests {
             .map(|(n, v)| json!({"name": n, "op": "assign", "val": v}))
             .collect();
         json!({"kind": kind, "obj": {"type": "Task", "value": task}, "changeSet": set})
+    }
+
+    #[test]
+    fn what_is_larger_than_any_end_can_be_is_one() {
+        let mut progress = Progress::default();
+        let huge = json!("x".repeat(LARGEST));
+        let object = change("modify", "t1", &[("info.result", huge)]);
+        let ends = progress.apply(update(&json!([object])), |_| true);
+        assert_eq!(ends, [("t1".to_owned(), End::TooLarge)]);
+        assert!(progress.0.is_empty(), "nothing of it is kept");
     }
 
     #[test]

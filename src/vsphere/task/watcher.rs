@@ -1,7 +1,7 @@
 //! The watcher: keeps the view in step with who waits, and the long poll running.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     pin::Pin,
     sync::{Arc, Weak},
     time::Duration,
@@ -16,8 +16,9 @@ use tokio::{
 
 use super::{
     Outcome, Waiter,
+    ends::Ends,
     plumbing::Plumbing,
-    progress::{End, Progress},
+    progress::{End, LARGEST, Progress},
     task_failure,
 };
 use crate::vsphere::{client::Client, wire::collector::UpdateSet};
@@ -56,36 +57,6 @@ enum Stop {
     Closed,
     /// Something failed.
     Trouble(VcError),
-}
-
-/// Ends remembered: more than are told between somebody's death and the next one's asking.
-const KEPT: usize = 512;
-
-/// How tasks ended, as long as their filter lives. One that leaves the view and comes back between two polls has not changed
-/// for vCenter, which says nothing of it then; so an end outlives the place in the view.
-#[derive(Default)]
-struct Ends {
-    outcomes: HashMap<String, VcResult<Outcome>>,
-    /// Oldest first.
-    order: VecDeque<String>,
-}
-
-impl Ends {
-    fn note(&mut self, task: &str, outcome: VcResult<Outcome>) {
-        if self.outcomes.insert(task.to_owned(), outcome).is_some() {
-            return;
-        }
-        self.order.push_back(task.to_owned());
-        if self.order.len() > KEPT
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.outcomes.remove(&oldest);
-        }
-    }
-
-    fn of(&self, task: &str) -> Option<&VcResult<Outcome>> {
-        self.outcomes.get(task)
-    }
 }
 
 /// See the module's contract.
@@ -274,6 +245,14 @@ impl Watcher {
                 self.members.remove(task);
                 return;
             }
+            End::TooLarge => {
+                let what = format!(
+                    "{} gives more than {LARGEST} bytes for its end",
+                    client.server()
+                );
+                let labels = &client.tasks.labels;
+                Err(labels.failure(task, VcErrorKind::Undecodable, &what))
+            }
             End::Error(error) => Err(task_failure(&client.tasks.labels, task, &error)),
         };
         self.tell(task, outcome);
@@ -376,18 +355,5 @@ mod tests {
         }
         let mut running = asks(&mut watcher, "task-4");
         assert!(running.try_recv().is_err());
-    }
-
-    #[test]
-    fn of_many_ends_the_latest_are_remembered() {
-        let mut ends = Ends::default();
-        for task in 0..=KEPT {
-            for _ in 0..2 {
-                ends.note(&task.to_string(), Ok(Outcome::Vanished));
-            }
-        }
-        assert!(ends.of("0").is_none());
-        assert!((1..=KEPT).all(|task| ends.of(&task.to_string()).is_some()));
-        assert_eq!((ends.outcomes.len(), ends.order.len()), (KEPT, KEPT));
     }
 }

@@ -1,0 +1,373 @@
+//! vCenters that answer a login and then do not stop: they cost the pools that use them, and nobody else.
+
+use std::{
+    convert::Infallible,
+    fs,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use agent_forge_crds::{
+    VsphereAgentPool,
+    conditions::{Phase, find_condition},
+    names::ALLOW_POOLS_FROM_ANNOTATION,
+};
+use agent_forge_lab::{
+    lab::{
+        apply::apply,
+        manifest::{namespace, pool, secret},
+    },
+    parts::audit::{WriteCounts, count_writes},
+    played::HostedClusterPlay,
+};
+use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    body::{Frame, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinSet};
+
+use crate::{
+    tls_door::TlsDoor,
+    world::{LIMIT, NAMESPACE, Setup, World},
+};
+
+/// Namespace of the pools whose vCenters are hostile.
+const THEIRS: &str = "hostile";
+/// Most memory that the operator's process may ever have had, in bytes.
+const MOST: u64 = 128 << 20;
+
+/// What a vCenter answers to all but the login, and what the pool's condition says of it.
+#[derive(Clone, Copy)]
+struct Nature {
+    name: &'static str,
+    answer: fn(&str) -> Reply,
+    said: &'static str,
+}
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+type Reply = Response<Body>;
+
+const NATURES: [Nature; 5] = [
+    Nature {
+        name: "pages",
+        answer: |method| page(method, "x"),
+        said: "more than 1000 pages",
+    },
+    Nature {
+        name: "strings",
+        answer: |method| page(method, &"x".repeat(4 << 20)),
+        said: "more than 16777216 bytes",
+    },
+    Nature {
+        name: "values",
+        answer: |_| whole(&json!(vec![0; 2 << 20])),
+        said: "more than 300000 values",
+    },
+    Nature {
+        name: "body",
+        answer: |_| {
+            let chunk = Bytes::from_static(&[b' '; 1 << 16]);
+            endless(stream::repeat(chunk).boxed())
+        },
+        said: "the reply is larger than",
+    },
+    Nature {
+        name: "drip",
+        answer: |_| {
+            let drops = stream::unfold((), |()| async {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                Some((Bytes::from_static(b" "), ()))
+            });
+            endless(drops.boxed())
+        },
+        said: "no answer within 30 s",
+    },
+];
+
+fn whole(value: &Value) -> Reply {
+    let body = Full::new(Bytes::from(value.to_string())).boxed_unsync();
+    let mut reply = Response::new(body);
+    let key = http::HeaderValue::from_static("key");
+    reply.headers_mut().insert("vmware-api-session-id", key);
+    reply
+}
+
+fn endless(chunks: stream::BoxStream<'static, Bytes>) -> Reply {
+    let frames = chunks.map(|chunk| Ok(Frame::data(chunk)));
+    Response::new(StreamBody::new(frames).boxed_unsync())
+}
+
+/// A page of objects after which there is always another one; there is nothing at any path.
+fn page(method: &str, text: &str) -> Reply {
+    if !method.ends_with("RetrievePropertiesEx") {
+        return whole(&Value::Null);
+    }
+    let object = json!({
+        "obj": {"type": "Datacenter", "value": "datacenter-1"},
+        "propSet": [{"name": "name", "val": {"_typeName": "string", "_value": text}}],
+    });
+    whole(&json!({"objects": [object], "token": "and on"}))
+}
+
+/// The answer to a request for the method at the end of this path.
+fn answer(nature: Nature, path: &str, struck: &AtomicUsize) -> Reply {
+    let one =
+        |kind: &str| json!({"_typeName": "ManagedObjectReference", "type": kind, "value": kind});
+    match path.rsplit('/').next().unwrap_or_default() {
+        "system" => {
+            let mut unknown = whole(&json!({}));
+            *unknown.status_mut() = StatusCode::NOT_FOUND;
+            unknown
+        }
+        "content" => whole(&json!({
+            "rootFolder": one("Folder"),
+            "propertyCollector": one("PropertyCollector"),
+            "sessionManager": one("SessionManager"),
+            "searchIndex": one("SearchIndex"),
+            "viewManager": one("ViewManager"),
+            "fileManager": one("FileManager"),
+        })),
+        "Login" | "Logout" | "DestroyView" => whole(&json!({})),
+        "CreateContainerView" => whole(&one("ContainerView")),
+        method => {
+            struck.fetch_add(1, Ordering::Relaxed);
+            (nature.answer)(method)
+        }
+    }
+}
+
+/// One hostile vCenter; it ends when it is dropped.
+struct Hostile {
+    nature: Nature,
+    door: TlsDoor,
+    struck: Arc<AtomicUsize>,
+    _serving: JoinSet<()>,
+}
+
+impl Hostile {
+    async fn start(nature: Nature) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let behind: SocketAddr = listener.local_addr()?;
+        let struck: Arc<AtomicUsize> = Arc::default();
+        let count = Arc::clone(&struck);
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let count = Arc::clone(&count);
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let reply = answer(nature, request.uri().path(), &count);
+                    async move { Ok::<_, Infallible>(reply) }
+                });
+                connections.spawn(async move {
+                    // Whoever has read enough goes away here.
+                    let _ = http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        Ok(Self {
+            nature,
+            door: TlsDoor::before(behind, "http/1.1").await?,
+            struck,
+            _serving: serving,
+        })
+    }
+
+    fn server(&self) -> String {
+        self.door.address.to_string()
+    }
+
+    /// Secret and pool that use it, in the namespace of their own.
+    async fn open(&self, world: &World) -> Result<()> {
+        let keys = json!({
+            "server": format!("https://{}", self.server()),
+            "username": "operator@vsphere.local",
+            "password": "anything",
+            "caBundle": self.door.ca,
+        });
+        let name = self.nature.name;
+        apply(&world.client, &secret(THEIRS, name, &keys)).await?;
+        let patch = json!({
+            "infraEnvRef": {"namespace": NAMESPACE},
+            "vsphere": {"credentialsSecretRef": {"name": name}},
+        });
+        let mut theirs = pool(&world.cluster, name, &patch)?;
+        theirs.metadata.namespace = Some(THEIRS.to_owned());
+        pools(world).create(&PostParams::default(), &theirs).await?;
+        Ok(())
+    }
+
+    /// Waits until a condition of its pool says what is wrong, and where.
+    async fn until_told(&self, world: &World) -> Result<()> {
+        let (name, server, mut last) = (self.nature.name, self.server(), String::new());
+        let told = async || {
+            let status = pools(world).get(name).await?.status.unwrap_or_default();
+            last = serde_json::to_string_pretty(&status.conditions)?;
+            let said = ["VsphereReady", "ISOReady"]
+                .iter()
+                .filter_map(|type_| find_condition(&status.conditions, type_));
+            Ok(said.into_iter().any(|c| {
+                c.status == "False"
+                    && c.message.contains(self.nature.said)
+                    && c.message.contains(&server)
+            }))
+        };
+        let told = world
+            .until(&format!("word of {name} at {server}"), told)
+            .await;
+        told.with_context(|| last)
+    }
+}
+
+fn pools(world: &World) -> Api<VsphereAgentPool> {
+    Api::namespaced(world.client.clone(), THEIRS)
+}
+
+/// Lets pools of that namespace use the InfraEnv of this one.
+async fn admit(world: &World) -> Result<()> {
+    apply(&world.client, &namespace(THEIRS)).await?;
+    let patch = json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: THEIRS}}});
+    let namespaces = Api::<Namespace>::all(world.client.clone());
+    namespaces
+        .patch(NAMESPACE, &PatchParams::default(), &Patch::Merge(patch))
+        .await?;
+    Ok(())
+}
+
+/// What one more machine of the good pool costs.
+#[derive(Debug)]
+struct Cost {
+    /// Calls that change something at its vCenter.
+    calls: Vec<u64>,
+    /// Writes to Kubernetes but for statuses, Events and Leases.
+    writes: WriteCounts,
+    /// Writes of statuses. What changes at about the same time is written in one, so their number is a matter of timing.
+    statuses: usize,
+}
+
+const CHANGES: [&str; 6] = [
+    "Login",
+    "PUT /folder",
+    "MakeDirectory",
+    "CreateVM_Task",
+    "ReconfigVM_Task",
+    "PowerOnVM_Task",
+];
+
+async fn cost_so_far(world: &World) -> Result<(Vec<u64>, usize)> {
+    let calls = world.vcenter.calls().await?;
+    let changes = CHANGES.iter().map(|method| calls.of(method)).collect();
+    Ok((changes, world.lab.audited().await?.len()))
+}
+
+async fn one_more(world: &World, nodes: &HostedClusterPlay, count: usize) -> Result<Cost> {
+    let (calls, mark) = cost_so_far(world).await?;
+    nodes.scale(count);
+    nodes.wait_running(count, LIMIT).await?;
+    world
+        .until("all hosts bound", async || {
+            let phases = world.phases().await?;
+            let bound = |(phase, _): &(Option<_>, String)| *phase == Some(Phase::Bound);
+            Ok(phases.len() == count && phases.values().all(bound))
+        })
+        .await?;
+    let (after, _) = cost_so_far(world).await?;
+    let calls = after.iter().zip(calls).map(|(a, b)| a - b).collect();
+    let mut entries = world.lab.audited().await?.split_off(mark);
+    entries.retain(|e| e.object_ref.as_ref().is_some_and(|o| o.namespace != THEIRS));
+    let all = count_writes(&entries, &world.access.user)
+        .without("leases")
+        .without("events");
+    let mut writes = all.clone();
+    writes.0.retain(|write, _| write.subresource.is_empty());
+    Ok(Cost {
+        calls,
+        statuses: all.total() - writes.total(),
+        writes,
+    })
+}
+
+/// Most memory that a process ever had (`VmHWM` of proc(5)), in bytes.
+fn peak(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path)?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kibibytes = line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(kibibytes.with_context(|| format!("{path} names no VmHWM"))? * 1024)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_vcenters_cost_other_pools_nothing_and_the_operator_little() -> Result<()> {
+    let world = World::start(Setup {
+        operator_args: vec!["--orphan-scan-interval=10s".to_owned()],
+        ..Setup::default()
+    })
+    .await?;
+    let pid = world
+        .operator
+        .as_ref()
+        .context("an operator")?
+        .process
+        .pid();
+    let nodes = world.node_pool().await?;
+    // The first machine brings ISO, folder and session; the second one is what a machine costs alone.
+    one_more(&world, &nodes, 1).await?;
+    let alone = one_more(&world, &nodes, 2).await?;
+    let before = peak(pid)?;
+
+    admit(&world).await?;
+    let mut hostile = Vec::new();
+    for nature in NATURES {
+        hostile.push(Hostile::start(nature).await?);
+    }
+    for one in &hostile {
+        one.open(&world).await?;
+    }
+    for one in &hostile {
+        one.until_told(&world).await?;
+    }
+    let beside = one_more(&world, &nodes, 3).await?;
+    let same = beside.calls == alone.calls && beside.writes == alone.writes;
+    ensure!(
+        same && beside.statuses <= 2 * alone.statuses,
+        "alone {alone:?}, beside them {beside:?}"
+    );
+
+    // They go on, and so do the scans of the vCenter that is none of them.
+    let scans = world.vcenter.calls().await?.of("CreateContainerView");
+    let struck: Vec<usize> = hostile
+        .iter()
+        .map(|h| h.struck.load(Ordering::Relaxed))
+        .collect();
+    world
+        .until("more of all of them", async || {
+            let more = hostile.iter().zip(&struck);
+            let more = more.map(|(h, before)| h.struck.load(Ordering::Relaxed) > *before);
+            let scanned = world.vcenter.calls().await?.of("CreateContainerView");
+            Ok(more.into_iter().all(|m| m) && scanned >= scans + 2)
+        })
+        .await?;
+    let most = peak(pid)?;
+    println!("VmHWM {} MiB, {} MiB before", most >> 20, before >> 20);
+    ensure!(most < MOST, "VmHWM {most} bytes, {before} before");
+    Ok(())
+}
