@@ -103,7 +103,8 @@ pub struct Args {
     )]
     pub allowed_vcenters: Vec<HostPattern>,
 
-    /// Upper bound: the only namespaces, beside a pool's own, from which credentials Secrets may be read; empty: no bound.
+    /// Upper bound: the only namespaces, beside a pool's own, from which credentials Secrets may be read; empty: those of
+    /// --namespaces, else no bound.
     /// Each such Secret has to admit the pool's namespace by the annotation allow-pools-from.
     #[arg(
         long,
@@ -150,6 +151,16 @@ pub struct Args {
 }
 
 impl Args {
+    /// Namespaces whose Secrets pools of other namespaces may use, where they admit them; empty: any.
+    #[must_use]
+    pub fn secret_bound(&self) -> &[String] {
+        if self.secret_namespaces.is_empty() {
+            &self.namespaces
+        } else {
+            &self.secret_namespaces
+        }
+    }
+
     /// Which vCenters credentials Secrets may name.
     #[must_use]
     pub fn server_rule(&self) -> ServerRule {

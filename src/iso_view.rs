@@ -63,7 +63,7 @@ pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<()> {
     }
     let mut mounted = BTreeMap::new();
     if !asked.offline {
-        let bound = &args.secret_namespaces;
+        let bound = args.secret_bound();
         let secrets: BTreeSet<Asked> = pools.iter().filter_map(|p| secret_of(p, bound)).collect();
         for asked in secrets {
             let found = in_drives(args, &clients.request, &asked).await;

@@ -276,7 +276,7 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
         settings: Settings {
             discovery_timeout: args.agent_discovery_timeout,
             orphan_scan_interval: args.orphan_scan_interval,
-            secret_namespaces: args.secret_namespaces.clone(),
+            secret_namespaces: args.secret_bound().to_vec(),
         },
         ledger,
         server_rule: args.server_rule(),

@@ -6,9 +6,13 @@
 //!
 //! Guarantees: what lies in the pool's own namespace needs no grant. A pool that is refused serves nobody and is in
 //! nobody's way. Its recorded hosts are still recognised, fenced and removed: no grant is asked for that.
+//! A namespace that the operator does not serve (`--namespaces`) admits nobody, whatever its annotation says.
 //! Assumption: whoever may edit a Namespace answers for all that lies in it.
 
-use std::{borrow::Borrow, collections::BTreeMap};
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use agent_forge_crds::{
     external::agent_machine::AgentMachine, names::ALLOW_POOLS_FROM_ANNOTATION,
@@ -24,11 +28,18 @@ use crate::{
 
 /// The annotations of the Namespaces that were asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grants(BTreeMap<String, Option<String>>);
+pub struct Grants {
+    annotations: BTreeMap<String, Option<String>>,
+    /// Namespaces among them that the operator does not serve.
+    unserved: BTreeSet<String>,
+}
 
 impl FromIterator<(String, Option<String>)> for Grants {
     fn from_iter<I: IntoIterator<Item = (String, Option<String>)>>(annotations: I) -> Self {
-        Self(annotations.into_iter().collect())
+        Self {
+            annotations: annotations.into_iter().collect(),
+            unserved: BTreeSet::new(),
+        }
     }
 }
 
@@ -54,9 +65,13 @@ impl Grants {
     }
 
     fn look_at(&mut self, view: &dyn View, namespace: &str) {
-        if !self.0.contains_key(namespace) {
-            let grant = view.namespace_grant(namespace);
-            self.0.insert(namespace.to_owned(), grant);
+        if self.annotations.contains_key(namespace) {
+            return;
+        }
+        let grant = view.namespace_grant(namespace);
+        self.annotations.insert(namespace.to_owned(), grant);
+        if !view.serves(namespace) {
+            self.unserved.insert(namespace.to_owned());
         }
     }
 
@@ -64,8 +79,11 @@ impl Grants {
     #[must_use]
     pub fn admit(&self, namespace: &str, pool: &VsphereAgentPool) -> bool {
         let own = pool.metadata.namespace.as_deref().unwrap_or_default();
-        let grant = self.0.get(namespace).and_then(Option::as_deref);
-        namespace == own || grants::allows(grant, own) || on(Mutant::AnyNamespace)
+        if namespace == own || on(Mutant::AnyNamespace) {
+            return true;
+        }
+        let grant = self.annotations.get(namespace).and_then(Option::as_deref);
+        !self.unserved.contains(namespace) && grants::allows(grant, own)
     }
 
     /// Namespaces in which the pool's InfraEnv may be and is looked for, in order of preference.
@@ -106,6 +124,13 @@ impl Grants {
         refused.filter(|_| self.homes(pool).is_empty())
     }
 
+    /// The pool's control plane namespace, where the operator does not serve it.
+    #[must_use]
+    pub fn unserved_control_plane(&self, pool: &VsphereAgentPool) -> Option<String> {
+        let namespace = &pool.spec.control_plane_namespace;
+        self.unserved.get(namespace).cloned()
+    }
+
     /// Whether the AgentMachine's owner lets the pool see it.
     #[must_use]
     pub fn shows(&self, pool: &VsphereAgentPool, am: &AgentMachine) -> bool {
@@ -117,6 +142,19 @@ impl Grants {
     pub fn serves(&self, pool: &VsphereAgentPool, am: &AgentMachine) -> bool {
         claims::belongs(pool, am) && self.lacking(pool, am).is_none()
     }
+
+    /// What a pool of namespace `own` is told of namespaces that it may not use, and who can change that.
+    #[must_use]
+    pub fn sentence(&self, namespaces: &[String], own: &str) -> String {
+        let (unserved, refusing): (Vec<&str>, Vec<&str>) = namespaces
+            .iter()
+            .map(String::as_str)
+            .partition(|namespace| self.unserved.contains(*namespace));
+        let refusing = (!refusing.is_empty()).then(|| not_admitted(&refusing.join(", "), own));
+        let unserved = (!unserved.is_empty()).then(|| not_served(&unserved.join(", ")));
+        let all: Vec<String> = refusing.into_iter().chain(unserved).collect();
+        all.join("; ")
+    }
 }
 
 /// The namespace that says who may serve the AgentMachine: that of the NodePool that it names, else its own.
@@ -126,14 +164,18 @@ fn owner(am: &AgentMachine) -> &str {
     named.filter(|n| !n.is_empty()).unwrap_or(own)
 }
 
-/// What a pool of namespace `own` is told of namespaces that do not admit it, and how their owner does.
-#[must_use]
-pub fn sentence(namespaces: &[String], own: &str) -> String {
-    let named = namespaces.join(", ");
+fn not_admitted(named: &str, own: &str) -> String {
     format!(
         "namespace {named} does not admit pools of namespace {own}: nothing there is fetched, pinned, created for or \
          approved. Its owner admits them by the annotation {ALLOW_POOLS_FROM_ANNOTATION}: \"{own}\" on the Namespace (a \
          list, separated by commas)"
+    )
+}
+
+fn not_served(named: &str) -> String {
+    format!(
+        "namespace {named} is not among --namespaces of the operator, so nothing in it is read or written: add it \
+         there, with the Roles of config/overlays/namespaced/served"
     )
 }
 

@@ -18,10 +18,7 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{
-    boundary::{self, Grants},
-    infra_env_guards::Guard,
-};
+use super::{boundary::Grants, infra_env_guards::Guard};
 use crate::{
     model::{
         names::ObjectKey,
@@ -86,13 +83,8 @@ pub enum Why {
     ConditionsMissing,
     /// The provider's finalizer is missing.
     ProviderNotAccepting,
-    /// This namespace does not admit the pool.
-    NamespaceNotAllowed {
-        /// Which.
-        namespace: String,
-        /// The pool's own.
-        own: String,
-    },
+    /// A namespace does not admit the pool: the sentence that names it.
+    NamespaceNotAllowed(String),
     /// `spec.agent.labels` of the pool has this key, which another service goes by.
     LabelRefused(String),
     /// Another pool claims it as well.
@@ -349,10 +341,10 @@ fn need(
 
 /// Why the pool may not do anything for the AgentMachine.
 fn refused(facts: &Facts<'_>, am: &AgentMachine) -> Option<Why> {
-    let own = || facts.pool.namespace().unwrap_or_default();
     if let Some(namespace) = facts.grants.lacking(facts.pool, am) {
-        let own = own();
-        return Some(Why::NamespaceNotAllowed { namespace, own });
+        let own = facts.pool.namespace().unwrap_or_default();
+        let sentence = facts.grants.sentence(&[namespace], &own);
+        return Some(Why::NamespaceNotAllowed(sentence));
     }
     super::prepare::refused_label(facts.pool).map(|key| Why::LabelRefused(key.to_owned()))
 }
@@ -405,10 +397,7 @@ pub fn explain(why: &Why) -> (&'static str, String) {
              provider's release fits the CAPI API version), so no VM is made"
                 .to_owned(),
         ),
-        Why::NamespaceNotAllowed { namespace, own } => (
-            reason::NAMESPACE_NOT_ALLOWED,
-            boundary::sentence(std::slice::from_ref(namespace), own),
-        ),
+        Why::NamespaceNotAllowed(sentence) => (reason::NAMESPACE_NOT_ALLOWED, sentence.clone()),
         Why::LabelRefused(key) => (reason::INVALID_SPEC, super::prepare::refused_label_sentence(key)),
         Why::PoolConflict(other) => {
             (reason::POOL_CONFLICT, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))

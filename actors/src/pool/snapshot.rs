@@ -92,13 +92,15 @@ impl Snapshot {
         self.infra_env.is_none() && !self.grants.refused_homes(&self.pool).is_empty()
     }
 
-    /// Namespaces with AgentMachines that the pool means to serve and that do not admit it.
+    /// Namespaces with AgentMachines that the pool means to serve and that do not admit it; also the control plane's,
+    /// where the operator does not serve that and so sees no AgentMachine in it.
     #[must_use]
     pub fn refusing(&self) -> Vec<String> {
         let all = self.agent_machines.iter();
         let refused: BTreeSet<String> = all
             .filter(|am| claims::belongs(&self.pool, am) && !self.grants.shows(&self.pool, am))
             .filter_map(|am| self.grants.lacking(&self.pool, am))
+            .chain(self.grants.unserved_control_plane(&self.pool))
             .collect();
         refused.into_iter().collect()
     }

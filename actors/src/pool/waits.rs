@@ -154,7 +154,7 @@ fn lacks_a_host(claim: &Claim) -> bool {
         Need::Quiet(why) => matches!(why, Why::SearchFailed(_)),
         // Nothing is written where the pool is not admitted, not even an Event: its own conditions say it.
         Need::NotNow {
-            why: Why::NamespaceNotAllowed { .. },
+            why: Why::NamespaceNotAllowed(_),
             ..
         } => false,
         _ => true,

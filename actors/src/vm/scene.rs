@@ -33,7 +33,7 @@ use crate::{
     mutants::{Mutant, on},
     pool::{
         agents_home,
-        boundary::{self, Grants},
+        boundary::Grants,
         custody,
         infra_env_guards::{self, Guard},
         prepare,
@@ -219,7 +219,7 @@ impl Scene {
         };
         let lacking = lacking.or_else(lost);
         let own = &self.child.key.namespace;
-        self.refused = lacking.map(|namespace| boundary::sentence(&[namespace], own));
+        self.refused = lacking.map(|namespace| grants.sentence(&[namespace], own));
         let created = asks.and_then(|am| am.metadata.creation_timestamp.as_ref());
         self.demanded = created.map(|t| t.0);
         let ready = asks.and_then(|am| am.ready_condition());

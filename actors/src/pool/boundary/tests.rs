@@ -173,7 +173,7 @@ fn a_grant_lets_it_serve_and_its_end_stops_pins_creates_and_approvals() {
         matches!(
             needs[..],
             [Need::NotNow {
-                why: Why::NamespaceNotAllowed { .. },
+                why: Why::NamespaceNotAllowed(_),
                 ..
             }]
         ),
@@ -246,4 +246,33 @@ fn what_a_pool_gathers_of_a_namespace_that_refuses_it_is_its_own_hosts_alone() {
     let admitted = gathered(&[(NAMESPACE, ATTACKER)]);
     assert_eq!(names(&admitted).len(), 2);
     assert!(admitted.infra_env.is_some() && admitted.refused_source().is_none());
+}
+
+#[test]
+fn a_namespace_that_is_not_served_admits_nobody_and_is_told_apart() {
+    let mut s = seen_from_outside(
+        World::waiting(&["a"]),
+        &[(NAMESPACE, "*"), (CONTROL_PLANE, "*")],
+    )
+    .snapshot();
+    assert!(s.refusing().is_empty(), "{:?}", s.refusing());
+    s.grants.unserved.insert(CONTROL_PLANE.to_owned());
+    // Nothing of a namespace that is not served is in view.
+    s.agent_machines.clear();
+    assert_eq!(s.refusing(), [CONTROL_PLANE]);
+    assert!(!s.grants.admit(CONTROL_PLANE, &s.pool));
+    let status = rendered(&s, &plan(&s));
+    let demand = find_condition(&status.conditions, conditions::AGENT_MACHINE_DEMAND_FOUND);
+    let demand = demand.expect("a condition");
+    assert_eq!(demand.reason, reason::NAMESPACE_NOT_ALLOWED);
+    assert!(
+        demand.message.contains("--namespaces"),
+        "{}",
+        demand.message
+    );
+    assert!(
+        !demand.message.contains("does not admit"),
+        "{}",
+        demand.message
+    );
 }

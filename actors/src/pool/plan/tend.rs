@@ -14,7 +14,6 @@ use crate::{
     },
     mutants::{Mutant, on},
     pool::{
-        boundary,
         claims::{Claim, Need, Why},
         infra_env_guards, prepare,
         snapshot::Snapshot,
@@ -221,7 +220,7 @@ fn prepare_agent(
     let home = agent.namespace().unwrap_or_default();
     if !s.grants.admit(&home, &s.pool) {
         let own = s.pool.namespace().unwrap_or_default();
-        let message = boundary::sentence(&[home], &own);
+        let message = s.grants.sentence(&[home], &own);
         plan.wait(claim.name(), reason::NAMESPACE_NOT_ALLOWED, message);
         return;
     }

@@ -12,7 +12,6 @@ use crate::{
     iso_cache::msg::IsoState,
     model::upstream::WaitingSign,
     pool::{
-        boundary,
         claims::{self, Need, Why},
         infra_env::INVALID_URL,
         iso::NoSource,
@@ -54,7 +53,7 @@ fn refused(s: &Snapshot) -> Option<(&'static str, String)> {
     let own = s.pool.metadata.namespace.as_deref().unwrap_or_default();
     let refusing = s.refusing();
     if !refusing.is_empty() {
-        let message = boundary::sentence(&refusing, own);
+        let message = s.grants.sentence(&refusing, own);
         return Some((reason::NAMESPACE_NOT_ALLOWED, message));
     }
     let label = prepare::refused_label(&s.pool)?;
@@ -133,7 +132,7 @@ fn infra_env(s: &Snapshot, around: &Surroundings) -> Row {
             let skipped = if refused.is_empty() {
                 String::new()
             } else {
-                format!("; {}", boundary::sentence(&refused, own))
+                format!("; {}", s.grants.sentence(&refused, own))
             };
             no(
                 reason::INFRA_ENV_NOT_FOUND,
@@ -143,7 +142,7 @@ fn infra_env(s: &Snapshot, around: &Surroundings) -> Row {
             )
         }
         Some(NoSource::NotAllowed(refused)) => {
-            let message = boundary::sentence(refused, own);
+            let message = s.grants.sentence(refused, own);
             no(reason::NAMESPACE_NOT_ALLOWED, message)
         }
         Some(NoSource::UrlPending) => no(
