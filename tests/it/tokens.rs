@@ -57,7 +57,8 @@ pub async fn no_token_is_told(world: &World, server: &ImageServer) -> Result<()>
 /// What `agent-forge iso` shows.
 pub async fn shown_isos(world: &World) -> Result<String> {
     let shown = Command::new(env!("CARGO_BIN_EXE_agent-forge"))
-        .args(["iso", "--namespace", NAMESPACE])
+        .args(["--vsphere-allow-local-server=true", "iso"])
+        .args(["--namespace", NAMESPACE])
         .env_clear()
         .env("KUBECONFIG", &world.access.kubeconfig)
         .output()
