@@ -279,6 +279,14 @@ impl Memory {
         }
     }
 
+    /// Forgets a view of a VM that is held as it never ran, where an Agent of it is there (`early`): a request to switch it on
+    /// whose reply was lost may have arrived since.
+    pub fn look_again_at(&mut self, early: bool) {
+        if early && matches!(self.seen, Seen::Ours(_)) {
+            self.seen = Seen::NotAsked;
+        }
+    }
+
     /// Forgets a view of a running VM that is too old to go on.
     pub fn refresh(&mut self, now: Duration) {
         if self.seen == Seen::NotAsked {

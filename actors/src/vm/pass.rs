@@ -96,6 +96,7 @@ async fn steps(
                 again,
             } => {
                 tell_hold(&context, &scene, &mut memory, reason, &message);
+                memory.look_again_at(reason == reason::RIVAL_AGENTS);
                 outcome.hold(&key, reason, message, again);
                 break;
             }

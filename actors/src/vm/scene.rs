@@ -402,7 +402,11 @@ impl Scene {
             doubted: memory.missed || self.vm().is_some_and(|vm| is_doubted(context, vm)),
             agent_bound: self.bound,
             unproven: self.unproven.as_deref(),
-            early: self.early.as_deref(),
+            // Where a request of ours may have switched it on, the Agent may be its own.
+            early: self
+                .early
+                .as_deref()
+                .filter(|_| memory.switched_on_at.is_none()),
             has_served: self.child.has_served(memory.told()),
             standing: &self.standing,
             refused: self.refused.as_deref(),

@@ -594,8 +594,9 @@ pub fn ageless(memory: &mut Memory) {
     memory.batch.clear();
     // Nobody empties a record.
     memory.recorded = None;
-    // Each pass begins without.
+    // Each pass begins without, or says it anew.
     memory.unwritten = None;
+    memory.known_since = None;
     // Every pass comes later than the pause between two proofs.
     memory.proof_at = None;
     memory.seen_since = (memory.seen != Seen::NotAsked).then_some(THEN);

@@ -13,7 +13,7 @@ use crate::{
         kind,
         store::{Change, Via, merge},
     },
-    oracles::{ASSISTED, marker},
+    oracles::{ASSISTED, marker, serves},
     vcenter::model::Vm,
     world::{NAMESPACE, World},
 };
@@ -101,11 +101,12 @@ pub async fn all_but_one_thing(world: &World, patience: std::time::Duration) -> 
     Ok(())
 }
 
-/// Registers a host that matches our VM in all, under its other name, at the moment at which the VM's own registers; its name.
+/// Registers a host that matches our VM in all, under its other name, at the moment at which the VM's own registers; its name,
+/// and whether the VM's own serves by then, as it does where a vCenter hid the VM for a while.
 ///
 /// # Errors
 /// No VM or no Agent comes in time, or the API server refuses.
-pub async fn rival(world: &World, patience: std::time::Duration) -> Result<String> {
+pub async fn rival(world: &World, patience: std::time::Duration) -> Result<(String, bool)> {
     let vm = running(world, patience).await?;
     let own = (NAMESPACE.to_owned(), identity::swapped(&vm.uuid));
     let agents = kind(ASSISTED, "agents");
@@ -113,9 +114,11 @@ pub async fn rival(world: &World, patience: std::time::Duration) -> Result<Strin
     world
         .patiently("its Agent registers", patience, there)
         .await?;
+    let own = world.api.read(|s| s.get(&agents, &own));
+    let late = own.is_some_and(|a| serves(&a));
     let labels = json!({ROGUE: "true", INFRA_ENV_LABEL: "demo"});
     put(world, &vm.uuid, labels, &inventory(&vm, &mac(&vm)))?;
-    Ok(vm.uuid)
+    Ok((vm.uuid, late))
 }
 
 /// A person deletes it.

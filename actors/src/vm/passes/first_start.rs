@@ -55,3 +55,22 @@ async fn a_start_that_nobody_saw_is_no_earlier_than_the_vsphere_agent() {
         Some(created.as_second())
     );
 }
+
+#[tokio::test]
+async fn a_vm_whose_agent_was_there_before_it_ran_stays_off_until_that_is_gone() {
+    let mut bench = Bench::new();
+    let agent = agent_on(&testing::child_with_vm("a"));
+    bench.hub.with(|o| o.agents = vec![agent]);
+    bench
+        .until(|b| b.waits_on().as_deref() == Some("RivalAgents"))
+        .await;
+    for _ in 0..5 {
+        bench.turn(MINUTE);
+        bench.pass().await;
+    }
+    assert_eq!(bench.times(E::PowerOn), 0);
+    // It ran after all: somebody switched it on, or a request whose reply was lost.
+    bench.site.with(|i| i.vms[0].power = PowerState::On);
+    bench.turn(MINUTE);
+    bench.until(|b| b.vm().first_powered_on.is_some()).await;
+}
