@@ -63,19 +63,10 @@ impl Player for Controller {
             .unwrap_or_else(PoisonError::into_inner)
             .contains(key);
         let has_url = !infra_env.text("/status/isoDownloadURL").is_empty();
-        if withheld && (has_url || infra_env.at("/status/conditions").is_none()) {
-            let failed = Condition::new(
-                "ImageCreated",
-                "False",
-                "ImageCreationError",
-                "Failed to create image",
-            );
-            self.write(
-                &infra_env,
-                &failed,
-                Some(json!({"isoDownloadURL": "", "createdTime": null})),
-            )
-            .await?;
+        if withheld && has_url {
+            // As of an InfraEnv whose image is not made yet: no URL, and no condition.
+            let pending = json!({"isoDownloadURL": "", "createdTime": null, "conditions": null});
+            self.infra_envs.patch_status(&infra_env, pending).await?;
         } else if !withheld && !has_url {
             let url = self.images.publish(self.infra_envs.namespace(), key);
             let created = condition::seconds(nature::now());

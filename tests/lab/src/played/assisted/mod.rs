@@ -272,7 +272,8 @@ impl Assisted {
         self.0.hosts.is_written(id)
     }
 
-    /// Takes the image URL away from an InfraEnv, or gives it a new one.
+    /// Takes the image URL and its condition away from an InfraEnv, as if its image were still to be made, or gives it a new
+    /// one.
     pub fn withhold_image(&self, infra_env: &str, withheld: bool) {
         let mut set = self
             .0
