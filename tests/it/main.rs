@@ -27,6 +27,7 @@ mod orphans;
 mod predecessor;
 mod privileges;
 mod refusals;
+mod rogues;
 mod rules;
 mod scale;
 mod signed;

@@ -1,0 +1,167 @@
+//! Hosts that register with what our VM is known by: none of them is labelled or approved, and the VsphereAgent names them.
+//! The VM's own guest never registers here, so that each Agent is one that this test registered.
+
+use agent_forge_crds::{
+    VsphereAgent,
+    agent::VmStatus,
+    external::agent::{Agent, BARE_METAL_HOST_LABEL},
+    names::AGENT_MACHINE_LABEL,
+};
+use agent_forge_lab::played::{
+    assisted::host::{HostFacts, VMWARE},
+    guests::identity::{self, Quirk},
+};
+use anyhow::{Context as _, Result, ensure};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::world::{LIMIT, Setup, World};
+
+/// A host under that id that shows what the VM is known by.
+fn host(vm: &VmStatus, id: &str) -> HostFacts {
+    let metal = HostFacts::bare_metal(7);
+    let uuid = vm.bios_uuid.as_deref().unwrap_or_default();
+    let mut interfaces = metal.interfaces.clone();
+    interfaces[0].mac = vm.mac_addresses.first().cloned().unwrap_or_default();
+    HostFacts {
+        id: id.to_owned(),
+        serial: identity::serial(uuid),
+        manufacturer: VMWARE.to_owned(),
+        product: "VMware20,1".to_owned(),
+        is_virtual: true,
+        interfaces,
+        ..metal
+    }
+}
+
+fn recorded(child: &VsphereAgent) -> Option<&VmStatus> {
+    child.status.as_ref()?.vm.as_ref()
+}
+
+impl World {
+    async fn only_child(&self) -> Result<VsphereAgent> {
+        self.all_children().await?.pop().context("a VsphereAgent")
+    }
+
+    /// Registers a host with the assisted service.
+    async fn register(&self, infra_env: &str, host: HostFacts) -> Result<()> {
+        let service = self.upstream.service(&self.cluster.agent_namespace)?;
+        service.register(infra_env, host).await
+    }
+
+    /// Waits until the VsphereAgent waits for that reason and names all of these.
+    async fn until_named(&self, reason: &str, names: &[&str]) -> Result<()> {
+        self.until(&format!("{reason} of {names:?}"), async || {
+            let child = self.only_child().await?;
+            let mut rows = child.status.iter().flat_map(|s| &s.waiting_on);
+            Ok(rows.any(|w| w.reason == reason && names.iter().all(|n| w.message.contains(n))))
+        })
+        .await
+    }
+
+    async fn is_untouched(&self, name: &str) -> Result<()> {
+        let agent: Agent = self.agents().get(name).await?;
+        let labelled = agent.labels().contains_key(AGENT_MACHINE_LABEL);
+        ensure!(!agent.spec.approved && !labelled, "{agent:?}");
+        Ok(())
+    }
+
+    async fn remove_agent(&self, name: &str) -> Result<()> {
+        self.agents().delete(name, &DeleteParams::default()).await?;
+        self.until("it is gone", async || {
+            Ok(self.agents().get_opt(name).await?.is_none())
+        })
+        .await
+    }
+
+    async fn set_first_start(&self, child: &str, at: &Value) -> Result<()> {
+        let patch = Patch::Merge(json!({"status": {"vm": {"firstPoweredOn": at}}}));
+        let params = PatchParams::default();
+        self.children().patch_status(child, &params, &patch).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_registers_as_our_vm_is_named_and_never_approved() -> Result<()> {
+    let world = World::start(Setup::default()).await?;
+    let guests = world.upstream.guests.as_ref().context("guests")?;
+    guests.add_quirk("/", Quirk::DeadOnArrival);
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    world
+        .until_within(LIMIT, "a VM that runs", async || {
+            let children = world.all_children().await?;
+            let vm = children.first().and_then(recorded);
+            Ok(vm.is_some_and(|vm| vm.first_powered_on.is_some()))
+        })
+        .await?;
+    let child = world.only_child().await?;
+    let vm = recorded(&child).context("recorded")?;
+    let source = vm
+        .infra_env_ref
+        .as_ref()
+        .context("the InfraEnv is recorded")?;
+    let infra_env = source.name.clone().context("its name")?;
+    let uuid = vm.bios_uuid.clone().context("a uuid")?;
+    // Each with all but one thing.
+    let service = world.upstream.service(&world.cluster.agent_namespace)?;
+    service.create_infra_env("other", json!({})).await?;
+    let elsewhere = "0a000000-0000-4000-8000-0000000000f7";
+    for (name, infra_env) in [
+        (elsewhere, infra_env.as_str()),
+        ("rogue-infra", "other"),
+        ("rogue-metal", infra_env.as_str()),
+    ] {
+        world.register(infra_env, host(vm, name)).await?;
+        if name == "rogue-metal" {
+            let labels = json!({"metadata": {"labels": {BARE_METAL_HOST_LABEL: "host-7"}}});
+            let params = PatchParams::default();
+            world
+                .agents()
+                .patch(name, &params, &Patch::Merge(labels))
+                .await?;
+        }
+        world.until_named("AgentUnproven", &[name]).await?;
+        world.is_untouched(name).await?;
+        world.remove_agent(name).await?;
+    }
+    let then = serde_json::to_value(&vm.first_powered_on)?;
+    let later = json!("2099-01-01T00:00:00Z");
+    world.set_first_start(&child.name_any(), &later).await?;
+    let early = "rogue-early";
+    world.register(&infra_env, host(vm, early)).await?;
+    world.until_named("AgentUnproven", &[early]).await?;
+    world.is_untouched(early).await?;
+    world.remove_agent(early).await?;
+    world.set_first_start(&child.name_any(), &then).await?;
+
+    // Two that match in all.
+    let both = [identity::swapped(&uuid), uuid];
+    for name in &both {
+        world.register(&infra_env, host(vm, name)).await?;
+    }
+    let names: Vec<&str> = both.iter().map(String::as_str).collect();
+    world.until_named("RivalAgents", &names).await?;
+    world
+        .until("both show what they are", async || {
+            let agents = world.all_agents().await?;
+            let shown = |a: &&Agent| a.inventory().is_some();
+            Ok(agents.iter().filter(shown).count() == both.len())
+        })
+        .await?;
+    world.until_named("RivalAgents", &names).await?;
+    for name in &both {
+        world.is_untouched(name).await?;
+    }
+    // A person finds out which is not the VM's.
+    world.remove_agent(&both[1]).await?;
+    world
+        .until("the other one is approved", async || {
+            Ok(world.agents().get(&both[0]).await?.spec.approved)
+        })
+        .await
+}
