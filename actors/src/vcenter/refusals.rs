@@ -218,6 +218,17 @@ impl Refusals {
                 refusal.digest = login.digest;
             }
         }
+        self.merge(&login.digest);
+    }
+
+    /// Two Secrets with the same bytes recorded one refusal each: of what turns out to be one, the latest counts.
+    fn merge(&mut self, digest: &Digest) {
+        let (mut same, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.refused)
+            .into_iter()
+            .partition(|r| r.digest == *digest && r.door == Door::Session);
+        same.sort_by_key(|r| r.until);
+        self.refused = others;
+        self.refused.extend(same.pop());
     }
 
     fn recall_one(&mut self, account: &Account, record: &RefusedCredentials, now: Moment) {

@@ -230,3 +230,23 @@ fn a_record_speaks_of_one_state_of_one_secret() {
     assert_eq!(at("8"), Some(testing::at(500)));
     assert_eq!(at("6"), None);
 }
+
+#[test]
+fn one_refusal_of_bytes_in_two_secrets_counts_once_after_a_restart() {
+    let server = "https://vc.example/";
+    let (one, two) = (
+        login_as(server, "u", "the same", "1"),
+        login_as(server, "u", "the same", "2"),
+    );
+    let mended = login_as(server, "u", "right", "3");
+    let account = Some(one.account.as_str());
+    let pools = [pool(account, "1", 100), pool(account, "2", 100)];
+    let mut refusals = Refusals::default();
+    refusals.recall(&one.account, &pools, m(200));
+    // Until both Secrets were read, nobody knows that their bytes are the same.
+    assert_eq!(again(&refusals, &mended, 200), Some(m(700).wall));
+    refusals.identify(&one, &pools, m(200));
+    refusals.identify(&two, &pools, m(200));
+    assert_eq!(again(&refusals, &mended, 200), None, "one was refused");
+    assert!(again(&refusals, &two, 200).is_some(), "and rests");
+}
