@@ -250,8 +250,8 @@ impl Hand<'_> {
         let mut after = self.scene.child.object.as_ref().clone();
         after.status = Some(record.clone());
         traced::note_recorded(self.context, self.scene, &after, memory);
-        let now = self.context.clock.wall();
-        let rendered = status::render(&record, &known(self.scene, None, memory, now));
+        let known = known(self.scene, None, memory, self.context.clock.as_ref());
+        let rendered = status::render(&record, &known);
         Ok(write(
             self.context,
             &self.effect(kind),

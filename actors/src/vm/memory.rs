@@ -3,9 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
-    agent::{Milestone, VsphereAgent, VsphereAgentStatus},
+    agent::{Milestone, VmStatus, VsphereAgent, VsphereAgentStatus},
     conditions::reason,
 };
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{
@@ -19,6 +21,7 @@ use crate::{
     lasting::Lasting,
     model::{identity::BiosUuid, names::ObjectKey, trace::TraceId},
     ports::{
+        clock::Clock,
         slots::{Slot, Ticket},
         vcenter::Place,
     },
@@ -63,6 +66,8 @@ pub struct Memory {
     pub known_since: Option<Duration>,
     /// An Agent that runs on this VM, or may, was in sight.
     pub agent_seen: bool,
+    /// The discovery deadline that this actor set, and when (monotonic) it is over.
+    pub discovery: Option<(Time, Duration)>,
     /// The VM was looked at since its Agent is overdue.
     pub looked_late: bool,
     /// When (monotonic) the view of a VM that is recorded as running was begun.
@@ -220,6 +225,21 @@ impl Memory {
         self.timeline
             .as_ref()
             .map_or(&[], |(_, all)| all.as_slice())
+    }
+
+    /// What the time is for the discovery deadline of `vm`. A wall clock that was set ahead brings none nearer that this actor
+    /// remembers to have set.
+    #[must_use]
+    pub fn discovery_time(&self, vm: &VmStatus, clock: &dyn Clock) -> Timestamp {
+        let wall = clock.wall();
+        let set = self.discovery.as_ref();
+        let Some((deadline, over)) = set.filter(|(d, _)| vm.discovery_deadline.as_ref() == Some(d))
+        else {
+            return wall;
+        };
+        let left = over.saturating_sub(clock.monotonic());
+        let left = SignedDuration::try_from(left).unwrap_or_default();
+        wall.min(deadline.0.saturating_sub(left).unwrap_or(wall))
     }
 
     /// Forgets everything where it is about another object of that name.

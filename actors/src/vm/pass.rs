@@ -27,6 +27,7 @@ use crate::{
     model::{names::ObjectKey, standing::Standing},
     mutants::{Mutant, on},
     ports::{
+        clock::Clock,
         cluster::{ClusterError, Notice, Precondition},
         vcenter_error::AWAY,
     },
@@ -370,25 +371,25 @@ async fn publish(
     let object = memory.over(&object);
     let scene = Scene::gather(context, object.clone());
     traced::note(context, &scene, memory);
-    let now = context.clock.wall();
+    let clock = context.clock.as_ref();
     let stuck = memory
         .stuck_since
-        .and_then(|since| until_stuck(since, context.clock.monotonic()));
+        .and_then(|since| until_stuck(since, clock.monotonic()));
     let deadline = scene
         .vm()
         .and_then(|v| v.discovery_deadline.as_ref())
         .filter(|_| scene.agent.is_none());
     let until_deadline = deadline
-        .and_then(|d| Duration::try_from(d.0.duration_since(now)).ok())
+        .and_then(|d| {
+            Duration::try_from(d.0.duration_since(discovery_time(&scene, memory, clock))).ok()
+        })
         .filter(|d| !d.is_zero());
     outcome.again = [outcome.again, stuck, until_deadline]
         .into_iter()
         .flatten()
         .min();
-    let rendered = status::render(
-        &scene.record(),
-        &known(&scene, outcome.obstacle.as_ref(), memory, now),
-    );
+    let known = known(&scene, outcome.obstacle.as_ref(), memory, clock);
+    let rendered = status::render(&scene.record(), &known);
     if object.status.as_ref() == Some(&rendered) && !on(Mutant::AlwaysWrites) {
         memory.batch.clear();
         return;
@@ -411,14 +412,21 @@ async fn publish(
     }
 }
 
+/// What the time is for the discovery deadline of the VM.
+fn discovery_time(scene: &Scene, memory: &Memory, clock: &dyn Clock) -> jiff::Timestamp {
+    let vm = scene.vm();
+    vm.map_or_else(|| clock.wall(), |vm| memory.discovery_time(vm, clock))
+}
+
 /// What the pure status needs from a scene.
 #[must_use]
 pub fn known<'a>(
     scene: &'a Scene,
     obstacle: Option<&'a Obstacle>,
     memory: &'a Memory,
-    now: jiff::Timestamp,
+    clock: &dyn Clock,
 ) -> Known<'a> {
+    let now = clock.wall();
     Known {
         child: &scene.child,
         agent: scene.agent.as_deref(),
@@ -438,6 +446,7 @@ pub fn known<'a>(
         timeline: memory.timeline.as_ref().map_or(&[], |(_, t)| t.as_slice()),
         wants_tags: scene.pool.is_none() || scene.wants_tags(),
         tagged: memory.tagged.as_deref(),
+        discovery_time: discovery_time(scene, memory, clock),
         now,
     }
 }

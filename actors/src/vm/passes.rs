@@ -1,5 +1,6 @@
 //! Whole passes of a VM actor against a cluster and a vCenter in memory: what the steps do, not which step it is.
 
+mod clock;
 mod first_start;
 mod lost;
 mod tags;
@@ -11,7 +12,7 @@ mod trouble;
 use std::time::Duration;
 
 use agent_forge_crds::{
-    conditions::event,
+    conditions::{Phase, event},
     external::{ForeignCondition, agent::INSTALLED},
     names::AGENT_FINALIZER,
     pool::{CleanupPolicy, CredentialsSecretRef, IsoSpec},

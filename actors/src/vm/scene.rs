@@ -306,7 +306,8 @@ impl Scene {
         let known = !self.possible.is_empty() || memory.agent_seen;
         let allowed = object.annotations().get(REPLACE_ANNOTATION);
         let allowed = allowed.and_then(|v| v.trim().parse().ok());
-        arrival::arrival(vm, failure, known, allowed, context.clock.wall())
+        let now = memory.discovery_time(vm, context.clock.as_ref());
+        arrival::arrival(vm, failure, known, allowed, now)
     }
 
     /// The pool has tags for it.

@@ -47,6 +47,8 @@ pub struct Known<'a> {
     pub wants_tags: bool,
     /// Reference under which they are known to be attached.
     pub tagged: Option<&'a str>,
+    /// What the time is for the discovery deadline.
+    pub discovery_time: Timestamp,
     /// Wall clock.
     pub now: Timestamp,
 }
@@ -103,7 +105,7 @@ fn phase(known: &Known<'_>, vm: &VmStatus) -> (Phase, &'static str) {
     let expired = vm
         .discovery_deadline
         .as_ref()
-        .is_some_and(|d| d.0 <= known.now);
+        .is_some_and(|d| d.0 <= known.discovery_time);
     match (vm.bios_uuid.is_some(), vm.power_state.as_deref()) {
         (_, Some("poweredOn")) if expired => (Phase::Orphaned, vm_reason::AGENT_DISCOVERY_EXPIRED),
         (_, Some("poweredOn")) => (Phase::Provisioning, vm_reason::AGENT_NOT_DISCOVERED),

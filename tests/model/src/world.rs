@@ -597,6 +597,8 @@ pub fn ageless(memory: &mut Memory) {
     // Each pass begins without, or says it anew.
     memory.unwritten = None;
     memory.known_since = None;
+    // Both clocks go alike here.
+    memory.discovery = None;
     // Every pass comes later than the pause between two proofs.
     memory.proof_at = None;
     memory.seen_since = (memory.seen != Seen::NotAsked).then_some(THEN);

@@ -164,7 +164,12 @@ impl Hand<'_> {
             && known.is_none_or(|m| *m != shown.moref.id)
             && self.scene.wants_tags();
         let first_start = self.first_start(&was, memory);
+        let begins = was.discovery_deadline.is_none();
         let mut vm = self.observed(was, &shown, deadline);
+        if let Some(deadline) = vm.discovery_deadline.clone().filter(|_| begins) {
+            let now = self.context.clock.monotonic();
+            memory.discovery = Some((deadline, now.saturating_add(timeout)));
+        }
         if shown.power == PowerState::On && vm.first_powered_on.is_none() {
             vm.first_powered_on = first_start;
         }

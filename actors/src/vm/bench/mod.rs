@@ -29,21 +29,36 @@ use crate::{
 
 /// A clock that a test turns; wall and monotonic time go together.
 #[derive(Default)]
-pub struct Turned(Mutex<Duration>);
+pub struct Turned {
+    gone: Mutex<Duration>,
+    /// How far somebody set the wall clock ahead.
+    ahead: Mutex<Duration>,
+}
 
 impl Clock for Turned {
     fn wall(&self) -> Timestamp {
-        let gone = SignedDuration::try_from(self.monotonic()).expect("short");
+        let gone = self.monotonic() + *self.ahead.lock().expect("lock");
+        let gone = SignedDuration::try_from(gone).expect("short");
         at(AGE).checked_add(gone).expect("in range")
     }
     fn monotonic(&self) -> Duration {
-        *self.0.lock().expect("lock")
+        *self.gone.lock().expect("lock")
     }
 }
 
 impl Turned {
     pub fn turn(&self, by: Duration) {
-        *self.0.lock().expect("lock") += by;
+        *self.gone.lock().expect("lock") += by;
+    }
+
+    /// Sets the wall clock ahead, and that alone.
+    pub fn jump(&self, by: Duration) {
+        *self.ahead.lock().expect("lock") += by;
+    }
+
+    /// Takes back so much of that.
+    pub fn set_back(&self, by: Duration) {
+        *self.ahead.lock().expect("lock") -= by;
     }
 }
 
