@@ -25,6 +25,7 @@ use tracing::{Instrument as _, Span};
 use self::reservations::Reservations;
 use crate::{
     actor::{
+        beside::beside,
         mailbox::{Counted, Queued},
         shell::Description,
     },
@@ -212,7 +213,7 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
         let _ = job.reply.send(placed.map_err(Trouble::from));
         let _ = to.send_message(PlacementMsg::Done(server, answered));
     };
-    state.running.spawn(search.instrument(around));
+    beside(&mut state.running, myself, search.instrument(around));
 }
 
 /// Bytes that the VM of a VsphereAgent needs, by its pool as it is now.

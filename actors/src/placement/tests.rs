@@ -137,6 +137,19 @@ async fn whoever_has_given_up_is_passed_over() {
 }
 
 #[tokio::test]
+async fn a_search_that_panics_ends_the_actor_instead_of_keeping_its_vcenter_busy() {
+    let mut desk = Desk::new(400, 390).await;
+    desk.site.with(|i| i.placing_panics = true);
+    let lost = desk.place("a").await.expect_err("nothing was found");
+    assert_eq!(lost.class, Class::Transient, "{lost}");
+    let dead = desk.actor.get_cell();
+    dead.wait(None).await.expect("an end");
+    desk.site.with(|i| i.placing_panics = false);
+    desk.actor = spawn(&desk.hub, &desk.clock).await;
+    desk.place("b").await.expect("room");
+}
+
+#[tokio::test]
 async fn a_slow_create_holds_its_space_and_a_vm_that_is_there_gives_it_back() {
     let mut desk = Desk::new(300, 290).await;
     assert_eq!(desk.place("a").await.as_deref(), Ok("datastore-1"));

@@ -86,6 +86,8 @@ pub struct Inventory {
     /// The list of marked VMs shows them as they were made.
     pub list_is_old: bool,
     pub folder_hidden: bool,
+    /// Looking for a place panics.
+    pub placing_panics: bool,
     /// No VM is switched off.
     pub power_off_fails: bool,
     /// The user may not destroy this VM.
@@ -276,6 +278,7 @@ impl VCenter for Site {
     }
     async fn place(&self, _: &Effect, request: &PlaceRequest) -> VcResult<Place> {
         tracing::debug!("a place is looked for");
+        assert!(!self.with(|i| i.placing_panics), "as told");
         self.with(|i| {
             let left = i.free.iter().map(|(id, free)| {
                 let reserved = request.reserved.get(*id).copied().unwrap_or(0);
