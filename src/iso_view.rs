@@ -177,7 +177,7 @@ fn unknown(((key, _), found): (&Asked, &Mounted)) -> Vec<String> {
         Ok(drives) => {
             let some = drives.unknown.iter().take(NAMED);
             let mut lines: Vec<String> = some
-                .map(|(vm, why)| format!("{key}: VM {vm}: {}\n", why.message))
+                .map(|(vm, unread)| format!("{key}: VM {vm}: {}\n", unread.error.message))
                 .collect();
             let more = drives.unknown.len().saturating_sub(NAMED);
             if more > 0 {
@@ -322,7 +322,16 @@ mod tests {
         let drives: Vec<_> = (1..=5).map(|n| drive(&format!("vm-{n}"), &old)).collect();
         let all = |isos: Vec<MountedIso>, unread: &[&str]| Drives {
             isos,
-            unknown: unread.iter().map(|vm| ((*vm).to_owned(), no())).collect(),
+            unknown: unread
+                .iter()
+                .map(|vm| {
+                    let unread = Unread {
+                        error: no(),
+                        datastores: None,
+                    };
+                    ((*vm).to_owned(), unread)
+                })
+                .collect(),
         };
         let key = (ObjectKey::new("demo", "vc"), "demo".to_owned());
         let shown = table(

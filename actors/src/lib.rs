@@ -22,6 +22,7 @@ pub mod pool;
 pub mod ports;
 pub mod retry;
 pub mod supervisor;
+pub mod users;
 pub mod vcenter;
 pub mod vm;
 

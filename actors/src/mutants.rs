@@ -50,6 +50,7 @@ mutants! {
     AnySecret "credentials are read from whatever namespace the pool names";
     ErrorIsAbsence "a lookup that fails says that the VM is not there";
     TokenShown "status shows the ISO's URL with its token";
+    BareIsAbsent "a VM whose configuration vCenter does not show is not there";
     CloneIsOurs "a VM with our uuid and mark is ours, whatever its instance uuid";
     NotResumed "a create that a former life began is not gone on with";
     NothingHeld "the credentials Secret is not held";

@@ -28,6 +28,7 @@ use super::{
     options::{Awaited, Options},
     reply::{decode, judge, session_gone},
     session::{Asked, SESSION_HEADER, Session, SessionCell},
+    survey::Surveys,
     task::TaskHub,
 };
 use crate::deadline;
@@ -45,6 +46,7 @@ pub(super) struct Client {
     pub(super) cache: Cache,
     pub(super) tasks: TaskHub,
     pub(super) looks: Looks,
+    pub(super) surveys: Surveys,
     pub(super) slots: Slots,
 }
 
@@ -69,6 +71,7 @@ impl Client {
             cache: Cache::default(),
             tasks: TaskHub::new(Weak::clone(me)),
             looks: Looks::default(),
+            surveys: Surveys::default(),
             slots,
         }))
     }

@@ -1,28 +1,34 @@
 //! Reading all VMs of a vCenter, page by page, through a view that lives as long as the question.
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
 use agent_forge_actors::{
     effect::EffectKind,
     model::names::MoRef,
-    ports::vcenter::{Drives, MarkedVm, MountedIso, VcError, VcErrorKind, VcResult},
+    ports::vcenter::{Drives, MountedIso, Unread, VcError, VcErrorKind, VcResult},
 };
 use serde_json::Value;
+use tokio::sync::mpsc;
+use tracing::Instrument as _;
 
 use super::{
     call::Call,
     client::Client,
-    observation::{self, iso_of},
+    observation::iso_of,
     properties::{MAX_KEPT, Properties, Question},
-    session::Asked,
+    session::{self, Asked},
     wire::{
         NoArguments, Ref,
         collector::{CreateContainerView, Selection},
     },
 };
 
-/// Marked VMs that are listed: more than all clusters on a vCenter make.
-const MAX_MARKED: usize = 20_000;
-
 const DEVICES: &str = "config.hardware.device";
+const DATASTORES: &str = "datastore";
+const DRIVE_PATHS: &[&str] = &["name", DEVICES, DATASTORES];
 
 /// ISOs in the drives of one VM. A VM without any device does not exist: it is inaccessible, or not all there yet.
 fn in_drives(vm: &Properties, name: &str) -> VcResult<Vec<MountedIso>> {
@@ -48,7 +54,8 @@ impl Client {
     pub(super) async fn all_drives(&self) -> VcResult<Drives> {
         let mut drives = Drives::default();
         let mut kept = 0;
-        self.each_vm(&["name", DEVICES], |vm| {
+        let mut unread: Vec<(String, VcError, Vec<MoRef>)> = Vec::new();
+        self.each_vm(DRIVE_PATHS, |vm| {
             let name = vm.value("name").and_then(Value::as_str);
             let name = name.unwrap_or(&vm.object.id).to_owned();
             kept += name.len();
@@ -58,7 +65,10 @@ impl Client {
                     kept += held.sum::<usize>();
                     drives.isos.extend(found);
                 }
-                Err(e) => drop(drives.unknown.insert(name, e)),
+                Err(e) => {
+                    kept += e.message.len() + 256;
+                    unread.push((name, e, vm.references(DATASTORES)));
+                }
             }
             if kept > MAX_KEPT {
                 return Err(self.endless("all VMs", &format!("more than {MAX_KEPT} bytes")));
@@ -68,31 +78,117 @@ impl Client {
         .await?;
         drives.isos.sort_unstable();
         drives.isos.dedup();
+        let stores = unread
+            .iter()
+            .flat_map(|(.., stores)| stores.iter().cloned());
+        let names = self.datastore_names(stores.collect()).await;
+        for (name, error, stores) in unread {
+            let named: Option<BTreeSet<String>> = stores
+                .iter()
+                .map(|store| names.get(store).cloned())
+                .collect();
+            let datastores = named.filter(|all| !all.is_empty());
+            drives.unknown.insert(name, Unread { error, datastores });
+        }
         Ok(drives)
     }
 
-    /// All VMs with an ownership marker.
-    pub(super) async fn all_marked_vms(&self) -> VcResult<Vec<MarkedVm>> {
-        let mut marked = Vec::new();
-        self.each_vm(observation::MARKED_PATHS, |vm| {
-            marked.extend(observation::marked(&vm));
-            if marked.len() > MAX_MARKED {
-                return Err(self.endless("all VMs", &format!("more than {MAX_MARKED} with a mark")));
+    /// The names of these datastores, as far as they can be had.
+    async fn datastore_names(&self, stores: BTreeSet<MoRef>) -> BTreeMap<MoRef, String> {
+        if stores.is_empty() {
+            return BTreeMap::new();
+        }
+        let question = Question::about("datastores of VMs")
+            .read("Datastore", &["name"])
+            .missing_ok();
+        let question = stores.iter().fold(question, Question::of);
+        match self.retrieve(question).await {
+            Ok(found) => {
+                let named = |p: Properties| {
+                    let name = p.text("name")?.to_owned();
+                    Some((p.object, name))
+                };
+                found.into_iter().filter_map(named).collect()
             }
-            Ok(())
-        })
-        .await?;
-        marked.sort_by(|a, b| a.moref.cmp(&b.moref));
-        Ok(marked)
+            Err(e) => {
+                tracing::debug!(server = self.server(), error = %e, "names of datastores are not known");
+                BTreeMap::new()
+            }
+        }
     }
 
-    async fn each_vm(
+    /// Reads these properties of all VMs, a page in memory at a time. Each page has the bound of a call. Whoever stops
+    /// listening leaves nothing behind: the view goes all the same.
+    pub(super) async fn each_vm(
         &self,
-        paths: &[&'static str],
-        each: impl FnMut(Properties) -> VcResult<()>,
+        paths: &'static [&'static str],
+        mut each: impl FnMut(Properties) -> VcResult<()>,
     ) -> VcResult<()> {
-        let session = self.session(Asked::ByCall).await?;
+        let Some(me) = self.me().upgrade() else {
+            return Err(session::closed(self.server()));
+        };
+        let (tell, mut told) = mpsc::channel(1);
+        tokio::spawn(async move { me.tell_of_all_vms(paths, &tell).await }.in_current_span());
+        loop {
+            match told.recv().await {
+                Some(Ok(Some(page))) => page.into_iter().try_for_each(&mut each)?,
+                Some(Ok(None)) => return Ok(()),
+                Some(Err(e)) => return Err(e),
+                None => {
+                    let message = "the look at all VMs was interrupted".to_owned();
+                    let operation = "RetrievePropertiesEx";
+                    return Err(self.server_failure(operation, VcErrorKind::NoAnswer, message));
+                }
+            }
+        }
+    }
+
+    async fn tell_of_all_vms(
+        self: Arc<Self>,
+        paths: &'static [&'static str],
+        tell: &mpsc::Sender<VcResult<Option<Vec<Properties>>>>,
+    ) {
+        let view = match self.view_of_all_vms().await {
+            Ok(view) => view,
+            Err(e) => return drop(tell.send(Err(e)).await),
+        };
+        tokio::select! {
+            biased;
+            () = tell.closed() => {}
+            () = self.tell_of_view(&view, paths, tell) => {}
+        }
         let effect = self.session_effect(EffectKind::SessionView);
+        let call = Call::new(&view, "DestroyView", &NoArguments {}).about("all VMs");
+        if let Err(e) = self.mutate::<Value>(&effect, call).await {
+            tracing::debug!(server = self.server(), error = %e, "a view stays until the session ends");
+        }
+    }
+
+    async fn tell_of_view(
+        &self,
+        view: &MoRef,
+        paths: &[&'static str],
+        tell: &mpsc::Sender<VcResult<Option<Vec<Properties>>>>,
+    ) {
+        let members = Selection::follow("members", "ContainerView", "view", Vec::new());
+        let question = Question::about("all VMs")
+            .read("VirtualMachine", paths)
+            .found_from(view, vec![members]);
+        let mut pages = match self.pages(question).await {
+            Ok(pages) => pages,
+            Err(e) => return drop(tell.send(Err(e)).await),
+        };
+        loop {
+            let page = pages.next(self).await;
+            let goes_on = matches!(page, Ok(Some(_)));
+            if tell.send(page).await.is_err() || !goes_on {
+                return;
+            }
+        }
+    }
+
+    async fn view_of_all_vms(&self) -> VcResult<MoRef> {
+        let session = self.session(Asked::ByCall).await?;
         let content = &session.endpoint.content;
         let manager: MoRef = content.view_manager.clone().into();
         let arguments = CreateContainerView {
@@ -102,21 +198,9 @@ impl Client {
         };
         let call = Call::new(&manager, "CreateContainerView", &arguments).about("all VMs");
         let missing = call.failure(VcErrorKind::Undecodable, "the reply names no view");
-        let view: MoRef = self
-            .mutate::<Ref>(&effect, call)
-            .await?
-            .map(MoRef::from)
-            .ok_or(missing)?;
-        let members = Selection::follow("members", "ContainerView", "view", Vec::new());
-        let question = Question::about("all VMs")
-            .read("VirtualMachine", paths)
-            .found_from(&view, vec![members]);
-        let found = self.retrieve_each(question, each).await;
-        let call = Call::new(&view, "DestroyView", &NoArguments {}).about("all VMs");
-        if let Err(e) = self.mutate::<Value>(&effect, call).await {
-            tracing::debug!(server = self.server(), error = %e, "a view stays until the session ends");
-        }
-        found
+        let effect = self.session_effect(EffectKind::SessionView);
+        let view = self.mutate::<Ref>(&effect, call).await?;
+        view.map(MoRef::from).ok_or(missing)
     }
 }
 

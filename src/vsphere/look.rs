@@ -153,8 +153,10 @@ fn question(objects: &[MoRef]) -> Question {
     if has("VirtualMachine") {
         question = question.read("VirtualMachine", observation::PATHS);
     }
-    if has("Folder") {
-        question = question.read("Folder", &["name"]);
+    for kind in ["Folder", "Datacenter"] {
+        if has(kind) {
+            question = question.read(kind, &["name"]);
+        }
     }
     objects.iter().fold(question, Question::of)
 }

@@ -41,6 +41,7 @@ mod session;
 mod site;
 mod storage;
 mod storage_drs;
+mod survey;
 mod tags;
 mod task;
 mod transport;

@@ -6,7 +6,10 @@ use agent_forge_actors::{
         marker::{MARKER_KEY, Marker},
         names::MoRef,
     },
-    ports::vcenter::{BootDevice, Cdrom, Fault, MarkedVm, PowerState, VcResult, VmObservation},
+    ports::vcenter::{
+        BareVm, BootDevice, Cdrom, Fault, FolderSight, MarkedVm, PowerState, VcResult,
+        VmObservation,
+    },
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -22,9 +25,6 @@ use super::{
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FindAllByUuid {
-    /// Without: all of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    datacenter: Option<Ref>,
     uuid: String,
     vm_search: bool,
 }
@@ -48,9 +48,22 @@ pub(super) const PATHS: &[&str] = &[
 
 /// Longest name that vCenter gives to an object, and more than any reference of its has.
 const LONGEST_NAME: usize = 80;
+/// Longer than any path of a configuration file.
+const LONGEST_PATH: usize = 512;
 
-/// Everything that [`marked`] reads.
-pub(super) const MARKED_PATHS: &[&str] = &[
+/// Everything that [`marked`] and [`bare`] read.
+pub(super) const SURVEY_PATHS: &[&str] = &[
+    "name",
+    "config.uuid",
+    "config.extraConfig",
+    "config.bootOptions",
+    "summary.config.vmPathName",
+    "runtime.powerState",
+    "runtime.connectionState",
+];
+
+/// What [`marked`] must be able to read.
+const MARKED_PATHS: &[&str] = &[
     "name",
     "config.extraConfig",
     "config.bootOptions",
@@ -62,11 +75,7 @@ const IDENTITY: &[&str] = &["config.uuid", "config.extraConfig", "runtime.powerS
 
 impl Client {
     /// All VMs with that BIOS uuid.
-    pub(super) async fn vms_by_uuid(
-        &self,
-        datacenter: Option<&MoRef>,
-        uuid: BiosUuid,
-    ) -> VcResult<Vec<VmObservation>> {
+    pub(super) async fn vms_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
         let index: MoRef = self
             .session(Asked::ByCall)
             .await?
@@ -76,7 +85,6 @@ impl Client {
             .clone()
             .into();
         let arguments = FindAllByUuid {
-            datacenter: datacenter.map(Into::into),
             uuid: uuid.to_string(),
             vm_search: true,
         };
@@ -95,12 +103,24 @@ impl Client {
             .transpose()
     }
 
-    /// Is this folder there for us to see?
-    pub(super) async fn sees_folder(&self, folder: &MoRef) -> VcResult<bool> {
-        match self.look(folder).await {
-            Ok(Some(seen)) => Ok(seen.text("name").is_some()),
-            Ok(None) => Ok(false),
-            Err(e) if matches!(e.fault(), Some(Fault::NoPermission { .. })) => Ok(false),
+    /// Is this folder there for us to see? That it is not there is believed where its datacenter is.
+    pub(super) async fn sight_of(
+        &self,
+        folder: &MoRef,
+        datacenter: &MoRef,
+    ) -> VcResult<FolderSight> {
+        Ok(match self.is_named(folder).await? {
+            Some(true) => FolderSight::Visible,
+            None if self.is_named(datacenter).await? == Some(true) => FolderSight::Deleted,
+            Some(false) | None => FolderSight::Hidden,
+        })
+    }
+
+    /// Whether the object shows its name to us; `None`: vCenter says that there is no such object.
+    async fn is_named(&self, object: &MoRef) -> VcResult<Option<bool>> {
+        match self.look(object).await {
+            Ok(seen) => Ok(seen.map(|seen| seen.text("name").is_some())),
+            Err(e) if matches!(e.fault(), Some(Fault::NoPermission { .. })) => Ok(Some(false)),
             Err(e) => Err(e),
         }
     }
@@ -122,6 +142,24 @@ pub(super) fn marked(vm: &Properties) -> Option<MarkedVm> {
         marker: marker(vm.list("config.extraConfig"))?,
         power: power(vm),
         has_boot_order: boot_order(vm).is_some_and(|order| !order.is_empty()),
+    })
+}
+
+/// The VM, where vCenter shows no configuration of it: `config` is unset while its files cannot be read.
+pub(super) fn bare(vm: &Properties) -> Option<BareVm> {
+    if vm.value("config.uuid").is_some() || vm.object.id.len() > LONGEST_NAME {
+        return None;
+    }
+    let text = |path: &str, longest| {
+        let text = vm.text(path)?;
+        Some(text.chars().take(longest).collect::<String>())
+    };
+    Some(BareVm {
+        moref: vm.object.clone(),
+        // It may be the path of its file.
+        name: text("name", LONGEST_PATH).unwrap_or_default(),
+        vm_path: text("summary.config.vmPathName", LONGEST_PATH),
+        connection_state: text("runtime.connectionState", LONGEST_NAME).unwrap_or_default(),
     })
 }
 
@@ -343,9 +381,33 @@ mod tests {
     }
 
     #[test]
+    fn a_vm_without_configuration_is_listed_as_such_and_no_other_is() {
+        let text = |t: &str| json!({"_typeName": "string", "_value": t});
+        let state = text("inaccessible");
+        let away = vm(json!({
+            "name": text("x"), "summary.config.vmPathName": text("[ds] x/x.vmx"), "runtime.connectionState": state,
+        }));
+        let found = bare(&away).expect("bare");
+        assert_eq!(
+            (
+                found.name.as_str(),
+                found.vm_path.as_deref(),
+                found.connection_state.as_str()
+            ),
+            ("x", Some("[ds] x/x.vmx"), "inaccessible")
+        );
+        assert_eq!(marked(&away), None);
+        let there = vm(
+            json!({"name": text("x"), "config.uuid": text("423e36c8-723d-2b24-8590-0eb1d9180aa2")}),
+        );
+        assert_eq!(bare(&there), None);
+    }
+
+    #[test]
     fn a_bare_vm_is_read_without_inventing_anything() {
         let seen = observation(&vm(json!({"name": {"_typeName": "string", "_value": "x"}})))
             .expect("observation");
+        assert!(!seen.shows_config());
         assert_eq!(
             (seen.bios_uuid, seen.marker, seen.folder),
             (None, None, None)

@@ -236,35 +236,76 @@ impl Client {
         question: Question,
         mut each: impl FnMut(Properties) -> VcResult<()>,
     ) -> VcResult<()> {
-        let subject = question.subject.clone();
+        let mut pages = self.pages(question).await?;
+        while let Some(page) = pages.next(self).await? {
+            page.into_iter().try_for_each(&mut each)?;
+        }
+        Ok(())
+    }
+
+    /// Begins an answer that is read page by page. Each page has the bound of a call; how long all of them take has none.
+    pub(super) async fn pages(&self, question: Question) -> VcResult<Pages> {
         let collector = self
             .session(super::session::Asked::ByCall)
             .await?
             .property_collector();
-        let arguments = RetrievePropertiesEx {
-            spec_set: vec![question.into_filter()],
-            options: RetrieveOptions { max_objects: PAGE },
-        };
-        let call =
-            Call::new(&collector, "RetrievePropertiesEx", &arguments).about(subject.as_str());
-        let mut page: RetrieveResult = self.read(call).await?.unwrap_or_default();
-        for _ in 0..MAX_PAGES {
-            page.objects
-                .into_iter()
-                .map(Properties::from)
-                .try_for_each(&mut each)?;
-            let Some(token) = page.token else {
-                return Ok(());
-            };
-            let call = Call::new(
-                &collector,
+        Ok(Pages {
+            collector,
+            subject: question.subject.clone(),
+            asks: Asks::First(question.into_filter()),
+            read: 0,
+        })
+    }
+}
+
+/// What is asked for the next page.
+enum Asks {
+    First(PropertyFilterSpec),
+    Next(String),
+    Nothing,
+}
+
+/// An answer in pages.
+pub(super) struct Pages {
+    collector: MoRef,
+    subject: String,
+    asks: Asks,
+    read: usize,
+}
+
+impl Pages {
+    /// The next page; `None` after the last one.
+    pub(super) async fn next(&mut self, client: &Client) -> VcResult<Option<Vec<Properties>>> {
+        let call = match std::mem::replace(&mut self.asks, Asks::Nothing) {
+            Asks::First(filter) => {
+                let arguments = RetrievePropertiesEx {
+                    spec_set: vec![filter],
+                    options: RetrieveOptions { max_objects: PAGE },
+                };
+                Call::new(&self.collector, "RetrievePropertiesEx", &arguments)
+            }
+            Asks::Next(_) if self.read >= MAX_PAGES => {
+                let what = format!("more than {MAX_PAGES} pages");
+                return Err(client.endless(&self.subject, &what));
+            }
+            Asks::Next(token) => Call::new(
+                &self.collector,
                 "ContinueRetrievePropertiesEx",
                 &ContinueRetrievePropertiesEx { token },
-            )
-            .about(subject.as_str());
-            page = self.read(call).await?.unwrap_or_default();
+            ),
+            Asks::Nothing => return Ok(None),
+        };
+        let page: RetrieveResult = client
+            .read(call.about(self.subject.as_str()))
+            .await?
+            .unwrap_or_default();
+        self.read += 1;
+        if let Some(token) = page.token {
+            self.asks = Asks::Next(token);
         }
-        Err(self.endless(&subject, &format!("more than {MAX_PAGES} pages")))
+        Ok(Some(
+            page.objects.into_iter().map(Properties::from).collect(),
+        ))
     }
 }
 

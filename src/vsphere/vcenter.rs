@@ -12,8 +12,8 @@ use agent_forge_actors::{
     ports::{
         slots::Slots,
         vcenter::{
-            ByteStream, CreateVm, Drives, FileInfo, MarkedVm, Place, PlaceRequest, TaskEnd,
-            TaskRef, VCenter, VcResult, VmObservation,
+            ByteStream, CreateVm, Drives, FileInfo, FolderSight, Place, PlaceRequest, Survey,
+            TaskEnd, TaskRef, VCenter, VcResult, VmObservation,
         },
     },
 };
@@ -50,24 +50,20 @@ impl VCenter for Handle {
         self.0.resolve_place(effect, request).await
     }
 
-    async fn find_by_uuid(
-        &self,
-        datacenter: Option<&MoRef>,
-        uuid: BiosUuid,
-    ) -> VcResult<Vec<VmObservation>> {
-        self.0.vms_by_uuid(datacenter, uuid).await
+    async fn find_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
+        self.0.vms_by_uuid(uuid).await
     }
 
     async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {
         self.0.vm(vm).await
     }
 
-    async fn marked_vms(&self) -> VcResult<Vec<MarkedVm>> {
-        self.0.all_marked_vms().await
+    async fn survey(&self) -> VcResult<Arc<Survey>> {
+        self.0.survey().await
     }
 
-    async fn folder_visible(&self, folder: &MoRef) -> VcResult<bool> {
-        self.0.sees_folder(folder).await
+    async fn folder_sight(&self, folder: &MoRef, datacenter: &MoRef) -> VcResult<FolderSight> {
+        self.0.sight_of(folder, datacenter).await
     }
 
     async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {

@@ -7,6 +7,7 @@
 )]
 
 mod arrival;
+mod away;
 mod collector;
 mod crash;
 mod credentials;

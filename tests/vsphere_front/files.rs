@@ -222,7 +222,7 @@ async fn a_password_that_files_refuse_is_told_and_tried_once() {
     assert_eq!(world.logins("refused").await, 1, "the others rest");
     assert!(world.gate.outcomes(EffectKind::Upload).is_empty());
     assert!(!vc.login_refused(), "the session serves on");
-    vc.mounted_isos().await.unwrap();
+    vc.drives().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -260,21 +260,52 @@ async fn what_a_vm_mounts_is_unknown_where_it_may_not_be_read() {
     for name in ["readable", "hidden"] {
         life(&*vc, name).await.unwrap();
     }
-    assert_eq!(vc.mounted_isos().await.unwrap().len(), 2);
+    assert_eq!(vc.drives().await.unwrap().isos.len(), 2);
     let deny = serde_json::json!({"deny": [{"privilege": "System.Read", "objectName": "hidden"}]});
     world.post("permissions", deny).await;
     let hidden = world.vms().await;
     let hidden = find(&hidden, "hidden")["moref"].as_str().unwrap();
-    let e = vc.mounted_isos().await.unwrap_err();
-    assert!(
-        matches!(e.fault(), Some(Fault::NoPermission { .. })),
-        "{e:?}"
-    );
-    assert!(e.to_string().contains(hidden), "it names the VM: {e}");
     let drives = vc.drives().await.unwrap();
     let known: Vec<_> = drives.isos.iter().map(|m| m.vm.as_str()).collect();
     assert_eq!(known, ["readable"], "what is known is said");
     assert_eq!(drives.unknown.len(), 1);
+    let unread = &drives.unknown[hidden];
+    let e = &unread.error;
+    assert!(
+        matches!(e.fault(), Some(Fault::NoPermission { .. })),
+        "{e:?}"
+    );
+    assert_eq!(unread.datastores, None, "nor where its files are");
+}
+
+/// Its datastores are known although its configuration is not: what lies elsewhere is not held back by it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_without_configuration_holds_back_what_lies_on_its_datastores() {
+    let world = world(quick()).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let vm = life(&*vc, "away").await.unwrap();
+    world
+        .post(&format!("vms/{}/hide", vm.id), serde_json::json!({}))
+        .await;
+    let drives = vc.drives().await.unwrap();
+    let stores = drives.unknown["away"].datastores.clone().unwrap();
+    assert!(stores.contains("iso-datastore"), "{stores:?}");
+    assert!(drives.keeps(&iso()).is_some_and(|why| why.contains("away")));
+    let elsewhere = path("[another-datastore] a.iso");
+    assert_eq!(drives.keeps(&elsewhere), None);
+    let seen = vc.observe(&vm).await.unwrap().unwrap();
+    assert!(!seen.shows_config(), "{seen:?}");
+    assert!(vc.find_by_uuid(uuid_of("away")).await.unwrap().is_empty());
+    let survey = vc.survey().await.unwrap();
+    assert_eq!((survey.marked.len(), survey.bare.len()), (0, 1));
+    assert_eq!(survey.bare[0].connection_state, "inaccessible");
+    assert!(
+        survey.bare[0]
+            .vm_path
+            .as_ref()
+            .is_some_and(|p| p.ends_with("/away.vmx"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

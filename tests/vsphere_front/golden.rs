@@ -13,7 +13,7 @@ use agent_forge::vsphere::{Options, VsphereConnector};
 use agent_forge_actors::{
     effect::EffectKind,
     model::hardware::{DiskController, Firmware, NetworkAdapter},
-    ports::vcenter::{Connector as _, Credentials, TaskEnd, Trust, VCenter},
+    ports::vcenter::{Connector as _, Credentials, FolderSight, TaskEnd, Trust, VCenter},
 };
 use agent_forge_lab::parts::vcenter::VCenterOptions;
 use bytes::Bytes;
@@ -337,17 +337,18 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     vc.wait(&task).await.flatten().unwrap();
 
     tap.step("look");
-    vc.find_by_uuid(Some(&dc), uuid_of("standard"))
-        .await
-        .unwrap();
+    vc.find_by_uuid(uuid_of("standard")).await.unwrap();
     let seen = vc.observe(&vm).await.unwrap().unwrap();
     let folder = seen.folder.clone().unwrap();
-    let (one, two) = tokio::join!(vc.observe(&vm), vc.folder_visible(&folder));
+    let (one, two) = tokio::join!(vc.observe(&vm), vc.folder_sight(&folder, &dc));
     one.unwrap();
-    assert!(two.unwrap());
-    let mut whole = vc.mounted_isos().await.unwrap();
+    assert_eq!(two.unwrap(), FolderSight::Visible);
+    tap.step("survey");
+    assert!(!vc.survey().await.unwrap().marked.is_empty());
+    tap.step("look");
+    let mut whole = vc.drives().await.unwrap().isos;
     tap.step(PAGES);
-    let mut paged = vc.mounted_isos().await.unwrap();
+    let mut paged = vc.drives().await.unwrap().isos;
     assert!(paged.len() > 1, "one page would do");
     whole.sort();
     paged.sort();

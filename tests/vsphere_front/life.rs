@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use agent_forge_actors::{
     effect::{EffectKind, Settled},
-    ports::vcenter::{BootDevice, Fault, MountedIso, PowerState, TaskEnd},
+    model::names::MoRef,
+    ports::vcenter::{BootDevice, Fault, FolderSight, MountedIso, PowerState, TaskEnd},
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use serde_json::json;
@@ -55,22 +56,27 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
     assert_eq!(behind["nics"][0]["network"], "VM Network");
 
     let datacenter = vc.datacenter("dc1").await.unwrap();
-    let found = vc
-        .find_by_uuid(Some(&datacenter), uuid_of("node-1"))
-        .await
-        .unwrap();
+    let found = vc.find_by_uuid(uuid_of("node-1")).await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0], seen);
     let mounted = MountedIso {
         iso: iso().to_string(),
         vm: "node-1".to_owned(),
     };
-    assert_eq!(vc.mounted_isos().await.unwrap(), [mounted]);
-    assert!(
-        vc.folder_visible(seen.folder.as_ref().unwrap())
-            .await
-            .unwrap()
+    assert_eq!(vc.drives().await.unwrap().isos, [mounted]);
+    let (folder, none) = (
+        seen.folder.as_ref().unwrap(),
+        MoRef::new("Folder", "group-none"),
     );
+    for (folder, sight) in [
+        (folder, FolderSight::Visible),
+        (&none, FolderSight::Deleted),
+    ] {
+        assert_eq!(vc.folder_sight(folder, &datacenter).await.unwrap(), sight);
+    }
+    let nowhere = MoRef::new("Datacenter", "datacenter-none");
+    let sight = vc.folder_sight(&none, &nowhere).await.unwrap();
+    assert_eq!(sight, FolderSight::Hidden, "the datacenter proves nothing");
 
     // A running VM is not destroyed, and says so in its task.
     let task = vc.destroy(&effect(EffectKind::Destroy), &vm).await;
@@ -93,12 +99,7 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
         TaskEnd::Success(None)
     );
     assert_eq!(vc.observe(&vm).await.unwrap(), None);
-    assert!(
-        vc.find_by_uuid(Some(&datacenter), uuid_of("node-1"))
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(vc.find_by_uuid(uuid_of("node-1")).await.unwrap().is_empty());
     assert!(world.vms().await.is_empty());
 
     // Each mutating call passed the gate, and its end was told.
@@ -329,8 +330,7 @@ async fn a_vm_of_the_predecessor_gets_its_marker_later() {
     let vms = world.vms().await;
     let uuid = find(&vms, "old-1")["uuid"].as_str().unwrap().to_owned();
     let uuid = agent_forge_actors::model::identity::BiosUuid::parse(&uuid).unwrap();
-    let datacenter = vc.datacenter("dc1").await.unwrap();
-    let found = vc.find_by_uuid(Some(&datacenter), uuid).await.unwrap();
+    let found = vc.find_by_uuid(uuid).await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].marker, None);
     let vm = found[0].moref.clone();

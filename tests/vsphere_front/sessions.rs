@@ -64,7 +64,7 @@ async fn a_password_that_changed_is_not_hammered() {
     world.post("password", json!({"password": "another"})).await;
     world.post("sessions/kill", json!({})).await;
     for _ in 0..5 {
-        let e = vc.mounted_isos().await.unwrap_err();
+        let e = vc.drives().await.unwrap_err();
         assert!(matches!(e.fault(), Some(Fault::InvalidLogin)), "{e}");
     }
     assert_eq!(
@@ -91,7 +91,7 @@ async fn a_password_that_changed_is_not_hammered() {
         .connect(&credentials)
         .await
         .unwrap()
-        .mounted_isos()
+        .drives()
         .await
         .unwrap();
 }
@@ -100,11 +100,11 @@ async fn a_password_that_changed_is_not_hammered() {
 async fn a_killed_session_is_replaced_once_for_all() {
     let world = world(quick()).await;
     let vc = world.connect().await;
-    let dc = vc.datacenter("dc1").await.unwrap();
+    vc.datacenter("dc1").await.unwrap();
     world.post("sessions/kill", json!({})).await;
     let all = (0..20).map(|n| {
-        let (vc, dc) = (vc.clone(), dc.clone());
-        tokio::spawn(async move { vc.find_by_uuid(Some(&dc), uuid_of(&format!("x{n}"))).await })
+        let vc = vc.clone();
+        tokio::spawn(async move { vc.find_by_uuid(uuid_of(&format!("x{n}"))).await })
     });
     for found in futures::future::join_all(all).await {
         assert!(found.unwrap().unwrap().is_empty());
@@ -383,7 +383,7 @@ async fn no_secret_reaches_a_log() {
     credentials.password = format!("{canary}-wrong").into();
     let e = world.connector.connect(&credentials).await.err().unwrap();
     world.post("sessions/kill", json!({})).await;
-    vc.mounted_isos().await.unwrap();
+    vc.drives().await.unwrap();
     vc.logout(&effect(EffectKind::Logout)).await;
     drop(guard);
     let log = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();

@@ -158,11 +158,11 @@ async fn play(world: &World, vc: &Arc<dyn VCenter>, call: &str) {
         NEXT_PAGE => {
             life(&**vc, "node-2").await.unwrap();
             hang(world, call).await;
-            no_answer(vc.mounted_isos().await);
+            no_answer(vc.drives().await);
         }
         END_VIEW => {
             hang(world, call).await;
-            assert!(!vc.mounted_isos().await.unwrap().is_empty());
+            assert!(!vc.drives().await.unwrap().isos.is_empty());
         }
         REST_LOGIN => {
             hang(world, call).await;

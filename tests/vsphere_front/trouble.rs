@@ -79,10 +79,7 @@ async fn a_call_into_a_dead_session_is_replayed_once() {
     world
         .fault(fault("PowerOnVM_Task", "call", "NotAuthenticated", 0))
         .await;
-    let moref = vc
-        .find_by_uuid(Some(&place.datacenter), uuid_of("node-1"))
-        .await
-        .unwrap()[0]
+    let moref = vc.find_by_uuid(uuid_of("node-1")).await.unwrap()[0]
         .moref
         .clone();
     let e = vc
@@ -119,10 +116,7 @@ async fn a_lost_reply_is_an_unknown_outcome() {
     // Looking is what settles it.
     let until = Instant::now() + HANG;
     loop {
-        let found = vc
-            .find_by_uuid(Some(&place.datacenter), uuid_of("node-1"))
-            .await
-            .unwrap();
+        let found = vc.find_by_uuid(uuid_of("node-1")).await.unwrap();
         if let [one] = found.as_slice() {
             assert_eq!(one.marker, Some(marker("node-1")));
             break;
@@ -233,7 +227,7 @@ async fn a_call_that_never_answers_ends_in_time_for_every_method() {
         let started = Instant::now();
         let (from, to) = (iso(), iso().parent().unwrap().join("b.iso").unwrap());
         let e = match method {
-            "FindAllByUuid" => vc.find_by_uuid(Some(&dc), uuid_of("node-1")).await.err(),
+            "FindAllByUuid" => vc.find_by_uuid(uuid_of("node-1")).await.err(),
             "RetrievePropertiesEx" => vc.observe(&vm).await.err(),
             "CreateVM_Task" => vc
                 .create_vm(&effect(EffectKind::CreateVm), &create_vm("x", &place))
@@ -259,7 +253,7 @@ async fn a_call_that_never_answers_ends_in_time_for_every_method() {
                 .delete_file(&effect(EffectKind::DeleteFile), &dc, &to)
                 .await
                 .err(),
-            "CreateContainerView" => vc.mounted_isos().await.err(),
+            "CreateContainerView" => vc.drives().await.err(),
             other => panic!("{other} is not called here"),
         };
         let e = e.unwrap_or_else(|| panic!("{method} hung and yet succeeded"));

@@ -15,6 +15,7 @@ use crate::{
         iso_source::{IsoRequest, IsoUrl, Validators},
         vcenter::VCenter,
     },
+    users::User,
 };
 
 /// Which cache: uploads to one datastore of one vCenter are serialised by one actor.
@@ -153,6 +154,8 @@ pub struct IsoWant {
     pub directories: BTreeSet<DatastorePath>,
     /// Older files of this pool that retention allows to go, oldest first; never the wanted one.
     pub prunable: Vec<DatastorePath>,
+    /// Who uses vCenters, to be asked what their VMs have in their drives; empty where nothing is to go.
+    pub users: Vec<User>,
     /// Places that the pool's record lists, as far as its writes were acknowledged.
     pub listed: BTreeSet<DatastorePath>,
     /// Where its VMs get their ISO from, by that record.

@@ -3,7 +3,7 @@
 //! Guarantees: only two kinds of file are ever deleted here: what a pool's retention lists and no VM mounts, and partial
 //! files that are proven to have no writer ([`super::partial`]). Anything else is not ours.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -20,7 +20,7 @@ use crate::{
     mutants::{Mutant, on},
     ports::{
         iso_source::{Freshness, Validators},
-        vcenter::MountedIso,
+        vcenter::{Drives, VCenter},
     },
 };
 
@@ -126,25 +126,32 @@ impl Site {
         Ok(found)
     }
 
-    /// Deletes what no VM has mounted. vCenter is asked anew after each deletion: that took its time.
-    async fn remove(&self, ports: &Ports, paths: &[DatastorePath]) -> Result<PruneNews, Trouble> {
-        let mut asked = Some(self.mounts().await?);
+    /// Deletes what no VM has mounted, by the word of every user of this vCenter. They are asked anew after each deletion:
+    /// that took its time.
+    async fn remove(
+        &self,
+        ports: &Ports,
+        want: &IsoWant,
+        paths: &[DatastorePath],
+    ) -> Result<PruneNews, Trouble> {
+        let users = self.users(ports, want).await?;
+        let mut asked = Some(drives(&users).await?);
         let (mut gone, mut kept) = (Vec::new(), Vec::new());
         for path in paths {
-            let mounts = match asked.take() {
-                Some(mounts) => Ok(mounts),
-                None => self.mounts().await,
+            let drives = match asked.take() {
+                Some(drives) => Ok(drives),
+                None => drives(&users).await,
             };
-            let mounts = match mounts {
-                Ok(mounts) => mounts,
+            let drives = match drives {
+                Ok(drives) => drives,
                 Err(trouble) => {
                     kept.push((path.clone(), trouble.message));
                     continue;
                 }
             };
-            if let Some(vm) = holder(&mounts, path) {
-                kept.push((path.clone(), format!("VM {vm} has it in its CD-ROM drive")));
-                asked = Some(mounts);
+            if let Some(why) = drives.iter().find_map(|seen| seen.keeps(path)) {
+                kept.push((path.clone(), why));
+                asked = Some(drives);
                 continue;
             }
             let effect = self.effect(EffectKind::DeleteFile);
@@ -161,16 +168,40 @@ impl Site {
         Ok((gone, kept))
     }
 
-    /// What VMs have in their drives, each with the VM.
-    async fn mounts(&self) -> Result<Vec<MountedIso>, Trouble> {
-        step("mounted ISOs", async { Ok(self.vc.mounted_isos().await?) }).await
+    /// The sessions of all users of this vCenter: each may see other VMs. One with VMs there has to be asked; any other whose
+    /// login does not work may be one of another vCenter.
+    async fn users(&self, ports: &Ports, want: &IsoWant) -> Result<Vec<Arc<dyn VCenter>>, Trouble> {
+        let mut users = vec![self.vc.clone()];
+        let others = want.users.iter().filter(|user| user.secret != want.secret);
+        for user in others {
+            let secret = &user.secret;
+            let login = async { ports.sessions.session(secret, &user.namespace).await };
+            match step("login", login).await {
+                Ok(session) if session.server() == self.vc.server() => users.push(session),
+                Ok(_) => {}
+                Err(trouble) if user.has_vms_at(self.vc.server()) => {
+                    let message = format!(
+                        "the user of Secret {secret} has VMs in this vCenter and cannot be asked what is in their drives: {}",
+                        trouble.message
+                    );
+                    return Err(Trouble { message, ..trouble });
+                }
+                Err(trouble) => {
+                    tracing::debug!(%secret, error = %trouble, "not asked what is in drives");
+                }
+            }
+        }
+        Ok(users)
     }
 }
 
-/// A VM that has this file in a drive, or something that cannot be told from it.
-fn holder<'a>(mounted: &'a [MountedIso], path: &DatastorePath) -> Option<&'a str> {
-    let holds = mounted.iter().find(|mount| mount.may_be(path));
-    holds.map(|mount| mount.vm.as_str())
+/// What VMs have in their drives, by each user. That is bounded by pages, not as a whole.
+async fn drives(users: &[Arc<dyn VCenter>]) -> Result<Vec<Drives>, Trouble> {
+    let mut all = Vec::new();
+    for user in users {
+        all.push(user.drives().await?);
+    }
+    Ok(all)
 }
 
 /// Looks once more where a transfer failed, whoever still wants something there; where that fails, too, the actor hears of
@@ -197,7 +228,7 @@ pub(super) async fn prune(
     paths: &[DatastorePath],
 ) -> Result<PruneNews, Trouble> {
     let site = step("login", Site::find(ports, want)).await?;
-    site.remove(ports, paths).await
+    site.remove(ports, want, paths).await
 }
 
 /// Likewise on a datastore that the pool has left, where nobody else may come to look for what dead flights left.
@@ -208,7 +239,7 @@ pub(super) async fn clear(
 ) -> Result<PruneNews, Trouble> {
     let site = step("login", Site::find(ports, want)).await?;
     site.sweep(ports, want).await;
-    site.remove(ports, paths).await
+    site.remove(ports, want, paths).await
 }
 
 async fn step<T>(what: &str, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {

@@ -141,18 +141,8 @@ pub fn recorded_identity(vm: &VmStatus) -> Option<VmIdentity> {
     Some(VmIdentity {
         bios_uuid,
         macs: macs.filter_map(|m| MacAddress::parse(m)).collect(),
-        infra_env: vm.infra_env_ref.as_ref().and_then(boot_source),
+        infra_env: vm.infra_env_ref.as_ref().and_then(BootSource::read),
         first_powered_on: vm.first_powered_on.as_ref().map(|t| t.0),
-    })
-}
-
-/// The InfraEnv that such a reference means.
-fn boot_source(reference: &ObjectReference) -> Option<BootSource> {
-    let filled = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
-    Some(BootSource {
-        namespace: filled(&reference.namespace)?,
-        name: filled(&reference.name)?,
-        uid: filled(&reference.uid),
     })
 }
 

@@ -24,7 +24,6 @@ use std::{
 
 use agent_forge_crds::conditions::{event, reason};
 use futures::future::BoxFuture;
-use kube::ResourceExt as _;
 use tokio::sync::watch;
 use tracing::Instrument as _;
 
@@ -42,7 +41,8 @@ use crate::{
         slots::turns::Errand,
         vcenter::{Fault, MarkedVm, TaskEnd, VCenter},
     },
-    vm::{act::TASK_PATIENCE, hardware},
+    users,
+    vm::act::TASK_PATIENCE,
 };
 
 /// The first scan waits that long, or an interval where that is shorter: a start has better things to do.
@@ -223,26 +223,9 @@ async fn sessions(
     within: Duration,
     verdict: &mut Verdict,
 ) -> BTreeMap<String, Users> {
-    let allowed = &context.settings.secret_namespaces;
-    let of_pools = context.view.pools().into_iter();
-    let of_pools = of_pools.filter_map(|pool| {
-        let secret = hardware::secret(&pool, allowed).ok()?;
-        Some((secret, pool.namespace().unwrap_or_default()))
-    });
-    let of_children = context.view.all_children().into_iter().filter_map(|child| {
-        let key = ObjectKey::of(child.as_ref());
-        let reference = child
-            .status
-            .as_ref()?
-            .vm
-            .as_ref()?
-            .credentials_ref
-            .as_ref()?;
-        let secret = hardware::secret_at(reference, &key.namespace, allowed).ok()?;
-        Some((secret, key.namespace))
-    });
-    let secrets: BTreeSet<(ObjectKey, String)> = of_pools.chain(of_children).collect();
-    let asked = secrets.into_iter().map(|(secret, namespace)| async move {
+    let named = users::all(context).into_iter();
+    let asked = named.map(|user| async move {
+        let (secret, namespace) = (user.secret, user.namespace);
         let asked = context.sessions.session(&secret, &namespace);
         let session = tokio::time::timeout(within, asked).await;
         let session = session.unwrap_or_else(|_| Err(unending(&secret.to_string(), within)));
@@ -278,10 +261,10 @@ impl Marked {
             seen_by: BTreeMap::new(),
         };
         for user in users {
-            for vm in user.marked_vms().await? {
+            for vm in &user.survey().await?.marked {
                 let seen_by = all.seen_by.entry(vm.moref.clone()).or_default();
                 if seen_by.is_empty() {
-                    all.vms.push(vm);
+                    all.vms.push(vm.clone());
                 }
                 seen_by.push(user.clone());
             }

@@ -18,6 +18,7 @@ use kube::ResourceExt;
 
 use crate::{
     model::{
+        identity::BootSource,
         names::ObjectKey,
         selector::{self, Labels},
     },
@@ -45,6 +46,7 @@ pub fn guard(
         return None;
     }
     late_binding(infra_env)
+        .or_else(|| of_another(pool, infra_env))
         .or_else(|| image(infra_env))
         .or_else(|| stale(pool, infra_env))
         .or_else(|| defeated(infra_env, choosers))
@@ -64,6 +66,29 @@ fn late_binding(infra_env: &InfraEnv) -> Option<Guard> {
              InfraEnv without clusterRef",
             named(infra_env),
             cluster.name
+        ),
+    })
+}
+
+/// The guard where the InfraEnv `key`, whose ISO may still lie there, does not exist.
+#[must_use]
+pub fn gone(key: &ObjectKey) -> Option<Guard> {
+    (!on(Mutant::NoGuards)).then(|| Guard {
+        reason: reason::INFRA_ENV_NOT_FOUND,
+        message: format!("InfraEnv {key} does not exist: no VM is made from an ISO of it"),
+    })
+}
+
+/// The ISO that lies there is of another InfraEnv, or of one of that name that was deleted since: an Agent of its guest
+/// would register with that one.
+fn of_another(pool: &VsphereAgentPool, infra_env: &InfraEnv) -> Option<Guard> {
+    let iso = pool.status.as_ref().and_then(|s| s.iso.as_ref())?;
+    let source = BootSource::read(iso.infra_env_ref.as_ref()?)?;
+    let now = BootSource::of(infra_env);
+    (!source.is_same(&now)).then(|| Guard {
+        reason: reason::ISO_SOURCE_CHANGED,
+        message: format!(
+            "the ISO on the datastore is of {source}, and the pool's is {now} now: no VM is made until that one's ISO lies there"
         ),
     })
 }

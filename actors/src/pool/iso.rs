@@ -246,6 +246,7 @@ pub fn want(
             .or_else(|| kept::elsewhere(pool, others, &source_key, force_token.as_ref())),
         directories: kept::directories(pool),
         prunable: Vec::new(),
+        users: Vec::new(),
         listed: status
             .map(|iso| record::listed(iso, &directory.datastore))
             .unwrap_or_default(),
@@ -283,6 +284,7 @@ pub fn left_behind(key: &IsoKey, want: &mut IsoWant) -> BTreeMap<IsoKey, IsoWant
             directory,
             known: None,
             prunable: Vec::new(),
+            users: Vec::new(),
             ..want.clone()
         });
         ask.prunable.push(path);

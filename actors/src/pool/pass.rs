@@ -35,7 +35,7 @@ use crate::{
         upstream::{self, WaitingSign},
     },
     ports::cluster::{Notice, Precondition, Regarding},
-    retry,
+    retry, users,
     vm::hardware,
 };
 
@@ -237,6 +237,9 @@ async fn surroundings(
         Err(_) => Some(no_answer_yet(s)),
     };
     if let (Some(mut want), false) = (want, deleting) {
+        if !want.prunable.is_empty() {
+            want.users = users::all(context);
+        }
         let left = iso::left_behind(&cache, &mut want);
         let mut state = match isos.ensure(cache, want.clone()).await {
             Ok(state) => state,

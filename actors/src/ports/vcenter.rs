@@ -4,7 +4,10 @@
 //! inside the adapter; each mutating call passes the effect gate with the [`Effect`] it is given. Nothing here
 //! retries: the callers decide.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -208,6 +211,48 @@ pub struct VmObservation {
     pub guest_host: Option<String>,
 }
 
+impl VmObservation {
+    /// Whether vCenter shows its configuration. It shows none of a VM that is `inaccessible` or `invalid`, nor at the
+    /// beginning of a creation: whose such a VM is, nobody can tell.
+    #[must_use]
+    pub fn shows_config(&self) -> bool {
+        self.bios_uuid.is_some()
+    }
+}
+
+/// All VMs of a vCenter that the user sees, in as few properties as it takes to tell whose they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Those that carry an ownership marker, any cluster's; by reference.
+    pub marked: Vec<MarkedVm>,
+    /// Those of which vCenter shows no configuration: a search by uuid misses them; by reference.
+    pub bare: Vec<BareVm>,
+}
+
+/// A VM of which vCenter shows no configuration, and so neither uuid nor marker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BareVm {
+    /// Reference in this vCenter.
+    pub moref: MoRef,
+    /// Inventory name. vCenter may name such a VM by the path of its configuration file on the host.
+    pub name: String,
+    /// Configuration file, where the summary still has it.
+    pub vm_path: Option<String>,
+    /// `inaccessible`, `invalid`, ... as on the wire.
+    pub connection_state: String,
+}
+
+/// How a VM folder looks to the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FolderSight {
+    /// It shows its name.
+    Visible,
+    /// It may be there: the user cannot tell.
+    Hidden,
+    /// The typed fault says that it is not there, and its datacenter shows its name.
+    Deleted,
+}
+
 /// A VM that carries an ownership marker, in as few properties as a scan of all of them needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarkedVm {
@@ -273,29 +318,43 @@ impl MountedIso {
 pub struct Drives {
     /// ISOs in them, connected or not; sorted.
     pub isos: Vec<MountedIso>,
-    /// VMs of which that is not known, by name, and why.
-    pub unknown: BTreeMap<String, VcError>,
+    /// VMs of which that is not known, by name.
+    pub unknown: BTreeMap<String, Unread>,
+}
+
+/// A VM whose drives vCenter does not show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// Why.
+    pub error: VcError,
+    /// Names of the datastores that it uses; what is in its drives lies on one of them. `None`: not known.
+    pub datastores: Option<BTreeSet<String>>,
 }
 
 impl Drives {
-    /// The ISOs, if those of every VM are known.
-    ///
-    /// # Errors
-    /// Those of some VM are not, which does not mean that it has none. The error names that VM, the first of them by name,
-    /// so that the same trouble has the same words at each look.
-    #[allow(clippy::result_large_err, reason = "the port's own error type")]
-    pub fn complete(mut self) -> VcResult<Vec<MountedIso>> {
-        let others = self.unknown.len() > 1;
-        let Some((name, mut e)) = self.unknown.pop_first() else {
-            return Ok(self.isos);
+    /// What keeps that file from being deleted, in a sentence: a VM has it in a drive, or may have.
+    #[must_use]
+    pub fn keeps(&self, path: &DatastorePath) -> Option<String> {
+        let mut isos = self.isos.iter();
+        if let Some(mount) = isos.find(|mount| mount.may_be(path)) {
+            return Some(format!("VM {} has it in its CD-ROM drive", mount.vm));
+        }
+        let may_have = |unread: &Unread| {
+            let stores = unread.datastores.as_ref();
+            stores.is_none_or(|all| all.contains(&path.datastore))
         };
-        let more = if others { ", nor for others" } else { "" };
-        e.subject = format!("VM {name}");
-        e.message = format!(
-            "it is not known which ISOs it has in its drives{more}: {}",
-            e.message
-        );
-        Err(e)
+        // The first one by name, so that the same trouble has the same words at each look.
+        let mut unknown = self.unknown.iter().filter(|(_, unread)| may_have(unread));
+        let (name, unread) = unknown.next()?;
+        let more = if unknown.next().is_some() {
+            ", nor of others"
+        } else {
+            ""
+        };
+        Some(format!(
+            "it is not known which ISOs VM {name} has in its drives{more}: {}",
+            unread.error.message
+        ))
     }
 }
 
@@ -328,22 +387,19 @@ pub trait VCenter: Send + Sync {
     /// ([`crate::effect::EffectKind::CreateFolder`]).
     async fn place(&self, effect: &Effect, request: &PlaceRequest) -> VcResult<Place>;
 
-    /// All VMs in the datacenter, or in all of vCenter, with that BIOS uuid that the user can see: clones too.
-    async fn find_by_uuid(
-        &self,
-        datacenter: Option<&MoRef>,
-        uuid: BiosUuid,
-    ) -> VcResult<Vec<VmObservation>>;
+    /// All VMs in this vCenter with that BIOS uuid that the user can see: clones too. It misses VMs whose configuration
+    /// vCenter does not show.
+    async fn find_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>>;
 
     /// The VM behind a reference; `None` from the typed fault `ManagedObjectNotFound` only.
     async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>>;
 
-    /// All VMs of this vCenter that carry an ownership marker, any cluster's, as far as the user can see.
-    async fn marked_vms(&self) -> VcResult<Vec<MarkedVm>>;
+    /// All VMs of this vCenter that the user can see, as they are after the call; who asks at about the same time shares
+    /// the answer.
+    async fn survey(&self) -> VcResult<Arc<Survey>>;
 
-    /// Reads a name-like property of the folder: `true` when the folder itself is visible, so that an empty lookup can
-    /// mean "absent" (reliability.md R5).
-    async fn folder_visible(&self, folder: &MoRef) -> VcResult<bool>;
+    /// Whether the user sees that folder of the datacenter, so that an empty lookup can mean "absent" (reliability.md R5).
+    async fn folder_sight(&self, folder: &MoRef, datacenter: &MoRef) -> VcResult<FolderSight>;
 
     /// Starts the creation.
     async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef>;
@@ -431,11 +487,6 @@ pub trait VCenter: Send + Sync {
 
     /// What the VMs in this vCenter have in their CD-ROM drives.
     async fn drives(&self) -> VcResult<Drives>;
-
-    /// ISOs that any VM in this vCenter has in a CD-ROM drive, connected or not; an error where that is not known of all.
-    async fn mounted_isos(&self) -> VcResult<Vec<MountedIso>> {
-        self.drives().await?.complete()
-    }
 
     /// Ends the session; later calls fail.
     async fn logout(&self, effect: &Effect);

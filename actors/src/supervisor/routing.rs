@@ -161,14 +161,12 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                 .iter()
                 .find(|a| a.metadata.name.as_ref() == Some(&key.name));
             for pool in view.pools() {
-                if !agents_home::candidates(&pool)
-                    .iter()
-                    .any(|c| c.namespace == key.namespace)
-                {
+                let pool_key = ObjectKey::of(pool.as_ref());
+                let children = view.children(&pool_key);
+                if !has_agents_in(&pool, &children, &key.namespace) {
                     continue;
                 }
-                let pool_key = ObjectKey::of(pool.as_ref());
-                for child in view.children(&pool_key) {
+                for child in children {
                     let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
                     let recorded = vm
                         .and_then(|vm| vm.agent_ref.as_ref()?.name.as_ref())
@@ -215,6 +213,18 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
     out
 }
 
+/// Agents of the pool's VMs may be in that namespace: one of its InfraEnv, or of the InfraEnv that a VM boots from, whatever
+/// the spec says now.
+fn has_agents_in(pool: &VsphereAgentPool, children: &[Arc<VsphereAgent>], namespace: &str) -> bool {
+    let boots_from_there = |child: &Arc<VsphereAgent>| {
+        let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
+        let source = vm.and_then(|vm| vm.infra_env_ref.as_ref());
+        source.is_some_and(|s| s.namespace.as_deref() == Some(namespace))
+    };
+    let homes = agents_home::candidates(pool);
+    homes.iter().any(|home| home.namespace == namespace) || children.iter().any(boots_from_there)
+}
+
 /// The pool lies in that namespace, or has to do with what lies there.
 fn is_near(view: &dyn View, pool: &VsphereAgentPool, name: &str) -> bool {
     let control_plane = &pool.spec.control_plane_namespace;
@@ -224,4 +234,45 @@ fn is_near(view: &dyn View, pool: &VsphereAgentPool, name: &str) -> bool {
         || control_plane == name
         || homes.iter().any(|home| home.namespace == name)
         || view.agent_machines(control_plane).iter().any(of_node_pool)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ObjectReference;
+
+    use super::*;
+    use crate::{
+        testing::{POOL, agent_on, child_with_vm, pool, with},
+        vm::bench::hub::Hub,
+    };
+
+    /// The pool's spec names another InfraEnv by now.
+    #[test]
+    fn an_agent_where_a_vm_boots_from_is_told_to_that_vm() {
+        let child = with(child_with_vm("a"), |c| {
+            let vm = c.status.as_mut().and_then(|s| s.vm.as_mut());
+            vm.expect("recorded").infra_env_ref = Some(ObjectReference {
+                namespace: Some("old-home".to_owned()),
+                name: Some("infra".to_owned()),
+                ..ObjectReference::default()
+            });
+        });
+        let agent = with(agent_on(&child), |a| {
+            a.metadata.namespace = Some("old-home".to_owned());
+        });
+        let change = Change::Agent(ObjectKey::of(&agent));
+        let hub = Hub::default();
+        hub.with(|o| {
+            o.pool = Some(pool(POOL));
+            o.child = Some(child);
+            o.agents = vec![agent];
+        });
+        let told: Vec<ActorKey> = route(&change, &hub)
+            .into_iter()
+            .map(|(key, _)| key)
+            .collect();
+        let vm = told.iter().any(|key| matches!(key, ActorKey::Vm(_)));
+        let pool = told.iter().any(|key| matches!(key, ActorKey::Pool(_)));
+        assert!(vm && pool, "{told:?}");
+    }
 }

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
-    model::child::is_given_up,
+    model::{child::is_given_up, identity::BootSource},
     mutants::{Mutant, on},
     ports::vcenter::{PowerState, VmObservation},
 };
@@ -46,18 +46,19 @@ pub enum Arrival {
 }
 
 /// Reads the arrival from the record. `agent_known`: an Agent that runs there, or may, is in sight. `allowed`: the
-/// attempt whose replacement a person allows.
+/// attempt whose replacement a person allows. With the failure comes the InfraEnv whose ISO the next VM boots from: after
+/// a change of it the replacements are counted anew.
 #[must_use]
 pub fn arrival(
     vm: &VmStatus,
-    failure: Option<&Failure>,
+    (failure, next): (Option<&Failure>, Option<&BootSource>),
     agent_known: bool,
     allowed: Option<i32>,
     now: Timestamp,
 ) -> Arrival {
     if vm.bios_uuid.is_none() {
         let of_this = failure.filter(|f| vm.attempt.is_some() && f.attempt == vm.attempt);
-        let rest = of_this.map_or(Duration::ZERO, |f| rest_of(f, now));
+        let rest = of_this.map_or(Duration::ZERO, |f| rest_of(f, next, now));
         return if rest.is_zero() {
             Arrival::Awaited
         } else {
@@ -73,14 +74,28 @@ pub fn arrival(
         return Arrival::Awaited;
     }
     Arrival::Overdue {
-        exhausted: failure.and_then(|f| f.count).unwrap_or(0) >= REPLACEMENTS,
+        exhausted: failure.map_or(0, |f| counted(f, next)) >= REPLACEMENTS,
         allowed: allowed.is_some() && allowed == vm.attempt,
     }
 }
 
+/// How many VMs were given up in a row that booted from the ISO of that InfraEnv.
+fn counted(failure: &Failure, source: Option<&BootSource>) -> i32 {
+    let then = failure.infra_env_ref.as_ref().and_then(BootSource::read);
+    let changed = then
+        .as_ref()
+        .zip(source)
+        .is_some_and(|(a, b)| !a.is_same(b));
+    if changed {
+        0
+    } else {
+        failure.count.unwrap_or(0)
+    }
+}
+
 /// What is left of the rest after a VM was given up. A clock that was set back does not make it longer.
-fn rest_of(failure: &Failure, now: Timestamp) -> Duration {
-    let doublings = failure.count.unwrap_or(1).clamp(1, 16) - 1;
+fn rest_of(failure: &Failure, next: Option<&BootSource>, now: Timestamp) -> Duration {
+    let doublings = counted(failure, next).clamp(1, 16) - 1;
     let rest = FIRST_REST.saturating_mul(1 << doublings).min(LONGEST_REST);
     let since = failure.time.as_ref().map(|t| now.duration_since(t.0));
     match since.and_then(|s| Duration::try_from(s).ok()) {
@@ -134,9 +149,12 @@ pub fn failure(
     shown: &VmObservation,
     now: Timestamp,
 ) -> Failure {
+    let source = vm.infra_env_ref.as_ref().and_then(BootSource::read);
+    let before = before.map_or(0, |f| counted(f, source.as_ref()));
     Failure {
         attempt: vm.attempt,
-        count: Some(before.and_then(|f| f.count).unwrap_or(0).saturating_add(1)),
+        count: Some(before.saturating_add(1)),
+        infra_env_ref: vm.infra_env_ref.clone(),
         class: Some(class(shown).to_owned()),
         time: Timestamp::from_second(now.as_second()).ok().map(Time),
         bios_uuid: vm.bios_uuid.clone(),

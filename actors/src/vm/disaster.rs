@@ -140,7 +140,7 @@ fn cases() -> Vec<Case> {
                     cluster_id: "another".to_owned(),
                     ..marker(&child("a"), 1)
                 });
-                v.bios_uuid = None;
+                v.bios_uuid = Some(BiosUuid::derive("another", "a", 1));
             })],
             says: Some("NameConflict"),
             creates: true,

@@ -47,6 +47,8 @@ fn a_vm_outlives_the_machine_it_served() {
         seen: &on,
         unissued: false,
         path_taken: false,
+        folder_deleted: false,
+        stays_suspended: false,
         site: Site::Fits,
         arrival: Arrival::Awaited,
         witnessed: false,

@@ -23,7 +23,7 @@ use crate::{
     ports::{
         clock::Clock,
         slots::{Slot, Ticket},
-        vcenter::Place,
+        vcenter::{Place, PowerState, VmObservation},
     },
     retry,
 };
@@ -74,6 +74,10 @@ pub struct Memory {
     pub seen_since: Option<Duration>,
     /// Since when (monotonic) a deletion hook has waited for the guest.
     pub stuck_since: Option<Duration>,
+    /// The recorded VM folder was deleted in vCenter, by the last look.
+    pub folder_deleted: bool,
+    /// How often vCenter refused in a row to switch the VM off as it is suspended.
+    pub suspended: u8,
     /// When (monotonic) absence was last confirmed.
     pub proof_at: Option<Duration>,
     /// Our last write of the status, until the watch shows it.
@@ -291,6 +295,15 @@ impl Memory {
         self.batch.clear();
     }
 
+    /// Takes in a fresh view of the VM.
+    pub fn look(&mut self, seen: Seen) {
+        let suspended = |vm: &VmObservation| vm.power == PowerState::Suspended;
+        if matches!(&seen, Seen::Ours(vm) if !suspended(vm)) {
+            self.suspended = 0;
+        }
+        self.seen = seen;
+    }
+
     /// Forgets how a busy VM looked: what works on it may have ended.
     pub fn look_at_busy(&mut self, now: Duration) {
         self.busy.take_if(|busy| busy.is_past(now));
@@ -299,10 +312,10 @@ impl Memory {
         }
     }
 
-    /// Forgets a view of a VM that is held as it never ran, where an Agent of it is there (`early`): a request to switch it on
-    /// whose reply was lost may have arrived since.
-    pub fn look_again_at(&mut self, early: bool) {
-        if early && matches!(self.seen, Seen::Ours(_)) {
+    /// Forgets a view of a VM that is held as it stands (`held`): a request whose reply was lost may have arrived since, or a
+    /// person may have put it right.
+    pub fn look_again_at(&mut self, held: bool) {
+        if held && matches!(self.seen, Seen::Ours(_)) {
             self.seen = Seen::NotAsked;
         }
     }
@@ -322,7 +335,7 @@ impl Memory {
     /// `absence` as well, but for one answer, so that the next one confirms it.
     pub fn doubt(&mut self, absence: bool, now: Duration) {
         let after = match &self.seen {
-            Seen::Foreign { .. } | Seen::Several(_) => Seen::NotAsked,
+            Seen::Foreign { .. } | Seen::Several(_) | Seen::Bare { .. } => Seen::NotAsked,
             Seen::Absent { proofs } if absence && *proofs >= PROOFS => {
                 Seen::Absent { proofs: PROOFS - 1 }
             }

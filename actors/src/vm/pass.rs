@@ -97,7 +97,8 @@ async fn steps(
                 again,
             } => {
                 tell_hold(&context, &scene, &mut memory, reason, &message);
-                memory.look_again_at(reason == reason::RIVAL_AGENTS);
+                memory
+                    .look_again_at([reason::RIVAL_AGENTS, reason::VM_SUSPENDED].contains(&reason));
                 outcome.hold(&key, reason, message, again);
                 break;
             }
@@ -179,6 +180,7 @@ fn tell_hold(
             Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent"))
         }
         event::POOL_NOT_FOUND => Some((event::POOL_NOT_FOUND, "ProvideHost")),
+        reason::VM_INACCESSIBLE => Some((event::VSPHERE_TROUBLE, "LookUpVM")),
         _ => None,
     };
     let before = std::mem::replace(&mut memory.told_hold, told.map(|_| hold));

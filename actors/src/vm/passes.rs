@@ -1,8 +1,10 @@
 //! Whole passes of a VM actor against a cluster and a vCenter in memory: what the steps do, not which step it is.
 
+mod away;
 mod clock;
 mod first_start;
 mod lost;
+mod source;
 mod tags;
 mod take_over;
 mod tasks;
@@ -764,6 +766,6 @@ fn taken_name() -> VmObservation {
     with(theirs, |vm| {
         vm.name = "a".to_owned();
         vm.marker = None;
-        vm.bios_uuid = None;
+        vm.bios_uuid = Some(BiosUuid::derive("another", "a", 1));
     })
 }

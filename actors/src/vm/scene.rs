@@ -19,13 +19,13 @@ use super::{
     memory::Memory,
     place,
     seen::Seen,
-    step::{Facts, Loss, Site},
+    step::{Facts, Loss, SUSPENDED_TRIES, Site},
 };
 use crate::{
     context::Context,
     model::{
         child::Child,
-        identity::{AgentMatch, BiosUuid, agent_runs_on, lineup::Doubt, proof},
+        identity::{AgentMatch, BiosUuid, BootSource, agent_runs_on, lineup::Doubt, proof},
         names::ObjectKey,
         standing::{Standing, standing},
         upstream,
@@ -181,8 +181,27 @@ impl Scene {
         if self.vm().is_some_and(|vm| vm.moref.is_some()) {
             return None;
         }
+        let Some(infra_env) = infra_env else {
+            return infra_env_guards::gone(&agents_home::candidates(pool)[0]);
+        };
         let choosers = context.view.all_agent_machines();
-        infra_env_guards::guard(pool, infra_env?, &choosers)
+        infra_env_guards::guard(pool, infra_env, &choosers)
+    }
+
+    /// The InfraEnv whose ISO the next VM boots from.
+    fn source(&self) -> Option<BootSource> {
+        let iso = self.pool.as_ref()?.status.as_ref()?.iso.as_ref()?;
+        BootSource::read(iso.infra_env_ref.as_ref()?)
+    }
+
+    /// A VM that is made now would boot from the ISO of another InfraEnv than the record says.
+    fn source_changed(&self) -> bool {
+        let recorded = self.child.identity.as_ref();
+        let recorded = recorded.and_then(|i| i.infra_env.as_ref());
+        let next = self.source();
+        recorded
+            .zip(next.as_ref())
+            .is_some_and(|(then, now)| !then.is_same(now))
     }
 
     fn look_upstream(&mut self, context: &Context) {
@@ -277,10 +296,13 @@ impl Scene {
     }
 
     /// What is to be thought of the recorded place.
-    fn site(&self, memory: &Memory, now: Duration) -> Site {
+    pub(super) fn site(&self, memory: &Memory, now: Duration) -> Site {
         let (Some(vm), Some(pool)) = (self.vm(), &self.pool) else {
             return Site::Fits;
         };
+        if self.source_changed() {
+            return Site::Elsewhere;
+        }
         let request = hardware::place_request(pool).ok();
         let refused = memory.create_refused.as_ref();
         place::site(vm, request.as_ref(), refused, pool.metadata.generation, now)
@@ -306,8 +328,9 @@ impl Scene {
         let known = !self.possible.is_empty() || memory.agent_seen;
         let allowed = object.annotations().get(REPLACE_ANNOTATION);
         let allowed = allowed.and_then(|v| v.trim().parse().ok());
+        let next = self.source();
         let now = memory.discovery_time(vm, context.clock.as_ref());
-        arrival::arrival(vm, failure, known, allowed, now)
+        arrival::arrival(vm, (failure, next.as_ref()), known, allowed, now)
     }
 
     /// The pool has tags for it.
@@ -396,6 +419,8 @@ impl Scene {
             seen: &memory.seen,
             unissued: memory.unissued,
             path_taken: memory.path_taken,
+            folder_deleted: memory.folder_deleted,
+            stays_suspended: memory.suspended >= SUSPENDED_TRIES,
             site: self.site(memory, now),
             tagged: self.is_tagged(memory),
             arrival: self.arrival(context, memory),

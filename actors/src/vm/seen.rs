@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::{
     model::{marker::Marker, names::MoRef},
     mutants::{Mutant, on},
-    ports::vcenter::VmObservation,
+    ports::vcenter::{BareVm, VmObservation},
 };
 
 /// The judged view of our VM.
@@ -30,7 +30,14 @@ pub enum Seen {
         /// When it was seen (monotonic).
         at: Duration,
     },
-    /// Not there, said successfully that many times in a row, with the folder visible.
+    /// A VM that may be ours is there, and vCenter shows no configuration of it.
+    Bare {
+        /// What is there: name, reference and state.
+        what: String,
+        /// When it was seen (monotonic).
+        at: Duration,
+    },
+    /// Not there, said successfully that many times in a row, with the folder visible or deleted.
     Absent {
         /// How often.
         proofs: u8,
@@ -57,10 +64,18 @@ pub struct Expected {
     pub instance_uuid: Option<String>,
 }
 
-/// Judges the VMs that a lookup by uuid returned. Once the instance uuid is recorded it decides: a VM with another one is
-/// a copy, neither ours nor in our way, whatever marker it carries.
+/// Judges the VMs that a lookup returned. Once the instance uuid is recorded it decides: a VM with another one is a copy,
+/// neither ours nor in our way, whatever marker it carries. Of a VM without configuration nothing can be told, and so
+/// nothing of ours.
 #[must_use]
 pub fn judge(found: Vec<VmObservation>, expected: &Expected, before: &Seen, now: Duration) -> Seen {
+    let (found, bare): (Vec<_>, Vec<_>) = found.into_iter().partition(VmObservation::shows_config);
+    if let Some(vm) = bare.first()
+        && !on(Mutant::BareIsAbsent)
+    {
+        let what = without_config(&vm.name, &vm.moref, &vm.connection_state);
+        return Seen::Bare { what, at: now };
+    }
     let candidates: Vec<VmObservation> = found
         .into_iter()
         .filter(|vm| !is_other_instance(vm, expected) || on(Mutant::CloneIsOurs))
@@ -99,7 +114,7 @@ pub fn judge_holder(holder: VmObservation, expected: &Expected, now: Duration) -
     let moref = holder.moref.clone();
     let named = Box::new(holder.clone());
     match judge(vec![holder], expected, &Seen::NotAsked, now) {
-        ours @ Seen::Ours(_) => ours,
+        told @ (Seen::Ours(_) | Seen::Bare { .. }) => told,
         _ if on(Mutant::NameIsProof) => Seen::Ours(named),
         _ => Seen::Foreign {
             what,
@@ -107,6 +122,34 @@ pub fn judge_holder(holder: VmObservation, expected: &Expected, now: Duration) -
             at: now,
         },
     }
+}
+
+fn without_config(name: &str, moref: &MoRef, state: &str) -> String {
+    let state = if state.is_empty() { "unknown" } else { state };
+    format!("VM {name} ({}), connection state {state},", moref.id)
+}
+
+/// The first of the VMs without configuration that may be ours: by name, or by the recorded path of its configuration
+/// file, after which vCenter may also have named it.
+#[must_use]
+pub fn bare_namesake(
+    bare: &[BareVm],
+    name: &str,
+    path: Option<&str>,
+    now: Duration,
+) -> Option<Seen> {
+    let file = path.and_then(|p| p.split_once("] "));
+    let file = file.map(|(_, file)| format!("/{file}"));
+    let may_be_ours = |vm: &&BareVm| {
+        let by_file = file.as_ref().is_some_and(|f| vm.name.ends_with(f.as_str()));
+        vm.name == name || by_file || path.is_some() && vm.vm_path.as_deref() == path
+    };
+    let vm = bare.iter().find(may_be_ours)?;
+    if on(Mutant::BareIsAbsent) {
+        return None;
+    }
+    let what = without_config(&vm.name, &vm.moref, &vm.connection_state);
+    Some(Seen::Bare { what, at: now })
 }
 
 /// Whether a VM, as it is now, still keeps that name in that folder from ours.
@@ -136,7 +179,7 @@ pub fn prove(found: Vec<VmObservation>, name: &str, folder: &MoRef, ours: &Marke
     };
     match found.as_slice() {
         [] => Proof::Absent,
-        [one] if fits(one) => Proof::Proven(Box::new(one.clone())),
+        [one] if fits(one) && one.shows_config() => Proof::Proven(Box::new(one.clone())),
         several => Proof::None(
             several
                 .iter()
@@ -167,7 +210,7 @@ pub fn absent_once_more(before: &Seen) -> Seen {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::ports::vcenter::PowerState;
+    use crate::{model::identity::BiosUuid, ports::vcenter::PowerState};
 
     pub fn marker(uid: &str) -> Marker {
         Marker {
@@ -183,7 +226,7 @@ pub(crate) mod tests {
         VmObservation {
             moref: MoRef::new("VirtualMachine", id),
             name: "a".into(),
-            bios_uuid: None,
+            bios_uuid: BiosUuid::parse("423e36c8-723d-2b24-8590-0eb1d9180aa2"),
             instance_uuid: Some(instance.into()),
             folder: None,
             marker,
@@ -267,6 +310,50 @@ pub(crate) mod tests {
         let mut unknown = vm("2", Some(marker("u")), "j");
         unknown.instance_uuid = None;
         assert!(matches!(look(vec![unknown], &e), Seen::Ours(_)));
+    }
+
+    #[test]
+    fn a_vm_without_configuration_is_neither_ours_nor_foreign_nor_absent() {
+        let mut hidden = vm("1", None, "i");
+        (hidden.bios_uuid, hidden.instance_uuid) = (None, None);
+        hidden.connection_state = "inaccessible".into();
+        for e in [expected(None, None), expected(Some("1"), Some("i"))] {
+            let seen = look(vec![hidden.clone()], &e);
+            assert!(
+                matches!(&seen, Seen::Bare { what, .. } if what.contains("a (1)") && what.contains("inaccessible")),
+                "{seen:?}"
+            );
+            let held = judge_holder(hidden.clone(), &e, Duration::ZERO);
+            assert!(matches!(held, Seen::Bare { .. }), "{held:?}");
+        }
+    }
+
+    #[test]
+    fn a_vm_without_configuration_may_be_ours_by_name_and_by_path() {
+        let bare = |name: &str, path: Option<&str>| {
+            [BareVm {
+                moref: MoRef::new("VirtualMachine", "9"),
+                name: name.into(),
+                vm_path: path.map(Into::into),
+                connection_state: "inaccessible".into(),
+            }]
+        };
+        let ours = Some("[ds] a-1234-1/a.vmx");
+        for (name, path, may) in [
+            ("a", None, true),
+            ("renamed", ours, true),
+            ("/vmfs/volumes/5f-1/a-1234-1/a.vmx", None, true),
+            ("b", None, false),
+            ("b", Some("[ds] b-1/b.vmx"), false),
+            ("/vmfs/volumes/5f-1/xa-1234-1/a.vmx", None, false),
+        ] {
+            let seen = bare_namesake(&bare(name, path), "a", ours, Duration::ZERO);
+            assert_eq!(seen.is_some(), may, "{name} {path:?}");
+        }
+        assert_eq!(
+            bare_namesake(&bare("b", None), "a", None, Duration::ZERO),
+            None
+        );
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub const PROOFS: u8 = 2;
 /// Answers needed while a create may still be running whose reply and task were lost.
 pub const PROOFS_AFTER_LOST_CREATE: u8 = 15;
 
+/// Tries to switch a suspended VM off before a person is asked.
+pub const SUSPENDED_TRIES: u8 = 3;
+
 /// What the decision is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
@@ -76,6 +79,10 @@ pub struct Facts<'a> {
     pub unissued: bool,
     /// The files of this attempt are there although no VM of ours was.
     pub path_taken: bool,
+    /// The recorded VM folder was deleted in vCenter.
+    pub folder_deleted: bool,
+    /// vCenter has refused often enough to switch the suspended VM off.
+    pub stays_suspended: bool,
     /// Whether a VM that does not exist yet still belongs at the recorded place.
     pub site: Site,
     /// Tags are attached under the reference that the VM has now, or there are none, or it is not known and its host serves.
@@ -384,13 +391,18 @@ fn alive(f: &Facts<'_>) -> Step {
                 what,
                 at,
                 met: Met::ByName(_),
-            } if f.now.saturating_sub(*at) < CONFLICT_PROBE => hold(
+            } if f.site != Site::Elsewhere && f.now.saturating_sub(*at) < CONFLICT_PROBE => hold(
                 reason::NAME_CONFLICT,
                 format!(
                     "{what} has this name and is not ours; it is left alone. Rename or move it, or delete the AgentMachine's Machine"
                 ),
                 Some(CONFLICT_PROBE.saturating_sub(f.now.saturating_sub(*at))),
             ),
+            // That name is not wanted any more.
+            Seen::Foreign {
+                met: Met::ByName(_),
+                ..
+            } if f.site == Site::Elsewhere => Step::Lookup,
             // A VM with our uuid and without our mark may be ours: nothing is made beside it.
             Seen::Foreign { what, at, .. } if f.now.saturating_sub(*at) < CONFLICT_PROBE => hold(
                 reason::OWNERSHIP_UNPROVEN,
@@ -400,6 +412,7 @@ fn alive(f: &Facts<'_>) -> Step {
                 Some(CONFLICT_PROBE.saturating_sub(f.now.saturating_sub(*at))),
             ),
             Seen::Foreign { .. } => Step::Lookup,
+            Seen::Bare { what, at } => bare(f, what, *at),
             Seen::NotAsked if vm.task_id.is_some() && on(Mutant::NotResumed) => Step::Settled,
             Seen::NotAsked if vm.task_id.is_some() => {
                 Step::FinishTask(vm.task_id.clone().unwrap_or_default())
@@ -407,7 +420,7 @@ fn alive(f: &Facts<'_>) -> Step {
             Seen::NotAsked if !f.unissued || serves(f) || f.site == Site::Elsewhere => Step::Lookup,
             Seen::Absent { proofs } if *proofs < proofs_needed(f) => Step::Lookup,
             // Its Agent serves somebody: it is somewhere, and the record is older than the world (a restored hub).
-            Seen::Absent { .. } if serves(f) => missing(),
+            Seen::Absent { .. } if serves(f) => missing(f),
             Seen::Absent { .. } if f.path_taken || f.site == Site::Elsewhere => Step::NextAttempt,
             _ if f.site == Site::Doubtful => Step::PlaceAgain,
             _ if f.iso_ready && f.guard.is_none() => Step::Create,
@@ -429,7 +442,8 @@ fn alive(f: &Facts<'_>) -> Step {
             format!("{what} is not the recorded VM; it is left alone"),
             Some(CONFLICT_PROBE),
         ),
-        Seen::Absent { .. } if serves(f) => missing(),
+        Seen::Bare { what, at } => bare(f, what, *at),
+        Seen::Absent { .. } if serves(f) => missing(f),
         Seen::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
         Seen::Absent { .. } if f.agent_present => Step::DeleteAgent,
         Seen::Absent { .. } => Step::NextAttempt,
@@ -461,6 +475,7 @@ fn predecessors(f: &Facts<'_>) -> Option<Step> {
             format!("{what} could not be proven to be the recorded VM; it is left alone"),
             Some(MISSING_PROBE),
         ),
+        Seen::Bare { what, .. } => inaccessible(what, MISSING_PROBE),
         Seen::Absent { proofs } if *proofs >= PROOFS && f.deleting => Step::RemoveFinalizer,
         Seen::Absent { proofs } if *proofs >= PROOFS => hold(
             "VMMissing",
@@ -543,6 +558,13 @@ fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
         PowerState::On if recorded && f.tagged => Step::Settled,
         PowerState::On if recorded => Step::AttachTags,
         PowerState::On => Step::RecordVm,
+        PowerState::Suspended if serves(f) => hold(
+            reason::VM_SUSPENDED,
+            "the VM is suspended although its Agent is bound, or was; it is left as it is: resume it in vCenter",
+            Some(MISSING_PROBE),
+        ),
+        // Switching on resumes it; its devices cannot be changed now.
+        PowerState::Suspended => Step::PowerOn,
         // A serving VM's power is its owner's business; only a VM that has never served is powered on.
         _ if serves(f) => hold(
             "VMPoweredOff",
@@ -591,6 +613,7 @@ fn unstick(f: &Facts<'_>) -> Step {
             Some(CONFLICT_PROBE),
         ),
         Seen::Several(all) => ambiguous(all.len()),
+        Seen::Bare { what, at } => bare(f, what, *at),
         Seen::Foreign { what, .. } => hold(
             reason::OWNERSHIP_UNPROVEN,
             format!(
@@ -676,9 +699,9 @@ fn deleting(f: &Facts<'_>) -> Step {
         {
             Step::RecordVm
         }
-        Seen::Ours(vm) if vm.power == PowerState::Off => Step::Destroy,
-        Seen::Ours(_) => Step::PowerOff,
+        Seen::Ours(vm) => down(f, vm),
         Seen::Several(all) => ambiguous(all.len()),
+        Seen::Bare { what, at } => bare(f, what, *at),
         // Somebody has the name that ours was to get: that says nothing of ours.
         Seen::Foreign {
             met: Met::ByName(_),
@@ -697,11 +720,46 @@ fn deleting(f: &Facts<'_>) -> Step {
     }
 }
 
-fn missing() -> Step {
+/// The one way down: switched off, whether it runs or is suspended, then destroyed.
+fn down(f: &Facts<'_>, shown: &VmObservation) -> Step {
+    match shown.power {
+        PowerState::Off => Step::Destroy,
+        PowerState::Suspended if f.stays_suspended => hold(
+            reason::VM_SUSPENDED,
+            "the VM is suspended, and vCenter refuses to switch it off: power it off in vCenter, or resume it",
+            Some(MISSING_PROBE),
+        ),
+        PowerState::Suspended | PowerState::On => Step::PowerOff,
+    }
+}
+
+fn missing(f: &Facts<'_>) -> Step {
+    let why = "although its Agent is bound, or was; if nobody brings it back, delete its Machine";
+    if f.folder_deleted {
+        let message =
+            format!("the VM's folder was deleted in vCenter, and the VM is not there {why}");
+        return hold(reason::VM_FOLDER_DELETED, message, Some(MISSING_PROBE));
+    }
+    let message = format!("the VM is not in vCenter {why}");
+    hold("VMMissing", message, Some(MISSING_PROBE))
+}
+
+/// A VM that may be this one shows no configuration: nothing is decided from it, and it is looked at again.
+fn bare(f: &Facts<'_>, what: &str, at: Duration) -> Step {
+    match CONFLICT_PROBE.saturating_sub(f.now.saturating_sub(at)) {
+        Duration::ZERO => Step::Lookup,
+        left => inaccessible(what, left),
+    }
+}
+
+fn inaccessible(what: &str, again: Duration) -> Step {
     hold(
-        "VMMissing",
-        "the VM is not in vCenter although its Agent is bound, or was; if nobody brings it back, delete its Machine",
-        Some(MISSING_PROBE),
+        reason::VM_INACCESSIBLE,
+        format!(
+            "{what} may be this VM, and vCenter shows no configuration of it: nothing is made, switched or removed until it does. \
+             See its host and datastore; a VM that is lost for good: remove it from the inventory"
+        ),
+        Some(again),
     )
 }
 

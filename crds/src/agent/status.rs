@@ -56,7 +56,7 @@ pub struct VsphereAgentStatus {
 }
 
 /// A VM that was given up before it served: evidence for people, and the proof that it may go.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct Failure {
@@ -64,7 +64,11 @@ pub struct Failure {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub attempt: Option<i32>,
-    /// How many VMs were given up in a row, this one included.
+    /// InfraEnv whose ISO it booted from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default, schema_with = "schema::object_reference")]
+    pub infra_env_ref: Option<ObjectReference>,
+    /// How many VMs that booted from the ISO of that InfraEnv were given up in a row, this one included.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub count: Option<i32>,

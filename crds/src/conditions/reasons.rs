@@ -32,6 +32,8 @@ pub mod reason {
     pub const IMAGE_NOT_CREATED: &str = "ImageNotCreated";
     /// The ISO is of another version than `spec.osImageVersion` of the InfraEnv asks for.
     pub const ISO_STALE: &str = "ISOStale";
+    /// The ISO on the datastore is of another InfraEnv than the pool's is now; no new VM is made of it.
+    pub const ISO_SOURCE_CHANGED: &str = "ISOSourceChanged";
     /// More than one Agent matches one VM; none of them is approved.
     pub const RIVAL_AGENTS: &str = "RivalAgents";
     /// An Agent matches a VM only in part: it is not approved, and what it serves is nobody's to take away.
@@ -61,6 +63,12 @@ pub mod reason {
     pub const NAME_CONFLICT: &str = "NameConflict";
     /// The VsphereAgent's pool does not exist (any more).
     pub const POOL_NOT_FOUND: &str = "PoolNotFound";
+    /// vCenter shows no configuration of a VM that may be ours: its datastore or host is away.
+    pub const VM_INACCESSIBLE: &str = "VMInaccessible";
+    /// The VM's folder was deleted in vCenter.
+    pub const VM_FOLDER_DELETED: &str = "VMFolderDeleted";
+    /// The VM is suspended: that of a host that serves, or one that vCenter does not switch off.
+    pub const VM_SUSPENDED: &str = "VMSuspended";
     /// More than one VM carries our marker and none is the recorded one.
     pub const AMBIGUOUS_VM: &str = "AmbiguousVM";
     /// A field of the spec cannot be used; the message names it.

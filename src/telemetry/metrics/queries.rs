@@ -19,13 +19,14 @@ use super::{
 
 /// Reasons of VsphereReady that no call to vCenter gives; also those under which a VsphereAgent waits for vCenter, which its
 /// pool's condition repeats.
-const OWN_REASONS: [&str; 13] = [
+const OWN_REASONS: [&str; 14] = [
     reason::SECRET_NOT_FOUND,
     reason::SECRET_NAMESPACE_REFUSED,
     "SessionActorRestarting",
     "PlacementActorRestarting",
     "ServerMismatch",
     "FolderNotVisible",
+    reason::VM_FOLDER_DELETED,
     reason::INVALID_SPEC,
     "VMMissing",
     reason::VM_BUSY,
@@ -35,7 +36,7 @@ const OWN_REASONS: [&str; 13] = [
     reason::EJECT_FAILED,
 ];
 /// Those that say neither that vCenter is away nor that it refuses us: AgentForgePoolNotReady tells of them.
-const OF_ONE_OBJECT: [&str; 26] = [
+const OF_ONE_OBJECT: [&str; 27] = [
     "ManagedObjectNotFound",
     "DuplicateName",
     "AlreadyExists",
@@ -55,6 +56,7 @@ const OF_ONE_OBJECT: [&str; 26] = [
     "PlacementActorRestarting",
     "ServerMismatch",
     "FolderNotVisible",
+    reason::VM_FOLDER_DELETED,
     reason::INVALID_SPEC,
     "VMMissing",
     reason::VM_BUSY,

@@ -31,8 +31,9 @@ use agent_forge_actors::{
         sessions::Sessions,
         slots::Slots,
         vcenter::{
-            ByteStream, CreateVm, Drives, Fault, FileInfo, MarkedVm, MountedIso, Place,
-            PlaceRequest, TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+            ByteStream, CreateVm, Drives, Fault, FileInfo, FolderSight, MountedIso, Place,
+            PlaceRequest, Survey, TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult,
+            VmObservation,
         },
     },
 };
@@ -534,16 +535,16 @@ impl VCenter for Ports {
     async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
         unreachable!("no VMs here")
     }
-    async fn find_by_uuid(&self, _: Option<&MoRef>, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
+    async fn find_by_uuid(&self, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
         unreachable!("no VMs here")
     }
     async fn observe(&self, _: &MoRef) -> VcResult<Option<VmObservation>> {
         unreachable!("no VMs here")
     }
-    async fn marked_vms(&self) -> VcResult<Vec<MarkedVm>> {
+    async fn survey(&self) -> VcResult<Arc<Survey>> {
         unreachable!("no VMs here")
     }
-    async fn folder_visible(&self, _: &MoRef) -> VcResult<bool> {
+    async fn folder_sight(&self, _: &MoRef, _: &MoRef) -> VcResult<FolderSight> {
         unreachable!("no VMs here")
     }
     async fn create_vm(&self, _: &Effect, _: &CreateVm) -> VcResult<TaskRef> {

@@ -29,8 +29,8 @@ use agent_forge_actors::{
         sessions::Sessions,
         slots::Slots,
         vcenter::{
-            ByteStream, CreateVm, Drives, FileInfo, MarkedVm, Place, PlaceRequest, TaskEnd,
-            TaskRef, VCenter, VcErrorKind, VcResult, VmObservation,
+            ByteStream, CreateVm, Drives, FileInfo, FolderSight, MarkedVm, Place, PlaceRequest,
+            Survey, TaskEnd, TaskRef, VCenter, VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -560,11 +560,7 @@ impl VCenter for Ports {
     async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
         unreachable!("the placer does")
     }
-    async fn find_by_uuid(
-        &self,
-        _: Option<&MoRef>,
-        uuid: BiosUuid,
-    ) -> VcResult<Vec<VmObservation>> {
+    async fn find_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
         if self.0.defect == Some(Defect::HiddenVms) {
             return Ok(Vec::new());
         }
@@ -579,7 +575,10 @@ impl VCenter for Ports {
             all.find(|v| v.moref == *vm).map(Shared::as_ref_clone)
         }))
     }
-    async fn marked_vms(&self) -> VcResult<Vec<MarkedVm>> {
+    async fn survey(&self) -> VcResult<Arc<Survey>> {
+        if self.0.defect == Some(Defect::HiddenVms) {
+            return Ok(Arc::default());
+        }
         Ok(self.with(|w| {
             let marked = |v: &Shared<VmObservation>| {
                 Some(MarkedVm {
@@ -590,11 +589,15 @@ impl VCenter for Ports {
                     has_boot_order: !v.boot_order.is_empty(),
                 })
             };
-            w.vms.iter().filter_map(marked).collect()
+            let marked = w.vms.iter().filter_map(marked).collect();
+            Arc::new(Survey {
+                marked,
+                bare: Vec::new(),
+            })
         }))
     }
-    async fn folder_visible(&self, _: &MoRef) -> VcResult<bool> {
-        Ok(true)
+    async fn folder_sight(&self, _: &MoRef, _: &MoRef) -> VcResult<FolderSight> {
+        Ok(FolderSight::Visible)
     }
     async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
         self.order(effect.kind, Order::Create(Box::new(vm.clone())))

@@ -69,6 +69,7 @@ cases! {
     AnySecret ["P17"] "tenant" => "O3";
     ErrorIsAbsence ["P19"] "S1" + "K10=g10m" => "O1";
     TokenShown ["P20"] "token" => "O10";
+    BareIsAbsent [] "S22" => "O1";
     CloneIsOurs ["P21"] "copied" => "O3";
     NotResumed ["P22" "H16"] "S1" + "K05=m2" => "O9";
     NothingHeld ["P23"] "secretless" => "O9";

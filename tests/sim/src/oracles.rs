@@ -360,6 +360,16 @@ const KEPT: [&str; 10] = [
     "/status/vm/firstPoweredOn",
 ];
 
+/// The record of a VM that was never made ends with the InfraEnv whose ISO it was to boot from.
+fn begins_anew(store: &Store, before: &Value, now: &Value) -> bool {
+    let source = before.pointer("/status/vm/infraEnvRef/uid");
+    let there = store.list(&kind(ASSISTED, "infraenvs"), "");
+    let is_gone = |uid: &Value| there.iter().all(|env| env["metadata"]["uid"] != *uid);
+    before.pointer("/status/vm/moref").is_none()
+        && now.pointer("/status/vm/biosUUID").is_none()
+        && source.is_some_and(is_gone)
+}
+
 /// O8: what was recorded of an attempt stays recorded; attempts only rise.
 #[must_use]
 pub fn lost(world: &World) -> Vec<String> {
@@ -387,6 +397,8 @@ pub fn lost(world: &World) -> Vec<String> {
                 _ if world.director.lost() > 0 && now.pointer("/status/vm/biosUUID").is_none() => {
                     continue;
                 }
+                // Not made yet, and its InfraEnv is gone: it begins anew with the next one.
+                _ if begins_anew(store, before, now) => continue,
                 (Some(a), b) if b != Some(a) => {
                     broken.push(format!("O8 {name}: attempt {a} became {b:?}"));
                     continue;

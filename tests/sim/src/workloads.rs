@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::{oracles, world::World};
 
+mod away;
 mod disaster;
 mod predecessor;
 mod rogues;
@@ -373,6 +374,27 @@ pub const ALL: &[Workload] = &[
         exact: true,
         instances: 1,
         run: rogues::beside,
+    },
+    Workload {
+        name: "S22",
+        text: "a machine goes down whose VM vCenter cannot show for a while, as when its datastore is away",
+        exact: true,
+        instances: 1,
+        run: away::hidden,
+    },
+    Workload {
+        name: "S23",
+        text: "the VM folder deleted with a serving VM in it, its Machine replaced by a health check",
+        exact: true,
+        instances: 1,
+        run: away::folder_deleted,
+    },
+    Workload {
+        name: "S24",
+        text: "the InfraEnv deleted when its ISO lies ready, a machine wanted, and an InfraEnv of that name made anew",
+        exact: true,
+        instances: 1,
+        run: away::infra_env_replaced,
     },
 ];
 

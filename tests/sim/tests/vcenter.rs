@@ -418,12 +418,13 @@ impl Side {
                 self.told(seen, |seen| json!(seen.map(|s| self.observed(&s))))
             }
             O::FindByUuid(name) => {
-                let found = vc.find_by_uuid(Some(&dc), uuid_of(name)).await;
+                let found = vc.find_by_uuid(uuid_of(name)).await;
                 self.told(found, |all| all.iter().map(|s| self.observed(s)).collect())
             }
             O::MarkedVms => {
-                let found = vc.marked_vms().await;
-                self.told(found, |mut all| {
+                let found = vc.survey().await;
+                self.told(found, |all| {
+                    let mut all = all.marked.clone();
                     all.sort_by(|a, b| a.name.cmp(&b.name));
                     let shown = all.iter().map(|vm| {
                         let marker = vm.marker.to_string();
@@ -438,17 +439,17 @@ impl Side {
                 })
             }
             O::MountedIsos => {
-                let found = vc.mounted_isos().await;
-                self.told(found, |mut all| {
-                    all.sort();
+                let found = vc.drives().await;
+                self.told(found, |drives| {
+                    let all = drives.isos;
                     all.iter().map(|m| json!([m.iso, m.vm])).collect()
                 })
             }
             O::FolderVisible { missing } => {
                 let gone = MoRef::new("Folder", "group-v987654");
                 let folder = if *missing { &gone } else { &self.place.folder };
-                let visible = vc.folder_visible(folder).await;
-                self.told(visible, Value::from)
+                let sight = vc.folder_sight(folder, &dc).await;
+                self.told(sight, |sight| json!(format!("{sight:?}")))
             }
             O::WaitAgain { unknown } => {
                 let none = TaskRef("task-987654".to_owned());

@@ -98,6 +98,7 @@ pub(crate) fn want(name: &str) -> IsoWant {
         known: None,
         directories: Default::default(),
         prunable: Vec::new(),
+        users: Vec::new(),
         listed: BTreeSet::new(),
         used: None,
         look_within: None,

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -23,8 +23,9 @@ use crate::{
     ports::{
         slots::Slots,
         vcenter::{
-            ByteStream, CreateVm, Drives, Fault, FileInfo, MarkedVm, MountedIso, Place,
-            PlaceRequest, TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+            ByteStream, CreateVm, Drives, Fault, FileInfo, FolderSight, MountedIso, Place,
+            PlaceRequest, Survey, TaskEnd, TaskRef, Unread, VCenter, VcError, VcErrorKind,
+            VcResult, VmObservation,
         },
     },
 };
@@ -85,6 +86,8 @@ pub(crate) struct Content {
     pub(crate) files: BTreeMap<String, Stored>,
     pub(crate) directories: BTreeSet<String>,
     pub(crate) mounted: Vec<String>,
+    /// VMs whose drives are not shown, and the datastores that they use, where that is known.
+    pub(crate) unread: BTreeMap<String, Option<&'static str>>,
     pub(crate) faults: VecDeque<StoreFault>,
     pub(crate) unreachable: bool,
     /// Directories are not listed; single files can be looked for.
@@ -397,7 +400,14 @@ impl VCenter for Store {
         };
         Ok(Drives {
             isos: drives.into_iter().enumerate().map(drive).collect(),
-            unknown: BTreeMap::new(),
+            unknown: self.with(|c| {
+                let unread = c.unread.iter().map(|(vm, store)| {
+                    let error = error(VcErrorKind::NoAnswer, "RetrievePropertiesEx", vm);
+                    let datastores = store.map(|name| BTreeSet::from([name.to_owned()]));
+                    (vm.clone(), Unread { error, datastores })
+                });
+                unread.collect()
+            }),
         })
     }
 
@@ -407,18 +417,18 @@ impl VCenter for Store {
     async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
         self.not_for_isos("eject_isos")
     }
-    async fn find_by_uuid(&self, _: Option<&MoRef>, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
+    async fn find_by_uuid(&self, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
         self.not_for_isos("find_by_uuid")
     }
     async fn observe(&self, _: &MoRef) -> VcResult<Option<VmObservation>> {
         self.not_for_isos("observe")
     }
-    async fn marked_vms(&self) -> VcResult<Vec<MarkedVm>> {
+    async fn survey(&self) -> VcResult<Arc<Survey>> {
         unreachable!("no VMs here")
     }
 
-    async fn folder_visible(&self, _: &MoRef) -> VcResult<bool> {
-        self.not_for_isos("folder_visible")
+    async fn folder_sight(&self, _: &MoRef, _: &MoRef) -> VcResult<FolderSight> {
+        self.not_for_isos("folder_sight")
     }
     async fn create_vm(&self, _: &Effect, _: &CreateVm) -> VcResult<TaskRef> {
         self.not_for_isos("create_vm")

@@ -7,3 +7,4 @@ mod lost;
 mod recall;
 mod sharing;
 mod upkeep;
+mod users;

@@ -17,7 +17,7 @@ use crate::{
     ports::iso_source::Validators,
 };
 
-fn old(n: u8) -> DatastorePath {
+pub(super) fn old(n: u8) -> DatastorePath {
     path(&format!("{:064x}.iso", n))
 }
 
@@ -77,13 +77,13 @@ async fn a_look_that_fails_is_no_proof_of_absence() {
 }
 
 /// Makes the file ready, and lets the time pass in which other pools may say what they rely on.
-async fn settle(bench: &mut Bench) {
+pub(super) async fn settle(bench: &mut Bench) {
     bench.arrived(&want("a")).await;
     tokio::time::advance(SETTLE).await;
 }
 
 /// Asks until retention has something to say.
-async fn pruned(bench: &mut Bench, want: &IsoWant) -> PruneNews {
+pub(super) async fn pruned(bench: &mut Bench, want: &IsoWant) -> PruneNews {
     loop {
         match bench.ask(want).await {
             IsoState::Ready {

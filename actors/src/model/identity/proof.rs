@@ -7,8 +7,10 @@
 
 use std::fmt;
 
-use agent_forge_crds::external::agent::Agent;
+use agent_forge_crds::external::{agent::Agent, infra_env::InfraEnv};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::ResourceExt;
 
 use super::{BiosUuid, MacAddress};
 use crate::mutants::{Mutant, on};
@@ -25,6 +27,48 @@ pub struct BootSource {
     pub name: String,
     /// uid; `None` where it is not known, or of another hub.
     pub uid: Option<String>,
+}
+
+impl BootSource {
+    /// The InfraEnv that such a reference means.
+    #[must_use]
+    pub fn read(reference: &ObjectReference) -> Option<Self> {
+        let filled = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
+        Some(Self {
+            namespace: filled(&reference.namespace)?,
+            name: filled(&reference.name)?,
+            uid: filled(&reference.uid),
+        })
+    }
+
+    /// That InfraEnv.
+    #[must_use]
+    pub fn of(infra_env: &InfraEnv) -> Self {
+        Self {
+            namespace: infra_env.namespace().unwrap_or_default(),
+            name: infra_env.name_any(),
+            uid: infra_env.uid(),
+        }
+    }
+
+    /// Whether both mean one InfraEnv. A uid that is not known tells nothing apart.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let uids = self.uid.as_ref().zip(other.uid.as_ref());
+        self.namespace == other.namespace
+            && self.name == other.name
+            && uids.is_none_or(|(a, b)| a == b)
+    }
+}
+
+impl fmt::Display for BootSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InfraEnv {}/{}", self.namespace, self.name)?;
+        match &self.uid {
+            Some(uid) => write!(f, " (uid {uid})"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What is known of one VM of ours, for the comparison with Agents.

@@ -219,3 +219,30 @@ fn the_service_approves_the_agents_of_its_own_infra_env() {
     });
     assert!(!approves(Some(&env), &other));
 }
+
+/// A guest of an ISO registers with the InfraEnv that the ISO is of: with one that is gone it never does.
+#[test]
+fn an_iso_of_another_infra_env_makes_no_vm() {
+    let env = infra_env();
+    let with_iso = |change: fn(&mut k8s_openapi::api::core::v1::ObjectReference)| {
+        with(pool("workers"), |p| {
+            let mut reference = iso::reference(&infra_env());
+            change(&mut reference);
+            p.status.get_or_insert_default().iso = Some(IsoStatus {
+                infra_env_ref: Some(reference),
+                ..IsoStatus::default()
+            });
+        })
+    };
+    let read = |pool: VsphereAgentPool| reason_of(&pool, &env, agent_machine("a"));
+    assert_eq!(read(with_iso(|_| {})), None);
+    assert_eq!(read(with_iso(|r| r.uid = None)), None, "not recorded");
+    let changes: [fn(&mut k8s_openapi::api::core::v1::ObjectReference); 3] = [
+        |r| r.uid = Some("deleted since".to_owned()),
+        |r| r.name = Some("other".to_owned()),
+        |r| r.namespace = Some("other".to_owned()),
+    ];
+    for change in changes {
+        assert_eq!(read(with_iso(change)), Some("ISOSourceChanged"));
+    }
+}

@@ -305,6 +305,7 @@ mod tests {
             force_token: None,
             directories: Default::default(),
             prunable: Vec::new(),
+            users: Vec::new(),
             listed: BTreeSet::new(),
             used: None,
             look_within: None,

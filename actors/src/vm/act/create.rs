@@ -7,7 +7,7 @@ use agent_forge_crds::{agent::VmStatus, conditions::reason};
 use super::{After, Done, Hand, TASK_PATIENCE, defect, iso_path};
 use crate::{
     effect::EffectKind,
-    error::{Class, Trouble},
+    error::{Class, Side, Trouble},
     model::names::DatastorePath,
     ports::vcenter::{CreateVm, Fault, TaskEnd, TaskRef, VCenter, VcError},
     vm::{
@@ -163,12 +163,12 @@ impl Hand<'_> {
                         at: now,
                     },
                 };
+                // That create made nothing; one before it, whose outcome nobody knows, may still land.
+                memory.unissued = only_create && matches!(memory.seen, Seen::Foreign { .. });
                 Ok(After::Same)
             }
             Some(Fault::AlreadyExists(_)) => {
-                let found = session
-                    .find_by_uuid(Some(&self.place()?.datacenter), self.uuid()?)
-                    .await?;
+                let found = session.find_by_uuid(self.uuid()?).await?;
                 memory.seen = seen::judge(found, &self.expected(), &Seen::NotAsked, now);
                 memory.proof_at = Some(now);
                 // Left by a create of this attempt that failed, or that still runs: time tells (`step`).
@@ -198,6 +198,15 @@ impl Hand<'_> {
 
     /// The failure of a create; where vCenter names a property that comes from the spec, with that field and its value.
     fn refused_field(&self, e: VcError) -> Trouble {
+        if let Some(Fault::ManagedObjectNotFound(Some(gone))) = e.fault()
+            && self.place().is_ok_and(|place| place.folder == *gone)
+        {
+            let message = format!(
+                "VM folder {:?} was deleted in vCenter: the VM is placed again, and the folder made",
+                self.folder_name()
+            );
+            return Trouble::transient(Side::Vsphere, reason::VM_FOLDER_DELETED, message);
+        }
         let field = match (e.fault(), &self.scene.pool) {
             (Some(Fault::InvalidArgument { property }), Some(pool)) => {
                 hardware::field_of(pool, property)

@@ -9,13 +9,13 @@ use crate::{
     effect::EffectKind,
     error::{Side, Trouble},
     model::names::MoRef,
-    ports::vcenter::{Place, TaskEnd, VCenter, VmObservation},
+    ports::vcenter::{FolderSight, Place, Survey, TaskEnd, VCenter, VmObservation},
     vm::{
         hardware,
         memory::Memory,
         place,
         seen::{self, Met, Proof, Seen},
-        step::PROOF_PAUSE,
+        step::{PROOF_PAUSE, Site},
     },
 };
 
@@ -27,38 +27,88 @@ impl Hand<'_> {
             return Ok(After::Pause(left));
         }
         let session = self.session().await?;
+        let mut at_reference = Seen::NotAsked;
         if let Some(moref) = &vm.moref
             && let Some(shown) = session
                 .observe(&MoRef::new("VirtualMachine", moref))
                 .await?
-            && let ours @ Seen::Ours(_) =
-                seen::judge(vec![shown], &self.expected(), &Seen::NotAsked, now)
         {
-            memory.seen = ours;
+            at_reference = seen::judge(vec![shown], &self.expected(), &Seen::NotAsked, now);
+        }
+        if matches!(at_reference, Seen::Ours(_) | Seen::Bare { .. }) {
+            memory.look(at_reference);
             return Ok(After::Same);
         }
         let place = self.place()?;
-        if let Some(still) = self.holder(&memory.seen, session.as_ref(), &place).await? {
+        if self.scene.site(memory, now) != Site::Elsewhere
+            && let Some(still) = self.holder(&memory.seen, session.as_ref(), &place).await?
+        {
             memory.seen = seen::judge_holder(still, &self.expected(), now);
             return Ok(After::Same);
         }
-        let found = session
-            .find_by_uuid(Some(&place.datacenter), self.uuid()?)
+        let found = session.find_by_uuid(self.uuid()?).await?;
+        let mut told = seen::judge(found, &self.expected(), &memory.seen, now);
+        if matches!(told, Seen::Absent { .. }) {
+            let elsewhere = self.elsewhere(session.as_ref(), &place, memory, now);
+            told = elsewhere.await?.unwrap_or(told);
+        }
+        // What has the recorded reference is not proven to be another VM: ours may have lost its uuid and mark.
+        if matches!(told, Seen::Absent { .. }) && matches!(at_reference, Seen::Foreign { .. }) {
+            told = at_reference;
+        }
+        memory.look(told);
+        memory.proof_at = Some(now);
+        Ok(After::Same)
+    }
+
+    /// What there is of the VM although no search by uuid finds it, anywhere in vCenter: one that carries our marker, or
+    /// one without configuration that may be ours. `None`: nothing.
+    async fn elsewhere(
+        &self,
+        session: &dyn VCenter,
+        place: &Place,
+        memory: &mut Memory,
+        now: Duration,
+    ) -> Result<Option<Seen>, Trouble> {
+        let sight = session
+            .folder_sight(&place.folder, &place.datacenter)
             .await?;
-        if found.is_empty() && !session.folder_visible(&place.folder).await? {
+        memory.folder_deleted = sight == FolderSight::Deleted;
+        if sight == FolderSight::Hidden {
             memory.seen = Seen::NotAsked;
             return Err(Trouble::blocked(
                 Side::Vsphere,
                 "FolderNotVisible",
                 format!(
                     "VM folder {:?} is not visible, so an empty answer proves nothing; check the user's permissions",
-                    vm.placement.and_then(|p| p.folder).unwrap_or_default()
+                    self.folder_name()
                 ),
             ));
         }
-        memory.seen = seen::judge(found, &self.expected(), &memory.seen, now);
-        memory.proof_at = Some(now);
-        Ok(After::Same)
+        let survey = session.survey().await?;
+        let marker = self.marker();
+        let mut marked = Vec::new();
+        for vm in survey.marked.iter().filter(|vm| vm.marker == marker) {
+            marked.extend(session.observe(&vm.moref).await?);
+        }
+        if let told @ (Seen::Ours(_) | Seen::Several(_) | Seen::Bare { .. }) =
+            seen::judge(marked, &self.expected(), &Seen::NotAsked, now)
+        {
+            return Ok(Some(told));
+        }
+        Ok(self.bare_among(&survey, now))
+    }
+
+    /// A VM without configuration that may be this one.
+    fn bare_among(&self, survey: &Survey, now: Duration) -> Option<Seen> {
+        let vm = self.vm();
+        let name = &self.scene.child.vm_name;
+        seen::bare_namesake(&survey.bare, name, vm.vm_path.as_deref(), now)
+    }
+
+    pub(super) fn folder_name(&self) -> String {
+        let placement = self.vm().placement;
+        placement.and_then(|p| p.folder).unwrap_or_default()
     }
 
     /// Whoever had our name when ours was refused, where it still has it: no need to ask by another create. Of no interest
@@ -101,8 +151,14 @@ impl Hand<'_> {
             .place(session.clone(), effect, request.clone())
             .await?;
         // The record does not say in which datacenter, and the pool's spec may have been edited since.
-        let found = session.find_by_uuid(None, self.uuid()?).await?;
+        let found = session.find_by_uuid(self.uuid()?).await?;
         let marker = self.marker();
+        if found.is_empty()
+            && let Some(bare) = self.bare_among(session.survey().await?.as_ref(), now)
+        {
+            memory.seen = bare;
+            return Ok(After::Same);
+        }
         let proven = match seen::prove(found, &self.scene.child.vm_name, &placed.folder, &marker) {
             Proof::Proven(vm) => *vm,
             Proof::Absent => {

@@ -1,5 +1,7 @@
 //! What is done to the VM that is proven ours: boot order, power, destruction, tags; and recording what vCenter shows.
 
+use std::time::Duration;
+
 use agent_forge_crds::{agent::VmStatus, conditions::reason};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,6 +15,9 @@ use crate::{
     ports::vcenter::{BootDevice, Fault, PowerState, TaskEnd, VcError, VcErrorKind, VmObservation},
     vm::{memory::Memory, seen::Seen},
 };
+
+/// Rest between two tries to switch a suspended VM off.
+const SUSPENDED_PAUSE: Duration = Duration::from_secs(10);
 
 impl Hand<'_> {
     pub(super) fn shown(&self, memory: &Memory) -> Result<VmObservation, Trouble> {
@@ -71,7 +76,15 @@ impl Hand<'_> {
                     memory.switched_on_at = None;
                     return Err(e.into());
                 }
-                Some(Fault::InvalidPowerState { .. }) => return Ok(After::Same),
+                // It is looked at before anything else; one that is suspended is given a moment, and not tried for ever.
+                Some(Fault::InvalidPowerState { .. }) => {
+                    memory.seen = Seen::NotAsked;
+                    if kind == EffectKind::PowerOff && shown.power == PowerState::Suspended {
+                        memory.suspended = memory.suspended.saturating_add(1);
+                        return Ok(After::Pause(SUSPENDED_PAUSE));
+                    }
+                    return Ok(After::Same);
+                }
                 Some(Fault::ManagedObjectNotFound(_)) if kind == EffectKind::Destroy => {}
                 _ => return Err(e.into()),
             },
@@ -84,6 +97,7 @@ impl Hand<'_> {
                 Seen::Ours(Box::new(shown))
             }
             _ => {
+                memory.suspended = 0;
                 shown.power = PowerState::Off;
                 Seen::Ours(Box::new(shown))
             }

@@ -26,9 +26,9 @@ use crate::{
         sessions::Sessions,
         slots::Slots,
         vcenter::{
-            BootDevice, ByteStream, CreateVm, Drives, Fault, FileInfo, MarkedVm, Place,
-            PlaceRequest, PowerState, TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult,
-            VmObservation,
+            BareVm, BootDevice, ByteStream, CreateVm, Drives, Fault, FileInfo, FolderSight,
+            MarkedVm, Place, PlaceRequest, PowerState, Survey, TaskEnd, TaskRef, VCenter, VcError,
+            VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -47,8 +47,6 @@ type Work = Box<dyn FnOnce(&mut Inventory) + Send>;
 #[derive(Default)]
 pub struct Inventory {
     pub vms: Vec<VmObservation>,
-    /// VMs of another datacenter.
-    pub elsewhere: Vec<VmObservation>,
     /// Ends of the creates to come; without any, they succeed.
     pub creates: VecDeque<VcErrorKind>,
     /// The create of that fault is done all the same, and nobody hears of it.
@@ -88,8 +86,14 @@ pub struct Inventory {
     pub folder_hidden: bool,
     /// Looking for a place panics.
     pub placing_panics: bool,
+    /// How often somebody deleted the folder: it has another reference when it is made again.
+    pub folders_deleted: usize,
+    /// vCenter shows no configuration of these, by reference.
+    pub inaccessible: Vec<MoRef>,
     /// No VM is switched off.
     pub power_off_fails: bool,
+    /// vCenter does not switch a suspended VM off.
+    pub suspended_stays: bool,
     /// The user may not destroy this VM.
     pub destroy_refused: Option<&'static str>,
     /// Secrets whose login is refused.
@@ -104,7 +108,33 @@ pub struct Inventory {
     pub born: usize,
 }
 
+fn folder_of(inventory: &Inventory) -> MoRef {
+    MoRef::new(
+        "Folder",
+        format!("group-v{}", 1 + inventory.folders_deleted),
+    )
+}
+
 impl Inventory {
+    /// The VM as vCenter shows it now.
+    fn as_shown(&self, vm: &VmObservation) -> VmObservation {
+        if !self.inaccessible.contains(&vm.moref) {
+            return vm.clone();
+        }
+        VmObservation {
+            bios_uuid: None,
+            instance_uuid: None,
+            marker: None,
+            connection_state: "inaccessible".to_owned(),
+            macs: Vec::new(),
+            disk_keys: Vec::new(),
+            cdroms: Vec::new(),
+            boot_order: Vec::new(),
+            vm_path: String::new(),
+            ..vm.clone()
+        }
+    }
+
     fn begin_create(&mut self, task: &str) {
         let now = Instant::now();
         self.creates_end
@@ -240,15 +270,20 @@ impl Placer for Site {
                 1 => i.datastores[0],
                 _ => i.datastores.pop_front().expect("not empty"),
             };
-            place_on(datastore, &format!("id-{datastore}"), &request)
+            place_on(
+                datastore,
+                &format!("id-{datastore}"),
+                folder_of(i),
+                &request,
+            )
         }))
     }
 }
 
-fn place_on(datastore: &str, id: &str, request: &PlaceRequest) -> Place {
+fn place_on(datastore: &str, id: &str, folder: MoRef, request: &PlaceRequest) -> Place {
     Place {
         datacenter: MoRef::new("Datacenter", "datacenter-1"),
-        folder: MoRef::new("Folder", "group-v1"),
+        folder,
         resource_pool: MoRef::new("ResourcePool", "resgroup-1"),
         datastore: (datastore.to_owned(), MoRef::new("Datastore", id)),
         host: None,
@@ -285,35 +320,28 @@ impl VCenter for Site {
                 (free.saturating_sub(reserved), *id)
             });
             match left.max() {
-                Some((left, id)) if left >= request.bytes => Ok(place_on(id, id, request)),
+                Some((left, id)) if left >= request.bytes => {
+                    Ok(place_on(id, id, folder_of(i), request))
+                }
                 _ => Err(fault(VcErrorKind::Fault(Fault::NoDiskSpace(String::new())))),
             }
         })
     }
-    async fn find_by_uuid(
-        &self,
-        datacenter: Option<&MoRef>,
-        uuid: BiosUuid,
-    ) -> VcResult<Vec<VmObservation>> {
+    async fn find_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
         Ok(self.with(|i| {
             i.reads += 1;
-            let has_it = |v: &&VmObservation| v.bios_uuid == Some(uuid);
-            let elsewhere = i.elsewhere.iter().filter(|_| datacenter.is_none());
-            i.vms
-                .iter()
-                .chain(elsewhere)
-                .filter(has_it)
-                .cloned()
-                .collect()
+            let shown = i.vms.iter().map(|v| i.as_shown(v));
+            shown.filter(|v| v.bios_uuid == Some(uuid)).collect()
         }))
     }
     async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {
         Ok(self.with(|i| {
             i.reads += 1;
-            i.vms.iter().find(|v| v.moref == *vm).cloned()
+            let found = i.vms.iter().find(|v| v.moref == *vm);
+            found.map(|v| i.as_shown(v))
         }))
     }
-    async fn marked_vms(&self) -> VcResult<Vec<MarkedVm>> {
+    async fn survey(&self) -> VcResult<Arc<Survey>> {
         self.with(|i| {
             if i.scan_fails {
                 return Err(fault(VcErrorKind::Unreachable));
@@ -331,11 +359,29 @@ impl VCenter for Site {
                     has_boot_order: !i.list_is_old && !v.boot_order.is_empty(),
                 })
             };
-            Ok(i.vms.iter().filter_map(marked).collect())
+            let all: Vec<VmObservation> = i.vms.iter().map(|v| i.as_shown(v)).collect();
+            let bare = |v: &VmObservation| BareVm {
+                moref: v.moref.clone(),
+                name: v.name.clone(),
+                vm_path: None,
+                connection_state: v.connection_state.clone(),
+            };
+            Ok(Arc::new(Survey {
+                marked: all.iter().filter_map(marked).collect(),
+                bare: all.iter().filter(|v| !v.shows_config()).map(bare).collect(),
+            }))
         })
     }
-    async fn folder_visible(&self, _: &MoRef) -> VcResult<bool> {
-        Ok(self.with(|i| !i.folder_hidden))
+    async fn folder_sight(&self, folder: &MoRef, _: &MoRef) -> VcResult<FolderSight> {
+        Ok(self.with(|i| {
+            if i.folder_hidden {
+                FolderSight::Hidden
+            } else if *folder != folder_of(i) {
+                FolderSight::Deleted
+            } else {
+                FolderSight::Visible
+            }
+        }))
     }
     async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
         self.with(|i| {
@@ -349,6 +395,10 @@ impl VCenter for Site {
                     name: vm.name.clone(),
                     holder: Some(holder.moref.clone()),
                 })));
+            }
+            if vm.place.folder != folder_of(i) {
+                let gone = Fault::ManagedObjectNotFound(Some(vm.place.folder.clone()));
+                return Err(fault(VcErrorKind::Fault(gone)));
             }
             let told = i.creates.pop_front();
             if let Some(kind) = &told
@@ -401,6 +451,20 @@ impl VCenter for Site {
     async fn power_off(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
         if self.with(|i| i.power_off_fails) {
             return Err(fault(VcErrorKind::Unreachable));
+        }
+        let stays = |i: &mut Inventory| {
+            let mut all = i.vms.iter();
+            let suspended = all.any(|v| v.moref == *vm && v.power == PowerState::Suspended);
+            let refused = i.suspended_stays && suspended;
+            if refused {
+                i.effects.push(e.kind);
+            }
+            refused
+        };
+        if self.with(stays) {
+            return Err(fault(VcErrorKind::Fault(Fault::InvalidPowerState {
+                existing: "suspended".to_owned(),
+            })));
         }
         self.change(e, vm, |v| v.power = PowerState::Off)
     }

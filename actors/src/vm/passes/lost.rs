@@ -3,7 +3,10 @@
 use agent_forge_crds::agent::{VmStatus, VsphereAgentStatus};
 
 use super::{super::bench::Bench, MINUTE, on, release};
-use crate::{effect::EffectKind as E, ports::vcenter::VmObservation, vm::seen::Seen};
+use crate::{
+    effect::EffectKind as E, model::identity::BiosUuid, ports::vcenter::VmObservation,
+    vm::seen::Seen,
+};
 
 fn change(bench: &Bench, how: impl FnOnce(&mut VsphereAgentStatus)) {
     bench.hub.with(|o| {
@@ -110,7 +113,7 @@ async fn another_attempts_vm_is_left_to_a_person() {
     for deleted in [false, true] {
         let mut bench = on().await;
         let vm = bench.site.with(|i| VmObservation {
-            bios_uuid: None,
+            bios_uuid: Some(BiosUuid::derive("another", "a", 1)),
             ..i.vms[0].clone()
         });
         bench.memory.seen = Seen::Ours(Box::new(vm));

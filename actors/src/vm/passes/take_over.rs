@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use super::{super::bench::Bench, MINUTE, release};
 use crate::{
     effect::EffectKind as E,
-    model::names::MoRef,
+    model::{identity::BiosUuid, names::MoRef},
     ports::vcenter::PowerState,
     testing::{self, delete, running, shown, with},
 };
@@ -67,10 +67,9 @@ async fn the_predecessors_vm_is_recorded_as_stamped_only_where_it_is() {
 async fn the_predecessors_vm_is_not_taken_for_absent_because_it_is_in_another_datacenter() {
     let mut bench = Bench::new();
     predecessors(&bench);
-    bench.site.with(|i| {
-        i.elsewhere = std::mem::take(&mut i.vms);
-        i.elsewhere[0].folder = Some(MoRef::new("Folder", "group-v9"));
-    });
+    bench
+        .site
+        .with(|i| i.vms[0].folder = Some(MoRef::new("Folder", "group-v9")));
     release(&bench);
     for _ in 0..10 {
         bench.turn(MINUTE);
@@ -78,7 +77,7 @@ async fn the_predecessors_vm_is_not_taken_for_absent_because_it_is_in_another_da
     }
     assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
     assert_eq!(bench.child().finalizers(), [AGENT_FINALIZER]);
-    bench.site.with(|i| i.elsewhere.clear());
+    bench.site.with(|i| i.vms.clear());
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
 }
 
@@ -190,7 +189,8 @@ async fn an_adopted_vm_is_taken_over_only_when_a_person_says_so_and_only_with_pr
         .hub
         .with(|o| o.child.as_mut().expect("child").status = None);
     say(&bench, "true");
-    bench.site.with(|i| i.vms[0].bios_uuid = None);
+    let another = Some(BiosUuid::derive("another", "a", 1));
+    bench.site.with(|i| i.vms[0].bios_uuid = another);
     for _ in 0..5 {
         bench.pass().await;
         bench.turn(MINUTE);

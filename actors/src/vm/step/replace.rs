@@ -2,9 +2,9 @@
 
 use agent_forge_crds::{conditions::reason, pool::CleanupPolicy};
 
-use super::{CONFLICT_PROBE, Facts, PROOFS, Step, ambiguous, hold, serves};
+use super::{CONFLICT_PROBE, Facts, PROOFS, Step, ambiguous, bare, down, hold, serves};
 use crate::{
-    ports::vcenter::{PowerState, VmObservation},
+    ports::vcenter::VmObservation,
     vm::{
         arrival::{self, Arrival},
         seen::Seen,
@@ -81,9 +81,9 @@ pub(super) fn given_up(f: &Facts<'_>) -> Step {
     }
     match f.seen {
         Seen::NotAsked => Step::Lookup,
-        Seen::Ours(vm) if vm.power == PowerState::Off => Step::Destroy,
-        Seen::Ours(_) => Step::PowerOff,
+        Seen::Ours(vm) => down(f, vm),
         Seen::Several(all) => ambiguous(all.len()),
+        Seen::Bare { what, at } => bare(f, what, *at),
         Seen::Foreign { what, .. } => hold(
             reason::OWNERSHIP_UNPROVEN,
             format!("{what} is not proven to be the VM that was given up; it is left alone"),

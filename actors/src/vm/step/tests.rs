@@ -38,6 +38,8 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
         seen,
         unissued: false,
         path_taken: false,
+        folder_deleted: false,
+        stays_suspended: false,
         site: Site::Fits,
         arrival: Arrival::Awaited,
         witnessed: false,

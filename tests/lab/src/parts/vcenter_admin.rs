@@ -299,6 +299,16 @@ impl VCenterAdmin {
         moref(&self.post("vms", serde_json::to_value(vm)?).await?)
     }
 
+    /// Deletes a folder that lies right below the datacenter's VM folder, with all that is in it.
+    ///
+    /// # Errors
+    /// There is no such folder, or the endpoint does not answer.
+    pub async fn delete_folder(&self, name: &str) -> Result<()> {
+        self.post::<Value>("folders/delete", json!({ "folder": name }))
+            .await
+            .map(drop)
+    }
+
     /// Does something to the VM `moref`; returns the managed object id of the VM that came of it.
     ///
     /// # Errors
@@ -307,6 +317,9 @@ impl VCenterAdmin {
         let (verb, body) = match action {
             VmAction::PowerOn => ("power-on", json!({})),
             VmAction::PowerOff => ("power-off", json!({})),
+            VmAction::Suspend => ("suspend", json!({})),
+            VmAction::Hide => ("hide", json!({})),
+            VmAction::Show => ("show", json!({})),
             VmAction::Destroy => ("destroy", json!({})),
             VmAction::Eject => ("eject", json!({})),
             VmAction::LockTray => ("lock-tray", json!({})),

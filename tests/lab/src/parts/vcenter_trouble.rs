@@ -142,6 +142,12 @@ pub enum VmAction<'a> {
     PowerOn,
     /// Power it off.
     PowerOff,
+    /// Suspend it.
+    Suspend,
+    /// Have its files out of reach: no configuration of it is shown.
+    Hide,
+    /// Have them in reach again.
+    Show,
     /// Destroy it.
     Destroy,
     /// Take the media out of its CD-ROM drives.

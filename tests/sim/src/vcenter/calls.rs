@@ -166,7 +166,7 @@ impl VCenter {
             "FindAllByUuid" => Ok(self.read(|i| {
                 let wanted = text("uuid");
                 let found = i.vms.values();
-                let found = found.filter(|v| v.uuid.eq_ignore_ascii_case(&wanted));
+                let found = found.filter(|v| !v.hidden && v.uuid.eq_ignore_ascii_case(&wanted));
                 found.map(|v| v.object.json()).collect::<Vec<_>>().into()
             })),
             "CreateFolder" => self.write(|i| {

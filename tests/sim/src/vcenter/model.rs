@@ -104,6 +104,8 @@ pub struct Vm {
     pub boot_order: Vec<Value>,
     /// `[datastore] path`
     pub path: String,
+    /// vCenter shows no configuration of it, as while its datastore is away: a search by uuid misses it.
+    pub hidden: bool,
     /// It runs.
     pub on: bool,
     /// How often it was switched on.
@@ -387,6 +389,17 @@ impl Inventory {
             return Ok(match path {
                 "name" => text(&vm.name),
                 "parent" => Some(vm.folder.json()),
+                "datastore" => {
+                    let names = self.stores_of(vm);
+                    let stores = self
+                        .nodes
+                        .iter()
+                        .filter(|(r, n)| r.kind == "Datastore" && names.contains(n.name.as_str()));
+                    let all: Vec<Value> = stores.map(|(r, _)| r.json()).collect();
+                    Some(boxed("ArrayOfManagedObjectReference", all))
+                }
+                "summary.config.vmPathName" => text(&vm.path),
+                hidden if vm.hidden && hidden.starts_with("config.") => None,
                 "config.uuid" => text(&vm.uuid),
                 "config.instanceUuid" => text(&vm.instance_uuid),
                 "config.extraConfig" => {
@@ -411,7 +424,12 @@ impl Inventory {
                     Some(boxed("VirtualMachinePowerState", state))
                 }
                 "runtime.connectionState" => {
-                    Some(boxed("VirtualMachineConnectionState", "connected"))
+                    let state = if vm.hidden {
+                        "inaccessible"
+                    } else {
+                        "connected"
+                    };
+                    Some(boxed("VirtualMachineConnectionState", state))
                 }
                 "guest.toolsRunningStatus" => {
                     let state = if vm.on {
@@ -439,6 +457,21 @@ impl Inventory {
                 None => return Err(invalid()),
             },
         })
+    }
+
+    /// Names of the datastores where the VM's files and what is in its drives lie.
+    fn stores_of<'a>(&self, vm: &'a Vm) -> BTreeSet<&'a str> {
+        let files = vm
+            .devices
+            .iter()
+            .filter_map(|d| d["backing"]["fileName"].as_str());
+        let stores = files.chain([vm.path.as_str()]);
+        let name = |path: &'a str| {
+            path.strip_prefix('[')?
+                .split_once(']')
+                .map(|(name, _)| name)
+        };
+        stores.filter_map(name).collect()
     }
 
     /// Objects behind a property that is followed.
@@ -581,6 +614,7 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
         devices: vec![json!({"_typeName": "VirtualDisk", "key": 2000})],
         boot_order: Vec::new(),
         path: "[ds-0] somebody-elses-database/somebody-elses-database.vmx".to_owned(),
+        hidden: false,
         on: true,
         boots: 1,
         busy: false,

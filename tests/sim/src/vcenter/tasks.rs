@@ -244,6 +244,7 @@ impl Inventory {
             devices,
             boot_order: Vec::new(),
             path: path.to_owned(),
+            hidden: false,
             on: false,
             boots: 0,
             busy: false,

@@ -47,6 +47,7 @@ func (f *Front) adminRoutes() http.Handler {
 	mux.HandleFunc("POST /_admin/tasks/expire", f.adminExpire)
 	mux.HandleFunc("POST /_admin/datastores/{name}", f.adminDatastore)
 	mux.HandleFunc("GET /_admin/datastores/{name}/files/{path...}", f.adminFile)
+	mux.HandleFunc("POST /_admin/folders/delete", f.adminDeleteFolder)
 	mux.HandleFunc("POST /_admin/vms", f.adminCreateVM)
 	mux.HandleFunc("POST /_admin/vms/{moref}/{action}", f.adminVM)
 	return mux

@@ -161,6 +161,10 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 		fault = f.switchOff(vm.Self)
 	case "destroy":
 		fault = f.destroyVM(vm.Self)
+	case "suspend":
+		fault = suspend(vm)
+	case "hide", "show":
+		f.hide(vm, r.PathValue("action") == "hide")
 	case "eject":
 		eject(vm)
 	case "lock-tray":
@@ -173,7 +177,7 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 			moref = made.(ref).Value
 		}
 	default:
-		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, destroy, clone, eject, lock-tray or boot-from-disk")
+		adminError(w, http.StatusNotFound, "unknown action: use power-on, power-off, suspend, destroy, clone, eject, lock-tray, boot-from-disk, hide or show")
 		return
 	}
 	f.world.sweep()
@@ -182,6 +186,61 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeValue(w, http.StatusOK, map[string]string{"moref": moref})
+}
+
+// suspend suspends a VM that runs.
+func suspend(vm *simulator.VirtualMachine) types.BaseMethodFault {
+	if now := vm.Runtime.PowerState; now != on {
+		return &types.InvalidPowerState{RequestedState: suspended, ExistingState: now}
+	}
+	vm.Runtime.PowerState, vm.Summary.Runtime.PowerState = suspended, suspended
+	return nil
+}
+
+// hide has a VM's files out of reach, or in reach again: no configuration of
+// it is shown meanwhile.
+func (f *Front) hide(vm *simulator.VirtualMachine, hidden bool) {
+	state := types.VirtualMachineConnectionStateConnected
+	delete(f.world.hidden, vm.Self)
+	if hidden {
+		f.world.hidden[vm.Self] = true
+		state = types.VirtualMachineConnectionStateInaccessible
+	}
+	vm.Runtime.ConnectionState, vm.Summary.Runtime.ConnectionState = state, state
+}
+
+// adminDeleteFolder deletes a VM folder with all that is in it, running or not.
+func (f *Front) adminDeleteFolder(w http.ResponseWriter, r *http.Request) {
+	var n struct {
+		Folder string `json:"folder"`
+	}
+	if !readAdmin(w, r, &n) {
+		return
+	}
+	f.world.mu.Lock()
+	defer f.world.mu.Unlock()
+	folder, ok := f.world.child(f.world.sites.vmFolder, n.Folder)
+	if !ok || folder.Type != "Folder" {
+		adminError(w, http.StatusNotFound, "no such folder")
+		return
+	}
+	for _, e := range f.world.reg.All("VirtualMachine") {
+		vm := e.(*simulator.VirtualMachine)
+		if !f.world.under(vm.Self, folder) || vm.Runtime.PowerState == off {
+			continue
+		}
+		if fault := f.switchOff(vm.Self); fault != nil {
+			adminFault(w, fault)
+			return
+		}
+	}
+	fault := f.emptyFolder(folder)
+	f.world.sweep()
+	if fault != nil {
+		adminFault(w, fault)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // eject takes the medium out of every CD-ROM.

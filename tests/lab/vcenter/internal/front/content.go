@@ -3,7 +3,10 @@ package front
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"agent-forge.containeroo.ch/lab/vcenter/internal/wire"
@@ -59,7 +62,7 @@ func (f *Front) read(s *session, sel selected) (objectContent, types.BaseMethodF
 			out.MissingSet = append(out.MissingSet, missingProperty{"MissingProperty", path, raw})
 			continue
 		}
-		raw, fault := readProperty(obj, path)
+		raw, fault := f.readProperty(sel.ref, obj, path)
 		if fault != nil {
 			return out, fault
 		}
@@ -70,14 +73,42 @@ func (f *Front) read(s *session, sel selected) (objectContent, types.BaseMethodF
 	return out, nil
 }
 
-func readProperty(obj reflect.Value, path string) (json.RawMessage, types.BaseMethodFault) {
+func (f *Front) readProperty(r ref, obj reflect.Value, path string) (json.RawMessage, types.BaseMethodFault) {
+	if f.world.hides(r, path) {
+		return nil, nil
+	}
+	if vm, ok := f.world.reg.Get(r).(*simulator.VirtualMachine); ok && path == "datastore" {
+		return wireAny(f.world.datastoresOf(vm))
+	}
 	v, err := property(obj, path)
 	if err != nil {
 		return nil, &types.InvalidProperty{Name: path}
 	}
+	return wireAny(v)
+}
+
+func wireAny(v any) (json.RawMessage, types.BaseMethodFault) {
 	raw, err := wire.Any(v)
 	if err != nil {
 		return nil, systemError(err.Error())
 	}
 	return raw, nil
+}
+
+// datastoresOf are the datastores that a VM uses: those of its files, which
+// the simulator knows, and those of the images in its drives.
+func (w *world) datastoresOf(vm *simulator.VirtualMachine) []ref {
+	stores := slices.Clone(vm.Datastore)
+	dc, _ := w.datacenterOf(vm.Self)
+	for _, d := range object.VirtualDeviceList(vm.Config.Hardware.Device).SelectByType((*types.VirtualCdrom)(nil)) {
+		iso, ok := d.GetVirtualDevice().Backing.(*types.VirtualCdromIsoBackingInfo)
+		if !ok {
+			continue
+		}
+		at, fault := w.resolve(&dc, iso.FileName)
+		if fault == nil && !slices.Contains(stores, at.ds.Self) {
+			stores = append(stores, at.ds.Self)
+		}
+	}
+	return stores
 }

@@ -119,6 +119,9 @@ func (c *call) byUUID(dc *ref, uuid string, vms bool, instance *bool) ([]ref, ty
 			continue
 		}
 		r := e.Reference()
+		if w.hidden[r] {
+			continue
+		}
 		if in, ok := w.datacenterOf(r); dc != nil && (!ok || in != *dc) {
 			continue
 		}

@@ -3,6 +3,7 @@ package front
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/vmware/govmomi/object"
@@ -23,7 +24,7 @@ func (c *call) powerOff() (json.RawMessage, types.BaseMethodFault) {
 	vm := c.this
 	return declared(c.start(op{
 		name: "powerOff", entity: vm, delay: delayPowerOff, exclusive: true,
-		check: func() types.BaseMethodFault { return c.f.world.inState(vm, on, off) },
+		check: func() types.BaseMethodFault { return c.f.world.inState(vm, off, on, suspended) },
 		run:   func() (any, types.BaseMethodFault) { return nil, c.f.switchOff(vm) },
 	}))
 }
@@ -52,18 +53,22 @@ func (w *world) vm(r ref) (*simulator.VirtualMachine, types.BaseMethodFault) {
 }
 
 const (
-	on  = types.VirtualMachinePowerStatePoweredOn
-	off = types.VirtualMachinePowerStatePoweredOff
+	on        = types.VirtualMachinePowerStatePoweredOn
+	off       = types.VirtualMachinePowerStatePoweredOff
+	suspended = types.VirtualMachinePowerStateSuspended
 )
 
-// inState wants a VM in the state that an operation starts from; requested is
-// the state it leads to.
-func (w *world) inState(r ref, want, requested types.VirtualMachinePowerState) types.BaseMethodFault {
+// inState wants a VM in one of the states that an operation starts from;
+// requested is the state it leads to.
+func (w *world) inState(r ref, requested types.VirtualMachinePowerState, from ...types.VirtualMachinePowerState) types.BaseMethodFault {
 	vm, fault := w.vm(r)
 	if fault != nil {
 		return fault
 	}
-	if now := vm.Runtime.PowerState; now != want {
+	if w.hidden[r] {
+		return &types.InvalidState{}
+	}
+	if now := vm.Runtime.PowerState; !slices.Contains(from, now) {
 		return &types.InvalidPowerState{RequestedState: requested, ExistingState: now}
 	}
 	return nil
@@ -73,7 +78,7 @@ func (w *world) inState(r ref, want, requested types.VirtualMachinePowerState) t
 // move, DRS takes the VM to such a host.
 func (f *Front) canPowerOn(r ref, move bool) types.BaseMethodFault {
 	w := f.world
-	if fault := w.inState(r, off, on); fault != nil {
+	if fault := w.inState(r, on, off, suspended); fault != nil {
 		return fault
 	}
 	vm, fault := w.vm(r)
@@ -144,7 +149,7 @@ func (w *world) disconnectMissing(vm *simulator.VirtualMachine) {
 
 func (f *Front) switchOff(r ref) types.BaseMethodFault {
 	w := f.world
-	if fault := w.inState(r, on, off); fault != nil {
+	if fault := w.inState(r, off, on, suspended); fault != nil {
 		return fault
 	}
 	vm, fault := w.vm(r)

@@ -34,6 +34,9 @@ func (c *call) runGet() (json.RawMessage, types.BaseMethodFault) {
 	if _, ok := fieldNamed(obj.Type(), c.method); !ok {
 		return nil, &types.InvalidProperty{Name: c.method}
 	}
+	if c.f.world.hides(c.this, c.method) {
+		return nil, nil
+	}
 	v, err := property(obj, c.method)
 	if err != nil {
 		return nil, &types.InvalidProperty{Name: c.method}

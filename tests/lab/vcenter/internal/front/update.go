@@ -121,7 +121,7 @@ func (fl *filter) compare(f *Front, s *session, sel selected) (*objectUpdate, ty
 	known.at = at
 	slices.Sort(sel.paths)
 	for _, path := range slices.Compact(sel.paths) {
-		raw, fault := readProperty(obj, path)
+		raw, fault := f.readProperty(sel.ref, obj, path)
 		if fault != nil {
 			return nil, fault
 		}

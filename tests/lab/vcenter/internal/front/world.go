@@ -39,6 +39,15 @@ type world struct {
 	// else changed at swept.
 	touched map[ref]uint64
 	swept   uint64
+
+	// hidden are VMs whose configuration is not shown.
+	hidden map[ref]bool
+}
+
+// hides says whether a property of a VM is not shown: nothing of config is
+// while its files cannot be read.
+func (w *world) hides(r ref, path string) bool {
+	return w.hidden[r] && (path == "config" || strings.HasPrefix(path, "config."))
 }
 
 func newWorld(cfg Config) (*world, error) {
@@ -52,6 +61,7 @@ func newWorld(cfg Config) (*world, error) {
 		all:       newSignal(),
 		inventory: newSignal(),
 		touched:   map[ref]uint64{},
+		hidden:    map[ref]bool{},
 	}
 	// The simulator's own list of recent tasks would show tasks which exist
 	// for the front alone.

@@ -182,7 +182,11 @@ fn a_vm_that_was_made() {
         ("off", see(&is(Off)), power_on),
         ("asleep", see(&is(Suspended)), power_on),
         ("serves, off", serving(&is(Off)), powered_off),
-        ("serves, asleep", serving(&is(Suspended)), powered_off),
+        (
+            "serves, asleep",
+            serving(&is(Suspended)),
+            ("VMSuspended", Some(60)),
+        ),
         ("serves, gone", serving(&absent(1)), ("VMMissing", Some(60))),
         ("gone, once", see(&absent(PROOFS - 1)), LOOKUP),
         ("gone", see(&absent(PROOFS)), AGAIN),
@@ -193,7 +197,17 @@ fn a_vm_that_was_made() {
         ),
         ("copies", see(&two()), AMBIGUOUS),
         ("another", see(&twin(99)), ("OwnershipUnproven", Some(30))),
+        ("not shown", see(&bare(99)), ("VMInaccessible", Some(29))),
+        ("not shown for long", see(&bare(70)), LOOKUP),
     ]);
+}
+
+/// A VM without configuration, seen at that second.
+fn bare(at: u64) -> Seen {
+    Seen::Bare {
+        what: "VM a (vm-a), connection state inaccessible,".to_owned(),
+        at: Duration::from_secs(at),
+    }
 }
 
 #[test]

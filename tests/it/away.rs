@@ -1,0 +1,116 @@
+//! VMs that vCenter cannot show for a while, and a VM folder that somebody deletes, against the operator's binary.
+
+use agent_forge_lab::parts::vcenter_trouble::{ForeignVm, VmAction};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+
+use crate::{
+    site::Site,
+    trouble::{quick, sites},
+    world::{Setup, World},
+};
+
+impl Site {
+    /// The reasons for which VsphereAgents of this site wait.
+    async fn waits(&self, world: &World) -> Result<Vec<String>> {
+        let all = world.children().list(&Default::default()).await?;
+        let ours = all
+            .into_iter()
+            .filter(|c| c.spec.pool_ref.name == self.name);
+        let rows = ours.flat_map(|c| c.status.unwrap_or_default().waiting_on);
+        Ok(rows.map(|row| row.reason).collect())
+    }
+
+    async fn until_waits(&self, world: &World, reason: &str) -> Result<()> {
+        let said = async || Ok(self.waits(world).await?.iter().any(|r| r == reason));
+        let waited = world.until(reason, said).await;
+        self.explained(world, waited).await
+    }
+
+    /// The reference of the one VM here.
+    async fn only_vm(&self) -> Result<String> {
+        let inventory = self.admin.inventory().await?;
+        let [vm] = inventory.vms.as_slice() else {
+            anyhow::bail!("not one VM: {:?}", inventory.vms);
+        };
+        Ok(vm.moref.clone())
+    }
+}
+
+/// A datastore is away while a machine goes down: its record stays until the VM can be seen again.
+async fn hidden(world: &World, site: &Site) -> Result<()> {
+    site.open(world, &json!({})).await?;
+    site.nodes.scale(1);
+    site.running(world, 1).await?;
+    let vm = site.only_vm().await?;
+    site.admin.act(&vm, VmAction::Hide).await?;
+    site.nodes.scale(0);
+    site.until_waits(world, "VMInaccessible").await?;
+    ensure!(site.only_vm().await? == vm);
+    site.admin.act(&vm, VmAction::Show).await?;
+    site.empties(world).await?;
+    site.never_double(1, 1)
+}
+
+/// Somebody deletes the folder with a serving VM in it: its Machine is replaced, in the folder made anew.
+async fn folder_deleted(world: &World, site: &Site) -> Result<()> {
+    site.open(world, &json!({})).await?;
+    site.nodes.scale(1);
+    site.running(world, 1).await?;
+    let vm = site.only_vm().await?;
+    site.admin.delete_folder(&site.name).await?;
+    let sick = site.nodes.running().pop().context("it ran")?;
+    site.nodes.remediate(&sick).await?;
+    let replaced = || {
+        site.nodes
+            .running()
+            .first()
+            .is_some_and(|name| *name != sick)
+    };
+    let waited = site
+        .nodes
+        .wait("another Machine", crate::world::LIMIT, replaced)
+        .await;
+    site.explained(world, waited).await?;
+    ensure!(site.only_vm().await? != vm);
+    site.empties(world).await?;
+    site.never_double(1, 2)
+}
+
+/// Another VM has the name; a folder of another name in the spec ends that at once.
+async fn mended(world: &World, site: &Site) -> Result<()> {
+    site.nodes.scale(1);
+    let named = || site.nodes.agent_machines().len() == 1;
+    site.nodes
+        .wait("an AgentMachine", crate::world::LIMIT, named)
+        .await?;
+    let machine = site.nodes.agent_machines().pop().context("it is there")?;
+    let theirs = ForeignVm {
+        name: machine.metadata.name.clone().context("a name")?,
+        folder: site.name.clone(),
+        ..ForeignVm::default()
+    };
+    let theirs = site.admin.create_vm(&theirs).await?;
+    site.open(world, &json!({})).await?;
+    site.until_waits(world, "NameConflict").await?;
+    let patch = json!({"vsphere": {"folder": format!("{}-2", site.name)}});
+    world.patch_pool(&site.name, &patch).await?;
+    site.running(world, 1).await?;
+    site.admin.act(&theirs, VmAction::Destroy).await?;
+    site.empties(world).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_seen_is_not_let_go_and_what_was_deleted_holds_nothing_up() -> Result<()> {
+    let world = World::without_pool(Setup::default()).await?;
+    let wanted = ["hidden", "foldergone", "mended"].map(|name| (name, quick()));
+    let sites = sites(&world, &wanted).await?;
+    let (a, b, c) = tokio::join!(
+        hidden(&world, &sites[0]),
+        folder_deleted(&world, &sites[1]),
+        mended(&world, &sites[2])
+    );
+    a.context("hidden")?;
+    b.context("folder deleted")?;
+    c.context("mended")
+}
