@@ -280,7 +280,7 @@ fn age(now: Timestamp, then: Timestamp) -> String {
 mod tests {
     use serde_json::json;
 
-    use agent_forge_actors::ports::vcenter::{MountedIso, VcError, VcErrorKind};
+    use agent_forge_actors::ports::vcenter::{MountedIso, Unread, VcError, VcErrorKind};
 
     use super::*;
 

@@ -19,7 +19,7 @@ pub struct Known {
 }
 
 /// All of them.
-pub const ALL: &[Known] = &[UNFENCED, NO_WAY_BACK];
+pub const ALL: &[Known] = &[UNFENCED, NO_WAY_BACK, LOOKS_LOST];
 
 /// No defect of the operator: it cannot be quicker than the API server.
 const UNFENCED: Known = Known {
@@ -38,6 +38,16 @@ const NO_WAY_BACK: Known = Known {
     faults: &["g13m"],
     failure: "O9 ",
     reason: "the Secret was taken away by force, and in a namespace that is being deleted nobody can put it back",
+};
+
+/// A record without status that looks older than a first pass takes gets its identity at once, for its VM may be there.
+const LOOKS_LOST: Known = Known {
+    workload: "S24",
+    only_at: &[],
+    faults: &["g14"],
+    failure: "O4 at \"nothing is made of its ISO\"",
+    reason: "to a wall clock that is ahead a new VsphereAgent looks like one whose status was lost: its identity is recorded \
+             although the InfraEnv is gone, no VM is made, and it begins anew with the next InfraEnv",
 };
 
 impl Known {
