@@ -82,4 +82,11 @@ impl Connector for VsphereConnector {
         }
         Ok(Arc::new(Handle(client)))
     }
+
+    fn open(&self) -> Vec<Arc<dyn VCenter>> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|_, client| !client.session.closed());
+        let handle = |client: &Arc<Client>| Arc::new(Handle(client.clone())) as Arc<dyn VCenter>;
+        clients.values().map(handle).collect()
+    }
 }

@@ -63,6 +63,9 @@ pub trait Connector: Send + Sync {
     /// # Errors
     /// `InvalidLogin`, `Untrusted`, `Unreachable`, `NoAnswer`, ...; see [`VcErrorKind`].
     async fn connect(&self, credentials: &Credentials) -> VcResult<Arc<dyn VCenter>>;
+
+    /// All sessions that are open or being opened, each once, whoever asked for them.
+    fn open(&self) -> Vec<Arc<dyn VCenter>>;
 }
 
 /// Where a VM shall live, by the names in the pool's spec.
@@ -488,6 +491,6 @@ pub trait VCenter: Send + Sync {
     /// What the VMs in this vCenter have in their CD-ROM drives.
     async fn drives(&self) -> VcResult<Drives>;
 
-    /// Ends the session; later calls fail.
+    /// Ends the session; later calls fail. From the first poll on nobody who connects is given this session.
     async fn logout(&self, effect: &Effect);
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, rpc::CallResult};
 
 use super::{
     Described, Life, SupervisorMsg, SupervisorState, desks::WakeThrough, handle::Handle, id,
@@ -18,7 +18,7 @@ use crate::{
     orphans::OrphanScan,
     placement::{Placement, PlacementArgs},
     pool::PoolWorker,
-    vcenter::{SessionArgs, SessionMsg, VCenterSessions},
+    vcenter::{SessionArgs, SessionMsg, VCenterSessions, log_out_everywhere},
     vm::VmWorker,
 };
 
@@ -266,6 +266,7 @@ impl SupervisorState {
             Some(Handle::Sessions(a)) => Some(a.clone()),
             _ => None,
         };
+        let connector = self.ports.connector.clone();
         let others: Vec<Handle> = self
             .actors
             .iter()
@@ -280,11 +281,19 @@ impl SupervisorState {
                     .await;
             });
             futures::future::join_all(stops).await;
-            if let Some(sessions) = sessions {
-                let _ = sessions
+            let within = Duration::from_secs(5);
+            let asked = match sessions {
+                Some(sessions) => sessions
                     .actor
-                    .call(SessionMsg::LogOut, Some(Duration::from_secs(5)))
-                    .await;
+                    .call(SessionMsg::LogOut, Some(within))
+                    .await
+                    .ok(),
+                None => None,
+            };
+            if !matches!(asked, Some(CallResult::Success(()))) {
+                // It is dead, or a login keeps it waiting: what is open is closed all the same.
+                let closing = log_out_everywhere(connector.as_ref());
+                let _ = tokio::time::timeout(within, closing).await;
             }
             let _ = reply.send(());
         });

@@ -2,7 +2,8 @@
 //!
 //! Guarantees: one login at a time for the same bytes, in however many Secrets they stand (askers wait for it); equal credentials share one session; a
 //! pool never gets a session that its own Secret could not open; a Secret is read again at most every [`table::FRESH`], and
-//! only while somebody asks. Refused bytes rest by the rule in [`refusals`], which the [`ledger`] keeps: also when this actor
+//! only while somebody asks. A session is closed when the last Secret that held its bytes holds others and nobody works with it
+//! any more; a Secret that cannot be read closes none. Refused bytes rest by the rule in [`refusals`], which the [`ledger`] keeps: also when this actor
 //! dies meanwhile, and in the next process as far as a pool has them on record (`status.refusedCredentials`).
 //! Caveat: a login whose refusal no pool had written down when the process ended is tried once more.
 
@@ -17,6 +18,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_crds::{Time, conditions::reason, pool::RefusedCredentials};
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::JoinSet;
 
@@ -28,6 +30,7 @@ use self::{
 };
 use crate::{
     actor::{
+        beside::beside,
         mailbox::{Counted, Queued},
         shell::Description,
     },
@@ -75,7 +78,7 @@ pub enum SessionMsg {
     Read(ObjectKey, Box<Result<Seen, Trouble>>),
     /// The login with these credentials ended (internal).
     LoggedIn(Box<Credentials>, VcResult<Session>),
-    /// Log out everywhere, then answer.
+    /// The process ends: open nothing more, close every session, whoever opened it, then answer.
     LogOut(RpcReplyPort<()>),
     /// Describe yourself.
     Describe(RpcReplyPort<Description>),
@@ -111,6 +114,12 @@ pub struct SessionState {
     /// Logins under way, and the Secrets that have these bytes.
     logins: BTreeMap<Digest, Vec<(ObjectKey, SecretVersion)>>,
     resolutions: JoinSet<()>,
+    /// Logouts under way.
+    closing: JoinSet<()>,
+    /// The process ends.
+    ends: bool,
+    /// Who waits for the end of all sessions.
+    leaving: Vec<RpcReplyPort<()>>,
     about: Description,
 }
 
@@ -138,6 +147,9 @@ impl Actor for VCenterSessions {
             looks: BTreeMap::new(),
             logins: BTreeMap::new(),
             resolutions: JoinSet::new(),
+            closing: JoinSet::new(),
+            ends: false,
+            leaving: Vec::new(),
             about,
         })
     }
@@ -150,12 +162,17 @@ impl Actor for VCenterSessions {
     ) -> Result<(), ActorProcessingErr> {
         let now = state.args.clock.monotonic();
         while state.resolutions.try_join_next().is_some() {}
+        while state.closing.try_join_next().is_some() {}
         let ledger = state.args.ledger.clone();
         let useless = |s: &Session| s.login_refused();
-        state
+        let useless = state
             .table
             .drop_useless(useless, |login| ledger.rest(login), now);
+        close(state, useless);
         match message {
+            SessionMsg::Get(_, _, reply, _) if state.ends => {
+                answer(reply, Err(leaving()));
+            }
             SessionMsg::Get(secret, namespace, reply, queued) => {
                 drop(queued);
                 match answered(state, &secret, &namespace, now) {
@@ -181,17 +198,16 @@ impl Actor for VCenterSessions {
                         pools_from: seen.pools_from,
                     };
                     state.looks.insert(secret.clone(), look);
-                    if turn_away(state, &secret) {
-                        return Ok(());
-                    }
+                    let somebody_waits = !turn_away(state, &secret);
                     match seen.held {
+                        _ if !somebody_waits => {}
                         Ok(found) => log_in(state, myself, secret, found, now),
                         Err(trouble) => {
                             resolved(state, &secret, Resolved::Unusable(trouble), now);
                         }
                     }
                 }
-                Err(trouble) => resolved(state, &secret, Resolved::Failed(trouble), now),
+                Err(trouble) => resolved(state, &secret, Resolved::Unread(trouble), now),
             },
             SessionMsg::LoggedIn(credentials, end) => {
                 let digest = credentials::digest(&credentials);
@@ -202,23 +218,69 @@ impl Actor for VCenterSessions {
                 }
             }
             SessionMsg::LogOut(reply) => {
-                let sessions = state.table.sessions();
-                tokio::spawn(async move {
-                    // Side by side: a vCenter that does not answer keeps no session open at another.
-                    let ends = sessions.iter().map(|session| async move {
-                        let effect = Effect::new(EffectKind::Logout, session.server());
-                        session.logout(&effect).await;
-                    });
-                    futures::future::join_all(ends).await;
-                    let _ = reply.send(());
-                });
+                state.ends = true;
+                state.leaving.push(reply);
             }
             SessionMsg::Describe(reply) => {
                 let _ = reply.send(state.about.clone());
             }
             SessionMsg::Panic => return Err("killed by the debug endpoint".into()),
         }
+        let outdated = state.table.outdated(|s| Arc::strong_count(s) > 1);
+        close(state, outdated);
+        leave(state);
         Ok(())
+    }
+}
+
+/// Ends sessions that are off the books. Side by side: a vCenter that does not answer keeps no session open at another.
+fn close(state: &mut SessionState, sessions: Vec<Session>) {
+    for session in sessions {
+        let mut logout = Box::pin(async move { log_out(&session).await });
+        // Begun here: whoever connects with the same bytes from now on gets another session, not the end of this one.
+        if logout.as_mut().now_or_never().is_none() {
+            state.closing.spawn(logout);
+        }
+    }
+}
+
+/// Ends all sessions, and answers once that is done and no login is under way that could open one more.
+fn leave(state: &mut SessionState) {
+    if state.leaving.is_empty() {
+        return;
+    }
+    // Those of an actor before this one as well.
+    close(state, state.args.connector.open());
+    if !state.logins.is_empty() {
+        return;
+    }
+    let replies = std::mem::take(&mut state.leaving);
+    let mut closing = std::mem::take(&mut state.closing);
+    tokio::spawn(async move {
+        while closing.join_next().await.is_some() {}
+        for reply in replies {
+            let _ = reply.send(());
+        }
+    });
+}
+
+/// Ends every session, whoever opened it; side by side.
+pub async fn log_out_everywhere(connector: &dyn Connector) {
+    let all = connector.open();
+    futures::future::join_all(all.iter().map(log_out)).await;
+}
+
+async fn log_out(session: &Session) {
+    let effect = Effect::new(EffectKind::Logout, session.server());
+    session.logout(&effect).await;
+}
+
+fn leaving() -> Trouble {
+    Trouble {
+        side: Side::Vsphere,
+        reason: "SessionActorRestarting".to_owned(),
+        message: "the process ends, its sessions are being closed".to_owned(),
+        class: Class::Transient,
     }
 }
 
@@ -267,9 +329,10 @@ fn answer(reply: Reply, result: Result<Session, Trouble>) {
 
 fn begin(state: &mut SessionState, myself: ActorRef<SessionMsg>, secret: ObjectKey) {
     let args = state.args.clone();
-    state.resolutions.spawn(async move {
+    let to = myself.clone();
+    beside(&mut state.resolutions, &myself, async move {
         let read = read(&args, &secret).await;
-        let _ = myself.send_message(SessionMsg::Read(secret, Box::new(read)));
+        let _ = to.send_message(SessionMsg::Read(secret, Box::new(read)));
     });
 }
 
@@ -319,6 +382,9 @@ fn log_in(
     if let Some(open) = state.table.open_session(&login.digest) {
         return resolved(state, &secret, Resolved::Session(open, login), now);
     }
+    if state.ends {
+        return resolved(state, &secret, Resolved::Failed(leaving()), now);
+    }
     state.args.ledger.recall(&login, &state.args.view.pools());
     let sharing = state.logins.entry(login.digest).or_default();
     sharing.push((secret, login.version));
@@ -326,9 +392,10 @@ fn log_in(
         return;
     }
     let connector = state.args.connector.clone();
-    state.resolutions.spawn(async move {
+    let to = myself.clone();
+    beside(&mut state.resolutions, &myself, async move {
         let end = connector.connect(&credentials).await;
-        let _ = myself.send_message(SessionMsg::LoggedIn(Box::new(credentials), end));
+        let _ = to.send_message(SessionMsg::LoggedIn(Box::new(credentials), end));
     });
 }
 
@@ -369,7 +436,9 @@ fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>
     let result = match &end {
         Resolved::Session(session, _) => Ok(session.clone()),
         Resolved::Refused(login, rest) => Err(login.told(secret, *rest)),
-        Resolved::Unusable(trouble) | Resolved::Failed(trouble) => Err(trouble.clone()),
+        Resolved::Unusable(trouble) | Resolved::Unread(trouble) | Resolved::Failed(trouble) => {
+            Err(trouble.clone())
+        }
     };
     state.about.failures = result
         .as_ref()

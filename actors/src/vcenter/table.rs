@@ -1,7 +1,13 @@
 //! Which Secret has which session, and when it is read again. Pure. When a password is sent again is not decided here
 //! ([`super::refusals`]).
+//!
+//! A session stays on the books until it is closed. It is to be closed once no Secret holds its bytes any more, by what was
+//! read last; a Secret that cannot be read holds what it held.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
     login::{Digest, Login},
@@ -19,9 +25,8 @@ pub const FIRST_RETRY: Duration = Duration::from_secs(2);
 
 /// What is known of one Secret.
 #[derive(Clone, Debug)]
-enum Entry<S> {
+enum Entry {
     Ready {
-        session: S,
         login: Login,
         at: Duration,
     },
@@ -32,7 +37,18 @@ enum Entry<S> {
         rest: Duration,
         /// The login that vCenter refused, if that is what failed.
         refused: Option<Login>,
+        /// The bytes of an open session that it holds all the same.
+        holds: Option<Digest>,
     },
+}
+
+impl Entry {
+    const fn holds(&self) -> Option<&Digest> {
+        match self {
+            Self::Ready { login, .. } => Some(&login.digest),
+            Self::Failed { holds, .. } => holds.as_ref(),
+        }
+    }
 }
 
 /// How a resolution (Secret read, login tried) ended.
@@ -44,6 +60,8 @@ pub enum Resolved<S> {
     Refused(Login, Rest),
     /// What the Secret holds cannot be used as it stands: no login was tried.
     Unusable(Trouble),
+    /// The Secret could not be read: what it held before is taken to stand there still.
+    Unread(Trouble),
     /// Anything else.
     Failed(Trouble),
 }
@@ -62,13 +80,16 @@ pub enum Answer<S> {
 /// The table.
 #[derive(Clone, Debug)]
 pub struct Table<S> {
-    entries: BTreeMap<ObjectKey, Entry<S>>,
+    entries: BTreeMap<ObjectKey, Entry>,
+    /// Sessions by the bytes that opened them.
+    open: BTreeMap<Digest, S>,
 }
 
 impl<S> Default for Table<S> {
     fn default() -> Self {
         Self {
             entries: BTreeMap::new(),
+            open: BTreeMap::new(),
         }
     }
 }
@@ -77,9 +98,9 @@ impl<S: Clone> Table<S> {
     /// What to do for that Secret now.
     pub fn answer(&self, secret: &ObjectKey, now: Duration) -> Answer<S> {
         match self.entries.get(secret) {
-            Some(Entry::Ready { session, at, .. }) if now.saturating_sub(*at) < FRESH => {
-                Answer::Session(session.clone())
-            }
+            Some(Entry::Ready { login, at }) if now.saturating_sub(*at) < FRESH => self
+                .open_session(&login.digest)
+                .map_or(Answer::Resolve, Answer::Session),
             Some(Entry::Failed {
                 trouble, at, rest, ..
             }) if now.saturating_sub(*at) < *rest => Answer::Trouble(trouble.clone()),
@@ -89,10 +110,7 @@ impl<S: Clone> Table<S> {
 
     /// The session whose credentials have that digest, if one is open: no second login.
     pub fn open_session(&self, digest: &Digest) -> Option<S> {
-        self.entries.values().find_map(|e| match e {
-            Entry::Ready { session, login, .. } if login.digest == *digest => Some(session.clone()),
-            _ => None,
-        })
+        self.open.get(digest).cloned()
     }
 
     /// The login that is refused with what that Secret held when it was read last.
@@ -109,14 +127,19 @@ impl<S: Clone> Table<S> {
             Some(Entry::Failed { times, .. }) => times.saturating_add(1),
             _ => 1,
         };
+        let held = self.entries.get(secret).and_then(Entry::holds).copied();
         let entry = match end {
-            Resolved::Session(session, login) => Entry::Ready { session, login, at },
+            Resolved::Session(session, login) => {
+                self.open.insert(login.digest, session);
+                Entry::Ready { login, at }
+            }
             Resolved::Refused(login, rest) => Entry::Failed {
                 trouble: login.told(secret, rest),
                 at,
                 times,
                 rest: REFUSED_LOOK,
                 refused: Some(login),
+                holds: None,
             },
             Resolved::Unusable(trouble) => Entry::Failed {
                 trouble,
@@ -124,6 +147,15 @@ impl<S: Clone> Table<S> {
                 times,
                 rest: pause(times).min(REFUSED_LOOK),
                 refused: None,
+                holds: None,
+            },
+            Resolved::Unread(trouble) => Entry::Failed {
+                trouble,
+                at,
+                times,
+                rest: pause(times),
+                refused: None,
+                holds: held,
             },
             Resolved::Failed(trouble) => Entry::Failed {
                 trouble,
@@ -131,43 +163,54 @@ impl<S: Clone> Table<S> {
                 times,
                 rest: pause(times),
                 refused: None,
+                holds: None,
             },
         };
         self.entries.insert(secret.clone(), entry);
     }
 
-    /// Turns sessions that `useless` names into refusals of their bytes, each in the words of its own Secret.
+    /// Turns sessions that `useless` names into refusals of their bytes, each in the words of its own Secret, and takes them
+    /// off the books.
     pub fn drop_useless(
         &mut self,
         useless: impl Fn(&S) -> bool,
         rest: impl Fn(&Login) -> Rest,
         at: Duration,
-    ) {
-        let dead: Vec<(ObjectKey, Login)> = self
+    ) -> Vec<S> {
+        let dead: BTreeMap<Digest, S> = self.open.extract_if(.., |_, s| useless(s)).collect();
+        let met: Vec<(ObjectKey, Login)> = self
             .entries
             .iter()
             .filter_map(|(key, e)| match e {
-                Entry::Ready { session, login, .. } if useless(session) => {
+                Entry::Ready { login, .. } if dead.contains_key(&login.digest) => {
                     Some((key.clone(), login.clone()))
                 }
                 _ => None,
             })
             .collect();
-        for (key, login) in dead {
+        for (key, login) in met {
             let rest = rest(&login);
             self.resolved(&key, Resolved::Refused(login, rest), at);
         }
+        dead.into_values().collect()
     }
 
-    /// All open sessions, each once per Secret.
-    pub fn sessions(&self) -> Vec<S> {
-        self.entries
+    /// Takes off the books what no Secret holds the bytes of any more and nobody works with: it is to be closed.
+    pub fn outdated(&mut self, in_use: impl Fn(&S) -> bool) -> Vec<S> {
+        let held: BTreeSet<Digest> = self
+            .entries
             .values()
-            .filter_map(|e| match e {
-                Entry::Ready { session, .. } => Some(session.clone()),
-                Entry::Failed { .. } => None,
-            })
-            .collect()
+            .filter_map(Entry::holds)
+            .copied()
+            .collect();
+        let outdated = |digest: &Digest, s: &mut S| !held.contains(digest) && !in_use(s);
+        let closing = self.open.extract_if(.., outdated);
+        closing.map(|(_, session)| session).collect()
+    }
+
+    /// All open sessions.
+    pub fn sessions(&self) -> impl Iterator<Item = &S> {
+        self.open.values()
     }
 }
 
@@ -234,7 +277,8 @@ mod tests {
         for key in &keys {
             t.resolved(key, Resolved::Session(7, login("old")), s(0));
         }
-        t.drop_useless(|_| true, |_| rest(), s(1));
+        assert_eq!(t.drop_useless(|_| true, |_| rest(), s(1)), [7]);
+        assert_eq!(t.open_session(&login("old").digest), None);
         for key in &keys {
             let Answer::Trouble(trouble) = t.answer(key, s(1)) else {
                 panic!("{key} has an answer")
@@ -245,6 +289,41 @@ mod tests {
             }
         }
         assert!(t.refused(&keys[0]).is_some());
+    }
+
+    #[test]
+    fn a_session_is_outdated_when_the_last_secret_holds_other_bytes_and_nobody_works_with_it() {
+        let away = Trouble::blocked(Side::Kubernetes, "Unreachable", "no answer");
+        let failed = |e: fn(Trouble) -> Resolved<u8>| e(away.clone());
+        let ends: [(&str, Resolved<u8>, bool); 6] = [
+            ("the same bytes", Resolved::Session(1, login("old")), false),
+            ("unread", failed(Resolved::Unread), false),
+            ("other bytes", Resolved::Session(2, login("new")), true),
+            ("other bytes, refused", refused("new"), true),
+            ("other bytes, vCenter away", failed(Resolved::Failed), true),
+            ("no bytes", failed(Resolved::Unusable), true),
+        ];
+        for (what, end, outdated) in ends {
+            let mut t = Table::default();
+            let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
+            for key in &keys {
+                t.resolved(key, Resolved::Session(1, login("old")), s(0));
+            }
+            t.resolved(&keys[0], end.clone(), s(30));
+            assert_eq!(t.outdated(|_| false), [0; 0], "{what}: b holds them");
+            t.resolved(&keys[1], end, s(30));
+            assert_eq!(
+                t.outdated(|_| true),
+                [0; 0],
+                "{what}: somebody works with it"
+            );
+            let open = t.open_session(&login("old").digest);
+            assert_eq!(open, Some(1), "{what}: no second login while it is open");
+            let closing = t.outdated(|_| false);
+            assert_eq!(closing, vec![1; usize::from(outdated)], "{what}");
+            let left: Vec<u8> = t.sessions().copied().collect();
+            assert_eq!(left.contains(&1), !outdated, "{what}");
+        }
     }
 
     /// Many ask for one Secret, each at its own times: what one of them has just been told keeps none of them waiting.

@@ -30,7 +30,14 @@ struct Door {
     shut: AtomicBool,
     /// Its certificate is not the one that the Secret trusts.
     untrusted: AtomicBool,
+    /// Logging in panics.
+    broken: AtomicBool,
     knocks: AtomicUsize,
+    /// What it opened.
+    opened: Mutex<Vec<Session>>,
+    /// Nobody gets in before it is told to go on.
+    slow: AtomicBool,
+    go_on: tokio::sync::Notify,
 }
 
 #[async_trait]
@@ -40,15 +47,27 @@ impl Connector for Door {
         let ledger = self.ledger.lock().expect("the ledger").clone();
         let knock = async {
             self.knocks.fetch_add(1, Ordering::Relaxed);
+            if self.slow.load(Ordering::Relaxed) {
+                self.go_on.notified().await;
+            }
+            assert!(!self.broken.load(Ordering::Relaxed), "as told");
             if self.untrusted.load(Ordering::Relaxed) {
                 return Err(fault(VcErrorKind::Untrusted));
             }
             if self.shut.load(Ordering::Relaxed) {
                 return Err(fault(VcErrorKind::Fault(Fault::InvalidLogin)));
             }
-            Ok(Arc::new(self.site.clone()) as Session)
+            let session = Arc::new(self.site.clone()) as Session;
+            // Another hold on it, as the real one keeps.
+            let held = Arc::new(self.site.clone()) as Session;
+            self.opened.lock().expect("the list").push(held);
+            Ok(session)
         };
         ledger.attempt(&login, PasswordDoor::Session, knock).await
+    }
+
+    fn open(&self) -> Vec<Session> {
+        std::mem::take(&mut *self.opened.lock().expect("the list"))
     }
 }
 
@@ -83,7 +102,11 @@ impl Bench {
             site: Site::default(),
             shut: AtomicBool::default(),
             untrusted: AtomicBool::default(),
+            broken: AtomicBool::default(),
             knocks: AtomicUsize::default(),
+            opened: Mutex::default(),
+            slow: AtomicBool::default(),
+            go_on: tokio::sync::Notify::new(),
         });
         let args = SessionArgs {
             cluster: hub.clone(),
@@ -382,6 +405,7 @@ async fn a_vcenter_that_does_not_answer_keeps_no_session_open_at_another() {
     let actor = bench.actor().await;
     for name in ["one", "two"] {
         assert!(ask(&actor, name).await.is_ok(), "{name}");
+        bench.set("password", "another");
     }
     bench.door.site.with(|i| i.silent_logouts = 1);
     let patience = Duration::from_secs(5);
@@ -479,4 +503,115 @@ async fn a_secret_of_another_namespace_has_to_admit_the_pool() {
     assert!(ask(&actor, "one").await.is_ok());
     assert!(ask_from(&actor, "one", "tenant").await.is_err());
     assert_eq!(bench.knocks(), 1);
+}
+
+/// Logouts so far.
+fn logouts(bench: &Bench) -> usize {
+    bench.door.site.with(|i| i.logouts)
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_bytes_in_the_secret_close_the_session_of_the_old_ones_once_nobody_works_with_it() {
+    let bench = Bench::new();
+    let actor = bench.actor().await;
+    let works = ask(&actor, "one").await.ok();
+    assert!(works.is_some() && ask(&actor, "two").await.is_ok());
+    bench.set("password", "another");
+    bench.clock.turn(table::FRESH);
+    assert!(ask(&actor, "one").await.is_ok());
+    assert_eq!(
+        (bench.knocks(), logouts(&bench)),
+        (2, 0),
+        "two is not read yet"
+    );
+    assert!(ask(&actor, "two").await.is_ok());
+    assert_eq!(
+        (bench.knocks(), logouts(&bench)),
+        (2, 0),
+        "a pass works with it"
+    );
+    drop(works);
+    assert!(ask(&actor, "one").await.is_ok());
+    assert_eq!((bench.knocks(), logouts(&bench)), (2, 1));
+    // What is written back is opened again, and the next one closed.
+    bench.set("password", "p");
+    bench.clock.turn(table::FRESH);
+    for name in ["one", "two", "one"] {
+        assert!(ask(&actor, name).await.is_ok(), "{name}");
+    }
+    assert_eq!((bench.knocks(), logouts(&bench)), (3, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_cannot_be_read_keeps_its_session_on_the_books() {
+    let bench = Bench::new();
+    let actor = bench.actor().await;
+    assert!(ask(&actor, "one").await.is_ok());
+    bench.hub.with(|o| o.secrets_away = true);
+    for _ in 0..4 {
+        bench.clock.turn(table::FRESH);
+        assert!(ask(&actor, "one").await.is_err());
+    }
+    assert_eq!(logouts(&bench), 0);
+    bench.hub.with(|o| o.secrets_away = false);
+    bench.clock.turn(table::FRESH);
+    assert!(ask(&actor, "one").await.is_ok());
+    assert_eq!(
+        (bench.knocks(), logouts(&bench)),
+        (1, 0),
+        "the same session"
+    );
+    // What it holds is known again: it is gone.
+    bench.hub.with(|o| o.secret = None);
+    bench.clock.turn(table::FRESH);
+    assert!(ask(&actor, "one").await.is_err());
+    assert_eq!(logouts(&bench), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_closes_what_an_earlier_actor_opened_and_what_is_being_opened() {
+    let bench = Bench::new();
+    let actor = bench.actor().await;
+    assert!(ask(&actor, "one").await.is_ok());
+    let actor = anew(&bench, actor).await;
+    bench.set("password", "another");
+    bench.door.slow.store(true, Ordering::Relaxed);
+    let mut opening = Box::pin(ask(&actor, "two"));
+    while bench.knocks() < 2 {
+        assert!(futures::poll!(&mut opening).is_pending());
+        tokio::task::yield_now().await;
+    }
+    let mut end = Box::pin(actor.call(SessionMsg::LogOut, Some(Duration::from_secs(5))));
+    while logouts(&bench) < 1 {
+        assert!(
+            futures::poll!(&mut end).is_pending(),
+            "a login is under way"
+        );
+        tokio::task::yield_now().await;
+    }
+    bench.door.go_on.notify_one();
+    assert!(matches!(
+        end.await,
+        Ok(ractor::rpc::CallResult::Success(()))
+    ));
+    assert_eq!(logouts(&bench), 2);
+    drop(opening);
+    assert!(
+        ask(&actor, "three").await.is_err(),
+        "nothing more is opened"
+    );
+    assert_eq!(bench.knocks(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_that_panics_ends_the_actor_and_keeps_nobody_waiting() {
+    let bench = Bench::new();
+    let spawned = Actor::spawn(None, VCenterSessions, bench.args.clone()).await;
+    let (actor, ended) = spawned.expect("up");
+    bench.door.broken.store(true, Ordering::Relaxed);
+    let asked_at = tokio::time::Instant::now();
+    let told = refused(&actor, "one").await;
+    assert_eq!(told.class, Class::Transient, "{told}");
+    ended.await.expect("an orderly end");
+    assert_eq!(asked_at.elapsed(), Duration::ZERO);
 }

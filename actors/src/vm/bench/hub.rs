@@ -49,6 +49,8 @@ pub struct Objects {
     pub unseen_child: Option<VsphereAgent>,
     /// What any credentials Secret holds.
     pub secret: Option<SecretRead>,
+    /// No Secret can be read.
+    pub secrets_away: bool,
     pub effects: Vec<EffectKind>,
     pub notices: Vec<Notice>,
     /// The next write of this kind fails so.
@@ -197,7 +199,10 @@ impl Cluster for Hub {
         }))
     }
     async fn secret(&self, _: &ObjectKey) -> ClusterResult<Option<SecretRead>> {
-        Ok(self.with(|o| o.secret.clone()))
+        self.with(|o| match o.secrets_away {
+            true => Err(error(ClusterErrorKind::Unavailable)),
+            false => Ok(o.secret.clone()),
+        })
     }
     async fn config_map(&self, _: &ObjectKey) -> ClusterResult<Option<BTreeMap<String, String>>> {
         Ok(None)
