@@ -107,14 +107,49 @@ fn unwrapped<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Err
 
 const MISMATCH: &str = "thumbprint mismatch";
 
+/// The certificates of a PEM bundle. One that is not usable is left out, with a warning: the others go on to count, and a
+/// server that needs it is refused.
+///
+/// # Errors
+/// None is usable.
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())
-        .collect::<Result<_, _>>()
-        .map_err(|e| format!("the certificate bundle is not valid PEM: {e}"))?;
-    if found.is_empty() {
-        return Err("the certificate bundle holds no certificate".to_owned());
+    let (mut usable, mut unusable) = (Vec::new(), Vec::new());
+    for (number, section) in (1..).zip(sections(pem)) {
+        for read in CertificateDer::pem_slice_iter(section.as_bytes()) {
+            let checked = read.map_err(|e| e.to_string()).and_then(|certificate| {
+                let mut roots = RootCertStore::empty();
+                let added = roots.add(certificate.clone());
+                added.map(|()| certificate).map_err(|e| e.to_string())
+            });
+            match checked {
+                Ok(certificate) => usable.push(certificate),
+                Err(why) => unusable.push((number, why)),
+            }
+        }
     }
-    Ok(found)
+    if usable.is_empty() {
+        return Err(match unusable.first() {
+            Some((_, why)) => format!("the certificate bundle holds no usable certificate: {why}"),
+            None => "the certificate bundle holds no certificate".to_owned(),
+        });
+    }
+    for (number, why) in unusable {
+        tracing::warn!(
+            number,
+            "section {number} of a certificate bundle is left out, the others count: {why}"
+        );
+    }
+    Ok(usable)
+}
+
+/// The sections of a PEM text, each by itself: one that is broken spoils no other.
+fn sections(pem: &str) -> impl Iterator<Item = &str> {
+    let starts: Vec<usize> = pem.match_indices("-----BEGIN ").map(|(at, _)| at).collect();
+    let ends: Vec<usize> = starts.iter().skip(1).copied().chain([pem.len()]).collect();
+    starts
+        .into_iter()
+        .zip(ends)
+        .filter_map(|(from, to)| pem.get(from..to))
 }
 
 /// Trusts what the bundle's authorities signed, and the bundle's certificates themselves: people paste the server's own
@@ -268,6 +303,43 @@ mod tests {
     use std::io;
 
     use super::*;
+    use crate::telemetry::told::Lines;
+
+    fn certificate() -> String {
+        let issued = rcgen::generate_simple_self_signed(["vc.example".to_owned()]);
+        issued.expect("a certificate").cert.pem()
+    }
+
+    #[test]
+    fn an_unusable_certificate_of_a_bundle_is_left_out_and_the_others_count() {
+        let (one, two) = (certificate(), certificate());
+        let whole = certificates(&format!("{one}{two}")).expect("two");
+        assert_eq!(whole.len(), 2);
+        let truncated = one.lines().take(3).collect::<Vec<_>>().join("\n") + "\n";
+        for broken in [
+            "-----BEGIN CERTIFICATE-----\n!not base64!\n-----END CERTIFICATE-----\n",
+            "-----BEGIN CERTIFICATE-----\nbm90IGEgY2VydGlmaWNhdGU=\n-----END CERTIFICATE-----\n",
+            "-----BEGIN CERTIFICATE---\n",
+            &truncated,
+        ] {
+            for bundle in [
+                format!("{broken}{one}# a comment\n{two}"),
+                format!("{one}{broken}{two}"),
+                format!("{one}{two}{broken}"),
+            ] {
+                let told = Lines::default();
+                let here = told.here();
+                assert_eq!(certificates(&bundle).as_ref(), Ok(&whole), "{bundle}");
+                assert!(client_config(&Trust::CaBundle(bundle)).is_ok());
+                drop(here);
+                let told = told.all();
+                let warned = told.iter().filter(|line| line["level"] == "WARN").count();
+                assert!(warned > 0, "{told:?}");
+            }
+            let nothing = certificates(broken).expect_err("nothing is left");
+            assert!(nothing.contains("no usable certificate"), "{nothing}");
+        }
+    }
 
     #[test]
     fn a_refusal_is_found_however_deep_it_lies() {
