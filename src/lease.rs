@@ -6,12 +6,13 @@
 //! Tasks, not actors of the tree: they outlive the tree's end, and their own end is the end of the process, so there is
 //! nothing for a supervisor to start anew.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
     lease::{Barrier, Clear, Election, Guard, Leadership, Lost, Next, Timing},
     ports::clock::Clock,
 };
+use futures::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::cluster::lease::{LeaseStore, Trouble};
@@ -51,7 +52,8 @@ impl Keeper {
         let mut all = Vec::new();
         let mut begin = |round: Round, after| {
             all.push(round.standing.subscribe());
-            rounds.spawn(round.run(released.clone(), after));
+            let told = round.standing.clone();
+            rounds.spawn(kept(told, round.run(released.clone(), after)));
         };
         let Leases {
             me, timing, own, ..
@@ -69,7 +71,7 @@ impl Keeper {
             let round = Round::new((name, true), timing, store, election, clock);
             begin(round, own.clone());
         }
-        joining.spawn(join(all, standing.clone()));
+        joining.spawn(kept(standing.clone(), join(all, standing.clone())));
         Self {
             standing,
             release,
@@ -106,6 +108,14 @@ impl Keeper {
         if tokio::time::timeout(RELEASE_WITHIN, all).await.is_err() {
             tracing::warn!("a lease was not released in time; it runs out by itself");
         }
+    }
+}
+
+/// Does `work`. A panic there is the end of leadership, and so of the process: nobody would hear of it otherwise, and nothing
+/// be renewed any more.
+async fn kept(standing: watch::Sender<Leadership>, work: impl Future<Output = ()>) {
+    if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+        standing.send_replace(Leadership::Lost(Lost::Unkept));
     }
 }
 
@@ -326,4 +336,55 @@ impl Round {
 /// Resolves when it is to be let go, with `true`, or when nobody can ask for that any more.
 async fn asked(release: &mut watch::Receiver<bool>) -> bool {
     release.wait_for(|asked| *asked).await.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A clock that breaks.
+    struct Broken;
+
+    impl Clock for Broken {
+        fn wall(&self) -> jiff::Timestamp {
+            jiff::Timestamp::UNIX_EPOCH
+        }
+
+        fn monotonic(&self) -> Duration {
+            panic!("as told")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_what_keeps_a_lease_is_the_end_of_leadership() {
+        let clock: Arc<dyn Clock> = Arc::new(Broken);
+        let client = kube::Client::new(
+            tower::service_fn(|_: http::Request<kube::client::Body>| {
+                std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+            }),
+            "default",
+        );
+        let metrics = crate::telemetry::metrics::Metrics::new().expect("metrics");
+        let gate = Arc::new(crate::gate::OpenGate::new(Arc::new(metrics)));
+        let store = LeaseStore::new(
+            client,
+            ("default", "lease"),
+            gate,
+            clock.clone(),
+            RELEASE_WITHIN,
+        );
+        let leases = Leases {
+            me: "me".to_owned(),
+            timing: Timing::new(15 * SECOND, 10 * SECOND, 2 * SECOND).expect("they fit"),
+            own: Some(store),
+            guards: Vec::new(),
+        };
+        let (standing, seen) = watch::channel(Leadership::Standby);
+        let keeper = Keeper::start(leases, &clock, standing);
+        let lost = tokio::time::timeout(10 * SECOND, keeper.lost()).await;
+        assert_eq!(lost, Ok(Lost::Unkept));
+        assert_eq!(*seen.borrow(), Leadership::Lost(Lost::Unkept));
+    }
 }

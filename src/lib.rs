@@ -8,6 +8,7 @@ pub mod deadline;
 pub mod debug;
 mod debug_page;
 pub mod gate;
+mod health;
 pub mod iso_source;
 pub mod iso_view;
 pub mod lease;

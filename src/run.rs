@@ -40,6 +40,7 @@ use crate::{
     },
     debug,
     gate::{FencedGate, OpenGate},
+    health::Health,
     iso_source::{self, HttpIsoSource},
     lease::{Keeper, Leases},
     standby,
@@ -114,14 +115,26 @@ pub async fn between(
         // Nobody has to listen.
         let _ = started.send(supervisor.clone());
     }
-    serve(&args, &metrics, &caches, &supervisor, election.standing()).await?;
+    let health = Health::new();
+    let standing = election.standing();
+    serve(
+        &args,
+        &metrics,
+        &caches,
+        &supervisor,
+        (standing, health.clone()),
+    )
+    .await?;
     // Two sets: their tasks end with this function, however it ends.
     let (mut watching, mut becoming_ready) = (JoinSet::new(), JoinSet::new());
+    let (list_anew, asked_to_list) = oneshot::channel();
     watching.spawn(watches::run(
         clients.clone(),
         caches.clone(),
         supervisor.clone(),
+        asked_to_list,
     ));
+    becoming_ready.spawn(health.watch(supervisor.clone()));
     if let Some(every) = args.chaos.kill_every() {
         becoming_ready.spawn(chaos::run(supervisor.clone(), every, args.chaos.chaos_seed));
     }
@@ -131,7 +144,7 @@ pub async fn between(
         caches,
         supervisor.clone(),
         (election.standing(), events),
-        metrics,
+        (metrics, list_anew),
     ));
     let result = tokio::select! {
         biased;
@@ -143,6 +156,7 @@ pub async fn between(
         // Nothing is tidied up: whoever leads now does that.
         why = election.lost() => return Err(why.into()),
         failed = watching_failed(&mut watching) => Err(failed),
+        died = panicked(&mut becoming_ready) => Err(died),
     };
     becoming_ready.abort_all();
     let shut = supervisor.call(SupervisorMsg::Shutdown, Some(GRACE)).await;
@@ -200,6 +214,16 @@ impl Drop for KillOnDrop {
     fn drop(&mut self) {
         self.0.kill();
     }
+}
+
+/// Resolves when one of the tasks panics; that they end is as it should be.
+async fn panicked(tasks: &mut JoinSet<()>) -> anyhow::Error {
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(e) = ended {
+            return anyhow::anyhow!("a task died: {e}");
+        }
+    }
+    std::future::pending().await
 }
 
 async fn watching_failed(watching: &mut JoinSet<()>) -> anyhow::Error {
@@ -290,7 +314,7 @@ async fn become_ready(
     caches: Arc<Caches>,
     supervisor: ActorRef<SupervisorMsg>,
     (mut standing, events): (watch::Receiver<Leadership>, EventSink),
-    metrics: Arc<Metrics>,
+    (metrics, list_anew): (Arc<Metrics>, oneshot::Sender<oneshot::Sender<()>>),
 ) {
     let id = match args.cluster_id {
         Some(id) => id,
@@ -303,17 +327,30 @@ async fn become_ready(
     if let Ok(mut slot) = caches.cluster_id.write() {
         *slot = id;
     }
-    while !caches.listed() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until_listed(&caches).await;
     tracing::info!(
         cluster_id = caches.cluster_id(),
         "ready: all watches have listed"
     );
-    standby::until_leading(&mut standing, &caches, &events, &metrics).await;
+    let barred = standby::until_leading(&mut standing, &caches, &events, &metrics).await;
+    if args.lease.leader_elect || barred {
+        // What was followed may be behind what others have written, by a watch that hangs for instance.
+        let (begin, begun) = oneshot::channel();
+        if list_anew.send(begin).is_ok() && begun.await.is_ok() {
+            until_listed(&caches).await;
+            tracing::info!("leading with fresh lists");
+        }
+    }
     caches.lead();
     metrics.leads(true);
     let _ = supervisor.send_message(SupervisorMsg::Resync);
+}
+
+async fn until_listed(caches: &Caches) {
+    while !caches.listed() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    caches.warm();
 }
 
 /// uid of that namespace (reliability.md R2); asked until it is answered.
@@ -355,7 +392,7 @@ async fn serve(
     metrics: &Arc<Metrics>,
     caches: &Arc<Caches>,
     supervisor: &ActorRef<SupervisorMsg>,
-    standing: watch::Receiver<Leadership>,
+    (standing, health): (watch::Receiver<Leadership>, Health),
 ) -> anyhow::Result<()> {
     if let Some(address) = metrics_address(args)? {
         let metrics = metrics.clone();
@@ -380,9 +417,15 @@ async fn serve(
     )? {
         let caches = caches.clone();
         server::serve("health", address, move |asked| {
-            let (ready, leads) = (caches.listed(), caches.leads());
+            let (ready, leads) = (caches.is_warm(), caches.leads());
             let said = standby::readiness(&standing.borrow());
+            let lives = health.check();
             async move {
+                if let ("/healthz", Err(why)) = (asked.path.as_str(), lives) {
+                    tracing::error!("not healthy: {why}");
+                    let why = format!("no progress: {why}\n");
+                    return text(StatusCode::SERVICE_UNAVAILABLE, why);
+                }
                 match (asked.path.as_str(), ready) {
                     // Ready to take over is ready: a rollout of two replicas would wait for ever otherwise.
                     ("/readyz", true) if !leads => text(StatusCode::OK, said),

@@ -31,19 +31,20 @@ pub fn readiness(standing: &Leadership) -> String {
     }
 }
 
-/// Resolves when this process leads. Tells each pool once who else acts on it, while somebody does.
+/// Resolves when this process leads: `true` where somebody else acted before. Tells each pool once who else acts on it, while
+/// somebody does.
 pub async fn until_leading(
     standing: &mut watch::Receiver<Leadership>,
     caches: &Caches,
     events: &EventSink,
     metrics: &Metrics,
-) {
+) -> bool {
     let mut told = None;
     loop {
         let now = standing.borrow_and_update().clone();
         if matches!(now, Leadership::Leading { .. }) {
             metrics.barred(false);
-            return;
+            return told.is_some();
         }
         if let Leadership::Barred(barrier) = now {
             metrics.barred(true);

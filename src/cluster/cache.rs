@@ -40,6 +40,14 @@ impl<K> Cache<K> {
         unlisted.unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
+    /// These parts are to be listed again; what was seen of them is shown until then.
+    pub fn list_again(&self, parts: &[Part]) {
+        let unlisted = self.unlisted.write();
+        unlisted
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(parts.iter().cloned());
+    }
+
     /// One object.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.read(|all| all.get(key).cloned())

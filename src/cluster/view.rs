@@ -68,6 +68,7 @@ pub struct Caches {
     /// Identity of this cluster; empty until known.
     pub cluster_id: RwLock<String>,
     leading: AtomicBool,
+    warm: AtomicBool,
 }
 
 impl Caches {
@@ -86,6 +87,7 @@ impl Caches {
             scope: scope.clone(),
             cluster_id: RwLock::default(),
             leading: AtomicBool::new(false),
+            warm: AtomicBool::new(false),
         }
     }
 
@@ -99,6 +101,28 @@ impl Caches {
             && self.infra_envs.ready()
             && self.namespaces.ready()
             && !self.cluster_id().is_empty()
+    }
+
+    /// What was listed is not known to be true any more: all of it is to be listed again. It is shown until then.
+    pub fn list_again(&self) {
+        let parts = self.scope.parts();
+        self.pools.list_again(&parts);
+        self.children.list_again(&parts);
+        self.agent_machines.list_again(&parts);
+        self.machines.list_again(&parts);
+        self.agents.list_again(&parts);
+        self.infra_envs.list_again(&parts);
+        self.namespaces.list_again(&[None]);
+    }
+
+    /// All of it was listed once.
+    pub fn warm(&self) {
+        self.warm.store(true, Ordering::Release);
+    }
+
+    /// Whether it was: this process can act, or stand by.
+    pub fn is_warm(&self) -> bool {
+        self.warm.load(Ordering::Acquire)
     }
 
     /// From here on this process acts on what is seen; before, it only follows.

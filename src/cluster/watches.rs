@@ -27,6 +27,7 @@ use kube::{
 };
 use ractor::ActorRef;
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 
 use super::{
     cache::{Cache, Feed},
@@ -43,20 +44,47 @@ const NOT_SERVED: Duration = Duration::from_secs(5);
 /// Objects in one page of a list. A page is held as text before it is read: 500, kube's own, would be 30 MB of Agents.
 const PAGE: u32 = 50;
 
-/// Runs all watches until the task is dropped.
-pub async fn run(clients: Clients, caches: Arc<Caches>, supervisor: ActorRef<SupervisorMsg>) {
+/// Runs all watches until the task is dropped. When `anew` is asked, all of them begin with a list once more: from the answer
+/// on the caches are complete only when that is.
+pub async fn run(
+    clients: Clients,
+    caches: Arc<Caches>,
+    supervisor: ActorRef<SupervisorMsg>,
+    anew: oneshot::Receiver<oneshot::Sender<()>>,
+) {
     let tell = move |change| {
         let _ = supervisor.send_message(SupervisorMsg::Changed(change));
     };
-    let (client, scope) = (clients.watch, &caches.scope);
+    follow_all(&clients, &caches, &tell, anew).await;
+}
+
+async fn follow_all(
+    clients: &Clients,
+    caches: &Caches,
+    tell: &impl Fn(Change),
+    anew: oneshot::Receiver<oneshot::Sender<()>>,
+) {
+    let begun = tokio::select! {
+        () = everything(clients, caches, tell) => return,
+        Ok(begun) = anew => begun,
+    };
+    // Nothing of the earlier lists is under way any more that could pass for a new one.
+    caches.list_again();
+    let _ = begun.send(());
+    everything(clients, caches, tell).await;
+}
+
+async fn everything(clients: &Clients, caches: &Caches, tell: &impl Fn(Change)) {
+    let (client, scope) = (&clients.watch, &caches.scope);
     let parts = scope.parts();
-    let all = join_all(parts.iter().map(|p| watch(&client, p, &caches, &tell)));
+    let all = join_all(parts.iter().map(|p| watch(client, p, caches, tell)));
     let namespaces = caches.namespaces.clone();
     if scope.is_all() {
-        tokio::join!(all, follow_namespaces(&client, &namespaces, &tell));
+        tokio::join!(all, follow_namespaces(client, &namespaces, tell));
     } else {
-        let told = |differences| report(differences, &namespace_change, &tell);
-        tokio::join!(all, grants::poll(clients.request, scope, namespaces, told));
+        let told = |differences| report(differences, &namespace_change, tell);
+        let request = clients.request.clone();
+        tokio::join!(all, grants::poll(request, scope, namespaces, told));
     }
 }
 
@@ -497,5 +525,96 @@ mod tests {
             assert_eq!(machine.api_version, wanted);
             let _ = upgrade.send(true);
         }
+    }
+
+    /// An API server whose watches tell nothing. It has one Namespace, with the grant that it is told.
+    #[derive(Clone)]
+    struct Mute(watch::Receiver<&'static str>);
+
+    impl Service<Request<Body>> for Mute {
+        type Response = Response<Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            let grant = *self.0.borrow();
+            Box::pin(async move {
+                let query = request.uri().query().unwrap_or_default();
+                if query.contains("watch=true") {
+                    return std::future::pending().await;
+                }
+                let path = request.uri().path();
+                if path == "/apis/cluster.x-k8s.io/v1beta2" {
+                    let machines = json!({
+                        "name": "machines", "singularName": "machine", "namespaced": true, "kind": "Machine",
+                        "verbs": ["get", "list", "watch"],
+                    });
+                    let body = json!({
+                        "kind": "APIResourceList", "groupVersion": "cluster.x-k8s.io/v1beta2", "resources": [machines],
+                    });
+                    return Ok(answer(StatusCode::OK, &body));
+                }
+                let namespace = json!({
+                    "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {
+                        "name": "a", "uid": "u", "resourceVersion": "1",
+                        "annotations": {agent_forge_crds::names::ALLOW_POOLS_FROM_ANNOTATION: grant},
+                    },
+                });
+                let items = if path.ends_with("/namespaces") {
+                    vec![namespace]
+                } else {
+                    vec![]
+                };
+                let body = json!({
+                    "kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items,
+                });
+                Ok(answer(StatusCode::OK, &body))
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_for_lists_anew_sees_what_a_watch_kept_back() {
+        let (grants, served) = watch::channel("before");
+        let client = Client::new(Mute(served), "default");
+        let clients = Clients {
+            watch: client.clone(),
+            request: client,
+        };
+        let caches = Arc::new(Caches::of(&super::scope::Scope::of(&[])));
+        *caches.cluster_id.write().expect("nobody panics with it") = "id".to_owned();
+        let (anew, asked) = oneshot::channel();
+        let following = caches.clone();
+        let _watching = tokio::spawn(async move {
+            follow_all(&clients, &following, &|_| {}, asked).await;
+        });
+        let listed = async || {
+            let all = async {
+                while !caches.listed() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            timeout(Duration::from_secs(60), all)
+                .await
+                .expect("all lists");
+            let key = NamespaceGrant::key("a");
+            caches.namespaces.get(&key).and_then(|n| n.grant.clone())
+        };
+        assert_eq!(listed().await.as_deref(), Some("before"));
+        let _ = grants.send("after");
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert_eq!(
+            listed().await.as_deref(),
+            Some("before"),
+            "the watch says nothing"
+        );
+        let (begin, begun) = oneshot::channel();
+        anew.send(begin).expect("somebody lists");
+        begun.await.expect("it begins");
+        assert_eq!(listed().await.as_deref(), Some("after"));
     }
 }

@@ -76,6 +76,9 @@ pub enum Lost {
     /// The object is gone, or names nobody.
     #[error("the lease was taken away: somebody deleted or emptied it")]
     Removed,
+    /// What keeps it died.
+    #[error("what keeps the lease died (see the panic in the log), so nobody renews it")]
+    Unkept,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
