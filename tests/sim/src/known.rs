@@ -45,7 +45,7 @@ const LOOKS_LOST: Known = Known {
     workload: "S24",
     only_at: &[],
     faults: &["g14"],
-    failure: "O4 at \"nothing is made of its ISO\"",
+    failure: "O4 at ",
     reason: "to a wall clock that is ahead a new VsphereAgent looks like one whose status was lost: its identity is recorded \
              although the InfraEnv is gone, no VM is made, and it begins anew with the next InfraEnv",
 };
