@@ -303,6 +303,7 @@ pub fn shown(child: &VsphereAgent, power: PowerState) -> VmObservation {
         instance_uuid: Some(format!("instance-{name}")),
         folder: Some(MoRef::new("Folder", "group-v1")),
         marker: Some(marker(child, 1)),
+        notes: crate::model::notes::Notes::Empty,
         power,
         connection_state: "connected".to_owned(),
         macs: crate::model::identity::MacAddress::parse(&mac(&name))
@@ -362,6 +363,7 @@ pub fn approval(agent: &Agent) -> AgentPatch {
         uid: agent.uid().expect("a uid"),
         resource_version: agent.resource_version().expect("a version"),
         labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
         approved: Some(true),
         hostname: None,
         role: None,

@@ -3,7 +3,7 @@
 mod status;
 mod timeline;
 
-pub use status::{Failure, Placement, VmStatus, VsphereAgentStatus};
+pub use status::{Failure, IsoEjection, Placement, VmStatus, VsphereAgentStatus};
 pub use timeline::{MAX_TIMELINE_ROWS, Milestone};
 
 use crate::lenient::absent_is_default;

@@ -25,6 +25,10 @@ pub const VSPHERE_READY: &str = "VsphereReady";
 /// On a pool: the discovery ISO lies on the ISO datastore, complete.
 pub const ISO_READY: &str = "ISOReady";
 
+/// On a VsphereAgent, as releases of the predecessor after 1.1.0 write it: the drive that they were emptying is empty. Ours
+/// writes it only where it finishes such an ejection.
+pub const ISO_EJECTED: &str = "ISOEjected";
+
 /// Condition types of a `VsphereAgentPool`, in the order in which they are first written.
 pub const POOL_CONDITIONS: [&str; 6] = [
     READY,

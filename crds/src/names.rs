@@ -36,6 +36,8 @@ pub const NODE_POOL_ROLE_LABEL: &str = "hypershift.openshift.io/nodepool-role";
 
 /// Annotation on a `VsphereAgent`: name of its VM.
 pub const VM_NAME_ANNOTATION: &str = "agent-forge.containeroo.ch/vm-name";
+/// Annotation on an Agent, written by the predecessor beside `spec.approved=false` when it has decided to delete the VM of that name.
+pub const CLEANUP_VM_ANNOTATION: &str = "agent-forge.containeroo.ch/cleanup-vm";
 /// Annotation on a `VsphereAgentPool`: a new value asks for one more look at the ISO's bytes.
 pub const FORCE_ISO_REFRESH_ANNOTATION: &str = "agent-forge.containeroo.ch/force-iso-refresh";
 

@@ -17,7 +17,8 @@ pub use references::{
 };
 pub use status::{
     HeldSecret, IsoHistoryEntry, IsoStatus, MAX_OWNED_VM_ROWS, MAX_WAITING_ROWS, OwnedVm,
-    PlannedAction, RefusedCredentials, VsphereAgentPoolStatus,
+    PlannedAction, RefusedCredentials, SOURCE_DISCOVERED_AGENT, SOURCE_VSPHERE_AGENT, VM_SOURCES,
+    VsphereAgentPoolStatus,
 };
 pub use template::{
     AgentSpec, DEFAULT_DISK_GIB, DEFAULT_MEMORY_MIB, DEFAULT_NUM_CPUS, DEFAULT_ROLE, TemplateSpec,

@@ -1,7 +1,10 @@
 //! What is kept of watched objects: Agents carry annotations of 60 kB and more that no decision reads.
 
 use agent_forge_actors::model::names::ObjectKey;
-use agent_forge_crds::external::agent::{AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent};
+use agent_forge_crds::{
+    external::agent::{AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent},
+    names::CLEANUP_VM_ANNOTATION,
+};
 use kube::ResourceExt;
 
 /// Drops managed fields.
@@ -9,12 +12,18 @@ pub fn managed_fields<K: ResourceExt>(object: &mut K) {
     object.managed_fields_mut().clear();
 }
 
-/// Drops managed fields and all annotations of an Agent but the one that names its claimant's namespace.
+/// Annotations of an Agent that decisions read.
+const READ: [&str; 2] = [
+    AGENT_MACHINE_REF_NAMESPACE_ANNOTATION,
+    CLEANUP_VM_ANNOTATION,
+];
+
+/// Drops managed fields and all annotations of an Agent but those that decisions read.
 pub fn agent(agent: &mut Agent) {
     managed_fields(agent);
     agent
         .annotations_mut()
-        .retain(|k, _| k == AGENT_MACHINE_REF_NAMESPACE_ANNOTATION);
+        .retain(|k, _| READ.contains(&k.as_str()));
 }
 
 /// Key of an object.

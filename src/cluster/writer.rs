@@ -605,6 +605,9 @@ impl Cluster for Writer {
         if !patch.labels.is_empty() {
             body["metadata"]["labels"] = json!(patch.labels);
         }
+        if !patch.annotations.is_empty() {
+            body["metadata"]["annotations"] = json!(patch.annotations);
+        }
         let fields = [
             ("approved", patch.approved.map(Value::from)),
             ("hostname", patch.hostname.clone().map(Value::from)),

@@ -6,6 +6,7 @@ use agent_forge_actors::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         marker::{MARKER_KEY, Marker},
         names::MoRef,
+        notes::Notes,
     },
     ports::vcenter::{CreateVm, TaskRef, VcErrorKind, VcResult},
 };
@@ -58,14 +59,15 @@ impl Client {
         self.start(effect, call).await
     }
 
-    /// Writes the marker.
+    /// Writes the marker, and the notes that say the same to the predecessor.
     pub(super) async fn start_stamp(
         &self,
         effect: &Effect,
         vm: &MoRef,
         marker: &Marker,
+        notes: bool,
     ) -> VcResult<TaskRef> {
-        let call = Call::new(vm, "ReconfigVM_Task", &stamp(marker));
+        let call = Call::new(vm, "ReconfigVM_Task", &stamp(marker, notes));
         self.start(effect, call).await
     }
 
@@ -226,10 +228,11 @@ fn boot_order(disk_keys: &[i32]) -> ReconfigVm {
     }
 }
 
-fn stamp(marker: &Marker) -> ReconfigVm {
+fn stamp(marker: &Marker, notes: bool) -> ReconfigVm {
     let extra_config = vec![OptionValue::text(MARKER_KEY, marker.to_string())];
     ReconfigVm {
         spec: VirtualMachineConfigSpec {
+            annotation: notes.then(|| Notes::text(&marker.uid)),
             extra_config,
             ..VirtualMachineConfigSpec::default()
         },

@@ -5,6 +5,7 @@ use agent_forge_actors::{
         identity::{BiosUuid, MacAddress},
         marker::{MARKER_KEY, Marker},
         names::MoRef,
+        notes::Notes,
     },
     ports::vcenter::{
         BareVm, BootDevice, Cdrom, Fault, FolderSight, MarkedVm, PowerState, VcResult,
@@ -35,6 +36,7 @@ pub(super) const PATHS: &[&str] = &[
     "parent",
     "config.uuid",
     "config.instanceUuid",
+    "config.annotation",
     "config.extraConfig",
     "config.hardware.device",
     "config.bootOptions",
@@ -71,7 +73,12 @@ const MARKED_PATHS: &[&str] = &[
 ];
 
 /// Without these, a VM could look like somebody else's.
-const IDENTITY: &[&str] = &["config.uuid", "config.extraConfig", "runtime.powerState"];
+const IDENTITY: &[&str] = &[
+    "config.uuid",
+    "config.annotation",
+    "config.extraConfig",
+    "runtime.powerState",
+];
 
 impl Client {
     /// All VMs with that BIOS uuid.
@@ -191,6 +198,7 @@ fn observation(vm: &Properties) -> VcResult<VmObservation> {
             .map(str::to_owned),
         folder: vm.reference("parent"),
         marker: marker(vm.list("config.extraConfig")),
+        notes: Notes::read(vm.text("config.annotation")),
         power: power(vm),
         connection_state: vm
             .text("runtime.connectionState")
@@ -317,6 +325,7 @@ mod tests {
             "name": {"_typeName": "string", "_value": "node-1"},
             "parent": {"_typeName": "ManagedObjectReference", "type": "Folder", "value": "group-v3"},
             "config.uuid": {"_typeName": "string", "_value": "423e36c8-723d-2b24-8590-0eb1d9180aa2"},
+            "config.annotation": {"_typeName": "string", "_value": Notes::text("u")},
             "runtime.powerState": {"_typeName": "VirtualMachinePowerState", "_value": "poweredOn"},
             "config.extraConfig": {"_typeName": "ArrayOfOptionValue", "_value": [
                 {"_typeName": "OptionValue", "key": "x", "value": {"_typeName": "string", "_value": "y"}},
@@ -335,6 +344,7 @@ mod tests {
         .expect("observation");
         assert_eq!(seen.power, PowerState::On);
         assert_eq!(seen.marker, Some(owner));
+        assert_eq!(seen.notes, Notes::OfAgent("u".into()));
         assert_eq!(seen.disk_keys, [202]);
         assert_eq!(
             seen.macs,

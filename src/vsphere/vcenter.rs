@@ -84,8 +84,9 @@ impl VCenter for Handle {
         effect: &Effect,
         vm: &MoRef,
         marker: &Marker,
+        notes: bool,
     ) -> VcResult<TaskRef> {
-        self.0.start_stamp(effect, vm, marker).await
+        self.0.start_stamp(effect, vm, marker, notes).await
     }
 
     async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {

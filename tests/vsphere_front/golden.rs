@@ -362,7 +362,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     vc.wait(&task).await.flatten().unwrap();
     tap.step("stamp");
     let task = vc
-        .stamp_marker(&change, &vm, &marker("standard"))
+        .stamp_marker(&change, &vm, &marker("standard"), true)
         .await
         .unwrap();
     vc.wait(&task).await.flatten().unwrap();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use agent_forge_actors::{
     effect::{EffectKind, Settled},
-    model::names::MoRef,
+    model::{names::MoRef, notes::Notes},
     ports::vcenter::{BootDevice, Fault, FolderSight, MountedIso, PowerState, TaskEnd},
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
@@ -332,14 +332,20 @@ async fn a_vm_of_the_predecessor_gets_its_marker_later() {
     let uuid = agent_forge_actors::model::identity::BiosUuid::parse(&uuid).unwrap();
     let found = vc.find_by_uuid(uuid).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].marker, None);
+    assert_eq!((&found[0].marker, &found[0].notes), (&None, &Notes::Empty));
     let vm = found[0].moref.clone();
     let task = vc
-        .stamp_marker(&effect(EffectKind::Reconfigure), &vm, &marker("old-1"))
+        .stamp_marker(
+            &effect(EffectKind::Reconfigure),
+            &vm,
+            &marker("old-1"),
+            true,
+        )
         .await
         .unwrap();
     vc.wait(&task).await.flatten().unwrap();
     let seen = vc.observe(&vm).await.unwrap().unwrap();
+    assert_eq!(seen.notes, Notes::OfAgent(marker("old-1").uid));
     assert_eq!(seen.marker, Some(marker("old-1")));
 }
 

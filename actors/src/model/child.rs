@@ -10,6 +10,7 @@ use agent_forge_crds::{
         CREATED_FOR_ADOPTED, CREATED_FOR_LABEL, FORCE_DELETE_ANNOTATION, MACHINE_NAME_ANNOTATION,
         MACHINE_UID_ANNOTATION, VM_NAME_ANNOTATION,
     },
+    pool::SOURCE_DISCOVERED_AGENT,
 };
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
@@ -75,7 +76,8 @@ pub struct Child {
     /// The recorded identity does not come from this object's uid: the record was taken over from the predecessor, or
     /// the object was restored from a backup under a new uid.
     pub reborn: bool,
-    /// It was made for a VM that existed before, and no person has asked for that to be taken over: it is never touched.
+    /// It was made for a VM that existed before, and no person has asked for that to be taken over; or the predecessor only
+    /// saw its VM through an Agent, whatever a person asks: it is never touched.
     pub adopted: bool,
     /// It has a deletionTimestamp.
     pub deleting: bool,
@@ -93,6 +95,12 @@ pub fn is_given_up(vm: &VmStatus, failure: Option<&Failure>) -> bool {
     vm.bios_uuid.is_some()
         && vm.attempt.is_some()
         && failure.is_some_and(|f| f.attempt == vm.attempt)
+}
+
+/// The predecessor did not make that VM, and only saw it (predecessor.md §6).
+fn is_discovered(vm: Option<&VmStatus>) -> bool {
+    let source = vm.and_then(|vm| vm.source.as_deref());
+    source == Some(SOURCE_DISCOVERED_AGENT)
 }
 
 fn annotation(object: &VsphereAgent, key: &str) -> Option<String> {
@@ -205,12 +213,13 @@ impl Child {
             agent,
             agent_uid,
             reborn,
-            adopted: object
-                .labels()
-                .get(CREATED_FOR_LABEL)
-                .is_some_and(|v| v == CREATED_FOR_ADOPTED)
-                && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true")
-                && !on(Mutant::AdoptedIsOurs),
+            adopted: is_discovered(vm)
+                || object
+                    .labels()
+                    .get(CREATED_FOR_LABEL)
+                    .is_some_and(|v| v == CREATED_FOR_ADOPTED)
+                    && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true")
+                    && !on(Mutant::AdoptedIsOurs),
             deleting: object.metadata.deletion_timestamp.is_some(),
             has_finalizer: object.finalizers().iter().any(|f| f == AGENT_FINALIZER),
             forced: annotation(FORCE_DELETE_ANNOTATION).is_some_and(|v| v == "true")

@@ -9,6 +9,7 @@ pub mod hardware;
 pub mod identity;
 pub mod marker;
 pub mod names;
+pub mod notes;
 pub mod selector;
 pub mod server;
 pub mod standing;

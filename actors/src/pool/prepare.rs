@@ -10,7 +10,7 @@ use std::{
 
 use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::{AGENT_MACHINE_LABEL, NODE_POOL_LABEL, NODE_POOL_ROLE_LABEL},
+    names::{AGENT_MACHINE_LABEL, CLEANUP_VM_ANNOTATION, NODE_POOL_LABEL, NODE_POOL_ROLE_LABEL},
     pool::VsphereAgentPool,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -142,6 +142,11 @@ pub fn prepare_as(
         uid: agent.uid().unwrap_or_default(),
         resource_version: agent.resource_version().unwrap_or_default(),
         labels,
+        // The predecessor had decided to delete its VM, and that was taken back.
+        annotations: is_let_go(agent)
+            .then(|| (CLEANUP_VM_ANNOTATION.to_owned(), None))
+            .into_iter()
+            .collect(),
         approved: (pool.spec.agent.approve() && !agent.spec.approved).then_some(true),
         hostname: differs(agent.spec.hostname.as_deref(), hostname),
         role: differs(Some(agent.spec.role.as_str()), role),
@@ -176,7 +181,9 @@ pub fn fence(
     auto_approved: bool,
     agent: &Agent,
 ) -> Option<AgentPatch> {
-    if on(Mutant::NoFence) {
+    // Unapproved it is chosen by nobody; where the service approves it again, its labels go.
+    let fenced = is_let_go(agent) && !agent.spec.approved && !auto_approved;
+    if fenced || on(Mutant::NoFence) {
         return None;
     }
     let selectors: Vec<Option<&LabelSelector>> = choosers
@@ -201,6 +208,7 @@ pub fn fence(
             .filter(|k| keys.contains(*k))
             .map(|k| (k.clone(), None))
             .collect(),
+        annotations: BTreeMap::new(),
         approved: (still_matches && agent.spec.approved && !auto_approved).then_some(false),
         hostname: None,
         role: None,
@@ -208,8 +216,15 @@ pub fn fence(
     (!is_empty(&patch)).then_some(patch)
 }
 
+/// The predecessor has decided to delete the VM that runs it (predecessor.md §6).
+#[must_use]
+pub fn is_let_go(agent: &Agent) -> bool {
+    agent.annotations().contains_key(CLEANUP_VM_ANNOTATION)
+}
+
 fn is_empty(patch: &AgentPatch) -> bool {
     patch.labels.is_empty()
+        && patch.annotations.is_empty()
         && patch.approved.is_none()
         && patch.hostname.is_none()
         && patch.role.is_none()

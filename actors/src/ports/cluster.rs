@@ -148,6 +148,8 @@ pub struct AgentPatch {
     pub resource_version: String,
     /// Labels to set (`Some`) or take off (`None`).
     pub labels: BTreeMap<String, Option<String>>,
+    /// Annotations, likewise.
+    pub annotations: BTreeMap<String, Option<String>>,
     /// `spec.approved`.
     pub approved: Option<bool>,
     /// `spec.hostname`.

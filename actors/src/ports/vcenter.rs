@@ -23,6 +23,7 @@ use crate::{
         identity::{BiosUuid, MacAddress},
         marker::Marker,
         names::{DatastorePath, MoRef},
+        notes::Notes,
     },
 };
 
@@ -126,7 +127,7 @@ pub struct CreateVm {
     pub vm_path: DatastorePath,
     /// Discovery ISO.
     pub iso: DatastorePath,
-    /// Note for people in the vSphere client.
+    /// Its notes ([`Notes`]).
     pub annotation: String,
 }
 
@@ -192,6 +193,8 @@ pub struct VmObservation {
     pub folder: Option<MoRef>,
     /// Ownership marker, if any.
     pub marker: Option<Marker>,
+    /// Whose the predecessor would take it for.
+    pub notes: Notes,
     /// Power state.
     pub power: PowerState,
     /// `connected`, `disconnected`, `inaccessible`, ... as on the wire.
@@ -415,9 +418,15 @@ pub trait VCenter: Send + Sync {
         disk_keys: &[i32],
     ) -> VcResult<TaskRef>;
 
-    /// Stamps the ownership marker on a VM that the predecessor created (after proof).
-    async fn stamp_marker(&self, effect: &Effect, vm: &MoRef, marker: &Marker)
-    -> VcResult<TaskRef>;
+    /// Stamps the ownership marker on a VM that the predecessor created (after proof); with `notes`, also the notes that
+    /// name the marker's owner to the predecessor.
+    async fn stamp_marker(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        marker: &Marker,
+        notes: bool,
+    ) -> VcResult<TaskRef>;
 
     /// Powers on.
     async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;

@@ -108,6 +108,7 @@ pub async fn perform(context: &Context, scene: &Scene, memory: &mut Memory, step
         Step::RecordVm => hand.record_vm(memory).await,
         Step::AttachTags => hand.attach_tags(memory).await,
         Step::EjectIso => hand.eject(memory).await,
+        Step::FinishEjection => hand.finish_ejection(memory).await,
         Step::FenceAgent => hand.fence().await,
         Step::PowerOff => {
             hand.prove_unbound().await?;

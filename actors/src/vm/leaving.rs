@@ -58,6 +58,7 @@ fn a_vm_outlives_the_machine_it_served() {
         has_served: false,
         refused: None,
         standing: &Standing::Leaving,
+        ejecting: false,
         eject: true,
         resting: None,
         agent_present: true,

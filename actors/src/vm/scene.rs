@@ -437,6 +437,9 @@ impl Scene {
             standing: &self.standing,
             refused: self.refused.as_deref(),
             agent_present: self.agent.is_some(),
+            ejecting: status
+                .and_then(|s| s.iso_ejection.as_ref())
+                .is_some_and(|e| e.disconnect_started),
             eject: drive::is_to_be_emptied(
                 self.pool.as_deref(),
                 self.child.adopted,

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::{
-    model::{marker::Marker, names::MoRef},
+    model::{marker::Marker, names::MoRef, notes::Notes},
     mutants::{Mutant, on},
     ports::vcenter::{BareVm, VmObservation},
 };
@@ -169,24 +169,40 @@ pub enum Proof {
     None(String),
 }
 
-/// Proof is exactly one VM with the recorded uuid, which has the recorded name, lies in the pool's folder and carries
-/// nobody else's marker (predecessor.md §1).
+/// What the predecessor recorded of its VM.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// Name of the VM.
+    pub name: &'a str,
+    /// The pool's folder.
+    pub folder: &'a MoRef,
+    /// The mark that it is to get.
+    pub marker: &'a Marker,
+    /// `status.vm.ownerUID`: the owner that its notes name.
+    pub owner: Option<&'a str>,
+}
+
+/// Proof is exactly one VM with the recorded uuid, whose notes name this VsphereAgent; where the predecessor wrote no notes
+/// yet, and recorded none, one of the recorded name in the pool's folder. None carries somebody else's mark or notes
+/// (predecessor.md §1, §6).
 #[must_use]
-pub fn prove(found: Vec<VmObservation>, name: &str, folder: &MoRef, ours: &Marker) -> Proof {
+pub fn prove(found: Vec<VmObservation>, claim: &Claim<'_>) -> Proof {
+    let told = |vm: &VmObservation| format!("{} ({})", vm.name, vm.moref.id);
     let fits = |vm: &VmObservation| {
-        let unclaimed = vm.marker.as_ref().is_none_or(|m| m.same_owner(ours));
-        vm.name == name && vm.folder.as_ref() == Some(folder) && unclaimed
+        let unclaimed = vm.marker.as_ref();
+        let unclaimed = unclaimed.is_none_or(|m| m.same_owner(claim.marker));
+        let is_there = vm.name == claim.name && vm.folder.as_ref() == Some(claim.folder);
+        let noted = match &vm.notes {
+            Notes::OfAgent(uid) => *uid == claim.marker.uid,
+            // Somebody may have written something else since; a record of 1.1.0 says that they were there.
+            Notes::Empty | Notes::Other => claim.owner.is_none() && is_there,
+        };
+        unclaimed && noted
     };
     match found.as_slice() {
         [] => Proof::Absent,
         [one] if fits(one) && one.shows_config() => Proof::Proven(Box::new(one.clone())),
-        several => Proof::None(
-            several
-                .iter()
-                .map(|vm| format!("{} ({})", vm.name, vm.moref.id))
-                .collect::<Vec<_>>()
-                .join(", "),
-        ),
+        several => Proof::None(several.iter().map(told).collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -230,6 +246,7 @@ pub(crate) mod tests {
             instance_uuid: Some(instance.into()),
             folder: None,
             marker,
+            notes: Notes::Empty,
             power: PowerState::Off,
             connection_state: "connected".into(),
             macs: vec![],

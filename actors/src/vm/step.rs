@@ -107,6 +107,8 @@ pub struct Facts<'a> {
     pub refused: Option<&'a str>,
     /// An Agent that runs there exists.
     pub agent_present: bool,
+    /// The predecessor was emptying a drive of it, and was replaced meanwhile.
+    pub ejecting: bool,
     /// Its drive is to be emptied: the pool wants that, the Agent there is installed, and it was not done yet.
     pub eject: bool,
     /// A call that is left alone, since the VM was busy lately.
@@ -194,6 +196,8 @@ pub enum Step {
     AttachTags,
     /// Take the ISO out of its drive, after a live check that its Agent is installed.
     EjectIso,
+    /// Finish what the predecessor began: take the ISO on record out of its drive.
+    FinishEjection,
     /// Take the Agent out of every selection.
     FenceAgent,
     /// Power it off, after a live check that its Agent is unbound.
@@ -230,6 +234,7 @@ impl Step {
             Self::RecordVm => "vm.record",
             Self::AttachTags => "vm.attach_tags",
             Self::EjectIso => "vm.eject_iso",
+            Self::FinishEjection => "vm.finish_ejection",
             Self::FenceAgent => "agent.fence",
             Self::PowerOff => "vm.power_off",
             Self::Destroy => "vm.submit_destroy",
@@ -245,7 +250,7 @@ impl Step {
     pub const fn errand(&self) -> Option<Errand> {
         match self {
             Self::Create | Self::TakeOver | Self::EjectIso => Some(Errand::Begin),
-            Self::SetBootOrder(_) | Self::PowerOn => Some(Errand::GoOn),
+            Self::SetBootOrder(_) | Self::PowerOn | Self::FinishEjection => Some(Errand::GoOn),
             Self::PowerOff | Self::Destroy => Some(Errand::Remove),
             _ => None,
         }
@@ -264,7 +269,7 @@ impl Step {
             Self::PowerOn => Some(EffectKind::PowerOn),
             Self::PowerOff => Some(EffectKind::PowerOff),
             Self::Destroy => Some(EffectKind::Destroy),
-            Self::EjectIso => Some(EffectKind::EjectIso),
+            Self::EjectIso | Self::FinishEjection => Some(EffectKind::EjectIso),
             _ => None,
         }
     }
@@ -354,6 +359,9 @@ fn alive(f: &Facts<'_>) -> Step {
         );
     }
     if let Some(step) = predecessors(f) {
+        return step;
+    }
+    if let Some(step) = ejection(f) {
         return step;
     }
     if let Some(step) = not_wanted(f) {
@@ -450,9 +458,42 @@ fn alive(f: &Facts<'_>) -> Step {
     }
 }
 
+/// A drive that the predecessor was emptying: while its task waits for an answer, the guest stands still and vCenter does
+/// nothing else to the VM. So it is finished first, whoever the VM serves and whatever becomes of it.
+fn ejection(f: &Facts<'_>) -> Option<Step> {
+    if !f.ejecting || !f.has_identity || f.adopted {
+        return None;
+    }
+    match f.seen {
+        Seen::NotAsked => Some(Step::Lookup),
+        Seen::Ours(_) => Some(Step::FinishEjection),
+        _ => None,
+    }
+}
+
+/// The same of a VM that is to go: it may not be proven yet.
+fn unfinished(f: &Facts<'_>) -> Option<Step> {
+    let proof = || predecessors(f).filter(|step| *step == Step::TakeOver);
+    proof()
+        .filter(|_| f.ejecting && !f.adopted)
+        .or_else(|| ejection(f))
+}
+
 /// A record that cannot be gone by: an unreadable identity, or one of the predecessor's that is still to be proven.
 fn predecessors(f: &Facts<'_>) -> Option<Step> {
     let vm = f.vm?;
+    if vm.bios_uuid.is_none() && vm.attempt.is_none() && vm.owner_uid.is_some() {
+        return Some(hold(
+            reason::OWNERSHIP_UNPROVEN,
+            format!(
+                "the predecessor made VM {} and did not record its uuid: nothing is made beside it and nothing is removed; write \
+                 its BIOS UUID to status.vm.biosUUID, or remove the VM by hand and delete the VsphereAgent with the annotation \
+                 agent-forge.containeroo.ch/force-delete=true",
+                vm.name
+            ),
+            Some(CONFLICT_PROBE),
+        ));
+    }
     if !f.has_identity {
         return vm.bios_uuid.as_ref().map(|text| {
             hold(
@@ -625,6 +666,9 @@ fn unstick(f: &Facts<'_>) -> Step {
 }
 
 fn deleting(f: &Facts<'_>) -> Step {
+    if let Some(step) = unfinished(f) {
+        return step;
+    }
     if let Some(agent) = f.unproven.filter(|_| f.agent_bound && !f.forced) {
         return hold(
             reason::AGENT_UNPROVEN,
@@ -672,6 +716,10 @@ fn deleting(f: &Facts<'_>) -> Step {
         Loss::Restorable => return Step::RecordIdentity,
     }
     let forgotten = on(Mutant::PoolGoneForgets) && !f.pool_exists;
+    let nameless = f.vm.is_some_and(|vm| vm.bios_uuid.is_none()) && !f.adopted && !f.forced;
+    if let Some(step) = predecessors(f).filter(|_| nameless) {
+        return step;
+    }
     if f.adopted || f.vm.is_none_or(|vm| vm.bios_uuid.is_none()) || forgotten {
         // Nothing of ours exists: an adopted VM is somebody else's, and before its identity none is made.
         return Step::RemoveFinalizer;

@@ -4,7 +4,7 @@
 use super::timeline::{MAX_TIMELINE_ROWS, Milestone};
 use crate::WaitingOn;
 use crate::conditions::Phase;
-use crate::pool::{CleanupPolicy, CredentialsSecretRef, MAX_WAITING_ROWS, OwnedVm};
+use crate::pool::{CleanupPolicy, CredentialsSecretRef, MAX_WAITING_ROWS, OwnedVm, VM_SOURCES};
 use crate::schema;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -53,6 +53,40 @@ pub struct VsphereAgentStatus {
     /// showed of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<Failure>,
+    /// A drive that the predecessor was emptying when it was replaced; it is finished, and taken off. Ours records none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iso_ejection: Option<IsoEjection>,
+}
+
+/// One drive that is being emptied, as releases of the predecessor after 1.1.0 record it before they do so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct IsoEjection {
+    /// Name of the VM in vCenter.
+    pub vm_name: String,
+    /// BIOS UUID of the VM.
+    #[serde(rename = "biosUUID")]
+    pub bios_uuid: String,
+    /// uid of the VsphereAgent that the VM's notes name.
+    #[serde(rename = "ownerUID", skip_serializing_if = "Option::is_none")]
+    pub owner_uid: Option<String>,
+    /// Name of the datacenter.
+    pub datacenter: String,
+    /// Key of the drive.
+    pub device_key: i64,
+    /// ISO that is taken out, as `[datastore] path`.
+    pub iso_path: String,
+    /// When it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// True from the moment before vCenter was asked to disconnect the drive. Before that nothing is under way.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(default)]
+    pub disconnect_started: bool,
+    /// Question of the VM that was about to be answered.
+    #[serde(rename = "questionID", skip_serializing_if = "Option::is_none")]
+    pub question_id: Option<String>,
 }
 
 /// A VM that was given up before it served: evidence for people, and the proof that it may go.
@@ -131,6 +165,13 @@ pub struct VmStatus {
     /// When the phase last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
+    /// uid of the VsphereAgent that the VM's notes in vCenter name as its owner, as the predecessor's 1.1.0 reads it.
+    #[serde(rename = "ownerUID", skip_serializing_if = "Option::is_none")]
+    pub owner_uid: Option<String>,
+    /// How the VM came to be on record. One that was only seen through its Agent is never touched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = VM_SOURCES))]
+    pub source: Option<String>,
 
     /// Which VM in a row this is for its request; rises only after the one before it was
     /// proven absent.
@@ -246,6 +287,8 @@ impl VmStatus {
             phase: self.phase.clone(),
             reason: self.reason.clone(),
             last_transition_time: self.last_transition_time.clone(),
+            owner_uid: self.owner_uid.clone(),
+            source: self.source.clone(),
         }
     }
 }

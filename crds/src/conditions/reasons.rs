@@ -99,6 +99,8 @@ pub mod reason {
     pub const REPLACEMENTS_EXHAUSTED: &str = "ReplacementsExhausted";
     /// The CD-ROM drive of an installed host could not be emptied.
     pub const EJECT_FAILED: &str = "EjectFailed";
+    /// ISOEjected: an ejection that the predecessor began is finished.
+    pub const EJECTED: &str = "Ejected";
     /// A task on the VM does not end, ours or another that keeps ours away; the message says where to look.
     pub const VM_BUSY: &str = "VMBusy";
     /// A VM was given up lately; the next one waits a while.

@@ -13,6 +13,13 @@ pub const MAX_OWNED_VM_ROWS: usize = 100;
 /// Rows that the schema allows in `status.waitingOn`.
 pub const MAX_WAITING_ROWS: usize = 100;
 
+/// `source` of a VM for which a VsphereAgent stands.
+pub const SOURCE_VSPHERE_AGENT: &str = "VsphereAgent";
+/// `source` of a VM that the predecessor saw through an Agent and did not make: nobody deletes it.
+pub const SOURCE_DISCOVERED_AGENT: &str = "DiscoveredAgent";
+/// Every `source` that there is.
+pub const VM_SOURCES: [&str; 2] = [SOURCE_VSPHERE_AGENT, SOURCE_DISCOVERED_AGENT];
+
 /// What the operator saw and did for a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -182,6 +189,13 @@ pub struct IsoStatus {
     /// `Last-Modified` that the source gave the bytes, likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_last_modified: Option<String>,
+    /// SHA-256 of the whole URL it was fetched from, as releases of the predecessor after 1.1.0 record it; kept for as long
+    /// as the ISO is the one that they fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url_hash: Option<String>,
+    /// `Last-Modified` that the predecessor was given with those bytes; kept likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_modified: Option<String>,
 }
 
 /// One version of the ISO on the datastore.
@@ -254,4 +268,11 @@ pub struct OwnedVm {
     /// When the phase last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
+    /// uid of the VsphereAgent that the VM's notes in vCenter name as its owner.
+    #[serde(rename = "ownerUID", skip_serializing_if = "Option::is_none")]
+    pub owner_uid: Option<String>,
+    /// How the VM came to be on record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = VM_SOURCES))]
+    pub source: Option<String>,
 }

@@ -126,6 +126,8 @@ fn a_vm_and_its_row_agree_in_the_fields_they_share() {
         "phase": "Bound",
         "reason": "AgentBound",
         "lastTransitionTime": "2026-11-21T05:23:23Z",
+        "ownerUID": "0c1dbb4e-0f2b-4f0c-9d6e-3f5a5e1f7b10",
+        "source": "VsphereAgent",
     }))
     .unwrap();
     assert_eq!(

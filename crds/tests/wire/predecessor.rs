@@ -1,14 +1,29 @@
-//! Our definitions are the predecessor's plus the optional fields named here, and its objects read
-//! and write back without loss.
+//! Our definitions are those of the predecessor's 1.0.2 and 1.1.0 plus the optional fields named here, without the
+//! rules named here, and its objects read and write back without loss.
 
 use crate::{files, structural};
 use agent_forge_crds::{VsphereAgent, VsphereAgentPool, manifest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+/// Fields that 1.1.0 added.
+const ADDED_TO_POOL_BY_1_1: &[&str] = &["status.ownedVMs[].ownerUID", "status.ownedVMs[].source"];
+const ADDED_TO_AGENT_BY_1_1: &[&str] = &["status.vm.ownerUID", "status.vm.source"];
+/// Fields that 1.1.0 lets nobody change. Ours may: a mistake is mended without a new pool.
+const LIFTED_FROM_POOL: &[&str] = &[
+    "spec.controlPlaneNamespace",
+    "spec.hostedClusterRef",
+    "spec.infraEnvRef",
+    "spec.nodePoolRef",
+    "spec.vsphere.credentialsSecretRef",
+    "spec.vsphere.datacenter",
+    "spec.vsphere.folder",
+    "spec.vsphere.isoDatastore",
+];
+const LIFTED_FROM_AGENT: &[&str] = &["spec.poolRef"];
 /// Fields that came later. Everything below one of them is new as well.
 const ADDED_TO_POOL: &[&str] = &[
     "spec.agent.discoveryTimeout",
@@ -24,10 +39,12 @@ const ADDED_TO_POOL: &[&str] = &[
     "status.iso.history[].datastore",
     "status.iso.history[].url",
     "status.iso.infraEnvRef",
+    "status.iso.lastModified",
     "status.iso.sourceKey",
     "status.iso.sourceLastModified",
     "status.iso.storedPath",
     "status.iso.totalBytes",
+    "status.iso.urlHash",
     "status.iso.volatile",
     "status.refusedCredentials",
     "status.waitingOn",
@@ -35,6 +52,7 @@ const ADDED_TO_POOL: &[&str] = &[
 const ADDED_TO_AGENT: &[&str] = &[
     "status.cleanupPolicy",
     "status.clusterID",
+    "status.isoEjection",
     "status.timeline",
     "status.traceID",
     "status.lastFailure",
@@ -66,21 +84,56 @@ fn definitions_equal_those_of_the_predecessor_but_for_the_added_fields() {
     let Some(directory) = directory("definitions_equal_those_of_the_predecessor") else {
         return;
     };
-    for (file, ours, added) in [
-        (manifest::POOL_FILE, manifest::pool(), ADDED_TO_POOL),
-        (manifest::AGENT_FILE, manifest::agent(), ADDED_TO_AGENT),
-    ] {
-        let theirs = files::yaml(&directory.join(file));
-        let ours = files::json(&ours);
+    type Kind = (
+        &'static str,
+        Value,
+        &'static [&'static str],
+        &'static [&'static str],
+        &'static [&'static str],
+    );
+    let kinds: [Kind; 2] = [
+        (
+            manifest::POOL_FILE,
+            files::json(&manifest::pool()),
+            ADDED_TO_POOL,
+            ADDED_TO_POOL_BY_1_1,
+            LIFTED_FROM_POOL,
+        ),
+        (
+            manifest::AGENT_FILE,
+            files::json(&manifest::agent()),
+            ADDED_TO_AGENT,
+            ADDED_TO_AGENT_BY_1_1,
+            LIFTED_FROM_AGENT,
+        ),
+    ];
+    let old = |kind: &Kind| {
+        (
+            directory.join(kind.0),
+            [kind.2, kind.3].concat(),
+            Vec::new(),
+        )
+    };
+    let new = |kind: &Kind| {
+        let file = directory.join("v1.1.0").join(kind.0);
+        (file, kind.2.to_vec(), kind.4.to_vec())
+    };
+    let versions = kinds.iter().flat_map(|k| [(k, old(k)), (k, new(k))]);
+    for ((_, ours, ..), (file, added, lifted)) in versions {
+        let theirs = files::yaml(&file);
+        let file = file.display();
         let mut difference = Difference::default();
         difference.schemas(
             files::schema(&theirs, "v1alpha1"),
-            files::schema(&ours, "v1alpha1"),
+            files::schema(ours, "v1alpha1"),
             "",
         );
         assert_eq!(difference.wrong, Vec::<String>::new(), "{file}");
-        let added: BTreeSet<String> = added.iter().map(|path| (*path).to_owned()).collect();
-        assert_eq!(difference.added, added, "{file}");
+        let set = |paths: Vec<&str>| -> BTreeSet<String> {
+            paths.into_iter().map(str::to_owned).collect()
+        };
+        assert_eq!(difference.added, set(added), "{file}");
+        assert_eq!(difference.lifted, set(lifted), "{file}");
 
         let frame = |definition: &Value| {
             let mut definition = definition.clone();
@@ -95,10 +148,10 @@ fn definitions_equal_those_of_the_predecessor_but_for_the_added_fields() {
         };
         assert_eq!(
             frame(&theirs),
-            frame(&ours),
+            frame(ours),
             "{file}: names, scope, subresources"
         );
-        columns(&theirs, &ours, file);
+        columns(&theirs, ours, &file.to_string());
     }
 }
 
@@ -123,6 +176,8 @@ fn columns(theirs: &Value, ours: &Value, file: &str) {
 struct Difference {
     wrong: Vec<String>,
     added: BTreeSet<String>,
+    /// Where theirs, and not ours, may not be changed.
+    lifted: BTreeSet<String>,
 }
 
 impl Difference {
@@ -138,6 +193,9 @@ impl Difference {
                     self.schemas(left, right, &format!("{path}[]"));
                 }
                 (_, Some(left), Some(right)) if same(left, right) => {}
+                ("x-kubernetes-validations", Some(rules), None) if only_immutable(rules) => {
+                    self.lifted.insert(path.to_owned());
+                }
                 _ => self
                     .wrong
                     .push(format!("{path} {key}: {left:?} became {right:?}")),
@@ -158,6 +216,12 @@ impl Difference {
             self.added.insert(join(path, name));
         }
     }
+}
+
+/// All that the rules say is that it may not be changed.
+fn only_immutable(rules: &Value) -> bool {
+    let mut rules = rules.as_array().into_iter().flatten();
+    rules.all(|rule| rule["rule"] == "self == oldSelf")
 }
 
 fn join(path: &str, name: &str) -> String {
@@ -218,6 +282,59 @@ fn recorded_objects_of_the_predecessor_read_validate_and_write_back_unchanged() 
         }
     }
     assert!(count >= 20, "only {count} recorded objects were found");
+}
+
+/// What 1.1.0 and the releases after it write. No run of them is on record: the fields are those of its definitions and of
+/// `predecessor.md` §6.
+#[test]
+fn what_1_1_0_and_later_write_reads_validates_and_writes_back_unchanged() {
+    let vm = json!({
+        "name": "demo-worker-1",
+        "biosUUID": "c824c2ad-870a-528c-8c15-9efba0d051bf",
+        "ownerUID": "0c1dbb4e-0f2b-4f0c-9d6e-3f5a5e1f7b10",
+        "source": "VsphereAgent",
+        "phase": "Bound",
+    });
+    let agent = json!({
+        "apiVersion": "agent-forge.containeroo.ch/v1alpha1",
+        "kind": "VsphereAgent",
+        "metadata": {"name": "demo-worker-1", "namespace": "demo"},
+        "spec": {"poolRef": {"name": "demo"}},
+        "status": {
+            "vm": vm,
+            "conditions": [{
+                "type": "ISOEjected",
+                "status": "False",
+                "reason": "EjectionInProgress",
+                "message": "recorded",
+                "lastTransitionTime": "2026-11-21T05:23:23Z",
+            }],
+            "isoEjection": {
+                "vmName": "demo-worker-1",
+                "biosUUID": "c824c2ad-870a-528c-8c15-9efba0d051bf",
+                "ownerUID": "0c1dbb4e-0f2b-4f0c-9d6e-3f5a5e1f7b10",
+                "datacenter": "dc1",
+                "deviceKey": 3000,
+                "isoPath": "[isos] agent-forge/demo/demo/aa.iso",
+                "startedAt": "2026-11-21T05:23:23Z",
+                "disconnectStarted": true,
+                "questionID": "7",
+            },
+        },
+    });
+    unchanged::<VsphereAgent>(&agent, &files::json(&manifest::agent()), "agent");
+    let mut pool = files::fixture("pool.yaml");
+    let seen = json!({"name": "metal-7", "source": "DiscoveredAgent"});
+    pool["status"] = json!({
+        "ownedVMs": [vm, seen],
+        "iso": {
+            "path": "agent-forge/demo/demo/aa.iso",
+            "urlHash": "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9",
+            "lastModified": "Wed, 23 Sep 2026 01:24:34 GMT",
+        },
+    });
+    pool["spec"]["iso"]["ejectAfterInstall"] = true.into();
+    unchanged::<VsphereAgentPool>(&pool, &files::json(&manifest::pool()), "pool");
 }
 
 fn unchanged<K: DeserializeOwned + Serialize>(object: &Value, definition: &Value, file: &str) {

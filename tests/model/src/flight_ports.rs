@@ -553,7 +553,7 @@ impl VCenter for Ports {
     async fn set_boot_order(&self, _: &Effect, _: &MoRef, _: &[i32]) -> VcResult<TaskRef> {
         unreachable!("no VMs here")
     }
-    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Marker) -> VcResult<TaskRef> {
+    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Marker, _: bool) -> VcResult<TaskRef> {
         unreachable!("no VMs here")
     }
     async fn power_on(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {

@@ -467,6 +467,7 @@ impl Cluster for Ports {
             let agent = named(&mut w.agents, &at)?;
             agent.change(|agent| {
                 merge(agent.labels_mut(), &patch.labels);
+                merge(agent.annotations_mut(), &patch.annotations);
                 agent.spec.approved = patch.approved.unwrap_or(agent.spec.approved);
                 if patch.hostname.is_some() {
                     agent.spec.hostname.clone_from(&patch.hostname);
@@ -607,7 +608,7 @@ impl VCenter for Ports {
         self.order(e.kind, Order::Boot(vm.clone(), keys.to_vec()))
             .await
     }
-    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Marker) -> VcResult<TaskRef> {
+    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Marker, _: bool) -> VcResult<TaskRef> {
         unreachable!("no records of the predecessor here")
     }
     async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {

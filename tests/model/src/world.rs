@@ -6,6 +6,7 @@ use agent_forge_actors::{
     model::{
         identity::BiosUuid,
         names::{MoRef, ObjectKey},
+        notes::Notes,
     },
     ports::{
         cluster::MachineFacts,
@@ -448,6 +449,7 @@ impl World {
             instance_uuid: Some(format!("instance-{id}")),
             folder: Some(spec.place.folder.clone()),
             marker: Some(spec.marker.clone()),
+            notes: Notes::read(Some(&spec.annotation)),
             power: PowerState::Off,
             connection_state: "connected".to_owned(),
             macs: objects::mac(&spec.name, n).into_iter().collect(),
@@ -651,6 +653,7 @@ pub fn foreign_vm(name: &str) -> VmObservation {
         instance_uuid: Some("instance-foreign".to_owned()),
         folder: Some(MoRef::new("Folder", "group-v1")),
         marker: None,
+        notes: Notes::Empty,
         power: PowerState::On,
         connection_state: "connected".to_owned(),
         macs: objects::mac("z", 99).into_iter().collect(),

@@ -389,7 +389,7 @@ impl Side {
             O::Stamp(name) => {
                 let (vm, mark) = (self.vm(name), marker(name, 2));
                 let reconfigure = effect(EffectKind::Reconfigure);
-                let started = vc.stamp_marker(&reconfigure, &vm, &mark).await;
+                let started = vc.stamp_marker(&reconfigure, &vm, &mark, true).await;
                 self.run(started).await.0
             }
             O::PowerOn(name) => {

@@ -7,6 +7,7 @@ use agent_forge_crds::{
     pool::{IsoHistoryEntry, IsoStatus},
 };
 use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
 
 use super::lost;
 use crate::{
@@ -41,9 +42,14 @@ pub(super) fn predecessors_file(
     created: Option<&Time>,
 ) -> Option<IsoFile> {
     let ours = iso.source_key.is_some();
-    iso.url
-        .as_deref()
-        .filter(|url| !ours && is_of(url, source))?;
+    // Later releases write the URL without what opens it, and the digest of the whole one.
+    let same = match iso.url_hash.as_deref() {
+        Some(hash) => hash.eq_ignore_ascii_case(&digest_of(source)),
+        None => iso.url.as_deref().is_some_and(|url| is_of(url, source)),
+    };
+    if ours || !same {
+        return None;
+    }
     let uploaded_at = iso.uploaded_at.as_ref()?.0;
     if created.is_some_and(|at| uploaded_at < at.0) {
         return None;
@@ -56,6 +62,11 @@ pub(super) fn predecessors_file(
         validators: Validators::default(),
         volatile: false,
     })
+}
+
+/// SHA-256 of the whole URL.
+fn digest_of(source: &IsoUrl) -> String {
+    hex::encode(Sha256::digest(source.expose().as_str()))
 }
 
 /// Was that fetched from here? Whole, as the predecessor wrote it, or as [`fit_to_show`] left it of such a one: without the
@@ -238,6 +249,8 @@ pub fn status(
                     },
                 );
             }
+            // What the predecessor knows of these very bytes.
+            let theirs = record.filter(|i| i.sha256.as_deref() == Some(file.sha256.as_str()));
             let compares = !want.source.is_assisted();
             Some(IsoStatus {
                 url,
@@ -258,6 +271,8 @@ pub fn status(
                 volatile: is_volatile(record, want, file).then_some(true),
                 source_etag: file.validators.etag.clone().filter(|_| compares),
                 source_last_modified: file.validators.last_modified.clone().filter(|_| compares),
+                url_hash: theirs.and_then(|i| i.url_hash.clone()),
+                last_modified: theirs.and_then(|i| i.last_modified.clone()),
                 history,
                 ..IsoStatus::default()
             })
@@ -290,6 +305,7 @@ mod tests {
     use crate::{
         error::{Side, Trouble},
         model::names::ObjectKey,
+        testing::with,
     };
 
     fn want() -> IsoWant {
@@ -342,6 +358,41 @@ mod tests {
                 assert_eq!(written.url, left, "{url}");
             }
         }
+    }
+
+    /// Releases after 1.1.0 write `urlHash` and `lastModified`, and the URL without its query.
+    #[test]
+    fn the_digest_of_the_url_tells_the_predecessors_file_and_stays_with_its_bytes() {
+        let want = with(want(), |w| {
+            w.source = IsoUrl::parse("https://images.example/iso?token=SECRET").expect("URL");
+        });
+        let record = IsoStatus {
+            url: Some("https://images.example/iso".to_owned()),
+            url_hash: Some(digest_of(&want.source)),
+            last_modified: Some("Wed, 23 Sep 2026 01:24:34 GMT".to_owned()),
+            sha256: Some("a".repeat(64)),
+            path: Some("agent-forge/demo/w/a.iso".to_owned()),
+            size_bytes: Some(7),
+            uploaded_at: Some(Time(Timestamp::UNIX_EPOCH)),
+            ..IsoStatus::default()
+        };
+        let found = |iso: &IsoStatus| predecessors_file(iso, "iso", &want.source, None).is_some();
+        assert!(found(&record));
+        let other = with(record.clone(), |i| i.url_hash = Some("0".repeat(64)));
+        assert!(!found(&other), "the token is another one");
+        let before = with(record.clone(), |i| i.url_hash = None);
+        assert!(!found(&before), "a URL without its token says too little");
+        let kept = |digit| {
+            let state = ready(&file_on("iso", digit), Vec::new());
+            let iso = status(Some(&record), &want, &state, Timestamp::UNIX_EPOCH);
+            let iso = iso.expect("a status");
+            (iso.url_hash, iso.last_modified)
+        };
+        assert_eq!(
+            kept('a'),
+            (record.url_hash.clone(), record.last_modified.clone())
+        );
+        assert_eq!(kept('b'), (None, None), "they speak of other bytes");
     }
 
     #[test]

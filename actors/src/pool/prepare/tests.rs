@@ -8,7 +8,7 @@ use crate::{
 };
 use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine},
-    names::{AGENT_MACHINE_LABEL, NODE_POOL_ROLE_LABEL},
+    names::{AGENT_MACHINE_LABEL, CLEANUP_VM_ANNOTATION, NODE_POOL_ROLE_LABEL},
 };
 use kube::ResourceExt;
 use std::{collections::BTreeMap, sync::Arc};
@@ -24,6 +24,10 @@ fn apply(agent: &mut Agent, patch: &AgentPatch) {
             Some(v) => drop(agent.labels_mut().insert(key.clone(), v.clone())),
             None => drop(agent.labels_mut().remove(key)),
         }
+    }
+    for (key, value) in &patch.annotations {
+        assert_eq!(value, &None, "none is set");
+        agent.annotations_mut().remove(key);
     }
     if let Some(approved) = patch.approved {
         agent.spec.approved = approved;
@@ -153,6 +157,37 @@ fn another_hostname_changes_nothing_else() {
         },
         plain
     );
+}
+
+/// The predecessor takes the approval and writes which VM is to go (predecessor.md §6).
+#[test]
+fn an_agent_that_the_predecessor_let_go_is_fenced_until_it_is_prepared_again() {
+    let (mut agent, am) = discovered();
+    let pool = pool(POOL);
+    let patch = prepare(&pool, &am, "a", &agent).expect("ok").expect("one");
+    apply(&mut agent, &patch);
+    let choosers = [Arc::new(am.clone())];
+    let own = base_labels(&pool);
+    agent
+        .annotations_mut()
+        .insert(CLEANUP_VM_ANNOTATION.to_owned(), "a".to_owned());
+    assert!(
+        fence(&own, &choosers, false, &agent).is_some(),
+        "it is approved"
+    );
+    agent.spec.approved = false;
+    assert_eq!(fence(&own, &choosers, false, &agent), None);
+    assert!(
+        fence(&own, &choosers, true, &agent).is_some(),
+        "the service would approve it again"
+    );
+    let patch = prepare(&pool, &am, "a", &agent).expect("ok").expect("one");
+    apply(&mut agent, &patch);
+    assert!(agent.spec.approved && agent.annotations().is_empty());
+    assert_eq!(prepare(&pool, &am, "a", &agent), Ok(None));
+    // Without that word an unapproved Agent is not taken for fenced.
+    agent.spec.approved = false;
+    assert!(fence(&own, &choosers, false, &agent).is_some());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::{After, Done, Hand, TASK_PATIENCE, defect, iso_path};
 use crate::{
     effect::EffectKind,
     error::{Class, Side, Trouble},
-    model::names::DatastorePath,
+    model::{names::DatastorePath, notes::Notes},
     ports::vcenter::{CreateVm, Fault, TaskEnd, TaskRef, VCenter, VcError},
     vm::{
         hardware,
@@ -37,7 +37,7 @@ impl Hand<'_> {
             place: self.place()?,
             vm_path: path.ok_or_else(|| defect("no configuration file path is recorded"))?,
             iso: iso_path(pool).ok_or_else(|| defect("the ISO went away"))?,
-            annotation: format!("agent-forge: VsphereAgent {}", child.key),
+            annotation: Notes::text(&child.uid),
         };
         let _running = self
             .context

@@ -1,6 +1,10 @@
-//! The CD-ROM drive of an installed host is emptied: the only write to a VM that serves.
+//! The CD-ROM drive of an installed host is emptied: the only write to a VM that serves, but for the mark of a take-over.
 
-use agent_forge_crds::conditions::reason;
+use agent_forge_crds::{
+    Time,
+    conditions::{self, ConditionStatus, ConditionUpdate, reason, set_condition},
+};
+use jiff::Timestamp;
 
 use super::{After, Done, Hand, TASK_PATIENCE, defect};
 use crate::{
@@ -32,9 +36,47 @@ impl Hand<'_> {
             ));
         }
         let isos = drive::isos_of(self.pool()?, &shown.cdroms);
+        self.empty(memory, &isos).await?;
+        let mut vm = self.vm();
+        vm.iso_ejected = Some(true);
+        Ok(After::Object(
+            self.save(EffectKind::RecordObservation, vm, memory).await?,
+        ))
+    }
+
+    /// Finishes what the predecessor began, whose record says that vCenter was asked. Only the ISO on record goes, out of
+    /// the drive on record: what somebody has put in since stays.
+    pub(super) async fn finish_ejection(&self, memory: &mut Memory) -> Done {
+        let shown = self.shown(memory)?;
+        let mut record = self.scene.record();
+        let begun = record.iso_ejection.take();
+        let begun = begun.ok_or_else(|| defect("no ejection is on record"))?;
+        let isos = drive::begun(&begun, self.uuid()?, &shown.cdroms);
+        self.empty(memory, &isos).await?;
+        let now = self.context.clock.wall();
+        let time = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
+        let update = ConditionUpdate {
+            type_: conditions::ISO_EJECTED,
+            status: ConditionStatus::True,
+            reason: reason::EJECTED,
+            message: "the ejection that the predecessor began is finished",
+            observed_generation: self.scene.child.object.metadata.generation,
+        };
+        set_condition(&mut record.conditions, &update, &time);
+        let mut vm = self.vm();
+        // The predecessor begins none before the Agent is installed.
+        vm.iso_ejected = Some(true);
+        record.vm = Some(vm);
+        let kind = EffectKind::RecordObservation;
+        Ok(After::Object(self.save_record(kind, record, memory).await?))
+    }
+
+    /// Takes these ISOs out of the VM's drives.
+    async fn empty(&self, memory: &mut Memory, isos: &[String]) -> Result<(), Trouble> {
+        let shown = self.shown(memory)?;
         let session = self.session().await?;
         let effect = self.effect(EffectKind::EjectIso);
-        let work = session.eject_isos(&effect, &shown.moref, &isos);
+        let work = session.eject_isos(&effect, &shown.moref, isos);
         // It holds one of vCenter's task slots; a task that goes on is met again by the next try.
         let (ended, busy) = match tokio::time::timeout(TASK_PATIENCE, work).await {
             Ok(Err(e)) => {
@@ -66,11 +108,6 @@ impl Hand<'_> {
             let now = self.context.clock.monotonic();
             Busy::for_long(effect.kind, reason::EJECT_FAILED, t.message.clone(), now)
         });
-        ended?;
-        let mut vm = self.vm();
-        vm.iso_ejected = Some(true);
-        Ok(After::Object(
-            self.save(EffectKind::RecordObservation, vm, memory).await?,
-        ))
+        ended
     }
 }

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::pool::CredentialsSecretRef;
+use agent_forge_crds::pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT};
 
 use super::{After, Done, Hand};
 use crate::{
     effect::EffectKind,
     error::{Side, Trouble},
-    model::names::MoRef,
+    model::{names::MoRef, notes::Notes},
     ports::vcenter::{FolderSight, Place, Survey, TaskEnd, VCenter, VmObservation},
     vm::{
         hardware,
         memory::Memory,
         place,
-        seen::{self, Met, Proof, Seen},
+        seen::{self, Claim, Met, Proof, Seen},
         step::{PROOF_PAUSE, Site},
     },
 };
@@ -134,7 +134,7 @@ impl Hand<'_> {
         Ok(shown.filter(|vm| seen::still_holds(vm, &child.vm_name, &place.folder)))
     }
 
-    /// Proof for a record of the predecessor: exactly one VM with the recorded uuid, of that name, in the pool's folder.
+    /// Proof for a record of the predecessor ([`seen::prove`]), then mark and notes.
     pub(super) async fn take_over(&self, memory: &mut Memory) -> Done {
         let now = self.context.clock.monotonic();
         if let Some(left) = rest_of_proof(memory, now) {
@@ -159,7 +159,14 @@ impl Hand<'_> {
             memory.seen = bare;
             return Ok(After::Same);
         }
-        let proven = match seen::prove(found, &self.scene.child.vm_name, &placed.folder, &marker) {
+        let mut vm = self.vm();
+        let claim = Claim {
+            name: &self.scene.child.vm_name,
+            folder: &placed.folder,
+            marker: &marker,
+            owner: vm.owner_uid.as_deref(),
+        };
+        let mut proven = match seen::prove(found, &claim) {
             Proof::Proven(vm) => *vm,
             Proof::Absent => {
                 memory.seen = seen::absent_once_more(&memory.seen);
@@ -178,11 +185,16 @@ impl Hand<'_> {
         if proven.marker.as_ref() != Some(&marker) {
             let kind = EffectKind::Reconfigure;
             let effect = self.effect(kind);
-            let started = session.stamp_marker(&effect, &proven.moref, &marker);
+            // What people wrote there stays: the predecessor then goes by the uuid alone, as its earlier releases did.
+            let notes = proven.notes == Notes::Empty;
+            let started = session.stamp_marker(&effect, &proven.moref, &marker, notes);
             match self
                 .change(memory, session.as_ref(), kind, started)
                 .await??
             {
+                TaskEnd::Success(_) if notes => {
+                    proven.notes = Notes::OfAgent(marker.uid.clone());
+                }
                 TaskEnd::Success(_) => {}
                 // Nobody knows how it ended: the VM is proven anew, with the mark or without.
                 TaskEnd::Vanished => return Ok(After::Same),
@@ -190,7 +202,13 @@ impl Hand<'_> {
         }
         let mut record = self.scene.record();
         record.cluster_id = Some(self.context.view.cluster_id());
-        let mut vm = self.vm();
+        // One that was only planned is no more: whether a drive is emptied is `spec.iso.ejectAfterInstall`'s word again.
+        record.iso_ejection = record.iso_ejection.filter(|e| e.disconnect_started);
+        vm.owner_uid = match &proven.notes {
+            Notes::OfAgent(uid) => Some(uid.clone()),
+            Notes::Empty | Notes::Other => None,
+        };
+        vm.source = Some(SOURCE_VSPHERE_AGENT.to_owned());
         vm.placement = Some(place::record(&placed, &request));
         vm.server = Some(session.server().to_owned());
         vm.credentials_ref = Some(CredentialsSecretRef {

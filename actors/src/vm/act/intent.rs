@@ -1,6 +1,9 @@
 //! Intent before effect: the finalizer, and identity and place, recorded before the first vCenter write (reliability.md R1).
 
-use agent_forge_crds::{names::AGENT_FINALIZER, pool::CredentialsSecretRef};
+use agent_forge_crds::{
+    names::AGENT_FINALIZER,
+    pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT},
+};
 use kube::ResourceExt;
 use std::time::Duration;
 
@@ -52,6 +55,9 @@ impl Hand<'_> {
         let cluster_id = self.context.view.cluster_id();
         vm.bios_uuid = Some(BiosUuid::derive(&cluster_id, &child.uid, attempt).to_string());
         vm.attempt = i32::try_from(attempt).ok();
+        // As the predecessor would: it finds the VM by its notes when it takes back over.
+        vm.owner_uid = Some(child.uid.clone());
+        vm.source = Some(SOURCE_VSPHERE_AGENT.to_owned());
         let uid8: String = child.uid.chars().filter(|c| *c != '-').take(8).collect();
         let file = format!("{name}-{uid8}-{attempt}/{name}.vmx", name = child.vm_name);
         let path =

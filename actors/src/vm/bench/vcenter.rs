@@ -20,6 +20,7 @@ use crate::{
         identity::{BiosUuid, MacAddress},
         marker::Marker,
         names::{DatastorePath, MoRef, ObjectKey},
+        notes::Notes,
     },
     placement::Placer,
     ports::{
@@ -417,6 +418,7 @@ impl VCenter for Site {
                 instance_uuid: Some(format!("instance-{id}")),
                 folder: Some(vm.place.folder.clone()),
                 marker: Some(vm.marker.clone()),
+                notes: Notes::read(Some(&vm.annotation)),
                 power: PowerState::Off,
                 connection_state: "connected".to_owned(),
                 macs: MacAddress::parse(&format!("00:50:56:00:00:{:02x}", i.born))
@@ -441,9 +443,20 @@ impl VCenter for Site {
         let order = order.chain([BootDevice::Cdrom]).collect();
         self.change(e, vm, move |v| v.boot_order = order)
     }
-    async fn stamp_marker(&self, e: &Effect, vm: &MoRef, marker: &Marker) -> VcResult<TaskRef> {
+    async fn stamp_marker(
+        &self,
+        e: &Effect,
+        vm: &MoRef,
+        marker: &Marker,
+        notes: bool,
+    ) -> VcResult<TaskRef> {
         let marker = marker.clone();
-        self.change(e, vm, move |v| v.marker = Some(marker))
+        self.change(e, vm, move |v| {
+            if notes {
+                v.notes = Notes::OfAgent(marker.uid.clone());
+            }
+            v.marker = Some(marker);
+        })
     }
     async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
         self.change(e, vm, |v| v.power = PowerState::On)

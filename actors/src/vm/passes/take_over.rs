@@ -9,8 +9,8 @@ use kube::ResourceExt;
 use super::{super::bench::Bench, MINUTE, release};
 use crate::{
     effect::EffectKind as E,
-    model::{identity::BiosUuid, names::MoRef},
-    ports::vcenter::PowerState,
+    model::{identity::BiosUuid, names::MoRef, notes::Notes},
+    ports::vcenter::{Cdrom, PowerState},
     testing::{self, delete, running, shown, with},
 };
 
@@ -43,6 +43,14 @@ async fn the_predecessors_vm_is_proven_stamped_and_otherwise_left_alone() {
     assert_eq!(told, [E::Reconfigure], "only the marker");
     assert!(bench.site.with(|i| i.vms[0].marker.is_some()));
     let vm = bench.vm();
+    // As its 1.1.0 would have it, so that it can take back over.
+    let uid = bench.child().uid();
+    assert_eq!(
+        (&vm.owner_uid, vm.source.as_deref()),
+        (&uid, Some("VsphereAgent"))
+    );
+    let notes = bench.site.with(|i| i.vms[0].notes.clone());
+    assert_eq!(notes, Notes::OfAgent(uid.expect("a uid")));
     assert_eq!((vm.attempt, vm.moref.as_deref()), (Some(1), Some("vm-a")));
     assert_eq!(vm.mac_addresses, [testing::mac("a")]);
     assert_eq!(vm.discovery_deadline, None);
@@ -197,4 +205,177 @@ async fn an_adopted_vm_is_taken_over_only_when_a_person_says_so_and_only_with_pr
     }
     let touched = bench.site.with(|i| i.vms[0].marker.is_some());
     assert!(!touched);
+}
+
+/// As 1.1.0 leaves it: notes that name the VsphereAgent, and `ownerUID`.
+fn noted(bench: &Bench) {
+    predecessors(bench);
+    let uid = bench.child().uid().expect("a uid");
+    bench.hub.with(|o| {
+        let status = o.child.as_mut().and_then(|c| c.status.as_mut());
+        let vm = status.and_then(|s| s.vm.as_mut()).expect("a record");
+        vm.owner_uid = Some(uid.clone());
+        vm.source = Some("VsphereAgent".to_owned());
+    });
+    bench
+        .site
+        .with(|i| i.vms[0].notes = Notes::OfAgent(uid.clone()));
+}
+
+#[tokio::test]
+async fn notes_that_name_the_vsphere_agent_are_proof_wherever_its_vm_lies() {
+    let mut bench = Bench::new();
+    noted(&bench);
+    bench.site.with(|i| {
+        i.vms[0].name = "renamed".to_owned();
+        i.vms[0].folder = Some(MoRef::new("Folder", "group-v7"));
+    });
+    bench.until(Bench::is_on).await;
+    assert_eq!(bench.site.with(|i| i.effects.clone()), [E::Reconfigure]);
+    assert_eq!(bench.vm().owner_uid, bench.child().uid());
+}
+
+/// What 1.1.0 refuses to delete is not ours to take either.
+#[tokio::test]
+async fn notes_of_another_owner_and_lost_notes_prove_nothing() {
+    let other = || Notes::OfAgent("0c1dbb4e-0f2b-4f0c-9d6e-3f5a5e1f7b10".to_owned());
+    for (notes, recorded, taken) in [
+        (other(), true, false),
+        (other(), false, false),
+        (Notes::Empty, true, false),
+        (Notes::Other, true, false),
+        (Notes::Empty, false, true),
+        // Of 1.0.2, and somebody has written something for people.
+        (Notes::Other, false, true),
+    ] {
+        let mut bench = Bench::new();
+        let prepare = if recorded { noted } else { predecessors };
+        prepare(&bench);
+        bench.site.with(|i| i.vms[0].notes = notes.clone());
+        for _ in 0..3 {
+            bench.pass().await;
+            bench.turn(MINUTE);
+        }
+        let what = format!("{notes:?}, ownerUID {recorded}");
+        assert_eq!(
+            bench.site.with(|i| i.vms[0].marker.is_some()),
+            taken,
+            "{what}"
+        );
+        if !taken {
+            assert_eq!(
+                bench.waits_on().as_deref(),
+                Some("OwnershipUnproven"),
+                "{what}"
+            );
+            assert!(bench.site.with(|i| i.effects.is_empty()), "{what}");
+        } else if notes == Notes::Other {
+            assert_eq!(bench.site.with(|i| i.vms[0].notes.clone()), notes, "kept");
+            assert_eq!(
+                bench.vm().owner_uid,
+                None,
+                "so the predecessor asks for none"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_vm_that_the_predecessor_only_saw_is_never_deleted_whatever_a_person_asks() {
+    let mut bench = Bench::new();
+    noted(&bench);
+    bench.hub.with(|o| {
+        let child = o.child.as_mut().expect("child");
+        for key in [
+            agent_forge_crds::names::ADOPT_ANNOTATION,
+            agent_forge_crds::names::FORCE_DELETE_ANNOTATION,
+        ] {
+            child
+                .annotations_mut()
+                .insert(key.to_owned(), "true".to_owned());
+        }
+        let vm = child.status.as_mut().and_then(|s| s.vm.as_mut());
+        vm.expect("a record").source = Some("DiscoveredAgent".to_owned());
+    });
+    bench.pass().await;
+    release(&bench);
+    bench.until(|b| b.hub.with(|o| o.child.is_none())).await;
+    assert!(bench.site.with(|i| i.effects.is_empty()));
+    assert_eq!(bench.site.with(|i| i.vms.len()), 1);
+}
+
+/// Its `vm.info` failed after the create: 1.1.0 then records the owner and no uuid.
+#[tokio::test]
+async fn a_vm_whose_uuid_the_predecessor_did_not_record_is_neither_made_again_nor_forgotten() {
+    let mut bench = Bench::new();
+    noted(&bench);
+    bench.hub.with(|o| {
+        let status = o.child.as_mut().and_then(|c| c.status.as_mut());
+        status
+            .and_then(|s| s.vm.as_mut())
+            .expect("a record")
+            .bios_uuid = None;
+    });
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some("OwnershipUnproven"));
+    release(&bench);
+    for _ in 0..3 {
+        bench.pass().await;
+        bench.turn(MINUTE);
+    }
+    assert_eq!(bench.child().finalizers(), [AGENT_FINALIZER]);
+    assert!(bench.site.with(|i| i.effects.is_empty()));
+}
+
+#[tokio::test]
+async fn an_ejection_that_the_predecessor_began_is_finished_whatever_becomes_of_the_vm() {
+    const ISO: &str = "[isos] agent-forge/demo/w/a.iso";
+    for (started, deleting) in [(true, false), (true, true), (false, false)] {
+        let mut bench = Bench::new();
+        noted(&bench);
+        let drive = Cdrom {
+            key: 3000,
+            iso: Some(ISO.to_owned()),
+            connected: true,
+            start_connected: true,
+        };
+        bench.site.with(|i| i.vms[0].cdroms = vec![drive]);
+        let uuid = bench.vm().bios_uuid.expect("a uuid");
+        bench.hub.with(|o| {
+            let child = o.child.as_mut().expect("child");
+            child.status.get_or_insert_default().iso_ejection =
+                Some(agent_forge_crds::agent::IsoEjection {
+                    bios_uuid: uuid.clone(),
+                    device_key: 3000,
+                    iso_path: ISO.to_owned(),
+                    disconnect_started: started,
+                    ..agent_forge_crds::agent::IsoEjection::default()
+                });
+            if deleting {
+                // Its Machine lives: the deletion is held.
+                delete(child);
+            }
+        });
+        bench
+            .until(|b| b.child().status.is_some_and(|s| s.iso_ejection.is_none()))
+            .await;
+        bench.pass().await;
+        let mut told = vec![E::Reconfigure];
+        told.extend(started.then_some(E::EjectIso));
+        let done = bench.site.with(|i| i.effects.clone());
+        assert_eq!(done[..told.len()], told, "deleting: {deleting}");
+        let empty = bench
+            .site
+            .with(|i| i.vms.iter().all(|v| v.cdroms.is_empty()));
+        assert_eq!(
+            empty, started,
+            "one that was only planned is not carried out"
+        );
+        let status = bench.child().status.expect("a status");
+        let mut ejected = status.conditions.iter();
+        assert_eq!(
+            ejected.any(|c| c.type_ == "ISOEjected" && c.status == "True"),
+            started
+        );
+    }
 }

@@ -50,6 +50,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
         standing: &Standing::Alive,
         refused: None,
         agent_present: false,
+        ejecting: false,
         eject: false,
         resting: None,
         agent_fenced: true,

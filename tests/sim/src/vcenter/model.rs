@@ -96,6 +96,8 @@ pub struct Vm {
     pub uuid: String,
     /// vCenter's own id.
     pub instance_uuid: String,
+    /// Notes.
+    pub annotation: String,
     /// `extraConfig`.
     pub extra: BTreeMap<String, String>,
     /// Devices as the API shows them.
@@ -402,6 +404,7 @@ impl Inventory {
                 hidden if vm.hidden && hidden.starts_with("config.") => None,
                 "config.uuid" => text(&vm.uuid),
                 "config.instanceUuid" => text(&vm.instance_uuid),
+                "config.annotation" => text(&vm.annotation),
                 "config.extraConfig" => {
                     let all: Vec<Value> = vm
                         .extra
@@ -618,6 +621,7 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
         on: true,
         boots: 1,
         busy: false,
+        annotation: String::new(),
         tray_locked: false,
         question: None,
         cpus: 8,

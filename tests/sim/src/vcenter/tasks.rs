@@ -93,10 +93,12 @@ impl Work {
     }
 }
 
-/// The mark that a spec sets which sets nothing else.
+/// The mark that a spec sets which sets nothing else but the notes that say the same.
 fn mark(spec: &Value) -> Option<&str> {
     let parts = spec.as_object()?.keys();
-    let alone = parts.filter(|key| *key != "_typeName").eq(["extraConfig"]);
+    let alone = parts
+        .filter(|key| !["_typeName", "annotation"].contains(&key.as_str()))
+        .eq(["extraConfig"]);
     let [option] = spec["extraConfig"].as_array()?.as_slice() else {
         return None;
     };
@@ -248,6 +250,7 @@ impl Inventory {
             on: false,
             boots: 0,
             busy: false,
+            annotation: text("/annotation").to_owned(),
             tray_locked: false,
             question: None,
             cpus: config["numCPUs"].as_u64().unwrap_or(1),
@@ -329,6 +332,10 @@ impl Inventory {
 
     fn reconfigure(&mut self, object: &Ref, spec: &Value) -> Result<(), Fault> {
         self.extra(object, spec);
+        if let (Some(text), Some(vm)) = (spec["annotation"].as_str(), self.vms.get_mut(&object.id))
+        {
+            vm.annotation = text.to_owned();
+        }
         let vm = self
             .vms
             .get_mut(&object.id)

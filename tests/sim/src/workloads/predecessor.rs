@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use agent_forge_actors::model::marker::MARKER_KEY;
+use agent_forge_actors::model::{marker::MARKER_KEY, notes::Notes};
 use agent_forge_lab::played::guests::identity;
 use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;
@@ -87,13 +87,14 @@ fn pool(recorded: &Value, iso: &Value) -> Value {
     pool
 }
 
-/// The VM as the predecessor made it: no mark, no tags, no boot order, files under its name.
+/// The VM as the predecessor's 1.0.2 made it: no mark, no notes, no tags, no boot order, files under its name.
 fn unmark(inventory: &mut Inventory, id: &str) {
     inventory.tags.remove(id);
     let Some(vm) = inventory.vms.get_mut(id) else {
         return;
     };
     vm.extra.remove(MARKER_KEY);
+    vm.annotation.clear();
     vm.boot_order.clear();
     let split = |path: &str| {
         let (store, path) = path.trim_start_matches('[').split_once("] ")?;
@@ -115,15 +116,26 @@ impl Run {
         let children = children(&recorded, uid.as_str().unwrap_or_default(), vms)?;
         let pool = pool(&recorded, &self.world.of_pool("w", "/status/iso"));
         let selector = json!({"matchLabels": {"hypershift.openshift.io/nodepool-role": "w"}});
+        // The first one is as 1.1.0 left it, but for the rest of its record: that writes notes and who owns the VM.
+        let mut noted = None;
         self.begins = self.world.director.now();
         self.world.director.line(|| "INHERITED".to_owned());
         self.world.api.write(|s, _| {
             s.rewrite(|kind, object| match kind.1.as_str() {
                 "vsphereagents" => {
-                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                    if let Some(recorded) = children.get(name) {
+                    let name = object["metadata"]["name"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .to_owned();
+                    if let Some(recorded) = children.get(&name) {
                         become_recorded(object, recorded);
-                        object["metadata"]["uid"] = json!(of_another(&object["metadata"]["uid"]));
+                        let uid = of_another(&object["metadata"]["uid"]);
+                        if vms.first().is_some_and(|vm| vm.name == name) {
+                            object["status"]["vm"]["ownerUID"] = json!(uid);
+                            object["status"]["vm"]["source"] = json!("VsphereAgent");
+                            noted = Some(uid.clone());
+                        }
+                        object["metadata"]["uid"] = json!(uid);
                     }
                 }
                 "vsphereagentpools" => become_recorded(object, &pool),
@@ -135,9 +147,13 @@ impl Run {
                 _ => {}
             });
         });
-        self.world
-            .vcenter
-            .write(|i| vms.iter().for_each(|vm| unmark(i, &vm.object.id)));
+        self.world.vcenter.write(|i| {
+            vms.iter().for_each(|vm| unmark(i, &vm.object.id));
+            let first = vms.first().and_then(|vm| i.vms.get_mut(&vm.object.id));
+            if let (Some(vm), Some(uid)) = (first, &noted) {
+                vm.annotation = Notes::text(uid);
+            }
+        });
         Ok(())
     }
 
@@ -167,8 +183,8 @@ fn taken_over(world: &World) -> usize {
     all.iter().filter(|c| whole(c)).count()
 }
 
-/// Of two machines that the predecessor left one can be proven; the other one's VM was moved, and is moved back later.
-/// Then both go.
+/// Of two machines that the predecessor left one can be proven by its notes, although it was moved; the other one has none,
+/// and was moved too: that is moved back later. Then both go.
 pub(super) fn take_over(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(2).await?;
@@ -181,6 +197,7 @@ pub(super) fn take_over(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let moved = vms.last().context("two serve")?;
         let elsewhere = Ref::new("Folder", "group-v3");
         run.move_vm(moved, &elsewhere);
+        run.move_vm(vms.first().context("two serve")?, &elsewhere);
         run.rest("one is proven", |world| {
             taken_over(world) == 1 && waiting(&world.api, "OwnershipUnproven") == 1
         })

@@ -1,0 +1,70 @@
+//! A VM's notes in vCenter: whose VM it is, as the predecessor's 1.1.0 and later write and read it (predecessor.md §6).
+//!
+//! They are no mark of ours: anybody may edit them, and a clone carries them too. They prove a record of the
+//! predecessor's, and stand on our own VMs so that it finds them when it takes back over.
+
+/// What the notes begin with; the uid of the VsphereAgent follows, and nothing else.
+const PREFIX: &str = "agent-forge.containeroo.ch/vsphere-agent-uid=";
+/// Longest uid that is read.
+const LONGEST: usize = 64;
+
+/// What a VM's notes say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Notes {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// It belongs to the VsphereAgent with this uid.
+    OfAgent(String),
+    /// Something that people, or another program, wrote.
+    Other,
+}
+
+impl Notes {
+    /// Reads them; `None` and an empty text are the same to vCenter.
+    #[must_use]
+    pub fn read(text: Option<&str>) -> Self {
+        let text = text.unwrap_or_default();
+        if text.is_empty() {
+            return Self::Empty;
+        }
+        let uid = text.strip_prefix(PREFIX);
+        let is_uid = |uid: &&str| {
+            let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
+            !uid.is_empty() && uid.len() <= LONGEST && uid.chars().all(fits)
+        };
+        uid.filter(is_uid)
+            .map_or(Self::Other, |uid| Self::OfAgent(uid.to_owned()))
+    }
+
+    /// The text for a VM of the VsphereAgent with this uid.
+    #[must_use]
+    pub fn text(uid: &str) -> String {
+        format!("{PREFIX}{uid}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_exactly_that_text_names_an_owner() {
+        let uid = "0c1dbb4e-0f2b-4f0c-9d6e-3f5a5e1f7b10";
+        let of = |text: &str| Notes::read(Some(text));
+        assert_eq!(of(&Notes::text(uid)), Notes::OfAgent(uid.to_owned()));
+        for empty in [None, Some("")] {
+            assert_eq!(Notes::read(empty), Notes::Empty);
+        }
+        for other in [
+            "ask Ann before you touch it".to_owned(),
+            Notes::text(""),
+            Notes::text("a b"),
+            format!(" {}", Notes::text(uid)),
+            format!("{}\n", Notes::text(uid)),
+            Notes::text(&"a".repeat(65)),
+        ] {
+            assert_eq!(of(&other), Notes::Other, "{other:?}");
+        }
+    }
+}
