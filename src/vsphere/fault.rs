@@ -9,6 +9,11 @@ use serde_json::Value;
 
 use super::wire::{reference_in, unboxed};
 
+/// Most characters of a text that a fault carries: names, paths and sentences are shorter.
+const MAX_TEXT: usize = 400;
+/// Most characters of a fault's type name; the longest in the API has about 50.
+const MAX_TYPE_NAME: usize = 64;
+
 /// A decoded fault with the server's sentence about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Decoded {
@@ -27,7 +32,9 @@ pub(super) fn decode(value: &Value) -> Option<Decoded> {
             .map(unboxed)
             .and_then(Value::as_str)
             .unwrap_or_default()
-            .to_owned()
+            .chars()
+            .take(MAX_TEXT)
+            .collect()
     };
     let reference = |key: &str| value.get(key).and_then(reference_in);
     let said = message(value);
@@ -100,7 +107,7 @@ pub(super) fn decode(value: &Value) -> Option<Decoded> {
             property: text("property"),
         },
         other => Fault::Other {
-            type_name: other.to_owned(),
+            type_name: type_named(other).to_owned(),
             message: said.clone(),
         },
     };
@@ -113,9 +120,18 @@ pub(super) fn decode(value: &Value) -> Option<Decoded> {
     Some(Decoded { fault, message })
 }
 
-/// Short name of a failure for metrics and spans; few distinct values.
+/// The type name of a fault that is none of ours: it becomes a reason, and reasons are words. What is no word is not believed.
+fn type_named(name: &str) -> &str {
+    let is_word = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.len() <= MAX_TYPE_NAME
+        && name.chars().all(|c| c.is_ascii_alphanumeric());
+    if is_word { name } else { "UnknownFault" }
+}
+
+/// Short name of a failure for metrics and spans: one of a closed list, whatever a server calls its faults.
 pub(super) fn kind_name(kind: &VcErrorKind) -> &str {
     match kind {
+        VcErrorKind::Fault(Fault::Other { .. }) => "OtherFault",
         VcErrorKind::Fault(fault) => fault.name(),
         VcErrorKind::Unresolved { .. } => "Unresolved",
         VcErrorKind::Unreachable => "Unreachable",
@@ -156,7 +172,7 @@ fn message(value: &Value) -> String {
         .or_else(plain)
         .unwrap_or_default()
         .chars()
-        .take(400)
+        .take(MAX_TEXT)
         .collect()
 }
 
@@ -298,6 +314,21 @@ mod tests {
         assert_eq!(decode(&broken).expect("a fault").message, "disk on fire");
         let scarce = json!({"_typeName": "InsufficientCpuResourcesFault", "localizedMessage": "no CPU left"});
         assert_eq!(decode(&scarce).expect("a fault").message, "no CPU left");
+    }
+
+    #[test]
+    fn a_servers_words_are_bounded_and_no_label_of_a_metric() {
+        let long = "x".repeat(1 << 20);
+        for name in [long.as_str(), "Not a word", "7up", "Schl\u{fc}ssel", ""] {
+            let decoded = decode(&json!({"_typeName": name, "reason": long})).expect("a fault");
+            assert_eq!(decoded.fault.name(), "UnknownFault");
+            assert_eq!(decoded.message.len(), MAX_TEXT);
+        }
+        let denied = json!({"_typeName": "NoPermission", "privilegeId": long});
+        assert!(decode(&denied).expect("a fault").message.len() < 2 * MAX_TEXT);
+        let other = decode(&json!({"_typeName": "HostNotConnected"})).expect("a fault");
+        assert_eq!(other.fault.name(), "HostNotConnected");
+        assert_eq!(kind_name(&VcErrorKind::Fault(other.fault)), "OtherFault");
     }
 
     #[test]

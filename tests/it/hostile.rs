@@ -58,27 +58,50 @@ const MOST: u64 = 128 << 20;
 struct Nature {
     name: &'static str,
     answer: fn(&str) -> Reply,
+    reason: &'static str,
     said: &'static str,
 }
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 type Reply = Response<Body>;
 
-const NATURES: [Nature; 5] = [
+const NATURES: [Nature; 7] = [
     Nature {
         name: "pages",
         answer: |method| page(method, "x"),
+        reason: "VCenterReplyUnusable",
         said: "more than 1000 pages",
     },
     Nature {
         name: "strings",
         answer: |method| page(method, &"x".repeat(4 << 20)),
+        reason: "VCenterReplyUnusable",
         said: "more than 16777216 bytes",
     },
     Nature {
         name: "values",
         answer: |_| whole(&json!(vec![0; 2 << 20])),
+        reason: "VCenterReplyUnusable",
         said: "more than 300000 values",
+    },
+    Nature {
+        name: "objects",
+        answer: |_| whole(&json!(vec![json!({"a": 0}); 100_000])),
+        reason: "VCenterReplyUnusable",
+        said: "more than 300000 values",
+    },
+    Nature {
+        name: "faults",
+        answer: |_| {
+            static MADE: AtomicUsize = AtomicUsize::new(0);
+            let one = MADE.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{}{one}", "X".repeat(1 << 20));
+            let mut fault = whole(&json!({"_typeName": name, "reason": "so it is"}));
+            *fault.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            fault
+        },
+        reason: "UnknownFault",
+        said: "so it is",
     },
     Nature {
         name: "body",
@@ -86,6 +109,7 @@ const NATURES: [Nature; 5] = [
             let chunk = Bytes::from_static(&[b' '; 1 << 16]);
             endless(stream::repeat(chunk).boxed())
         },
+        reason: "VCenterReplyUnusable",
         said: "the reply is larger than",
     },
     Nature {
@@ -97,6 +121,7 @@ const NATURES: [Nature; 5] = [
             });
             endless(drops.boxed())
         },
+        reason: "VCenterNoAnswer",
         said: "no answer within 30 s",
     },
 ];
@@ -227,6 +252,7 @@ impl Hostile {
                 .filter_map(|type_| find_condition(&status.conditions, type_));
             Ok(said.into_iter().any(|c| {
                 c.status == "False"
+                    && c.reason == self.nature.reason
                     && c.message.contains(self.nature.said)
                     && c.message.contains(&server)
             }))

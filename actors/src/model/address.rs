@@ -34,15 +34,18 @@ impl Refused {
     }
 }
 
-/// The metadata service of most clouds, link-local by its number, those of others, and Azure's WireServer; not even labs
-/// need them.
-const METADATA_V4: [Ipv4Addr; 4] = [
+/// The metadata service of most clouds, link-local by its number, those of others, the credential services of ECS and EKS,
+/// and Azure's WireServer; not even labs need them.
+const METADATA_V4: [Ipv4Addr; 6] = [
+    Ipv4Addr::new(169, 254, 170, 2),
+    Ipv4Addr::new(169, 254, 170, 23),
     Ipv4Addr::new(169, 254, 169, 254),
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(192, 0, 0, 192),
     Ipv4Addr::new(168, 63, 129, 16),
 ];
-const METADATA_V6: [Ipv6Addr; 2] = [
+const METADATA_V6: [Ipv6Addr; 3] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
@@ -184,6 +187,9 @@ mod tests {
             ("169.254.169.254", Some(Refused::Metadata)),
             ("::ffff:169.254.169.254", Some(Refused::Metadata)),
             ("fd00:ec2::254", Some(Refused::Metadata)),
+            ("fd00:ec2::23", Some(Refused::Metadata)),
+            ("169.254.170.2", Some(Refused::Metadata)),
+            ("169.254.170.23", Some(Refused::Metadata)),
             ("0.0.0.0", Some(Refused::NoHost)),
             ("::", Some(Refused::NoHost)),
             ("224.0.0.1", Some(Refused::NoHost)),

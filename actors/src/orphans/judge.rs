@@ -3,7 +3,7 @@
 //! Facts: reliability.md R12. A marker says cluster, VsphereAgent (uid) and attempt. Another cluster's mark is none of
 //! our business, whatever it says (two hubs may share a vCenter).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use agent_forge_crds::{
     agent::{VmStatus, VsphereAgent},
@@ -75,14 +75,15 @@ fn recorded(child: &VsphereAgent) -> Option<&VmStatus> {
 #[must_use]
 pub fn orphans<'a>(
     vms: &[MarkedVm],
-    children: impl IntoIterator<Item = &'a VsphereAgent> + Clone,
+    children: impl IntoIterator<Item = &'a VsphereAgent>,
     cluster_id: &str,
 ) -> Vec<Orphan> {
-    let is_there = |moref: &str| vms.iter().any(|vm| vm.moref.id == moref);
+    let there: HashSet<&str> = vms.iter().map(|vm| vm.moref.id.as_str()).collect();
+    let uid = |child: &'a VsphereAgent| Some((child.metadata.uid.as_deref()?, child));
+    let children: HashMap<&str, &VsphereAgent> = children.into_iter().filter_map(uid).collect();
     let mut found = Vec::new();
     for vm in vms.iter().filter(|vm| vm.marker.cluster_id == cluster_id) {
-        let mut all = children.clone().into_iter();
-        let child = all.find(|c| c.uid().as_deref() == Some(&vm.marker.uid));
+        let child = children.get(vm.marker.uid.as_str());
         let why = match child {
             None => Why::NoRecord,
             Some(child) => {
@@ -96,7 +97,7 @@ pub fn orphans<'a>(
                     std::cmp::Ordering::Greater => Why::Superseded,
                     std::cmp::Ordering::Less => Why::Ahead,
                     std::cmp::Ordering::Equal => match moref {
-                        Some(other) if other != vm.moref.id && is_there(other) => Why::Copy,
+                        Some(other) if other != vm.moref.id && there.contains(other) => Why::Copy,
                         _ => continue,
                     },
                 }
@@ -118,10 +119,8 @@ pub fn doubted<'a>(
     vms: &[MarkedVm],
     children: impl IntoIterator<Item = &'a VsphereAgent>,
 ) -> BTreeSet<String> {
-    let runs = |moref: &str| {
-        let mut all = vms.iter();
-        all.any(|vm| vm.moref.id == moref && vm.power == PowerState::On)
-    };
+    let on = vms.iter().filter(|vm| vm.power == PowerState::On);
+    let on: HashSet<&str> = on.map(|vm| vm.moref.id.as_str()).collect();
     children
         .into_iter()
         .filter_map(recorded)
@@ -129,7 +128,7 @@ pub fn doubted<'a>(
         .filter(|vm| vm.attempt.is_some() && vm.server.as_deref() == Some(server))
         .filter(|vm| vm.power_state.as_deref() == Some(PowerState::On.as_str()))
         .filter_map(|vm| vm.moref.clone())
-        .filter(|moref| !runs(moref))
+        .filter(|moref| !on.contains(moref.as_str()))
         .collect()
 }
 

@@ -60,6 +60,8 @@ pub const SAID_AT_ONCE: usize = 20;
 
 /// So much of a name that vCenter gave is repeated.
 const QUOTED: usize = 80;
+/// Marked VMs of one server that are judged, those of all its Secrets together: more than all clusters on a vCenter make.
+const MOST_MARKED: usize = 20_000;
 
 /// References of recorded VMs that the last scan did not show, or not switched on, by vCenter.
 pub type Doubts = BTreeMap<String, BTreeSet<String>>;
@@ -261,7 +263,18 @@ impl Marked {
             seen_by: BTreeMap::new(),
         };
         for user in users {
-            for vm in &user.survey().await?.marked {
+            let survey = user.survey().await?;
+            let listed = &survey.marked;
+            if all.vms.len() + listed.len() > MOST_MARKED {
+                let server = user.server();
+                let message = format!(
+                    "{server} shows more than {MOST_MARKED} VMs with our mark to the Secrets that lead there; no orphan is \
+                     looked for on it"
+                );
+                let reason = reason::VCENTER_REPLY_UNUSABLE;
+                return Err(Trouble::blocked(Side::Vsphere, reason, message));
+            }
+            for vm in listed {
                 let seen_by = all.seen_by.entry(vm.moref.clone()).or_default();
                 if seen_by.is_empty() {
                     all.vms.push(vm.clone());

@@ -115,7 +115,7 @@ pub const REASONS: [&str; 24] = [
     reason::VCENTER_NOT_ALLOWED,
     reason::LOGIN_LIMITED,
     "VCenterUnavailable",
-    reason::INTERNAL_ERROR,
+    reason::VCENTER_REPLY_UNUSABLE,
     "EffectHeld",
 ];
 
@@ -231,7 +231,7 @@ impl VcError {
             VcErrorKind::LoginLimited(_) => reason::LOGIN_LIMITED.to_owned(),
             VcErrorKind::NotAllowed => reason::VCENTER_NOT_ALLOWED.to_owned(),
             VcErrorKind::Status(_) => "VCenterUnavailable".to_owned(),
-            VcErrorKind::Undecodable => reason::INTERNAL_ERROR.to_owned(),
+            VcErrorKind::Undecodable => reason::VCENTER_REPLY_UNUSABLE.to_owned(),
             VcErrorKind::Held(_) => "EffectHeld".to_owned(),
         }
     }

@@ -123,7 +123,9 @@ pub mod reason {
     pub const APPROVAL_REQUIRED: &str = "ApprovalRequired";
     /// The cluster's identity differs from the recorded one.
     pub const CLUSTER_ID_CHANGED: &str = "ClusterIDChanged";
-    /// A broken invariant or an answer that cannot be read.
+    /// vCenter's answer cannot be read, or has no end.
+    pub const VCENTER_REPLY_UNUSABLE: &str = "VCenterReplyUnusable";
+    /// A broken invariant or an answer of the API server's that cannot be read.
     pub const INTERNAL_ERROR: &str = "InternalError";
 }
 

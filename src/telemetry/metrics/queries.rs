@@ -50,6 +50,7 @@ const OF_ONE_OBJECT: [&str; 27] = [
     "RequestCanceled",
     "InvalidArgument",
     reason::VSPHERE_OBJECT_NOT_FOUND,
+    reason::VCENTER_REPLY_UNUSABLE,
     reason::INTERNAL_ERROR,
     "EffectHeld",
     "SessionActorRestarting",
