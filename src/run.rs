@@ -281,8 +281,13 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
         write_within,
     );
     let request = borders.clients.request;
-    let cluster: Arc<dyn Cluster> =
-        Arc::new(Writer::new(request, gate.clone(), events, write_within));
+    let cluster: Arc<dyn Cluster> = Arc::new(Writer::new(
+        request,
+        caches.scope.clone(),
+        gate.clone(),
+        events,
+        write_within,
+    ));
     let ledger = Arc::new(Ledger::new(borders.clock.clone()));
     let vsphere = vsphere::Options {
         ledger: ledger.clone(),

@@ -43,6 +43,7 @@ use super::{
     live_agents::{LiveAgents, Page},
     machines,
     refusals::Refusals,
+    scope::Scope,
 };
 use crate::deadline;
 
@@ -52,6 +53,7 @@ const AGENTS_PER_PAGE: u32 = 50;
 /// The writer.
 pub struct Writer {
     client: Client,
+    scope: Scope,
     gate: Arc<dyn Gate>,
     events: EventSink,
     write_within: Duration,
@@ -60,16 +62,18 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer on `client`; no write takes longer than `write_within`.
+    /// A writer on `client` that looks at nothing outside `scope`; no write takes longer than `write_within`.
     #[must_use]
     pub fn new(
         client: Client,
+        scope: Scope,
         gate: Arc<dyn Gate>,
         events: EventSink,
         write_within: Duration,
     ) -> Self {
         Self {
             client,
+            scope,
             gate,
             events,
             write_within: write_within.min(REQUEST_TIMEOUT),
@@ -92,6 +96,21 @@ impl Writer {
         call: impl Future<Output = kube::Result<T>>,
     ) -> ClusterResult<T> {
         bounded(Instant::now() + REQUEST_TIMEOUT, operation, subject, call).await
+    }
+
+    /// What lies in a namespace that is not served is nobody's to look at here, recorded or not.
+    fn served(&self, operation: &'static str, subject: &str, namespace: &str) -> ClusterResult<()> {
+        if self.scope.serves(namespace) {
+            return Ok(());
+        }
+        Err(ClusterError {
+            kind: ClusterErrorKind::NotServed,
+            operation,
+            subject: subject.to_owned(),
+            message: format!(
+                "namespace {namespace} is not among --namespaces: add it there, so that what is in it can be looked at"
+            ),
+        })
     }
 
     async fn agents_page(&self, namespace: &str, from: Option<String>) -> ClusterResult<Page> {
@@ -403,29 +422,34 @@ impl Cluster for Writer {
     }
 
     async fn live_agent(&self, key: &ObjectKey) -> ClusterResult<Option<Agent>> {
+        let subject = subject::<Agent>(key);
+        self.served("get", &subject, &key.namespace)?;
         let api: Api<Agent> = self.api(&key.namespace);
-        self.read("get", subject::<Agent>(key), api.get_opt(&key.name))
-            .await
+        self.read("get", subject, api.get_opt(&key.name)).await
     }
 
     async fn live_agents(&self, namespace: &str, wanted: AgentFilter) -> ClusterResult<Vec<Agent>> {
+        self.served("list", &format!("Agents in {namespace}"), namespace)?;
         let page = |from| self.agents_page(namespace, from);
         self.live_agents.list(namespace, wanted, page).await
     }
 
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>> {
+        let subject = subject::<AgentMachine>(key);
+        self.served("get", &subject, &key.namespace)?;
         let api: Api<AgentMachine> = self.api(&key.namespace);
-        self.read("get", subject::<AgentMachine>(key), api.get_opt(&key.name))
-            .await
+        self.read("get", subject, api.get_opt(&key.name)).await
     }
 
     async fn live_infra_env(&self, key: &ObjectKey) -> ClusterResult<Option<InfraEnv>> {
+        let subject = subject::<InfraEnv>(key);
+        self.served("get", &subject, &key.namespace)?;
         let api: Api<InfraEnv> = self.api(&key.namespace);
-        self.read("get", subject::<InfraEnv>(key), api.get_opt(&key.name))
-            .await
+        self.read("get", subject, api.get_opt(&key.name)).await
     }
 
     async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>> {
+        self.served("list", &format!("Machines in {namespace}"), namespace)?;
         let version = machines::served_version(&self.client).await?;
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), namespace, &version.api_resource());
@@ -634,3 +658,6 @@ impl Cluster for Writer {
         self.events.record(notice);
     }
 }
+
+#[cfg(test)]
+mod tests;

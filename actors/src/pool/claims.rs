@@ -140,6 +140,8 @@ pub struct Facts<'a> {
     pub agent_namespace: &'a str,
     /// uids of AgentMachines that a VsphereAgent of ours is for.
     pub in_flight: &'a dyn Fn(&AgentMachine) -> bool,
+    /// Whether a VM is on record for it. Anybody may make a VsphereAgent; its record only the operator writes.
+    pub on_record: &'a dyn Fn(&AgentMachine) -> bool,
     /// What keeps VMs from being made from the pool's InfraEnv.
     pub guard: Option<&'a Guard>,
     /// Since when (monotonic) each AgentMachine was seen waiting, by uid.
@@ -182,9 +184,9 @@ pub fn classify(facts: &Facts<'_>) -> Vec<Claim> {
     facts
         .agent_machines
         .iter()
-        // Of one that is not shown to it the pool learns nothing but what its own VsphereAgent records.
+        // Of one that is not shown to it the pool learns nothing but what its own VM is on record for.
         .filter(|am| belongs(facts.pool, am))
-        .filter(|am| facts.grants.shows(facts.pool, am) || (facts.in_flight)(am))
+        .filter(|am| facts.grants.shows(facts.pool, am) || (facts.on_record)(am))
         .map(|am| {
             let machine = am.owner_machine().and_then(|owner| {
                 let mut named = sorted.machines.get(owner.name.as_str())?.iter().copied();

@@ -128,7 +128,15 @@ pub async fn tend(
             if due || !entry.held {
                 match hold(context, s, &secret).await {
                     Ok(held) => entry.held = held,
-                    Err(t) => trouble = trouble.or(Some(t)),
+                    Err(t) => {
+                        if t.reason == reason::SECRET_NAMESPACE_REFUSED && known.contains(&secret) {
+                            // Its owner took the pool's leave back: nobody can log in with it, so it need not stay. The entry
+                            // does, until the pool needs the Secret no more.
+                            release(context, s, &secret).await?;
+                            entry.held = false;
+                        }
+                        trouble = trouble.or(Some(t));
+                    }
                 }
             }
             kept.push(entry);
@@ -181,12 +189,15 @@ async fn let_go(context: &Context, s: &Snapshot, secret: &ObjectKey) -> Result<b
     if needed(&s.pool, living.iter(), false, allowed).contains(secret) {
         return Ok(false);
     }
-    let effect = Effect::new(EffectKind::ReleaseSecret, &s.key);
-    context
-        .cluster
-        .release_secret(&effect, secret, &finalizer(&s.pool))
-        .await?;
+    release(context, s, secret).await?;
     Ok(true)
+}
+
+async fn release(context: &Context, s: &Snapshot, secret: &ObjectKey) -> Result<(), Trouble> {
+    let effect = Effect::new(EffectKind::ReleaseSecret, &s.key);
+    let finalizer = finalizer(&s.pool);
+    let released = context.cluster.release_secret(&effect, secret, &finalizer);
+    Ok(released.await?)
 }
 
 async fn record(

@@ -35,12 +35,14 @@ pub struct Guard {
     pub message: String,
 }
 
-/// What keeps the pool from making VMs from that InfraEnv; `choosers` are the AgentMachines of all hosted clusters.
+/// What keeps the pool from making VMs from that InfraEnv; `choosers` are the AgentMachines of all hosted clusters, of which
+/// it is told the names of those that `shown` lets through.
 #[must_use]
 pub fn guard(
     pool: &VsphereAgentPool,
     infra_env: &InfraEnv,
     choosers: &[Arc<AgentMachine>],
+    shown: &dyn Fn(&AgentMachine) -> bool,
 ) -> Option<Guard> {
     if on(Mutant::NoGuards) {
         return None;
@@ -49,7 +51,7 @@ pub fn guard(
         .or_else(|| of_another(pool, infra_env))
         .or_else(|| image(infra_env))
         .or_else(|| stale(pool, infra_env))
-        .or_else(|| defeated(infra_env, choosers))
+        .or_else(|| defeated(infra_env, choosers, shown))
 }
 
 fn named(infra_env: &InfraEnv) -> String {
@@ -148,7 +150,11 @@ fn fits(a: &str, b: &str) -> bool {
 
 /// The service approves its Agents by itself, and again whenever the approval is taken back; only labels keep one from being
 /// chosen then. Somebody's selector asks for none, our pin aside: that comes after the AgentMachine.
-fn defeated(infra_env: &InfraEnv, choosers: &[Arc<AgentMachine>]) -> Option<Guard> {
+fn defeated(
+    infra_env: &InfraEnv,
+    choosers: &[Arc<AgentMachine>],
+    shown: &dyn Fn(&AgentMachine) -> bool,
+) -> Option<Guard> {
     if !infra_env.auto_approves() {
         return None;
     }
@@ -161,15 +167,18 @@ fn defeated(infra_env: &InfraEnv, choosers: &[Arc<AgentMachine>]) -> Option<Guar
         selector::matches(Some(&selector), &bare)
     };
     let chooser = choosers.iter().find(asks_nothing)?;
-    let namespace = chooser.namespace().unwrap_or_default();
+    let who = if shown(chooser) {
+        let namespace = chooser.namespace().unwrap_or_default();
+        format!("AgentMachine {namespace}/{}", chooser.name_any())
+    } else {
+        "an AgentMachine of another tenant".to_owned()
+    };
     Some(Guard {
         reason: reason::AUTO_APPROVE_DEFEATS_FENCE,
         message: format!(
-            "{} approves its Agents by itself, and AgentMachine {namespace}/{} takes any Agent: one whose Machine goes could be \
-             chosen again, so no VM is made. Switch spec.agentApproval.autoApprove off, or give that NodePool an \
-             agentLabelSelector",
+            "{} approves its Agents by itself, and {who} takes any Agent: one whose Machine goes could be chosen again, so no \
+             VM is made. Switch spec.agentApproval.autoApprove off, or give that NodePool an agentLabelSelector",
             named(infra_env),
-            chooser.name_any()
         ),
     })
 }

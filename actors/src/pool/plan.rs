@@ -177,6 +177,7 @@ pub fn plan(s: &Snapshot) -> Plan {
             let made = am.metadata.uid.as_ref();
             s.child_for(am).is_some() || made.is_some_and(|uid| s.made.contains(uid))
         },
+        on_record: &|am| s.child_for(am).is_some_and(|c| c.identity.is_some()),
         guard: guard.as_ref(),
         waiting_since: &s.waiting_since,
         now: s.now,

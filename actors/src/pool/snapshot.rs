@@ -109,7 +109,8 @@ impl Snapshot {
     #[must_use]
     pub fn guard(&self) -> Option<Guard> {
         let infra_env = self.infra_env.as_deref()?;
-        infra_env_guards::guard(&self.pool, infra_env, &self.choosers)
+        let shown = |am: &AgentMachine| self.grants.shows(&self.pool, am);
+        infra_env_guards::guard(&self.pool, infra_env, &self.choosers, &shown)
     }
 
     /// The Agents of the InfraEnv's namespace: those that the provider chooses from.

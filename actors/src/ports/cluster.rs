@@ -80,6 +80,8 @@ pub enum ClusterErrorKind {
     Conflict,
     /// 403: a rule is missing in our role.
     Forbidden,
+    /// Nothing was sent: the namespace is none of `--namespaces`.
+    NotServed,
     /// 400, 422: the server does not accept the object.
     Invalid,
     /// No answer, or a server error: the effect may have happened.
@@ -113,6 +115,7 @@ impl ClusterError {
             ClusterErrorKind::AlreadyExists => "AlreadyExists",
             ClusterErrorKind::Conflict => "Conflict",
             ClusterErrorKind::Forbidden => "Forbidden",
+            ClusterErrorKind::NotServed => reason::NAMESPACE_NOT_ALLOWED,
             ClusterErrorKind::Invalid => "Invalid",
             ClusterErrorKind::Unavailable => "APIServerUnavailable",
             ClusterErrorKind::Undecodable => reason::INTERNAL_ERROR,
@@ -127,7 +130,9 @@ impl ClusterError {
             ClusterErrorKind::NotFound
             | ClusterErrorKind::AlreadyExists
             | ClusterErrorKind::Conflict => Class::Conflict,
-            ClusterErrorKind::Forbidden | ClusterErrorKind::Invalid => Class::Blocked,
+            ClusterErrorKind::Forbidden
+            | ClusterErrorKind::NotServed
+            | ClusterErrorKind::Invalid => Class::Blocked,
             ClusterErrorKind::Unavailable | ClusterErrorKind::Held(_) => Class::Transient,
             ClusterErrorKind::Undecodable => Class::Defect,
         }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use agent_forge_crds::{
     agent::{VmStatus, VsphereAgent, VsphereAgentStatus},
     conditions::reason,
-    external::{agent::Agent, infra_env::InfraEnv},
+    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
     names::REPLACE_ANNOTATION,
     pool::{CleanupPolicy, VsphereAgentPool},
 };
@@ -177,6 +177,7 @@ impl Scene {
         context: &Context,
         pool: &VsphereAgentPool,
         infra_env: Option<&InfraEnv>,
+        grants: &Grants,
     ) -> Option<Guard> {
         if self.vm().is_some_and(|vm| vm.moref.is_some()) {
             return None;
@@ -185,7 +186,8 @@ impl Scene {
             return infra_env_guards::gone(&agents_home::candidates(pool)[0]);
         };
         let choosers = context.view.all_agent_machines();
-        infra_env_guards::guard(pool, infra_env, &choosers)
+        let shown = |am: &AgentMachine| grants.shows(pool, am);
+        infra_env_guards::guard(pool, infra_env, &choosers, &shown)
     }
 
     /// The InfraEnv whose ISO the next VM boots from.
@@ -230,7 +232,7 @@ impl Scene {
             None => grants.lacking_home(pool),
         };
         let (_, found) = agents_home::find(context.view.as_ref(), &grants, pool);
-        self.guard = self.guard(context, pool, found.as_deref());
+        self.guard = self.guard(context, pool, found.as_deref(), &grants);
         // The ISO on record may be that of an InfraEnv which the pool may not use any more.
         let lost = || {
             let refused = grants.refused_homes(pool).into_iter().next();

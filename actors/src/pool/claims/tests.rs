@@ -31,6 +31,7 @@ fn classified(s: &Snapshot) -> Vec<claims::Claim> {
                 .iter()
                 .any(|c| c.object.name_any() == am.name_any())
         },
+        on_record: &|_| false,
         guard: s.guard().as_ref(),
         waiting_since: &s.waiting_since,
         now: s.now,

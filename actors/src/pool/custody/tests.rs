@@ -195,7 +195,15 @@ async fn a_secret_elsewhere_that_does_not_admit_the_pool_gets_no_finalizer() {
         ..entry(false)
     };
     let (told, kept) = tended(true, vec![], None, elsewhere).await;
-    assert_eq!((told, kept), (vec![Record], vec![not_held]));
+    assert_eq!((told, kept), (vec![Record], vec![not_held.clone()]));
+
+    // It did admit the pool once: what nobody can log in with need not stay.
+    let held = HeldSecret {
+        held: true,
+        ..not_held.clone()
+    };
+    let (told, kept) = tended(true, vec![held], None, elsewhere).await;
+    assert_eq!((told, kept), (vec![Release, Record], vec![not_held]));
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ fn url(env: &mut InfraEnv, url: &str) {
 }
 
 fn reason_of(pool: &VsphereAgentPool, env: &InfraEnv, am: AgentMachine) -> Option<&'static str> {
-    guard(pool, env, &[Arc::new(am)]).map(|g| g.reason)
+    guard(pool, env, &[Arc::new(am)], &|_| true).map(|g| g.reason)
 }
 
 fn bound(env: &mut InfraEnv) {
@@ -245,4 +245,19 @@ fn an_iso_of_another_infra_env_makes_no_vm() {
     for change in changes {
         assert_eq!(read(with_iso(change)), Some("ISOSourceChanged"));
     }
+}
+
+#[test]
+fn another_tenants_agent_machine_counts_and_is_not_named() {
+    let env = with(infra_env(), auto);
+    let theirs = with(agent_machine("secret-name"), |am| {
+        am.spec.agent_label_selector = None;
+    });
+    let told = |shown: bool| {
+        let choosers = [Arc::new(theirs.clone())];
+        let found = guard(&pool("p"), &env, &choosers, &|_| shown).expect("a guard");
+        assert_eq!(found.reason, "AutoApproveDefeatsFence");
+        found.message.contains("secret-name")
+    };
+    assert!(told(true) && !told(false));
 }
