@@ -244,6 +244,8 @@ impl Hostile {
     /// Waits until a condition of its pool says what is wrong, and where.
     async fn until_told(&self, world: &World) -> Result<()> {
         let (name, server, mut last) = (self.nature.name, self.server(), String::new());
+        // A fault is about an object, and names that.
+        let is_fault = self.nature.reason == "UnknownFault";
         let told = async || {
             let status = pools(world).get(name).await?.status.unwrap_or_default();
             last = serde_json::to_string_pretty(&status.conditions)?;
@@ -254,7 +256,7 @@ impl Hostile {
                 c.status == "False"
                     && c.reason == self.nature.reason
                     && c.message.contains(self.nature.said)
-                    && c.message.contains(&server)
+                    && (c.message.contains(&server) || is_fault)
             }))
         };
         let told = world

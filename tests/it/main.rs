@@ -15,6 +15,7 @@ mod custody;
 mod demo;
 mod events;
 mod generations;
+mod guards;
 mod hardware;
 mod hostile;
 mod iso;

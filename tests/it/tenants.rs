@@ -3,9 +3,12 @@
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool, conditions::find_condition, names::ALLOW_POOLS_FROM_ANNOTATION,
 };
-use agent_forge_lab::lab::{
-    apply::apply,
-    manifest::{CREDENTIALS, credentials, namespace, pool, secret},
+use agent_forge_lab::{
+    lab::{
+        apply::apply,
+        manifest::{CREDENTIALS, credentials, namespace, pool, secret},
+    },
+    played::assisted::image_server::ImageFaults,
 };
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Namespace;
@@ -122,4 +125,72 @@ async fn a_pool_reaches_into_another_namespace_only_while_that_admits_it() -> Re
             Ok(children(&world).await? == 0 && world.vms().await?.len() == 1)
         })
         .await
+}
+
+/// Where the InfraEnv lies, beside the hosted cluster.
+const ELSEWHERE: &str = "demo-demo";
+
+async fn elsewhere_admits(world: &World, who: Value) -> Result<()> {
+    let patch = json!({"metadata": {"annotations": {ALLOW_POOLS_FROM_ANNOTATION: who}}});
+    Api::<Namespace>::all(world.client.clone())
+        .patch(ELSEWHERE, &PatchParams::default(), &Patch::Merge(patch))
+        .await?;
+    Ok(())
+}
+
+async fn until_elsewhere_refuses(world: &World) -> Result<()> {
+    let message = world
+        .until_refused(POOL, "InfraEnvAvailable", "NamespaceNotAllowed")
+        .await?;
+    ensure!(message.contains(ELSEWHERE), "{message}");
+    Ok(())
+}
+
+/// With Roles alone the operator reads grants, for it cannot watch them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_under_way_ends_when_its_grant_is_taken_back() -> Result<()> {
+    let world = World::without_pool(Setup {
+        agent_namespace: ELSEWHERE,
+        operator_args: vec![
+            format!("--namespaces={NAMESPACE},{ELSEWHERE}"),
+            "--iso-stall-timeout=1h".to_owned(),
+        ],
+        rules: Some("overlays/namespaced"),
+        ..Setup::default()
+    })
+    .await?;
+    let images = &world.upstream.images;
+    images.set_faults(ImageFaults {
+        stall_after: Some(images.image_size() / 2),
+        times: Some(1),
+        ..ImageFaults::default()
+    });
+    elsewhere_admits(&world, Value::Null).await?;
+    world.create_pool(POOL, &json!({})).await?;
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    until_elsewhere_refuses(&world).await?;
+    ensure!(images.counters().gets == 0, "no ISO URL is in a request");
+
+    elsewhere_admits(&world, json!(NAMESPACE)).await?;
+    world
+        .until("half of a transfer", async || {
+            Ok(images.counters().bytes > 0)
+        })
+        .await?;
+    elsewhere_admits(&world, Value::Null).await?;
+    until_elsewhere_refuses(&world).await?;
+    world
+        .until("the end of the transfer", async || {
+            let files = world.vcenter.inventory().await?.files;
+            Ok(!files.iter().any(|f| f.path.contains(".partial-")))
+        })
+        .await?;
+    ensure!(images.counters().completed == 0 && world.vms().await?.is_empty());
+
+    elsewhere_admits(&world, json!(NAMESPACE)).await?;
+    nodes.wait_running(1, LIMIT).await?;
+    let asked = images.counters();
+    ensure!((asked.gets, asked.completed) == (2, 1), "{asked:?}");
+    Ok(())
 }

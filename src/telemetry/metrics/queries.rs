@@ -36,7 +36,7 @@ const OWN_REASONS: [&str; 14] = [
     reason::EJECT_FAILED,
 ];
 /// Those that say neither that vCenter is away nor that it refuses us: AgentForgePoolNotReady tells of them.
-const OF_ONE_OBJECT: [&str; 27] = [
+const OF_ONE_OBJECT: [&str; 28] = [
     "ManagedObjectNotFound",
     "DuplicateName",
     "AlreadyExists",
