@@ -483,6 +483,7 @@ impl World {
             other_pools: arcs(&self.other_pools),
             agent_machines: self.agent_machines.iter().cloned().map(Arc::new).collect(),
             machines: self.machines.clone(),
+            recorded_homes: BTreeMap::new(),
             choosers: self
                 .agent_machines
                 .iter()

@@ -10,8 +10,9 @@ use agent_forge_actors::{
     effect::{Effect, Gate, Settled},
     model::names::ObjectKey,
     ports::cluster::{
-        AgentFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult,
-        MachineFacts, MetadataPatch, Notice, Precondition, SecretRead, SecretVersion,
+        AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
+        ClusterResult, MachineFacts, MetadataPatch, Notice, Precondition, SecretRead,
+        SecretVersion,
     },
 };
 use agent_forge_crds::{
@@ -43,12 +44,15 @@ use super::{
     live_agents::{LiveAgents, Page},
     machines,
     refusals::Refusals,
-    scope::Scope,
+    scope::{self, Scope},
+    trim,
 };
 use crate::deadline;
 
 /// An Agent may be 60 kB large.
 const AGENTS_PER_PAGE: u32 = 50;
+/// An AgentMachine has some kB.
+const AGENT_MACHINES_PER_PAGE: u32 = 200;
 
 /// The writer.
 pub struct Writer {
@@ -439,6 +443,29 @@ impl Cluster for Writer {
         self.served("get", &subject, &key.namespace)?;
         let api: Api<AgentMachine> = self.api(&key.namespace);
         self.read("get", subject, api.get_opt(&key.name)).await
+    }
+
+    async fn live_agent_machines(
+        &self,
+        wanted: AgentMachineFilter,
+    ) -> ClusterResult<Vec<AgentMachine>> {
+        let mut found = Vec::new();
+        for part in self.scope.parts() {
+            let api: Api<AgentMachine> = scope::api(&self.client, &part);
+            let mut params = ListParams::default().limit(AGENT_MACHINES_PER_PAGE);
+            loop {
+                let subject = "AgentMachines".to_owned();
+                let page = self.read("list", subject, api.list(&params)).await?;
+                for mut am in page.items {
+                    trim::managed_fields(&mut am);
+                    found.extend(Some(am).filter(|am| wanted(am)));
+                }
+                let next = page.metadata.continue_.filter(|token| !token.is_empty());
+                let Some(next) = next else { break };
+                params = params.continue_token(&next);
+            }
+        }
+        Ok(found)
     }
 
     async fn live_infra_env(&self, key: &ObjectKey) -> ClusterResult<Option<InfraEnv>> {

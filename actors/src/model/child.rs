@@ -10,7 +10,7 @@ use agent_forge_crds::{
         CREATED_FOR_ADOPTED, CREATED_FOR_LABEL, FORCE_DELETE_ANNOTATION, MACHINE_NAME_ANNOTATION,
         MACHINE_UID_ANNOTATION, VM_NAME_ANNOTATION,
     },
-    pool::SOURCE_DISCOVERED_AGENT,
+    pool::{SOURCE_DISCOVERED_AGENT, VsphereAgentPool},
 };
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
@@ -172,8 +172,17 @@ impl Child {
         let machine = recorded_machine(&object);
         let mut identity = vm.and_then(recorded_identity);
         let namespace_of = |r: Option<&ObjectReference>| r.and_then(|r| r.namespace.clone());
-        let control_plane = namespace_of(vm.and_then(|v| v.agent_machine_ref.as_ref()))
-            .or_else(|| namespace_of(machine_ref))
+        let agent_machine_ref = vm.and_then(|v| v.agent_machine_ref.as_ref());
+        // Where the one before it was says nothing of the AgentMachine that it was given to since.
+        let still = |r: &&ObjectReference, now: &Option<Recorded>| {
+            let uid = now.as_ref().and_then(|now| now.uid.as_ref());
+            uid.is_none()
+                || r.uid
+                    .as_ref()
+                    .is_none_or(|r| r.is_empty() || Some(r) == uid)
+        };
+        let control_plane = namespace_of(agent_machine_ref.filter(|r| still(r, &agent_machine)))
+            .or_else(|| namespace_of(machine_ref.filter(|r| still(r, &machine))))
             .filter(|n| !n.is_empty());
         let agent = vm.and_then(|v| v.agent_ref.as_ref()).and_then(|r| {
             Some(ObjectKey::new(
@@ -239,9 +248,33 @@ impl Child {
         let Some(vm) = status.vm.as_ref().filter(|vm| vm.bios_uuid.is_some()) else {
             return false;
         };
+        if vm.served == Some(true) {
+            return true;
+        }
+        // What an earlier release left, and what is not written yet.
         let attempt = vm.attempt.unwrap_or(1).max(1);
         let bound = |e: &Milestone| e.event == Milestone::BOUND && e.attempt == attempt;
         vm.iso_ejected == Some(true) || status.timeline.iter().chain(told).any(bound)
+    }
+
+    /// Where its AgentMachine and Machine are looked for: where they were recorded, else in the `pool`'s namespace of them.
+    #[must_use]
+    pub fn home<'a>(&'a self, pool: &'a VsphereAgentPool) -> &'a str {
+        let recorded = self.control_plane.as_deref();
+        recorded.unwrap_or(&pool.spec.control_plane_namespace)
+    }
+
+    /// The recorded VM.
+    #[must_use]
+    pub fn vm(&self) -> Option<&VmStatus> {
+        self.object.status.as_ref()?.vm.as_ref()
+    }
+
+    /// By the record, its guest may be a node whose Agent is missing.
+    #[must_use]
+    pub fn guest_may_be_node(&self) -> bool {
+        self.vm()
+            .is_some_and(|vm| vm.guest_may_be_node == Some(true))
     }
 
     /// Whether that Agent serves the AgentMachine that this VM was made for.

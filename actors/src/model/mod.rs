@@ -15,3 +15,4 @@ pub mod server;
 pub mod standing;
 pub mod trace;
 pub mod upstream;
+pub mod vanished;

@@ -80,6 +80,14 @@ pub fn standing(
     }
 }
 
+/// Of a Machine in a namespace that is not watched.
+#[must_use]
+pub fn unserved(namespace: &str) -> Standing {
+    Standing::Unknown(format!(
+        "its Machine is recorded in namespace {namespace}, which the operator does not serve (--namespaces)"
+    ))
+}
+
 fn phase(child: &Child) -> Option<&Phase> {
     child.object.status.as_ref()?.vm.as_ref()?.phase.as_ref()
 }

@@ -153,7 +153,8 @@ pub enum Did {
 }
 
 /// The Machines of the control plane namespace, read live when the first action of a pass asks, and so after its plan was
-/// made; the others of that pass ask nobody again, so that a hundred machines that go together cost one list.
+/// made; the others of that pass ask nobody again, so that a hundred machines that go together cost one list. Those of
+/// another namespace, where one has its Machine on record, are read for each.
 #[derive(Default)]
 pub struct LiveMachines(OnceCell<Vec<MachineFacts>>);
 
@@ -166,11 +167,15 @@ impl LiveMachines {
         child: &Child,
     ) -> Result<(Standing, Option<AgentMachine>), Trouble> {
         let cluster = context.cluster.as_ref();
-        let namespace = &s.pool.spec.control_plane_namespace;
+        let home = child.home(&s.pool);
         let agent_machine = live_agent_machine(context, s, child).await?;
-        let machines = self.0.get_or_try_init(|| cluster.live_machines(namespace));
         let all: Vec<_> = agent_machine.iter().cloned().map(Arc::new).collect();
-        let standing = standing(child, namespace, machines.await?, &all);
+        if home != s.pool.spec.control_plane_namespace {
+            let machines = cluster.live_machines(home).await?;
+            return Ok((standing(child, home, &machines, &all), agent_machine));
+        }
+        let machines = self.0.get_or_try_init(|| cluster.live_machines(home));
+        let standing = standing(child, home, machines.await?, &all);
         Ok((standing, agent_machine))
     }
 }
@@ -183,7 +188,7 @@ async fn live_agent_machine(
     let Some(recorded) = &child.agent_machine else {
         return Ok(None);
     };
-    let key = ObjectKey::new(&s.pool.spec.control_plane_namespace, &recorded.name);
+    let key = ObjectKey::new(child.home(&s.pool), &recorded.name);
     Ok(context.cluster.live_agent_machine(&key).await?)
 }
 

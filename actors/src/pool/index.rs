@@ -19,7 +19,7 @@ use crate::{
     model::{
         child::{Child, Recorded},
         identity::{BiosUuid, lineup::Lineup, proof},
-        standing::{Standing, standing},
+        standing::{Standing, standing, unserved},
         upstream,
     },
     ports::cluster::MachineFacts,
@@ -208,6 +208,13 @@ impl Snapshot {
     /// How the Machine of one of the pool's VsphereAgents stands.
     #[must_use]
     pub fn standing(&self, child: &Child) -> Standing {
+        let home = child.home(&self.pool);
+        if home != self.pool.spec.control_plane_namespace {
+            return match self.recorded_homes.get(home) {
+                Some(there) => standing(child, home, &there.machines, &there.agent_machines),
+                None => unserved(home),
+            };
+        }
         let tables = self.tables();
         let meant = |record: &Option<Recorded>, known: &Known| match record {
             Some(record) => known.meant_by(record),
@@ -221,7 +228,6 @@ impl Snapshot {
             .into_iter()
             .filter_map(|at| self.agent_machines.get(at).cloned())
             .collect();
-        let namespace = &self.pool.spec.control_plane_namespace;
-        standing(child, namespace, &machines, &agent_machines)
+        standing(child, home, &machines, &agent_machines)
     }
 }

@@ -181,9 +181,32 @@ pub fn fence(
     auto_approved: bool,
     agent: &Agent,
 ) -> Option<AgentPatch> {
+    fenced(own_labels, choosers, auto_approved, false, agent)
+}
+
+/// As [`fence`], for an Agent whose VM goes: the approval goes whatever anybody asks for now, for the provider takes approved
+/// ones alone, and an AgentMachine may be made at any moment (upstream-contract.md §1.5). Where the service would give it
+/// again, the labels have to do.
+#[must_use]
+pub fn seal(
+    own_labels: &Labels,
+    choosers: &[Arc<AgentMachine>],
+    auto_approved: bool,
+    agent: &Agent,
+) -> Option<AgentPatch> {
+    fenced(own_labels, choosers, auto_approved, true, agent)
+}
+
+fn fenced(
+    own_labels: &Labels,
+    choosers: &[Arc<AgentMachine>],
+    auto_approved: bool,
+    whatever: bool,
+    agent: &Agent,
+) -> Option<AgentPatch> {
     // Unapproved it is chosen by nobody; where the service approves it again, its labels go.
-    let fenced = is_let_go(agent) && !agent.spec.approved && !auto_approved;
-    if fenced || on(Mutant::NoFence) {
+    let out = is_let_go(agent) && !agent.spec.approved && !auto_approved;
+    if out || on(Mutant::NoFence) {
         return None;
     }
     let selectors: Vec<Option<&LabelSelector>> = choosers
@@ -197,7 +220,7 @@ pub fn fence(
     keys.retain(|k| k != AGENT_MACHINE_LABEL && !selector::is_service_label(k));
     let mut left = agent.labels().clone();
     left.retain(|k, _| !keys.contains(k));
-    let still_matches = selectors.iter().any(|s| selector::matches(*s, &left));
+    let still_matches = whatever || selectors.iter().any(|s| selector::matches(*s, &left));
     let patch = AgentPatch {
         key: ObjectKey::of(agent),
         uid: agent.uid().unwrap_or_default(),

@@ -33,6 +33,32 @@ use crate::{
     },
 };
 
+/// What a control plane namespace holds.
+#[derive(Clone, Debug, Default)]
+pub struct Home {
+    /// Its AgentMachines.
+    pub agent_machines: Vec<Arc<AgentMachine>>,
+    /// Its Machines.
+    pub machines: Vec<Arc<MachineFacts>>,
+}
+
+/// See [`Snapshot::recorded_homes`].
+fn recorded_homes(
+    view: &dyn View,
+    pool: &VsphereAgentPool,
+    children: &[Child],
+) -> BTreeMap<String, Home> {
+    let homes: BTreeSet<&str> = children.iter().map(|c| c.home(pool)).collect();
+    let others = homes
+        .into_iter()
+        .filter(|home| *home != pool.spec.control_plane_namespace && view.serves(home));
+    let read = |home: &str| Home {
+        agent_machines: view.agent_machines(home),
+        machines: view.machines(home),
+    };
+    others.map(|home| (home.to_owned(), read(home))).collect()
+}
+
 /// The facts of one pool at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -48,6 +74,9 @@ pub struct Snapshot {
     pub choosers: Vec<Arc<AgentMachine>>,
     /// Machines of the control plane namespace.
     pub machines: Vec<MachineFacts>,
+    /// AgentMachines and Machines of other namespaces in which VsphereAgents of the pool have theirs on record; none of those
+    /// that the operator does not serve.
+    pub recorded_homes: BTreeMap<String, Home>,
     /// The pool's VsphereAgents.
     pub children: Vec<Child>,
     /// Agents that may run on the pool's VMs ([`agents_home::agents`]); of namespaces that do not admit the pool, only
@@ -156,6 +185,7 @@ pub fn gather(
     let mut agents = agents_home::agents(view, Some(&pool), &children);
     agents.retain(|agent| is_shown(agent, &grants, &pool, &children));
     Some(Snapshot {
+        recorded_homes: recorded_homes(view, &pool, &children),
         other_pools: pools.iter().filter(is_other).cloned().collect(),
         machines: view
             .machines(namespace)

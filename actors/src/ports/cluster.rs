@@ -256,6 +256,9 @@ pub struct SecretRead {
 /// Which Agents are wanted: of thousands hardly any.
 pub type AgentFilter = Arc<dyn Fn(&Agent) -> bool + Send + Sync>;
 
+/// Which AgentMachines are wanted.
+pub type AgentMachineFilter = Arc<dyn Fn(&AgentMachine) -> bool + Send + Sync>;
+
 /// Live reads and writes.
 #[async_trait]
 pub trait Cluster: Send + Sync {
@@ -270,6 +273,11 @@ pub trait Cluster: Send + Sync {
     async fn live_agents(&self, namespace: &str, wanted: AgentFilter) -> ClusterResult<Vec<Agent>>;
     /// Reads one AgentMachine; `None` from a typed 404 only.
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>>;
+    /// The AgentMachines of all namespaces that are served, as far as `wanted` lets them through, from the API server.
+    async fn live_agent_machines(
+        &self,
+        wanted: AgentMachineFilter,
+    ) -> ClusterResult<Vec<AgentMachine>>;
     /// Reads one InfraEnv; `None` from a typed 404 only.
     async fn live_infra_env(&self, key: &ObjectKey) -> ClusterResult<Option<InfraEnv>>;
     /// Lists the Machines of a namespace in a version that discovery serves. An unserved kind is an error, never an

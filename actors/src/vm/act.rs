@@ -5,6 +5,7 @@ mod eject;
 mod find;
 mod give_up;
 mod intent;
+mod look;
 mod power;
 mod release;
 mod task;
@@ -104,20 +105,28 @@ pub async fn perform(context: &Context, scene: &Scene, memory: &mut Memory, step
         Step::NextAttempt => hand.next_attempt(memory).await,
         Step::GiveUp => hand.give_up(memory).await,
         Step::SetBootOrder(keys) => hand.set_boot_order(memory, &keys).await,
-        Step::PowerOn => hand.power(memory, EffectKind::PowerOn).await,
+        Step::PowerOn => {
+            let seen = hand.as_seen(memory).await?;
+            hand.power(memory, EffectKind::PowerOn, seen).await
+        }
         Step::RecordVm => hand.record_vm(memory).await,
+        Step::RecordLeftBound => hand.record_left_bound(memory).await,
+        Step::RecordUnbound => {
+            let vm = hand.vm();
+            let kind = EffectKind::RecordObservation;
+            Ok(After::Object(hand.save(kind, vm, memory).await?))
+        }
         Step::AttachTags => hand.attach_tags(memory).await,
         Step::EjectIso => hand.eject(memory).await,
         Step::FinishEjection => hand.finish_ejection(memory).await,
         Step::FenceAgent => hand.fence().await,
-        Step::PowerOff => {
-            hand.prove_unbound().await?;
-            hand.power(memory, EffectKind::PowerOff).await
-        }
-        Step::Destroy => {
-            hand.prove_unbound().await?;
-            hand.power(memory, EffectKind::Destroy).await
-        }
+        Step::PowerOff | Step::Destroy => match hand.last_look(memory, &step).await? {
+            Err(otherwise) => Ok(otherwise),
+            Ok(looked) => {
+                let kind = step.call().unwrap_or(EffectKind::Destroy);
+                hand.power(memory, kind, looked).await
+            }
+        },
         Step::DeleteAgent => hand.delete_agent("its VM is proven absent").await,
         Step::ReleaseHook => {
             hand.delete_agent("the deletion of its Machine waits for it, and its VM is dead")

@@ -10,7 +10,7 @@ use super::{
     step::{self, Facts, Loss, Site, Step},
 };
 use crate::{
-    model::standing::Standing,
+    model::{standing::Standing, vanished::Vanished},
     ports::vcenter::PowerState,
     testing::{child_with_vm, running, shown},
 };
@@ -56,6 +56,9 @@ fn a_vm_outlives_the_machine_it_served() {
         tagged: true,
         agent_bound: true,
         has_served: false,
+        guest_may_be_node: false,
+        vanished: Vanished::No,
+        left_bound: false,
         refused: None,
         standing: &Standing::Leaving,
         ejecting: false,

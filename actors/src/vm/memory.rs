@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{
+    arrival,
     seen::Seen,
     step::{MISSING_PROBE, PROOFS, Resting, Step},
 };
@@ -68,6 +69,10 @@ pub struct Memory {
     pub agent_seen: bool,
     /// The discovery deadline that this actor set, and when (monotonic) it is over.
     pub discovery: Option<(Time, Duration)>,
+    /// Its AgentMachine was paused when last seen.
+    pub paused: bool,
+    /// A guest that this actor did not start told its name: it may be a node.
+    pub guest_may_be_node: bool,
     /// The VM was looked at since its Agent is overdue.
     pub looked_late: bool,
     /// When (monotonic) the view of a VM that is recorded as running was begun.
@@ -304,6 +309,12 @@ impl Memory {
         self.seen = seen;
     }
 
+    /// Keeps what a look at the VM tells of its guest, for good: it may not tell that again.
+    pub fn note_guest(&mut self) {
+        let told = matches!(&self.seen, Seen::Ours(shown) if arrival::may_serve(shown));
+        self.guest_may_be_node |= told && !self.powered_on;
+    }
+
     /// Forgets how a busy VM looked: what works on it may have ended.
     pub fn look_at_busy(&mut self, now: Duration) {
         self.busy.take_if(|busy| busy.is_past(now));
@@ -378,6 +389,7 @@ impl Memory {
             known_since: self.known_since,
             written: self.written.take(),
             recorded: self.recorded,
+            paused: self.paused,
             stuck_since: self.stuck_since,
             timeline: self.timeline.take(),
             trouble: self.trouble.take(),

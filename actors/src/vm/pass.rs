@@ -84,6 +84,7 @@ async fn steps(
         let scene = Scene::gather(&context, object.clone());
         let identity = scene.child.identity.as_ref();
         memory.recorded = identity.map(|i| i.bios_uuid).or(memory.recorded);
+        scene.remember(&mut memory);
         traced::note(&context, &scene, &mut memory);
         let step = step::next(&scene.facts(&context, &memory));
         tracing::debug!(object = %key, ?step, "next step");
@@ -176,9 +177,10 @@ fn tell_hold(
     message: &str,
 ) {
     let told = match hold {
-        reason::AGENT_BOUND if scene.child.deleting => {
+        reason::AGENT_BOUND | reason::MACHINE_STATE_UNKNOWN if scene.child.deleting => {
             Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent"))
         }
+        reason::MACHINE_VANISHED_PAUSED => Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent")),
         event::POOL_NOT_FOUND => Some((event::POOL_NOT_FOUND, "ProvideHost")),
         reason::VM_INACCESSIBLE => Some((event::VSPHERE_TROUBLE, "LookUpVM")),
         _ => None,
@@ -318,8 +320,17 @@ impl Outcome {
 /// Whether the difference is one of a row that follow each other closely: the Agent appears, is prepared, is bound.
 /// Trouble and its end are written at once.
 fn can_wait(old: Option<&VsphereAgentStatus>, new: &VsphereAgentStatus) -> bool {
+    // What cannot be seen again once it is over.
+    let passing = |status: &VsphereAgentStatus| {
+        let vm = status.vm.as_ref();
+        vm.map(|vm| {
+            let paused = [vm.agent_machine_paused, vm.machine_vanished_paused];
+            (paused, vm.guest_may_be_node)
+        })
+    };
     old.is_some_and(|old| {
-        old.waiting_on == new.waiting_on
+        passing(old) == passing(new)
+            && old.waiting_on == new.waiting_on
             && old.observed_generation == new.observed_generation
             && old.conditions == new.conditions
     })
@@ -435,10 +446,11 @@ pub fn known<'a>(
         doubt: scene.doubt.as_ref(),
         standing: &scene.standing,
         policy: scene.policy(),
-        control_plane: scene
-            .pool
-            .as_ref()
-            .map(|p| p.spec.control_plane_namespace.as_str()),
+        paused: scene.is_paused(memory),
+        vanished: scene.vanished(memory),
+        served: scene.has_served(memory),
+        guest_may_be_node: scene.guest_may_be_node(memory),
+        control_plane: scene.control_plane(),
         machine_at: scene
             .machine
             .as_ref()

@@ -3,7 +3,9 @@
 mod away;
 mod clock;
 mod first_start;
+mod look;
 mod lost;
+mod service;
 mod source;
 mod tags;
 mod take_over;

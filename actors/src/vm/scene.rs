@@ -27,8 +27,9 @@ use crate::{
         child::Child,
         identity::{AgentMatch, BiosUuid, BootSource, agent_runs_on, lineup::Doubt, proof},
         names::ObjectKey,
-        standing::{Standing, standing},
+        standing::{Standing, standing, unserved},
         upstream,
+        vanished::{Vanished, vanished},
     },
     mutants::{Mutant, on},
     pool::{
@@ -38,7 +39,7 @@ use crate::{
         infra_env_guards::{self, Guard},
         prepare,
     },
-    ports::cluster::{MachineFacts, Regarding},
+    ports::cluster::{AgentPatch, MachineFacts, Regarding},
 };
 
 /// How long a deletion hook may wait for the guest of a VM before the VM is looked at (trap G).
@@ -73,6 +74,8 @@ pub struct Scene {
     pub ready: Option<jiff::Timestamp>,
     /// How that Machine stands.
     pub standing: Standing,
+    /// Whether its AgentMachine carries the pause annotation; `None` where it is not in view.
+    pub paused: Option<bool>,
     /// Why nothing more is made for it, as the boundary between namespaces has it.
     pub refused: Option<String>,
     /// What keeps a VM that does not exist yet from being made.
@@ -164,6 +167,7 @@ impl Scene {
             demanded: None,
             ready: None,
             standing: Standing::Unknown("its pool does not exist".to_owned()),
+            paused: None,
             refused: None,
             guard: None,
         };
@@ -206,22 +210,42 @@ impl Scene {
             .is_some_and(|(then, now)| !then.is_same(now))
     }
 
+    /// Where its AgentMachine and Machine are, pool or not.
+    pub(super) fn control_plane(&self) -> Option<&str> {
+        match &self.pool {
+            Some(pool) => Some(self.child.home(pool)),
+            None => self.child.control_plane.as_deref(),
+        }
+    }
+
     fn look_upstream(&mut self, context: &Context) {
-        let Some(pool) = &self.pool else {
+        let Some(namespace) = self.control_plane().map(str::to_owned) else {
             return;
         };
-        let namespace = &pool.spec.control_plane_namespace;
-        let machines = context.view.machines(namespace);
-        let agent_machines = context.view.agent_machines(namespace);
-        self.standing = standing(&self.child, namespace, &machines, &agent_machines);
+        if !context.view.serves(&namespace) {
+            self.standing = unserved(&namespace);
+            return;
+        }
+        let machines = context.view.machines(&namespace);
+        let agent_machines = context.view.agent_machines(&namespace);
+        self.standing = standing(&self.child, &namespace, &machines, &agent_machines);
         self.bound |= self
             .possible
             .iter()
             .any(|a| upstream::is_reserved(a, &agent_machines, &machines));
+        let record = self.child.machine.as_ref();
+        self.machine = machines
+            .iter()
+            .find(|m| record.is_some_and(|r| r.is(&m.key.name, &m.uid)))
+            .map(|m| m.as_ref().clone());
         let wanted = self.child.agent_machine.as_ref();
         let asks = agent_machines
             .iter()
             .find(|am| wanted.is_some_and(|r| r.is_object(&am.metadata)));
+        self.paused = asks.map(|am| am.is_paused());
+        let Some(pool) = &self.pool else {
+            return;
+        };
         let grants = Grants::read(
             context.view.as_ref(),
             [pool.as_ref()],
@@ -248,25 +272,89 @@ impl Scene {
             .filter(|c| c.is_true())
             .and_then(|c| c.last_transition_time.as_ref())
             .map(|t| t.0);
-        let record = self.child.machine.as_ref();
-        self.machine = machines
-            .iter()
-            .find(|m| record.is_some_and(|r| r.is(&m.key.name, &m.uid)))
-            .map(|m| m.as_ref().clone());
+    }
+
+    /// Its AgentMachine is paused, or was when it was last seen.
+    #[must_use]
+    pub fn is_paused(&self, memory: &Memory) -> bool {
+        let recorded = || {
+            self.vm()
+                .is_some_and(|vm| vm.agent_machine_paused == Some(true))
+        };
+        self.paused.unwrap_or_else(|| memory.paused || recorded())
+    }
+
+    /// An Agent of the VM was bound once, or is, whatever becomes of it.
+    #[must_use]
+    pub fn has_served(&self, memory: &Memory) -> bool {
+        let serves = self.agent.as_ref().is_some_and(|a| a.is_claimed_or_bound());
+        serves || self.child.has_served(memory.told())
+    }
+
+    /// Its guest may be a node whose Agent is missing.
+    #[must_use]
+    pub fn guest_may_be_node(&self, memory: &Memory) -> bool {
+        self.child.guest_may_be_node() || memory.guest_may_be_node
+    }
+
+    /// Whether its Machine went and left its Agent bound.
+    #[must_use]
+    pub fn vanished(&self, memory: &Memory) -> Vanished {
+        let node = self.has_served(memory) || self.guest_may_be_node(memory);
+        let own = self.agent.as_deref();
+        vanished(
+            &self.child,
+            &self.standing,
+            own,
+            self.is_paused(memory),
+            node,
+        )
+    }
+
+    /// By the view, its Machine is gone and its Agent still bound to it, and the record does not say so yet.
+    fn is_left_bound(&self) -> bool {
+        let marked = self
+            .vm()
+            .is_none_or(|vm| vm.machine_vanished_paused == Some(true));
+        let bound = |a: &Arc<Agent>| self.child.is_bound_to(a);
+        !marked && self.standing == Standing::Gone && self.agent.as_ref().is_some_and(bound)
+    }
+
+    /// What the rest of a life has to know of what is in view now.
+    pub fn remember(&self, memory: &mut Memory) {
+        memory.note_guest();
+        memory.paused = match self.vanished(memory) {
+            Vanished::Over => self.paused == Some(true),
+            Vanished::No | Vanished::Held => self.paused.unwrap_or(memory.paused),
+        };
     }
 
     /// Whether the Agent carries nothing that a selector could match. Every AgentMachine there is has a say, so it is
     /// looked at only where somebody asks: when the VM is to go.
     fn is_fenced(&self, context: &Context) -> bool {
-        let (Some(pool), Some(agent)) = (&self.pool, &self.agent) else {
+        let Some(agent) = &self.agent else {
             return true;
         };
         if !self.child.deleting && !self.child.given_up {
             return true;
         }
+        self.fencing(context, agent).is_none()
+    }
+
+    /// What is missing on that Agent to be out of every selection, also of AgentMachines that are made from now on where its VM
+    /// goes; nothing where the pool is gone, and with it the knowledge of its labels.
+    #[must_use]
+    pub fn fencing(&self, context: &Context, agent: &Agent) -> Option<AgentPatch> {
+        let pool = self.pool.as_ref()?;
         let choosers = context.view.all_agent_machines();
         let approved = infra_env_guards::is_auto_approved(context.view.as_ref(), agent);
-        prepare::fence(&prepare::base_labels(pool), &choosers, approved, agent).is_none()
+        let own = prepare::base_labels(pool);
+        let stays = self.policy() == Some(CleanupPolicy::Retain);
+        if stays || agent.is_claimed_or_bound() {
+            prepare::fence(&own, &choosers, approved, agent)
+        } else {
+            prepare::seal(&own, &choosers, approved, agent)
+        }
     }
 
     /// The recorded VM.
@@ -436,6 +524,9 @@ impl Scene {
                 .as_deref()
                 .filter(|_| memory.switched_on_at.is_none()),
             has_served: self.child.has_served(memory.told()),
+            guest_may_be_node: self.guest_may_be_node(memory),
+            vanished: self.vanished(memory),
+            left_bound: self.is_left_bound(),
             standing: &self.standing,
             refused: self.refused.as_deref(),
             agent_present: self.agent.is_some(),

@@ -18,7 +18,9 @@ use k8s_openapi::{
 use kube::ResourceExt;
 
 use super::memory::subject;
-use crate::model::{child::Child, identity::lineup::Doubt, standing::Standing, trace::TraceId};
+use crate::model::{
+    child::Child, identity::lineup::Doubt, standing::Standing, trace::TraceId, vanished::Vanished,
+};
 
 /// What is known beside the record itself.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +33,14 @@ pub struct Known<'a> {
     pub doubt: Option<&'a Doubt>,
     /// How its Machine stands.
     pub standing: &'a Standing,
+    /// Its AgentMachine is paused, or was when it was last seen.
+    pub paused: bool,
+    /// Whether its Machine went and left its Agent bound.
+    pub vanished: Vanished,
+    /// An Agent of the VM was bound once.
+    pub served: bool,
+    /// Its guest may be a node whose Agent is missing.
+    pub guest_may_be_node: bool,
     /// What becomes of the VM when nothing needs it.
     pub policy: Option<CleanupPolicy>,
     /// Namespace of AgentMachine and Machine.
@@ -114,6 +124,23 @@ fn phase(known: &Known<'_>, vm: &VmStatus) -> (Phase, &'static str) {
     }
 }
 
+/// What is set once, and what its Machine's end left.
+fn keep(vm: &mut VmStatus, known: &Known<'_>) {
+    vm.served = known.served.then_some(true);
+    vm.guest_may_be_node = known.guest_may_be_node.then_some(true);
+    vm.agent_machine_paused = known.paused.then_some(true);
+    match known.vanished {
+        Vanished::No => {}
+        Vanished::Held => vm.machine_vanished_paused = Some(true),
+        Vanished::Over => {
+            vm.machine_vanished_paused = None;
+            if *known.standing == Standing::Gone {
+                vm.agent_machine_paused = None;
+            }
+        }
+    }
+}
+
 /// The status as it should read now. `lastTransitionTime`s move only with what they are for.
 #[must_use]
 pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentStatus {
@@ -136,6 +163,9 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     {
         // An earlier release had no other record of it, and what is waited on is something else before long.
         vm.tags_missing = Some(true);
+    }
+    if vm.bios_uuid.is_some() {
+        keep(&mut vm, known);
     }
     if let Some(agent) = known.agent {
         vm.agent_ref = Some(ObjectReference {

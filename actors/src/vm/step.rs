@@ -21,7 +21,10 @@ use super::{
 };
 use crate::{
     effect::EffectKind,
-    model::standing::Standing,
+    model::{
+        standing::Standing,
+        vanished::{self, Vanished},
+    },
     mutants::{Mutant, on},
     pool::infra_env_guards::Guard,
     ports::{
@@ -101,6 +104,12 @@ pub struct Facts<'a> {
     pub early: Option<&'a str>,
     /// An Agent of this VM was bound once, whatever became of it.
     pub has_served: bool,
+    /// Its guest may be a node whose Agent is missing, by what a look told once.
+    pub guest_may_be_node: bool,
+    /// Whether its Machine went and left its Agent bound.
+    pub vanished: Vanished,
+    /// By the view it did just that, and it is to be proven live.
+    pub left_bound: bool,
     /// How its Machine stands.
     pub standing: &'a Standing,
     /// A namespace that the pool needs does not admit it: the sentence for it.
@@ -192,6 +201,10 @@ pub enum Step {
     PowerOn,
     /// Record what vCenter shows.
     RecordVm,
+    /// Record that its Machine went and left its Agent bound, after a live check.
+    RecordLeftBound,
+    /// Record that its Agent was seen unbound since, so that nothing but that was needed.
+    RecordUnbound,
     /// Attach the tags.
     AttachTags,
     /// Take the ISO out of its drive, after a live check that its Agent is installed.
@@ -232,6 +245,8 @@ impl Step {
             Self::SetBootOrder(_) => "vm.set_boot_order",
             Self::PowerOn => "vm.submit_power_on",
             Self::RecordVm => "vm.record",
+            Self::RecordLeftBound => "vm.record_left_bound",
+            Self::RecordUnbound => "vm.record_unbound",
             Self::AttachTags => "vm.attach_tags",
             Self::EjectIso => "vm.eject_iso",
             Self::FinishEjection => "vm.finish_ejection",
@@ -263,7 +278,7 @@ impl Step {
     }
 
     /// The call that changes a VM in it: vCenter does one at a time.
-    const fn call(&self) -> Option<EffectKind> {
+    pub(super) const fn call(&self) -> Option<EffectKind> {
         match self {
             Self::TakeOver | Self::SetBootOrder(_) => Some(EffectKind::Reconfigure),
             Self::PowerOn => Some(EffectKind::PowerOn),
@@ -360,6 +375,12 @@ fn alive(f: &Facts<'_>) -> Step {
     }
     if let Some(step) = predecessors(f) {
         return step;
+    }
+    if f.left_bound {
+        return Step::RecordLeftBound;
+    }
+    if f.vanished == Vanished::Held && !f.forced {
+        return hold(reason::MACHINE_VANISHED_PAUSED, vanished::STAYS, None);
     }
     if let Some(step) = ejection(f) {
         return step;
@@ -566,6 +587,11 @@ fn serves(f: &Facts<'_>) -> bool {
     f.agent_bound || f.has_served
 }
 
+/// Its guest is a node for all that is known, so that only a Machine that is proven gone ends it, or a person.
+fn may_be_node(f: &Facts<'_>) -> bool {
+    f.has_served || f.guest_may_be_node
+}
+
 /// It is recorded as running, with what its Agent is recognised by.
 fn recorded_on(f: &Facts<'_>) -> bool {
     f.vm.is_some_and(|v| {
@@ -607,9 +633,9 @@ fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
         // Switching on resumes it; its devices cannot be changed now.
         PowerState::Suspended => Step::PowerOn,
         // A serving VM's power is its owner's business; only a VM that has never served is powered on.
-        _ if serves(f) => hold(
+        _ if serves(f) || f.guest_may_be_node => hold(
             "VMPoweredOff",
-            "the VM is not powered on although its Agent is bound, or was; it is left as it is",
+            "the VM is not powered on although its Agent is bound, or was, or its guest may be a node; it is left as it is",
             Some(MISSING_PROBE),
         ),
         _ if !boots_disk_first(shown) && !shown.disk_keys.is_empty() && !on(Mutant::CdromFirst) => {
@@ -666,6 +692,9 @@ fn unstick(f: &Facts<'_>) -> Step {
 }
 
 fn deleting(f: &Facts<'_>) -> Step {
+    if f.left_bound && !f.forced {
+        return Step::RecordLeftBound;
+    }
     if let Some(step) = unfinished(f) {
         return step;
     }
@@ -700,13 +729,16 @@ fn deleting(f: &Facts<'_>) -> Step {
         };
     }
     // Who deletes a whole namespace deletes Agents and VsphereAgents in any order; the node runs on.
-    if *f.standing == Standing::Alive && f.has_served && !f.forced {
+    if *f.standing == Standing::Alive && may_be_node(f) && !f.forced {
         return hold(
             "MachineRemains",
             "its Machine is there and not being deleted, and the VM was given to it: it may be its node. Delete the Machine \
              (or set the annotation agent-forge.containeroo.ch/force-delete=true)",
             None,
         );
+    }
+    if let Some(step) = after_service(f).filter(|_| !f.forced) {
+        return step;
     }
     match f.loss {
         Loss::None => {}
@@ -766,6 +798,33 @@ fn deleting(f: &Facts<'_>) -> Step {
         Seen::Absent { .. } if f.agent_present => Step::DeleteAgent,
         Seen::Absent { .. } => Step::RemoveFinalizer,
     }
+}
+
+/// What has to come before a VM goes that may be a node, where its Machine is not there; nothing of it goes where the policy
+/// keeps the VM.
+fn after_service(f: &Facts<'_>) -> Option<Step> {
+    if f.vanished == Vanished::Over {
+        return Some(Step::RecordUnbound);
+    }
+    if !may_be_node(f) || f.policy == Some(CleanupPolicy::Retain) {
+        return None;
+    }
+    if f.vanished == Vanished::Held {
+        return Some(hold(reason::MACHINE_VANISHED_PAUSED, vanished::STAYS, None));
+    }
+    let why = match f.standing {
+        Standing::Nobody => "it does not name the AgentMachine that it served",
+        Standing::Unknown(why) => why,
+        Standing::Alive | Standing::Leaving | Standing::Gone => return None,
+    };
+    Some(hold(
+        reason::MACHINE_STATE_UNKNOWN,
+        format!(
+            "{why}: the VM served a Machine, or its guest may be a node, and stays until that Machine is proven gone (or set \
+             the annotation agent-forge.containeroo.ch/force-delete=true)"
+        ),
+        Some(MISSING_PROBE),
+    ))
 }
 
 /// The one way down: switched off, whether it runs or is suspended, then destroyed.

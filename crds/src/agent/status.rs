@@ -226,6 +226,21 @@ pub struct VmStatus {
     /// When the VM is replaced if its Agent has not registered by then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discovery_deadline: Option<Time>,
+    /// True once an Agent of this VM was bound; nothing takes that back for as long as the VM lives. Nothing but a Machine
+    /// that is proven gone, or a person, ends such a VM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub served: Option<bool>,
+    /// True once VMware Tools told a name and an address of a guest that the operator did not switch on in that life: it
+    /// may be a node whose Agent is missing. A reboot, or Tools that stop, do not take that back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest_may_be_node: Option<bool>,
+    /// True while the AgentMachine carries the pause annotation, and from then on where it went like that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_machine_paused: Option<bool>,
+    /// True where the Machine went and its Agent was not unbound, as where a paused AgentMachine is deleted: the VM may be
+    /// a node of another hub. It stays until its Agent is seen unbound, or a person sets the annotation `force-delete`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine_vanished_paused: Option<bool>,
     /// AgentMachine that the VM was made for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(default, schema_with = "schema::object_reference")]

@@ -113,6 +113,8 @@ pub mod reason {
     pub const CHILDREN_REMAIN: &str = "ChildrenRemain";
     /// It could not be proven that the Machine is gone.
     pub const MACHINE_STATE_UNKNOWN: &str = "MachineStateUnknown";
+    /// The Machine went, and its Agent was not unbound: the VM may be a node of another hub.
+    pub const MACHINE_VANISHED_PAUSED: &str = "MachineVanishedPaused";
     /// `cleanupPolicy: Retain` keeps the VM.
     pub const RETAINED: &str = "Retained";
     /// No proof that the VM is ours; it is left alone.

@@ -23,8 +23,8 @@ use agent_forge_actors::{
     ports::{
         clock::Clock,
         cluster::{
-            AgentFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult,
-            MachineFacts, MetadataPatch, Notice, Precondition, SecretRead, View,
+            AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
+            ClusterResult, MachineFacts, MetadataPatch, Notice, Precondition, SecretRead, View,
         },
         sessions::Sessions,
         slots::Slots,
@@ -318,6 +318,15 @@ impl Cluster for Ports {
             let mut all = w.agent_machines.iter();
             all.find(|am| am.name_any() == key.name)
                 .map(Shared::as_ref_clone)
+        }))
+    }
+    async fn live_agent_machines(
+        &self,
+        wanted: AgentMachineFilter,
+    ) -> ClusterResult<Vec<AgentMachine>> {
+        Ok(self.with(|w| {
+            let all = w.agent_machines.iter().map(Shared::as_ref_clone);
+            all.filter(|am| wanted(am)).collect()
         }))
     }
     async fn live_infra_env(&self, _: &ObjectKey) -> ClusterResult<Option<InfraEnv>> {

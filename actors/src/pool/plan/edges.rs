@@ -1,16 +1,18 @@
 //! Both sides of what the plan decides by: a pool that goes, whom a VM serves, which name is free, whom to ask.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use agent_forge_crds::pool::HeldSecret;
+use agent_forge_crds::{conditions::reason, names::FORCE_DELETE_ANNOTATION, pool::HeldSecret};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 
 use super::{Action, agents_to_ask, plan};
 use crate::{
     model::{child::Child, names::ObjectKey},
+    pool::snapshot::Home,
     testing::{
-        CONTROL_PLANE, NAMESPACE, World, agent_machine, child, claim, delete, machine, reserve,
-        with,
+        CONTROL_PLANE, NAMESPACE, World, agent_machine, agent_on, child, claim, delete, machine,
+        reserve, with,
     },
 };
 
@@ -144,4 +146,107 @@ fn who_may_run_there_and_who_was_seen_there_is_asked() {
     assert_eq!(asked(&world), all);
     world.agents.clear();
     assert_eq!(asked(&world), all);
+}
+
+/// The first reason for which that VsphereAgent waits.
+fn waits_for(plan: &super::Plan) -> Option<&'static str> {
+    let mut waits = plan.waiting.iter().filter(|w| w.subject == "a");
+    waits.next().map(|w| w.reason)
+}
+
+#[test]
+fn a_vm_whose_machine_vanished_is_neither_fenced_nor_let_go_unless_a_person_wants_it() {
+    type Change = fn(&mut World);
+    let held = Some(reason::MACHINE_VANISHED_PAUSED);
+    let table: [(&str, Change, &[&str], Option<&str>); 6] = [
+        ("its Agent is bound yet", |_| {}, &[], held),
+        ("its Agent is gone", |w| w.agents.clear(), &[], held),
+        (
+            "a person lets it go",
+            |w| {
+                w.agents.clear();
+                let forced = (FORCE_DELETE_ANNOTATION.to_owned(), "true".to_owned());
+                w.children[0].annotations_mut().extend([forced]);
+            },
+            &["release"],
+            None,
+        ),
+        (
+            "its Agent was set free",
+            |w| {
+                let agent = agent_on(&w.children[0]);
+                w.agents = vec![with(agent, |a| a.spec.approved = true)];
+            },
+            &["release"],
+            None,
+        ),
+        (
+            "it never served",
+            |w| {
+                w.agents.clear();
+                vm(w).served = None;
+            },
+            &["release"],
+            None,
+        ),
+        (
+            "it was never paused",
+            |w| {
+                w.agents.clear();
+                vm(w).agent_machine_paused = None;
+            },
+            &["release"],
+            None,
+        ),
+    ];
+    for (what, change, actions, why) in table {
+        let mut world = World::discovered("a");
+        claim(&mut world.agents[0], &world.agent_machines[0]);
+        world.agents[0].spec.approved = true;
+        world.agent_machines.clear();
+        world.machines.clear();
+        world.waited = Duration::from_secs(60);
+        vm(&mut world).served = Some(true);
+        vm(&mut world).agent_machine_paused = Some(true);
+        change(&mut world);
+        assert_eq!(done(&world), actions, "{what}");
+        assert_eq!(waits_for(&plan(&world.snapshot())), why, "{what}");
+    }
+}
+
+fn vm(world: &mut World) -> &mut agent_forge_crds::agent::VmStatus {
+    let status = world.children[0].status.as_mut();
+    status.and_then(|s| s.vm.as_mut()).expect("a VM")
+}
+
+/// `spec.controlPlaneNamespace` was edited; the Machine is where it was.
+#[test]
+fn a_vm_of_another_control_plane_is_kept_until_its_machine_there_is_gone() {
+    let mut world = World::discovered("a");
+    world.agents.clear();
+    world.waited = Duration::from_secs(60);
+    let home = Home {
+        agent_machines: vec![Arc::new(agent_machine("a"))],
+        machines: vec![Arc::new(machine("a"))],
+    };
+    vm(&mut world).agent_machine_ref = Some(ObjectReference {
+        namespace: Some("before".to_owned()),
+        uid: agent_machine("a").uid(),
+        ..ObjectReference::default()
+    });
+    world.agent_machines.clear();
+    world.machines.clear();
+    let does = |homes: &[(&str, &Home)]| {
+        let mut snapshot = world.snapshot();
+        let homes = homes.iter();
+        snapshot.recorded_homes = homes
+            .map(|(name, home)| ((*name).to_owned(), (*home).clone()))
+            .collect();
+        let plan = plan(&snapshot);
+        (plan.actions.len(), waits_for(&plan))
+    };
+    let unknown = Some(reason::MACHINE_STATE_UNKNOWN);
+    assert_eq!(does(&[("before", &home)]), (0, unknown), "it lives there");
+    assert_eq!(does(&[]), (0, unknown), "that namespace is not served");
+    assert_eq!(does(&[("before", &Home::default())]), (1, None), "gone");
 }

@@ -11,6 +11,7 @@ use crate::{
         child::Child,
         standing::Standing,
         upstream::{self, WaitingSign},
+        vanished::{STAYS, Vanished, vanished},
     },
     mutants::{Mutant, on},
     pool::{
@@ -69,6 +70,9 @@ pub(super) fn tend(
             reason::MACHINE_STATE_UNKNOWN,
             message,
         );
+        return;
+    }
+    if is_elsewhere(s, child, &standing, plan) || has_vanished(s, child, &standing, plan) {
         return;
     }
     let going = matches!(standing, Standing::Leaving | Standing::Gone);
@@ -169,6 +173,42 @@ pub(super) fn tend(
             why,
         });
     }
+}
+
+/// It is for a Machine that lives in another control plane than the pool's now: it is neither prepared nor let go.
+fn is_elsewhere(s: &Snapshot, child: &Child, standing: &Standing, plan: &mut Plan) -> bool {
+    let (home, own) = (child.home(&s.pool), &s.pool.spec.control_plane_namespace);
+    let lives = *standing == Standing::Alive && home != own;
+    if lives {
+        let message = format!(
+            "its Machine lives in namespace {home}, spec.controlPlaneNamespace of the pool says {own}: it is kept as it is \
+             until that Machine goes, and not prepared for it"
+        );
+        plan.wait(
+            child.key.name.clone(),
+            reason::MACHINE_STATE_UNKNOWN,
+            message,
+        );
+    }
+    lives
+}
+
+/// Its Machine went and left its Agent bound: it is neither fenced nor let go, unless a person wants it.
+fn has_vanished(s: &Snapshot, child: &Child, standing: &Standing, plan: &mut Plan) -> bool {
+    let own = s.agent_on(child).map(AsRef::as_ref);
+    let paused = child
+        .vm()
+        .is_some_and(|vm| vm.agent_machine_paused == Some(true));
+    let node = child.has_served(&[]) || child.guest_may_be_node();
+    let held = vanished(child, standing, own, paused, node) == Vanished::Held && !child.forced;
+    if held {
+        plan.wait(
+            child.key.name.clone(),
+            reason::MACHINE_VANISHED_PAUSED,
+            STAYS,
+        );
+    }
+    held
 }
 
 /// That Agent matches the VM in part only.

@@ -1,6 +1,6 @@
 //! The two patches as tables: what an Agent is given, and what is taken from it.
 
-use super::{awaits_approval, fence, pin_value, prepare, prepare_as};
+use super::{awaits_approval, fence, pin_value, prepare, prepare_as, seal};
 use crate::{
     pool::prepare::base_labels,
     ports::cluster::AgentPatch,
@@ -337,4 +337,21 @@ fn labels_that_a_service_goes_by_are_refused_and_named() {
         assert_eq!(said.is_some(), refused, "{key}");
         assert!(said.is_none_or(|c| c.message.contains(key)), "{key}");
     }
+}
+
+#[test]
+fn an_agent_whose_vm_goes_loses_its_approval_whoever_asks_today() {
+    let (mut agent, am) = discovered();
+    agent.spec.approved = true;
+    let nobodys = [Arc::new(am)];
+    let none = labels(&[]);
+    let fenced = fence(&none, &nobodys, false, &agent);
+    assert_eq!(fenced.and_then(|p| p.approved), None);
+    let sealed = seal(&none, &nobodys, false, &agent).expect("a patch");
+    assert_eq!(sealed.approved, Some(false));
+    // The service would give it again.
+    let again = seal(&none, &nobodys, true, &agent);
+    assert_eq!(again.and_then(|p| p.approved), None);
+    apply(&mut agent, &sealed);
+    assert_eq!(seal(&none, &nobodys, false, &agent), None);
 }

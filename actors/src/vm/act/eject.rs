@@ -11,10 +11,11 @@ use crate::{
     effect::EffectKind,
     error::{Class, Side, Trouble},
     model::names::ObjectKey,
-    ports::vcenter::Fault,
+    ports::vcenter::{Fault, VCenter, VmObservation},
     vm::{
         drive,
         memory::{Busy, Memory},
+        seen::Seen,
     },
 };
 
@@ -25,6 +26,7 @@ impl Hand<'_> {
         let agent = self.scene.agent.as_ref();
         let key = agent.map(|a| ObjectKey::of(a.as_ref()));
         let key = key.ok_or_else(|| defect("no Agent runs on the VM"))?;
+        let session = self.session().await?;
         let live = self.context.cluster.live_agent(&key).await?;
         if !live.is_some_and(|a| a.is_installed()) {
             let message =
@@ -35,8 +37,12 @@ impl Hand<'_> {
                 message,
             ));
         }
+        if !self.is_still_ours(session.as_ref(), &shown.moref).await? {
+            memory.seen = Seen::NotAsked;
+            return Ok(After::Same);
+        }
         let isos = drive::isos_of(self.pool()?, &shown.cdroms);
-        self.empty(memory, &isos).await?;
+        self.empty(memory, &shown, session.as_ref(), &isos).await?;
         let mut vm = self.vm();
         vm.iso_ejected = Some(true);
         Ok(After::Object(
@@ -51,8 +57,13 @@ impl Hand<'_> {
         let mut record = self.scene.record();
         let begun = record.iso_ejection.take();
         let begun = begun.ok_or_else(|| defect("no ejection is on record"))?;
+        let session = self.session().await?;
+        if !self.is_still_ours(session.as_ref(), &shown.moref).await? {
+            memory.seen = Seen::NotAsked;
+            return Ok(After::Same);
+        }
         let isos = drive::begun(&begun, self.uuid()?, &shown.cdroms);
-        self.empty(memory, &isos).await?;
+        self.empty(memory, &shown, session.as_ref(), &isos).await?;
         let now = self.context.clock.wall();
         let time = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
         let update = ConditionUpdate {
@@ -72,9 +83,13 @@ impl Hand<'_> {
     }
 
     /// Takes these ISOs out of the VM's drives.
-    async fn empty(&self, memory: &mut Memory, isos: &[String]) -> Result<(), Trouble> {
-        let shown = self.shown(memory)?;
-        let session = self.session().await?;
+    async fn empty(
+        &self,
+        memory: &mut Memory,
+        shown: &VmObservation,
+        session: &dyn VCenter,
+        isos: &[String],
+    ) -> Result<(), Trouble> {
         let effect = self.effect(EffectKind::EjectIso);
         let work = session.eject_isos(&effect, &shown.moref, isos);
         // It holds one of vCenter's task slots; a task that goes on is met again by the next try.

@@ -6,14 +6,17 @@ use agent_forge_crds::{agent::VmStatus, conditions::reason};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{After, Done, Hand, defect};
+use super::{After, Done, Hand, defect, look::Looked};
 use crate::{
     effect::EffectKind,
     error::{Side, Trouble},
     model::names::MoRef,
     mutants::{Mutant, on},
-    ports::vcenter::{BootDevice, Fault, PowerState, TaskEnd, VcError, VcErrorKind, VmObservation},
-    vm::{memory::Memory, seen::Seen},
+    ports::vcenter::{BootDevice, Fault, PowerState, TaskEnd, VCenter, VmObservation},
+    vm::{
+        memory::Memory,
+        seen::{self, Seen},
+    },
 };
 
 /// Rest between two tries to switch a suspended VM off.
@@ -25,6 +28,25 @@ impl Hand<'_> {
             Seen::Ours(vm) => Ok(vm.as_ref().clone()),
             _ => Err(defect("the VM is not proven ours")),
         }
+    }
+
+    /// The VM as it was last seen, and the way to it.
+    pub(super) async fn as_seen(&self, memory: &Memory) -> Result<Looked, Trouble> {
+        let shown = self.shown(memory)?;
+        let session = self.session().await?;
+        Ok(Looked { session, shown })
+    }
+
+    /// Whether that VM, as it is now, is ours: after a vCenter came back from a backup a reference may lead to another one.
+    pub(super) async fn is_still_ours(
+        &self,
+        session: &dyn VCenter,
+        vm: &MoRef,
+    ) -> Result<bool, Trouble> {
+        let found = session.observe(vm).await?.into_iter().collect();
+        let now = self.context.clock.monotonic();
+        let seen = seen::judge(found, &self.expected(), &Seen::NotAsked, now);
+        Ok(matches!(seen, Seen::Ours(_)))
     }
 
     pub(super) async fn set_boot_order(&self, memory: &mut Memory, keys: &[i32]) -> Done {
@@ -51,9 +73,13 @@ impl Hand<'_> {
     }
 
     /// Power on, power off, destroy: one task each, on the VM that is proven ours.
-    pub(super) async fn power(&self, memory: &mut Memory, kind: EffectKind) -> Done {
-        let mut shown = self.shown(memory)?;
-        let session = self.session().await?;
+    pub(super) async fn power(
+        &self,
+        memory: &mut Memory,
+        kind: EffectKind,
+        looked: Looked,
+    ) -> Done {
+        let Looked { session, mut shown } = looked;
         let effect = self.effect(kind);
         if kind == EffectKind::PowerOn {
             memory.switched_on_at = memory.switched_on_at.or_else(|| self.now_at_least(memory));
@@ -221,26 +247,36 @@ impl Hand<'_> {
             Err(t) if !runs => return Err(t),
             Err(t) => return Err(failed(t)),
         };
+        match self.is_still_ours(session.as_ref(), &vm).await {
+            Ok(true) => {}
+            // A vCenter that came back from a backup may not have it, or another VM under its reference: it is looked for.
+            Ok(false) => {
+                memory.missed = true;
+                memory.seen = Seen::NotAsked;
+                if !missed {
+                    return Ok(After::Same);
+                }
+                let message = format!("{} is not this VM any more", vm.id);
+                return Err(failed(Trouble::transient(
+                    Side::Vsphere,
+                    "VMMissing",
+                    message,
+                )));
+            }
+            Err(t) if !runs => return Err(t),
+            Err(t) => return Err(failed(t)),
+        }
         let tags = pool.spec.vsphere.vm_tags();
         let effect = self.effect(EffectKind::AttachTags);
         let attached = session.attach_tags(&effect, &vm, tags).await;
         if on(Mutant::TagsOrDie) && attached.is_err() {
             self.lookup(memory).await?;
             if runs {
-                self.power(memory, EffectKind::PowerOff).await?;
+                let seen = self.as_seen(memory).await?;
+                self.power(memory, EffectKind::PowerOff, seen).await?;
             }
-            return self.power(memory, EffectKind::Destroy).await;
-        }
-        // A vCenter that came back from a backup may not have the VM, or have it under another reference: it is looked for
-        // before the next try.
-        if attached.as_ref().is_err_and(names_nothing)
-            && matches!(session.observe(&vm).await, Ok(None))
-        {
-            memory.missed = true;
-            memory.seen = Seen::NotAsked;
-            if !missed {
-                return Ok(After::Same);
-            }
+            let seen = self.as_seen(memory).await?;
+            return self.power(memory, EffectKind::Destroy, seen).await;
         }
         let Err(e) = attached else {
             memory.tagged = Some(vm.id);
@@ -263,12 +299,4 @@ impl Hand<'_> {
 /// vCenter says that it runs.
 fn is_on_already(fault: &Fault) -> bool {
     matches!(fault, Fault::InvalidPowerState { .. })
-}
-
-/// vCenter answered that something is not there: the tag, or the VM.
-fn names_nothing(error: &VcError) -> bool {
-    matches!(
-        error.kind,
-        VcErrorKind::Unresolved { .. } | VcErrorKind::Fault(Fault::ManagedObjectNotFound(_))
-    )
 }

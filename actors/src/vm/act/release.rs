@@ -1,7 +1,7 @@
 //! Letting go: fence, live proof, the Agent's deletion, the finalizer; before that a live look for an Agent that the view
 //! does not show.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{
     agent::VsphereAgent,
@@ -13,17 +13,17 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 use tracing::Instrument as _;
 
-use super::{After, Done, Hand};
+use super::{After, Done, Hand, defect, look::Live};
 use crate::{
     effect::EffectKind,
     error::{Side, Trouble},
     model::{
         identity::{AgentMatch, agent_runs_on},
         names::ObjectKey,
-        standing::Standing,
+        standing::{Standing, standing},
     },
-    pool::{agents_home, infra_env_guards, prepare},
-    ports::cluster::{AgentPatch, MetadataPatch, Notice, Precondition},
+    pool::agents_home,
+    ports::cluster::{MetadataPatch, Notice, Precondition},
     vm::{memory::Memory, seen::Seen, traced},
 };
 
@@ -38,49 +38,29 @@ fn serves(agent: &Agent, agent_machine: Option<&AgentMachine>) -> bool {
 }
 
 impl Hand<'_> {
-    /// Live: no Agent that may run on this VM, or was last seen there, serves anybody, and the one that does run there is
-    /// still fenced (reliability.md R7).
-    pub(super) async fn prove_unbound(&self) -> Result<(), Trouble> {
-        if self.scene.child.forced {
+    /// No Agent that may run on this VM, or was last seen there, serves anybody, and the one that does run there is still
+    /// fenced (reliability.md R7).
+    pub(super) fn unbound(&self, live: &Live) -> Result<(), Trouble> {
+        let child = &self.scene.child;
+        if child.forced {
             return Ok(());
         }
-        let cluster = self.context.cluster.as_ref();
-        let agent_machine = self.living_agent_machine().await?;
+        let agent_machine = live.living_agent_machine(child);
         let ours = self.scene.agent.as_ref().map(|a| ObjectKey::of(a.as_ref()));
-        // Of one that was given up an Agent may register at any moment: the view may not show it yet.
-        let late = if self.scene.child.given_up && !self.scene.child.deleting {
-            self.live_agents_of_vm().await?
-        } else {
-            Vec::new()
-        };
-        let possible = self.scene.possible.iter().chain(&late);
-        let keys: BTreeSet<ObjectKey> = possible
-            .map(|a| ObjectKey::of(a.as_ref()))
-            .chain(self.scene.child.agent.clone())
-            .collect();
-        // Another process may have bound one that this one's watch does not show yet.
-        let chosen = agent_machine.as_ref().and_then(AgentMachine::agent_ref);
-        let chosen = chosen.map(|r| ObjectKey::new(&r.namespace, &r.name));
-        let unseen: BTreeSet<ObjectKey> = self.names_of_agent().into_iter().chain(chosen).collect();
-        for key in unseen.difference(&keys) {
-            let live = cluster.live_agent(key).await?;
-            let mut live = live.filter(|a| self.may_run_it(a));
-            if let Some(agent) = live.take_if(|a| serves(a, agent_machine.as_ref())) {
-                return Err(self.bound(key, &agent));
-            }
-        }
-        for key in keys {
-            let Some(live) = cluster.live_agent(&key).await? else {
+        for agent in &live.agents {
+            let key = ObjectKey::of(agent.as_ref());
+            let says = self.says(agent);
+            if !says.may_run_there() && child.agent.as_ref() != Some(&key) {
                 continue;
-            };
-            if serves(&live, agent_machine.as_ref()) {
-                return Err(self.bound(&key, &live));
+            }
+            if serves(agent, agent_machine) {
+                return Err(self.bound(&key, agent));
             }
             // One that matches in part is not ours to fence, and serves nobody.
-            let doubtful = matches!(self.says(&live), AgentMatch::Partly(_));
-            let late = self.scene.child.given_up && live.spec.approved && !doubtful;
+            let doubtful = matches!(says, AgentMatch::Partly(_));
+            let late = child.given_up && agent.spec.approved && !doubtful;
             let may_be_claimed = late || ours.as_ref() == Some(&key);
-            if may_be_claimed && self.fencing(&live).is_some() {
+            if may_be_claimed && self.scene.fencing(self.context, agent).is_some() {
                 let message = format!("Agent {key} can be claimed again; it is fenced first");
                 return Err(held("AgentNotFenced", message));
             }
@@ -96,10 +76,6 @@ impl Hand<'_> {
     fn says(&self, agent: &Agent) -> AgentMatch {
         let identity = self.scene.child.identity.as_ref();
         identity.map_or(AgentMatch::Other, |vm| agent_runs_on(agent, vm))
-    }
-
-    fn may_run_it(&self, agent: &Agent) -> bool {
-        self.says(agent).may_run_there()
     }
 
     /// What holds the VM: that Agent serves.
@@ -121,32 +97,55 @@ impl Hand<'_> {
 
     /// Live: its AgentMachine, where neither that nor its Machine is on its way out.
     async fn living_agent_machine(&self) -> Result<Option<AgentMachine>, Trouble> {
-        let (Some(pool), Some(record), Standing::Alive) = (
-            &self.scene.pool,
+        let (Some(namespace), Some(record), Standing::Alive) = (
+            self.scene.control_plane(),
             &self.scene.child.agent_machine,
             &self.scene.standing,
         ) else {
             return Ok(None);
         };
-        let key = ObjectKey::new(&pool.spec.control_plane_namespace, &record.name);
+        let key = ObjectKey::new(namespace, &record.name);
         let live = self.context.cluster.live_agent_machine(&key).await?;
         Ok(live.filter(|am| !am.is_deleting()))
     }
 
-    /// What is missing on that Agent to be out of every selection; nothing where the pool is gone, and with it the
-    /// knowledge of the selections.
-    fn fencing(&self, agent: &Agent) -> Option<AgentPatch> {
-        let pool = self.scene.pool.as_ref()?;
-        let choosers = self.context.view.all_agent_machines();
-        let approved = infra_env_guards::is_auto_approved(self.context.view.as_ref(), agent);
-        prepare::fence(&prepare::base_labels(pool), &choosers, approved, agent)
+    /// Live: how its Machine stands.
+    async fn live_standing(&self) -> Result<Standing, Trouble> {
+        let child = &self.scene.child;
+        let (Some(namespace), cluster) = (self.scene.control_plane(), &self.context.cluster) else {
+            return Ok(self.scene.standing.clone());
+        };
+        let mut agent_machines = Vec::new();
+        if let Some(record) = &child.agent_machine {
+            let key = ObjectKey::new(namespace, &record.name);
+            agent_machines.extend(cluster.live_agent_machine(&key).await?.map(Arc::new));
+        }
+        let machines = cluster.live_machines(namespace).await?;
+        Ok(standing(child, namespace, &machines, &agent_machines))
+    }
+
+    /// The provider unbinds an Agent before it lets its Machine go: where that is gone and the Agent is bound, both live and in
+    /// that order, it was not unbound, and whoever looks for it later may not find it.
+    pub(super) async fn record_left_bound(&self, memory: &mut Memory) -> Done {
+        let key = self.scene.agent.as_ref().map(|a| ObjectKey::of(a.as_ref()));
+        let key = key.ok_or_else(|| defect("no Agent runs on the VM"))?;
+        let gone = self.live_standing().await? == Standing::Gone;
+        let live = self.context.cluster.live_agent(&key).await?;
+        if !gone || !live.is_some_and(|a| self.scene.child.is_bound_to(&a)) {
+            // The watch will show it.
+            return Ok(After::Pause(Duration::from_secs(2)));
+        }
+        let mut vm = self.vm();
+        vm.machine_vanished_paused = Some(true);
+        let kind = EffectKind::RecordObservation;
+        Ok(After::Object(self.save(kind, vm, memory).await?))
     }
 
     pub(super) async fn fence(&self) -> Done {
         let Some(agent) = &self.scene.agent else {
             return Ok(After::Same);
         };
-        if let Some(patch) = self.fencing(agent) {
+        if let Some(patch) = self.scene.fencing(self.context, agent) {
             self.context
                 .cluster
                 .patch_agent(&self.effect(EffectKind::FenceAgent), &patch)
@@ -160,7 +159,7 @@ impl Hand<'_> {
         let Some(agent) = &self.scene.agent else {
             return Ok(After::Same);
         };
-        self.prove_unbound().await?;
+        self.unbound(&self.read_live().await?)?;
         let live = self.live_namesakes().await?;
         let own = self.own_among(&live);
         if own.is_some_and(|own| own.uid() != agent.uid()) || own.is_none() && !live.is_empty() {

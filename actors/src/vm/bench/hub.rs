@@ -18,8 +18,8 @@ use crate::{
     effect::{Effect, EffectKind},
     model::names::ObjectKey,
     ports::cluster::{
-        AgentFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind, ClusterResult,
-        MachineFacts, MetadataPatch, Notice, Precondition, SecretRead, View,
+        AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
+        ClusterResult, MachineFacts, MetadataPatch, Notice, Precondition, SecretRead, View,
     },
     testing::CLUSTER_ID,
 };
@@ -34,8 +34,18 @@ pub struct Objects {
     pub agents: Vec<Agent>,
     /// Agents that the API server has and the view does not show yet.
     pub unseen_agents: Vec<Agent>,
+    /// What the API server has instead of Agents of those names.
+    pub live_instead: Vec<Agent>,
     pub agent_machines: Vec<AgentMachine>,
     pub machines: Vec<MachineFacts>,
+    /// The namespace of both; without, they are in any.
+    pub machines_at: Option<String>,
+    /// AgentMachines that the API server has and the view does not show yet.
+    pub unseen_agent_machines: Vec<AgentMachine>,
+    /// Machines that the API server has and the view does not show any more.
+    pub unseen_machines: Vec<MachineFacts>,
+    /// Namespaces that the operator does not serve.
+    pub unserved: Vec<String>,
     /// How often the API server was asked for all of them.
     pub machine_lists: usize,
     pub infra_env_is_gone: bool,
@@ -65,6 +75,10 @@ pub struct Hub(pub Mutex<Objects>);
 impl Hub {
     pub fn with<T>(&self, f: impl FnOnce(&mut Objects) -> T) -> T {
         f(&mut self.0.lock().expect("lock"))
+    }
+
+    fn has_machines(&self, namespace: &str) -> bool {
+        self.with(|o| o.machines_at.as_deref().is_none_or(|at| at == namespace))
     }
 
     fn write<T>(
@@ -135,14 +149,22 @@ impl View for Hub {
             all.cloned().map(Arc::new).collect()
         })
     }
-    fn agent_machines(&self, _: &str) -> Vec<Arc<AgentMachine>> {
-        self.with(|o| o.agent_machines.iter().cloned().map(Arc::new).collect())
+    fn agent_machines(&self, namespace: &str) -> Vec<Arc<AgentMachine>> {
+        let there = self.has_machines(namespace);
+        let mut all = self.all_agent_machines();
+        all.retain(|_| there);
+        all
     }
     fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>> {
-        self.agent_machines("")
+        self.with(|o| o.agent_machines.iter().cloned().map(Arc::new).collect())
     }
-    fn machines(&self, _: &str) -> Vec<Arc<MachineFacts>> {
-        self.with(|o| o.machines.iter().cloned().map(Arc::new).collect())
+    fn machines(&self, namespace: &str) -> Vec<Arc<MachineFacts>> {
+        let there = self.has_machines(namespace);
+        let all = self.with(|o| o.machines.clone()).into_iter();
+        all.filter(|_| there).map(Arc::new).collect()
+    }
+    fn serves(&self, namespace: &str) -> bool {
+        self.with(|o| !o.unserved.iter().any(|n| n == namespace))
     }
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>> {
         let mut all = self.with(|o| o.agents.clone());
@@ -176,13 +198,26 @@ impl Cluster for Hub {
         Ok(self.with(|o| {
             let all = o.agents.iter().chain(&o.unseen_agents);
             let at_home = all.filter(|a| a.namespace().as_deref() == Some(home));
-            at_home.filter(|a| wanted(a)).cloned().collect()
+            let instead = |a: &Agent| {
+                let mut others = o.live_instead.iter();
+                let other = others.find(|other| other.name_any() == a.name_any());
+                other.unwrap_or(a).clone()
+            };
+            at_home.map(instead).filter(|a| wanted(a)).collect()
         }))
     }
     async fn live_agent_machine(&self, key: &ObjectKey) -> ClusterResult<Option<AgentMachine>> {
+        let all = self.agent_machines(&key.namespace);
+        let found = all.iter().find(|am| am.name_any() == key.name);
+        Ok(found.map(|am| am.as_ref().clone()))
+    }
+    async fn live_agent_machines(
+        &self,
+        wanted: AgentMachineFilter,
+    ) -> ClusterResult<Vec<AgentMachine>> {
         Ok(self.with(|o| {
-            let mut all = o.agent_machines.iter();
-            all.find(|am| am.name_any() == key.name).cloned()
+            let all = o.agent_machines.iter().chain(&o.unseen_agent_machines);
+            all.filter(|am| wanted(am)).cloned().collect()
         }))
     }
     async fn live_infra_env(&self, key: &ObjectKey) -> ClusterResult<Option<InfraEnv>> {
@@ -192,11 +227,12 @@ impl Cluster for Hub {
         });
         Ok(unseen.or_else(|| self.infra_env(key).map(|env| env.as_ref().clone())))
     }
-    async fn live_machines(&self, _: &str) -> ClusterResult<Vec<MachineFacts>> {
-        Ok(self.with(|o| {
-            o.machine_lists += 1;
-            o.machines.clone()
-        }))
+    async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>> {
+        self.with(|o| o.machine_lists += 1);
+        let all = self.machines(namespace);
+        let unseen = self.with(|o| o.unseen_machines.clone());
+        let shown = all.iter().map(|m| m.as_ref().clone());
+        Ok(shown.chain(unseen).collect())
     }
     async fn secret(&self, _: &ObjectKey) -> ClusterResult<Option<SecretRead>> {
         self.with(|o| match o.secrets_away {

@@ -242,8 +242,8 @@ async fn a_vm_that_is_not_there_to_be_tagged_is_looked_for_at_once_and_made_anew
     assert!(took < MINUTE, "{took:?}");
     assert_eq!(
         bench.times(E::AttachTags),
-        tried + 2,
-        "once in vain, once for the next VM"
+        tried + 1,
+        "not where it was, but to the next VM"
     );
     assert_eq!(bench.site.with(|i| i.vms.len()), 1);
     assert_eq!(bench.waits_on(), None);
@@ -265,7 +265,7 @@ async fn a_serving_vm_that_was_missing_is_tagged_under_its_new_reference() {
             bench.pass().await;
             assert_eq!(bench.waits_on().as_deref(), Some("VMMissing"));
         }
-        assert_eq!(bench.times(E::AttachTags), tried + 1, "once in vain");
+        assert_eq!(bench.times(E::AttachTags), tried, "there is nothing");
         if restarted {
             bench.restart();
         }
@@ -273,8 +273,7 @@ async fn a_serving_vm_that_was_missing_is_tagged_under_its_new_reference() {
         bench.site.with(|i| i.vms = vms);
         bench.until(|b| b.waits_on().is_none()).await;
         assert_eq!(bench.vm().moref.as_deref(), Some("vm-77"));
-        let more = if restarted { 3 } else { 2 };
-        assert_eq!(bench.times(E::AttachTags), tried + more, "{restarted}");
+        assert_eq!(bench.times(E::AttachTags), tried + 1, "{restarted}");
         assert_eq!(bench.times(E::CreateVm), 1);
     }
 }

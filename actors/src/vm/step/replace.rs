@@ -43,11 +43,11 @@ pub(super) fn overdue(f: &Facts<'_>, shown: &VmObservation) -> Step {
             ),
         );
     }
-    if arrival::may_serve(shown) && !f.witnessed {
+    if f.guest_may_be_node || arrival::may_serve(shown) && !f.witnessed {
         return ask(
             "AgentDiscoveryExpired",
             format!(
-                "no Agent registered in time, and the guest calls itself {:?}: it may be a node whose Agent is missing here \
+                "no Agent registered in time, and the guest calls itself {:?}, or did before: it may be a node whose Agent is missing here \
                  (was the hub restored from a backup?), so it is left alone; {allow}",
                 shown.guest_host.as_deref().unwrap_or_default()
             ),

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::{Facts, Loss, Resting, Site, Step, hold, next};
 use crate::{
     effect::EffectKind as E,
-    model::{names::MoRef, standing::Standing},
+    model::{names::MoRef, standing::Standing, vanished::Vanished},
     ports::vcenter::{BootDevice, Cdrom, PowerState, VmObservation},
     testing::{child, intent, running, shown, with},
     vm::arrival::Arrival,
@@ -47,6 +47,9 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
         tagged: true,
         agent_bound: false,
         has_served: false,
+        guest_may_be_node: false,
+        vanished: Vanished::No,
+        left_bound: false,
         standing: &Standing::Alive,
         refused: None,
         agent_present: false,

@@ -93,7 +93,8 @@ fn whose_machine_holds_a_vm_that_goes() {
         (&Standing::Alive, true, held),
         (&Standing::Alive, false, POWER_OFF),
         (&Standing::Gone, true, POWER_OFF),
-        (&Standing::Nobody, true, POWER_OFF),
+        (&Standing::Nobody, true, ("MachineStateUnknown", Some(60))),
+        (&Standing::Nobody, false, POWER_OFF),
     ] {
         let free = Facts {
             standing,

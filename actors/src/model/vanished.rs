@@ -1,0 +1,88 @@
+//! A Machine that went and left its Agent bound, as where the provider lets a paused AgentMachine go: "gone" does not mean
+//! "free" then, the VM may be a node of a hub that it was moved to (features.md §C1.6). Pure.
+
+use agent_forge_crds::external::agent::Agent;
+
+use super::{child::Child, standing::Standing};
+
+/// What is to be thought of a Machine's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vanished {
+    /// Nothing speaks for that.
+    No,
+    /// It went so, and nobody has seen its Agent unbound since.
+    Held,
+    /// The record speaks for that, and it is out of date: the Agent was set free, or the Machine is there.
+    Over,
+}
+
+/// Why such a VM stays, for people.
+pub const STAYS: &str = "its Machine went and its Agent was not unbound, as where a paused AgentMachine is deleted: the VM may be \
+     a node of another hub, and stays until its Agent is seen unbound. If it may go, set the annotation \
+     agent-forge.containeroo.ch/force-delete=true here; to let the record go and keep the VM, set cleanupPolicy Retain in the pool";
+
+/// Reads it from the record of `child` and from how its Machine stands. `own`: the Agent that runs there. `paused`: its
+/// AgentMachine was paused when last seen. `may_be_node`: the VM has served, or its guest may.
+#[must_use]
+pub fn vanished(
+    child: &Child,
+    standing: &Standing,
+    own: Option<&Agent>,
+    paused: bool,
+    may_be_node: bool,
+) -> Vanished {
+    let vm = child.vm();
+    let marked = vm.is_some_and(|vm| vm.machine_vanished_paused == Some(true));
+    let is_free = || own.is_some_and(|a| !a.is_claimed_or_bound());
+    match standing {
+        Standing::Alive | Standing::Leaving if marked => Vanished::Over,
+        Standing::Alive | Standing::Leaving => Vanished::No,
+        Standing::Gone if !marked && !paused => Vanished::No,
+        Standing::Unknown(_) | Standing::Nobody if !marked => Vanished::No,
+        _ if is_free() => Vanished::Over,
+        _ if may_be_node => Vanished::Held,
+        _ => Vanished::No,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, claim, with};
+
+    #[test]
+    fn only_a_free_agent_or_a_machine_that_is_there_ends_it() {
+        use Standing::{Alive, Gone, Leaving, Nobody};
+        use Vanished::{Held, No, Over};
+        let unknown = Standing::Unknown("why".to_owned());
+        let world = World::discovered("a");
+        let free = world.agents[0].clone();
+        let bound = with(free.clone(), |a| claim(a, &world.agent_machines[0]));
+        let child = |marked: bool| {
+            let world = with(World::discovered("a"), |w| {
+                let vm = w.children[0].status.as_mut().and_then(|s| s.vm.as_mut());
+                vm.expect("vm").machine_vanished_paused = marked.then_some(true);
+            });
+            world.snapshot().children[0].clone()
+        };
+        let (plain, marked) = (child(false), child(true));
+        for (what, child, standing, own, paused, node, expected) in [
+            ("it lives", &plain, &Alive, Some(&bound), true, true, No),
+            ("it goes", &plain, &Leaving, Some(&bound), true, true, No),
+            ("gone, never paused", &plain, &Gone, None, false, true, No),
+            ("gone, Agent gone", &plain, &Gone, None, true, true, Held),
+            ("Agent bound", &plain, &Gone, Some(&bound), true, true, Held),
+            ("set free", &plain, &Gone, Some(&free), true, true, Over),
+            ("never served", &plain, &Gone, None, true, false, No),
+            ("on record", &marked, &Gone, None, false, true, Held),
+            ("free since", &marked, &Gone, Some(&free), false, true, Over),
+            ("unknown", &plain, &unknown, None, true, true, No),
+            ("unknown now", &marked, &unknown, None, false, true, Held),
+            ("nobody's now", &marked, &Nobody, None, false, true, Held),
+            ("back again", &marked, &Alive, None, false, true, Over),
+        ] {
+            let is = vanished(child, standing, own, paused, node);
+            assert_eq!(is, expected, "{what}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The last look before a VM is switched off or destroyed: all that its end depends on, read live, and the VM itself; then
+//! the pure decision once more, made from that; then the call.
+//!
+//! Guarantee: the slot is held by then, and nothing is awaited between the look at the VM and the call.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    agent::VsphereAgent,
+    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+    pool::VsphereAgentPool,
+};
+use kube::ResourceExt;
+
+use super::{After, Hand};
+use crate::{
+    context::Context,
+    error::{Side, Trouble},
+    model::{child::Child, identity::agent_runs_on, names::ObjectKey, selector},
+    pool::agents_home,
+    ports::{
+        cluster::{MachineFacts, View},
+        vcenter::{VCenter, VmObservation},
+    },
+    vm::{
+        memory::Memory,
+        scene::Scene,
+        seen::{self, Seen},
+        step::{self, Step},
+    },
+};
+
+/// The VM as it is now, and the way to it.
+pub(super) struct Looked {
+    pub(super) session: Arc<dyn VCenter>,
+    pub(super) shown: VmObservation,
+}
+
+/// What the API server holds of all that the end of a VM depends on.
+pub(super) struct Live {
+    /// Namespaces whose Agents were listed.
+    homes: BTreeSet<String>,
+    /// Agents that may run on the VM, or were named as doing so.
+    pub(super) agents: Vec<Arc<Agent>>,
+    /// Where AgentMachine and Machine are.
+    control_plane: Option<String>,
+    /// The AgentMachine on record, those that name one of the Agents, and those whose selector one of them matches.
+    agent_machines: Vec<Arc<AgentMachine>>,
+    machines: Vec<Arc<MachineFacts>>,
+}
+
+impl Live {
+    /// The AgentMachine that the VM is for, where it is not on its way out.
+    pub(super) fn living_agent_machine(&self, child: &Child) -> Option<&AgentMachine> {
+        let record = child.agent_machine.as_ref()?;
+        let home = self.control_plane.as_deref()?;
+        let mut all = self.agent_machines.iter().map(AsRef::as_ref);
+        all.find(|am| {
+            am.name_any() == record.name
+                && am.metadata.namespace.as_deref() == Some(home)
+                && !am.is_deleting()
+        })
+    }
+}
+
+impl Hand<'_> {
+    /// Reads it.
+    pub(super) async fn read_live(&self) -> Result<Live, Trouble> {
+        let (child, cluster) = (&self.scene.child, &self.context.cluster);
+        let pool = self.scene.pool.as_deref();
+        let control_plane = self.scene.control_plane().map(str::to_owned);
+        let mut own = None;
+        if let (Some(home), Some(record)) = (&control_plane, &child.agent_machine) {
+            let key = ObjectKey::new(home, &record.name);
+            own = cluster.live_agent_machine(&key).await?;
+        }
+        let chosen = own.as_ref().and_then(AgentMachine::agent_ref);
+        let chosen = chosen.map(|r| ObjectKey::new(&r.namespace, &r.name));
+        let mut homes = agents_home::namespaces(pool, [child]);
+        homes.extend(chosen.iter().map(|key| key.namespace.clone()));
+        let named: BTreeSet<ObjectKey> = agents_home::names(pool, child)
+            .into_iter()
+            .chain(child.agent.clone())
+            .chain(chosen)
+            .chain(
+                self.scene
+                    .possible
+                    .iter()
+                    .map(|a| ObjectKey::of(a.as_ref())),
+            )
+            .collect();
+        let mut agents = Vec::new();
+        for home in &homes {
+            let (identity, named) = (child.identity.clone(), named.clone());
+            let wanted = move |a: &Agent| {
+                let runs = |vm| agent_runs_on(a, vm).may_run_there();
+                named.contains(&ObjectKey::of(a)) || identity.as_ref().is_some_and(runs)
+            };
+            let found = cluster.live_agents(home, Arc::new(wanted)).await?;
+            agents.extend(found.into_iter().map(Arc::new));
+        }
+        let all = cluster
+            .live_agent_machines(wanted_agent_machines(child, &agents))
+            .await?;
+        let mut agent_machines: Vec<_> = all.into_iter().map(Arc::new).collect();
+        let listed = |am: &AgentMachine| agent_machines.iter().any(|a| a.uid() == am.uid());
+        if let Some(own) = own.filter(|own| !listed(own)) {
+            agent_machines.push(Arc::new(own));
+        }
+        let machines = match &control_plane {
+            Some(home) => cluster.live_machines(home).await?,
+            None => Vec::new(),
+        };
+        Ok(Live {
+            homes,
+            agents,
+            control_plane,
+            agent_machines,
+            machines: machines.into_iter().map(Arc::new).collect(),
+        })
+    }
+
+    /// The look before `step`, which is a power-off or a destruction.
+    ///
+    /// # Errors
+    /// What keeps the VM, by what was read; the outer result. What is to be done instead is the inner one.
+    pub(super) async fn last_look(
+        &self,
+        memory: &mut Memory,
+        step: &Step,
+    ) -> Result<Result<Looked, After>, Trouble> {
+        let before = self.shown(memory)?;
+        let session = self.session().await?;
+        let child = self
+            .context
+            .cluster
+            .live_child(&self.scene.child.key)
+            .await?;
+        let same = |c: &VsphereAgent| c.uid().as_ref() == Some(&self.scene.child.uid);
+        let Some(child) = child.filter(same) else {
+            return Ok(Err(After::Pause(SOON)));
+        };
+        let child = Child::read(Arc::new(child));
+        let live = if child.forced {
+            None
+        } else {
+            Some(self.read_live().await?)
+        };
+        if let Some(live) = &live {
+            self.unbound(live)?;
+        }
+        let shown = session.observe(&before.moref).await?;
+        // From here on nothing is awaited.
+        let now = self.context.clock.monotonic();
+        let found = shown.into_iter().collect();
+        let seen = seen::judge(found, &self.expected(), &Seen::NotAsked, now);
+        let Seen::Ours(shown) = &seen else {
+            // Not there, or another VM under its reference: it is looked for.
+            memory.seen = Seen::NotAsked;
+            return Ok(Err(After::Same));
+        };
+        let shown = shown.as_ref().clone();
+        memory.seen = seen;
+        let context = match live {
+            Some(live) => seeing(self.context, live, child.object.clone()),
+            None => self.context.clone(),
+        };
+        let scene = Scene::gather(&context, child.object);
+        scene.remember(memory);
+        match step::next(&scene.facts(&context, memory)) {
+            next if next == *step => Ok(Ok(Looked { session, shown })),
+            Step::Hold {
+                reason, message, ..
+            } => Err(Trouble::transient(Side::Upstream, reason, message)),
+            // By the VM alone: it is off already, or on again.
+            Step::PowerOff | Step::Destroy => Ok(Err(After::Same)),
+            // The watch will show why.
+            _ => Ok(Err(After::Pause(SOON))),
+        }
+    }
+}
+
+/// Until the watch shows what a look showed.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Those that matter for whoever may run on the VM.
+fn wanted_agent_machines(
+    child: &Child,
+    agents: &[Arc<Agent>],
+) -> crate::ports::cluster::AgentMachineFilter {
+    let record = child.agent_machine.as_ref().map(|r| r.name.clone());
+    let agents = agents.to_vec();
+    Arc::new(move |am: &AgentMachine| {
+        let chosen = am.agent_ref();
+        let concerns = |a: &Arc<Agent>| {
+            chosen.is_some_and(|r| r.name == a.name_any())
+                || selector::matches(am.spec.agent_label_selector.as_ref(), a.labels())
+        };
+        am.metadata.name == record || agents.iter().any(concerns)
+    })
+}
+
+/// The same ports, with what was read live instead of the cache.
+fn seeing(context: &Context, live: Live, child: Arc<VsphereAgent>) -> Context {
+    let view = LiveView {
+        cached: context.view.clone(),
+        live,
+        child,
+    };
+    Context {
+        view: Arc::new(view),
+        ..context.clone()
+    }
+}
+
+struct LiveView {
+    cached: Arc<dyn View>,
+    live: Live,
+    child: Arc<VsphereAgent>,
+}
+
+impl LiveView {
+    fn is_control_plane(&self, namespace: &str) -> bool {
+        self.live.control_plane.as_deref() == Some(namespace)
+    }
+}
+
+impl View for LiveView {
+    fn ready(&self) -> bool {
+        self.cached.ready()
+    }
+    fn cluster_id(&self) -> String {
+        self.cached.cluster_id()
+    }
+    fn pools(&self) -> Vec<Arc<VsphereAgentPool>> {
+        self.cached.pools()
+    }
+    fn pool(&self, key: &ObjectKey) -> Option<Arc<VsphereAgentPool>> {
+        self.cached.pool(key)
+    }
+    fn children(&self, pool: &ObjectKey) -> Vec<Arc<VsphereAgent>> {
+        self.cached.children(pool)
+    }
+    fn child(&self, key: &ObjectKey) -> Option<Arc<VsphereAgent>> {
+        if *key == ObjectKey::of(self.child.as_ref()) {
+            return Some(self.child.clone());
+        }
+        self.cached.child(key)
+    }
+    fn all_children(&self) -> Vec<Arc<VsphereAgent>> {
+        self.cached.all_children()
+    }
+    fn agent_machines(&self, namespace: &str) -> Vec<Arc<AgentMachine>> {
+        if !self.is_control_plane(namespace) {
+            return self.cached.agent_machines(namespace);
+        }
+        let all = self.live.agent_machines.iter();
+        let there = all.filter(|am| am.metadata.namespace.as_deref() == Some(namespace));
+        there.cloned().collect()
+    }
+    fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>> {
+        let mut all = self.live.agent_machines.clone();
+        let is_live = |am: &AgentMachine| {
+            let mut live = self.live.agent_machines.iter();
+            live.any(|l| l.metadata.uid == am.metadata.uid)
+        };
+        let cached = self.cached.all_agent_machines().into_iter();
+        all.extend(cached.filter(|am| !is_live(am)));
+        all
+    }
+    fn machines(&self, namespace: &str) -> Vec<Arc<MachineFacts>> {
+        if self.is_control_plane(namespace) {
+            self.live.machines.clone()
+        } else {
+            self.cached.machines(namespace)
+        }
+    }
+    fn agents(&self, namespace: &str) -> Vec<Arc<Agent>> {
+        if !self.live.homes.contains(namespace) {
+            return self.cached.agents(namespace);
+        }
+        let all = self.live.agents.iter();
+        let there = all.filter(|a| a.metadata.namespace.as_deref() == Some(namespace));
+        there.cloned().collect()
+    }
+    fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {
+        self.cached.infra_env(key)
+    }
+    fn serves(&self, namespace: &str) -> bool {
+        self.cached.serves(namespace)
+    }
+    fn namespace_grant(&self, namespace: &str) -> Option<String> {
+        self.cached.namespace_grant(namespace)
+    }
+}
