@@ -72,6 +72,9 @@ mutants! {
     BareMetalToo "an Agent that a BareMetalHost owns runs on our VM";
     RivalsIgnored "of two Agents that match our VM the first one is approved";
     NoGuards "VMs are made whatever the InfraEnv says";
+    OldLook "what vCenter showed before a wait is switched off and destroyed, whatever is there by then";
+    GoneIsFree "a Machine that is gone has set its Agent free, paused or not";
+    UnknownIsGone "a VM that served goes although nobody knows of its Machine";
     CdromFirst "the boot order is left to the firmware";
 }
 

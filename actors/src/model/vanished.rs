@@ -4,6 +4,7 @@
 use agent_forge_crds::external::agent::Agent;
 
 use super::{child::Child, standing::Standing};
+use crate::mutants::{Mutant, on};
 
 /// What is to be thought of a Machine's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,7 @@ pub fn vanished(
     let marked = vm.is_some_and(|vm| vm.machine_vanished_paused == Some(true));
     let is_free = || own.is_some_and(|a| !a.is_claimed_or_bound());
     match standing {
+        _ if on(Mutant::GoneIsFree) => Vanished::No,
         Standing::Alive | Standing::Leaving if marked => Vanished::Over,
         Standing::Alive | Standing::Leaving => Vanished::No,
         Standing::Gone if !marked && !paused => Vanished::No,

@@ -813,6 +813,7 @@ fn after_service(f: &Facts<'_>) -> Option<Step> {
         return Some(hold(reason::MACHINE_VANISHED_PAUSED, vanished::STAYS, None));
     }
     let why = match f.standing {
+        _ if on(Mutant::UnknownIsGone) => return None,
         Standing::Nobody => "it does not name the AgentMachine that it served",
         Standing::Unknown(why) => why,
         Standing::Alive | Standing::Leaving | Standing::Gone => return None,

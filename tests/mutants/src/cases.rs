@@ -84,6 +84,9 @@ cases! {
     NoFence ["C" "D"] "freed" => "O9";
     OrderIsProof ["F"] "bare" => "O3";
     HookWaits ["G"] "dark" => "O9";
+    OldLook [] "swapped" => "O3";
+    GoneIsFree [] "S15p" => "O3";
+    UnknownIsGone [] "S15f" => "O3";
     CdromFirst ["O"] "S1" => "O9";
     AnyName [] "S21" => "O3";
     AnyMac [] "S21" => "O3";

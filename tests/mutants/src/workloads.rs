@@ -60,6 +60,7 @@ workloads! {
     "freed" freed "a machine goes while somebody's NodePool waits for any Agent with its labels";
     "burst" burst "sixteen machines wanted at once, then one of another pool; creates take 20 s";
     "queued" queued "twelve machines wanted at once are not wanted any more while four of them wait for a slot";
+    "swapped" swapped "twelve machines go; a VM that waits for its slot gets another reference, and its own leads to somebody's VM";
     "guarded" guarded "an InfraEnv with a clusterRef, taken off later: no VM is made before";
     "dark" dark "a VM loses power for good while its Agent is bound, then the machine goes";
 }
@@ -445,6 +446,65 @@ fn queued(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         if run.world.director.created() > 8 {
             let late = "O9 VMs are made for machines that were gone before";
             run.world.director.violated(late);
+        }
+        Ok(())
+    })
+}
+
+/// Switching a VM off takes more than a minute, so that others wait for a slot.
+const SLOW_OFF: agent_forge_sim::vcenter::Takes = |work| match work {
+    Work::PowerOff(..) => Some(100_000),
+    _ => None,
+};
+
+fn swapped(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world.pool("w", &json!({})).await?;
+        run.world.play("w")?.scale(12);
+        run.rest_with("twelve up", &[("w", 12)]).await?;
+        run.world.vcenter.set_tempo(SLOW_OFF);
+        run.world.play("w")?.scale(0);
+        let waits = |i: &agent_forge_sim::vcenter::model::Inventory| {
+            let all = i.vms.values().filter(|v| v.on && marker(v).is_some());
+            let (busy, rest): (Vec<_>, Vec<_>) = all.partition(|v| v.busy);
+            rest.first()
+                .filter(|_| busy.len() > 8)
+                .map(|v| (*v).clone())
+        };
+        let world = &run.world;
+        world
+            .until("one that waits", SOON, || {
+                world.vcenter.read(waits).is_some()
+            })
+            .await?;
+        // It has been looked at by then.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let theirs = world.vcenter.write(|i| {
+            let vm = waits(i)?;
+            let number = i.number();
+            let mut moved = vm.clone();
+            moved.object = Ref::new("VirtualMachine", format!("vm-{number}"));
+            i.vms.insert(moved.object.id.clone(), moved);
+            let id = vm.object.id.clone();
+            let precious = agent_forge_sim::vcenter::model::Vm {
+                name: "precious".to_owned(),
+                uuid: format!("4231{number:04x}-0000-4000-8000-000000000000"),
+                instance_uuid: format!("50310000-0000-4000-8000-{number:012x}"),
+                path: "[ds-0] precious/precious.vmx".to_owned(),
+                extra: Default::default(),
+                ..vm
+            };
+            i.vms.insert(id.clone(), precious);
+            Some(id)
+        });
+        let theirs = theirs.context("none waits any more")?;
+        run.rest_with("down", &[("w", 0)]).await?;
+        let on = |i: &agent_forge_sim::vcenter::model::Inventory| {
+            i.vms.get(&theirs).is_some_and(|v| v.on)
+        };
+        if !run.world.vcenter.read(on) {
+            let gone = "O3 foreign: somebody's VM is off, or gone";
+            run.world.director.violated(gone);
         }
         Ok(())
     })

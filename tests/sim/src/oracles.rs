@@ -347,7 +347,7 @@ pub fn left_over(world: &World) -> Vec<String> {
 }
 
 /// What stays as it was recorded, as long as the attempt is the same.
-const KEPT: [&str; 10] = [
+const KEPT: [&str; 12] = [
     "/status/clusterID",
     "/status/vm/biosUUID",
     "/status/vm/vmPath",
@@ -358,6 +358,8 @@ const KEPT: [&str; 10] = [
     "/status/vm/macAddresses",
     "/status/vm/infraEnvRef",
     "/status/vm/firstPoweredOn",
+    "/status/vm/served",
+    "/status/vm/guestMayBeNode",
 ];
 
 /// The record of a VM that was never made ends with the InfraEnv whose ISO it was to boot from.
@@ -561,6 +563,8 @@ mod tests {
             instance_uuid: text(),
             mac_addresses: vec!["x".to_owned()],
             infra_env_ref: Some(Default::default()),
+            served: Some(true),
+            guest_may_be_node: Some(true),
             first_powered_on: Some(agent_forge_crds::Time(jiff::Timestamp::UNIX_EPOCH)),
             placement: Some(Placement {
                 datastore: text(),

@@ -334,6 +334,20 @@ pub const ALL: &[Workload] = &[
         run: disaster::two_hubs,
     },
     Workload {
+        name: "S15p",
+        text: "a paused AgentMachine deleted and its Agent removed, as where a cluster moves to another hub; then a person lets the VM go",
+        exact: true,
+        instances: 1,
+        run: disaster::moved_away,
+    },
+    Workload {
+        name: "S15f",
+        text: "Machines restored with new uids, their VsphereAgents and Agents deleted; then the machine goes down",
+        exact: true,
+        instances: 1,
+        run: disaster::forgotten,
+    },
+    Workload {
         name: "S16",
         text: "a Machine replaced by a health check, then a rolling upgrade with maxSurge 1",
         exact: true,

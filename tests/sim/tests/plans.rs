@@ -38,6 +38,8 @@ const SAMPLED: &[(&str, usize)] = &[
     ("S15e", 79),
     ("S15d", 79),
     ("S15h", 79),
+    ("S15p", 79),
+    ("S15f", 79),
 ];
 /// Of the plans with that fault, whatever workload and effect, every n-th one: each is half an hour longer than others, and
 /// one moment for it is much as another.

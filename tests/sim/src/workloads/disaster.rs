@@ -6,7 +6,10 @@
 use std::time::Duration;
 
 use agent_forge_actors::orphans;
-use agent_forge_crds::names::MACHINE_NAME_ANNOTATION;
+use agent_forge_crds::{
+    external::agent_machine::PAUSED_ANNOTATION,
+    names::{FORCE_DELETE_ANNOTATION, MACHINE_NAME_ANNOTATION},
+};
 use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -55,8 +58,13 @@ impl Run {
 
     /// What the workload is about begins: whatever happens to the hub, the VMs of ours that run are nodes.
     fn disaster(&mut self) {
-        self.begins = self.world.director.now();
         self.world.director.still_upstream(RESTORE + STILL);
+        self.from_here_on_nodes();
+    }
+
+    /// What the workload is about begins, and the VMs of ours that run are nodes.
+    fn from_here_on_nodes(&mut self) {
+        self.begins = self.world.director.now();
         self.world.vcenter.write(|i| {
             let ours = i.vms.values_mut().filter(|v| oracles::marker(v).is_some());
             ours.filter(|vm| vm.on)
@@ -141,6 +149,37 @@ impl Run {
             world.play("w")?.remediate(&again).await?;
         }
         self.rest("replaced", replaced).await
+    }
+
+    /// Somebody removes the Agents of our VMs.
+    fn remove_agents(&self) {
+        let agents = kind(ASSISTED, "agents");
+        self.world.api.write(|s, now| {
+            let names = s.objects.get(&agents).into_iter().flatten();
+            let names: Vec<_> = names.map(|(name, _)| name.clone()).collect();
+            names.iter().for_each(|name| s.evict(&agents, name, now));
+        });
+    }
+
+    /// No VM is a node any more.
+    fn drain(&self) {
+        self.world
+            .vcenter
+            .write(|i| i.vms.values_mut().for_each(|vm| vm.node = None));
+    }
+
+    /// A person lets the VM of a machine go that is nobody's node any more.
+    async fn let_go(&mut self) -> Result<()> {
+        self.drain();
+        let children = kind(OURS, "vsphereagents");
+        let force = json!({"metadata": {"annotations": {FORCE_DELETE_ANNOTATION: "true"}}});
+        for child in self.world.api.read(|s| s.list(&children, "")) {
+            let name = child["metadata"]["name"].as_str().unwrap_or_default();
+            let key = (NAMESPACE.to_owned(), name.to_owned());
+            let written = self.world.api.merge(&children, &key, &force);
+            written.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        }
+        self.rest_with("down", &[("w", 0)]).await
     }
 
     /// A person removes a VM by hand, with its files and its Agent.
@@ -330,6 +369,80 @@ pub(super) fn undeleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         })
         .await?;
         run.give_up(&gone.context("a Machine that went")?, 2).await
+    })
+}
+
+/// A hosted cluster moves to another hub: its AgentMachine is paused and deleted, so that the provider lets it go without
+/// unbinding its Agent, and that is removed. The node runs on, until a person gives it up.
+pub(super) fn moved_away(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.serving(1).await?;
+        run.from_here_on_nodes();
+        let agent_machines = kind(PROVIDER, "agentmachines");
+        let control_plane = run.world.cluster.control_plane_namespace.clone();
+        let name = run.world.play("w")?.running().pop();
+        let key = (control_plane, name.context("a Machine")?);
+        let pause = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: "true"}}});
+        let paused = run.world.api.merge(&agent_machines, &key, &pause);
+        paused.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        let noted = |world: &World| {
+            let all = world.api.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
+            all.iter()
+                .any(|c| c["status"]["vm"]["agentMachinePaused"] == true)
+        };
+        let (world, patience) = (&run.world, run.patience + super::ANY_OUTAGE);
+        world
+            .patiently("the pause is on record", patience, || noted(world))
+            .await?;
+        // Its Machine waits for the hook, and the provider lets that go as soon as the AgentMachine is deleted.
+        let deleted = run
+            .world
+            .api
+            .write(|s, now| s.delete(&agent_machines, &key, &json!({}), now));
+        deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+        run.world.play("w")?.scale(0);
+        let gone = || {
+            let left = world.api.read(|s| s.get(&agent_machines, &key));
+            left.is_none() && world.play("w").is_ok_and(|p| p.machines().is_empty())
+        };
+        world
+            .patiently("its Machine vanishes", patience, gone)
+            .await?;
+        run.remove_agents();
+        run.asks((0, Duration::ZERO), |world| {
+            waiting(&world.api, "MachineVanishedPaused") == 1 && marked(world) == 1
+        })
+        .await?;
+        run.let_go().await
+    })
+}
+
+/// New uids with all status, and Machines of other uids: who deletes Agent and VsphereAgent before somebody has told which
+/// Machine is whose has a node that nobody may touch.
+pub(super) fn forgotten(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.serving(1).await?;
+        run.between_processes().await;
+        run.disaster();
+        let control_plane = run.world.cluster.control_plane_namespace.clone();
+        run.world.api.write(|s, _| s.rebear(&[&control_plane], &[]));
+        run.remove_agents();
+        run.world.api.write(|s, now| {
+            let children = kind(OURS, "vsphereagents");
+            let all = s.list(&children, "");
+            let names = all.iter().filter_map(|c| c["metadata"]["name"].as_str());
+            names.for_each(|name| {
+                let key = (NAMESPACE.to_owned(), name.to_owned());
+                let _ = s.delete(&children, &key, &json!({}), now);
+            });
+        });
+        run.asks((0, Duration::ZERO), |world| {
+            waiting(&world.api, "MachineStateUnknown") == 1 && marked(world) == 1
+        })
+        .await?;
+        run.drain();
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
     })
 }
 
