@@ -26,7 +26,7 @@ use super::{
     limits::Bounds,
     look::Looks,
     options::{Awaited, Options},
-    reply::{decode, judge, session_gone},
+    reply::{decode, judge, release_refused, session_gone},
     session::{Asked, SESSION_HEADER, Session, SessionCell},
     survey::Surveys,
     task::TaskHub,
@@ -158,7 +158,9 @@ impl Client {
     ) -> VcResult<Option<T>> {
         let session = self.session(Asked::ByCall).await?;
         let mut replied = self.invoke_in(effect, &session, &call).await;
-        if replied.as_ref().is_err_and(session_gone) {
+        if let Err(e) = &replied
+            && self.begins_anew(&session, e).await
+        {
             // vCenter refuses such a call before it looks at it, so repeating it cannot do a thing twice.
             let session = self.session(Asked::ByCall).await?;
             replied = self.invoke_in(effect, &session, &call).await;
@@ -168,6 +170,16 @@ impl Client {
             Err(e) => return Err(self.named(e).await),
         };
         decode(&reply.body).map_err(|message| call.failure(VcErrorKind::Undecodable, message))
+    }
+
+    /// Whether this failure means that another session is needed: this one is gone, or the API release that it speaks.
+    async fn begins_anew(&self, session: &Session, failure: &VcError) -> bool {
+        let gone = session_gone(failure)
+            || release_refused(failure) && self.serves_another(&session.endpoint.release).await;
+        if gone {
+            self.session.lost(session.generation);
+        }
+        gone
     }
 
     /// The failure with the name of the object that a privilege is missing on, where the user may see it: people grant
@@ -236,8 +248,7 @@ impl Client {
     ) -> VcResult<Option<T>> {
         let session = self.session(Asked::ByCall).await?;
         match self.property_in(&session, target, property).await {
-            Err(e) if session_gone(&e) => {
-                self.session.lost(session.generation);
+            Err(e) if self.begins_anew(&session, &e).await => {
                 let session = self.session(Asked::ByCall).await?;
                 self.property_in(&session, target, property).await
             }

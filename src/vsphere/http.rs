@@ -358,6 +358,9 @@ fn network(credentials: &Credentials, options: &Options) -> Result<reqwest::Clie
         // Below the usual keep-alive of servers, so that a request seldom meets a connection that is just closing.
         .pool_idle_timeout(Duration::from_secs(25))
         .tcp_keepalive(Duration::from_secs(15))
+        // The library ends a connection whose peer takes no byte for 30 s. A datastore may take longer, and each request here has a
+        // bound of its own.
+        .tcp_user_timeout(None::<Duration>)
         .build()
         .map_err(|e| format!("no HTTP client: {e}"))
 }

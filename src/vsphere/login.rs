@@ -16,7 +16,7 @@ use super::{
     call::Call,
     client::Client,
     http::segment,
-    reply::{decode, judge, judge_rest},
+    reply::{decode, judge, judge_rest, release_refused},
     session::{Endpoint, SESSION_HEADER, Session},
     wire::{
         NoArguments,
@@ -31,12 +31,33 @@ const RELEASES: &[&str] = &["8.0.3.0", "8.0.2.0", "8.0.1.0", "9.0.0.0", "9.1.0.0
 const FIRST_RELEASE: &str = "8.0.1.0";
 
 impl Client {
-    /// One login, nothing repeated.
+    /// One login. It is repeated where vCenter does not serve the known API release any more: then it has not looked at it.
     pub(super) async fn login(&self) -> VcResult<(Arc<Endpoint>, HeaderValue)> {
-        let endpoint = match self.session.endpoint() {
-            Some(endpoint) => endpoint,
-            None => Arc::new(self.discover().await?),
-        };
+        if let Some(known) = self.session.endpoint() {
+            match self.login_at(&known).await {
+                Err(e) if release_refused(&e) && self.serves_another(&known.release).await => {}
+                done => return done,
+            }
+        }
+        let endpoint = Arc::new(self.discover().await?);
+        self.login_at(&endpoint).await
+    }
+
+    /// Whether vCenter names another API release by now, as after an upgrade or a restore. Then it is forgotten.
+    pub(super) async fn serves_another(&self, release: &str) -> bool {
+        let another = self.negotiate().await.is_ok_and(|named| named != release);
+        if another {
+            tracing::info!(
+                server = self.server(),
+                release,
+                "vCenter does not serve this API release any more"
+            );
+            self.session.forget_endpoint();
+        }
+        another
+    }
+
+    async fn login_at(&self, endpoint: &Arc<Endpoint>) -> VcResult<(Arc<Endpoint>, HeaderValue)> {
         let effect = self.session_effect(EffectKind::Login);
         let manager: MoRef = endpoint.content.session_manager.clone().into();
         let call = Call::new(
@@ -64,9 +85,9 @@ impl Client {
             let why = "the reply carries no session id";
             return Err(self.as_user(call.failure(VcErrorKind::Undecodable, why)));
         };
-        self.session.set_endpoint(&endpoint);
+        self.session.set_endpoint(endpoint);
         tracing::info!(server = self.server(), release = %endpoint.release, "logged in");
-        Ok((endpoint, token.clone()))
+        Ok((endpoint.clone(), token.clone()))
     }
 
     /// A login's failure names who was to log in: people need that, the request's span must not say it.
@@ -154,12 +175,12 @@ impl Client {
 
     /// Ends the session(s); later calls fail.
     pub(super) async fn logout(&self, effect: &Effect) {
-        let Some(session) = self.session.close() else {
-            return;
-        };
+        let session = self.session.close();
         self.tasks.stop();
         self.rest_logout(effect).await;
-        self.end(&session, effect).await;
+        if let Some(session) = session {
+            self.end(&session, effect).await;
+        }
     }
 
     /// Ends one session.

@@ -17,6 +17,11 @@ pub(super) fn session_gone(error: &VcError) -> bool {
     )
 }
 
+/// May it be that vCenter does not serve the API release that was named? What there is no object or method for is a fault.
+pub(super) fn release_refused(error: &VcError) -> bool {
+    matches!(error.kind, VcErrorKind::Status(400 | 404 | 410))
+}
+
 /// Reads a result: nothing for 204, an empty body and `null`.
 pub(super) fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<Option<T>, String> {
     if body.iter().all(u8::is_ascii_whitespace) {

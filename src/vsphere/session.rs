@@ -133,6 +133,11 @@ impl SessionCell {
         *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(endpoint));
     }
 
+    /// Forgets the endpoint: the next login negotiates anew.
+    pub(super) fn forget_endpoint(&self) {
+        *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// vCenter says that this session is gone.
     pub(super) fn lost(&self, generation: u64) {
         let mut state = self.state();

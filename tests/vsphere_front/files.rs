@@ -1,7 +1,10 @@
 //! Files on datastores.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -9,11 +12,18 @@ use agent_forge::vsphere::{Options, RequestObserver, RequestRecord};
 use agent_forge_actors::{
     effect::{EffectKind, Settled},
     model::names::DatastorePath,
-    ports::vcenter::{Fault, VcErrorKind},
+    ports::vcenter::{Connector as _, Fault, VcErrorKind},
 };
 use agent_forge_crds::conditions::reason;
-use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
+use agent_forge_lab::{
+    parts::{
+        proxy::{FaultProxy, Network},
+        vcenter::VCenterOptions,
+    },
+    patience::HANG,
+};
 use bytes::Bytes;
+use futures::StreamExt as _;
 
 use crate::support::*;
 
@@ -330,4 +340,50 @@ async fn a_datastore_that_is_not_there_is_named_at_once() {
         };
         assert_eq!((*field, value.as_str()), ("isoDatastore", "no-store"));
     }
+}
+
+/// The kernel ends a connection whose peer takes nothing for as long as it was told to: real time, no clock to turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_datastore_that_takes_no_byte_for_half_a_minute_does_not_end_an_upload() {
+    const STALL: Duration = Duration::from_secs(34);
+    const CHUNK: usize = 1 << 20;
+    /// More than the kernel keeps for a datastore that takes nothing.
+    const CHUNKS: usize = 64;
+    let world = world(quick()).await;
+    let proxy = FaultProxy::start(world.vcenter.url()).await.unwrap();
+    let mut credentials = world.credentials();
+    credentials.server = proxy.url(world.vcenter.url()).unwrap().parse().unwrap();
+    let vc = world.connector.connect(&credentials).await.unwrap();
+    let dc = vc.datacenter("dc1").await.unwrap();
+    let file = path("[iso-datastore] large.iso");
+    let taken = Arc::new(AtomicUsize::new(0));
+    let body = {
+        let taken = taken.clone();
+        futures::stream::iter(0..CHUNKS).map(move |_| {
+            taken.fetch_add(1, Ordering::Relaxed);
+            Ok(Bytes::from_static(&[7; CHUNK]))
+        })
+    };
+    let length = (CHUNK * CHUNKS) as u64;
+    let upload = effect(EffectKind::Upload);
+    let mut uploading = Box::pin(vc.upload(&upload, &dc, &file, length, Box::pin(body)));
+    while taken.load(Ordering::Relaxed) == 0 {
+        let a_while = tokio::time::sleep(Duration::from_millis(1));
+        tokio::select! {
+            sent = &mut uploading => panic!("too early: {sent:?}"),
+            () = a_while => {}
+        }
+    }
+    proxy.set(Network::Silent);
+    tokio::select! {
+        sent = &mut uploading => panic!("given up: {sent:?}"),
+        () = tokio::time::sleep(STALL) => {}
+    }
+    assert!(
+        taken.load(Ordering::Relaxed) < CHUNKS,
+        "the datastore took it all"
+    );
+    proxy.set(Network::Open);
+    uploading.await.unwrap();
+    assert_eq!(vc.stat(&dc, &file).await.unwrap(), Some(length));
 }

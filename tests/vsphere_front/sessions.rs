@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_forge::vsphere::{Options, VsphereConnector};
+use agent_forge::vsphere::{Options, Transport, TransportFailure, VsphereConnector};
 use agent_forge_actors::{
     effect::EffectKind,
     error::Class,
@@ -10,6 +10,7 @@ use agent_forge_actors::{
 };
 use agent_forge_crds::conditions::reason;
 use agent_forge_lab::parts::vcenter::VCenterOptions;
+use async_trait::async_trait;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -229,6 +230,77 @@ async fn releases_are_negotiated_back_to_the_first() {
         life(&*vc, "node-1")
             .await
             .unwrap_or_else(|e| panic!("{release}: {e}"));
+    }
+}
+
+/// A vCenter that is put back to an earlier version: it does not serve release 8.0.3.0 any more where it says so.
+struct PutBack {
+    http: reqwest::Client,
+    /// What ends so of a path of that release is refused.
+    refused: std::sync::Mutex<Option<&'static str>>,
+}
+
+#[async_trait]
+impl Transport for PutBack {
+    async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, TransportFailure> {
+        let path = request.url().path().to_owned();
+        if let Some(end) = *self.refused.lock().unwrap() {
+            let answer = |status, body| {
+                let reply = http::Response::builder().status(status).body(body);
+                Ok(reply.unwrap().into())
+            };
+            if path == "/api/vcenter/system" {
+                return answer(200, r#"{"api_release": "8.0.2.0"}"#);
+            }
+            if path.contains("/8.0.3.0/") && path.ends_with(end) {
+                return answer(404, "");
+            }
+        }
+        self.http
+            .execute(request)
+            .await
+            .map_err(|e| TransportFailure {
+                kind: VcErrorKind::NoAnswer,
+                message: e.to_string(),
+            })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_refused_is_negotiated_again() {
+    // Any call, and the login that follows the end of a session.
+    for (end, ends_sessions) in [("", false), ("/Login", true)] {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let transport = Arc::new(PutBack {
+            http,
+            refused: std::sync::Mutex::default(),
+        });
+        let client = Options {
+            allow_http: true,
+            transport: Some(transport.clone()),
+            ..Options::default()
+        };
+        let options = VCenterOptions {
+            tls: false,
+            ..quick()
+        };
+        let world = world_with(options, client).await;
+        let vc = world.connect().await;
+        upload_iso(&*vc).await;
+        // What is not there at all is no reason for anything.
+        let missing = json!({"method": "FindAllByUuid", "at": "http", "status": 404, "count": 1});
+        world.fault(missing).await;
+        let e = vc.find_by_uuid(None, uuid_of("node-1")).await.unwrap_err();
+        assert_eq!(e.kind, VcErrorKind::Status(404), "{end:?}: {e}");
+        assert_eq!(world.logins("vim").await, 1, "{end:?}");
+        *transport.refused.lock().unwrap() = Some(end);
+        if ends_sessions {
+            world.post("sessions/kill", json!({})).await;
+        }
+        life(&*vc, "node-1")
+            .await
+            .unwrap_or_else(|e| panic!("{end:?}: {e}"));
+        assert_eq!(world.logins("vim").await, 2, "{end:?}");
     }
 }
 

@@ -1,13 +1,17 @@
 //! Lost replies, dead sessions, silence, outages.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use agent_forge::vsphere::{Options, VsphereConnector};
+use agent_forge::vsphere::{Options, Transport, TransportFailure, VsphereConnector};
 use agent_forge_actors::{
     effect::{EffectKind, Settled},
     ports::vcenter::{Connector as _, Fault, TaskEnd, TaskRef, VcErrorKind},
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
+use async_trait::async_trait;
 use serde_json::json;
 
 use crate::support::*;
@@ -151,6 +155,60 @@ async fn a_lost_reply_of_the_long_poll_loses_no_task() {
     }
     assert_eq!(world.vms().await.len(), 6);
     assert_eq!(world.calls().await["CreateVM_Task"], 6);
+}
+
+/// A proxy that cuts every connection on which nothing has come for this long.
+struct Impatient(reqwest::Client, Duration);
+
+#[async_trait]
+impl Transport for Impatient {
+    async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, TransportFailure> {
+        let cut = |message: String| TransportFailure {
+            kind: VcErrorKind::NoAnswer,
+            message,
+        };
+        match tokio::time::timeout(self.1, self.0.execute(request)).await {
+            Ok(answered) => answered.map_err(|e| cut(e.to_string())),
+            Err(_) => Err(cut("the connection ended before the answer".to_owned())),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_that_cuts_long_polls_leaves_nothing_behind_and_is_not_hammered() {
+    let options = VCenterOptions {
+        create_delay: Duration::from_secs(6),
+        tls: false,
+        ..quick()
+    };
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let client = Options {
+        allow_http: true,
+        transport: Some(Arc::new(Impatient(http, Duration::from_millis(500)))),
+        ..Options::default()
+    };
+    let world = world_with(options, client).await;
+    let vc = world.connect().await;
+    upload_iso(&*vc).await;
+    let place = place(&*vc).await.unwrap();
+    let vm = create_vm("node-1", &place);
+    let task = vc.create_vm(&effect(EffectKind::CreateVm), &vm).await;
+    let waiting = vc.wait(&task.unwrap()).await.flatten();
+    assert!(
+        matches!(waiting, Ok(TaskEnd::Success(Some(_)))),
+        "{waiting:?}"
+    );
+    let calls = world.calls().await;
+    let called = |method: &str| calls.get(method).copied().unwrap_or(0);
+    let made = called("CreateListView");
+    // Without pauses it would be a dozen in these six seconds.
+    assert!((3..=8).contains(&made), "{calls:?}");
+    for method in ["CreatePropertyCollector", "CreateFilter"] {
+        assert_eq!(called(method), made, "{method}: {calls:?}");
+    }
+    for method in ["DestroyPropertyCollector", "DestroyView"] {
+        assert_eq!(called(method), made - 1, "{method}: {calls:?}");
+    }
 }
 
 /// A task leaves the view and comes back between two polls: vCenter sees no change and tells nothing.

@@ -17,7 +17,7 @@ use tokio::{
 use super::{
     Outcome, Waiter,
     ends::Ends,
-    plumbing::Plumbing,
+    plumbing::{MARGIN, MAX_WAIT, Parts, Plumbing, Unbuilt},
     progress::{End, LARGEST, Progress},
     task_failure,
 };
@@ -36,6 +36,11 @@ const BACKOFF: [Duration; 5] = [
     Duration::from_secs(2),
     Duration::from_secs(5),
 ];
+
+/// Those who wait do not wait longer than that for the giving back of what is of no use any more.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
+/// The least seconds that vCenter is asked to hold a quiet long poll back.
+const LEAST_WAIT: u32 = 5;
 
 type Running<T> = Pin<Box<OptionFuture<Pin<Box<dyn Future<Output = VcResult<T>> + Send>>>>>;
 
@@ -65,6 +70,10 @@ pub(super) struct Watcher {
     inbox: mpsc::UnboundedReceiver<Waiter>,
     waiting: BTreeMap<String, Vec<oneshot::Sender<VcResult<Outcome>>>>,
     plumbing: Option<Plumbing>,
+    /// What vCenter keeps for us and we have no use for: given back once it answers.
+    left: Vec<Parts>,
+    /// Seconds that vCenter is asked to hold a quiet long poll back: less than what a proxy on the way has patience for.
+    max_wait: u32,
     /// Tasks in the view.
     members: BTreeSet<String>,
     /// Tasks on their way into the view; the long poll may tell their end before `ModifyListView` has answered.
@@ -76,6 +85,7 @@ pub(super) struct Watcher {
     version: String,
     /// Last time that vCenter answered a poll, or that waiting began.
     last_good: Instant,
+    /// Failures since a poll that vCenter may hold back was answered.
     failures: usize,
 }
 
@@ -86,6 +96,8 @@ impl Watcher {
             inbox,
             waiting: BTreeMap::new(),
             plumbing: None,
+            left: Vec::new(),
+            max_wait: MAX_WAIT,
             members: BTreeSet::new(),
             adding: None,
             ended: Ends::default(),
@@ -104,7 +116,7 @@ impl Watcher {
                     return;
                 };
                 self.accept(waiter);
-                self.good();
+                self.last_good = Instant::now();
             }
             let Some(client) = self.client.upgrade() else {
                 return;
@@ -113,7 +125,7 @@ impl Watcher {
                 Stop::Idle => {}
                 Stop::Closed => return,
                 Stop::Trouble(error) => {
-                    self.trouble(&client, error).await;
+                    self.trouble(&client, error);
                     if !self.rest().await {
                         return;
                     }
@@ -130,12 +142,18 @@ impl Watcher {
                     self.plumbing = Some(built.clone());
                     built
                 }
-                Err(e) => return Stop::Trouble(e),
+                Err(Unbuilt { why, left }) => {
+                    self.left.extend(left);
+                    self.give_back(client).await;
+                    return Stop::Trouble(why);
+                }
             },
         };
+        self.give_back(client).await;
         let mut modify = none::<Vec<String>>();
         let mut poll = none::<Option<UpdateSet>>();
         let mut polling = false;
+        let mut polled_at = Instant::now();
         let mut gathering = Instant::now();
         loop {
             self.waiting.retain(|_, waiters| {
@@ -152,12 +170,9 @@ impl Watcher {
                 } else {
                     PAUSE
                 };
-                poll = some(
-                    plumbing
-                        .clone()
-                        .poll(Arc::clone(client), self.version.clone(), pause),
-                );
-                polling = true;
+                let (client, version) = (Arc::clone(client), self.version.clone());
+                poll = some(plumbing.clone().poll(client, version, pause, self.max_wait));
+                (polling, polled_at) = (true, Instant::now());
             }
             tokio::select! {
                 biased;
@@ -187,7 +202,11 @@ impl Watcher {
                     polling = false;
                     match done {
                         Ok(update) => {
-                            self.good();
+                            self.last_good = Instant::now();
+                            if !self.version.is_empty() {
+                                // The first one is answered at once, whatever becomes of those that wait.
+                                self.failures = 0;
+                            }
                             if let Some(update) = update {
                                 self.version.clone_from(&update.version);
                                 let (waiting, members) = (&self.waiting, &self.members);
@@ -202,7 +221,10 @@ impl Watcher {
                                 }
                             }
                         }
-                        Err(e) => return Stop::Trouble(e),
+                        Err(e) => {
+                            self.cut(polled_at.elapsed());
+                            return Stop::Trouble(e);
+                        }
                     }
                 }
                 () = tokio::time::sleep_until(gathering + GATHER), if new && self.adding.is_none() => {
@@ -231,9 +253,24 @@ impl Watcher {
             .push(waiter.done);
     }
 
-    fn good(&mut self) {
-        self.last_good = Instant::now();
-        self.failures = 0;
+    /// A poll failed after that time. A proxy that cuts what is quiet for too long is asked for shorter polls.
+    fn cut(&mut self, after: Duration) {
+        let seconds = |n: u32| Duration::from_secs(u64::from(n));
+        // Later, it was silence.
+        if (seconds(LEAST_WAIT)..seconds(self.max_wait) + MARGIN / 2).contains(&after) {
+            self.max_wait = (self.max_wait / 2).max(LEAST_WAIT);
+        }
+    }
+
+    /// Gives back what is left of earlier views, as far as vCenter answers in time.
+    async fn give_back(&mut self, client: &Client) {
+        while let Some(mut parts) = self.left.pop() {
+            let given = tokio::time::timeout(GIVE_BACK_WITHIN, parts.give_back(client)).await;
+            if given != Ok(true) {
+                self.left.push(parts);
+                return;
+            }
+        }
     }
 
     fn end(&mut self, client: &Client, task: &str, end: End) {
@@ -267,7 +304,7 @@ impl Watcher {
     }
 
     /// Forgets view and filter; tells everybody if there is no hope or has been none for too long.
-    async fn trouble(&mut self, client: &Arc<Client>, error: VcError) {
+    fn trouble(&mut self, client: &Client, error: VcError) {
         tracing::info!(server = client.server(), %error, waiting = self.waiting.len(), "waiting for tasks: starting anew");
         self.members.clear();
         self.adding = None;
@@ -275,11 +312,9 @@ impl Watcher {
         self.progress.forget();
         self.version.clear();
         self.failures += 1;
-        if let Some(old) = self.plumbing.take()
-            && !matches!(error.kind, VcErrorKind::Unreachable | VcErrorKind::NoAnswer)
-        {
-            old.dismantle(Arc::clone(client)).await;
-        }
+        // Given back when vCenter answers the next time: this failure may be that it does not.
+        self.left
+            .extend(self.plumbing.take().map(Plumbing::into_parts));
         let hopeless = matches!(
             error.kind,
             VcErrorKind::Fault(Fault::InvalidLogin | Fault::NoPermission { .. })
@@ -326,6 +361,24 @@ mod tests {
             done,
         });
         end
+    }
+
+    #[test]
+    fn a_poll_that_is_cut_while_it_is_held_back_is_shorter_the_next_time() {
+        let s = Duration::from_secs;
+        let (_, inbox) = mpsc::unbounded_channel();
+        let mut watcher = Watcher::new(Weak::new(), inbox);
+        for (after, wait) in [
+            (s(0), 20),
+            (s(3), 20),
+            (s(29), 20),
+            (s(10), 10),
+            (Duration::from_millis(10_050), 5),
+            (s(5), 5),
+        ] {
+            watcher.cut(after);
+            assert_eq!(watcher.max_wait, wait, "cut after {after:?}");
+        }
     }
 
     #[test]
