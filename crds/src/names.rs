@@ -47,8 +47,8 @@ pub const AGENT_MACHINE_UID_ANNOTATION: &str = "agent-forge.containeroo.ch/agent
 pub const MACHINE_NAME_ANNOTATION: &str = "agent-forge.containeroo.ch/machine-name";
 /// Annotation on a `VsphereAgent`: uid of that Machine.
 pub const MACHINE_UID_ANNOTATION: &str = "agent-forge.containeroo.ch/machine-uid";
-/// Annotation on a `VsphereAgent`, set by a person: the attempt (`status.vm.attempt`) whose VM, which never became an
-/// Agent, may be replaced although its guest may serve, or although many were replaced before it.
+/// Annotation on a `VsphereAgent`, set by a person: the attempt (`status.vm.attempt`) whose VM is to be replaced, whatever
+/// its guest looks like and however many were replaced before it. Refused where its Agent serves a Machine, or did.
 pub const REPLACE_ANNOTATION: &str = "agent-forge.containeroo.ch/replace";
 /// Annotation on a `VsphereAgent` with `created-for: adopted`, set by a person: `"true"` lets the operator take over the
 /// VM that the predecessor recorded there, once its recorded BIOS UUID is confirmed at the pool's folder.

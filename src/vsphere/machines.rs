@@ -4,7 +4,7 @@ use agent_forge_actors::{
     effect::Effect,
     model::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
-        marker::{MARKER_KEY, Marker},
+        marker::{MARKER_KEY, Mark},
         names::MoRef,
         notes::Notes,
     },
@@ -64,10 +64,10 @@ impl Client {
         &self,
         effect: &Effect,
         vm: &MoRef,
-        marker: &Marker,
+        mark: &Mark,
         notes: bool,
     ) -> VcResult<TaskRef> {
-        let call = Call::new(vm, "ReconfigVM_Task", &stamp(marker, notes));
+        let call = Call::new(vm, "ReconfigVM_Task", &stamp(mark, notes));
         self.start(effect, call).await
     }
 
@@ -228,11 +228,12 @@ fn boot_order(disk_keys: &[i32]) -> ReconfigVm {
     }
 }
 
-fn stamp(marker: &Marker, notes: bool) -> ReconfigVm {
-    let extra_config = vec![OptionValue::text(MARKER_KEY, marker.to_string())];
+fn stamp(mark: &Mark, notes: bool) -> ReconfigVm {
+    let extra_config = vec![OptionValue::text(MARKER_KEY, mark.to_string())];
+    let owner = mark.read().filter(|_| notes);
     ReconfigVm {
         spec: VirtualMachineConfigSpec {
-            annotation: notes.then(|| Notes::text(&marker.uid)),
+            annotation: owner.map(|marker| Notes::text(&marker.uid)),
             extra_config,
             ..VirtualMachineConfigSpec::default()
         },

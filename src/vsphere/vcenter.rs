@@ -6,7 +6,7 @@ use agent_forge_actors::{
     effect::Effect,
     model::{
         identity::BiosUuid,
-        marker::Marker,
+        marker::Mark,
         names::{DatastorePath, MoRef},
     },
     ports::{
@@ -83,10 +83,10 @@ impl VCenter for Handle {
         &self,
         effect: &Effect,
         vm: &MoRef,
-        marker: &Marker,
+        mark: &Mark,
         notes: bool,
     ) -> VcResult<TaskRef> {
-        self.0.start_stamp(effect, vm, marker, notes).await
+        self.0.start_stamp(effect, vm, mark, notes).await
     }
 
     async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {

@@ -144,3 +144,54 @@ async fn a_dead_guest_is_replaced_and_after_some_a_person_decides() -> Result<()
         })
         .await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_falls_silent_after_it_registered_is_named_and_replaced() -> Result<()> {
+    let world = World::start(Setup {
+        pool_patch: json!({"agent": {"discoveryTimeout": "30s"}}),
+        ..Setup::default()
+    })
+    .await?;
+    let guests = world.upstream.guests.as_ref().context("guests")?;
+    guests.add_quirk("/", Quirk::FallsSilent);
+    let nodes = world.node_pool().await?;
+    nodes.scale(1);
+    let named = world
+        .until_with_one_vm("a silent guest named", |c| {
+            let status = c.status.as_ref();
+            let ready = status.and_then(|s| find_condition(&s.conditions, READY));
+            ready.is_some_and(|r| r.status == "False" && r.reason == "AgentDisconnected")
+        })
+        .await?;
+    let status = named.status.context("a status")?;
+    let ready = find_condition(&status.conditions, READY).context("Ready")?;
+    ensure!(
+        ready.message.contains("disconnected-unbound"),
+        "{}",
+        ready.message
+    );
+    ensure!(status.waiting_on.iter().any(|w| w.reason == ready.reason));
+    let silent = world.all_agents().await?.pop().context("its Agent")?;
+    guests.clear_quirks();
+
+    let given_up = world
+        .until_with_one_vm("it given up", |c| {
+            c.status.as_ref().is_some_and(|s| s.last_failure.is_some())
+        })
+        .await?;
+    let failure = given_up.status.and_then(|s| s.last_failure);
+    let class = failure.and_then(|f| f.class);
+    ensure!(class.as_deref() == Some("AgentDisconnected"), "{class:?}");
+    world
+        .until_with_one_vm("the next attempt", |c| attempt(c) == Some(2) && is_on(c))
+        .await?;
+    nodes
+        .wait("a running Machine", LIMIT, || nodes.running().len() == 1)
+        .await?;
+    let names = |agents: &[agent_forge_crds::external::agent::Agent]| {
+        agents.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
+    };
+    let left = names(&world.all_agents().await?);
+    ensure!(!left.contains(&silent.name_any()), "it stayed: {left:?}");
+    Ok(())
+}

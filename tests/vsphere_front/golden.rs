@@ -12,7 +12,10 @@ use std::{
 use agent_forge::vsphere::{Options, VsphereConnector};
 use agent_forge_actors::{
     effect::EffectKind,
-    model::hardware::{DiskController, Firmware, NetworkAdapter},
+    model::{
+        hardware::{DiskController, Firmware, NetworkAdapter},
+        marker::Mark,
+    },
     ports::vcenter::{Connector as _, Credentials, FolderSight, TaskEnd, Trust, VCenter},
 };
 use agent_forge_lab::parts::vcenter::VCenterOptions;
@@ -362,7 +365,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     vc.wait(&task).await.flatten().unwrap();
     tap.step("stamp");
     let task = vc
-        .stamp_marker(&change, &vm, &marker("standard"), true)
+        .stamp_marker(&change, &vm, &Mark::Owned(marker("standard")), true)
         .await
         .unwrap();
     vc.wait(&task).await.flatten().unwrap();

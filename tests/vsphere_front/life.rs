@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use agent_forge_actors::{
     effect::{EffectKind, Settled},
-    model::{names::MoRef, notes::Notes},
+    model::{marker::Mark, names::MoRef, notes::Notes},
     ports::vcenter::{BootDevice, Fault, FolderSight, MountedIso, PowerState, TaskEnd},
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
@@ -338,7 +338,7 @@ async fn a_vm_of_the_predecessor_gets_its_marker_later() {
         .stamp_marker(
             &effect(EffectKind::Reconfigure),
             &vm,
-            &marker("old-1"),
+            &Mark::Owned(marker("old-1")),
             true,
         )
         .await

@@ -71,6 +71,35 @@ impl Marker {
     }
 }
 
+/// What stands in a VM under [`MARKER_KEY`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// It is this VsphereAgent's.
+    Owned(Marker),
+    /// It was this VsphereAgent's, and was left to people: nobody's business any more. It reads as no marker.
+    Released(Marker),
+}
+
+impl Mark {
+    /// The marker that a reader finds in it.
+    #[must_use]
+    pub fn read(&self) -> Option<&Marker> {
+        match self {
+            Self::Owned(marker) => Some(marker),
+            Self::Released(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owned(marker) => marker.fmt(f),
+            Self::Released(marker) => write!(f, "released/{marker}"),
+        }
+    }
+}
+
 impl fmt::Display for Marker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -94,7 +123,12 @@ mod tests {
             uid: "u".into(),
             attempt: 3,
         };
-        assert_eq!(Marker::parse(&m.to_string()), Some(m));
+        assert_eq!(Marker::parse(&m.to_string()), Some(m.clone()));
+        for mark in [Mark::Owned(m.clone()), Mark::Released(m)] {
+            let text = mark.to_string();
+            assert_eq!(Marker::parse(&text).as_ref(), mark.read(), "{text}");
+            assert!(text.ends_with("v1/c/ns/vm-a/u/3"), "{text}");
+        }
         for bad in [
             "",
             "v1/c/ns/n/u",

@@ -21,7 +21,7 @@ use crate::{
     model::{
         hardware::Hardware,
         identity::{BiosUuid, MacAddress},
-        marker::Marker,
+        marker::{Mark, Marker},
         names::{DatastorePath, MoRef},
         notes::Notes,
     },
@@ -418,13 +418,13 @@ pub trait VCenter: Send + Sync {
         disk_keys: &[i32],
     ) -> VcResult<TaskRef>;
 
-    /// Stamps the ownership marker on a VM that the predecessor created (after proof); with `notes`, also the notes that
-    /// name the marker's owner to the predecessor.
+    /// Stamps the ownership marker on a VM that the predecessor created (after proof), or releases one of ours; with `notes`,
+    /// also the notes that name the marker's owner to the predecessor.
     async fn stamp_marker(
         &self,
         effect: &Effect,
         vm: &MoRef,
-        marker: &Marker,
+        mark: &Mark,
         notes: bool,
     ) -> VcResult<TaskRef>;
 

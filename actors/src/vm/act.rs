@@ -119,6 +119,7 @@ pub async fn perform(context: &Context, scene: &Scene, memory: &mut Memory, step
         Step::AttachTags => hand.attach_tags(memory).await,
         Step::EjectIso => hand.eject(memory).await,
         Step::FinishEjection => hand.finish_ejection(memory).await,
+        Step::Disown => hand.disown(memory).await,
         Step::FenceAgent => hand.fence().await,
         Step::PowerOff | Step::Destroy => match hand.last_look(memory, &step).await? {
             Err(otherwise) => Ok(otherwise),
@@ -260,7 +261,7 @@ impl Hand<'_> {
         let mut after = self.scene.child.object.as_ref().clone();
         after.status = Some(record.clone());
         traced::note_recorded(self.context, self.scene, &after, memory);
-        let known = known(self.scene, None, memory, self.context.clock.as_ref());
+        let known = known(self.context, self.scene, None, memory);
         let rendered = status::render(&record, &known);
         Ok(write(
             self.context,

@@ -4,7 +4,10 @@
 //! late Agent is never approved from then on) -> fenced, powered off, destroyed, proven absent -> a rest -> the next
 //! attempt, with another uuid.
 //!
-//! Guarantees: only a VM that never had an Agent is given up. One whose guest may be a node (the hub may have been
+//! An Agent that registered, serves nobody, and is disconnected or gone for as long as that counts as well ([`lost`]); and a
+//! person may ask for another VM at any time before it serves.
+//!
+//! Guarantees: only a VM whose Agent never served is given up. One whose guest may be a node (the hub may have been
 //! restored from a backup that is older than the Agent) is given up only by a person, or by an actor that switched it on
 //! itself and has seen no Agent since. After [`REPLACEMENTS`] of them a person decides.
 
@@ -18,6 +21,7 @@ use crate::{
     model::{child::is_given_up, identity::BootSource},
     mutants::{Mutant, on},
     ports::vcenter::{PowerState, VmObservation},
+    vm::lost::Lost,
 };
 
 /// So many VMs in a row are replaced for one AgentMachine; then something is wrong that another VM does not mend.
@@ -32,8 +36,10 @@ pub const LONGEST_REST: Duration = Duration::from_secs(1800);
 pub enum Arrival {
     /// There is time left, its Agent is known, or there is no VM yet.
     Awaited,
-    /// Its Agent has not registered by the deadline.
+    /// Its Agent has not registered by the deadline, was lost for as long, or a person asks for another VM.
     Overdue {
+        /// Why.
+        cause: Cause,
         /// So many were replaced before it that a person has to decide.
         exhausted: bool,
         /// A person has allowed its replacement.
@@ -45,14 +51,48 @@ pub enum Arrival {
     Resting(Duration),
 }
 
-/// Reads the arrival from the record. `agent_known`: an Agent that runs there, or may, is in sight. `allowed`: the
-/// attempt whose replacement a person allows. With the failure comes the InfraEnv whose ISO the next VM boots from: after
-/// a change of it the replacements are counted anew.
+/// Why a VM is overdue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// No Agent registered by the deadline.
+    NotRegistered,
+    /// Its Agent registered and was lost.
+    Lost(Lost),
+    /// A person asks for another VM.
+    Asked,
+}
+
+impl Cause {
+    /// What happened, for people.
+    #[must_use]
+    pub const fn explain(self) -> &'static str {
+        match self {
+            Self::NotRegistered => "no Agent registered in time",
+            Self::Lost(lost) => lost.explain(),
+            Self::Asked => "a person asked for another VM",
+        }
+    }
+}
+
+/// What is in sight of the VM's Agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Nothing, and none was ever recorded.
+    Unseen,
+    /// One that runs there, or may.
+    There,
+    /// It cannot be claimed any more, and how long it is waited for yet.
+    Lost(Lost, Duration),
+}
+
+/// Reads the arrival from the record. `agent`: what is in sight of it. `allowed`: the attempt whose replacement a person
+/// asks for. With the failure comes the InfraEnv whose ISO the next VM boots from: after a change of it the replacements are
+/// counted anew.
 #[must_use]
 pub fn arrival(
     vm: &VmStatus,
     (failure, next): (Option<&Failure>, Option<&BootSource>),
-    agent_known: bool,
+    agent: Sight,
     allowed: Option<i32>,
     now: Timestamp,
 ) -> Arrival {
@@ -69,13 +109,20 @@ pub fn arrival(
         return Arrival::GivenUp;
     }
     let over = vm.discovery_deadline.as_ref().is_some_and(|d| d.0 <= now);
-    // One that had an Agent once may be a node, even where the Agent is gone.
-    if !over || agent_known || vm.agent_ref.is_some() || on(Mutant::NoReplacement) {
+    let allowed = allowed.is_some() && allowed == vm.attempt;
+    let cause = match agent {
+        Sight::Lost(lost, Duration::ZERO) => Some(Cause::Lost(lost)),
+        // One that had an Agent once may be a node, even where the Agent is gone.
+        Sight::Unseen if over && vm.agent_ref.is_none() => Some(Cause::NotRegistered),
+        _ => allowed.then_some(Cause::Asked),
+    };
+    let Some(cause) = cause.filter(|_| !on(Mutant::NoReplacement)) else {
         return Arrival::Awaited;
-    }
+    };
     Arrival::Overdue {
+        cause,
         exhausted: failure.map_or(0, |f| counted(f, next)) >= REPLACEMENTS,
-        allowed: allowed.is_some() && allowed == vm.attempt,
+        allowed,
     }
 }
 
@@ -141,10 +188,21 @@ pub fn advice(class: &str) -> &'static str {
     }
 }
 
+/// How far a VM came that is given up for that cause, in one word.
+#[must_use]
+pub fn class_of(cause: Cause, shown: &VmObservation) -> &'static str {
+    match cause {
+        Cause::NotRegistered => class(shown),
+        Cause::Lost(lost) => lost.class(),
+        Cause::Asked => "Asked",
+    }
+}
+
 /// The record that gives the VM up.
 #[must_use]
 pub fn failure(
     vm: &VmStatus,
+    cause: Cause,
     before: Option<&Failure>,
     shown: &VmObservation,
     now: Timestamp,
@@ -155,7 +213,7 @@ pub fn failure(
         attempt: vm.attempt,
         count: Some(before.saturating_add(1)),
         infra_env_ref: vm.infra_env_ref.clone(),
-        class: Some(class(shown).to_owned()),
+        class: Some(class_of(cause, shown).to_owned()),
         time: Timestamp::from_second(now.as_second()).ok().map(Time),
         bios_uuid: vm.bios_uuid.clone(),
         moref: Some(shown.moref.id.clone()),

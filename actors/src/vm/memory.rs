@@ -54,8 +54,8 @@ pub struct Memory {
     pub ticket: Option<Arc<Ticket>>,
     /// Slot of the recorded create that runs while no pass awaits it.
     pub running: Option<Arc<Slot>>,
-    /// Reference under which tags were attached in this actor's life.
-    pub tagged: Option<String>,
+    /// Which tags were attached in this actor's life, and under which reference.
+    pub tagged: Option<Tagged>,
     /// It was not there under its reference when its tags could not be attached.
     pub missed: bool,
     /// This actor switched this VM on.
@@ -73,6 +73,10 @@ pub struct Memory {
     pub paused: bool,
     /// A guest that this actor did not start told its name: it may be a node.
     pub guest_may_be_node: bool,
+    /// Since when (monotonic) its Agent is lost, where this actor saw that begin.
+    pub lost_since: Option<Duration>,
+    /// A concern that is told in Events.
+    pub concern: Option<Lasting>,
     /// The VM was looked at since its Agent is overdue.
     pub looked_late: bool,
     /// When (monotonic) the view of a VM that is recorded as running was begun.
@@ -105,6 +109,15 @@ pub struct Memory {
     pub trouble: Option<Lasting>,
     /// How much of that trace has left: entries of the timeline, and whether installation and readiness.
     pub traced: Option<(TraceId, usize, [bool; 2])>,
+}
+
+/// Tags that are attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tagged {
+    /// Reference of the VM.
+    pub moref: String,
+    /// The tags, as the pool named them then.
+    pub tags: Vec<String>,
 }
 
 /// A create that vCenter refused, so that nothing was made. What only a changed input mends is not sent again before

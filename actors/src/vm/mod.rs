@@ -7,12 +7,14 @@ pub mod act;
 pub mod arrival;
 #[cfg(test)]
 pub(crate) mod bench;
+pub mod concern;
 #[cfg(test)]
 mod disaster;
 pub mod drive;
 pub mod hardware;
 #[cfg(test)]
 mod leaving;
+pub mod lost;
 pub mod memory;
 pub mod pass;
 #[cfg(test)]

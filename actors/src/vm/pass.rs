@@ -11,6 +11,7 @@ use kube::ResourceExt;
 use super::{
     act::After,
     arrival::Arrival,
+    concern,
     memory::{Busy, Memory, subject},
     scene::{STUCK_GRACE, Scene},
     seen::Seen,
@@ -229,6 +230,39 @@ fn tell_trouble(
     });
 }
 
+/// A host that does not get on, or is not there any more, as an Event; when it is to be told (again).
+fn tell_concern(
+    context: &Context,
+    scene: &Scene,
+    lasting: &mut Option<Lasting>,
+    rendered: &VsphereAgentStatus,
+) -> Option<Duration> {
+    let first = rendered.waiting_on.first();
+    let Some(row) = first.filter(|w| concern::TOLD.contains(&w.reason.as_str())) else {
+        *lasting = None;
+        return None;
+    };
+    let now = context.clock.monotonic();
+    let entry = lasting.get_or_insert_with(|| Lasting::new(&row.reason, now));
+    entry.goes_on(&row.reason, now);
+    if let Err(left) = entry.say(now) {
+        return Some(left);
+    }
+    context.cluster.notify(Notice {
+        regarding: scene.regarding(),
+        warning: true,
+        reason: event::HOST_TROUBLE,
+        action: "ProvideHost",
+        note: format!(
+            "{}: {} (trace {})",
+            row.reason,
+            row.message,
+            scene.child.trace()
+        ),
+    });
+    None
+}
+
 /// Starts or stops the clock of trap G; while it runs, the VM is looked at afresh.
 fn watch_for_stuck_hook(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
     if !Scene::gather(context, object.clone()).waits_for_guest() {
@@ -248,6 +282,11 @@ fn watch_for_stuck_hook(context: &Context, object: &Arc<VsphereAgent>, memory: &
 fn keep_up(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
     let scene = Scene::gather(context, object.clone());
     memory.agent_seen |= !scene.possible.is_empty();
+    let begun = scene.vm().is_some_and(|vm| vm.agent_lost_since.is_some());
+    memory.lost_since = scene.lost(memory).and_then(|_| {
+        let fresh = (!begun).then(|| context.clock.monotonic());
+        memory.lost_since.or(fresh)
+    });
     memory.look_at_busy(context.clock.monotonic());
     let running = scene
         .vm()
@@ -392,17 +431,22 @@ async fn publish(
         .vm()
         .and_then(|v| v.discovery_deadline.as_ref())
         .filter(|_| scene.agent.is_none());
-    let until_deadline = deadline
+    let deadline = deadline
         .and_then(|d| {
             Duration::try_from(d.0.duration_since(discovery_time(&scene, memory, clock))).ok()
         })
         .filter(|d| !d.is_zero());
-    outcome.again = [outcome.again, stuck, until_deadline]
+    let known = known(context, &scene, outcome.obstacle.as_ref(), memory);
+    let rendered = status::render(&scene.record(), &known);
+    let wakes = rendered
+        .vm
+        .as_ref()
+        .and_then(|vm| concern::wakes(&known, vm));
+    let told = tell_concern(context, &scene, &mut memory.concern, &rendered);
+    outcome.again = [outcome.again, stuck, deadline, wakes, told]
         .into_iter()
         .flatten()
         .min();
-    let known = known(&scene, outcome.obstacle.as_ref(), memory, clock);
-    let rendered = status::render(&scene.record(), &known);
     if object.status.as_ref() == Some(&rendered) && !on(Mutant::AlwaysWrites) {
         memory.batch.clear();
         return;
@@ -434,15 +478,22 @@ fn discovery_time(scene: &Scene, memory: &Memory, clock: &dyn Clock) -> jiff::Ti
 /// What the pure status needs from a scene.
 #[must_use]
 pub fn known<'a>(
+    context: &Context,
     scene: &'a Scene,
     obstacle: Option<&'a Obstacle>,
     memory: &'a Memory,
-    clock: &dyn Clock,
 ) -> Known<'a> {
+    let clock = context.clock.as_ref();
     let now = clock.wall();
     Known {
         child: &scene.child,
         agent: scene.agent.as_deref(),
+        candidate: scene.candidate(),
+        any_agent: !scene.possible.is_empty(),
+        bound: scene.bound,
+        lost: scene.lost(memory),
+        patience: scene.patience(context),
+        asked: scene.is_asked(),
         doubt: scene.doubt.as_ref(),
         standing: &scene.standing,
         policy: scene.policy(),
@@ -459,7 +510,7 @@ pub fn known<'a>(
         trace: scene.child.trace(),
         timeline: memory.timeline.as_ref().map_or(&[], |(_, t)| t.as_slice()),
         wants_tags: scene.pool.is_none() || scene.wants_tags(),
-        tagged: memory.tagged.as_deref(),
+        tagged: scene.tagged_as(memory),
         discovery_time: discovery_time(scene, memory, clock),
         now,
     }

@@ -1,11 +1,14 @@
 //! Whole passes of a VM actor against a cluster and a vCenter in memory: what the steps do, not which step it is.
 
 mod away;
+mod card;
 mod clock;
 mod first_start;
+mod kept;
 mod look;
 mod lost;
 mod service;
+mod silent;
 mod source;
 mod tags;
 mod take_over;

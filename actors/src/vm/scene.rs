@@ -14,8 +14,9 @@ use kube::ResourceExt;
 
 use super::{
     act,
-    arrival::{self, Arrival},
+    arrival::{self, Arrival, Sight},
     drive, hardware,
+    lost::{self, Lost},
     memory::Memory,
     place,
     seen::Seen,
@@ -25,7 +26,7 @@ use crate::{
     context::Context,
     model::{
         child::Child,
-        identity::{AgentMatch, BiosUuid, BootSource, agent_runs_on, lineup::Doubt, proof},
+        identity::{AgentMatch, BiosUuid, BootSource, Misfit, agent_runs_on, lineup::Doubt, proof},
         names::ObjectKey,
         standing::{Standing, standing, unserved},
         upstream,
@@ -415,12 +416,74 @@ impl Scene {
         };
         let object = &self.child.object;
         let failure = object.status.as_ref().and_then(|s| s.last_failure.as_ref());
-        let known = !self.possible.is_empty() || memory.agent_seen;
-        let allowed = object.annotations().get(REPLACE_ANNOTATION);
-        let allowed = allowed.and_then(|v| v.trim().parse().ok());
+        let sight = match self.lost(memory) {
+            Some(lost) => Sight::Lost(lost, self.lost_left(context, vm, memory)),
+            None if self.possible.is_empty() => Sight::Unseen,
+            None => Sight::There,
+        };
         let next = self.source();
         let now = memory.discovery_time(vm, context.clock.as_ref());
-        arrival::arrival(vm, (failure, next.as_ref()), known, allowed, now)
+        arrival::arrival(vm, (failure, next.as_ref()), sight, self.asked(), now)
+    }
+
+    /// The attempt whose replacement a person asks for.
+    fn asked(&self) -> Option<i32> {
+        let asked = self.child.object.annotations().get(REPLACE_ANNOTATION)?;
+        asked.trim().parse().ok()
+    }
+
+    /// A person asks for another VM than the one that there is.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        let attempt = self.vm().filter(|vm| vm.bios_uuid.is_some());
+        let attempt = attempt.and_then(|vm| vm.attempt);
+        attempt.is_some() && attempt == self.asked()
+    }
+
+    /// An Agent that matches but for its MAC addresses: a network card may have been replaced, which only a look tells.
+    fn misses_mac(&self) -> bool {
+        let identity = self.child.identity.as_ref();
+        let differs = |a: &Arc<Agent>| {
+            identity.is_some_and(|vm| agent_runs_on(a, vm) == AgentMatch::Partly(Misfit::Mac))
+        };
+        self.possible.iter().any(differs)
+    }
+
+    /// Why nobody can claim its Agent.
+    #[must_use]
+    pub fn lost(&self, memory: &Memory) -> Option<Lost> {
+        let served = self.bound || self.child.has_served(memory.told());
+        lost::lost(&self.child, &self.possible, served)
+    }
+
+    /// How long a lost Agent is waited for yet: by the record, and by this actor's own clock where it saw that begin.
+    fn lost_left(&self, context: &Context, vm: &VmStatus, memory: &Memory) -> Duration {
+        let patience = self.patience(context);
+        let since = vm.agent_lost_since.as_ref();
+        let by_record = since.map_or(patience, |t| {
+            lost::left(t.0, patience, context.clock.wall())
+        });
+        let now = context.clock.monotonic();
+        let own = memory.lost_since.map_or(Duration::ZERO, |since| {
+            patience.saturating_sub(now.saturating_sub(since))
+        });
+        by_record.max(own)
+    }
+
+    /// How long an Agent may take to register, and a lost one to come back.
+    #[must_use]
+    pub fn patience(&self, context: &Context) -> Duration {
+        let pool = self.pool.as_ref();
+        let own = pool.and_then(|p| p.spec.agent.discovery_timeout.as_deref());
+        own.and_then(|t| agent_forge_crds::duration::parse(t).ok())
+            .unwrap_or(context.settings.discovery_timeout)
+    }
+
+    /// See [`lost::candidate`].
+    #[must_use]
+    pub fn candidate(&self) -> Option<&Agent> {
+        let own = self.agent.as_deref();
+        own.or_else(|| lost::candidate(&self.child, &self.possible).map(AsRef::as_ref))
     }
 
     /// The pool has tags for it.
@@ -430,7 +493,7 @@ impl Scene {
         vsphere.is_some_and(|v| !v.vm_tags().is_empty())
     }
 
-    /// Tags are attached, or it is nobody's business: a host that serves, or did, is left alone, unless its record says that tags
+    /// Those tags are attached that the pool names now, or it is nobody's business: a host that serves, or did, is left alone, unless its record says that tags
     /// are missing. That outlives this actor.
     fn is_tagged(&self, memory: &Memory) -> bool {
         let recorded = self.vm().and_then(|vm| vm.moref.as_ref());
@@ -438,9 +501,19 @@ impl Scene {
             Seen::Ours(shown) => Some(&shown.moref.id),
             _ => recorded,
         };
-        let attached = reference.is_some() && memory.tagged.as_ref() == reference;
+        let attached =
+            reference.is_some() && self.tagged_as(memory) == reference.map(String::as_str);
         let serves = self.bound || self.child.has_served(memory.told());
         !self.wants_tags() || attached || (serves && !self.lacks_tags())
+    }
+
+    /// Reference under which the pool's tags of now are attached.
+    #[must_use]
+    pub fn tagged_as<'a>(&self, memory: &'a Memory) -> Option<&'a str> {
+        let wanted = self.pool.as_ref().map(|p| p.spec.vsphere.vm_tags());
+        let tagged = memory.tagged.as_ref()?;
+        let same = wanted.is_none_or(|tags| tagged.tags == tags);
+        same.then_some(tagged.moref.as_str())
     }
 
     /// The record says so; one of an earlier release only by what it waits on.
@@ -514,8 +587,10 @@ impl Scene {
             site: self.site(memory, now),
             tagged: self.is_tagged(memory),
             arrival: self.arrival(context, memory),
-            witnessed: memory.powered_on,
-            doubted: memory.missed || self.vm().is_some_and(|vm| is_doubted(context, vm)),
+            witnessed: memory.powered_on && (!memory.agent_seen || self.lost(memory).is_some()),
+            doubted: memory.missed
+                || self.misses_mac()
+                || self.vm().is_some_and(|vm| is_doubted(context, vm)),
             agent_bound: self.bound,
             unproven: self.unproven.as_deref(),
             // Where a request of ours may have switched it on, the Agent may be its own.

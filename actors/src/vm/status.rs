@@ -1,23 +1,25 @@
 //! What a VsphereAgent's status says, from what is known. Pure.
 
+use std::time::Duration;
+
 use agent_forge_crds::{
     WaitingOn,
     agent::{Milestone, VmStatus, VsphereAgentStatus},
     conditions::{self, ConditionStatus, ConditionUpdate, Phase, reason, set_condition, vm_reason},
-    external::{
-        agent::{self as agent_wire, Agent},
-        find as find_foreign,
-    },
+    external::agent::{self as agent_wire, Agent},
     pool::CleanupPolicy,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::ObjectReference,
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
 };
 use kube::ResourceExt;
 
-use super::memory::subject;
+use super::{
+    concern::concern,
+    lost::{self, Lost},
+};
 use crate::model::{
     child::Child, identity::lineup::Doubt, standing::Standing, trace::TraceId, vanished::Vanished,
 };
@@ -29,6 +31,18 @@ pub struct Known<'a> {
     pub child: &'a Child,
     /// The Agent that runs on the VM.
     pub agent: Option<&'a Agent>,
+    /// The only Agent that may be the VM's own, whether or not all of its evidence is there yet.
+    pub candidate: Option<&'a Agent>,
+    /// An Agent that runs there, or may, is in sight.
+    pub any_agent: bool,
+    /// One of those serves a Machine, or is about to.
+    pub bound: bool,
+    /// Why nobody can claim its Agent.
+    pub lost: Option<Lost>,
+    /// How long a lost Agent is waited for.
+    pub patience: Duration,
+    /// A person asks for another VM instead of this one.
+    pub asked: bool,
     /// Why no Agent that names the VM is approved.
     pub doubt: Option<&'a Doubt>,
     /// How its Machine stands.
@@ -86,10 +100,7 @@ pub fn prepared(agent: &Agent, child: &Child) -> bool {
 /// Phase and reason.
 fn phase(known: &Known<'_>, vm: &VmStatus) -> (Phase, &'static str) {
     let bound = known.agent.is_some_and(Agent::is_claimed_or_bound);
-    let was_bound = vm
-        .phase
-        .as_ref()
-        .is_some_and(|p| matches!(p, Phase::Bound | Phase::Released));
+    let was_bound = lost::was_bound(vm);
     if *known.standing == Standing::Leaving && known.agent.is_some() {
         return (Phase::Released, vm_reason::MACHINE_DELETING);
     }
@@ -106,7 +117,7 @@ fn phase(known: &Known<'_>, vm: &VmStatus) -> (Phase, &'static str) {
             (false, false) => (Phase::Available, vm_reason::AGENT_AVAILABLE),
         };
     }
-    if vm.agent_ref.is_some() && was_bound {
+    if vm.agent_ref.is_some() && (was_bound || known.served) {
         return (Phase::Orphaned, vm_reason::AGENT_MISSING);
     }
     if known.child.adopted {
@@ -154,6 +165,10 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     }
     vm.phase = Some(phase);
     vm.reason = Some(reason.to_owned());
+    vm.agent_lost_since = match known.lost {
+        Some(_) => vm.agent_lost_since.or_else(|| Some(now.clone())),
+        None => None,
+    };
     let attached = known.tagged.is_some() && vm.moref.as_deref() == known.tagged;
     let failed = |reason: &str| reason == reason::TAGGING_FAILED;
     if attached || !known.wants_tags {
@@ -220,59 +235,6 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     status.trace_id = Some(known.trace.to_string());
     status.timeline = known.timeline.to_vec();
     status
-}
-
-/// What keeps the VM from becoming a node although no step failed.
-fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
-    if *known.standing != Standing::Alive || known.child.deleting {
-        return None;
-    }
-    let said = |reason: &str, message: String| {
-        Some(Obstacle {
-            subject: subject(&known.child.key),
-            reason: reason.to_owned(),
-            message,
-        })
-    };
-    let serves = known.agent.is_some_and(Agent::is_claimed_or_bound);
-    if let Some(doubt) = known.doubt.filter(|_| !serves) {
-        return said(doubt.reason, doubt.message.clone());
-    }
-    match known.agent {
-        Some(agent) if agent.is_claimed_or_bound() && is_stuck(agent, known.now) => said(
-            "AgentStuck",
-            format!(
-                "Agent {} is reserved and in state {:?}: see its conditions; only the deletion of its Machine sets it free",
-                agent.name_any(),
-                agent.state()
-            ),
-        ),
-        None if vm.reason.as_deref() == Some(vm_reason::AGENT_DISCOVERY_EXPIRED) => said(
-            vm_reason::AGENT_DISCOVERY_EXPIRED,
-            format!(
-                "VM {} ({}, MAC {}) runs, and no Agent with its identity has registered in time: look at its console (does it boot the ISO?), its network (DHCP, DNS, the way to the assisted service) and the InfraEnv",
-                vm.name,
-                vm.moref.as_deref().unwrap_or("no reference"),
-                vm.mac_addresses.join(", ")
-            ),
-        ),
-        _ => None,
-    }
-}
-
-/// How long the checks of a reserved Agent may fail before that is a concern: they do for a moment after binding.
-const FAILING: SignedDuration = SignedDuration::from_mins(5);
-
-/// A reserved Agent in a state that does not end by itself (upstream-contract.md §8.2 H).
-fn is_stuck(agent: &Agent, now: Timestamp) -> bool {
-    match agent.state() {
-        "error" | "cancelled" | "installing-pending-user-action" | "pending-for-input" => true,
-        "insufficient" => find_foreign(agent.conditions(), agent_wire::VALIDATED)
-            .filter(|c| c.is_false())
-            .and_then(|c| c.last_transition_time.as_ref())
-            .is_some_and(|t| now.duration_since(t.0) >= FAILING),
-        _ => false,
-    }
 }
 
 fn ready(

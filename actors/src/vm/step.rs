@@ -211,6 +211,8 @@ pub enum Step {
     EjectIso,
     /// Finish what the predecessor began: take the ISO on record out of its drive.
     FinishEjection,
+    /// Say in its mark that it is left to people.
+    Disown,
     /// Take the Agent out of every selection.
     FenceAgent,
     /// Power it off, after a live check that its Agent is unbound.
@@ -250,6 +252,7 @@ impl Step {
             Self::AttachTags => "vm.attach_tags",
             Self::EjectIso => "vm.eject_iso",
             Self::FinishEjection => "vm.finish_ejection",
+            Self::Disown => "vm.release_mark",
             Self::FenceAgent => "agent.fence",
             Self::PowerOff => "vm.power_off",
             Self::Destroy => "vm.submit_destroy",
@@ -266,7 +269,7 @@ impl Step {
         match self {
             Self::Create | Self::TakeOver | Self::EjectIso => Some(Errand::Begin),
             Self::SetBootOrder(_) | Self::PowerOn | Self::FinishEjection => Some(Errand::GoOn),
-            Self::PowerOff | Self::Destroy => Some(Errand::Remove),
+            Self::PowerOff | Self::Destroy | Self::Disown => Some(Errand::Remove),
             _ => None,
         }
     }
@@ -280,7 +283,7 @@ impl Step {
     /// The call that changes a VM in it: vCenter does one at a time.
     pub(super) const fn call(&self) -> Option<EffectKind> {
         match self {
-            Self::TakeOver | Self::SetBootOrder(_) => Some(EffectKind::Reconfigure),
+            Self::TakeOver | Self::SetBootOrder(_) | Self::Disown => Some(EffectKind::Reconfigure),
             Self::PowerOn => Some(EffectKind::PowerOn),
             Self::PowerOff => Some(EffectKind::PowerOff),
             Self::Destroy => Some(EffectKind::Destroy),
@@ -456,14 +459,16 @@ fn alive(f: &Facts<'_>) -> Step {
             _ => no_iso(f),
         };
     }
-    let overdue = matches!(f.arrival, Arrival::Overdue { .. });
+    // Whoever serves is not replaced, whoever asks.
+    let overdue = matches!(f.arrival, Arrival::Overdue { .. }) && !serves(f);
+    let asked = matches!(f.arrival, Arrival::Overdue { allowed: true, .. });
     match f.seen {
         Seen::NotAsked if recorded_on(f) && (overdue || f.doubted) => Step::Lookup,
         Seen::NotAsked if recorded_on(f) && f.tagged && !f.eject => Step::Settled,
         Seen::NotAsked if recorded_on(f) && f.tagged => Step::Lookup,
         Seen::NotAsked if recorded_on(f) => Step::AttachTags,
         Seen::NotAsked => Step::Lookup,
-        Seen::Ours(shown) if overdue && recorded_on(f) => replace::overdue(f, shown),
+        Seen::Ours(shown) if overdue && (recorded_on(f) || asked) => replace::overdue(f, shown),
         Seen::Ours(shown) => made(f, shown),
         Seen::Several(all) => ambiguous(all.len()),
         Seen::Foreign { what, .. } => hold(
@@ -616,10 +621,17 @@ fn proofs_needed(f: &Facts<'_>) -> u8 {
     }
 }
 
+/// It has a network card that is not on record, as after somebody replaced it: its Agent is told by that.
+fn has_new_mac(f: &Facts<'_>, shown: &VmObservation) -> bool {
+    let recorded = f.vm.map_or(&[][..], |vm| vm.mac_addresses.as_slice());
+    let mut macs = shown.macs.iter().map(ToString::to_string);
+    macs.any(|mac| !recorded.contains(&mac))
+}
+
 fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
     // Under the reference that it has now: a vCenter that was restored gives another one.
     let reference = f.vm.and_then(|v| v.moref.as_ref());
-    let recorded = recorded_on(f) && reference == Some(&shown.moref.id);
+    let recorded = recorded_on(f) && reference == Some(&shown.moref.id) && !has_new_mac(f, shown);
     match shown.power {
         PowerState::On if recorded && f.tagged && f.eject => Step::EjectIso,
         PowerState::On if recorded && f.tagged => Step::Settled,
@@ -760,7 +772,7 @@ fn deleting(f: &Facts<'_>) -> Step {
         return Step::FenceAgent;
     }
     if f.policy == Some(CleanupPolicy::Retain) {
-        return Step::RemoveFinalizer;
+        return retained(f);
     }
     if let Some(step) = predecessors(f) {
         return step;
@@ -774,11 +786,7 @@ fn deleting(f: &Facts<'_>) -> Step {
         Seen::Ours(_) if on(Mutant::AgentFirst) && f.agent_present => Step::DeleteAgent,
         Seen::NotAsked => task.map_or(Step::Lookup, Step::FinishTask),
         // Its Agent is told by the addresses on record: without them it would be left behind.
-        Seen::Ours(vm)
-            if !vm.macs.is_empty() && f.vm.is_some_and(|v| v.mac_addresses.is_empty()) =>
-        {
-            Step::RecordVm
-        }
+        Seen::Ours(vm) if has_new_mac(f, vm) => Step::RecordVm,
         Seen::Ours(vm) => down(f, vm),
         Seen::Several(all) => ambiguous(all.len()),
         Seen::Bare { what, at } => bare(f, what, *at),
@@ -826,6 +834,28 @@ fn after_service(f: &Facts<'_>) -> Option<Step> {
         ),
         Some(MISSING_PROBE),
     ))
+}
+
+/// It is kept although its record goes: its mark says so first, or a scan would call it nobody's. A person who forces the
+/// deletion does without, as where its vCenter is gone for good.
+fn retained(f: &Facts<'_>) -> Step {
+    let vm = f.vm.filter(|vm| vm.attempt.is_some() && f.has_identity);
+    let Some(vm) = vm.filter(|_| !f.forced) else {
+        return Step::RemoveFinalizer;
+    };
+    let task = vm.task_id.clone().filter(|_| vm.moref.is_none());
+    match f.seen {
+        Seen::NotAsked if f.unissued && vm.moref.is_none() => Step::RemoveFinalizer,
+        Seen::NotAsked => task.map_or(Step::Lookup, Step::FinishTask),
+        Seen::Ours(_) => Step::Disown,
+        Seen::Absent { proofs } if *proofs < proofs_needed(f) => Step::Lookup,
+        Seen::Foreign {
+            met: Met::ByName(_),
+            ..
+        } => Step::Lookup,
+        Seen::Bare { what, at } => bare(f, what, *at),
+        Seen::Absent { .. } | Seen::Several(_) | Seen::Foreign { .. } => Step::RemoveFinalizer,
+    }
 }
 
 /// The one way down: switched off, whether it runs or is suspended, then destroyed.

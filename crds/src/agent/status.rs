@@ -49,8 +49,8 @@ pub struct VsphereAgentStatus {
     /// Cleanup policy of the pool as last seen; it holds where the pool is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cleanup_policy: Option<CleanupPolicy>,
-    /// The last VM that was given up because its Agent did not register in time, and what vCenter
-    /// showed of it.
+    /// The last VM that was given up because its Agent did not register in time, was lost before it served, or because a
+    /// person asked for another one; and what vCenter showed of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<Failure>,
     /// A drive that the predecessor was emptying when it was replaced; it is finished, and taken off. Ours records none.
@@ -106,7 +106,8 @@ pub struct Failure {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub count: Option<i32>,
-    /// How far it came: `NotRunning`, `NoGuest`, `NoAddress` or `NotRegistered`.
+    /// How far it came: `NotRunning`, `NoGuest`, `NoAddress` or `NotRegistered`; `AgentDisconnected` or `AgentGone` where
+    /// its Agent had registered; `Asked` where a person asked for another VM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
     /// When it was given up.
@@ -241,6 +242,10 @@ pub struct VmStatus {
     /// a node of another hub. It stays until its Agent is seen unbound, or a person sets the annotation `force-delete`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_vanished_paused: Option<bool>,
+    /// Since when the Agent, which registered and serves nobody, is disconnected or gone. The VM is replaced when that
+    /// has lasted for the discovery timeout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_lost_since: Option<Time>,
     /// AgentMachine that the VM was made for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(default, schema_with = "schema::object_reference")]

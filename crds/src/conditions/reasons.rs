@@ -36,6 +36,8 @@ pub mod reason {
     pub const ISO_SOURCE_CHANGED: &str = "ISOSourceChanged";
     /// More than one Agent matches one VM; none of them is approved.
     pub const RIVAL_AGENTS: &str = "RivalAgents";
+    /// An Agent matches a VM but for its MAC addresses, as after somebody replaced the VM's network card.
+    pub const MAC_DIFFERS: &str = "MacDiffers";
     /// An Agent matches a VM only in part: it is not approved, and what it serves is nobody's to take away.
     pub const AGENT_UNPROVEN: &str = "AgentUnproven";
     /// The ISO is being fetched and uploaded.
@@ -107,6 +109,16 @@ pub mod reason {
     pub const REPLACEMENT_RESTING: &str = "ReplacementResting";
     /// A tag could not be attached; the VM stays.
     pub const TAGGING_FAILED: &str = "TaggingFailed";
+    /// The service does not hear from the guest any more, and its Agent serves nobody.
+    pub const AGENT_DISCONNECTED: &str = "AgentDisconnected";
+    /// Validations of an Agent that serves nobody fail, so that nobody can claim it; the message names them.
+    pub const AGENT_VALIDATIONS_FAILING: &str = "AgentValidationsFailing";
+    /// A reserved Agent is in a state that does not end by itself.
+    pub const AGENT_STUCK: &str = "AgentStuck";
+    /// The VM's Agent was registered and is gone.
+    pub const AGENT_MISSING: &str = "AgentMissing";
+    /// A person asked for another VM, and the Agent of this one serves a Machine, or did.
+    pub const REPLACE_REFUSED: &str = "ReplaceRefused";
     /// The Agent is bound to a Machine that still exists.
     pub const AGENT_BOUND: &str = "AgentBound";
     /// Children still exist.
@@ -201,13 +213,15 @@ pub mod event {
     pub const POOL_NOT_FOUND: &str = "PoolNotFound";
     /// An AgentMachine waits, and why.
     pub const WAITING_FOR_HOST: &str = "WaitingForHost";
+    /// The host of a VM does not get on, or is not there any more, and why.
+    pub const HOST_TROUBLE: &str = "HostTrouble";
     /// vCenter refuses or fails what a VM needs, and does not stop.
     pub const VSPHERE_TROUBLE: &str = "VsphereTrouble";
     /// The predecessor's Lease is held by somebody else, so that the operator does not act.
     pub const PREDECESSOR_ACTS: &str = "PredecessorActs";
 
     /// Every one.
-    pub const ALL: [&str; 15] = [
+    pub const ALL: [&str; 16] = [
         PLAN_APPLIED,
         APPLY_PLAN_FAILED,
         ISO_UPLOADED,
@@ -221,6 +235,7 @@ pub mod event {
         ORPHAN_VM_DESTROYED,
         POOL_NOT_FOUND,
         WAITING_FOR_HOST,
+        HOST_TROUBLE,
         VSPHERE_TROUBLE,
         PREDECESSOR_ACTS,
     ];

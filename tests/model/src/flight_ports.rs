@@ -22,7 +22,7 @@ use agent_forge_actors::{
     },
     model::{
         identity::BiosUuid,
-        marker::Marker,
+        marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
     },
     ports::{
@@ -553,7 +553,7 @@ impl VCenter for Ports {
     async fn set_boot_order(&self, _: &Effect, _: &MoRef, _: &[i32]) -> VcResult<TaskRef> {
         unreachable!("no VMs here")
     }
-    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Marker, _: bool) -> VcResult<TaskRef> {
+    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Mark, _: bool) -> VcResult<TaskRef> {
         unreachable!("no VMs here")
     }
     async fn power_on(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {

@@ -16,7 +16,7 @@ use agent_forge_actors::{
     error::Trouble,
     model::{
         identity::BiosUuid,
-        marker::Marker,
+        marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
     },
     placement::Placer,
@@ -617,7 +617,7 @@ impl VCenter for Ports {
         self.order(e.kind, Order::Boot(vm.clone(), keys.to_vec()))
             .await
     }
-    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Marker, _: bool) -> VcResult<TaskRef> {
+    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Mark, _: bool) -> VcResult<TaskRef> {
         unreachable!("no records of the predecessor here")
     }
     async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {

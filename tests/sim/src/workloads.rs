@@ -236,6 +236,13 @@ pub const ALL: &[Workload] = &[
         run: site::s6,
     },
     Workload {
+        name: "S6s",
+        text: "a guest that registers and falls silent, replaced when that has lasted as long",
+        exact: false,
+        instances: 1,
+        run: site::s6s,
+    },
+    Workload {
         name: "S7",
         text: "another discovery image, and the old one pruned",
         exact: true,

@@ -13,7 +13,7 @@ use agent_forge_actors::{
     model::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         identity::BiosUuid,
-        marker::Marker,
+        marker::{Mark, Marker},
         names::{DatastorePath, MoRef},
     },
     ports::vcenter::{
@@ -387,7 +387,7 @@ impl Side {
             O::Create { name, file_of, iso } => self.create(number, name, (*file_of, *iso)).await,
             O::BootOrder { name, known_disk } => self.boot_order(name, *known_disk).await,
             O::Stamp(name) => {
-                let (vm, mark) = (self.vm(name), marker(name, 2));
+                let (vm, mark) = (self.vm(name), Mark::Owned(marker(name, 2)));
                 let reconfigure = effect(EffectKind::Reconfigure);
                 let started = vc.stamp_marker(&reconfigure, &vm, &mark, true).await;
                 self.run(started).await.0

@@ -17,7 +17,7 @@ use crate::{
     effect::{Effect, EffectKind},
     model::{
         identity::BiosUuid,
-        marker::Marker,
+        marker::Mark,
         names::{DatastorePath, MoRef},
     },
     ports::{
@@ -436,7 +436,7 @@ impl VCenter for Store {
     async fn set_boot_order(&self, _: &Effect, _: &MoRef, _: &[i32]) -> VcResult<TaskRef> {
         self.not_for_isos("set_boot_order")
     }
-    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Marker, _: bool) -> VcResult<TaskRef> {
+    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Mark, _: bool) -> VcResult<TaskRef> {
         self.not_for_isos("stamp_marker")
     }
     async fn power_on(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {

@@ -93,6 +93,9 @@ impl<'a> Lineup<'a> {
             });
         }
         let (agent, misfit) = self.doubtful.first().filter(|_| self.own.is_none())?;
+        if *misfit == Misfit::Mac {
+            return Some(mac_differs(agent));
+        }
         Some(Doubt {
             reason: reason::AGENT_UNPROVEN,
             message: format!(
@@ -100,6 +103,19 @@ impl<'a> Lineup<'a> {
                 ObjectKey::of(agent.as_ref())
             ),
         })
+    }
+}
+
+/// Of an Agent that matches a VM but for its MAC addresses.
+#[must_use]
+pub fn mac_differs(agent: &Agent) -> Doubt {
+    Doubt {
+        reason: reason::MAC_DIFFERS,
+        message: format!(
+            "Agent {} names this VM and has none of its MAC addresses. If somebody replaced the VM's network card, this ends when \
+             vCenter shows the new one and the guest reports it. If it is another host, delete that Agent",
+            ObjectKey::of(agent)
+        ),
     }
 }
 

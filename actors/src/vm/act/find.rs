@@ -8,7 +8,7 @@ use super::{After, Done, Hand};
 use crate::{
     effect::EffectKind,
     error::{Side, Trouble},
-    model::{names::MoRef, notes::Notes},
+    model::{marker::Mark, names::MoRef, notes::Notes},
     ports::vcenter::{FolderSight, Place, Survey, TaskEnd, VCenter, VmObservation},
     vm::{
         hardware,
@@ -134,6 +134,24 @@ impl Hand<'_> {
         Ok(shown.filter(|vm| seen::still_holds(vm, &child.vm_name, &place.folder)))
     }
 
+    /// What `cleanupPolicy: Retain` keeps is left to people: its mark says so, and no scan calls it nobody's. How that went
+    /// the VM itself tells.
+    pub(super) async fn disown(&self, memory: &mut Memory) -> Done {
+        let shown = self.shown(memory)?;
+        let session = self.session().await?;
+        let kind = EffectKind::Reconfigure;
+        if !self.is_still_ours(session.as_ref(), &shown.moref).await? {
+            memory.seen = Seen::NotAsked;
+            return Ok(After::Same);
+        }
+        let (effect, mark) = (self.effect(kind), Mark::Released(self.marker()));
+        let started = session.stamp_marker(&effect, &shown.moref, &mark, false);
+        let ended = self.change(memory, session.as_ref(), kind, started).await;
+        memory.seen = Seen::NotAsked;
+        ended??;
+        Ok(After::Same)
+    }
+
     /// Proof for a record of the predecessor ([`seen::prove`]), then mark and notes.
     pub(super) async fn take_over(&self, memory: &mut Memory) -> Done {
         let now = self.context.clock.monotonic();
@@ -187,7 +205,8 @@ impl Hand<'_> {
             let effect = self.effect(kind);
             // What people wrote there stays: the predecessor then goes by the uuid alone, as its earlier releases did.
             let notes = proven.notes == Notes::Empty;
-            let started = session.stamp_marker(&effect, &proven.moref, &marker, notes);
+            let mark = Mark::Owned(marker.clone());
+            let started = session.stamp_marker(&effect, &proven.moref, &mark, notes);
             match self
                 .change(memory, session.as_ref(), kind, started)
                 .await??

@@ -2,16 +2,26 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agent_forge_crds::{conditions::event, external::agent::Agent};
+use agent_forge_crds::{
+    conditions::{event, reason},
+    external::agent::Agent,
+};
 
-use super::{After, Done, Hand};
+use super::{
+    After, Done, Hand,
+    release::{held, serves},
+};
 use crate::{
     effect::EffectKind,
     error::Trouble,
-    model::identity::agent_runs_on,
+    model::{identity::agent_runs_on, names::ObjectKey},
     pool::agents_home,
     ports::cluster::Notice,
-    vm::{arrival, memory::Memory},
+    vm::{
+        arrival::{self, Arrival},
+        lost::is_abandoned,
+        memory::Memory,
+    },
 };
 
 impl Hand<'_> {
@@ -34,19 +44,38 @@ impl Hand<'_> {
 
     pub(super) async fn give_up(&self, memory: &mut Memory) -> Done {
         let shown = self.shown(memory)?;
-        if !self.live_agents_of_vm().await?.is_empty() {
-            // It came after all; the watch will show it.
-            memory.agent_seen = true;
-            return Ok(After::Pause(Duration::from_secs(2)));
+        let Arrival::Overdue { cause, allowed, .. } = self.scene.arrival(self.context, memory)
+        else {
+            return Ok(After::Same);
+        };
+        let agent_machine = self.living_agent_machine().await?;
+        for agent in self.live_agents_of_vm().await? {
+            if serves(&agent, agent_machine.as_ref()) {
+                return Err(held(
+                    reason::REPLACE_REFUSED,
+                    format!(
+                        "Agent {} serves a Machine by now: its VM is not replaced",
+                        ObjectKey::of(agent.as_ref())
+                    ),
+                ));
+            }
+            let is_shown = |shown: &Arc<Agent>| shown.metadata.uid == agent.metadata.uid;
+            let lost = is_abandoned(&agent) && self.scene.possible.iter().any(is_shown);
+            if !allowed && !lost {
+                // It came after all, or it answers again; the watch will show it.
+                memory.agent_seen = true;
+                return Ok(After::Pause(Duration::from_secs(2)));
+            }
         }
         let mut record = self.scene.record();
         let vm = self.vm();
         let now = self.context.clock.wall();
-        let failure = arrival::failure(&vm, record.last_failure.as_ref(), &shown, now);
+        let failure = arrival::failure(&vm, cause, record.last_failure.as_ref(), &shown, now);
         let note = format!(
-            "VM {} (attempt {}) is given up: no Agent registered in time ({}); it is replaced (trace {})",
+            "VM {} (attempt {}) is given up: {} ({}); it is replaced (trace {})",
             vm.name,
             self.attempt(),
+            cause.explain(),
             failure.class.as_deref().unwrap_or_default(),
             self.scene.child.trace()
         );

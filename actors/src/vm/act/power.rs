@@ -14,13 +14,15 @@ use crate::{
     mutants::{Mutant, on},
     ports::vcenter::{BootDevice, Fault, PowerState, TaskEnd, VCenter, VmObservation},
     vm::{
-        memory::Memory,
+        memory::{Memory, Tagged},
         seen::{self, Seen},
     },
 };
 
 /// Rest between two tries to switch a suspended VM off.
 const SUSPENDED_PAUSE: Duration = Duration::from_secs(10);
+/// MAC addresses that are kept on record, the VM's own first.
+const MOST_MACS: usize = 16;
 
 impl Hand<'_> {
     pub(super) fn shown(&self, memory: &Memory) -> Result<VmObservation, Trouble> {
@@ -142,7 +144,13 @@ impl Hand<'_> {
     ) -> VmStatus {
         vm.moref = Some(shown.moref.id.clone());
         vm.instance_uuid.clone_from(&shown.instance_uuid);
+        let before = std::mem::take(&mut vm.mac_addresses);
         vm.mac_addresses = shown.macs.iter().map(ToString::to_string).collect();
+        // The Agent of a card that somebody replaced is this VM's as well.
+        let known = vm.mac_addresses.clone();
+        let replaced = before.into_iter().filter(|mac| !known.contains(mac));
+        vm.mac_addresses.extend(replaced);
+        vm.mac_addresses.truncate(MOST_MACS);
         vm.mac_address = shown.macs.first().map(|m| m.hyphenated());
         vm.task_id = None;
         vm.attempt = vm.attempt.or(Some(1));
@@ -187,13 +195,7 @@ impl Hand<'_> {
                 return Err(Trouble::transient(Side::Vsphere, "MACPending", message));
             }
         }
-        let timeout = self
-            .scene
-            .pool
-            .as_ref()
-            .and_then(|p| p.spec.agent.discovery_timeout.as_deref())
-            .and_then(|t| agent_forge_crds::duration::parse(t).ok())
-            .unwrap_or(self.context.settings.discovery_timeout);
+        let timeout = self.scene.patience(self.context);
         let deadline = SignedDuration::try_from(timeout)
             .ok()
             .and_then(|t| self.context.clock.wall().checked_add(t).ok())
@@ -202,7 +204,10 @@ impl Hand<'_> {
         let was = self.vm();
         // Tags go with the reference. What the predecessor left is not tagged. Where none is on record, this actor must have
         // attached them: one that died after it may have left another VM behind than the one that was registered since.
-        let known = was.moref.as_ref().or(memory.tagged.as_ref());
+        let known = was
+            .moref
+            .as_ref()
+            .or(memory.tagged.as_ref().map(|t| &t.moref));
         let anew = was.attempt.is_some()
             && known.is_none_or(|m| *m != shown.moref.id)
             && self.scene.wants_tags();
@@ -282,7 +287,10 @@ impl Hand<'_> {
             return self.power(memory, EffectKind::Destroy, seen).await;
         }
         let Err(e) = attached else {
-            memory.tagged = Some(vm.id);
+            memory.tagged = Some(Tagged {
+                moref: vm.id,
+                tags: tags.to_vec(),
+            });
             return Ok(After::Same);
         };
         let trouble = failed(e.into());

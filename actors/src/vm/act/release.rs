@@ -18,21 +18,21 @@ use crate::{
     effect::EffectKind,
     error::{Side, Trouble},
     model::{
-        identity::{AgentMatch, agent_runs_on},
+        identity::{AgentMatch, Misfit, agent_runs_on},
         names::ObjectKey,
         standing::{Standing, standing},
     },
     pool::agents_home,
     ports::cluster::{MetadataPatch, Notice, Precondition},
-    vm::{memory::Memory, seen::Seen, traced},
+    vm::{lost, memory::Memory, seen::Seen, traced},
 };
 
-fn held(reason: &str, message: String) -> Trouble {
+pub(super) fn held(reason: &str, message: String) -> Trouble {
     Trouble::transient(Side::Upstream, reason, message)
 }
 
 /// Somebody claimed that Agent, or this AgentMachine chose it and is about to.
-fn serves(agent: &Agent, agent_machine: Option<&AgentMachine>) -> bool {
+pub(super) fn serves(agent: &Agent, agent_machine: Option<&AgentMachine>) -> bool {
     let chosen = agent_machine.and_then(AgentMachine::agent_ref);
     agent.is_claimed_or_bound() || chosen.is_some_and(|r| r.name == agent.name_any())
 }
@@ -96,7 +96,7 @@ impl Hand<'_> {
     }
 
     /// Live: its AgentMachine, where neither that nor its Machine is on its way out.
-    async fn living_agent_machine(&self) -> Result<Option<AgentMachine>, Trouble> {
+    pub(super) async fn living_agent_machine(&self) -> Result<Option<AgentMachine>, Trouble> {
         let (Some(namespace), Some(record), Standing::Alive) = (
             self.scene.control_plane(),
             &self.scene.child.agent_machine,
@@ -220,8 +220,29 @@ impl Hand<'_> {
             return Ok(None);
         }
         let live = self.live_namesakes().await?;
-        let own = self.own_among(&live).filter(|a| !a.is_deleting());
+        let own = self.own_among(&live).or_else(|| self.left_behind(&live));
+        let own = own.filter(|a| !a.is_deleting());
         Ok(own.map(|a| a.as_ref().clone()))
+    }
+
+    /// An Agent that never told its inventory is not proven the VM's own. Where its VM is proven absent, nothing speaks
+    /// against it, it is alone, silent and free, no other evidence will ever come: it would be left behind for ever. So
+    /// would one whose VM went after its network card was replaced.
+    fn left_behind<'b>(&self, live: &'b [Arc<Agent>]) -> Option<&'b Arc<Agent>> {
+        let child = &self.scene.child;
+        let alone = self.scene.possible.len() <= 1 && live.len() == 1;
+        let own = lost::candidate(child, live).filter(|_| alone);
+        let own = own.filter(|a| lost::is_abandoned(a));
+        own.or_else(|| live.iter().find(|a| self.is_on_record(a)))
+    }
+
+    /// It was proven the VM's own before, and is free; all that speaks against it now is a network card that somebody
+    /// replaced.
+    fn is_on_record(&self, agent: &Agent) -> bool {
+        let child = &self.scene.child;
+        let recorded = child.agent_uid.is_some() && child.agent_uid == agent.metadata.uid;
+        let differs = self.says(agent) == AgentMatch::Partly(Misfit::Mac);
+        recorded && differs && !agent.is_claimed_or_bound()
     }
 
     /// Live: whoever has a name that an Agent of this VM has.

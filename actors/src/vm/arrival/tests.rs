@@ -19,14 +19,22 @@ fn given_up(attempt: i32, count: i32, when: i64) -> Failure {
     }
 }
 
+fn sight(known: bool) -> Sight {
+    if known { Sight::There } else { Sight::Unseen }
+}
+
 fn overdue(exhausted: bool, allowed: bool) -> Arrival {
-    Arrival::Overdue { exhausted, allowed }
+    Arrival::Overdue {
+        cause: Cause::NotRegistered,
+        exhausted,
+        allowed,
+    }
 }
 
 #[test]
 fn only_one_that_never_had_an_agent_is_overdue() {
     let late = vm(100);
-    let read = |vm: &VmStatus, known| arrival(vm, (None, None), known, None, at(100));
+    let read = |vm: &VmStatus, known| arrival(vm, (None, None), sight(known), None, at(100));
     assert_eq!(read(&late, false), overdue(false, false));
     assert_eq!(read(&vm(101), false), Arrival::Awaited);
     assert_eq!(read(&late, true), Arrival::Awaited);
@@ -42,13 +50,21 @@ fn only_one_that_never_had_an_agent_is_overdue() {
 fn a_person_allows_one_attempt_not_all_to_come() {
     let late = with(vm(0), |v| v.attempt = Some(6));
     let before = given_up(5, REPLACEMENTS, 0);
-    let read = |allowed| arrival(&late, (Some(&before), None), false, allowed, at(100));
+    let read = |allowed| {
+        arrival(
+            &late,
+            (Some(&before), None),
+            Sight::Unseen,
+            allowed,
+            at(100),
+        )
+    };
     assert_eq!(read(None), overdue(true, false));
     assert_eq!(read(Some(5)), overdue(true, false));
     assert_eq!(read(Some(6)), overdue(true, true));
     let fewer = given_up(5, REPLACEMENTS - 1, 0);
     assert_eq!(
-        arrival(&late, (Some(&fewer), None), false, None, at(100)),
+        arrival(&late, (Some(&fewer), None), Sight::Unseen, None, at(100)),
         overdue(false, false)
     );
 }
@@ -59,7 +75,7 @@ fn what_was_given_up_stays_given_up_and_the_next_one_rests() {
     let failure = given_up(1, 1, 50);
     // Even when its Agent comes after all, or the clock goes back.
     for (known, now) in [(false, 60), (true, 60), (true, -600)] {
-        let read = arrival(&late, (Some(&failure), None), known, None, at(now));
+        let read = arrival(&late, (Some(&failure), None), sight(known), None, at(now));
         assert_eq!(read, Arrival::GivenUp);
     }
     let bare = VmStatus {
@@ -68,7 +84,7 @@ fn what_was_given_up_stays_given_up_and_the_next_one_rests() {
     };
     let rest = |count, now| {
         let failure = given_up(1, count, 50);
-        match arrival(&bare, (Some(&failure), None), false, None, at(now)) {
+        match arrival(&bare, (Some(&failure), None), Sight::Unseen, None, at(now)) {
             Arrival::Resting(left) => left.as_secs(),
             Arrival::Awaited => 0,
             other => panic!("{other:?}"),
@@ -93,11 +109,11 @@ fn what_was_given_up_stays_given_up_and_the_next_one_rests() {
             with(bare.clone(), |v| v.attempt = recorded),
             with(failure.clone(), |f| f.attempt = failed),
         );
-        let read = arrival(&bare, (Some(&failure), None), false, None, at(60));
+        let read = arrival(&bare, (Some(&failure), None), Sight::Unseen, None, at(60));
         assert_eq!(read, Arrival::Awaited);
     }
     let next = with(late, |v| v.attempt = Some(2));
-    let read = arrival(&next, (Some(&failure), None), true, None, at(60));
+    let read = arrival(&next, (Some(&failure), None), Sight::There, None, at(60));
     assert_eq!(read, Arrival::Awaited);
 }
 
@@ -148,14 +164,17 @@ fn the_record_counts_in_a_row_and_carries_the_evidence() {
     let seen = with(shown(&child("a"), PowerState::On), |v| {
         v.tools = Some("guestToolsNotRunning".to_owned());
     });
-    let first = failure(&vm(0), None, &seen, at(7));
+    let first = failure(&vm(0), Cause::NotRegistered, None, &seen, at(7));
     assert_eq!((first.attempt, first.count), (Some(1), Some(1)));
     assert_eq!(first.class.as_deref(), Some("NoGuest"));
     assert_eq!(first.power_state.as_deref(), Some("poweredOn"));
     assert_eq!(first.tools_status.as_deref(), Some("guestToolsNotRunning"));
     assert!(first.bios_uuid.is_some() && first.moref.is_some());
     let second = with(vm(0), |v| v.attempt = Some(2));
-    assert_eq!(failure(&second, Some(&first), &seen, at(9)).count, Some(2));
+    assert_eq!(
+        failure(&second, Cause::NotRegistered, Some(&first), &seen, at(9)).count,
+        Some(2)
+    );
 }
 
 /// Another InfraEnv may mend what no other VM of the old one's ISO did.
@@ -182,14 +201,21 @@ fn replacements_are_counted_anew_when_the_source_changes() {
         (source("infra", "2"), true),
     ] {
         let after = BootSource::read(&next);
-        let read =
-            |vm: &VmStatus, now| arrival(vm, (Some(&before), after.as_ref()), false, None, at(now));
+        let read = |vm: &VmStatus, now| {
+            arrival(
+                vm,
+                (Some(&before), after.as_ref()),
+                Sight::Unseen,
+                None,
+                at(now),
+            )
+        };
         assert_eq!(read(&late, 100), overdue(!changed, false), "{next:?}");
         let rests = matches!(read(&bare, 70), Arrival::Resting(_));
         assert_eq!(rests, !changed, "{next:?}");
         let made = with(late.clone(), |v| v.infra_env_ref = Some(next.clone()));
         let seen = shown(&child("a"), crate::ports::vcenter::PowerState::On);
-        let failed = failure(&made, Some(&before), &seen, at(100));
+        let failed = failure(&made, Cause::NotRegistered, Some(&before), &seen, at(100));
         let count = if changed { 1 } else { REPLACEMENTS + 1 };
         assert_eq!(failed.count, Some(count), "{next:?}");
         assert_eq!(failed.infra_env_ref, Some(next));

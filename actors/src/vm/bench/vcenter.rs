@@ -18,7 +18,7 @@ use crate::{
     error::{Class, Side, Trouble},
     model::{
         identity::{BiosUuid, MacAddress},
-        marker::Marker,
+        marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
         notes::Notes,
     },
@@ -57,6 +57,10 @@ pub struct Inventory {
     /// Datastores that the next placements choose; the last one stays.
     pub datastores: VecDeque<&'static str>,
     pub tags_fail: bool,
+    /// Tags of each request that attached some.
+    pub tagged: Vec<Vec<String>>,
+    /// Every mark that was written to a VM that there was already.
+    pub marks: Vec<String>,
     pub scan_fails: bool,
     /// vCenter forgets the next task of that kind, which has been done by then or not.
     pub vanishes: Option<(EffectKind, bool)>,
@@ -447,15 +451,16 @@ impl VCenter for Site {
         &self,
         e: &Effect,
         vm: &MoRef,
-        marker: &Marker,
+        mark: &Mark,
         notes: bool,
     ) -> VcResult<TaskRef> {
-        let marker = marker.clone();
+        let marker = mark.read().cloned();
+        self.with(|i| i.marks.push(mark.to_string()));
         self.change(e, vm, move |v| {
-            if notes {
+            if let Some(marker) = marker.as_ref().filter(|_| notes) {
                 v.notes = Notes::OfAgent(marker.uid.clone());
             }
-            v.marker = Some(marker);
+            v.marker = marker;
         })
     }
     async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
@@ -524,9 +529,10 @@ impl VCenter for Site {
             Ok(())
         })
     }
-    async fn attach_tags(&self, e: &Effect, vm: &MoRef, _: &[String]) -> VcResult<()> {
+    async fn attach_tags(&self, e: &Effect, vm: &MoRef, tags: &[String]) -> VcResult<()> {
         self.with(|i| {
             i.effects.push(e.kind);
+            i.tagged.push(tags.to_vec());
             if !i.vms.iter().any(|v| v.moref == *vm) {
                 return Err(fault(VcErrorKind::Unresolved {
                     field: "vmTags",

@@ -277,3 +277,39 @@ async fn a_serving_vm_that_was_missing_is_tagged_under_its_new_reference() {
         assert_eq!(bench.times(E::CreateVm), 1);
     }
 }
+
+/// One that waits for its Agent gets what the pool names now; a host that serves is left alone.
+#[tokio::test]
+async fn changed_tags_reach_a_vm_that_waits_for_its_agent() {
+    let mut bench = wanted();
+    bench.until(Bench::is_on).await;
+    let change = |bench: &Bench, tag: &str| {
+        bench.hub.with(|o| {
+            let vsphere = &mut o.pool.as_mut().expect("pool").spec.vsphere;
+            vsphere.vm_tags = Some(vec![tag.to_owned()]);
+        });
+    };
+    change(&bench, "urn:other");
+    bench.pass().await;
+    let attached = bench.site.with(|i| i.tagged.clone());
+    assert_eq!(attached, [["urn:tag"], ["urn:other"]]);
+    bench.pass().await;
+    assert_eq!(bench.times(E::AttachTags), 2, "once");
+    // What cannot be attached is said, and tried again.
+    bench.site.with(|i| i.tags_fail = true);
+    change(&bench, "urn:wrong");
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some("TaggingFailed"));
+    assert_eq!(bench.vm().tags_missing, Some(true));
+    bench.site.with(|i| i.tags_fail = false);
+    change(&bench, "urn:right");
+    bench.until(|b| b.waits_on().is_none()).await;
+    bind_agent(&bench);
+    let before = bench.times(E::AttachTags);
+    change(&bench, "urn:later");
+    for _ in 0..3 {
+        bench.turn(MINUTE);
+        bench.pass().await;
+    }
+    assert_eq!(bench.times(E::AttachTags), before);
+}

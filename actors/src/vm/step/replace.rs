@@ -1,34 +1,44 @@
 //! Dead on arrival: may a VM whose Agent is overdue be given up, and how does one that was go?
 
-use agent_forge_crds::{conditions::reason, pool::CleanupPolicy};
+use agent_forge_crds::{
+    conditions::{reason, vm_reason},
+    pool::CleanupPolicy,
+};
 
-use super::{CONFLICT_PROBE, Facts, PROOFS, Step, ambiguous, bare, down, hold, serves};
+use super::{
+    CONFLICT_PROBE, Facts, PROOFS, Step, ambiguous, bare, down, has_new_mac, hold, serves,
+};
 use crate::{
     ports::vcenter::VmObservation,
     vm::{
-        arrival::{self, Arrival},
+        arrival::{self, Arrival, Cause},
+        lost::Lost,
         seen::Seen,
     },
 };
 
 /// Its Agent is overdue, and this is how the VM looks now.
 pub(super) fn overdue(f: &Facts<'_>, shown: &VmObservation) -> Step {
-    let Arrival::Overdue { exhausted, allowed } = f.arrival else {
+    let Arrival::Overdue {
+        cause,
+        exhausted,
+        allowed,
+    } = f.arrival
+    else {
         return Step::Settled;
     };
     let ask = |reason, message: String| hold(reason, message, Some(CONFLICT_PROBE));
     let class = arrival::class(shown);
     let advice = arrival::advice(class);
+    let (happened, reason) = (cause.explain(), said_as(cause));
     let allow = format!(
         "to have it replaced, annotate the VsphereAgent with agent-forge.containeroo.ch/replace={}",
         f.vm.and_then(|v| v.attempt).unwrap_or(1)
     );
     if f.policy == Some(CleanupPolicy::Retain) {
         return ask(
-            "AgentDiscoveryExpired",
-            format!(
-                "no Agent registered in time ({class}), and cleanupPolicy Retain keeps the VM; {advice}"
-            ),
+            reason,
+            format!("{happened} ({class}), and cleanupPolicy Retain keeps the VM; {advice}"),
         );
     }
     if allowed {
@@ -38,22 +48,32 @@ pub(super) fn overdue(f: &Facts<'_>, shown: &VmObservation) -> Step {
         return ask(
             reason::REPLACEMENTS_EXHAUSTED,
             format!(
-                "no Agent registered in time ({class}), as with the {} VMs before it: another one will not mend it; {advice}; {allow}",
+                "{happened} ({class}), as with the {} VMs before it: another one will not mend it; {advice}; {allow}",
                 arrival::REPLACEMENTS
             ),
         );
     }
     if f.guest_may_be_node || arrival::may_serve(shown) && !f.witnessed {
         return ask(
-            "AgentDiscoveryExpired",
+            reason,
             format!(
-                "no Agent registered in time, and the guest calls itself {:?}, or did before: it may be a node whose Agent is missing here \
+                "{happened}, and the guest calls itself {:?}, or did before: it may be a node whose Agent is missing here \
                  (was the hub restored from a backup?), so it is left alone; {allow}",
                 shown.guest_host.as_deref().unwrap_or_default()
             ),
         );
     }
     Step::GiveUp
+}
+
+/// The reason under which a cause is said.
+fn said_as(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Lost(Lost::Disconnected) => reason::AGENT_DISCONNECTED,
+        Cause::Lost(Lost::Gone) => reason::AGENT_MISSING,
+        Cause::NotRegistered => vm_reason::AGENT_DISCOVERY_EXPIRED,
+        Cause::Asked => reason::REPLACE_REFUSED,
+    }
 }
 
 /// The VM was given up: away with it, then the next attempt.
@@ -81,6 +101,8 @@ pub(super) fn given_up(f: &Facts<'_>) -> Step {
     }
     match f.seen {
         Seen::NotAsked => Step::Lookup,
+        // Its Agent is told by the addresses on record: without them it would be left behind.
+        Seen::Ours(vm) if has_new_mac(f, vm) => Step::RecordVm,
         Seen::Ours(vm) => down(f, vm),
         Seen::Several(all) => ambiguous(all.len()),
         Seen::Bare { what, at } => bare(f, what, *at),

@@ -13,7 +13,8 @@ use crate::{
     model::{names::MoRef, standing::Standing, vanished::Vanished},
     ports::vcenter::{BootDevice, Cdrom, PowerState, VmObservation},
     testing::{child, intent, running, shown, with},
-    vm::arrival::Arrival,
+    vm::arrival::{Arrival, Cause},
+    vm::lost::Lost,
     vm::seen::{Met, Seen},
 };
 
@@ -234,6 +235,7 @@ fn a_vm_goes_only_after_its_addresses_are_on_record() {
 fn overdue<'a>(vm: &'a VmStatus, seen: &'a Seen, exhausted: bool) -> Facts<'a> {
     Facts {
         arrival: Arrival::Overdue {
+            cause: Cause::NotRegistered,
             exhausted,
             allowed: false,
         },
@@ -329,6 +331,7 @@ fn a_guest_that_may_be_a_node_is_left_to_a_person() {
     assert_eq!(next(&witnessed), Step::GiveUp);
     let allowed = Facts {
         arrival: Arrival::Overdue {
+            cause: Cause::NotRegistered,
             exhausted: true,
             allowed: true,
         },
@@ -411,17 +414,43 @@ fn a_vm_that_serves_is_noticed_when_it_is_gone_or_off() {
 #[test]
 fn retain_holds_where_the_pool_is_gone() {
     let vm = running(&child("a"));
-    let seen = Seen::NotAsked;
-    let mut facts = Facts {
+    let on = ours(PowerState::On);
+    let stranger = Seen::Foreign {
+        what: "somebody's".to_owned(),
+        met: Met::ByUuid,
+        at: Duration::ZERO,
+    };
+    let absent = Seen::Absent { proofs: 2 };
+    let leaving = |seen, policy| Facts {
         deleting: true,
         pool_exists: false,
         standing: &Standing::Gone,
-        policy: Some(CleanupPolicy::Retain),
-        ..wanted(Some(&vm), &seen)
+        policy,
+        ..wanted(Some(&vm), seen)
     };
-    assert_eq!(next(&facts), Step::RemoveFinalizer);
-    facts.policy = None;
-    assert_eq!(next(&facts), Step::Lookup);
+    for (seen, kept, goes) in [
+        (&Seen::NotAsked, Step::Lookup, Step::Lookup),
+        (&on, Step::Disown, Step::PowerOff),
+        (&absent, Step::RemoveFinalizer, Step::RemoveFinalizer),
+    ] {
+        let retain = leaving(seen, Some(CleanupPolicy::Retain));
+        assert_eq!(next(&retain), kept);
+        assert_eq!(next(&leaving(seen, None)), goes);
+        let forced = Facts {
+            forced: true,
+            ..retain
+        };
+        assert_eq!(next(&forced), Step::RemoveFinalizer, "vCenter may be gone");
+    }
+    // Released in another life, or the predecessor's: no mark of ours is on it.
+    let released = leaving(&stranger, Some(CleanupPolicy::Retain));
+    assert_eq!(next(&released), Step::RemoveFinalizer);
+    let old = with(vm.clone(), |v| v.attempt = None);
+    let predecessors = Facts {
+        vm: Some(&old),
+        ..leaving(&Seen::NotAsked, Some(CleanupPolicy::Retain))
+    };
+    assert_eq!(next(&predecessors), Step::RemoveFinalizer);
 }
 
 fn power() -> impl Strategy<Value = PowerState> {
@@ -511,11 +540,25 @@ fn site() -> impl Strategy<Value = Site> {
     ]
 }
 
+fn causes() -> impl Strategy<Value = Cause> {
+    prop_oneof![
+        Just(Cause::NotRegistered),
+        Just(Cause::Lost(Lost::Disconnected)),
+        Just(Cause::Lost(Lost::Gone)),
+        Just(Cause::Asked),
+    ]
+}
+
 fn arrivals() -> impl Strategy<Value = Arrival> {
     prop_oneof![
         Just(Arrival::Awaited),
-        (any::<bool>(), any::<bool>())
-            .prop_map(|(exhausted, allowed)| Arrival::Overdue { exhausted, allowed }),
+        (causes(), any::<bool>(), any::<bool>()).prop_map(|(cause, exhausted, allowed)| {
+            Arrival::Overdue {
+                cause,
+                exhausted,
+                allowed,
+            }
+        }),
         Just(Arrival::GivenUp),
         Just(Arrival::Resting(Duration::from_secs(1))),
     ]
@@ -616,6 +659,7 @@ proptest! {
         if step == Step::GiveUp {
             let late = matches!(arrival, Arrival::Overdue { .. });
             prop_assert!(late && is_ours && !facts.deleting && !retain_holds(&facts));
+            prop_assert!(!facts.agent_bound && !facts.has_served, "what serves is given up");
             prop_assert!(standing == Standing::Alive && !facts.adopted && facts.pool_exists && !facts.cluster_changed);
         }
         if step == Step::RemoveFinalizer {
@@ -624,7 +668,13 @@ proptest! {
             let gone = facts.loss != Loss::None && facts.pool_exists && !facts.forced;
             let never_made = !facts.has_identity && !gone || facts.unissued;
             let absent = matches!(seen, Seen::Absent { proofs } if proofs >= super::PROOFS);
+            let looked = !matches!(seen, Seen::NotAsked | Seen::Ours(_));
+            let kept = kept && (looked || facts.forced || vm.as_ref().is_none_or(|v| v.attempt.is_none()));
             prop_assert!(kept || never_made || absent || facts.adopted, "finalizer off with {seen:?}");
+        }
+        if step == Step::Disown {
+            prop_assert!(is_ours && facts.deleting && facts.policy == Some(CleanupPolicy::Retain));
+            prop_assert!(!facts.agent_bound, "a host that serves is let go");
         }
         if matches!(step, Step::DeleteAgent) {
             prop_assert!(matches!(seen, Seen::Absent { proofs } if proofs >= super::PROOFS), "an Agent before its VM");

@@ -50,10 +50,19 @@ pub(super) fn s4(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 }
 
 pub(super) fn s6(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    replaced(run, Quirk::DeadOnArrival)
+}
+
+pub(super) fn s6s(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    replaced(run, Quirk::FallsSilent)
+}
+
+/// The first guest comes to nothing; its VM is replaced.
+fn replaced(run: &mut Run, quirk: Quirk) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.patience += Duration::from_secs(2700);
         let guests = run.world.upstream.guests.as_ref().context("guests")?;
-        guests.add_quirk("/", Quirk::DeadOnArrival);
+        guests.add_quirk("/", quirk);
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
         let patience = run.patience + ANY_OUTAGE;

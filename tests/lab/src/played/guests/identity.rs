@@ -16,6 +16,8 @@ pub enum Quirk {
     OtherMac,
     /// The guest never gets as far as registering.
     DeadOnArrival,
+    /// The guest registers, and is not heard of again.
+    FallsSilent,
 }
 
 /// The SMBIOS product uuid of a VM with this BIOS uuid: the first three groups in the other byte order.

@@ -215,6 +215,9 @@ impl World {
             service.set_next_boot(&id, next);
             // It may have been switched off while it registered.
             service.set_power(&id, guest.vm.is_on());
+            if quirks.contains(&Quirk::FallsSilent) {
+                service.silence(&id);
+            }
         } else {
             service.set_power(&id, false);
         }

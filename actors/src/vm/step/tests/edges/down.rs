@@ -47,7 +47,7 @@ fn before_a_vm_goes() {
         ("fenced", fenced(true, true, Delete), LOOKUP),
         ("no Agent", fenced(false, false, Delete), LOOKUP),
         ("kept, not its Agent", fenced(true, false, Retain), fence),
-        ("kept", fenced(true, true, Retain), ENDED),
+        ("kept, its mark first", fenced(true, true, Retain), LOOKUP),
     ]);
 }
 

@@ -215,7 +215,11 @@ fn a_vm_that_is_late_or_given_up() {
     let (vm, off) = (running(&child("a")), off_on_record());
     let on = ours(PowerState::On);
     let late = |exhausted, allowed| Facts {
-        arrival: Arrival::Overdue { exhausted, allowed },
+        arrival: Arrival::Overdue {
+            cause: Cause::NotRegistered,
+            exhausted,
+            allowed,
+        },
         ..wanted(Some(&vm), &on)
     };
     let given_up = |seen| Facts {

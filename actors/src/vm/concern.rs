@@ -1,0 +1,220 @@
+//! What keeps a VM from becoming or staying a node although no step failed, in words. Pure.
+
+use std::time::Duration;
+
+use agent_forge_crds::{
+    agent::VmStatus,
+    conditions::{reason, vm_reason},
+    external::agent::{Agent, BOUND},
+    names::REPLACE_ANNOTATION,
+};
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+
+use super::{
+    lost::{self, BINDING, Lost},
+    memory::subject,
+    status::{Known, Obstacle},
+    step::MISSING_PROBE,
+};
+use crate::model::{
+    identity::{AgentMatch, Misfit, agent_runs_on, lineup},
+    standing::Standing,
+};
+
+/// Concerns that people are told of in an Event on the VsphereAgent. Those of an AgentMachine that waits are told there
+/// as well.
+pub const TOLD: [&str; 6] = [
+    reason::MAC_DIFFERS,
+    reason::AGENT_MISSING,
+    reason::AGENT_STUCK,
+    reason::AGENT_DISCONNECTED,
+    reason::AGENT_VALIDATIONS_FAILING,
+    reason::REPLACE_REFUSED,
+];
+
+/// What keeps the VM from becoming or staying a node although no step failed.
+#[must_use]
+pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
+    if *known.standing != Standing::Alive || known.child.deleting {
+        return None;
+    }
+    let said = |reason: &str, message: String| {
+        Some(Obstacle {
+            subject: subject(&known.child.key),
+            reason: reason.to_owned(),
+            message,
+        })
+    };
+    let serves = known.agent.is_some_and(Agent::is_claimed_or_bound);
+    if let Some(doubt) = known.doubt.filter(|_| !serves) {
+        return said(doubt.reason, doubt.message.clone());
+    }
+    if known.asked && (known.bound || known.served) {
+        return said(
+            reason::REPLACE_REFUSED,
+            format!(
+                "the annotation {REPLACE_ANNOTATION} asks for another VM, and the Agent of this one serves a Machine, or did: it \
+                 is not replaced. Delete the Machine, or take the annotation off"
+            ),
+        );
+    }
+    match known.candidate {
+        Some(agent) if agent.is_claimed_or_bound() => {
+            if let Ok(why) = stuck(agent, known.now) {
+                return said(reason::AGENT_STUCK, why);
+            }
+            let identity = known.child.identity.as_ref()?;
+            let differs = agent_runs_on(agent, identity) == AgentMatch::Partly(Misfit::Mac);
+            let doubt = differs.then(|| lineup::mac_differs(agent))?;
+            said(doubt.reason, doubt.message)
+        }
+        Some(agent) => unclaimable(known, vm, agent),
+        None if !known.any_agent && known.served => said(
+            reason::AGENT_MISSING,
+            format!(
+                "the Agent of this VM served a Machine and is gone; the VM is left alone, for it may be a node. {} Delete the \
+                 Machine to replace it",
+                vm.agent_ref
+                    .as_ref()
+                    .and_then(|r| r.name.as_deref())
+                    .map_or_else(
+                        || "Restore the Agent if you have a backup.".to_owned(),
+                        |name| format!("Restore Agent {name} if you have a backup.")
+                    )
+            ),
+        ),
+        None if known.lost == Some(Lost::Gone) => said(
+            reason::AGENT_MISSING,
+            format!(
+                "the Agent of this VM registered and was deleted before it served: no other one comes before the guest boots \
+                 again. {}",
+                replaced(known, vm)
+            ),
+        ),
+        None if vm.reason.as_deref() == Some(vm_reason::AGENT_DISCOVERY_EXPIRED) => said(
+            vm_reason::AGENT_DISCOVERY_EXPIRED,
+            format!(
+                "VM {} ({}, MAC {}) runs, and no Agent with its identity has registered in time: look at its console (does it boot the ISO?), its network (DHCP, DNS, the way to the assisted service) and the InfraEnv",
+                vm.name,
+                vm.moref.as_deref().unwrap_or("no reference"),
+                vm.mac_addresses.join(", ")
+            ),
+        ),
+        None => None,
+    }
+}
+
+/// When time alone changes the answer.
+#[must_use]
+pub fn wakes(known: &Known<'_>, vm: &VmStatus) -> Option<Duration> {
+    let lost = known.lost.and(vm.agent_lost_since.as_ref());
+    let lost = lost.map(|since| lost::left(since.0, known.patience, known.now));
+    let agent = known.candidate.map(|agent| {
+        if agent.is_claimed_or_bound() {
+            stuck(agent, known.now).err().flatten()
+        } else {
+            lost::failing(agent, known.now).err().flatten()
+        }
+    });
+    let agent = agent.flatten().and_then(|d| Duration::try_from(d).ok());
+    // A network card that was replaced is looked for again.
+    let differs = concern(known, vm).is_some_and(|o| o.reason == reason::MAC_DIFFERS);
+    let card = differs.then_some(MISSING_PROBE);
+    let due = lost
+        .into_iter()
+        .chain(agent)
+        .chain(card)
+        .filter(|d| !d.is_zero());
+    due.min().map(|d| d + Duration::from_secs(1))
+}
+
+/// What becomes of a VM whose Agent is lost.
+fn replaced(known: &Known<'_>, vm: &VmStatus) -> String {
+    let at = vm.agent_lost_since.as_ref().map_or(known.now, |t| t.0);
+    let patience = SignedDuration::try_from(known.patience).unwrap_or_default();
+    match at.checked_add(patience) {
+        Ok(due) if due > known.now => format!("The VM is replaced if that is so until {due:.0}"),
+        _ => "The VM is to be replaced".to_owned(),
+    }
+}
+
+/// Of a free Agent that nobody can claim.
+fn unclaimable(known: &Known<'_>, vm: &VmStatus, agent: &Agent) -> Option<Obstacle> {
+    let said = |reason: &str, message: String| {
+        Some(Obstacle {
+            subject: subject(&known.child.key),
+            reason: reason.to_owned(),
+            message,
+        })
+    };
+    let (name, state) = (agent.name_any(), agent.state());
+    if known.lost == Some(Lost::Disconnected) {
+        return said(
+            reason::AGENT_DISCONNECTED,
+            format!(
+                "Agent {name} is in state {state:?}: the service does not hear from its guest any more, and nobody can claim it. \
+                 Look at the VM's console and its network. {}",
+                replaced(known, vm)
+            ),
+        );
+    }
+    if known.lost.is_none() && lost::is_abandoned(agent) {
+        return said(
+            reason::AGENT_DISCONNECTED,
+            format!(
+                "Agent {name} is in state {state:?}: the service does not hear from its guest any more, and nobody can claim it. \
+                 Its VM has served before, so it is not replaced: delete its Machine"
+            ),
+        );
+    }
+    let why = lost::failing(agent, known.now).ok()?;
+    said(
+        reason::AGENT_VALIDATIONS_FAILING,
+        format!(
+            "Agent {name} is in state {state:?} and cannot be claimed: {}. Mend what its conditions and status.validationsInfo say",
+            if why.is_empty() {
+                "its validations fail"
+            } else {
+                why.trim_end_matches('.')
+            }
+        ),
+    )
+}
+
+/// Why a reserved Agent gets no further by itself.
+///
+/// # Errors
+/// How long until that is so; `None`: it gets on.
+fn stuck(agent: &Agent, now: Timestamp) -> Result<String, Option<SignedDuration>> {
+    let state = agent.state();
+    let detail = match state {
+        "error" | "cancelled" | "installing-pending-user-action" | "pending-for-input" => {
+            String::new()
+        }
+        "insufficient" => lost::failing(agent, now)?,
+        "binding" => {
+            let bound = agent.condition(BOUND).filter(|c| c.is_false());
+            let since = bound.and_then(|c| c.last_transition_time.as_ref());
+            let lasted = since.map_or(SignedDuration::ZERO, |t| now.duration_since(t.0));
+            if lasted < BINDING {
+                return Err(Some(BINDING - lasted));
+            }
+            "its guest does not answer".to_owned()
+        }
+        // A node that runs does not answer the service, and is not expected to.
+        _ if lost::is_silent(agent) && !agent.is_installed() => {
+            "the service does not hear from its guest any more".to_owned()
+        }
+        _ => return Err(None),
+    };
+    let detail = if detail.is_empty() {
+        detail
+    } else {
+        format!(" ({})", detail.trim_end_matches('.'))
+    };
+    Ok(format!(
+        "Agent {} is reserved and in state {state:?}{detail}: see its conditions; only the deletion of its Machine sets it free",
+        agent.name_any()
+    ))
+}

@@ -1,0 +1,306 @@
+//! An Agent that registered and cannot be claimed: said, and its VM replaced where that is safe.
+
+use agent_forge_crds::{
+    conditions::{READY, find_condition, reason},
+    external::agent::{Agent, CONNECTED, VALIDATED},
+    names::REPLACE_ANNOTATION,
+};
+
+use super::*;
+use crate::testing::condition;
+
+const TIMEOUT: Duration = Duration::from_secs(1800);
+
+fn change(bench: &Bench, change: impl FnOnce(&mut Agent)) {
+    bench.hub.with(|o| {
+        let agent = o.agents.first_mut().expect("an Agent");
+        change(agent);
+        o.version += 1;
+        agent.metadata.resource_version = Some((o.version + 100).to_string());
+    });
+}
+
+fn state(agent: &mut Agent, state: &str, conditions: &[(&str, &str)]) {
+    let status = agent.status.as_mut().expect("a status");
+    status.debug_info.get_or_insert_default().state = Some(state.to_owned());
+    for (type_, value) in conditions {
+        status.conditions.retain(|c| c.type_ != *type_);
+        status.conditions.push(condition(type_, value, "Because"));
+    }
+}
+
+fn silence(bench: &Bench) {
+    change(bench, |a| {
+        state(a, "disconnected-unbound", &[(CONNECTED, "False")]);
+    });
+}
+
+fn ask(bench: &Bench, attempt: &str) {
+    bench.hub.with(|o| {
+        let child = o.child.as_mut().expect("it exists");
+        let asked = (REPLACE_ANNOTATION.to_owned(), attempt.to_owned());
+        child.annotations_mut().extend([asked]);
+        o.version += 1;
+        child.metadata.resource_version = Some((o.version + 100).to_string());
+    });
+}
+
+/// Its Agent registered.
+async fn registered() -> Bench {
+    let mut bench = on().await;
+    let agent = late_agent(&bench);
+    bench.hub.with(|o| o.agents = vec![agent]);
+    bench.pass().await;
+    bench.turn(MINUTE);
+    bench.pass().await;
+    assert!(bench.vm().agent_ref.is_some(), "{:?}", bench.status());
+    bench
+}
+
+fn told(bench: &Bench) -> Vec<String> {
+    let all = bench.hub.with(|o| o.notices.clone()).into_iter();
+    let of_it = all.filter(|n| n.reason == event::HOST_TROUBLE);
+    of_it.map(|n| n.note).collect()
+}
+
+#[tokio::test]
+async fn a_guest_that_went_silent_after_it_registered_is_said_and_replaced() {
+    for inventory in [true, false] {
+        let mut bench = registered().await;
+        if !inventory {
+            change(&bench, |a| {
+                a.status.as_mut().expect("status").inventory = None
+            });
+        }
+        let first = bench.vm();
+        silence(&bench);
+        bench.pass().await;
+        assert_eq!(
+            bench.waits_on().as_deref(),
+            Some(reason::AGENT_DISCONNECTED)
+        );
+        let status = bench.status();
+        let ready = find_condition(&status.conditions, READY).expect("Ready");
+        assert_eq!(ready.status, "False", "{inventory}");
+        assert!(ready.message.contains("disconnected-unbound"), "{ready:?}");
+        bench.turn(MINUTE);
+        let again = bench.pass().await.again.expect("it looks again in time");
+        assert!(again <= TIMEOUT, "{again:?}");
+        assert!(
+            told(&bench)
+                .iter()
+                .any(|n| n.starts_with("AgentDisconnected: "))
+        );
+        bench.turn(TIMEOUT - 2 * MINUTE);
+        bench.pass().await;
+        assert_eq!(bench.times(E::PowerOff), 0, "there is a minute left");
+        bench.turn(MINUTE * 2);
+        bench.until(|b| b.vm().bios_uuid.is_none()).await;
+        let failure = bench.status().last_failure.expect("recorded");
+        assert_eq!(failure.class.as_deref(), Some("AgentDisconnected"));
+        assert_eq!(failure.bios_uuid, first.bios_uuid);
+        assert!(
+            bench.hub.with(|o| o.agents.is_empty()),
+            "no Agent stays behind"
+        );
+        bench.turn(MINUTE);
+        bench.until(Bench::is_on).await;
+        assert_eq!(bench.vm().attempt, Some(2));
+        assert_eq!(bench.vm().agent_lost_since, None);
+    }
+}
+
+#[tokio::test]
+async fn a_guest_that_answers_again_is_kept_and_its_clock_starts_anew() {
+    let mut bench = registered().await;
+    silence(&bench);
+    bench.pass().await;
+    bench.turn(TIMEOUT - MINUTE);
+    bench.pass().await;
+    change(&bench, |a| {
+        state(a, "known-unbound", &[(CONNECTED, "True")])
+    });
+    bench.pass().await;
+    assert_eq!(bench.waits_on(), None);
+    silence(&bench);
+    bench.pass().await;
+    bench.turn(MINUTE * 2);
+    bench.pass().await;
+    assert_eq!(bench.times(E::PowerOff), 0);
+    // At the last moment: the view still shows it silent.
+    bench.turn(TIMEOUT);
+    let answers = bench.hub.with(|o| {
+        let mut agent = o.agents[0].clone();
+        state(&mut agent, "known-unbound", &[(CONNECTED, "True")]);
+        agent
+    });
+    bench.hub.with(|o| o.unseen_agents = vec![answers]);
+    bench.pass().await;
+    assert_eq!(bench.times(E::PowerOff), 0);
+    assert_eq!(bench.status().last_failure, None, "a live look decides");
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_replaces_nobody() {
+    let mut bench = registered().await;
+    silence(&bench);
+    bench.pass().await;
+    bench.hub.with(|o| {
+        let status = o.child.as_mut().and_then(|c| c.status.as_mut());
+        let vm = status.and_then(|s| s.vm.as_mut()).expect("a VM");
+        let long_ago = jiff::Timestamp::UNIX_EPOCH;
+        vm.agent_lost_since = Some(agent_forge_crds::Time(long_ago));
+        o.version += 1;
+        let version = (o.version + 100).to_string();
+        o.child
+            .as_mut()
+            .expect("it exists")
+            .metadata
+            .resource_version = Some(version);
+    });
+    bench.turn(MINUTE);
+    bench.pass().await;
+    assert_eq!(bench.status().last_failure, None);
+    // Whoever did not see it begin has the record alone.
+    bench.restart();
+    bench.until(|b| b.status().last_failure.is_some()).await;
+}
+
+#[tokio::test]
+async fn an_agent_deleted_before_it_served_is_missed_and_its_vm_replaced() {
+    let mut bench = registered().await;
+    bench.hub.with(|o| o.agents.clear());
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some(reason::AGENT_MISSING));
+    bench.turn(TIMEOUT + MINUTE);
+    bench.until(|b| b.vm().bios_uuid.is_none()).await;
+    let failure = bench.status().last_failure.expect("recorded");
+    assert_eq!(failure.class.as_deref(), Some("AgentGone"));
+}
+
+#[tokio::test]
+async fn the_agent_of_a_serving_host_is_missed_and_its_vm_left_alone() {
+    for asked in [false, true] {
+        let mut bench = on().await;
+        bind_agent(&bench);
+        bench.pass().await;
+        bench.turn(MINUTE);
+        bench.pass().await;
+        if asked {
+            ask(&bench, "1");
+            bench.pass().await;
+            assert_eq!(bench.waits_on().as_deref(), Some(reason::REPLACE_REFUSED));
+        }
+        bench.hub.with(|o| o.agents.clear());
+        for _ in 0..3 {
+            bench.turn(TIMEOUT);
+            bench.pass().await;
+            let why = if asked {
+                reason::REPLACE_REFUSED
+            } else {
+                reason::AGENT_MISSING
+            };
+            assert_eq!(bench.waits_on().as_deref(), Some(why));
+        }
+        assert_eq!(bench.vm().reason.as_deref(), Some("AgentMissing"));
+        bench.restart();
+        bench.turn(TIMEOUT);
+        bench.pass().await;
+        assert!(!told(&bench).is_empty());
+        assert_eq!(bench.status().last_failure, None);
+        assert_eq!(bench.times(E::PowerOff), 0);
+    }
+}
+
+#[tokio::test]
+async fn whatever_state_a_free_agent_is_in_a_person_may_have_its_vm_replaced() {
+    for word in [
+        "known-unbound",
+        "insufficient-unbound",
+        "discovering-unbound",
+    ] {
+        let mut bench = registered().await;
+        change(&bench, |a| state(a, word, &[]));
+        ask(&bench, "2");
+        bench.pass().await;
+        assert_eq!(bench.status().last_failure, None, "another attempt");
+        ask(&bench, "1");
+        bench.until(|b| b.vm().bios_uuid.is_none()).await;
+        let failure = bench.status().last_failure.expect("recorded");
+        assert_eq!(failure.class.as_deref(), Some("Asked"), "{word}");
+        assert!(bench.hub.with(|o| o.agents.is_empty()), "{word}");
+    }
+    // Bound at the last moment: the view does not show it yet.
+    let mut bench = registered().await;
+    let bound = bench.hub.with(|o| {
+        let mut agent = o.agents[0].clone();
+        claim(&mut agent, &testing::agent_machine("a"));
+        agent
+    });
+    bench.hub.with(|o| o.unseen_agents = vec![bound]);
+    ask(&bench, "1");
+    bench.pass().await;
+    assert_eq!(bench.waits_on().as_deref(), Some(reason::REPLACE_REFUSED));
+    assert_eq!(bench.status().last_failure, None);
+}
+
+#[tokio::test]
+async fn validations_that_fail_for_long_are_named_and_nothing_is_replaced() {
+    let mut bench = registered().await;
+    let failed_at = bench.context.clock.wall();
+    change(&bench, |a| {
+        state(a, "insufficient-unbound", &[(VALIDATED, "False")]);
+        let status = a.status.as_mut().expect("status");
+        let row = status.conditions.iter_mut().find(|c| c.type_ == VALIDATED);
+        let row = row.expect("it is there");
+        row.message = Some("The agent's validations are failing: too little memory".to_owned());
+        row.last_transition_time = Some(agent_forge_crds::Time(failed_at));
+    });
+    let again = bench.pass().await.again.expect("it looks again");
+    assert_eq!(bench.waits_on(), None, "it may pass");
+    assert!(again <= 6 * MINUTE, "{again:?}");
+    bench.turn(6 * MINUTE);
+    bench.pass().await;
+    let row = bench.status().waiting_on.remove(0);
+    assert_eq!(row.reason, reason::AGENT_VALIDATIONS_FAILING);
+    let says = |word| row.message.contains(word);
+    assert!(
+        says("insufficient-unbound") && says("too little memory"),
+        "{row:?}"
+    );
+    bench.turn(4 * TIMEOUT);
+    bench.pass().await;
+    assert_eq!(bench.status().last_failure, None);
+}
+
+#[tokio::test]
+async fn a_guest_that_dies_after_binding_is_named_and_left_to_its_machine() {
+    for word in ["disconnected", "binding"] {
+        let mut bench = on().await;
+        bind_agent(&bench);
+        let began = bench.context.clock.wall();
+        change(&bench, |a| {
+            let bound = if word == "binding" { "False" } else { "True" };
+            state(a, word, &[("Bound", bound)]);
+            if word == "disconnected" {
+                state(a, word, &[(CONNECTED, "False")]);
+            }
+            let status = a.status.as_mut().expect("status");
+            for row in &mut status.conditions {
+                row.last_transition_time = Some(agent_forge_crds::Time(began));
+            }
+        });
+        bench.pass().await;
+        bench.turn(11 * MINUTE);
+        bench.pass().await;
+        assert_eq!(
+            bench.waits_on().as_deref(),
+            Some(reason::AGENT_STUCK),
+            "{word}"
+        );
+        bench.turn(4 * TIMEOUT);
+        bench.pass().await;
+        assert_eq!(bench.times(E::PowerOff), 0, "{word}");
+        assert!(told(&bench).iter().all(|n| n.contains(word)), "{word}");
+    }
+}
