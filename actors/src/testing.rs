@@ -425,6 +425,8 @@ pub struct World {
     pub elsewhere: Vec<AgentMachine>,
     /// VsphereAgents of the pool.
     pub children: Vec<VsphereAgent>,
+    /// VsphereAgents of other pools, by the uid of the AgentMachine that they are for.
+    pub made_by_others: BTreeMap<String, ObjectKey>,
     /// Agents.
     pub agents: Vec<Agent>,
     /// Names that exist in several control planes.
@@ -444,6 +446,7 @@ impl Default for World {
             machines: vec![],
             elsewhere: vec![],
             children: vec![],
+            made_by_others: BTreeMap::new(),
             agents: vec![],
             ambiguous: BTreeSet::new(),
             grants: BTreeMap::new(),
@@ -497,6 +500,7 @@ impl World {
                 .cloned()
                 .map(|c| Child::read(Arc::new(c)))
                 .collect(),
+            made_by_others: self.made_by_others.clone(),
             agents: self.agents.iter().cloned().map(Arc::new).collect(),
             infra_env_key: ObjectKey::new(NAMESPACE, "infra"),
             infra_env: Some(Arc::new(infra_env())),

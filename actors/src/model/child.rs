@@ -109,11 +109,20 @@ fn annotation(object: &VsphereAgent, key: &str) -> Option<String> {
 }
 
 fn recorded_agent_machine(object: &VsphereAgent) -> Option<Recorded> {
-    let name = object.labels().get(AGENT_MACHINE_LABEL).cloned()?;
-    Some(Recorded {
-        name,
-        uid: annotation(object, AGENT_MACHINE_UID_ANNOTATION),
-    })
+    let uid = annotation(object, AGENT_MACHINE_UID_ANNOTATION);
+    let label = object.labels().get(AGENT_MACHINE_LABEL);
+    let label = label.filter(|name| !name.is_empty()).cloned();
+    let in_status = || {
+        let vm = object.status.as_ref()?.vm.as_ref()?;
+        let r = vm.agent_machine_ref.as_ref()?;
+        let same = uid.is_some() && r.uid == uid;
+        r.name.clone().filter(|name| same && !name.is_empty())
+    };
+    // Anybody may edit a label. The uid decides; a name is needed for live reads alone, and both share it.
+    let by_machine = || annotation(object, MACHINE_NAME_ANNOTATION).filter(|_| uid.is_some());
+    let name = in_status().or(label).or_else(by_machine);
+    let name = name.or_else(|| uid.as_ref().map(|_| object.name_any()))?;
+    Some(Recorded { name, uid })
 }
 
 /// The Machine that a VsphereAgent records.

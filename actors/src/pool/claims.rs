@@ -89,6 +89,8 @@ pub enum Why {
     LabelRefused(String),
     /// Another pool claims it as well.
     PoolConflict(ObjectKey),
+    /// A VsphereAgent of another pool is for it.
+    HostOfAnotherPool(ObjectKey),
     /// Its selector cannot be met.
     SelectorUnsatisfiable(String),
     /// The pool's InfraEnv is not one to make VMs from.
@@ -142,6 +144,8 @@ pub struct Facts<'a> {
     pub in_flight: &'a dyn Fn(&AgentMachine) -> bool,
     /// Whether a VM is on record for it. Anybody may make a VsphereAgent; its record only the operator writes.
     pub on_record: &'a dyn Fn(&AgentMachine) -> bool,
+    /// VsphereAgents of other pools, by the uid of the AgentMachine that they are for.
+    pub made_by_others: &'a BTreeMap<String, ObjectKey>,
     /// What keeps VMs from being made from the pool's InfraEnv.
     pub guard: Option<&'a Guard>,
     /// Since when (monotonic) each AgentMachine was seen waiting, by uid.
@@ -281,6 +285,13 @@ fn need(
     if (facts.in_flight)(am) {
         return Need::InFlight;
     }
+    let uid = am.metadata.uid.as_deref().unwrap_or_default();
+    if let Some(other) = facts.made_by_others.get(uid) {
+        return Need::NotNow {
+            why: Why::HostOfAnotherPool(other.clone()),
+            again: Some(PROVIDER_GRACE),
+        };
+    }
     let age = upstream::age(am, facts.wall);
     let later = |why, bound: Duration| Need::NotNow {
         why,
@@ -404,6 +415,13 @@ pub fn explain(why: &Why) -> (&'static str, String) {
         Why::PoolConflict(other) => {
             (reason::POOL_CONFLICT, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
         }
+        Why::HostOfAnotherPool(other) => (
+            reason::HOST_OF_ANOTHER_POOL,
+            format!(
+                "VsphereAgent {other} of another pool is for it; that pool lets its VM go, and this pool makes one then. If the \
+                 VsphereAgent stays, its status says why; delete it to go on"
+            ),
+        ),
         Why::SelectorUnsatisfiable(why) => (reason::SELECTOR_UNSATISFIABLE, why.clone()),
         Why::Guarded(guard) => (guard.reason, guard.message.clone()),
     }

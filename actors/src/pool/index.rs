@@ -19,6 +19,7 @@ use crate::{
     model::{
         child::{Child, Recorded},
         identity::{BiosUuid, lineup::Lineup, proof},
+        names::ObjectKey,
         standing::{Standing, standing, unserved},
         upstream,
     },
@@ -164,15 +165,26 @@ impl Snapshot {
             })
     }
 
-    /// The first VsphereAgent that is for this AgentMachine.
+    /// The first VsphereAgent that is for this AgentMachine, and whose Agent does not serve another control plane.
     #[must_use]
     pub fn child_for(&self, am: &AgentMachine) -> Option<&Child> {
         let children = &self.tables().children;
         let (name, uid) = (am.metadata.name.as_deref(), am.metadata.uid.as_deref());
-        let by_uid = at(&children.uids, uid.unwrap_or_default()).first();
-        let by_name = at(&children.names, name.unwrap_or_default()).first();
-        let first = by_uid.into_iter().chain(by_name).min()?;
-        self.children.get(*first)
+        let by_uid = at(&children.uids, uid.unwrap_or_default()).iter();
+        let by_name = at(&children.names, name.unwrap_or_default()).iter();
+        let all: BTreeSet<usize> = by_uid.chain(by_name).copied().collect();
+        let mut all = all.into_iter().filter_map(|at| self.children.get(at));
+        all.find(|child| self.serves_elsewhere(child).is_none())
+    }
+
+    /// The AgentMachine of another control plane that has claimed the child's Agent.
+    #[must_use]
+    pub fn serves_elsewhere(&self, child: &Child) -> Option<ObjectKey> {
+        let agent = self.agent_on(child)?;
+        let namespace = agent.claimed_by_namespace()?;
+        let foreign = namespace != child.home(&self.pool);
+        let name = agent.claimed_by().filter(|_| foreign)?;
+        Some(ObjectKey::new(namespace, name))
     }
 
     /// Whether a VsphereAgent records this uid as that of its AgentMachine.

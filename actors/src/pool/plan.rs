@@ -11,6 +11,8 @@ mod demand;
 #[cfg(test)]
 mod edges;
 #[cfg(test)]
+mod moves;
+#[cfg(test)]
 mod promises;
 #[cfg(test)]
 mod properties;
@@ -178,6 +180,7 @@ pub fn plan(s: &Snapshot) -> Plan {
             s.child_for(am).is_some() || made.is_some_and(|uid| s.made.contains(uid))
         },
         on_record: &|am| s.child_for(am).is_some_and(|c| c.identity.is_some()),
+        made_by_others: &s.made_by_others,
         guard: guard.as_ref(),
         waiting_since: &s.waiting_since,
         now: s.now,

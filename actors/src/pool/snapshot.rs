@@ -8,6 +8,7 @@ use std::{
 
 use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+    names::AGENT_MACHINE_UID_ANNOTATION,
     pool::VsphereAgentPool,
 };
 use jiff::Timestamp;
@@ -79,6 +80,8 @@ pub struct Snapshot {
     pub recorded_homes: BTreeMap<String, Home>,
     /// The pool's VsphereAgents.
     pub children: Vec<Child>,
+    /// VsphereAgents of other pools, by the uid of the AgentMachine that they are for.
+    pub made_by_others: BTreeMap<String, ObjectKey>,
     /// Agents that may run on the pool's VMs ([`agents_home::agents`]); of namespaces that do not admit the pool, only
     /// those that may run on a VM on record.
     pub agents: Vec<Arc<Agent>>,
@@ -181,6 +184,7 @@ pub fn gather(
     let grants = Grants::read(view, pools.iter().map(AsRef::as_ref), all);
     let ambiguous_names = ambiguous(&grants, &pools, &agent_machines, &elsewhere);
     let children: Vec<Child> = view.children(key).into_iter().map(Child::read).collect();
+    let made_by_others = made_by_others(view, &grants, key, &agent_machines);
     let (infra_env_key, infra_env) = agents_home::find(view, &grants, &pool);
     let mut agents = agents_home::agents(view, Some(&pool), &children);
     agents.retain(|agent| is_shown(agent, &grants, &pool, &children));
@@ -196,6 +200,7 @@ pub fn gather(
         agents,
         grants,
         children,
+        made_by_others,
         infra_env_key,
         infra_env,
         ambiguous_names,
@@ -210,6 +215,40 @@ pub fn gather(
         key: key.clone(),
         pool,
     })
+}
+
+/// VsphereAgents of other pools that are for one of these AgentMachines. Of tenants whom the AgentMachine's namespaces do not
+/// admit none counts: they could keep a pool from serving.
+fn made_by_others(
+    view: &dyn View,
+    grants: &Grants,
+    own: &ObjectKey,
+    agent_machines: &[Arc<AgentMachine>],
+) -> BTreeMap<String, ObjectKey> {
+    let known = |uid: &str| {
+        let mut all = agent_machines.iter();
+        all.find(|am| am.metadata.uid.as_deref() == Some(uid))
+    };
+    let mut found = BTreeMap::new();
+    for object in view.all_children() {
+        let key = ObjectKey::of(object.as_ref());
+        let pool = ObjectKey::new(&key.namespace, &object.spec.pool_ref.name);
+        if pool == *own {
+            continue;
+        }
+        let uid = object.annotations().get(AGENT_MACHINE_UID_ANNOTATION);
+        let Some((uid, am)) = uid.and_then(|uid| Some((uid, known(uid)?))) else {
+            continue;
+        };
+        let admitted = || {
+            let pool = view.pool(&pool);
+            pool.is_some_and(|pool| grants.lacking(&pool, am).is_none())
+        };
+        if key.namespace == own.namespace || admitted() {
+            found.insert(uid.clone(), key);
+        }
+    }
+    found
 }
 
 /// Names of `here` that an AgentMachine elsewhere has as well, which another pool may serve.

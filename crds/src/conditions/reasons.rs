@@ -57,6 +57,12 @@ pub mod reason {
     /// The NodePool, the control plane or the InfraEnv lies in a namespace that admits no pools from the pool's own; the
     /// message names the namespace and the annotation that it lacks.
     pub const NAMESPACE_NOT_ALLOWED: &str = "NamespaceNotAllowed";
+    /// The Agent of a VM of this pool serves an AgentMachine of another control plane; its own AgentMachine gets another VM.
+    pub const AGENT_ELSEWHERE: &str = "AgentElsewhere";
+    /// The VsphereAgent's AgentMachine belongs to a NodePool that its pool does not serve any more.
+    pub const NODE_POOL_MOVED: &str = "NodePoolMoved";
+    /// A VsphereAgent of another pool is for this AgentMachine; this pool makes a VM once that is gone.
+    pub const HOST_OF_ANOTHER_POOL: &str = "HostOfAnotherPool";
     /// Two pools claim the same AgentMachine; neither acts.
     pub const POOL_CONFLICT: &str = "PoolConflict";
     /// The AgentMachine's selector cannot be met by labels.

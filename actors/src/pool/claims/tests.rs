@@ -32,6 +32,7 @@ fn classified(s: &Snapshot) -> Vec<claims::Claim> {
                 .any(|c| c.object.name_any() == am.name_any())
         },
         on_record: &|_| false,
+        made_by_others: &s.made_by_others,
         guard: s.guard().as_ref(),
         waiting_since: &s.waiting_since,
         now: s.now,

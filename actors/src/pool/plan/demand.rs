@@ -5,19 +5,29 @@ use std::{collections::BTreeSet, sync::Arc};
 use agent_forge_crds::{
     conditions::{Phase, reason},
     external::agent_machine::AgentMachine,
+    names::AGENT_MACHINE_LABEL,
 };
 use kube::ResourceExt;
 
 use super::{Action, Plan, Records, is_for, possible_agents, served_by_child};
 use crate::{
-    model::{child::Child, names::ObjectKey, standing::Standing, upstream::WaitingSign},
+    model::{
+        child::Child,
+        names::ObjectKey,
+        standing::Standing,
+        upstream::{self, WaitingSign},
+    },
     mutants::{Mutant, on},
     pool::{
         claims::{self, Claim, Need, Why},
         prepare,
         snapshot::Snapshot,
     },
+    ports::cluster::MachineFacts,
 };
+
+/// Names that are tried for the VsphereAgent of one AgentMachine.
+const MOST_NAMES: usize = 9;
 
 /// Name of the VsphereAgent (and its VM) for an AgentMachine: the AgentMachine's own, unless another VsphereAgent
 /// holds it for somebody else.
@@ -26,10 +36,11 @@ fn child_name(s: &Snapshot, am: &AgentMachine) -> String {
     if on(Mutant::RandomNames) {
         return format!("{name}-{:05x}", s.now.as_micros() % 0xf_ffff);
     }
-    if s.children
-        .iter()
-        .any(|c| c.key.name == name && !is_for(c, am))
-    {
+    let is_taken = |name: &String| {
+        let mut all = s.children.iter();
+        all.any(|c| c.key.name == *name && (!is_for(c, am) || s.serves_elsewhere(c).is_some()))
+    };
+    if is_taken(&name) {
         let uid: String = am
             .uid()
             .unwrap_or_default()
@@ -37,7 +48,11 @@ fn child_name(s: &Snapshot, am: &AgentMachine) -> String {
             .filter(|c| *c != '-')
             .take(8)
             .collect();
-        return format!("{name}-{uid}");
+        let other = format!("{name}-{uid}");
+        // Each may be taken as well: its Agent may have gone to another control plane in turn.
+        let numbered = (2..=MOST_NAMES).map(|n| format!("{other}-{n}"));
+        let mut all = std::iter::once(other.clone()).chain(numbered);
+        return all.find(|name| !is_taken(name)).unwrap_or(other);
     }
     name
 }
@@ -47,19 +62,12 @@ pub(super) fn answer(s: &Snapshot, records: &Records, plan: &mut Plan) -> BTreeS
     let claims = plan.claims.clone();
     // The Agent tells whom its VM serves: where the provider bound it to another AgentMachine, the record follows.
     for child in s.children.iter().filter(|c| !c.deleting) {
-        let Some(agent) = s.agent_on(child) else {
-            continue;
-        };
-        let Some(served) = records.served_by(&claims, agent) else {
-            continue;
-        };
-        // Another VsphereAgent that was made for that AgentMachine is surplus then, or serves somebody else.
-        if !is_for(child, &served.agent_machine) {
+        if let Some((agent_machine, machine)) = belongs_to(s, records, &claims, child) {
             reassigned.insert(child.key.clone());
             plan.actions.push(Action::Reassign {
                 child: child.clone(),
-                agent_machine: served.agent_machine.clone(),
-                machine: served.machine.clone(),
+                agent_machine,
+                machine,
             });
         }
     }
@@ -131,6 +139,51 @@ pub(super) fn answer(s: &Snapshot, records: &Records, plan: &mut Plan) -> BTreeS
         });
     }
     reassigned
+}
+
+/// The AgentMachine that a VsphereAgent is to record, where it records another one, or its label is not that one's name.
+fn belongs_to(
+    s: &Snapshot,
+    records: &Records,
+    claims: &[Claim],
+    child: &Child,
+) -> Option<(Arc<AgentMachine>, Option<MachineFacts>)> {
+    let agent = s.agent_on(child);
+    if let Some(served) = agent.and_then(|a| records.served_by(claims, a)) {
+        // Another VsphereAgent that was made for that AgentMachine is surplus then, or serves somebody else.
+        let moved = !is_for(child, &served.agent_machine);
+        let found = || (served.agent_machine.clone(), served.machine.clone());
+        return moved
+            .then(found)
+            .or_else(|| relabelled(claims, records, child));
+    }
+    // The provider may have bound it to an AgentMachine of another NodePool: it goes with that one's Machine, and its own
+    // AgentMachine asks again.
+    let foreign = agent.and_then(|a| {
+        let mut all = s.agent_machines.iter();
+        all.find(|am| upstream::claims(a, am) && !is_for(child, am))
+    });
+    if let Some(am) = foreign.filter(|_| !child.adopted) {
+        let owner = am.owner_machine();
+        let mut machines = s.machines.iter();
+        let machine = machines.find(|m| owner.is_some_and(|o| o.uid == m.uid))?;
+        return Some((am.clone(), Some(machine.clone())));
+    }
+    relabelled(claims, records, child)
+}
+
+/// Its AgentMachine by uid, where somebody took the label off or changed it: it is put back.
+fn relabelled(
+    claims: &[Claim],
+    records: &Records,
+    child: &Child,
+) -> Option<(Arc<AgentMachine>, Option<MachineFacts>)> {
+    let record = child.agent_machine.as_ref().filter(|r| r.uid.is_some());
+    let claim = records.find(claims, record)?;
+    let label = child.object.labels().get(AGENT_MACHINE_LABEL);
+    let machine = claim.machine.clone()?;
+    let right = label == Some(&claim.name());
+    (!right).then(|| (claim.agent_machine.clone(), Some(machine)))
 }
 
 /// It waits, or is about to, no VM is made for it yet, and no free Agent is there for the provider to bind. Unpinned it
@@ -212,7 +265,10 @@ fn is_sound(child: &Child) -> bool {
 }
 
 /// Reasons of a VsphereAgent that do not pass by themselves.
-const LASTING: [&str; 6] = [
+const LASTING: [&str; 9] = [
+    reason::AGENT_DISCONNECTED,
+    reason::AGENT_MISSING,
+    reason::AGENT_VALIDATIONS_FAILING,
     reason::NAME_CONFLICT,
     reason::OWNERSHIP_UNPROVEN,
     reason::AMBIGUOUS_VM,

@@ -1,8 +1,12 @@
 //! What becomes of each VsphereAgent: its Agent prepared or fenced, itself kept or released.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use agent_forge_crds::{conditions::reason, external::agent::Agent, pool::CleanupPolicy};
+use agent_forge_crds::{
+    conditions::reason,
+    external::{agent::Agent, agent_machine::AgentMachine},
+    pool::CleanupPolicy,
+};
 use kube::ResourceExt;
 
 use super::{Action, Plan, Records, ReleaseWhy, demand, served_by_child, serving_agent};
@@ -15,7 +19,7 @@ use crate::{
     },
     mutants::{Mutant, on},
     pool::{
-        claims::{Claim, Need, Why},
+        claims::{self, Claim, Need, Why},
         infra_env_guards, prepare,
         snapshot::Snapshot,
     },
@@ -75,7 +79,6 @@ pub(super) fn tend(
     if is_elsewhere(s, child, &standing, plan) || has_vanished(s, child, &standing, plan) {
         return;
     }
-    let going = matches!(standing, Standing::Leaving | Standing::Gone);
     let labelled = |a: &Agent| {
         let all = prepare::base_labels(&s.pool);
         all.iter().all(|(k, v)| a.labels().get(k) == Some(v))
@@ -84,10 +87,27 @@ pub(super) fn tend(
         .agent_on(child)
         .filter(|a| !a.is_deleting())
         .filter(|a| !on(Mutant::LabelsFirst) || labelled(a));
+    let elsewhere = s.serves_elsewhere(child);
+    let going = matches!(standing, Standing::Leaving | Standing::Gone) && elsewhere.is_none();
+    if let Some(foreign) = &elsewhere {
+        let message = format!(
+            "its Agent serves AgentMachine {foreign} of another control plane; the VM stays while it does, and the AgentMachine \
+             that it was made for gets another one"
+        );
+        plan.wait(child.key.name.clone(), reason::AGENT_ELSEWHERE, message);
+    }
+    let moved = claim.is_none() && !child.adopted && is_of_another_node_pool(s, child);
+    // It has served another control plane, and its AgentMachine has another VsphereAgent since.
+    let replaced = elsewhere.is_none()
+        && child.has_served(&[])
+        && claim.as_ref().is_some_and(|c| c.need == Need::InFlight)
+        && has_other(s, child);
     let surplus = claim
         .as_ref()
         .is_some_and(|c| c.need == Need::Served && !served_by_child(s, c, child))
         || standing == Standing::Nobody && !child.adopted
+        || moved
+        || replaced
         || on(Mutant::WaitingIsSurplus)
             && claim.as_ref().is_some_and(|c| c.need == Need::InFlight)
             && plan.claims.iter().any(|c| c.need == Need::Served);
@@ -124,6 +144,17 @@ pub(super) fn tend(
         return;
     };
     let kept = plan.claims.iter().filter_map(|c| keeps(s, c)).max();
+    let kept = kept.filter(|_| !moved);
+    if moved && bound.is_none() {
+        plan.wait(
+            child.key.name.clone(),
+            reason::NODE_POOL_MOVED,
+            "its AgentMachine belongs to a NodePool that this pool does not serve any more; the VM goes when no Machine has it",
+        );
+    }
+    if elsewhere.is_some() {
+        return;
+    }
     if let Some(agent) = bound {
         let (reason, words) = if is_doubtful(s, child, agent) {
             (reason::AGENT_UNPROVEN, UNPROVEN)
@@ -209,6 +240,20 @@ fn has_vanished(s: &Snapshot, child: &Child, standing: &Standing, plan: &mut Pla
         );
     }
     held
+}
+
+/// The AgentMachine that it was made for is there, and belongs to another NodePool than the pool's.
+fn is_of_another_node_pool(s: &Snapshot, child: &Child) -> bool {
+    let record = child.agent_machine.as_ref();
+    let own = |am: &&Arc<AgentMachine>| record.is_some_and(|r| r.is_object(&am.metadata));
+    let am = s.agent_machines.iter().find(own);
+    am.is_some_and(|am| !claims::belongs(&s.pool, am))
+}
+
+/// Another VsphereAgent that has not served is for the same AgentMachine.
+fn has_other(s: &Snapshot, child: &Child) -> bool {
+    let mut others = s.children.iter().filter(|c| c.uid != child.uid);
+    others.any(|c| c.agent_machine == child.agent_machine && !c.has_served(&[]))
 }
 
 /// That Agent matches the VM in part only.
