@@ -290,7 +290,7 @@ async fn a_release_that_is_refused_is_negotiated_again() {
         // What is not there at all is no reason for anything.
         let missing = json!({"method": "FindAllByUuid", "at": "http", "status": 404, "count": 1});
         world.fault(missing).await;
-        let e = vc.find_by_uuid(None, uuid_of("node-1")).await.unwrap_err();
+        let e = vc.find_by_uuid(uuid_of("node-1")).await.unwrap_err();
         assert_eq!(e.kind, VcErrorKind::Status(404), "{end:?}: {e}");
         assert_eq!(world.logins("vim").await, 1, "{end:?}");
         *transport.refused.lock().unwrap() = Some(end);
