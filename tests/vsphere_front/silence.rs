@@ -163,6 +163,10 @@ async fn play(world: &World, vc: &Arc<dyn VCenter>, call: &str) {
         END_VIEW => {
             hang(world, call).await;
             assert!(!vc.drives().await.unwrap().isos.is_empty());
+            // Nobody waits for the end of the view: it is asked for beside the look.
+            while called(world, call).await == 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
         }
         REST_LOGIN => {
             hang(world, call).await;

@@ -56,6 +56,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.timeline",
     "status.traceID",
     "status.lastFailure",
+    "status.vm.agentLostSince",
     "status.vm.agentMachinePaused",
     "status.vm.agentMachineRef",
     "status.vm.attempt",

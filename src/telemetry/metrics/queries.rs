@@ -36,7 +36,7 @@ const OWN_REASONS: [&str; 14] = [
     reason::EJECT_FAILED,
 ];
 /// Those that say neither that vCenter is away nor that it refuses us: AgentForgePoolNotReady tells of them.
-const OF_ONE_OBJECT: [&str; 28] = [
+const OF_ONE_OBJECT: [&str; 27] = [
     "ManagedObjectNotFound",
     "DuplicateName",
     "AlreadyExists",
@@ -51,7 +51,6 @@ const OF_ONE_OBJECT: [&str; 28] = [
     "InvalidArgument",
     reason::VSPHERE_OBJECT_NOT_FOUND,
     reason::VCENTER_REPLY_UNUSABLE,
-    reason::INTERNAL_ERROR,
     "EffectHeld",
     "SessionActorRestarting",
     "PlacementActorRestarting",

@@ -7,7 +7,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use agent_forge_actors::model::marker::{MARKER_KEY, Marker};
+use agent_forge_actors::model::{
+    marker::{MARKER_KEY, Marker},
+    notes::Notes,
+};
 use agent_forge_crds::names::{AGENT_FINALIZER, POOL_FINALIZER};
 use agent_forge_lab::played::guests::identity;
 use serde_json::Value;
@@ -173,7 +176,8 @@ const EJECTS: [&str; 2] = ["empties a drive of", "answers a question of"];
 /// The only request that a VM of the predecessor may get: the mark, and nothing else.
 pub const STAMPS: &str = "stamps";
 
-/// One record of the predecessor names this VM by uuid and name, it lies in the pool's folder, and it carries no mark of
+/// One record of the predecessor names this VM by uuid and name, it lies in the pool's folder or has notes that name the record, and
+/// it carries no mark of
 /// another.
 fn may_stamp(store: &Store, inventory: &Inventory, vm: &Vm) -> bool {
     let label = "/metadata/labels/agent-forge.containeroo.ch~1created-for";
@@ -192,7 +196,9 @@ fn may_stamp(store: &Store, inventory: &Inventory, vm: &Vm) -> bool {
     };
     let alone = inventory.vms.values().filter(|v| v.uuid == vm.uuid).count() == 1;
     let unclaimed = marker(vm).is_none_or(|m| m.uid == text(child, "/metadata/uid"));
-    alone && unclaimed && inventory.path(&vm.folder) == FOLDER
+    // The predecessor's notes are as good a proof as the place.
+    let noted = vm.annotation == Notes::text(text(child, "/metadata/uid"));
+    alone && unclaimed && (noted || inventory.path(&vm.folder) == FOLDER)
 }
 
 /// The pool of that VM wants its drive empty, and what it was installed from is not needed any more.

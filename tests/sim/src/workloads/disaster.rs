@@ -59,11 +59,11 @@ impl Run {
     /// What the workload is about begins: whatever happens to the hub, the VMs of ours that run are nodes.
     fn disaster(&mut self) {
         self.world.director.still_upstream(RESTORE + STILL);
-        self.from_here_on_nodes();
+        self.nodes_from_here_on();
     }
 
     /// What the workload is about begins, and the VMs of ours that run are nodes.
-    fn from_here_on_nodes(&mut self) {
+    fn nodes_from_here_on(&mut self) {
         self.begins = self.world.director.now();
         self.world.vcenter.write(|i| {
             let ours = i.vms.values_mut().filter(|v| oracles::marker(v).is_some());
@@ -377,7 +377,7 @@ pub(super) fn undeleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 pub(super) fn moved_away(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(1).await?;
-        run.from_here_on_nodes();
+        run.nodes_from_here_on();
         let agent_machines = kind(PROVIDER, "agentmachines");
         let control_plane = run.world.cluster.control_plane_namespace.clone();
         let name = run.world.play("w")?.running().pop();
