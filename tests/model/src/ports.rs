@@ -280,8 +280,11 @@ impl View for Ports {
     fn agents(&self, _: &str) -> Vec<Arc<Agent>> {
         self.with(|w| arcs(w.shown_agents()))
     }
-    fn infra_env(&self, _: &ObjectKey) -> Option<Arc<InfraEnv>> {
-        None
+    fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {
+        let mut there = InfraEnv::default();
+        there.metadata.namespace = Some(key.namespace.clone());
+        there.metadata.name = Some(key.name.clone());
+        Some(Arc::new(there))
     }
     fn namespace_grant(&self, _: &str) -> Option<String> {
         Some("*".to_owned())
