@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_actors::ports::vcenter::{Survey, VcErrorKind, VcResult};
+use agent_forge_actors::{
+    orphans::MOST_MARKED,
+    ports::vcenter::{Survey, VcErrorKind, VcResult},
+};
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
@@ -17,8 +20,6 @@ use super::{
     properties::MAX_KEPT,
 };
 
-/// VMs of one sort that are listed: more than all clusters on a vCenter make.
-const MAX_LISTED: usize = 20_000;
 /// Who asks waits that long for company.
 const GATHER: Duration = Duration::from_millis(15);
 
@@ -116,8 +117,10 @@ impl Client {
                 kept += bare.name.len() + bare.vm_path.as_ref().map_or(0, String::len) + 128;
                 survey.bare.push(bare);
             }
-            if survey.marked.len() > MAX_LISTED {
-                return Err(self.endless("all VMs", &format!("more than {MAX_LISTED} with a mark")));
+            if survey.marked.len() > MOST_MARKED {
+                return Err(
+                    self.endless("all VMs", &format!("more than {MOST_MARKED} with a mark"))
+                );
             }
             if kept > MAX_KEPT {
                 return Err(self.endless("all VMs", &format!("more than {MAX_KEPT} bytes")));

@@ -60,8 +60,9 @@ pub const SAID_AT_ONCE: usize = 20;
 
 /// So much of a name that vCenter gave is repeated.
 const QUOTED: usize = 80;
-/// Marked VMs of one server that are judged, those of all its Secrets together: more than all clusters on a vCenter make.
-const MOST_MARKED: usize = 20_000;
+/// Most marked VMs of one vCenter that are listed and judged, those that all its Secrets show together: more than all clusters
+/// on a vCenter make.
+pub const MOST_MARKED: usize = 20_000;
 
 /// References of recorded VMs that the last scan did not show, or not switched on, by vCenter.
 pub type Doubts = BTreeMap<String, BTreeSet<String>>;

@@ -170,6 +170,15 @@ pub fn hub(life: u32) -> u32 {
 
 /// Code of what is written to keep the lease, which a standby does as well.
 pub const LEASE: &str = "K16";
+/// Makes and ends the views that reads are made through.
+const VIEW: &str = "V13";
+
+/// Whether an effect changes something that lasts. Keeping the lease and reading go on at rest: a VM that is missing is looked
+/// for as long as it is.
+#[must_use]
+pub fn is_deed(effect: &str) -> bool {
+    ![LEASE, VIEW].contains(&effect)
+}
 /// Lines kept for the report of a failure.
 const LINES: usize = 4000;
 
@@ -276,15 +285,12 @@ impl Director {
         self.state().effects.clone()
     }
 
-    /// How many effects there were, without those that keep the lease.
+    /// How many effects there were that change something ([`is_deed`]).
     #[must_use]
     pub fn deeds(&self) -> usize {
         let state = self.state();
-        state
-            .effects
-            .iter()
-            .filter(|(_, p)| p.effect != LEASE)
-            .count()
+        let deeds = state.effects.iter().filter(|(_, p)| is_deed(p.effect));
+        deeds.count()
     }
 
     /// Planned faults that came about.

@@ -11,6 +11,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::{
+    director::is_deed,
     oracles,
     plan::Plan,
     run,
@@ -382,7 +383,7 @@ impl Site {
             minutes,
             effects: spoken
                 .into_iter()
-                .filter(|(_, p)| !matches!(p.effect, "V13" | "K16"))
+                .filter(|(_, p)| is_deed(p.effect))
                 .map(|(at, p)| format!("{p} at {at:?}"))
                 .collect(),
             counts: director.traffic.counts().since(before),
