@@ -19,7 +19,7 @@ pub struct Known {
 }
 
 /// All of them.
-pub const ALL: &[Known] = &[UNFENCED, NO_WAY_BACK, LOOKS_LOST];
+pub const ALL: &[Known] = &[UNFENCED, NO_WAY_BACK, LOOKS_LOST, FORGETS];
 
 /// No defect of the operator: it cannot be quicker than the API server.
 const UNFENCED: Known = Known {
@@ -48,6 +48,16 @@ const LOOKS_LOST: Known = Known {
     failure: "O4 at ",
     reason: "to a wall clock that is ahead a new VsphereAgent looks like one whose status was lost: its identity is recorded \
              although the InfraEnv is gone, no VM is made, and it begins anew with the next InfraEnv",
+};
+
+/// Both are right, and a person is asked either way.
+const FORGETS: Known = Known {
+    workload: "S15e",
+    only_at: &[],
+    faults: &["m1", "m2", "g1", "g2", "g3", "g4", "g5", "g7"],
+    failure: "O4 at \"a person is asked\"",
+    reason: "who lives on while etcd is rolled back remembers that the VM served, and says `AgentMissing`; who begins after it \
+             finds no word of that, and says `AgentDiscoveryExpired`",
 };
 
 impl Known {

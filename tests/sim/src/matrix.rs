@@ -14,23 +14,6 @@ use crate::{
     workloads::Workload,
 };
 
-/// Why there is no plan with that fault at that effect; `None` when there has to be one.
-#[must_use]
-pub fn empty(effect: &str, fault: Fault) -> Option<&'static str> {
-    never(effect).or_else(|| senseless(effect, fault))
-}
-
-/// Why no workload has that effect.
-#[must_use]
-pub fn never(effect: &str) -> Option<&'static str> {
-    match effect {
-        "V12" => {
-            Some("a logout comes only at an orderly end (g4 has it), not in a run without faults")
-        }
-        _ => None,
-    }
-}
-
 /// Why a fault means nothing for an effect; `None` when it means something.
 #[must_use]
 pub fn senseless(effect: &str, fault: Fault) -> Option<&'static str> {
@@ -159,7 +142,7 @@ impl Matrix {
         let all = EffectKind::ALL
             .iter()
             .flat_map(|e| Fault::ALL.iter().map(move |f| (e.code(), *f)));
-        all.filter(|(e, f)| !self.0.contains_key(&(*e, *f)) && empty(e, *f).is_none())
+        all.filter(|(e, f)| !self.0.contains_key(&(*e, *f)) && senseless(e, *f).is_none())
             .map(|(e, f)| format!("{e} {}", f.code()))
             .collect()
     }
@@ -178,7 +161,7 @@ impl Matrix {
             let _ = write!(out, "{} {:<20}", effect.code(), effect.name());
             for fault in faults {
                 let cell = self.0.get(&(effect.code(), *fault));
-                let text = match (cell, empty(effect.code(), *fault)) {
+                let text = match (cell, senseless(effect.code(), *fault)) {
                     (None, None) => ".".to_owned(),
                     (None, Some(reason)) => {
                         let known = reasons.iter().position(|r| *r == reason);

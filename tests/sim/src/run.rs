@@ -218,10 +218,10 @@ pub fn play(
                 let faulty = !plan.faults.is_empty();
                 // Whoever had taken the Secret away took the hold on it away; it is looked at every five minutes.
                 let unheld = plan.faults.iter().any(|(_, f)| *f == Fault::SecretGone);
-                // A fault that comes about only in the silence is told of, and so is its end.
+                // A fault that lasts into the silence is told of, and so is its end.
                 let late = director.last_fault();
                 let told = match plan.lasts().max() {
-                    Some(lasts) if late > ended => late + lasts + STEADY,
+                    Some(lasts) if late + lasts > ended => late + lasts + STEADY,
                     _ => ended,
                 };
                 let held_again = told + Duration::from_secs(360);

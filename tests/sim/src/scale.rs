@@ -261,16 +261,16 @@ impl Site {
         })
     }
 
-    fn effects(&self) -> usize {
+    fn deeds(&self) -> usize {
         self.world.director.deeds()
     }
 
     async fn quiet(&self) -> Result<()> {
         let until = self.world.director.now() + PATIENCE;
         loop {
-            let before = self.effects();
+            let before = self.deeds();
             tokio::time::sleep(QUIET).await;
-            if self.effects() == before {
+            if self.deeds() == before {
                 return Ok(());
             }
             ensure!(
@@ -368,7 +368,7 @@ impl Site {
     /// A promise was broken.
     pub async fn listen(&self, minutes: u32) -> Result<Stillness> {
         let director = &self.world.director;
-        let (before, effects) = (director.traffic.counts(), self.effects());
+        let (before, deeds) = (director.traffic.counts(), self.deeds());
         let (mut last, mut worst_minute) = (before, 0);
         for _ in 0..minutes {
             tokio::time::sleep(MINUTE).await;
@@ -378,12 +378,13 @@ impl Site {
             last = now;
         }
         self.kept()?;
-        let spoken = director.effects().split_off(effects);
         Ok(Stillness {
             minutes,
-            effects: spoken
+            effects: director
+                .effects()
                 .into_iter()
                 .filter(|(_, p)| is_deed(p.effect))
+                .skip(deeds)
                 .map(|(at, p)| format!("{p} at {at:?}"))
                 .collect(),
             counts: director.traffic.counts().since(before),

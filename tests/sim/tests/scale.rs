@@ -35,6 +35,8 @@ fn a_machine_costs_no_more_among_fifty_than_among_ten() {
 #[test]
 fn the_first_of_many_machines_does_not_wait_for_the_last() {
     const UPSTREAM: f64 = 1.0;
+    // The answers to the looks that come directly before each call.
+    const LOOKS: f64 = 0.5;
     for (machines, goals) in [(50, [7.0, 21.5, 37.0]), (200, [7.0, 70.0, 132.0])] {
         let ascent = play(async {
             let mut site = Site::start().await?;
@@ -45,7 +47,8 @@ fn the_first_of_many_machines_does_not_wait_for_the_last() {
         say(&ascent);
         assert_eq!(ascent.on.len(), machines);
         for (at, goal) in ascent.rise().iter().zip(goals) {
-            assert!(at.as_secs_f64() <= goal + UPSTREAM, "{goal} s: {ascent}");
+            let bound = goal + UPSTREAM + LOOKS;
+            assert!(at.as_secs_f64() <= bound, "{goal} s: {ascent}");
         }
     }
 }
