@@ -59,6 +59,9 @@ pub const BORN: i64 = 1_700_000_000;
 /// How old everything is.
 pub const AGE: i64 = 600;
 
+/// What the vCenter of tests calls itself.
+pub const INSTANCE: &str = "5d1c0d6e-0000-4000-8000-00000000c0de";
+
 /// `value`, changed.
 pub fn with<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
     change(&mut value);
@@ -251,6 +254,7 @@ pub fn intent(child: &VsphereAgent, attempt: u32) -> VmStatus {
             ..Placement::default()
         }),
         server: Some("vc.example".to_owned()),
+        server_instance_uuid: Some(INSTANCE.to_owned()),
         ..VmStatus::default()
     }
 }

@@ -98,6 +98,7 @@ pub(super) enum Asked {
 pub(super) struct SessionCell {
     state: Mutex<State>,
     endpoint: Mutex<Option<Arc<Endpoint>>>,
+    instance: Mutex<Option<String>>,
     flight: tokio::sync::Mutex<()>,
     finished: AtomicU64,
 }
@@ -107,6 +108,7 @@ impl SessionCell {
         Self {
             state: Mutex::new(State::Out),
             endpoint: Mutex::default(),
+            instance: Mutex::default(),
             flight: tokio::sync::Mutex::default(),
             finished: AtomicU64::new(0),
         }
@@ -130,7 +132,17 @@ impl SessionCell {
 
     /// Remembers the endpoint.
     pub(super) fn set_endpoint(&self, endpoint: &Arc<Endpoint>) {
+        let instance = endpoint.content.about.instance_uuid.clone();
+        *self.instance.lock().unwrap_or_else(PoisonError::into_inner) = instance;
         *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(endpoint));
+    }
+
+    /// What the vCenter called itself at the last login.
+    pub(super) fn instance(&self) -> Option<String> {
+        self.instance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Forgets the endpoint: the next login negotiates anew.

@@ -30,6 +30,10 @@ impl VCenter for Handle {
         self.0.server()
     }
 
+    fn instance(&self) -> Option<String> {
+        self.0.session.instance()
+    }
+
     fn insecure(&self) -> bool {
         self.0.insecure()
     }

@@ -72,7 +72,10 @@ const SILENT: &[Silent] = &[
     silent("list", "SearchDatastore_Task", From::Start),
     silent("mkdir", "MakeDirectory", From::Start),
     silent("head", "HEAD /folder", From::Start),
-    silent("upload", "PUT /folder", From::Start),
+    Silent {
+        reason: STALLED,
+        ..silent("upload", "PUT /folder", From::Start)
+    },
     silent("publish", "MoveDatastoreFile_Task", From::Start),
     silent("folder", "CreateFolder", From::Start),
     silent("recommend", "RecommendDatastores", From::Start),

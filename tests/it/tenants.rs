@@ -166,7 +166,8 @@ async fn a_transfer_under_way_ends_when_its_grant_is_taken_back() -> Result<()> 
         ..ImageFaults::default()
     });
     elsewhere_admits(&world, Value::Null).await?;
-    world.create_pool(POOL, &json!({})).await?;
+    let there = json!({"infraEnvRef": {"name": "demo", "namespace": ELSEWHERE}});
+    world.create_pool(POOL, &there).await?;
     let nodes = world.node_pool().await?;
     nodes.scale(1);
     until_elsewhere_refuses(&world).await?;

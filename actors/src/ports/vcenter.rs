@@ -373,6 +373,11 @@ pub trait VCenter: Send + Sync {
     /// Server name for people and metrics, without credentials.
     fn server(&self) -> &str;
 
+    /// What the vCenter calls itself (`about.instanceUuid`), whatever its address; `None` where it does not say.
+    fn instance(&self) -> Option<String> {
+        None
+    }
+
     /// Whether the certificate goes unchecked (a Warning condition says so).
     fn insecure(&self) -> bool;
 

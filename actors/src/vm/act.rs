@@ -11,7 +11,10 @@ mod release;
 mod task;
 mod turn;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use agent_forge_crds::{
     agent::{VmStatus, VsphereAgent, VsphereAgentStatus},
@@ -25,6 +28,7 @@ use super::{
     memory::Memory,
     pass::{known, write},
     place,
+    reached::Reached,
     scene::Scene,
     seen::{self, Expected},
     status,
@@ -76,7 +80,19 @@ pub fn iso_path(pool: &VsphereAgentPool) -> Option<DatastorePath> {
 /// # Errors
 /// The [`Trouble`] that stopped it; `memory` says what is unknown now.
 pub async fn perform(context: &Context, scene: &Scene, memory: &mut Memory, step: Step) -> Done {
-    let hand = Hand { context, scene };
+    let hand = Hand {
+        context,
+        scene,
+        reached: OnceLock::new(),
+    };
+    let done = carry_out(&hand, memory, step).await;
+    if let Some(reached) = hand.reached.into_inner() {
+        memory.reached = Some(reached);
+    }
+    done
+}
+
+async fn carry_out(hand: &Hand<'_>, memory: &mut Memory, step: Step) -> Done {
     if step == Step::Create {
         hand.may_create(memory)?;
     }
@@ -116,6 +132,7 @@ pub async fn perform(context: &Context, scene: &Scene, memory: &mut Memory, step
             let kind = EffectKind::RecordObservation;
             Ok(After::Object(hand.save(kind, vm, memory).await?))
         }
+        Step::NameVcenter => hand.name_vcenter(memory).await,
         Step::AttachTags => hand.attach_tags(memory).await,
         Step::EjectIso => hand.eject(memory).await,
         Step::FinishEjection => hand.finish_ejection(memory).await,
@@ -140,6 +157,8 @@ pub async fn perform(context: &Context, scene: &Scene, memory: &mut Memory, step
 struct Hand<'a> {
     context: &'a Context,
     scene: &'a Scene,
+    /// The vCenter that the session of this step led to.
+    reached: OnceLock<Reached>,
 }
 
 impl Hand<'_> {
@@ -215,30 +234,46 @@ impl Hand<'_> {
             .as_ref()
             .map(|pool| hardware::secret(pool, &settings.secret_namespaces));
         let sessions = &self.context.sessions;
-        let session = match (recorded, current) {
+        let (session, by_record) = match (recorded, current) {
             (Some(Ok(recorded)), Some(Ok(current))) if recorded != current => {
                 match sessions.session(&recorded, own).await {
-                    Err(t) if t.class == Class::Blocked => sessions.session(&current, own).await?,
-                    other => other?,
+                    Err(t) if t.class == Class::Blocked => {
+                        (sessions.session(&current, own).await?, false)
+                    }
+                    other => (other?, true),
                 }
             }
-            (Some(Ok(recorded)), _) => sessions.session(&recorded, own).await?,
+            (Some(Ok(recorded)), _) => (sessions.session(&recorded, own).await?, true),
             // What is on record may not be read any more.
-            (Some(Err(_)) | None, Some(current)) => sessions.session(&current?, own).await?,
+            (Some(Err(_)) | None, Some(current)) => {
+                (sessions.session(&current?, own).await?, false)
+            }
             (Some(Err(refused)), None) => return Err(refused),
             (None, None) => return Err(defect("neither the record nor a pool names credentials")),
         };
-        match vm.server.as_deref() {
-            Some(server) if server != session.server() => Err(Trouble::blocked(
-                Side::Vsphere,
-                "ServerMismatch",
-                format!(
-                    "the VM was made on {server}, the credentials lead to {}",
-                    session.server()
-                ),
-            )),
-            _ => Ok(session),
+        let reached = Reached::by(session.as_ref());
+        reached
+            .judged(&vm, by_record)
+            .map_err(|why| Trouble::blocked(Side::Vsphere, "ServerMismatch", why))?;
+        // A step that asks twice is led to the same one.
+        let _ = self.reached.set(reached);
+        Ok(session)
+    }
+
+    /// The VM runs and needs nothing: a vCenter that is away is no trouble of its own, and is asked by the next process.
+    async fn name_vcenter(&self, memory: &mut Memory) -> Done {
+        let mut vm = self.vm();
+        let Ok(session) = self.session().await else {
+            memory.reached = Some(Reached::as_recorded(&vm));
+            return Ok(After::Same);
+        };
+        let reached = Reached::by(session.as_ref());
+        if reached.is_recorded(&vm) {
+            return Ok(After::Same);
         }
+        reached.record(&mut vm);
+        let kind = EffectKind::RecordObservation;
+        Ok(After::Object(self.save(kind, vm, memory).await?))
     }
 
     async fn save(

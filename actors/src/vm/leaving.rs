@@ -45,6 +45,7 @@ fn a_vm_outlives_the_machine_it_served() {
         iso_ready: true,
         credentials_held: true,
         seen: &on,
+        vcenter_recorded: Some(true),
         unissued: false,
         path_taken: false,
         folder_deleted: false,

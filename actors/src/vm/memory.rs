@@ -12,6 +12,7 @@ use kube::ResourceExt;
 
 use super::{
     arrival,
+    reached::Reached,
     seen::Seen,
     step::{MISSING_PROBE, PROOFS, Resting, Step},
 };
@@ -36,6 +37,8 @@ pub struct Memory {
     uid: Option<String>,
     /// Judged view of the VM.
     pub seen: Seen,
+    /// The vCenter that the last step led to.
+    pub reached: Option<Reached>,
     /// This actor recorded the identity, and no create of it has had an effect, or may have one yet.
     pub unissued: bool,
     /// The record was found to be taken away, and no identity has been recorded since.

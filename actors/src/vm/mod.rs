@@ -20,7 +20,8 @@ pub mod pass;
 #[cfg(test)]
 mod passes;
 pub mod place;
-pub mod scene;
+pub mod reached;
+mod scene;
 pub mod seen;
 pub mod status;
 pub mod step;

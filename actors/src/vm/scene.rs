@@ -580,6 +580,11 @@ impl Scene {
                     .map_or(true, |secret| custody::holds(p, &secret))
             }),
             seen: &memory.seen,
+            vcenter_recorded: memory
+                .reached
+                .as_ref()
+                .zip(self.vm())
+                .map(|(reached, vm)| reached.is_recorded(vm)),
             unissued: memory.unissued,
             path_taken: memory.path_taken,
             folder_deleted: memory.folder_deleted,

@@ -78,6 +78,8 @@ pub struct Facts<'a> {
     pub credentials_held: bool,
     /// What vCenter showed.
     pub seen: &'a Seen,
+    /// Whether the record names the vCenter as it calls itself; `None` before this actor was there.
+    pub vcenter_recorded: Option<bool>,
     /// This actor recorded the identity itself, and no create of it has had an effect, or may have one yet.
     pub unissued: bool,
     /// The files of this attempt are there although no VM of ours was.
@@ -205,6 +207,8 @@ pub enum Step {
     RecordLeftBound,
     /// Record that its Agent was seen unbound since, so that nothing but that was needed.
     RecordUnbound,
+    /// Record what the vCenter calls itself, of a record that does not say so.
+    NameVcenter,
     /// Attach the tags.
     AttachTags,
     /// Take the ISO out of its drive, after a live check that its Agent is installed.
@@ -249,6 +253,7 @@ impl Step {
             Self::RecordVm => "vm.record",
             Self::RecordLeftBound => "vm.record_left_bound",
             Self::RecordUnbound => "vm.record_unbound",
+            Self::NameVcenter => "vm.name_vcenter",
             Self::AttachTags => "vm.attach_tags",
             Self::EjectIso => "vm.eject_iso",
             Self::FinishEjection => "vm.finish_ejection",
@@ -464,6 +469,7 @@ fn alive(f: &Facts<'_>) -> Step {
     let asked = matches!(f.arrival, Arrival::Overdue { allowed: true, .. });
     match f.seen {
         Seen::NotAsked if recorded_on(f) && (overdue || f.doubted) => Step::Lookup,
+        Seen::NotAsked if recorded_on(f) && f.tagged && !f.eject && unnamed(f) => Step::NameVcenter,
         Seen::NotAsked if recorded_on(f) && f.tagged && !f.eject => Step::Settled,
         Seen::NotAsked if recorded_on(f) && f.tagged => Step::Lookup,
         Seen::NotAsked if recorded_on(f) => Step::AttachTags,
@@ -604,6 +610,11 @@ fn recorded_on(f: &Facts<'_>) -> bool {
     })
 }
 
+/// The record does not say what its vCenter calls itself, and it was not asked yet.
+fn unnamed(f: &Facts<'_>) -> bool {
+    f.vcenter_recorded.is_none() && f.vm.is_some_and(|v| v.server_instance_uuid.is_none())
+}
+
 /// Its tags are on record as missing.
 fn lacks_tags(f: &Facts<'_>) -> bool {
     f.vm.is_some_and(|v| v.tags_missing == Some(true))
@@ -631,7 +642,10 @@ fn has_new_mac(f: &Facts<'_>, shown: &VmObservation) -> bool {
 fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
     // Under the reference that it has now: a vCenter that was restored gives another one.
     let reference = f.vm.and_then(|v| v.moref.as_ref());
-    let recorded = recorded_on(f) && reference == Some(&shown.moref.id) && !has_new_mac(f, shown);
+    let recorded = recorded_on(f)
+        && reference == Some(&shown.moref.id)
+        && !has_new_mac(f, shown)
+        && f.vcenter_recorded != Some(false);
     match shown.power {
         PowerState::On if recorded && f.tagged && f.eject => Step::EjectIso,
         PowerState::On if recorded && f.tagged => Step::Settled,

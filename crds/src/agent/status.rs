@@ -202,6 +202,10 @@ pub struct VmStatus {
     /// Address of the vCenter where the VM stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+    /// `about.instanceUuid` of that vCenter, which it keeps when its address changes. The recorded Secret may lead to it under
+    /// another address, and never to another vCenter.
+    #[serde(rename = "serverInstanceUUID", skip_serializing_if = "Option::is_none")]
+    pub server_instance_uuid: Option<String>,
     /// Path of the VM's configuration file, as `[datastore] directory/name.vmx`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm_path: Option<String>,

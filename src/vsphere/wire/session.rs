@@ -30,10 +30,22 @@ pub(in crate::vsphere) struct Login<'a> {
     pub(in crate::vsphere) locale: &'a str,
 }
 
+/// The part of `AboutInfo` that is used.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::vsphere) struct About {
+    /// Stays the same whatever the vCenter is called.
+    #[serde(default)]
+    pub(in crate::vsphere) instance_uuid: Option<String>,
+}
+
 /// The part of `ServiceContent` that is used: where the singletons are.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::vsphere) struct ServiceContent {
+    /// What the vCenter says of itself.
+    #[serde(default)]
+    pub(in crate::vsphere) about: About,
     /// Root of the inventory.
     pub(in crate::vsphere) root_folder: Ref,
     /// Default property collector.

@@ -23,7 +23,7 @@ pub fn senseless(effect: &str, fault: Fault) -> Option<&'static str> {
     );
     match fault {
         Fault::TaskFails | Fault::TaskHangs if !task => Some("the effect is no task"),
-        Fault::LeaseTaken if matches!(effect, "K05" | "K12" | "K17" | "V10" | "V15") => {
+        Fault::LeaseTaken if matches!(effect, "K05" | "K12" | "K17" | "V10" | "V12" | "V15") => {
             Some("no workload with a lease has that effect")
         }
         Fault::DiskFull if !matches!(effect, "V07" | "V08") => Some("no bytes are written then"),

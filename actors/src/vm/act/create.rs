@@ -67,6 +67,7 @@ impl Hand<'_> {
         Hand {
             context: self.context,
             scene: &scene,
+            reached: self.reached.clone(),
         }
         .finish_task(memory, &task)
         .await

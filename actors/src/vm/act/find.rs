@@ -14,6 +14,7 @@ use crate::{
         hardware,
         memory::Memory,
         place,
+        reached::Reached,
         seen::{self, Claim, Met, Proof, Seen},
         step::{PROOF_PAUSE, Site},
     },
@@ -229,7 +230,7 @@ impl Hand<'_> {
         };
         vm.source = Some(SOURCE_VSPHERE_AGENT.to_owned());
         vm.placement = Some(place::record(&placed, &request));
-        vm.server = Some(session.server().to_owned());
+        Reached::by(session.as_ref()).record(&mut vm);
         vm.credentials_ref = Some(CredentialsSecretRef {
             name: secret.name,
             namespace: Some(secret.namespace),

@@ -12,7 +12,7 @@ use crate::{
     effect::EffectKind,
     model::{identity::BiosUuid, names::DatastorePath},
     ports::cluster::MetadataPatch,
-    vm::{hardware, memory::Memory, place, step::Loss},
+    vm::{hardware, memory::Memory, place, reached::Reached, step::Loss},
 };
 
 impl Hand<'_> {
@@ -64,7 +64,7 @@ impl Hand<'_> {
             DatastorePath::new(&placed.datastore.0, &file).map_err(|e| defect(&e.to_string()))?;
         vm.vm_path = Some(path.to_string());
         vm.placement = Some(place::record(&placed, &request));
-        vm.server = Some(session.server().to_owned());
+        Reached::by(session.as_ref()).record(&mut vm);
         vm.credentials_ref = Some(CredentialsSecretRef {
             name: secret.name,
             namespace: Some(secret.namespace),

@@ -16,7 +16,13 @@ use super::{After, Hand};
 use crate::{
     context::Context,
     error::{Side, Trouble},
-    model::{child::Child, identity::agent_runs_on, names::ObjectKey, selector},
+    model::{
+        child::Child,
+        identity::agent_runs_on,
+        names::ObjectKey,
+        selector,
+        standing::{Standing, standing},
+    },
     mutants::{Mutant, on},
     pool::agents_home,
     ports::{
@@ -51,10 +57,14 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// The AgentMachine that the VM is for, where it is not on its way out.
+    /// The AgentMachine that the VM is for, where neither that nor its Machine is on its way out: until its Machine is gone,
+    /// the provider does not delete it, and it names an Agent that it has unbound already.
     pub(super) fn living_agent_machine(&self, child: &Child) -> Option<&AgentMachine> {
         let record = child.agent_machine.as_ref()?;
         let home = self.control_plane.as_deref()?;
+        if standing(child, home, &self.machines, &self.agent_machines) == Standing::Leaving {
+            return None;
+        }
         let mut all = self.agent_machines.iter().map(AsRef::as_ref);
         all.find(|am| {
             am.name_any() == record.name

@@ -224,6 +224,10 @@ impl Hand<'_> {
         if anew {
             vm.tags_missing = Some(true);
         }
+        // Proven there: whatever address it was made under.
+        if let Some(reached) = &memory.reached {
+            reached.record(&mut vm);
+        }
         memory.seen = Seen::Ours(Box::new(shown));
         Ok(After::Object(
             self.save(EffectKind::RecordObservation, vm, memory).await?,

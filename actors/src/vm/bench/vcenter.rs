@@ -301,6 +301,9 @@ impl VCenter for Site {
     fn server(&self) -> &str {
         "vc.example"
     }
+    fn instance(&self) -> Option<String> {
+        Some(crate::testing::INSTANCE.to_owned())
+    }
     fn insecure(&self) -> bool {
         false
     }

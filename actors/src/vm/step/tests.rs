@@ -37,6 +37,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
         iso_ready: true,
         credentials_held: true,
         seen,
+        vcenter_recorded: Some(true),
         unissued: false,
         path_taken: false,
         folder_deleted: false,

@@ -75,6 +75,7 @@ pub fn content() -> Value {
     let of = |kind: &str, id: &str| Ref::new(kind, id).json();
     json!({
         "_typeName": "ServiceContent",
+        "about": {"_typeName": "AboutInfo", "instanceUuid": "2b1c6f0e-5a6f-4a5e-9f65-0d2a8c3b7e41"},
         "rootFolder": of("Folder", "group-d1"),
         "propertyCollector": of("PropertyCollector", "propertyCollector"),
         "sessionManager": of("SessionManager", "SessionManager"),

@@ -1,0 +1,140 @@
+//! Which vCenter a session led to, and whether it is the one on record.
+//!
+//! A vCenter keeps `about.instanceUuid` when its address changes, and after a restore from its backup. A new installation has
+//! another one, whatever its address. Two Secrets that lead to one vCenter stay two: this only tells one record where its VM is.
+
+use agent_forge_crds::agent::VmStatus;
+
+use crate::ports::vcenter::VCenter;
+
+/// A vCenter, as it calls itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    server: String,
+    instance: Option<String>,
+}
+
+impl Reached {
+    /// The one that `session` led to.
+    #[must_use]
+    pub fn by(session: &dyn VCenter) -> Self {
+        Self {
+            server: session.server().to_owned(),
+            instance: session.instance(),
+        }
+    }
+
+    /// The one on record, where nobody could ask.
+    #[must_use]
+    pub fn as_recorded(vm: &VmStatus) -> Self {
+        Self {
+            server: vm.server.clone().unwrap_or_default(),
+            instance: None,
+        }
+    }
+
+    /// Puts it on the record.
+    pub fn record(&self, vm: &mut VmStatus) {
+        vm.server = Some(self.server.clone());
+        vm.server_instance_uuid.clone_from(&self.instance);
+    }
+
+    /// Whether the record says all that is known of it.
+    #[must_use]
+    pub fn is_recorded(&self, vm: &VmStatus) -> bool {
+        vm.server.as_deref() == Some(self.server.as_str())
+            && (self.instance.is_none() || vm.server_instance_uuid == self.instance)
+    }
+
+    /// Whether the VM was made there. `by_record`: the recorded Secret led there, and not the one that the pool names now.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub fn judged(&self, vm: &VmStatus, by_record: bool) -> Result<(), String> {
+        let Some(server) = vm.server.as_deref() else {
+            return Ok(());
+        };
+        let here = &self.server;
+        let known = vm.server_instance_uuid.as_ref().zip(self.instance.as_ref());
+        match known {
+            Some((then, now)) if then == now => {
+                if server == here || by_record {
+                    return Ok(());
+                }
+            }
+            Some((then, now)) => {
+                return Err(format!(
+                    "the VM was made on {server}, which called itself {then}; the credentials lead to {here}, which calls itself \
+                     {now} and is another vCenter. Let the Secret lead to the first one. Where that is gone and the other one \
+                     shows the same hosts, remove status.vm.serverInstanceUUID of this VsphereAgent and set status.vm.server \
+                     to {here}"
+                ));
+            }
+            None if server == here => return Ok(()),
+            None => {}
+        }
+        Err(format!(
+            "the VM was made on {server}, the credentials lead to {here}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reached(server: &str, instance: Option<&str>) -> Reached {
+        Reached {
+            server: server.to_owned(),
+            instance: instance.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_vcenter_is_known_again_by_its_instance_and_through_the_recorded_secret_alone() {
+        let first = reached("old.example", Some("i-1"));
+        let renamed = reached("new.example", Some("i-1"));
+        let rebuilt = reached("old.example", Some("i-2"));
+        let other = reached("new.example", Some("i-2"));
+        let silent = reached("new.example", None);
+        let mut vm = VmStatus::default();
+        first.record(&mut vm);
+        let unnamed = VmStatus {
+            server: Some("old.example".to_owned()),
+            ..VmStatus::default()
+        };
+        for (what, record, now, by_record, fits) in [
+            (
+                "nothing is on record",
+                &VmStatus::default(),
+                &other,
+                false,
+                true,
+            ),
+            ("the same", &vm, &first, true, true),
+            ("the same, by the pool's Secret", &vm, &first, false, true),
+            ("renamed", &vm, &renamed, true, true),
+            ("renamed, by the pool's Secret", &vm, &renamed, false, false),
+            ("another one under the name", &vm, &rebuilt, true, false),
+            ("another one", &vm, &other, true, false),
+            ("one that does not say", &vm, &silent, true, false),
+            ("of an earlier release", &unnamed, &first, true, true),
+            (
+                "of an earlier release, and renamed",
+                &unnamed,
+                &renamed,
+                true,
+                false,
+            ),
+        ] {
+            assert_eq!(now.judged(record, by_record).is_ok(), fits, "{what}");
+        }
+        assert!(first.is_recorded(&vm));
+        assert!(
+            !renamed.is_recorded(&vm),
+            "its new address is to be recorded"
+        );
+        assert!(!first.is_recorded(&unnamed), "and its instance is");
+        assert!(reached("old.example", None).is_recorded(&unnamed));
+    }
+}
