@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{
     site::Site,
     trouble::{quick, sites},
-    world::{Setup, World},
+    world::{NAMESPACE, Setup, World},
 };
 
 impl Site {
@@ -100,17 +100,44 @@ async fn mended(world: &World, site: &Site) -> Result<()> {
     site.empties(world).await
 }
 
+/// vCenter gets another address, which the Secret names from then on; by mistake it names another vCenter first.
+async fn renamed(world: &World, site: &Site, other: &Site) -> Result<()> {
+    site.open(world, &json!({})).await?;
+    site.nodes.scale(1);
+    site.running(world, 1).await?;
+    let leads_to = |server: String, ca: String| {
+        let data = json!({"server": server, "caBundle": ca});
+        async move { world.set_secret_data(NAMESPACE, &site.name, data).await }
+    };
+    leads_to(
+        other.process.url().to_owned(),
+        other.process.ca_pem().to_owned(),
+    )
+    .await?;
+    site.nodes.scale(0);
+    site.until_waits(world, "ServerMismatch").await?;
+    site.only_vm().await?;
+    let url = site.process.url().replace("127.0.0.1", "localhost");
+    ensure!(url != site.process.url(), "{url}");
+    leads_to(url, site.process.ca_pem().to_owned()).await?;
+    site.empties(world).await?;
+    site.never_double(1, 1)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_seen_is_not_let_go_and_what_was_deleted_holds_nothing_up() -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
-    let wanted = ["hidden", "foldergone", "mended"].map(|name| (name, quick()));
+    let wanted =
+        ["hidden", "foldergone", "mended", "renamed", "another"].map(|name| (name, quick()));
     let sites = sites(&world, &wanted).await?;
-    let (a, b, c) = tokio::join!(
+    let (a, b, c, d) = tokio::join!(
         hidden(&world, &sites[0]),
         folder_deleted(&world, &sites[1]),
-        mended(&world, &sites[2])
+        mended(&world, &sites[2]),
+        renamed(&world, &sites[3], &sites[4])
     );
     a.context("hidden")?;
     b.context("folder deleted")?;
-    c.context("mended")
+    c.context("mended")?;
+    d.context("renamed")
 }

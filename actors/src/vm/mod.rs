@@ -20,8 +20,8 @@ pub mod pass;
 #[cfg(test)]
 mod passes;
 pub mod place;
-pub mod reached;
-mod scene;
+mod reached;
+pub mod scene;
 pub mod seen;
 pub mod status;
 pub mod step;
