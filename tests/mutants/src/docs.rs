@@ -1,4 +1,4 @@
-//! The table of docs/reliability.md.
+//! The table of docs/explanation/reliability.md.
 
 use std::fmt::Write as _;
 
