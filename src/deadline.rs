@@ -2,7 +2,7 @@
 //!
 //! `tokio::time::timeout` looks at the work before it looks at the clock: a process that is stopped (SIGSTOP, a paused
 //! VM) and wakes up after the bound would first go on with the work, and send what nobody expects any more. Here the
-//! clock comes first, on every poll (reliability.md R11).
+//! clock comes first, on every poll (reliability.md: one leader).
 
 use std::{
     future::{Future, poll_fn},

@@ -1,5 +1,5 @@
 //! The effect gate in production: every effect is traced and counted, and, with leader election, fenced by the time
-//! that the lease has left (reliability.md R11).
+//! that the lease has left (reliability.md: one leader).
 
 use std::{sync::Arc, time::Duration};
 

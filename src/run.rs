@@ -358,7 +358,7 @@ async fn until_listed(caches: &Caches) {
     caches.warm();
 }
 
-/// uid of that namespace (reliability.md R2); asked until it is answered.
+/// uid of that namespace (reliability.md: one create); asked until it is answered.
 async fn cluster_id(client: Client, namespace: &str) -> String {
     let api: Api<Namespace> = Api::all(client);
     loop {

@@ -188,10 +188,11 @@ fn reasons_to_wait() -> BTreeSet<String> {
     all
 }
 
-/// Runbooks send people to docs/operations.md for what to do about a reason.
+/// Runbooks send people to docs/reference/reasons.md for what to do about a reason.
 #[test]
 fn each_reason_to_wait_has_its_remedy() {
-    let told = ["docs/operations.md", "docs/iso.md"].map(|path| read(Path::new(path)));
+    let told = ["docs/reference/reasons.md", "docs/explanation/iso-cache.md"]
+        .map(|path| read(Path::new(path)));
     let words: BTreeSet<&str> = told
         .iter()
         .flat_map(|text| text.split(|c: char| !c.is_ascii_alphanumeric()))

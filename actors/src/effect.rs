@@ -33,7 +33,7 @@ macro_rules! effects {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$kind,)*];
 
-            /// Stable code of the effect (`docs/actors.md` lists them).
+            /// Stable code of the effect (`docs/explanation/actors.md` lists them).
             #[must_use]
             pub const fn code(self) -> &'static str {
                 match self {

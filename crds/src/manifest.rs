@@ -12,7 +12,7 @@ pub const POOL_FILE: &str = "agent-forge.containeroo.ch_vsphereagentpools.yaml";
 /// File name of the agent's definition in `config/crd`.
 pub const AGENT_FILE: &str = "agent-forge.containeroo.ch_vsphereagents.yaml";
 /// Path of the field reference, from the workspace root.
-pub const REFERENCE_PATH: &str = "docs/crd-reference.md";
+pub const REFERENCE_PATH: &str = "docs/reference/crds.md";
 
 const HEADER: &str = "# Written by `cargo crdgen` from crds/src; edit the types, not this file.\n";
 

@@ -396,7 +396,10 @@ mod tests {
 
     /// Of the rows of the document that begin with a reason.
     fn documented() -> Vec<String> {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/observability.md");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/docs/reference/observability.md"
+        );
         let text = std::fs::read_to_string(path).expect("the document");
         let (_, events) = text.split_once("## Events").expect("its chapter");
         let (events, _) = events.split_once("\n## ").expect("the next one");

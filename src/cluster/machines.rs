@@ -18,7 +18,7 @@ pub fn facts<K: ResourceExt>(object: &K, version: MachineVersion) -> MachineFact
 }
 
 /// The newest Machine version that discovery serves. An unserved kind is an error: it must never look like "no
-/// Machines" (reliability.md R7a).
+/// Machines" (reliability.md: a Machine is gone only by proof).
 ///
 /// # Errors
 /// No version is served, or discovery does not answer.

@@ -366,7 +366,7 @@ fn network(credentials: &Credentials, options: &Options) -> Result<reqwest::Clie
 }
 
 /// Lets people find this request again: the trace context of the current span and a request id. Whether vCenter logs
-/// them is unknown (docs/vsphere.md); they do no harm.
+/// them is unknown (docs/reference/vsphere.md); they do no harm.
 fn correlate(headers: &mut HeaderMap) {
     propagate::inject(headers);
     if let Ok(id) = HeaderValue::try_from(uuid::Uuid::new_v4().to_string()) {

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::world::{LIMIT, Setup, World};
 
-/// VMs in a row that are replaced without asking (docs/operations.md).
+/// VMs in a row that are replaced without asking (docs/reference/reasons.md).
 const REPLACEMENTS: i32 = 4;
 
 impl World {

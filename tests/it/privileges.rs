@@ -1,4 +1,4 @@
-//! The role in docs/vsphere.md, with one privilege taken away at a time: the condition names it and the object, nothing
+//! The role in docs/reference/vsphere.md, with one privilege taken away at a time: the condition names it and the object, nothing
 //! half-made stays, and granting it is enough.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The role, as people are told to make it.
-const TOLD: &str = include_str!("../../docs/vsphere.md");
+const TOLD: &str = include_str!("../../docs/reference/vsphere.md");
 
 /// When a privilege is missed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ fn told() -> Result<BTreeSet<&'static str>> {
     let section = TOLD
         .split("\n## ")
         .find(|section| section.starts_with("Privileges\n"))
-        .context("a section Privileges in docs/vsphere.md")?;
+        .context("a section Privileges in docs/reference/vsphere.md")?;
     let names: Vec<&str> = section.split('`').skip(1).step_by(2).collect();
     ensure!(
         !names.iter().any(|name| name.starts_with('.')),
@@ -220,7 +220,7 @@ async fn each_privilege_of_the_role_is_named_where_it_is_missing() -> Result<()>
     cases.insert(TAKE_OVER);
     ensure!(
         cases == told()?,
-        "docs/vsphere.md tells {:?}, the cases are {cases:?}",
+        "docs/reference/vsphere.md tells {:?}, the cases are {cases:?}",
         told()?
     );
     let world = World::without_pool(Setup::default()).await?;

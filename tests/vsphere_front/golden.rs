@@ -1,7 +1,7 @@
 //! The request bodies, as they are sent, equal the committed ones: `tests/fixtures/vsphere/golden/*.json`.
 //!
 //! A change there is a change on the wire: look at it against the vendor's documentation, then run this test with
-//! `UPDATE_GOLDEN=1`. The truth check (docs/vsphere.md) parses these files with types made by the vendor's specification.
+//! `UPDATE_GOLDEN=1`. The truth check (docs/reference/vsphere.md) parses these files with types made by the vendor's specification.
 
 use std::{
     collections::BTreeMap,

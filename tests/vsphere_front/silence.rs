@@ -1,5 +1,5 @@
 //! Calls that are taken and never answered, each by itself: they end in time, and who can do without goes on. Those that
-//! `trouble` has as well, and those that tests/it/silence.rs plays with the whole operator: together all that docs/vsphere.md
+//! `trouble` has as well, and those that tests/it/silence.rs plays with the whole operator: together all that docs/reference/vsphere.md
 //! tells.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -204,11 +204,11 @@ async fn the_rarer_calls_end_in_time_as_well() {
 
 /// The calls that the document's table tells, without the type that has the method.
 fn told() -> BTreeSet<&'static str> {
-    let document = include_str!("../../docs/vsphere.md");
+    let document = include_str!("../../docs/reference/vsphere.md");
     let section = document
         .split("\n## ")
         .find(|section| section.starts_with("Calls\n"))
-        .expect("a section Calls in docs/vsphere.md");
+        .expect("a section Calls in docs/reference/vsphere.md");
     let rows = section.lines().filter(|line| line.starts_with('|'));
     let calls = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
     calls
@@ -232,5 +232,8 @@ fn every_call_that_is_told_has_been_left_unanswered() {
         .collect();
     assert!(missing.is_empty(), "no row for {missing:?}");
     let unknown: Vec<&&str> = here.difference(&told).collect();
-    assert!(unknown.is_empty(), "docs/vsphere.md lacks {unknown:?}");
+    assert!(
+        unknown.is_empty(),
+        "docs/reference/vsphere.md lacks {unknown:?}"
+    );
 }

@@ -7,7 +7,7 @@
 //!   still arrive; partial names are unique to a flight, so that what a crash leaves behind is in nobody's way, and the
 //!   next flight removes it ([`super::partial`]).
 //! - A file gets its final name only after the record of a pool that wants it lists that name.
-//! - A lost reply is settled by looking at both names (reliability.md R4).
+//! - A lost reply is settled by looking at both names (reliability.md: unknown is a state).
 //! - When nobody wants it any more it ends, unless it is about to get its final name: that ends soon by itself.
 //! - Nothing moves for [`super::meter::STALL`], or for [`super::meter::FLUSH`] after the last byte: the flight ends.
 //!
@@ -104,7 +104,7 @@ async fn fetch(
 }
 
 /// Waits until a pool's record lists `place`: intent before effect, or a crash after the move would leave a file that
-/// nobody knows of (reliability.md R1).
+/// nobody knows of (reliability.md: intent before effect).
 async fn listed(place: IsoPlace, announce: &Announce, meter: &Meter) -> Result<(), Trouble> {
     let (leave, mut wait) = Leave::pair();
     let path = place.path.clone();

@@ -3,7 +3,7 @@
 //!
 //! Flow: read or written -> [`Election::shown`] / [`Election::written`] / [`Election::failed`] -> [`Election::next`].
 //!
-//! Guarantees (reliability.md R11)
+//! Guarantees (reliability.md: one leader)
 //! - No clock but the caller's own monotonic one: another holder's lease is over when the object has not changed for as
 //!   long as it promises, as seen from here. What it says about the wall clock is for people.
 //! - A leader's time runs from the moment *before* its successful write was sent, so it is over here before it can be

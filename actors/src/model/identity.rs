@@ -24,7 +24,7 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x6f0d_5b34_1c5e_4f0a_9e0b_7d1e_a9c4_2f1
 
 impl BiosUuid {
     /// The uuid that the VM of one VsphereAgent gets on its n-th attempt: UUIDv5 over (cluster id, uid, attempt), so
-    /// that a repeated create is recognised whoever repeats it (reliability.md R1).
+    /// that a repeated create is recognised whoever repeats it (reliability.md: intent before effect).
     #[must_use]
     pub fn derive(cluster_id: &str, uid: &str, attempt: u32) -> Self {
         Self(Uuid::new_v5(

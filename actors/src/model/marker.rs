@@ -1,4 +1,4 @@
-//! The ownership marker: born with the VM in its `extraConfig`, it says whose VM this is (reliability.md R2, R3).
+//! The ownership marker: born with the VM in its `extraConfig`, it says whose VM this is (reliability.md: one create, foreign VMs are safe).
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! How the Machine behind a VsphereAgent stands: the one answer that the pool and the VM decide from. Pure.
 //!
-//! Facts: reliability.md R7a. A Machine counts as gone when neither its uid nor, where no uid is recorded or the record
+//! Facts: reliability.md: a Machine is gone only by proof. A Machine counts as gone when neither its uid nor, where no uid is recorded or the record
 //! is older than the object that carries it (a restored hub has new uids), its name is there, and no AgentMachine of the
 //! recorded name. AgentMachine and Machine share their name, and the deletion of either ends the other
 //! (upstream-contract.md §6.5, §8.2 J, K).

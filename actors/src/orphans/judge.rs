@@ -1,6 +1,6 @@
 //! Marked VMs against VsphereAgents: which VM has no record, which record's VM is not there. Pure.
 //!
-//! Facts: reliability.md R12. A marker says cluster, VsphereAgent (uid) and attempt. Another cluster's mark is none of
+//! Facts: reliability.md: orphans are found. A marker says cluster, VsphereAgent (uid) and attempt. Another cluster's mark is none of
 //! our business, whatever it says (two hubs may share a vCenter).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -54,7 +54,7 @@ pub struct Orphan {
 }
 
 impl Orphan {
-    /// It was never switched on: the boot order is set before that (reliability.md R2).
+    /// It was never switched on: the boot order is set before that (reliability.md: one create).
     #[must_use]
     pub fn never_ran(&self) -> bool {
         never_ran(&self.vm)

@@ -1,4 +1,4 @@
-//! The orphan scan: marked VMs minus VsphereAgents, and VsphereAgents whose VM is not there (reliability.md R12).
+//! The orphan scan: marked VMs minus VsphereAgents, and VsphereAgents whose VM is not there (reliability.md: orphans are found).
 //!
 //! Flow of a pass: every `--orphan-scan-interval`, per vCenter -> list of marked VMs, page by page -> pure [`judge`] -> what is
 //! nobody's is counted and said, again every [`SAID`]; recorded VMs that are gone or off are handed to their VM actors as doubts,

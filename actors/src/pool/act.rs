@@ -394,7 +394,7 @@ pub fn child_object(
     child
 }
 
-/// Live proof that a VsphereAgent may go (reliability.md R7, R7a); `Some` says what holds it.
+/// Live proof that a VsphereAgent may go (reliability.md: fence first, a Machine is gone only by proof); `Some` says what holds it.
 async fn prove_released(
     context: &Context,
     s: &Snapshot,

@@ -1,4 +1,4 @@
-//! Custody of credentials: the Secrets that a pool's VsphereAgents need stay as long as those do (reliability.md R13).
+//! Custody of credentials: the Secrets that a pool's VsphereAgents need stay as long as those do (reliability.md: credentials outlive their use).
 //!
 //! Each pool holds them by a finalizer of its own, named after its uid, so that pools which share a Secret need not agree
 //! on who is the last. What is held stands in `status.heldSecrets` *before* the finalizer is put on and until it is proven

@@ -5,7 +5,7 @@
 //! - An Agent is prepared only when THE rule says that it runs on a VM of ours and its AgentMachine waits.
 //! - An Agent whose Machine is being deleted is fenced before anything else is decided about its VM.
 //! - A VsphereAgent is released only when fenced and unbound; whoever carries the release out proves the Machine's
-//!   absence by live reads first (reliability.md R7, R7a).
+//!   absence by live reads first (reliability.md: fence first, a Machine is gone only by proof).
 
 mod demand;
 #[cfg(test)]

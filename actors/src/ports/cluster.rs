@@ -281,7 +281,7 @@ pub trait Cluster: Send + Sync {
     /// Reads one InfraEnv; `None` from a typed 404 only.
     async fn live_infra_env(&self, key: &ObjectKey) -> ClusterResult<Option<InfraEnv>>;
     /// Lists the Machines of a namespace in a version that discovery serves. An unserved kind is an error, never an
-    /// empty list (reliability.md R7a).
+    /// empty list (reliability.md: a Machine is gone only by proof).
     async fn live_machines(&self, namespace: &str) -> ClusterResult<Vec<MachineFacts>>;
     /// Reads a Secret; `None` from a typed 404 only.
     async fn secret(&self, key: &ObjectKey) -> ClusterResult<Option<SecretRead>>;

@@ -409,7 +409,7 @@ pub trait VCenter: Send + Sync {
     /// the answer.
     async fn survey(&self) -> VcResult<Arc<Survey>>;
 
-    /// Whether the user sees that folder of the datacenter, so that an empty lookup can mean "absent" (reliability.md R5).
+    /// Whether the user sees that folder of the datacenter, so that an empty lookup can mean "absent" (reliability.md: absence is proven).
     async fn folder_sight(&self, folder: &MoRef, datacenter: &MoRef) -> VcResult<FolderSight>;
 
     /// Starts the creation.

@@ -202,7 +202,7 @@ impl VcError {
         }
     }
 
-    /// May the effect have happened although the call failed? (reliability.md R4)
+    /// May the effect have happened although the call failed? (reliability.md: unknown is a state)
     #[must_use]
     pub fn outcome_unknown(&self) -> bool {
         match &self.kind {

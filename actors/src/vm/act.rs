@@ -221,7 +221,7 @@ impl Hand<'_> {
     }
 
     /// The session by the recorded credentials; where those do not work any more, by the pool's, if they lead to the same
-    /// vCenter. Nothing of the pool is needed as long as the record suffices (reliability.md R9).
+    /// vCenter. Nothing of the pool is needed as long as the record suffices (reliability.md: deletion needs no pool).
     async fn session(&self) -> Result<Arc<dyn VCenter>, Trouble> {
         let vm = self.vm();
         let settings = &self.context.settings;

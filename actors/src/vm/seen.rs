@@ -1,7 +1,7 @@
 //! What vCenter showed of our VM, judged: ours, somebody else's, several, or proven absent. Pure.
 //!
 //! Facts: BIOS uuids are not unique in vCenter; a clone carries uuid *and* marker, but another instance uuid and
-//! another reference (reliability.md R3, predecessor fault 21).
+//! another reference (reliability.md: foreign VMs are safe).
 
 use std::time::Duration;
 

@@ -74,7 +74,7 @@ pub struct Facts<'a> {
     pub guard: Option<&'a Guard>,
     /// The discovery ISO lies ready.
     pub iso_ready: bool,
-    /// The pool's credentials Secret is confirmed as held (reliability.md R13).
+    /// The pool's credentials Secret is confirmed as held (reliability.md: credentials outlive their use).
     pub credentials_held: bool,
     /// What vCenter showed.
     pub seen: &'a Seen,

@@ -49,8 +49,8 @@ pub struct VsphereAgentStatus {
     /// Cleanup policy of the pool as last seen; it holds where the pool is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cleanup_policy: Option<CleanupPolicy>,
-    /// The last VM that was given up because its Agent did not register in time, was lost before it served, or because a
-    /// person asked for another one; and what vCenter showed of it.
+    /// The last VM that was given up, and what vCenter showed of it. Its Agent did not register in time or was lost before
+    /// it served, or a person asked for another VM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<Failure>,
     /// A drive that the predecessor was emptying when it was replaced; it is finished, and taken off. Ours records none.
@@ -235,8 +235,8 @@ pub struct VmStatus {
     /// that is proven gone, or a person, ends such a VM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub served: Option<bool>,
-    /// True once VMware Tools told a name and an address of a guest that the operator did not switch on in that life: it
-    /// may be a node whose Agent is missing. A reboot, or Tools that stop, do not take that back.
+    /// True once VMware Tools reported a name and an address of a guest that the operator did not switch on in that life.
+    /// It may be a node whose Agent is missing. A reboot, or Tools that stop, do not take that back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest_may_be_node: Option<bool>,
     /// True while the AgentMachine carries the pause annotation, and from then on where it went like that.

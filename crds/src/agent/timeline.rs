@@ -12,9 +12,9 @@ pub const MAX_TIMELINE_ROWS: usize = 64;
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct Milestone {
-    /// What happened: `Demanded` (AgentMachine created), `Accepted` (VsphereAgent created), `ISOReady`, `Placed`, `Created`,
-    /// `PoweredOn`, `Discovered` (its Agent registered), `Prepared`, `Bound`, `Replaced` (another VM is made),
-    /// `InstallAbandoned` (the deletion came before the Agent was installed), `Deleting`, `Absent` (its VM is gone).
+    /// What happened. `Demanded`: the AgentMachine was created. `Accepted`: the VsphereAgent was created. `ISOReady`,
+    /// `Placed`, `Created`, `PoweredOn`. `Discovered`: its Agent registered. `Prepared`, `Bound`. `Replaced`: another VM is
+    /// made. `InstallAbandoned`: the deletion came before the Agent was installed. `Deleting`. `Absent`: its VM is gone.
     pub event: String,
     /// To which VM in a row for this request.
     #[schemars(range(min = 1))]

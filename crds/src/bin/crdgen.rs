@@ -1,4 +1,4 @@
-//! Writes what is made from the types: `config/crd` (no flag), `docs/crd-reference.md` (`--docs`);
+//! Writes what is made from the types: `config/crd` (no flag), `docs/reference/crds.md` (`--docs`);
 //! `--check` writes nothing and fails when one of them is out of date.
 
 use agent_forge_crds::manifest;
@@ -9,7 +9,7 @@ use std::{env, fs};
 
 const USAGE: &str = "usage: crdgen [--docs | --check]
   (no flag)  write config/crd
-  --docs     write docs/crd-reference.md
+  --docs     write docs/reference/crds.md
   --check    write nothing; fail when a file is missing or differs";
 
 fn main() -> ExitCode {

@@ -12,8 +12,8 @@ pub const DEFAULT_RETAIN_VERSIONS: i32 = 2;
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct IsoSpec {
-    /// How often servers other than the assisted service's are asked whether the ISO changed while its URL stays the
-    /// same, as a Go duration such as `10m` (which applies when empty).
+    /// How often servers other than the assisted service's are asked for changes while the URL stays the same. A Go
+    /// duration such as `10m`, which applies when empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_interval: Option<String>,
     /// Number of versions that stay on the datastore. The current one always stays.

@@ -1,4 +1,4 @@
-//! Every metric family there is: what `/metrics` registers, what `docs/metrics.md` lists, what the tests of alerts and
+//! Every metric family there is: what `/metrics` registers, what `docs/reference/metrics.md` lists, what the tests of alerts and
 //! dashboards check queries against. Names and labels of the predecessor's families are kept to the letter.
 //!
 //! Cardinality: labels are pools, kinds, operations and reasons, never VMs or machines.
@@ -176,7 +176,7 @@ pub const PROCESS: &[Family] = &[
     family("process_threads", Kind::Gauge, &[], "Threads."),
 ];
 
-/// `docs/metrics.md`.
+/// `docs/reference/metrics.md`.
 #[must_use]
 pub fn document() -> String {
     let mut out = String::from(
@@ -197,14 +197,14 @@ mod tests {
 
     #[test]
     fn the_document_is_up_to_date() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/metrics.md");
         if std::env::var_os("AGENT_FORGE_BLESS").is_some() {
             std::fs::write(path, document()).expect("written");
         }
         let found = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
             found == document(),
-            "docs/metrics.md: run this test with AGENT_FORGE_BLESS=1"
+            "docs/reference/metrics.md: run this test with AGENT_FORGE_BLESS=1"
         );
     }
 

@@ -244,19 +244,22 @@ fn each_reason_of_a_failed_vcenter_call_belongs_to_one_alert_or_to_none_on_purpo
     }
 }
 
-/// Where an alert's `runbook_url` finds this repository; docs/observability.md says how it is set to another place.
+/// Where an alert's `runbook_url` finds this repository; docs/reference/observability.md says how it is set to another place.
 const HOME: &str = "https://github.com/containeroo/agent-forge-operator/blob/main/";
 
 #[test]
 fn the_document_says_how_runbooks_are_found_elsewhere() {
-    let told = read("docs/observability.md");
-    assert!(told.contains(HOME), "docs/observability.md lacks {HOME}");
+    let told = read("docs/reference/observability.md");
+    assert!(
+        told.contains(HOME),
+        "docs/reference/observability.md lacks {HOME}"
+    );
 }
 
 #[test]
 fn each_alert_has_its_runbook_and_its_test() {
     let cases = read("config/prometheus/tests/alerts.yaml");
-    let told = read("docs/observability.md");
+    let told = read("docs/reference/observability.md");
     for alert in alerts() {
         let name = text(&alert["alert"]);
         let url = text(&alert["annotations"]["runbook_url"]);
@@ -274,8 +277,11 @@ fn each_alert_has_its_runbook_and_its_test() {
         for part in headings.into_iter().chain([name, rule.as_str()]) {
             assert!(runbook.contains(part), "{path} lacks {part}");
         }
-        let row = format!("| [{name}](runbooks/{name}.md) | ");
-        assert!(told.contains(&row), "docs/observability.md lacks {row}");
+        let row = format!("| [{name}](../runbooks/{name}.md) | ");
+        assert!(
+            told.contains(&row),
+            "docs/reference/observability.md lacks {row}"
+        );
         let fires = format!("alertname: {name}\n    exp_alerts:\n");
         let quiet = format!("alertname: {name}\n    exp_alerts: []");
         assert!(cases.contains(&fires), "no case in which {name} fires");

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// What fifty busy machines tell in much more than ten minutes (docs/benchmarks.md).
+/// What fifty busy machines tell in much more than ten minutes (docs/reference/benchmarks.md).
 const SPANS: usize = 200_000;
 /// The SDK's own bound of the queue, and what is on its way out of it.
 const KEPT: usize = 2048 + 2 * 512;

@@ -26,7 +26,7 @@ use crate::vsphere::{client::Client, wire::collector::UpdateSet};
 /// How long new tasks wait for company before the view is modified; the tasks run meanwhile.
 const GATHER: Duration = Duration::from_millis(40);
 /// How long updates wait for company before the next long poll asks for them. That puts off the news of an end, and a VM
-/// keeps its task slot until then: longer costs more time than it saves requests (docs/benchmarks.md).
+/// keeps its task slot until then: longer costs more time than it saves requests (docs/reference/benchmarks.md).
 const PAUSE: Duration = Duration::from_millis(40);
 /// Pauses between attempts while vCenter is in trouble.
 const BACKOFF: [Duration; 5] = [

@@ -1,6 +1,6 @@
 //! A witness beside a scenario: it looks at Kubernetes and vCenter without pause and remembers what must never be seen.
 //!
-//! What it calls wrong (reliability.md §4, O1-O3):
+//! What it calls wrong (tests/sim/README.md, oracles):
 //! - two VMs of one VsphereAgent, or two VsphereAgents for one AgentMachine;
 //! - a VM with our marker and without its VsphereAgent;
 //! - an Agent that goes before the VM it runs on;

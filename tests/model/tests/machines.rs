@@ -51,7 +51,7 @@ fn a_request_whose_outcome_is_unknown_breaks_no_promise() {
 }
 
 /// A foreign VM that holds the name is waited out and never touched; a VM whose guest never comes is replaced. What VM actor and
-/// pool decide in these worlds are the charts of docs/actors.md, arrow by arrow.
+/// pool decide in these worlds are the charts of docs/explanation/actors.md, arrow by arrow.
 #[test]
 fn the_charts_in_the_docs_are_what_the_code_does() {
     let leaves = || Deed::Leaves("b".to_owned());
@@ -73,7 +73,7 @@ fn the_charts_in_the_docs_are_what_the_code_does() {
         };
         assert!(
             arrows == drawn,
-            "a chart in docs/actors.md is another one than the code's.\nmissing there:\n{}not in the code:\n{}",
+            "a chart in docs/explanation/actors.md is another one than the code's.\nmissing there:\n{}not in the code:\n{}",
             text(arrows.difference(&drawn).collect()),
             text(drawn.difference(&arrows).collect()),
         );
@@ -82,7 +82,7 @@ fn the_charts_in_the_docs_are_what_the_code_does() {
 
 /// The arrows of the n-th chart there.
 fn drawn(n: usize) -> Arrows {
-    include_str!("../../../docs/actors.md")
+    include_str!("../../../docs/explanation/actors.md")
         .split("```mermaid\nstateDiagram-v2\n")
         .nth(n + 1)
         .and_then(|rest| rest.split("```").next())

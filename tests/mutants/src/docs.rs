@@ -1,4 +1,4 @@
-//! The table of docs/reliability.md.
+//! The table of tests/mutants/README.md.
 
 use std::fmt::Write as _;
 

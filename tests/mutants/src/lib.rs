@@ -2,7 +2,7 @@
 //!
 //! Flow: [`cases::CASES`] says of each [`Mutant`] which rows of the predecessor's and the upstream's lists it stands for,
 //! and by which plan it is found; [`hunt`] runs that plan twice, without and with the mutant; [`docs`] makes the table of
-//! docs/reliability.md.
+//! tests/mutants/README.md.
 //! Guarantee: the operator that is played here is a copy, compiled for this package alone (docs/adr/0009-mutants.md).
 
 pub mod cases;

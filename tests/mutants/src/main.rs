@@ -11,7 +11,7 @@ use agent_forge_mutants::{
 };
 use agent_forge_sim::matrix::report;
 
-/// Without arguments: all cases. `table`: the table of docs/reliability.md. Names of mutants: their cases, with the traces
+/// Without arguments: all cases. `table`: the table of tests/mutants/README.md. Names of mutants: their cases, with the traces
 /// of both runs.
 fn main() -> ExitCode {
     let named: Vec<String> = std::env::args().skip(1).collect();

@@ -1,4 +1,4 @@
-//! Every known fault, put back in, is found by the plan and the oracle that docs/reliability.md names; without it the same
+//! Every known fault, put back in, is found by the plan and the oracle that tests/mutants/README.md names; without it the same
 //! plan passes. And no row of the lists is forgotten.
 
 use std::{collections::BTreeSet, fs, path::Path};
@@ -48,8 +48,8 @@ fn each_mutant_has_a_case_and_each_row_a_mutant_or_a_reason() {
 
 #[test]
 fn the_docs_have_the_table() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reliability.md");
-    let text = fs::read_to_string(path).expect("docs/reliability.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let text = fs::read_to_string(path).expect("tests/mutants/README.md");
     let (_, rest) = text.split_once(docs::BEGIN).expect("its begin");
     let (shown, _) = rest.split_once(docs::END).expect("its end");
     assert_eq!(

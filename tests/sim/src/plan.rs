@@ -90,7 +90,7 @@ impl Fault {
     }
 
     /// Those that random schedules combine: where a vCenter comes back from its backup, nothing but a person puts its
-    /// inventory right, who has no other fault in mind (docs/reliability.md).
+    /// inventory right, who has no other fault in mind (docs/explanation/reliability.md).
     #[must_use]
     pub fn combined() -> Vec<Self> {
         let all = Self::ALL.iter().copied();

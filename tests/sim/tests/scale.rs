@@ -1,6 +1,6 @@
 //! Many machines in virtual time: what each costs, what five hundred ask for at rest, how an absent vCenter is borne.
 //!
-//! The bounds are the product's goals (docs/benchmarks.md); the figures are printed.
+//! The bounds are the product's goals (docs/reference/benchmarks.md); the figures are printed.
 
 use std::{io::Write as _, time::Duration};
 

@@ -5,7 +5,7 @@ use std::{io::Write as _, time::Duration};
 use agent_forge_actors::retry::RESYNC;
 use agent_forge_sim::waits;
 
-/// The bounds stand in docs/iso.md. By hand: `cargo run -p agent-forge-sim -- waits`.
+/// The bounds stand in docs/explanation/iso-cache.md. By hand: `cargo run -p agent-forge-sim -- waits`.
 #[test]
 fn nobody_waits_for_a_resync() {
     let mut broken = Vec::new();

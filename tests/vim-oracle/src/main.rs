@@ -2,7 +2,7 @@
 //! both, so a third party is asked: `vim_rs`, whose types and calls are generated from the vendor's specification.
 //!
 //! It says each of our recorded request bodies in its own words, and drives the simulated vCenter through the life of a
-//! VM; what differs is listed, and any difference is a failure. How to run it: docs/vsphere.md.
+//! VM; what differs is listed, and any difference is a failure. How to run it: docs/reference/vsphere.md.
 
 mod bodies;
 mod compare;

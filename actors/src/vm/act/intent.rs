@@ -1,4 +1,4 @@
-//! Intent before effect: the finalizer, and identity and place, recorded before the first vCenter write (reliability.md R1).
+//! Intent before effect: the finalizer, and identity and place, recorded before the first vCenter write (reliability.md: intent before effect).
 
 use agent_forge_crds::{
     names::AGENT_FINALIZER,

@@ -39,7 +39,7 @@ pub(super) fn serves(agent: &Agent, agent_machine: Option<&AgentMachine>) -> boo
 
 impl Hand<'_> {
     /// No Agent that may run on this VM, or was last seen there, serves anybody, and the one that does run there is still
-    /// fenced (reliability.md R7).
+    /// fenced (reliability.md: fence first).
     pub(super) fn unbound(&self, live: &Live) -> Result<(), Trouble> {
         let child = &self.scene.child;
         if child.forced {

@@ -91,7 +91,7 @@ async fn how_far_an_iso_is_is_written_every_five_seconds_and_not_more_often() {
         times.len() >= 15 && gaps.iter().all(|g| allowed.contains(g)),
         "{times:?}"
     );
-    assert_eq!(window, 5, "as docs/iso.md says");
+    assert_eq!(window, 5, "as docs/explanation/iso-cache.md says");
     assert_eq!(seen.len(), times.len(), "each says something new");
 }
 
