@@ -73,6 +73,7 @@ const ADDED_TO_AGENT: &[&str] = &[
     "status.vm.placement",
     "status.vm.powerState",
     "status.vm.served",
+    "status.vm.serverInstanceUUID",
     "status.vm.server",
     "status.vm.tagsMissing",
     "status.vm.taskID",
