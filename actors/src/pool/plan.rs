@@ -7,6 +7,8 @@
 //! - A VsphereAgent is released only when fenced and unbound; whoever carries the release out proves the Machine's
 //!   absence by live reads first (reliability.md R7, R7a).
 
+#[cfg(test)]
+mod crowd;
 mod demand;
 #[cfg(test)]
 mod edges;

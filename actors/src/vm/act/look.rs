@@ -16,7 +16,13 @@ use super::{After, Hand};
 use crate::{
     context::Context,
     error::{Side, Trouble},
-    model::{child::Child, identity::agent_runs_on, names::ObjectKey, selector},
+    model::{
+        child::Child,
+        identity::agent_runs_on,
+        names::ObjectKey,
+        selector,
+        words::{self, Words},
+    },
     mutants::{Mutant, on},
     pool::agents_home,
     ports::{
@@ -170,7 +176,7 @@ impl Hand<'_> {
             Some(live) => seeing(self.context, live, child.object.clone()),
             None => self.context.clone(),
         };
-        let scene = Scene::gather(&context, child.object);
+        let scene = Scene::gather(context.view.as_ref(), child.object);
         scene.remember(memory);
         match step::next(&scene.facts(&context, memory)) {
             next if next == *step => Ok(Ok(Looked { session, shown })),
@@ -287,6 +293,14 @@ impl View for LiveView {
         let all = self.live.agents.iter();
         let there = all.filter(|a| a.metadata.namespace.as_deref() == Some(namespace));
         there.cloned().collect()
+    }
+    fn agents_saying(&self, namespace: &str, words: &Words) -> Vec<Arc<Agent>> {
+        if !self.live.homes.contains(namespace) {
+            return self.cached.agents_saying(namespace, words);
+        }
+        let mut there = self.agents(namespace);
+        there.retain(|agent| !words::said(agent).is_disjoint(words));
+        there
     }
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {
         self.cached.infra_env(key)
