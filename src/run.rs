@@ -19,7 +19,7 @@ use anyhow::Context;
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
-use ractor::{Actor, ActorRef, rpc::CallResult};
+use ractor::{Actor, ActorRef};
 use tokio::{
     sync::{oneshot, watch},
     task::JoinSet,
@@ -107,6 +107,7 @@ pub async fn between(
     metrics.barred(false);
     let events = standby::events(&clients, unfenced, borders.vsphere.call_timeout);
     let ports = ports(&args, borders, caches.clone());
+    let exit = ports.exit.clone();
     let (supervisor, ended) = Actor::spawn(None, Supervisor, ports)
         .await
         .map_err(|e| anyhow::anyhow!("starting the supervisor: {e}"))?;
@@ -159,10 +160,10 @@ pub async fn between(
         died = panicked(&mut becoming_ready) => Err(died),
     };
     becoming_ready.abort_all();
-    let shut = supervisor.call(SupervisorMsg::Shutdown, Some(GRACE)).await;
+    let shut = exit.leave(&supervisor, GRACE).await;
     supervisor.stop(None);
     // Let go only of what is over: a tree that did not stop keeps its lease until that runs out.
-    if let Ok(CallResult::Success(())) = shut {
+    if shut {
         election.release().await;
     }
     result
@@ -309,6 +310,7 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
         },
         ledger,
         server_rule: args.server_rule(),
+        exit: Arc::default(),
     }
 }
 

@@ -38,6 +38,7 @@ use crate::{
         identity::BiosUuid,
         marker::Marker,
         names::{MoRef, ObjectKey},
+        tally::Tally,
     },
     pool::{act, snapshot::Snapshot},
     ports::{
@@ -505,6 +506,11 @@ impl World {
                 .map(|c| Child::read(Arc::new(c)))
                 .collect(),
             made_by_others: self.made_by_others.clone(),
+            matching: self
+                .agents
+                .iter()
+                .map(|a| Tally::of(a, &self.pool.spec.agent.labels))
+                .sum(),
             agents: self.agents.iter().cloned().map(Arc::new).collect(),
             infra_env_key: ObjectKey::new(NAMESPACE, "infra"),
             infra_env: Some(Arc::new(infra_env())),

@@ -1,24 +1,47 @@
 //! One kind's objects as the watch last showed them.
 //!
 //! Our own instead of kube's reflector store: a relist there emits nothing for objects that vanished meanwhile, and
-//! both lookups that decisions make (by key, by namespace) are range reads here.
+//! the lookups that decisions make (by key, by namespace, by [word](agent_forge_actors::model::words)) are range reads here.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError, RwLock},
 };
 
-use agent_forge_actors::model::names::ObjectKey;
+use agent_forge_actors::model::{
+    names::ObjectKey,
+    selector::Labels,
+    tally::Tally,
+    words::{Word, Words},
+};
 use kube::runtime::watcher::Event;
 
-use super::scope::Part;
+use super::{
+    index::{Index, Reads},
+    scope::Part,
+};
 
 /// A cache of objects of kind `K`.
 #[derive(Debug)]
 pub struct Cache<K> {
-    objects: RwLock<BTreeMap<ObjectKey, Arc<K>>>,
+    objects: RwLock<Objects<K>>,
     /// What is not listed yet.
     unlisted: RwLock<BTreeSet<Part>>,
+}
+
+#[derive(Debug)]
+struct Objects<K> {
+    all: BTreeMap<ObjectKey, Arc<K>>,
+    index: Index<K>,
+}
+
+impl<K> Objects<K> {
+    fn of_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<K>> {
+        let from = ObjectKey::new(namespace, "");
+        let all = self.all.range(from..);
+        all.take_while(move |(k, _)| k.namespace == namespace)
+            .map(|(_, v)| v)
+    }
 }
 
 /// One object's change: what it was, what it is.
@@ -28,8 +51,18 @@ impl<K> Cache<K> {
     /// A cache that these watches feed.
     #[must_use]
     pub fn of(parts: &[Part]) -> Self {
+        Self::indexed(parts, Reads::default())
+    }
+
+    /// One with an index.
+    #[must_use]
+    pub fn indexed(parts: &[Part], reads: Reads<K>) -> Self {
+        let index = Index::new(reads);
         Self {
-            objects: RwLock::default(),
+            objects: RwLock::new(Objects {
+                all: BTreeMap::new(),
+                index,
+            }),
             unlisted: RwLock::new(parts.iter().cloned().collect()),
         }
     }
@@ -50,61 +83,92 @@ impl<K> Cache<K> {
 
     /// One object.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.read(|all| all.get(key).cloned())
+        self.read(|o| o.all.get(key).cloned())
     }
 
     /// All objects, in key order.
     pub fn all(&self) -> Vec<Arc<K>> {
-        self.read(|all| all.values().cloned().collect())
+        self.read(|o| o.all.values().cloned().collect())
     }
 
     /// The objects of a namespace, in name order.
     pub fn of_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
-        let from = ObjectKey::new(namespace, "");
-        self.read(|all| {
-            all.range(from..)
-                .take_while(|(k, _)| k.namespace == namespace)
-                .map(|(_, v)| v.clone())
-                .collect()
+        self.read(|o| o.of_namespace(namespace).cloned().collect())
+    }
+
+    /// Those that say one of the words, in key order; of that namespace alone, where one is given.
+    pub fn saying(&self, namespace: Option<&str>, words: &Words) -> Vec<Arc<K>> {
+        self.read(|o| {
+            let words = words.iter();
+            let keys: BTreeSet<&ObjectKey> = words
+                .flat_map(|word| o.index.saying(namespace, *word))
+                .collect();
+            let found = keys.into_iter().filter_map(|key| o.all.get(key));
+            found.cloned().collect()
         })
     }
 
-    fn read<T>(&self, f: impl FnOnce(&BTreeMap<ObjectKey, Arc<K>>) -> T) -> T {
+    /// The first of a namespace, in name order, that says the word and is wanted.
+    pub fn first(
+        &self,
+        namespace: &str,
+        word: Word,
+        wanted: &dyn Fn(&K) -> bool,
+    ) -> Option<Arc<K>> {
+        self.read(|o| {
+            let keys = o.index.saying(Some(namespace), word);
+            let mut all = keys.filter_map(|key| o.all.get(key));
+            all.find(|object| wanted(object)).cloned()
+        })
+    }
+
+    /// How many of a namespace carry the labels.
+    pub fn count(&self, namespace: &str, labels: &Labels) -> Tally {
+        self.read(|o| {
+            let all = o.of_namespace(namespace).map(AsRef::as_ref);
+            o.index.count(namespace, labels, all)
+        })
+    }
+
+    fn read<T>(&self, f: impl FnOnce(&Objects<K>) -> T) -> T {
         f(&self.objects.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write<T>(&self, f: impl FnOnce(&mut Objects<K>) -> T) -> T {
+        f(&mut self.objects.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn put(&self, key: ObjectKey, object: K) -> Difference<K> {
         let object = Arc::new(object);
-        let mut all = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let old = all.insert(key.clone(), object.clone());
-        (key, old, Some(object))
+        self.write(|o| {
+            let old = o.all.insert(key.clone(), object.clone());
+            o.index.changed(&key, old.as_deref(), Some(&object));
+            (key, old, Some(object))
+        })
     }
 
     fn remove(&self, key: ObjectKey) -> Difference<K> {
-        let mut all = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let old = all.remove(&key);
-        (key, old, None)
+        self.write(|o| {
+            let old = o.all.remove(&key);
+            o.index.changed(&key, old.as_deref(), None);
+            (key, old, None)
+        })
     }
 
     fn replace(&self, part: &Part, listed: BTreeMap<ObjectKey, Arc<K>>) -> Vec<Difference<K>> {
-        let mut all = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let mut old = match part {
-            None => std::mem::take(&mut *all),
-            Some(namespace) => {
-                let mut old = all.split_off(&ObjectKey::new(namespace.clone(), ""));
-                let after = old.keys().find(|k| k.namespace != *namespace).cloned();
-                if let Some(after) = after {
-                    all.append(&mut old.split_off(&after));
-                }
-                old
+        let differences = self.write(|o| {
+            let mut old = take(&mut o.all, part);
+            let mut differences: Vec<_> = listed
+                .iter()
+                .map(|(k, new)| (k.clone(), old.remove(k), Some(new.clone())))
+                .collect();
+            o.all.extend(listed);
+            differences.extend(old.into_iter().map(|(k, gone)| (k, Some(gone), None)));
+            for (key, old, new) in &differences {
+                o.index.changed(key, old.as_deref(), new.as_deref());
             }
-        };
-        let mut differences: Vec<_> = listed
-            .iter()
-            .map(|(k, new)| (k.clone(), old.remove(k), Some(new.clone())))
-            .collect();
-        all.extend(listed);
-        differences.extend(old.into_iter().map(|(k, gone)| (k, Some(gone), None)));
+            differences
+        });
         let mut unlisted = self
             .unlisted
             .write()
@@ -112,6 +176,19 @@ impl<K> Cache<K> {
         unlisted.remove(part);
         differences
     }
+}
+
+/// Takes out what lies in that part.
+fn take<K>(all: &mut BTreeMap<ObjectKey, Arc<K>>, part: &Part) -> BTreeMap<ObjectKey, Arc<K>> {
+    let Some(namespace) = part else {
+        return std::mem::take(all);
+    };
+    let mut old = all.split_off(&ObjectKey::new(namespace.clone(), ""));
+    let after = old.keys().find(|k| k.namespace != *namespace).cloned();
+    if let Some(after) = after {
+        all.append(&mut old.split_off(&after));
+    }
+    old
 }
 
 /// Feeds watch events into a cache; a relist is collected and swapped in at its end, so that a reader never sees half

@@ -5,6 +5,7 @@ mod called;
 pub mod client;
 pub mod events;
 pub mod grants;
+pub mod index;
 pub mod lease;
 pub mod live_agents;
 pub mod machines;

@@ -6,7 +6,12 @@ use std::sync::{
 };
 
 use agent_forge_actors::{
-    model::names::ObjectKey,
+    model::{
+        names::ObjectKey,
+        selector::Labels,
+        tally::Tally,
+        words::{self, Word, Words},
+    },
     ports::cluster::{MachineFacts, View},
 };
 use agent_forge_crds::{
@@ -16,7 +21,11 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{cache::Cache, scope::Scope};
+use super::{
+    cache::Cache,
+    index::Reads,
+    scope::{Part, Scope},
+};
 
 /// All that is kept of a Namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,10 +87,16 @@ impl Caches {
         let parts = scope.parts();
         Self {
             pools: Arc::new(Cache::of(&parts)),
-            children: Arc::new(Cache::of(&parts)),
-            agent_machines: Arc::new(Cache::of(&parts)),
+            children: found_by(&parts, words::asked_by_child),
+            agent_machines: found_by(&parts, words::asked_by_agent_machine),
             machines: Arc::new(Cache::of(&parts)),
-            agents: Arc::new(Cache::of(&parts)),
+            agents: Arc::new(Cache::indexed(
+                &parts,
+                Reads {
+                    words: words::said,
+                    tally: Tally::of,
+                },
+            )),
             infra_envs: Arc::new(Cache::of(&parts)),
             namespaces: Arc::new(Cache::of(&[None])),
             scope: scope.clone(),
@@ -136,6 +151,15 @@ impl Caches {
     }
 }
 
+/// A cache whose objects are found by their words.
+fn found_by<K>(parts: &[Part], words: fn(&K) -> Words) -> Arc<Cache<K>> {
+    let reads = Reads {
+        words,
+        ..Reads::default()
+    };
+    Arc::new(Cache::indexed(parts, reads))
+}
+
 impl View for Caches {
     fn ready(&self) -> bool {
         self.listed() && self.leads()
@@ -157,7 +181,8 @@ impl View for Caches {
     }
 
     fn children(&self, pool: &ObjectKey) -> Vec<Arc<VsphereAgent>> {
-        let mut all = self.children.of_namespace(&pool.namespace);
+        let asked = Words::from([Word::pool(pool)]);
+        let mut all = self.children.saying(Some(&pool.namespace), &asked);
         all.retain(|c| c.spec.pool_ref.name == pool.name);
         all
     }
@@ -184,6 +209,31 @@ impl View for Caches {
 
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>> {
         self.agents.of_namespace(namespace)
+    }
+
+    fn agents_saying(&self, namespace: &str, words: &Words) -> Vec<Arc<Agent>> {
+        self.agents.saying(Some(namespace), words)
+    }
+
+    fn first_agent(
+        &self,
+        namespace: &str,
+        word: Word,
+        wanted: &dyn Fn(&Agent) -> bool,
+    ) -> Option<Arc<Agent>> {
+        self.agents.first(namespace, word, wanted)
+    }
+
+    fn count_agents(&self, namespace: &str, labels: &Labels) -> Tally {
+        self.agents.count(namespace, labels)
+    }
+
+    fn children_asking(&self, words: &Words) -> Vec<Arc<VsphereAgent>> {
+        self.children.saying(None, words)
+    }
+
+    fn agent_machines_asking(&self, words: &Words) -> Vec<Arc<AgentMachine>> {
+        self.agent_machines.saying(None, words)
     }
 
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {

@@ -9,7 +9,10 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use agent_forge_actors::{
     model::names::ObjectKey,
     ports::cluster::MachineFacts,
-    supervisor::{SupervisorMsg, routing::Change},
+    supervisor::{
+        SupervisorMsg,
+        routing::{AgentNews, Change},
+    },
 };
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,
@@ -119,7 +122,8 @@ async fn watch(client: &Client, part: &Part, caches: &Caches, tell: &impl Fn(Cha
     );
 }
 
-type Seen<'a, K> = Option<&'a Arc<K>>;
+/// An object as it was or is; `None`: it was not there, or is not.
+pub type Seen<'a, K> = Option<&'a Arc<K>>;
 
 /// Whether what decisions read of an object changed; the projection must name all of it.
 fn differs<'a, K, P: PartialEq>(
@@ -207,7 +211,8 @@ fn infra_env_change(
     .then_some(Change::InfraEnv(key))
 }
 
-fn agent_change(key: ObjectKey, old: Seen<'_, Agent>, new: Seen<'_, Agent>) -> Option<Change> {
+/// What a difference between two states of an Agent means to those who decide.
+pub fn agent_change(key: ObjectKey, old: Seen<'_, Agent>, new: Seen<'_, Agent>) -> Option<Change> {
     let conditions = |a: &Agent| -> Vec<(String, String, Option<String>)> {
         // Heartbeats do not count.
         a.conditions()
@@ -226,7 +231,10 @@ fn agent_change(key: ObjectKey, old: Seen<'_, Agent>, new: Seen<'_, Agent>) -> O
             conditions(a),
         )
     })
-    .then_some(Change::Agent(key))
+    .then(|| {
+        let [old, new] = [old, new].map(|seen| seen.map(AsRef::as_ref));
+        Change::Agent(AgentNews::between(key, old, new))
+    })
 }
 
 async fn follow<K>(

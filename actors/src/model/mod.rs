@@ -13,6 +13,8 @@ pub mod notes;
 pub mod selector;
 pub mod server;
 pub mod standing;
+pub mod tally;
 pub mod trace;
 pub mod upstream;
 pub mod vanished;
+pub mod words;

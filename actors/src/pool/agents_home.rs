@@ -1,17 +1,24 @@
 //! Where a pool's InfraEnv is, and with it its Agents: they live in the InfraEnv's namespace, which need not be the
 //! pool's (upstream-contract.md §6.1, §8.2 L).
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use agent_forge_crds::{
-    external::{agent::Agent, infra_env::InfraEnv},
+    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
     pool::VsphereAgentPool,
 };
 use kube::ResourceExt;
 
-use super::boundary::Grants;
+use super::{boundary::Grants, claims};
 use crate::{
-    model::{child::Child, names::ObjectKey},
+    model::{
+        child::Child,
+        names::ObjectKey,
+        words::{self, Word, Words},
+    },
     ports::cluster::View,
 };
 
@@ -35,17 +42,48 @@ pub fn candidates(pool: &VsphereAgentPool) -> Vec<ObjectKey> {
     }
 }
 
-/// All Agents that may run on VMs of the pool: those of every namespace in which the InfraEnv may be (it may have gone,
-/// or moved, while its Agents serve), of those that its VMs boot from, and of those where Agents of its VsphereAgents were
-/// seen before. In key order.
+/// The Agents that name the VM of that VsphereAgent; no other may run there. They are looked for in every namespace in which
+/// the InfraEnv may be (it may have gone, or moved, while its Agents serve), in that of the one that the VM boots from, and
+/// in that where its Agent was seen before. In key order.
 #[must_use]
-pub fn agents<'a>(
+pub fn naming(view: &dyn View, pool: Option<&VsphereAgentPool>, child: &Child) -> Vec<Arc<Agent>> {
+    let Some(identity) = &child.identity else {
+        return Vec::new();
+    };
+    let words = Words::from([Word::machine(identity.bios_uuid)]);
+    let namespaces = namespaces(pool, [child]).into_iter();
+    namespaces
+        .flat_map(|n| view.agents_saying(&n, &words))
+        .collect()
+}
+
+/// The Agents that a decision about the pool may go by: those that name a VM of its VsphereAgents, those that one of these
+/// AgentMachines names, or that name it, and for each of them the first of the namespace `home` that it could be given now.
+/// In key order. Each question about all Agents has the same answer for these.
+#[must_use]
+pub fn of_pool(
     view: &dyn View,
-    pool: Option<&VsphereAgentPool>,
-    children: impl IntoIterator<Item = &'a Child>,
+    pool: &VsphereAgentPool,
+    children: &[Child],
+    agent_machines: &[&AgentMachine],
+    home: &str,
 ) -> Vec<Arc<Agent>> {
-    let namespaces = namespaces(pool, children);
-    namespaces.iter().flat_map(|n| view.agents(n)).collect()
+    let identities = children.iter().filter_map(|c| c.identity.as_ref());
+    let machines = identities.map(|vm| Word::machine(vm.bios_uuid));
+    let sought = agent_machines.iter().flat_map(|am| words::sought_by(am));
+    let words: Words = machines.chain(sought).collect();
+    let namespaces = namespaces(Some(pool), children).into_iter();
+    let named = namespaces.flat_map(|n| view.agents_saying(&n, &words));
+    let first_free = |am: &&AgentMachine| {
+        let fits = |agent: &Agent| claims::is_free_for(agent, am);
+        view.first_agent(home, Word::free_for(am), &fits)
+    };
+    let free = agent_machines.iter().filter_map(first_free);
+    let mut all = BTreeMap::new();
+    for agent in named.chain(free) {
+        all.entry(ObjectKey::of(agent.as_ref())).or_insert(agent);
+    }
+    all.into_values().collect()
 }
 
 /// Namespaces in which Agents of these may be.

@@ -7,6 +7,8 @@
 //! - A VsphereAgent is released only when fenced and unbound; whoever carries the release out proves the Machine's
 //!   absence by live reads first (reliability.md: fence first, a Machine is gone only by proof).
 
+#[cfg(test)]
+mod crowd;
 mod demand;
 #[cfg(test)]
 mod edges;

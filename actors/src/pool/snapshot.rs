@@ -27,6 +27,7 @@ use crate::{
         child::Child,
         identity::{AgentMatch, agent_runs_on},
         names::ObjectKey,
+        tally::Tally,
     },
     ports::{
         clock::Clock,
@@ -82,9 +83,12 @@ pub struct Snapshot {
     pub children: Vec<Child>,
     /// VsphereAgents of other pools, by the uid of the AgentMachine that they are for.
     pub made_by_others: BTreeMap<String, ObjectKey>,
-    /// Agents that may run on the pool's VMs ([`agents_home::agents`]); of namespaces that do not admit the pool, only
-    /// those that may run on a VM on record.
+    /// Agents that a decision may go by ([`agents_home::of_pool`]); of namespaces that do not admit the pool, only those that
+    /// may run on a VM on record.
     pub agents: Vec<Arc<Agent>>,
+    /// How many Agents carry the pool's labels; of namespaces that do not admit the pool, only those that may run on a VM on
+    /// record count.
+    pub matching: Tally,
     /// Where the InfraEnv is or is looked for.
     pub infra_env_key: ObjectKey,
     /// The InfraEnv.
@@ -145,7 +149,7 @@ impl Snapshot {
         infra_env_guards::guard(&self.pool, infra_env, &self.choosers, &shown)
     }
 
-    /// The Agents of the InfraEnv's namespace: those that the provider chooses from.
+    /// Those of the Agents that are in the InfraEnv's namespace: the provider chooses from what is there.
     pub fn home_agents(&self) -> impl Iterator<Item = &Arc<Agent>> {
         self.agents
             .iter()
@@ -186,8 +190,12 @@ pub fn gather(
     let children: Vec<Child> = view.children(key).into_iter().map(Child::read).collect();
     let made_by_others = made_by_others(view, &grants, key, &agent_machines);
     let (infra_env_key, infra_env) = agents_home::find(view, &grants, &pool);
-    let mut agents = agents_home::agents(view, Some(&pool), &children);
+    let own = agent_machines.iter().map(AsRef::as_ref);
+    let own: Vec<_> = own.filter(|am| claims::belongs(&pool, am)).collect();
+    let home = &infra_env_key.namespace;
+    let mut agents = agents_home::of_pool(view, &pool, &children, &own, home);
     agents.retain(|agent| is_shown(agent, &grants, &pool, &children));
+    let matching = matching(view, &grants, (&pool, &children), &agents);
     Some(Snapshot {
         recorded_homes: recorded_homes(view, &pool, &children),
         other_pools: pools.iter().filter(is_other).cloned().collect(),
@@ -198,6 +206,7 @@ pub fn gather(
             .collect(),
         choosers: view.all_agent_machines(),
         agents,
+        matching,
         grants,
         children,
         made_by_others,
@@ -270,6 +279,26 @@ fn ambiguous(
         .filter(|am| names.contains(&am.name_any()) && is_anybodys(am))
         .map(|am| am.name_any())
         .collect()
+}
+
+/// See [`Snapshot::matching`]; `shown` are all that count of namespaces that do not admit the pool.
+fn matching(
+    view: &dyn View,
+    grants: &Grants,
+    (pool, children): (&VsphereAgentPool, &[Child]),
+    shown: &[Arc<Agent>],
+) -> Tally {
+    let labels = &pool.spec.agent.labels;
+    let of = |namespace: &String| {
+        if grants.admit(namespace, pool) {
+            return view.count_agents(namespace, labels);
+        }
+        let there = |a: &&Arc<Agent>| a.metadata.namespace.as_ref() == Some(namespace);
+        let there = shown.iter().filter(there);
+        there.map(|agent| Tally::of(agent, labels)).sum()
+    };
+    let namespaces = agents_home::namespaces(Some(pool), children);
+    namespaces.iter().map(of).sum()
 }
 
 /// Other tenants' Agents are nothing to a pool that they do not admit; those of its own VMs are, for they have to go.

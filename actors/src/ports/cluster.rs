@@ -17,7 +17,12 @@ use secrecy::SecretString;
 use crate::{
     effect::{Effect, Held},
     error::Class,
-    model::names::ObjectKey,
+    model::{
+        names::ObjectKey,
+        selector::Labels,
+        tally::Tally,
+        words::{self, Word, Words},
+    },
 };
 
 /// What we know of a CAPI Machine: its metadata. Spec and status differ by API version and are not needed.
@@ -56,8 +61,44 @@ pub trait View: Send + Sync {
     fn all_agent_machines(&self) -> Vec<Arc<AgentMachine>>;
     /// Machines of a namespace, in name order.
     fn machines(&self, namespace: &str) -> Vec<Arc<MachineFacts>>;
-    /// Agents of a namespace, in name order.
+    /// Agents of a namespace, in name order. There may be ten thousand: who looks for some asks by [`words`].
     fn agents(&self, namespace: &str) -> Vec<Arc<Agent>>;
+    /// Those of them that say one of these words, at one moment and in name order. This is what it means; a cache keeps an
+    /// index for it, and for the ones below.
+    fn agents_saying(&self, namespace: &str, words: &Words) -> Vec<Arc<Agent>> {
+        let mut all = self.agents(namespace);
+        all.retain(|agent| !words::said(agent).is_disjoint(words));
+        all
+    }
+    /// The first of them, in name order, that says that word and is wanted; `wanted` must not ask the view.
+    fn first_agent(
+        &self,
+        namespace: &str,
+        word: Word,
+        wanted: &dyn Fn(&Agent) -> bool,
+    ) -> Option<Arc<Agent>> {
+        let mut all = self
+            .agents_saying(namespace, &Words::from([word]))
+            .into_iter();
+        all.find(|agent| wanted(agent))
+    }
+    /// How many of them carry these labels.
+    fn count_agents(&self, namespace: &str, labels: &Labels) -> Tally {
+        let all = self.agents(namespace);
+        all.iter().map(|agent| Tally::of(agent, labels)).sum()
+    }
+    /// VsphereAgents of all namespaces that ask for one of these words.
+    fn children_asking(&self, words: &Words) -> Vec<Arc<VsphereAgent>> {
+        let mut all = self.all_children();
+        all.retain(|child| !words::asked_by_child(child).is_disjoint(words));
+        all
+    }
+    /// AgentMachines of all namespaces that ask for one of these words.
+    fn agent_machines_asking(&self, words: &Words) -> Vec<Arc<AgentMachine>> {
+        let mut all = self.all_agent_machines();
+        all.retain(|am| !words::asked_by_agent_machine(am).is_disjoint(words));
+        all
+    }
     /// One InfraEnv.
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>>;
     /// Whether objects of that namespace are watched, read and written (`--namespaces`).

@@ -7,6 +7,7 @@
 //! ([`restart`]); VM and pool actors are never given up. Assumption: the view was complete once before the first wake.
 
 mod desks;
+pub mod exit;
 pub mod handle;
 pub mod restart;
 pub mod routing;
@@ -22,6 +23,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use self::{
+    exit::Exit,
     handle::Handle,
     restart::{Budget, Verdict},
     routing::{ActorKey, Change, route},
@@ -72,6 +74,8 @@ pub struct Ports {
     pub ledger: Arc<Ledger>,
     /// Which vCenters credentials Secrets may name.
     pub server_rule: ServerRule,
+    /// The way out.
+    pub exit: Arc<Exit>,
 }
 
 /// Messages of the supervisor.
@@ -99,8 +103,8 @@ pub enum SupervisorMsg {
         /// Names of those hit.
         reply: RpcReplyPort<Vec<String>>,
     },
-    /// Stop all actors, log out, answer.
-    Shutdown(RpcReplyPort<()>),
+    /// [`Exit::leave`] was called: all actors stop, sessions are closed.
+    Shutdown,
 }
 
 /// Says that an actor ended, and whom it was about.
@@ -241,6 +245,9 @@ impl Actor for Supervisor {
         message: SupervisorMsg,
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
+        if let Some(reply) = state.ports.exit.asked() {
+            state.shutdown(reply);
+        }
         match message {
             SupervisorMsg::Changed(change) => {
                 let view = state.ports.view.clone();
@@ -295,7 +302,7 @@ impl Actor for Supervisor {
                 }
                 let _ = reply.send(hit.into_iter().map(|(k, _)| k.to_string()).collect());
             }
-            SupervisorMsg::Shutdown(reply) => state.shutdown(reply),
+            SupervisorMsg::Shutdown => {}
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! From what changed to who looks again. Pure; a wake carries no data.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use agent_forge_crds::{
-    VsphereAgent, VsphereAgentPool, external::agent_machine::AgentMachine,
+    VsphereAgent, VsphereAgentPool,
+    external::{agent::Agent, agent_machine::AgentMachine},
     names::AGENT_MACHINE_LABEL,
 };
 use kube::ResourceExt;
@@ -11,11 +12,13 @@ use kube::ResourceExt;
 use crate::{
     iso_cache::msg::IsoKey,
     model::{
-        child::{recorded_identity, recorded_machine},
-        identity::agent_runs_on,
+        child::recorded_machine,
         names::ObjectKey,
+        selector::Labels,
+        tally::Tally,
+        words::{self, Words},
     },
-    pool::agents_home,
+    pool::{agents_home, claims},
     ports::cluster::View,
 };
 
@@ -81,6 +84,49 @@ impl fmt::Display for ActorKey {
     }
 }
 
+/// What of an Agent's change tells whom it may concern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentNews {
+    /// Which.
+    pub key: ObjectKey,
+    /// What it said before or says now; that it is free only where something of that is new.
+    pub words: Words,
+    /// Labels that it had or has, where that makes a difference to who counts it.
+    pub counted: Vec<Labels>,
+}
+
+impl AgentNews {
+    /// Of an Agent that was so and is so.
+    #[must_use]
+    pub fn between(key: ObjectKey, old: Option<&Agent>, new: Option<&Agent>) -> Self {
+        let both = [old, new];
+        let states = || both.into_iter().flatten();
+        let mut said: Words = states().flat_map(words::identities).collect();
+        let [was, is] = both.map(|a| a.map(words::offers).unwrap_or_default());
+        if was != is {
+            said.extend(was);
+            said.extend(is);
+        }
+        let counts = |a: &Agent| (Tally::of(a, &Labels::new()), a.labels().clone());
+        let counted = if old.map(counts) == new.map(counts) {
+            Vec::new()
+        } else {
+            states().map(|a| a.labels().clone()).collect()
+        };
+        Self {
+            key,
+            words: said,
+            counted,
+        }
+    }
+
+    /// A pool that counts Agents with these labels counts others now, or may.
+    fn counts_for(&self, wanted: &Labels) -> bool {
+        let has = |labels: &Labels| wanted.iter().all(|(k, v)| labels.get(k) == Some(v));
+        self.counted.iter().any(has)
+    }
+}
+
 /// What a watch saw. `deep` says whether more than counts and rows of the status changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -103,7 +149,7 @@ pub enum Change {
     /// An AgentMachine or a Machine.
     Machine(ObjectKey),
     /// An Agent.
-    Agent(ObjectKey),
+    Agent(AgentNews),
     /// An InfraEnv.
     InfraEnv(ObjectKey),
     /// What the Namespace of that name lets pools of other namespaces do.
@@ -155,35 +201,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                 out.push((ActorKey::Pool(pool_key), "machine"));
             }
         }
-        Change::Agent(key) => {
-            let agents = view.agents(&key.namespace);
-            let shown = agents
-                .iter()
-                .find(|a| a.metadata.name.as_ref() == Some(&key.name));
-            for pool in view.pools() {
-                let pool_key = ObjectKey::of(pool.as_ref());
-                let children = view.children(&pool_key);
-                if !has_agents_in(&pool, &children, &key.namespace) {
-                    continue;
-                }
-                for child in children {
-                    let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
-                    let recorded = vm
-                        .and_then(|vm| vm.agent_ref.as_ref()?.name.as_ref())
-                        .map(|name| *name == key.name);
-                    let may_run_there = match (shown, &vm.and_then(recorded_identity)) {
-                        (Some(agent), Some(vm)) => agent_runs_on(agent, vm).may_run_there(),
-                        (Some(_), None) => false,
-                        // Gone: where none is recorded, it may have been the one.
-                        (None, _) => recorded.is_none(),
-                    };
-                    if may_run_there || recorded == Some(true) {
-                        out.push((ActorKey::Vm(ObjectKey::of(child.as_ref())), "agent"));
-                    }
-                }
-                out.push((ActorKey::Pool(pool_key), "agent"));
-            }
-        }
+        Change::Agent(news) => out.extend(concerned_by(news, view)),
         Change::InfraEnv(key) => {
             let of = |p: &VsphereAgentPool| agents_home::candidates(p).contains(key);
             for pool in view.pools().iter().filter(|p| of(p)) {
@@ -213,16 +231,50 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
     out
 }
 
+/// Those VMs that the Agent names, or is recorded for, their pools, and those that serve an AgentMachine which has to do with it
+/// or that count it.
+fn concerned_by(news: &AgentNews, view: &dyn View) -> Vec<(ActorKey, &'static str)> {
+    let namespace = &news.key.namespace;
+    let (mut vms, mut near) = (Vec::new(), BTreeSet::new());
+    for child in view.children_asking(&news.words) {
+        let key = ObjectKey::of(child.as_ref());
+        let pool = ObjectKey::new(&key.namespace, &child.spec.pool_ref.name);
+        vms.push((pool.clone(), ActorKey::Vm(key)));
+        near.insert(pool);
+    }
+    let machines = view.agent_machines_asking(&news.words);
+    let mut out = Vec::new();
+    for pool in view.pools() {
+        let key = ObjectKey::of(pool.as_ref());
+        let serves = || machines.iter().any(|am| claims::belongs(&pool, am));
+        let counts = || news.counts_for(&pool.spec.agent.labels);
+        let is_near = near.contains(&key) || serves() || counts();
+        if !is_near || !has_agents_in(view, &pool, &key, namespace) {
+            continue;
+        }
+        let own = vms.iter().filter(|(of, _)| *of == key);
+        out.extend(own.map(|(_, vm)| (vm.clone(), "agent")));
+        out.push((ActorKey::Pool(key), "agent"));
+    }
+    out
+}
+
 /// Agents of the pool's VMs may be in that namespace: one of its InfraEnv, or of the InfraEnv that a VM boots from, whatever
 /// the spec says now.
-fn has_agents_in(pool: &VsphereAgentPool, children: &[Arc<VsphereAgent>], namespace: &str) -> bool {
+fn has_agents_in(
+    view: &dyn View,
+    pool: &VsphereAgentPool,
+    key: &ObjectKey,
+    namespace: &str,
+) -> bool {
     let boots_from_there = |child: &Arc<VsphereAgent>| {
         let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
         let source = vm.and_then(|vm| vm.infra_env_ref.as_ref());
         source.is_some_and(|s| s.namespace.as_deref() == Some(namespace))
     };
     let homes = agents_home::candidates(pool);
-    homes.iter().any(|home| home.namespace == namespace) || children.iter().any(boots_from_there)
+    homes.iter().any(|home| home.namespace == namespace)
+        || view.children(key).iter().any(boots_from_there)
 }
 
 /// The pool lies in that namespace, or has to do with what lies there.
@@ -260,7 +312,8 @@ mod tests {
         let agent = with(agent_on(&child), |a| {
             a.metadata.namespace = Some("old-home".to_owned());
         });
-        let change = Change::Agent(ObjectKey::of(&agent));
+        let news = AgentNews::between(ObjectKey::of(&agent), None, Some(&agent));
+        let change = Change::Agent(news);
         let hub = Hub::default();
         hub.with(|o| {
             o.pool = Some(pool(POOL));

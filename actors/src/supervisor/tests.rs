@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -81,9 +81,9 @@ impl IsoSource for Void {
     }
 }
 
-/// What was said of pools, in order, and who was started anew.
+/// What was said of pools, in order, and who was started anew; the most VM actors that there were.
 #[derive(Default)]
-struct Log(Mutex<Vec<String>>);
+struct Log(Mutex<Vec<String>>, AtomicI64);
 
 impl Log {
     fn note(&self, line: String) {
@@ -103,7 +103,11 @@ impl Instruments for Log {
     }
     fn vm_operation(&self, _: &'static str, _: bool) {}
     fn iso_operation(&self, _: &'static str, _: bool) {}
-    fn actors(&self, _: &'static str, _: i64) {}
+    fn actors(&self, kind: &'static str, count: i64) {
+        if kind == "vm" {
+            self.1.fetch_max(count, Ordering::Relaxed);
+        }
+    }
     fn restarted(&self, kind: &'static str) {
         self.note(format!("{kind} anew"));
     }
@@ -113,6 +117,7 @@ struct Tree {
     hub: Arc<Hub>,
     log: Arc<Log>,
     supervisor: ActorRef<SupervisorMsg>,
+    exit: Arc<Exit>,
     ended: JoinHandle<()>,
 }
 
@@ -147,6 +152,7 @@ impl Tree {
         });
         let log = Arc::new(Log::default());
         let clock = Arc::new(Virtual(Instant::now()));
+        let exit = Arc::new(Exit::default());
         let ports = Ports {
             view: hub.clone(),
             cluster: hub.clone(),
@@ -162,12 +168,14 @@ impl Tree {
                 secret_namespaces: vec![],
             },
             server_rule: ServerRule::default(),
+            exit: exit.clone(),
         };
         let (supervisor, ended) = Actor::spawn(None, Supervisor, ports).await.expect("up");
         let tree = Self {
             hub,
             log,
             supervisor,
+            exit,
             ended,
         };
         tree.after(Duration::from_millis(10)).await;
@@ -457,9 +465,28 @@ async fn a_pool_that_is_being_deleted_lets_its_iso_go() {
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_stops_all_and_starts_nobody() {
     let tree = Tree::start().await;
-    let within = Some(Duration::from_secs(15));
-    let asked = tree.supervisor.call(SupervisorMsg::Shutdown, within).await;
-    assert!(matches!(asked, Ok(ractor::rpc::CallResult::Success(()))));
+    let within = Duration::from_secs(15);
+    assert!(tree.exit.leave(&tree.supervisor, within).await);
     tree.after(Duration::from_secs(120)).await;
     assert_eq!(tree.names().await, ["sessions"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_what_is_queued() {
+    let tree = Tree::start().await;
+    tree.hub.with(|o| o.others = vec![testing::child("b")]);
+    let key = ObjectKey::new(NAMESPACE, "b");
+    let change = Change::Child {
+        pool: ObjectKey::new(NAMESPACE, POOL),
+        key,
+        deep: true,
+    };
+    for _ in 0..1000 {
+        let change = SupervisorMsg::Changed(change.clone());
+        tree.supervisor.send_message(change).expect("alive");
+    }
+    let within = Duration::from_secs(15);
+    assert!(tree.exit.leave(&tree.supervisor, within).await);
+    let most = tree.log.1.load(Ordering::Relaxed);
+    assert_eq!(most, 1, "the actor of what changed is not started any more");
 }

@@ -82,7 +82,7 @@ async fn steps(
     keep_up(&context, &object, &mut memory);
     let mut steps = 0;
     loop {
-        let scene = Scene::gather(&context, object.clone());
+        let scene = Scene::gather(context.view.as_ref(), object.clone());
         let identity = scene.child.identity.as_ref();
         memory.recorded = identity.map(|i| i.bios_uuid).or(memory.recorded);
         scene.remember(&mut memory);
@@ -219,7 +219,7 @@ fn tell_trouble(
         outcome.again = Some(outcome.again.map_or(left, |again| again.min(left)));
         return;
     }
-    let scene = Scene::gather(context, object.clone());
+    let scene = Scene::gather(context.view.as_ref(), object.clone());
     let (reason, message) = (&obstacle.reason, &obstacle.message);
     context.cluster.notify(Notice {
         regarding: scene.regarding(),
@@ -265,7 +265,7 @@ fn tell_concern(
 
 /// Starts or stops the clock of trap G; while it runs, the VM is looked at afresh.
 fn watch_for_stuck_hook(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
-    if !Scene::gather(context, object.clone()).waits_for_guest() {
+    if !Scene::gather(context.view.as_ref(), object.clone()).waits_for_guest() {
         memory.stuck_since = None;
         return;
     }
@@ -280,7 +280,7 @@ fn watch_for_stuck_hook(context: &Context, object: &Arc<VsphereAgent>, memory: &
 
 /// Whether an Agent was in sight is remembered; a view of a VM that is recorded as running is not gone by for long.
 fn keep_up(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
-    let scene = Scene::gather(context, object.clone());
+    let scene = Scene::gather(context.view.as_ref(), object.clone());
     memory.agent_seen |= !scene.possible.is_empty();
     let begun = scene.vm().is_some_and(|vm| vm.agent_lost_since.is_some());
     memory.lost_since = scene.lost(memory).and_then(|_| {
@@ -421,7 +421,7 @@ async fn publish(
 ) {
     // A step may have written before it failed: what it wrote is what the condition goes on.
     let object = memory.over(&object);
-    let scene = Scene::gather(context, object.clone());
+    let scene = Scene::gather(context.view.as_ref(), object.clone());
     traced::note(context, &scene, memory);
     let clock = context.clock.as_ref();
     let stuck = memory

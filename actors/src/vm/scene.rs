@@ -26,7 +26,7 @@ use crate::{
     context::Context,
     model::{
         child::Child,
-        identity::{AgentMatch, BiosUuid, BootSource, Misfit, agent_runs_on, lineup::Doubt, proof},
+        identity::{AgentMatch, BiosUuid, BootSource, Misfit, agent_runs_on, lineup::Doubt},
         names::ObjectKey,
         standing::{Standing, standing, unserved},
         upstream,
@@ -40,7 +40,7 @@ use crate::{
         infra_env_guards::{self, Guard},
         prepare,
     },
-    ports::cluster::{AgentPatch, MachineFacts, Regarding},
+    ports::cluster::{AgentPatch, MachineFacts, Regarding, View},
 };
 
 /// How long a deletion hook may wait for the guest of a VM before the VM is looked at (trap G).
@@ -136,24 +136,17 @@ impl Scene {
 
     /// Gathers from the cached view.
     #[must_use]
-    pub fn gather(context: &Context, object: Arc<VsphereAgent>) -> Self {
+    pub fn gather(view: &dyn View, object: Arc<VsphereAgent>) -> Self {
         let child = Child::read(object);
-        let view = context.view.as_ref();
         let pool_key = ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name);
         let pool = view.pool(&pool_key);
-        let agents = agents_home::agents(view, pool.as_deref(), [&child]);
+        let agents = agents_home::naming(view, pool.as_deref(), &child);
+        let lineup = child.lineup(&agents);
         let may_run_there = |a: &&Arc<Agent>| {
             let identity = child.identity.as_ref();
             identity.is_some_and(|vm| agent_runs_on(a, vm).may_run_there())
         };
         let possible: Vec<Arc<Agent>> = agents.iter().filter(may_run_there).cloned().collect();
-        // Whoever may not run there does not.
-        let among = if proof::goes_beyond_uuids() {
-            &agents
-        } else {
-            &possible
-        };
-        let lineup = child.lineup(among);
         let agent = lineup.own.filter(|a| !a.is_deleting()).cloned();
         let mut scene = Self {
             bound: possible.iter().any(|a| a.is_claimed_or_bound()),
@@ -172,14 +165,14 @@ impl Scene {
             refused: None,
             guard: None,
         };
-        scene.look_upstream(context);
+        scene.look_upstream(view);
         scene
     }
 
     /// See [`Scene::guard`].
     fn guard(
         &self,
-        context: &Context,
+        view: &dyn View,
         pool: &VsphereAgentPool,
         infra_env: Option<&InfraEnv>,
         grants: &Grants,
@@ -190,7 +183,7 @@ impl Scene {
         let Some(infra_env) = infra_env else {
             return infra_env_guards::gone(&agents_home::candidates(pool)[0]);
         };
-        let choosers = context.view.all_agent_machines();
+        let choosers = view.all_agent_machines();
         let shown = |am: &AgentMachine| grants.shows(pool, am);
         infra_env_guards::guard(pool, infra_env, &choosers, &shown)
     }
@@ -219,16 +212,16 @@ impl Scene {
         }
     }
 
-    fn look_upstream(&mut self, context: &Context) {
+    fn look_upstream(&mut self, view: &dyn View) {
         let Some(namespace) = self.control_plane().map(str::to_owned) else {
             return;
         };
-        if !context.view.serves(&namespace) {
+        if !view.serves(&namespace) {
             self.standing = unserved(&namespace);
             return;
         }
-        let machines = context.view.machines(&namespace);
-        let agent_machines = context.view.agent_machines(&namespace);
+        let machines = view.machines(&namespace);
+        let agent_machines = view.agent_machines(&namespace);
         self.standing = standing(&self.child, &namespace, &machines, &agent_machines);
         self.bound |= self
             .possible
@@ -247,17 +240,13 @@ impl Scene {
         let Some(pool) = &self.pool else {
             return;
         };
-        let grants = Grants::read(
-            context.view.as_ref(),
-            [pool.as_ref()],
-            asks.map(AsRef::as_ref),
-        );
+        let grants = Grants::read(view, [pool.as_ref()], asks.map(AsRef::as_ref));
         let lacking = match asks {
             Some(am) => grants.lacking(pool, am),
             None => grants.lacking_home(pool),
         };
-        let (_, found) = agents_home::find(context.view.as_ref(), &grants, pool);
-        self.guard = self.guard(context, pool, found.as_deref(), &grants);
+        let (_, found) = agents_home::find(view, &grants, pool);
+        self.guard = self.guard(view, pool, found.as_deref(), &grants);
         // The ISO on record may be that of an InfraEnv which the pool may not use any more.
         let lost = || {
             let refused = grants.refused_homes(pool).into_iter().next();

@@ -175,7 +175,7 @@ pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory
         return;
     };
     let timeline = recorded_timeline(&child, Some(status));
-    let scene = Scene::gather(context, object.clone());
+    let scene = Scene::gather(context.view.as_ref(), object.clone());
     let about = about(&child, &child.key);
     tell_lasting(context, &about, status);
     let agent = scene.agent.as_deref();

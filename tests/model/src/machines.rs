@@ -292,7 +292,7 @@ impl Machines {
         let known = w.memory.get(name).map(Shared::as_ref_clone);
         let mut memory = known.unwrap_or_default();
         let object = memory.newest(&object.arc());
-        let scene = Scene::gather(&context, object);
+        let scene = Scene::gather(context.view.as_ref(), object);
         let overdue = matches!(scene.arrival(&context, &memory), Arrival::Overdue { .. });
         if overdue && !memory.looked_late {
             return None;

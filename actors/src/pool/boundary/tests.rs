@@ -220,13 +220,18 @@ fn a_pool_that_is_not_admitted_is_in_nobodys_way() {
 
 #[test]
 fn what_a_pool_gathers_of_a_namespace_that_refuses_it_is_its_own_hosts_alone() {
-    let (own, metal) = (child_with_vm("a"), foreign_agent("metal"));
+    // It has a name that one of the pool's AgentMachines has.
+    let metal = with(foreign_agent("metal"), |a| {
+        a.spec.hostname = Some("x".to_owned())
+    });
+    let own = child_with_vm("a");
     let own = with(own, |c| c.metadata.namespace = Some(ATTACKER.to_owned()));
     let gathered = |granted: &[(&str, &str)]| {
         let hub = Hub::default();
         hub.with(|o| {
             o.pool = Some(foreign());
             o.child = Some(own.clone());
+            o.agent_machines = vec![agent_machine("x")];
             o.agents = vec![metal.clone(), agent_on(&own)];
             o.grants = seen_from_outside(World::default(), granted).grants;
         });

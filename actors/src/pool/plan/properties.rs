@@ -25,11 +25,11 @@ use crate::{
     },
 };
 
-const NAMES: [&str; 4] = ["w-0", "w-1", "w-2", "w-3"];
+pub(super) const NAMES: [&str; 4] = ["w-0", "w-1", "w-2", "w-3"];
 
 /// How far one machine is, and what befell it.
 #[derive(Clone, Copy, Debug)]
-struct Lot {
+pub(super) struct Lot {
     stage: u8,
     machine_gone: bool,
     machine_deleting: bool,
@@ -38,7 +38,7 @@ struct Lot {
     mac_differs: bool,
 }
 
-fn lot() -> impl Strategy<Value = Lot> {
+pub(super) fn lot() -> impl Strategy<Value = Lot> {
     (
         0..6_u8,
         proptest::array::uniform5(prop::bool::weighted(0.2)),
@@ -54,7 +54,7 @@ fn lot() -> impl Strategy<Value = Lot> {
 }
 
 /// Stages: 0 nothing, 1 waits, 2 VsphereAgent, 3 VM runs, 4 its Agent registered, 5 bound.
-fn world(lots: &[Lot], foreign: bool, pool_deleting: bool) -> World {
+pub(super) fn world(lots: &[Lot], foreign: bool, pool_deleting: bool) -> World {
     let mut w = World::default();
     if pool_deleting {
         testing::delete(&mut w.pool);

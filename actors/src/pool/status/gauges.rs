@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use agent_forge_crds::pool::VsphereAgentPoolStatus;
-use kube::ResourceExt;
 
 use crate::{
-    model::{selector, upstream::WaitingSign},
+    model::upstream::WaitingSign,
     pool::{
         claims::{Claim, Need, Why},
         plan::Plan,
@@ -26,14 +25,6 @@ pub fn gauges(s: &Snapshot, plan: &Plan) -> PoolGauges {
     let count = |f: &dyn Fn(&Claim) -> bool| {
         i64::try_from(live.iter().filter(|c| f(c)).count()).unwrap_or(i64::MAX)
     };
-    let base = &s.pool.spec.agent.labels;
-    let all = selector::Labels::clone(base);
-    let matching: Vec<_> = s
-        .agents
-        .iter()
-        .filter(|a| !a.is_deleting() && all.iter().all(|(k, v)| a.labels().get(k) == Some(v)))
-        .collect();
-    let bound = matching.iter().filter(|a| a.is_claimed_or_bound()).count();
     let pending = s
         .children
         .iter()
@@ -49,9 +40,9 @@ pub fn gauges(s: &Snapshot, plan: &Plan) -> PoolGauges {
         }),
         unready_agent_machines: count(&|c| !is_ready(c)),
         without_agent: count(&|c| !is_ready(c) && c.agent_machine.agent_ref().is_none()),
-        matching_agents: size(matching.len()),
-        bound_agents: size(bound),
-        available_agents: size(matching.len() - bound),
+        matching_agents: size(s.matching.all),
+        bound_agents: size(s.matching.bound),
+        available_agents: size(s.matching.all - s.matching.bound),
         pending_owned_vms: size(pending),
         demand_deficit: count(&|c| matches!(c.need, Need::Host | Need::HostUnconfirmed)),
         vm_cpu_cores: i64::from(template.num_cpus()),

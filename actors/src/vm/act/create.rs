@@ -61,8 +61,8 @@ impl Hand<'_> {
         let saved = self.save(EffectKind::RecordTask, recorded, memory).await;
         // Whether or not the id was recorded, the task runs: its end is awaited first.
         let scene = match saved {
-            Ok(object) => Scene::gather(self.context, object),
-            Err(_) => Scene::gather(self.context, child.object.clone()),
+            Ok(object) => Scene::gather(self.context.view.as_ref(), object),
+            Err(_) => Scene::gather(self.context.view.as_ref(), child.object.clone()),
         };
         Hand {
             context: self.context,

@@ -22,6 +22,7 @@ use crate::{
         names::ObjectKey,
         selector,
         standing::{Standing, standing},
+        words::{self, Words},
     },
     mutants::{Mutant, on},
     pool::agents_home,
@@ -180,7 +181,7 @@ impl Hand<'_> {
             Some(live) => seeing(self.context, live, child.object.clone()),
             None => self.context.clone(),
         };
-        let scene = Scene::gather(&context, child.object);
+        let scene = Scene::gather(context.view.as_ref(), child.object);
         scene.remember(memory);
         match step::next(&scene.facts(&context, memory)) {
             next if next == *step => Ok(Ok(Looked { session, shown })),
@@ -297,6 +298,14 @@ impl View for LiveView {
         let all = self.live.agents.iter();
         let there = all.filter(|a| a.metadata.namespace.as_deref() == Some(namespace));
         there.cloned().collect()
+    }
+    fn agents_saying(&self, namespace: &str, words: &Words) -> Vec<Arc<Agent>> {
+        if !self.live.homes.contains(namespace) {
+            return self.cached.agents_saying(namespace, words);
+        }
+        let mut there = self.agents(namespace);
+        there.retain(|agent| !words::said(agent).is_disjoint(words));
+        there
     }
     fn infra_env(&self, key: &ObjectKey) -> Option<Arc<InfraEnv>> {
         self.cached.infra_env(key)

@@ -1,0 +1,254 @@
+//! A hub with many Agents: its objects, and the caches that hold them.
+
+use std::sync::Arc;
+
+use agent_forge::cluster::{cache::Feed, scope::Scope, view::Caches, watches::agent_change};
+use agent_forge_actors::{
+    model::{identity::BiosUuid, names::ObjectKey},
+    ports::cluster::{MachineFacts, View},
+    supervisor::routing::route,
+};
+use agent_forge_crds::{
+    VsphereAgent, VsphereAgentPool,
+    external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
+};
+use kube::runtime::watcher::Event;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Pools.
+pub const POOLS: usize = 100;
+/// VMs of each that serve.
+pub const VMS: usize = 5;
+/// Namespace of pools, InfraEnv and Agents.
+pub const HOME: &str = "hosts";
+
+fn read<K: DeserializeOwned>(object: Value) -> K {
+    serde_json::from_value(object).expect("an object of that kind")
+}
+
+fn meta(namespace: &str, name: &str, more: Value) -> Value {
+    let mut meta = json!({
+        "namespace": namespace, "name": name, "uid": format!("uid-{namespace}-{name}"), "resourceVersion": "1",
+        "creationTimestamp": "2023-11-14T22:13:20Z",
+    });
+    let object = meta.as_object_mut().expect("an object");
+    object.extend(more.as_object().expect("an object").clone());
+    meta
+}
+
+fn pool(n: usize) -> Value {
+    json!({
+        "metadata": meta(HOME, &format!("p{n}"), json!({"finalizers": ["agent-forge.containeroo.ch/vsphere-agent-pool"]})),
+        "spec": {
+            "hostedClusterRef": {"name": format!("c{n}")},
+            "nodePoolRef": {"name": format!("p{n}")},
+            "infraEnvRef": {"name": "infra"},
+            "controlPlaneNamespace": format!("cp{n}"),
+            "vsphere": {"credentialsSecretRef": {"name": "vcenter"}},
+            "template": {},
+            "agent": {"labels": {"pool": format!("p{n}")}},
+        },
+    })
+}
+
+/// It waits; bound to that Agent, where there is one.
+fn agent_machine(n: usize, name: &str, agent: Option<&str>) -> Value {
+    let (status, reason) = match agent {
+        Some(_) => ("True", "AgentReserved"),
+        None => ("False", "NoSuitableAgents"),
+    };
+    let reference = agent.map(|name| json!({"namespace": HOME, "name": name}));
+    json!({
+        "metadata": meta(&format!("cp{n}"), name, json!({
+            "annotations": {"hypershift.openshift.io/nodePool": format!("{HOME}/p{n}")},
+            "finalizers": ["agentmachine.agent-install.openshift.io/deprovision"],
+            "ownerReferences": [{
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": name, "uid": format!("m-{name}"),
+            }],
+        })),
+        "spec": {"agentLabelSelector": {"matchLabels": {"pool": format!("p{n}")}}},
+        "status": {
+            "agentRef": reference,
+            "conditions": [{"type": "AgentReserved", "status": status, "reason": reason}],
+        },
+    })
+}
+
+fn uuid_of(name: &str) -> BiosUuid {
+    BiosUuid::derive("cluster", name, 1)
+}
+
+fn child(n: usize, name: &str) -> Value {
+    let uuid = uuid_of(name);
+    json!({
+        "metadata": meta(HOME, name, json!({
+            "labels": {"agent-forge.containeroo.ch/agent-machine": name},
+            "finalizers": ["agent-forge.containeroo.ch/vsphere-agent"],
+        })),
+        "spec": {"poolRef": {"name": format!("p{n}")}},
+        "status": {"clusterID": "cluster", "vm": {
+            "name": name, "moref": format!("vm-{name}"), "attempt": 1, "biosUUID": uuid.to_string(), "served": true,
+            "macAddresses": ["00:50:56:00:00:01"], "server": "vc.example", "vmPath": "p",
+            "agentRef": {"namespace": HOME, "name": uuid.swapped().to_string()},
+        }},
+    })
+}
+
+/// Approved and healthy; claimed by that AgentMachine of that namespace, where there is one.
+fn agent(name: &str, labels: Value, claim: Option<(&str, &str)>) -> Value {
+    let mut more = json!({"labels": labels});
+    more["labels"]["infraenvs.agent-install.openshift.io"] = "infra".into();
+    if let Some((namespace, machine)) = claim {
+        more["labels"]["agentMachineRef"] = machine.into();
+        more["annotations"] = json!({"agentMachineRefNamespace": namespace});
+    }
+    let bound = if claim.is_some() { "True" } else { "False" };
+    json!({
+        "metadata": meta(HOME, name, more),
+        "spec": {"approved": true, "hostname": format!("host-{name}")},
+        "status": {
+            "inventory": {
+                "hostname": name,
+                "systemVendor": {"manufacturer": "VMware, Inc.", "productName": "VMware20,1"},
+                "interfaces": [{"name": "ens192", "macAddress": "00:50:56:00:00:01"}],
+            },
+            "debugInfo": {"state": "known-unbound"},
+            "conditions": [
+                {"type": "Bound", "status": bound, "reason": "r"},
+                {"type": "Connected", "status": "True", "reason": "r"},
+                {"type": "Validated", "status": "True", "reason": "r"},
+            ],
+        },
+    })
+}
+
+/// The caches of such a hub.
+pub struct Hub {
+    pub caches: Arc<Caches>,
+    feed: Feed<Agent>,
+    /// Agents of the pools' VMs.
+    pub own: Vec<ObjectKey>,
+    /// Agents of other hosts.
+    pub others: Vec<ObjectKey>,
+}
+
+fn fill<K>(feed: &mut Feed<K>, all: Vec<K>, key: impl Fn(&K) -> ObjectKey + Copy) {
+    feed.take(Event::Init, key);
+    for object in all {
+        feed.take(Event::InitApply(object), key);
+    }
+    feed.take(Event::InitDone, key);
+}
+
+impl Hub {
+    /// One with so many Agents.
+    pub fn of(agents: usize) -> Self {
+        let caches = Arc::new(Caches::of(&Scope::of(&[])));
+        let (mut pools, mut children, mut ams, mut machines) = (vec![], vec![], vec![], vec![]);
+        let (mut all, mut own, mut others) = (vec![], vec![], vec![]);
+        for n in 0..POOLS {
+            pools.push(read::<VsphereAgentPool>(pool(n)));
+            for v in 0..=VMS {
+                let name = format!("p{n}-w{v}");
+                let vm = uuid_of(&name).swapped().to_string();
+                let serves = v < VMS;
+                ams.push(read::<AgentMachine>(agent_machine(
+                    n,
+                    &name,
+                    serves.then_some(&vm),
+                )));
+                machines.push(MachineFacts {
+                    key: ObjectKey::new(format!("cp{n}"), &name),
+                    uid: format!("m-{name}"),
+                    deleting: false,
+                    api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
+                });
+                if serves {
+                    children.push(read::<VsphereAgent>(child(n, &name)));
+                    let claim = (format!("cp{n}"), name);
+                    let labels = json!({"pool": format!("p{n}")});
+                    all.push(read::<Agent>(agent(
+                        &vm,
+                        labels,
+                        Some((&claim.0, &claim.1)),
+                    )));
+                    own.push(ObjectKey::new(HOME, vm));
+                }
+            }
+        }
+        for n in all.len()..agents {
+            let name = uuid_of(&format!("metal-{n}")).to_string();
+            let host = format!("metal-{n}");
+            let claim = (n % 2 == 0).then_some(("elsewhere", host.as_str()));
+            all.push(read::<Agent>(agent(
+                &name,
+                json!({"site": format!("s{}", n % 7)}),
+                claim,
+            )));
+            others.push(ObjectKey::new(HOME, name));
+        }
+        let infra =
+            read::<InfraEnv>(json!({"metadata": meta(HOME, "infra", json!({})), "spec": {}}));
+        fill(
+            &mut Feed::new(caches.pools.clone(), None),
+            pools,
+            ObjectKey::of,
+        );
+        fill(
+            &mut Feed::new(caches.children.clone(), None),
+            children,
+            ObjectKey::of,
+        );
+        fill(
+            &mut Feed::new(caches.agent_machines.clone(), None),
+            ams,
+            ObjectKey::of,
+        );
+        fill(
+            &mut Feed::new(caches.machines.clone(), None),
+            machines,
+            |m| m.key.clone(),
+        );
+        fill(
+            &mut Feed::new(caches.infra_envs.clone(), None),
+            vec![infra],
+            ObjectKey::of,
+        );
+        let mut feed = Feed::new(caches.agents.clone(), None);
+        fill(&mut feed, all, ObjectKey::of);
+        Self {
+            caches,
+            feed,
+            own,
+            others,
+        }
+    }
+
+    /// Something of the Agent changes; who is woken by that.
+    pub fn change(&mut self, view: &dyn View, key: &ObjectKey, how: impl Fn(&mut Agent)) -> usize {
+        let shown = self.caches.agents.get(key).expect("it is there");
+        let mut now = shown.as_ref().clone();
+        how(&mut now);
+        let changed = self.feed.take(Event::Apply(now), ObjectKey::of);
+        let changes = changed.into_iter().map(|(key, old, new)| {
+            agent_change(key, old.as_ref(), new.as_ref()).expect("a change")
+        });
+        changes.map(|change| route(&change, view).len()).sum()
+    }
+}
+
+/// It reports another state.
+pub fn reports(agent: &mut Agent, round: usize) {
+    let status = agent.status.as_mut().expect("a status");
+    let info = status.debug_info.as_mut().expect("a state");
+    info.state = Some(format!("state-{round}"));
+}
+
+/// One that is free is claimed, one that is claimed is let go.
+pub fn changes_hands(agent: &mut Agent) {
+    let labels = agent.metadata.labels.as_mut().expect("labels");
+    if labels.remove("agentMachineRef").is_none() {
+        labels.insert("agentMachineRef".to_owned(), "somebody".to_owned());
+    }
+}

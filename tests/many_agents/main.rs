@@ -1,0 +1,180 @@
+//! A hundred pools share a namespace with many Agents: what one event of an Agent and one pass cost, among a thousand and among
+//! ten thousand. What is counted is bounded, what the clock says is printed ([benchmarks.md](../../docs/reference/benchmarks.md)).
+//!
+//! Each pool has five VMs that serve and one AgentMachine that waits. All other Agents are other hosts: half of them free, the
+//! other half claimed by AgentMachines that no pool serves.
+
+mod counting;
+mod hub;
+
+use std::{collections::BTreeMap, fs, io::Write as _, time::Duration};
+
+use agent_forge_actors::{
+    model::names::ObjectKey,
+    pool::{plan, snapshot, status},
+    ports::{clock::Clock, cluster::View},
+    vm::scene::Scene,
+};
+use jiff::Timestamp;
+
+use self::{
+    counting::Counting,
+    hub::{HOME, Hub, POOLS, VMS, changes_hands, reports},
+};
+
+struct Standing;
+
+impl Clock for Standing {
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_second(1_700_000_600).expect("a time")
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(1000)
+    }
+}
+
+/// Processor time of this thread.
+fn used() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel tells");
+    let nanos = text.split_whitespace().next().and_then(|n| n.parse().ok());
+    Duration::from_nanos(nanos.expect("a number"))
+}
+
+/// Blocks among the few and among the many take turns; the cheapest counts, for the others had company on their core.
+const BLOCKS: usize = 5;
+
+/// What is measured.
+#[derive(Clone, Copy)]
+enum Work {
+    OwnReports,
+    OtherReports,
+    OtherChangesHands,
+    PoolPass,
+    VmPass,
+}
+
+impl Work {
+    /// Pieces in one block: the kernel's account of a thread is some milliseconds coarse.
+    const fn rounds(self) -> usize {
+        match self {
+            Self::PoolPass => 100,
+            _ => 1000,
+        }
+    }
+}
+
+const ALL: [(Work, &str); 5] = [
+    (Work::OwnReports, "event: a VM's Agent reports"),
+    (Work::OtherReports, "event: another host reports"),
+    (Work::OtherChangesHands, "event: another host changes hands"),
+    (Work::PoolPass, "pass of a pool"),
+    (Work::VmPass, "pass of a VM"),
+];
+
+/// What one piece of work costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cost {
+    time: Duration,
+    /// Objects that the view was asked for, by all of a block.
+    looked_at: usize,
+    /// Actors woken, by all of a block.
+    woken: usize,
+}
+
+struct Stage {
+    hub: Hub,
+    view: Counting,
+}
+
+impl Stage {
+    fn of(agents: usize) -> Self {
+        let hub = Hub::of(agents);
+        let view = Counting::of(hub.caches.clone());
+        Self { hub, view }
+    }
+
+    /// Does it; how many actors are woken.
+    fn perform(&mut self, work: Work, n: usize) -> usize {
+        let some = |all: &[ObjectKey]| all[n * 31 % all.len()].clone();
+        let (own, other) = (some(&self.hub.own), some(&self.hub.others));
+        let (hub, view) = (&mut self.hub, &self.view);
+        match work {
+            Work::OwnReports => return hub.change(view, &own, |agent| reports(agent, n)),
+            Work::OtherReports => return hub.change(view, &other, |agent| reports(agent, n)),
+            Work::OtherChangesHands => return hub.change(view, &other, changes_hands),
+            Work::PoolPass => pool_pass(view, n),
+            Work::VmPass => vm_pass(view, n),
+        }
+        0
+    }
+
+    fn block(&mut self, work: Work, block: usize) -> Cost {
+        self.view.taken();
+        let before = used();
+        let each = work.rounds();
+        let rounds = block * each..(block + 1) * each;
+        let woken = rounds.map(|n| self.perform(work, n)).sum();
+        Cost {
+            time: (used() - before) / u32::try_from(each).expect("few"),
+            looked_at: self.view.taken(),
+            woken,
+        }
+    }
+}
+
+fn pool_pass(view: &dyn View, n: usize) {
+    let (key, none) = (
+        ObjectKey::new(HOME, format!("p{}", n % POOLS)),
+        BTreeMap::new(),
+    );
+    let s = snapshot::gather(view, &Standing, &key, &none, &none).expect("a pool");
+    let plan = plan::plan(&s);
+    assert_eq!(status::gauges(&s, &plan).bound_agents, 5);
+}
+
+fn vm_pass(view: &dyn View, n: usize) {
+    let name = format!("p{}-w{}", n % POOLS, n % VMS);
+    let child = view.child(&ObjectKey::new(HOME, name));
+    let scene = Scene::gather(view, child.expect("a VsphereAgent"));
+    assert_eq!(scene.possible.len(), 1);
+}
+
+/// Past the test harness, which keeps to itself what passing tests print: the figures are part of the result.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+#[test]
+fn an_event_and_a_pass_cost_no_more_among_ten_thousand_agents() {
+    let (mut few, mut many) = (Stage::of(1_000), Stage::of(10_000));
+    for stage in [&mut few, &mut many] {
+        // The first count of each pool's labels goes through all, once.
+        stage.block(Work::PoolPass, 0);
+    }
+    let mut woken = Vec::new();
+    for (work, what) in ALL {
+        let (mut less, mut more) = (Vec::new(), Vec::new());
+        for block in 0..BLOCKS {
+            less.push(few.block(work, block));
+            more.push(many.block(work, block));
+        }
+        let cheapest = |all: &[Cost]| all.iter().map(|c| c.time).min().expect("blocks");
+        let (cheap, dear) = (cheapest(&less), cheapest(&more));
+        let ratio = dear.as_secs_f64() / cheap.as_secs_f64();
+        let (few, many) = (less[0], more[0]);
+        say(&format!(
+            "{what}: {cheap:?} among 1,000, {dear:?} among 10,000: {ratio:.2} times; {} of them ask for {} and {} objects and \
+             wake {} and {} actors",
+            work.rounds(),
+            few.looked_at,
+            many.looked_at,
+            few.woken,
+            many.woken
+        ));
+        assert_eq!(few.looked_at, many.looked_at, "{what}: objects");
+        woken.push((few.woken, many.woken));
+    }
+    // The VM whose Agent it is, and its pool; nobody else.
+    let each = 2 * Work::OwnReports.rounds();
+    assert_eq!(woken, [(each, each), (0, 0), (0, 0), (0, 0), (0, 0)]);
+}
