@@ -176,6 +176,58 @@ const EJECTS: [&str; 2] = ["empties a drive of", "answers a question of"];
 /// The only request that a VM of the predecessor may get: the mark, and nothing else.
 pub const STAMPS: &str = "stamps";
 
+/// The request by which the mark of a VM says that it is left to people.
+pub const RELEASES: &str = "lets go of";
+
+/// How the mark of such a VM begins; the mark that it had follows.
+pub const RELEASED: &str = "released/";
+
+/// The mark that a VM had which was left to people.
+#[must_use]
+pub fn released(vm: &Vm) -> Option<Marker> {
+    Marker::parse(vm.extra.get(MARKER_KEY)?.strip_prefix(RELEASED)?)
+}
+
+/// The record of that VM goes, and its pool keeps VMs.
+fn may_release(store: &Store, child: Option<&Value>) -> bool {
+    child.is_some_and(|child| {
+        let pool = (
+            text(child, "/metadata/namespace").to_owned(),
+            text(child, "/spec/poolRef/name").to_owned(),
+        );
+        let pool = store.get(&kind(OURS, "vsphereagentpools"), &pool);
+        let retains = |p: &Value| text(p, "/spec/cleanupPolicy") == "Retain";
+        let goes = !text(child, "/metadata/deletionTimestamp").is_empty();
+        goes && pool.is_some_and(|p| retains(&p))
+    })
+}
+
+/// O1: the record of a VM that was left to people is gone or goes, and its mark says whose it was.
+fn let_go(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
+    let mark = |vm: &&Vm| {
+        vm.extra
+            .get(MARKER_KEY)
+            .is_some_and(|m| m.starts_with(RELEASED))
+    };
+    for vm in inventory.vms.values().filter(mark) {
+        let Some(marker) = released(vm) else {
+            broken.push(format!(
+                "O1 released: nobody knows whose VM {} was",
+                vm.name
+            ));
+            continue;
+        };
+        let child = store.get(&kind(OURS, "vsphereagents"), &owner(&marker));
+        let lives = child.is_some_and(|c| {
+            text(&c, "/metadata/uid") == marker.uid
+                && text(&c, "/metadata/deletionTimestamp").is_empty()
+        });
+        if lives {
+            broken.push(format!("O1 released: VM {} has a VsphereAgent", vm.name));
+        }
+    }
+}
+
 /// One record of the predecessor names this VM by uuid and name, it lies in the pool's folder or has notes that name the record, and
 /// it carries no mark of
 /// another.
@@ -259,6 +311,15 @@ fn untouchable(
     let agent = agent.map(|(_, agent)| agent.as_ref());
     let children = kind(OURS, "vsphereagents");
     let child = store.get(&children, &(marker.namespace.clone(), marker.name.clone()));
+    if what == RELEASES {
+        if !may_release(store, child.as_deref()) {
+            broken.push(format!(
+                "O3 released: somebody {what} {}, which no pool keeps",
+                vm.name
+            ));
+        }
+        return;
+    }
     if EJECTS.contains(&what) {
         if !may_eject(store, agent, child.as_deref()) {
             broken.push(format!(
@@ -306,6 +367,7 @@ pub fn at_rest(world: &World) -> Vec<String> {
     let mut broken = Vec::new();
     world.api.read(|store| {
         world.vcenter.read(|i| trespass(store, i, &mut broken));
+        world.vcenter.read(|i| let_go(store, i, &mut broken));
         is_silent_on_others(store, &mut broken);
         for (plural, finalizer) in [
             ("vsphereagents", AGENT_FINALIZER),
@@ -378,6 +440,16 @@ fn begins_anew(store: &Store, before: &Value, now: &Value) -> bool {
         && source.is_some_and(is_gone)
 }
 
+/// What was recorded is there still. A network card that somebody replaced adds an address, and the old one stays.
+fn keeps(field: &str, was: Option<&Value>, is: Option<&Value>) -> bool {
+    let all = |v: Option<&Value>| v.and_then(Value::as_array).cloned().unwrap_or_default();
+    if field == "/status/vm/macAddresses" {
+        let known = all(is);
+        return all(was).iter().all(|mac| known.contains(mac));
+    }
+    was == is
+}
+
 /// O8: what was recorded of an attempt stays recorded; attempts only rise.
 #[must_use]
 pub fn lost(world: &World) -> Vec<String> {
@@ -416,7 +488,7 @@ pub fn lost(world: &World) -> Vec<String> {
             for field in KEPT {
                 let empty = Value::Array(Vec::new());
                 let was = before.pointer(field).filter(|v| **v != empty);
-                if was.is_some() && was != now.pointer(field) {
+                if was.is_some() && !keeps(field, was, now.pointer(field)) {
                     let is = now.pointer(field).unwrap_or(&Value::Null);
                     broken.push(format!("O8 {name}: {field} {was:?} became {is}"));
                 }
@@ -532,9 +604,13 @@ pub fn picture(world: &World) -> Vec<String> {
                 .map_or(0, std::collections::BTreeSet::len);
             let folder = i.path(&vm.folder);
             lines.push(format!(
-                "vm marked={} on={} boot={} discs={} tags={tags} folder={folder}",
-                marker(vm).is_some(),
-                vm.on,
+                "vm marked={} {} boot={} discs={} tags={tags} folder={folder}",
+                if released(vm).is_some() {
+                    "released".to_owned()
+                } else {
+                    marker(vm).is_some().to_string()
+                },
+                vm.power(),
                 vm.boot_order.len(),
                 vm.discs()
             ));

@@ -11,6 +11,8 @@ use crate::{oracles, world::World};
 
 mod away;
 mod disaster;
+mod guests;
+mod moves;
 mod predecessor;
 mod rogues;
 mod site;
@@ -416,6 +418,62 @@ pub const ALL: &[Workload] = &[
         exact: true,
         instances: 1,
         run: away::infra_env_replaced,
+    },
+    Workload {
+        name: "S26",
+        text: "an Agent deleted before it serves: its VM is replaced when that has lasted",
+        exact: false,
+        instances: 1,
+        run: guests::agent_deleted,
+    },
+    Workload {
+        name: "S26a",
+        text: "a person asks for another VM before it serves, and once more when it does",
+        exact: true,
+        instances: 1,
+        run: guests::asked,
+    },
+    Workload {
+        name: "S27",
+        text: "a network card replaced before and after its VM serves; then the machine goes down",
+        exact: true,
+        instances: 1,
+        run: guests::card_replaced,
+    },
+    Workload {
+        name: "S28",
+        text: "the label with the AgentMachine's name taken off before and after its VM serves; then the machine goes down",
+        exact: true,
+        instances: 1,
+        run: moves::unlabelled,
+    },
+    Workload {
+        name: "S29",
+        text: "a NodePool goes from one pool to another while its VM is made; then the machine goes down",
+        exact: false,
+        instances: 1,
+        run: moves::node_pool_moved,
+    },
+    Workload {
+        name: "S30",
+        text: "a VM that its pool keeps, and the pool deleted: nobody takes notice of it any more",
+        exact: true,
+        instances: 1,
+        run: moves::retained,
+    },
+    Workload {
+        name: "S31",
+        text: "other tags wanted while a VM waits for approval, and others when it serves; then the machine goes down",
+        exact: true,
+        instances: 1,
+        run: guests::tags_changed,
+    },
+    Workload {
+        name: "S32",
+        text: "a VM suspended before and after it serves; the machine goes down, and vCenter does not switch it off while it is",
+        exact: true,
+        instances: 1,
+        run: guests::suspended,
     },
 ];
 

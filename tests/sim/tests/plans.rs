@@ -40,6 +40,14 @@ const SAMPLED: &[(&str, usize)] = &[
     ("S15h", 79),
     ("S15p", 79),
     ("S15f", 79),
+    ("S26", 79),
+    ("S26a", 79),
+    ("S27", 79),
+    ("S28", 79),
+    ("S29", 79),
+    ("S30", 79),
+    ("S31", 79),
+    ("S32", 79),
 ];
 /// Of the plans with that fault, whatever workload and effect, every n-th one: each is half an hour longer than others, and
 /// one moment for it is much as another.

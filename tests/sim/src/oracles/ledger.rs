@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use agent_forge_actors::model::marker::Marker;
 use agent_forge_crds::names::AGENT_MACHINE_UID_ANNOTATION;
+use agent_forge_lab::played::guests::identity;
 
-use super::{OURS, is_answered_for, is_known, leak, marker, owner, text};
+use serde_json::Value;
+
+use super::{ASSISTED, OURS, is_answered_for, is_known, leak, marker, owner, text};
 use crate::{
     kube::{
         kind,
@@ -13,6 +16,19 @@ use crate::{
     },
     vcenter::model::Inventory,
 };
+
+/// The Agent of that VsphereAgent's VM is claimed by an AgentMachine of another control plane than the one on record.
+fn serves_elsewhere(store: &Store, child: &Value) -> bool {
+    let host = identity::swapped(text(child, "/status/vm/biosUUID"));
+    let home = text(child, "/status/vm/agentMachineRef/namespace");
+    let agents = store.objects.get(&kind(ASSISTED, "agents"));
+    let mut agents = agents.into_iter().flatten();
+    let agent = agents.find(|((_, name), _)| *name == host);
+    agent.is_some_and(|(_, agent)| {
+        let claimed = text(agent, "/metadata/annotations/agentMachineRefNamespace");
+        !claimed.is_empty() && claimed != home
+    })
+}
 
 /// Whose each marked VM is, and whether it is anybody's: what looking at all of them after each deed would find, from
 /// those VMs and VsphereAgents alone that changed since the last deed.
@@ -99,7 +115,8 @@ impl Ledger {
                 .as_ref()
                 .and_then(|c| c.pointer("/metadata/annotations"));
             let wanted_by = annotations.and_then(|a| a[AGENT_MACHINE_UID_ANNOTATION].as_str());
-            if let Some(uid) = wanted_by {
+            let elsewhere = child.as_ref().is_some_and(|c| serves_elsewhere(store, c));
+            if let Some(uid) = wanted_by.filter(|_| !elsewhere) {
                 hosts.entry(uid.to_owned()).or_default().push(owner);
             }
         }
@@ -115,7 +132,7 @@ impl Ledger {
 mod tests {
     use agent_forge_actors::model::marker::MARKER_KEY;
     use agent_forge_crds::names::AGENT_FINALIZER;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::{

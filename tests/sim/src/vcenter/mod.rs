@@ -359,7 +359,7 @@ fn seen_by_guests(inventory: &Inventory, vm: &model::Vm) -> guests::Vm {
         name: vm.name.clone(),
         path: inventory.path(&vm.object),
         uuid: vm.uuid.clone(),
-        power: if vm.on { "poweredOn" } else { "poweredOff" }.to_owned(),
+        power: vm.power().to_owned(),
         cdroms: of("VirtualCdrom")
             .map(|d| guests::Cdrom {
                 path: d["backing"]["fileName"]
@@ -390,6 +390,6 @@ fn seen_by_guests(inventory: &Inventory, vm: &model::Vm) -> guests::Vm {
         boot_order: order.collect(),
         cpus: u32::try_from(vm.cpus).unwrap_or(1),
         memory_mib: vm.memory,
-        powered_on_at: vm.on.then(|| vm.boots.to_string()),
+        powered_on_at: (vm.on || vm.suspended).then(|| vm.boots.to_string()),
     }
 }

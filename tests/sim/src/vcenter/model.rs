@@ -110,6 +110,10 @@ pub struct Vm {
     pub hidden: bool,
     /// It runs.
     pub on: bool,
+    /// It does not run, and goes on where it was when it is switched on.
+    pub suspended: bool,
+    /// It refuses to be switched off while it is suspended.
+    pub stiff: bool,
     /// How often it was switched on.
     pub boots: u64,
     /// A task works on it.
@@ -128,6 +132,31 @@ pub struct Vm {
 }
 
 impl Vm {
+    /// As the API shows it.
+    #[must_use]
+    pub fn power(&self) -> &'static str {
+        match (self.on, self.suspended) {
+            (true, _) => "poweredOn",
+            (false, true) => "suspended",
+            (false, false) => "poweredOff",
+        }
+    }
+
+    /// Somebody suspends it.
+    pub fn suspend(&mut self) {
+        self.suspended = self.on;
+        self.on = false;
+    }
+
+    /// Its network card has another address from now on; the one before.
+    pub fn replace_card(&mut self, mac: &str) -> Option<String> {
+        let mut devices = self.devices.iter_mut();
+        let card = devices.find(|d| d["macAddress"].is_string())?;
+        let before = card["macAddress"].as_str().map(str::to_owned);
+        card["macAddress"] = json!(mac);
+        before
+    }
+
     /// Drives with an ISO in them.
     #[must_use]
     pub fn discs(&self) -> usize {
@@ -422,10 +451,7 @@ impl Inventory {
                     Some(options)
                 }
                 "config.files.vmPathName" => text(&vm.path),
-                "runtime.powerState" => {
-                    let state = if vm.on { "poweredOn" } else { "poweredOff" };
-                    Some(boxed("VirtualMachinePowerState", state))
-                }
+                "runtime.powerState" => Some(boxed("VirtualMachinePowerState", vm.power())),
                 "runtime.connectionState" => {
                     let state = if vm.hidden {
                         "inaccessible"
@@ -619,6 +645,8 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
         path: "[ds-0] somebody-elses-database/somebody-elses-database.vmx".to_owned(),
         hidden: false,
         on: true,
+        suspended: false,
+        stiff: false,
         boots: 1,
         busy: false,
         annotation: String::new(),

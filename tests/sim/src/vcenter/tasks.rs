@@ -9,7 +9,7 @@ use super::{
     files,
     model::{Fault, Inventory, Ref, Vm},
 };
-use crate::oracles::STAMPS;
+use crate::oracles::{RELEASED, RELEASES, STAMPS};
 
 /// Work of a task.
 #[derive(Clone, Debug)]
@@ -50,6 +50,9 @@ impl Work {
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Reconfigure(_, spec) if empties(spec) => "empties a drive of",
+            Self::Reconfigure(_, spec) if mark(spec).is_some_and(|m| m.starts_with(RELEASED)) => {
+                RELEASES
+            }
             Self::Reconfigure(_, spec) if mark(spec).is_some() => STAMPS,
             Self::Reconfigure(..) => "reconfigures",
             Self::PowerOn(_) => "switches on",
@@ -248,6 +251,8 @@ impl Inventory {
             path: path.to_owned(),
             hidden: false,
             on: false,
+            suspended: false,
+            stiff: false,
             boots: 0,
             busy: false,
             annotation: text("/annotation").to_owned(),
@@ -378,15 +383,17 @@ impl Inventory {
             .vms
             .get_mut(&object.id)
             .ok_or_else(|| Fault::not_found(object))?;
-        if vm.on == on {
-            let state = |on| if on { "poweredOn" } else { "poweredOff" };
+        let state = if on { "poweredOn" } else { "poweredOff" };
+        if vm.power() == state || vm.suspended && vm.stiff && !on {
             return Err(Fault::new(
                 "InvalidPowerState",
-                json!({"requestedState": state(on), "existingState": state(vm.on)}),
+                json!({"requestedState": state, "existingState": vm.power()}),
             ));
         }
         vm.on = on;
-        vm.boots += u64::from(on);
+        // One that is resumed goes on where it was.
+        vm.boots += u64::from(on && !vm.suspended);
+        vm.suspended = false;
         let drives = vm.devices.iter_mut();
         for drive in drives.filter(|d| d["_typeName"] == "VirtualCdrom") {
             let name = drive["backing"]["fileName"].as_str().unwrap_or_default();
@@ -403,10 +410,10 @@ impl Inventory {
             .vms
             .get(&object.id)
             .ok_or_else(|| Fault::not_found(object))?;
-        if vm.on {
+        if vm.on || vm.suspended {
             return Err(Fault::new(
                 "InvalidPowerState",
-                json!({"requestedState": "poweredOff", "existingState": "poweredOn"}),
+                json!({"requestedState": "poweredOff", "existingState": vm.power()}),
             ));
         }
         let (store, path) = files::split(&vm.path)?;

@@ -79,7 +79,7 @@ impl Run {
 
     /// Rests where a person is asked, which is known only after so many scans for VMs in a row, one more with each fault, and
     /// `more`: whatever hits a scan, it is made up for only by the next one.
-    async fn asks(
+    pub(super) async fn asks(
         &mut self,
         (scans, more): (u32, Duration),
         done: impl Fn(&World) -> bool,
@@ -222,7 +222,7 @@ pub(super) fn waiting(api: &ApiServer, reason: &str) -> usize {
 }
 
 /// How many Events there are with that reason.
-fn told(api: &ApiServer, reason: &str) -> usize {
+pub(super) fn told(api: &ApiServer, reason: &str) -> usize {
     let all = api.read(|s| s.list(&kind("events.k8s.io", "events"), ""));
     all.iter().filter(|e| e["reason"] == reason).count()
 }

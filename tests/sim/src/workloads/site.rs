@@ -18,7 +18,7 @@ use crate::{
 /// The password after its rotation; it must appear nowhere either.
 pub const NEXT_PASSWORD: &str = "canary-p4ssw0rd-next";
 
-fn merge_pool(world: &World, name: &str, patch: &Value) -> Result<()> {
+pub(super) fn merge_pool(world: &World, name: &str, patch: &Value) -> Result<()> {
     let name = (NAMESPACE.to_owned(), name.to_owned());
     let merged = world
         .api
@@ -26,7 +26,7 @@ fn merge_pool(world: &World, name: &str, patch: &Value) -> Result<()> {
     merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
 }
 
-fn agents(world: &World) -> usize {
+pub(super) fn agents(world: &World) -> usize {
     world
         .api
         .read(|s| s.list(&kind(oracles::ASSISTED, "agents"), NAMESPACE).len())

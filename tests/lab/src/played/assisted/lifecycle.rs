@@ -105,8 +105,12 @@ fn next(host: &Host, delays: &Delays) -> Option<(Instant, Step)> {
             host.since + delays.reclaim_reboot,
             Step::Rejoin(HostState::DiscoveringUnbound),
         )),
-        HostState::DisconnectedUnbound
-        | HostState::Disconnected
+        // It is heard of again, as after its machine was resumed.
+        HostState::DisconnectedUnbound => heard_after(
+            delays.agent_poll,
+            Step::Enter(HostState::DiscoveringUnbound),
+        ),
+        HostState::Disconnected
         | HostState::InstallingPendingUserAction
         | HostState::AddedToExistingCluster
         | HostState::Error

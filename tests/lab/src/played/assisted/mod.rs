@@ -235,6 +235,24 @@ impl Assisted {
         });
     }
 
+    /// The machine goes on where it was when it was suspended; an agent process that ran then answers again.
+    pub fn resume(&self, id: &str) {
+        self.change(id, |host| {
+            host.powered = true;
+            host.set_agent(host.stage == 0, Instant::now());
+        });
+    }
+
+    /// The machine's network card was replaced, and its guest says so.
+    pub fn replace_card(&self, id: &str, old: &str, new: &str) {
+        self.change(id, |host| {
+            let mut cards = host.facts.interfaces.iter_mut();
+            if let Some(card) = cards.find(|c| c.mac.eq_ignore_ascii_case(old)) {
+                new.to_ascii_lowercase().clone_into(&mut card.mac);
+            }
+        });
+    }
+
     /// The machine came up from its installed disk: it runs, without an agent process.
     pub fn booted_disk(&self, id: &str) {
         self.change(id, |host| host.powered = true);

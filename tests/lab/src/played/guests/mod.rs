@@ -6,7 +6,7 @@
 //! Guarantees: a guest registers only by booting an image that is really in the datastore and really names an InfraEnv
 //! of this upstream, so several upstreams share a vCenter; a guest whose Agent is deleted does nothing until its next
 //! boot.
-//! Assumptions: another `poweredOnAt` is another boot.
+//! Assumptions: another `poweredOnAt` is another boot; a VM that is resumed keeps the one that it had when it was suspended.
 
 mod boot;
 pub mod identity;
@@ -141,6 +141,11 @@ impl World {
             return;
         }
         if before.is_on() && before.powered_on_at == guest.vm.powered_on_at {
+            return;
+        }
+        let resumed = before.is_suspended() && before.powered_on_at == guest.vm.powered_on_at;
+        if resumed && let Some((service, id)) = self.service(guest) {
+            service.resume(&id);
             return;
         }
         let (world, moref) = (Arc::downgrade(self), moref.to_owned());

@@ -129,6 +129,12 @@ impl Vm {
     pub fn is_on(&self) -> bool {
         self.power == "poweredOn"
     }
+
+    /// Whether it stands still.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.power == "suspended"
+    }
 }
 
 /// Client of the admin endpoint. Cheap to clone.

@@ -1,0 +1,128 @@
+//! Workloads in which a host goes where nobody meant it to: to another pool, to people.
+
+use std::time::Duration;
+
+use agent_forge_crds::names::AGENT_MACHINE_LABEL;
+use anyhow::{Context as _, Result};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{
+    ANY_OUTAGE, Run, children,
+    disaster::told,
+    guests::says,
+    marked,
+    site::{agents, merge_pool},
+};
+use crate::{
+    kube::kind,
+    oracles::{self, OURS},
+    world::{NAMESPACE, World},
+};
+
+/// More than two scans for VMs that are nobody's.
+const SCANS: Duration = Duration::from_secs(1500);
+
+/// The labels of our only VsphereAgent, with its key.
+fn labels(world: &World) -> Option<((String, String), Value)> {
+    let all = world
+        .api
+        .read(|s| s.list(&kind(OURS, "vsphereagents"), NAMESPACE));
+    let child = all.first().filter(|_| all.len() == 1)?;
+    let name = child["metadata"]["name"].as_str()?;
+    let key = (NAMESPACE.to_owned(), name.to_owned());
+    Some((key, child["metadata"]["labels"].clone()))
+}
+
+/// Somebody takes the label off; it is put back.
+async fn unlabel(run: &mut Run, name: &'static str) -> Result<()> {
+    let (key, _) = labels(&run.world).context("one VsphereAgent")?;
+    let patch = json!({"metadata": {"labels": {AGENT_MACHINE_LABEL: null}}});
+    let merged = run
+        .world
+        .api
+        .merge(&kind(OURS, "vsphereagents"), &key, &patch);
+    merged.map_err(|r| anyhow::anyhow!("{r:?}"))?;
+    run.rest(name, |world| {
+        labels(world).is_some_and(|(_, all)| all[AGENT_MACHINE_LABEL].is_string())
+            && marked(world) == 1
+    })
+    .await
+}
+
+pub(super) fn unlabelled(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.registered(&json!({})).await?;
+        unlabel(run, "labelled again before it serves").await?;
+        run.approves(true)?;
+        run.rest_with("one up", &[("w", 1)]).await?;
+        unlabel(run, "labelled again while it serves").await?;
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
+pub(super) fn node_pool_moved(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        // It approves nothing: who sees the edit late must not have given its host away by then.
+        let unapproved = json!({"agent": {"approve": false}});
+        run.world.pool("w", &unapproved).await?;
+        run.world.pool("x", &json!({})).await?;
+        run.rest("their ISOs lie ready", |world| {
+            ["w", "x"]
+                .iter()
+                .all(|p| world.of_pool(p, "/status/iso/sha256").is_string())
+        })
+        .await?;
+        run.begins = run.world.director.now();
+        run.world.play("w")?.scale(1);
+        let (director, patience) = (run.world.director.clone(), run.patience + ANY_OUTAGE);
+        let asked = || director.effects().iter().any(|(_, p)| p.effect == "V02");
+        run.world
+            .patiently("a VM is asked for", patience, asked)
+            .await?;
+        let nobodys = json!({"spec": {"nodePoolRef": {"name": "nobodys"}}});
+        merge_pool(&run.world, "w", &nobodys)?;
+        let role = json!({"hypershift.openshift.io/nodepool-role": "w"});
+        let taken = json!({"spec": {"nodePoolRef": {"name": "w"}, "agent": {"labels": role}}});
+        merge_pool(&run.world, "x", &taken)?;
+        run.rest_with("one up", &[("w", 1)]).await?;
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
+
+pub(super) fn retained(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.world
+            .pool("w", &json!({"cleanupPolicy": "Retain"}))
+            .await?;
+        // Through its session the vCenter is scanned on.
+        run.world.pool("x", &json!({})).await?;
+        run.world.play("w")?.scale(1);
+        run.rest_with("one up", &[("w", 1)]).await?;
+        run.begins = run.world.director.now();
+        run.world.play("w")?.scale(0);
+        run.rest("kept", |world| {
+            let gone = world.play("w").is_ok_and(|p| p.machines().is_empty());
+            gone && marked(world) == 1 && children(world) == 1 && says(world, "Retained")
+        })
+        .await?;
+        run.world.delete_pool("w")?;
+        run.rest("left to people", |world| {
+            let released =
+                |vm: &crate::vcenter::model::Vm| oracles::released(vm).is_some() && vm.on;
+            let left = world
+                .vcenter
+                .read(|i| i.vms.values().filter(|vm| released(vm)).count());
+            left == 1 && marked(world) + children(world) == 0 && agents(world) == 1
+        })
+        .await?;
+        tokio::time::sleep(SCANS).await;
+        if told(&run.world.api, "OrphanVM") > 0 {
+            let alarm = "O3 released: a VM that was left to people is called nobody's";
+            run.world.director.violated(alarm);
+        }
+        Ok(())
+    })
+}
