@@ -75,6 +75,15 @@ mutants! {
     OldLook "what vCenter showed before a wait is switched off and destroyed, whatever is there by then";
     GoneIsFree "a Machine that is gone has set its Agent free, paused or not";
     UnknownIsGone "a VM that served goes although nobody knows of its Machine";
+    ElsewhereIsServed "an AgentMachine whose VM's Agent another control plane claimed has its host";
+    LostIsAwaited "an Agent that was deleted before it served is waited for";
+    AnyWish "who asks for another VM than one attempt's gets another one for each attempt that follows";
+    OldCardOnly "a network card that somebody replaced is not recorded";
+    LabelDecides "the label alone says whom a VsphereAgent is for";
+    MovedStays "a VM for a NodePool that its pool left stays";
+    KeptKeepsMark "a VM that its pool keeps goes on carrying our mark when its record goes";
+    TagsOnce "tags that are wanted since a VM was tagged are not attached";
+    SuspendedForEver "switching a suspended VM off is tried for ever";
     CdromFirst "the boot order is left to the firmware";
 }
 

@@ -112,6 +112,9 @@ fn recorded_agent_machine(object: &VsphereAgent) -> Option<Recorded> {
     let uid = annotation(object, AGENT_MACHINE_UID_ANNOTATION);
     let label = object.labels().get(AGENT_MACHINE_LABEL);
     let label = label.filter(|name| !name.is_empty()).cloned();
+    if on(Mutant::LabelDecides) && label.is_none() {
+        return None;
+    }
     let in_status = || {
         let vm = object.status.as_ref()?.vm.as_ref()?;
         let r = vm.agent_machine_ref.as_ref()?;

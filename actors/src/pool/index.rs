@@ -23,6 +23,7 @@ use crate::{
         standing::{Standing, standing, unserved},
         upstream,
     },
+    mutants::{Mutant, on},
     ports::cluster::MachineFacts,
 };
 
@@ -174,7 +175,8 @@ impl Snapshot {
         let by_name = at(&children.names, name.unwrap_or_default()).iter();
         let all: BTreeSet<usize> = by_uid.chain(by_name).copied().collect();
         let mut all = all.into_iter().filter_map(|at| self.children.get(at));
-        all.find(|child| self.serves_elsewhere(child).is_none())
+        let served = on(Mutant::ElsewhereIsServed);
+        all.find(|child| served || self.serves_elsewhere(child).is_none())
     }
 
     /// The AgentMachine of another control plane that has claimed the child's Agent.

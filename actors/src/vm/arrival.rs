@@ -109,7 +109,7 @@ pub fn arrival(
         return Arrival::GivenUp;
     }
     let over = vm.discovery_deadline.as_ref().is_some_and(|d| d.0 <= now);
-    let allowed = allowed.is_some() && allowed == vm.attempt;
+    let allowed = allowed.is_some() && (allowed == vm.attempt || on(Mutant::AnyWish));
     let cause = match agent {
         Sight::Lost(lost, Duration::ZERO) => Some(Cause::Lost(lost)),
         // One that had an Agent once may be a node, even where the Agent is gone.

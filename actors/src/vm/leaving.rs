@@ -60,6 +60,7 @@ fn a_vm_outlives_the_machine_it_served() {
         guest_may_be_node: false,
         vanished: Vanished::No,
         left_bound: false,
+        machine_has_another: false,
         refused: None,
         standing: &Standing::Leaving,
         ejecting: false,
@@ -106,6 +107,27 @@ fn a_vm_outlives_the_machine_it_served() {
         ..awaited
     };
     assert_eq!(reason(&step::next(&node)), Some("MachineRemains"));
+    // It served another control plane and is free again, and its own AgentMachine has another host since.
+    let spare = Facts {
+        machine_has_another: true,
+        agent_present: true,
+        ..node
+    };
+    assert_eq!(step::next(&spare), Step::PowerOff);
+    // Where its Agent is not there to say so, it may still be somebody's node, unless it is gone itself.
+    let silent = Facts {
+        agent_present: false,
+        ..spare
+    };
+    assert_eq!(reason(&step::next(&silent)), Some("MachineRemains"));
+    let absent = Seen::Absent {
+        proofs: step::PROOFS,
+    };
+    let over = Facts {
+        seen: &absent,
+        ..silent
+    };
+    assert_eq!(step::next(&over), Step::RemoveFinalizer);
     let given_up = Facts {
         forced: true,
         ..node

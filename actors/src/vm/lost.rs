@@ -16,9 +16,12 @@ use agent_forge_crds::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::model::{
-    child::Child,
-    identity::{AgentMatch, agent_runs_on},
+use crate::{
+    model::{
+        child::Child,
+        identity::{AgentMatch, agent_runs_on},
+    },
+    mutants::{Mutant, on},
 };
 
 /// How long validations may fail before that is said: they do for a moment after registering and after binding.
@@ -104,7 +107,7 @@ pub fn lost(child: &Child, possible: &[Arc<Agent>], served: bool) -> Option<Lost
     if served || was_bound(vm) || child.adopted || vm.attempt.is_none() {
         return None;
     }
-    if possible.is_empty() {
+    if possible.is_empty() && !on(Mutant::LostIsAwaited) {
         return vm.agent_ref.as_ref().map(|_| Lost::Gone);
     }
     candidate(child, possible)

@@ -81,6 +81,8 @@ pub struct Scene {
     pub refused: Option<String>,
     /// What keeps a VM that does not exist yet from being made.
     pub guard: Option<Guard>,
+    /// Nobody has an Agent of it, and its AgentMachine has another host.
+    pub machine_has_another: bool,
 }
 
 fn is_doubted(context: &Context, vm: &VmStatus) -> bool {
@@ -164,9 +166,19 @@ impl Scene {
             paused: None,
             refused: None,
             guard: None,
+            machine_has_another: false,
         };
         scene.look_upstream(view);
         scene
+    }
+
+    /// See [`Scene::machine_has_another`].
+    fn has_another(&self, agent_machine: &AgentMachine) -> bool {
+        let own = agents_home::names(self.pool.as_deref(), &self.child);
+        let is_own = |key: &ObjectKey| own.contains(key) || self.child.agent.as_ref() == Some(key);
+        let has = agent_machine.agent_ref();
+        let has = has.map(|r| ObjectKey::new(&r.namespace, &r.name));
+        !self.bound && has.is_some_and(|key| !is_own(&key))
     }
 
     /// See [`Scene::guard`].
@@ -237,6 +249,7 @@ impl Scene {
             .iter()
             .find(|am| wanted.is_some_and(|r| r.is_object(&am.metadata)));
         self.paused = asks.map(|am| am.is_paused());
+        self.machine_has_another = asks.is_some_and(|am| self.has_another(am));
         let Some(pool) = &self.pool else {
             return;
         };
@@ -501,7 +514,7 @@ impl Scene {
     pub fn tagged_as<'a>(&self, memory: &'a Memory) -> Option<&'a str> {
         let wanted = self.pool.as_ref().map(|p| p.spec.vsphere.vm_tags());
         let tagged = memory.tagged.as_ref()?;
-        let same = wanted.is_none_or(|tags| tagged.tags == tags);
+        let same = wanted.is_none_or(|tags| tagged.tags == tags || on(Mutant::TagsOnce));
         same.then_some(tagged.moref.as_str())
     }
 
@@ -577,7 +590,7 @@ impl Scene {
             unissued: memory.unissued,
             path_taken: memory.path_taken,
             folder_deleted: memory.folder_deleted,
-            stays_suspended: memory.suspended >= SUSPENDED_TRIES,
+            stays_suspended: memory.suspended >= SUSPENDED_TRIES && !on(Mutant::SuspendedForEver),
             site: self.site(memory, now),
             tagged: self.is_tagged(memory),
             arrival: self.arrival(context, memory),
@@ -596,6 +609,7 @@ impl Scene {
             guest_may_be_node: self.guest_may_be_node(memory),
             vanished: self.vanished(memory),
             left_bound: self.is_left_bound(),
+            machine_has_another: self.machine_has_another,
             standing: &self.standing,
             refused: self.refused.as_deref(),
             agent_present: self.agent.is_some(),

@@ -112,6 +112,8 @@ pub struct Facts<'a> {
     pub vanished: Vanished,
     /// By the view it did just that, and it is to be proven live.
     pub left_bound: bool,
+    /// Nobody has an Agent of it, and its AgentMachine has another host.
+    pub machine_has_another: bool,
     /// How its Machine stands.
     pub standing: &'a Standing,
     /// A namespace that the pool needs does not admit it: the sentence for it.
@@ -603,6 +605,12 @@ fn may_be_node(f: &Facts<'_>) -> bool {
     f.has_served || f.guest_may_be_node
 }
 
+/// It served somebody else than the Machine that it was made for, and is free: its Agent is there and says so, or it is
+/// gone itself.
+fn is_spare(f: &Facts<'_>) -> bool {
+    f.machine_has_another && (f.agent_present || !matches!(f.seen, Seen::Ours(_)))
+}
+
 /// It is recorded as running, with what its Agent is recognised by.
 fn recorded_on(f: &Facts<'_>) -> bool {
     f.vm.is_some_and(|v| {
@@ -636,7 +644,8 @@ fn proofs_needed(f: &Facts<'_>) -> u8 {
 fn has_new_mac(f: &Facts<'_>, shown: &VmObservation) -> bool {
     let recorded = f.vm.map_or(&[][..], |vm| vm.mac_addresses.as_slice());
     let mut macs = shown.macs.iter().map(ToString::to_string);
-    macs.any(|mac| !recorded.contains(&mac))
+    let known = on(Mutant::OldCardOnly) && !recorded.is_empty();
+    macs.any(|mac| !recorded.contains(&mac)) && !known
 }
 
 fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
@@ -755,7 +764,8 @@ fn deleting(f: &Facts<'_>) -> Step {
         };
     }
     // Who deletes a whole namespace deletes Agents and VsphereAgents in any order; the node runs on.
-    if *f.standing == Standing::Alive && may_be_node(f) && !f.forced {
+    let held = *f.standing == Standing::Alive && may_be_node(f) && !is_spare(f);
+    if held && !f.forced {
         return hold(
             "MachineRemains",
             "its Machine is there and not being deleted, and the VM was given to it: it may be its node. Delete the Machine \
@@ -854,7 +864,7 @@ fn after_service(f: &Facts<'_>) -> Option<Step> {
 /// deletion does without, as where its vCenter is gone for good.
 fn retained(f: &Facts<'_>) -> Step {
     let vm = f.vm.filter(|vm| vm.attempt.is_some() && f.has_identity);
-    let Some(vm) = vm.filter(|_| !f.forced) else {
+    let Some(vm) = vm.filter(|_| !f.forced && !on(Mutant::KeptKeepsMark)) else {
         return Step::RemoveFinalizer;
     };
     let task = vm.task_id.clone().filter(|_| vm.moref.is_none());

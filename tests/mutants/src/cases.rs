@@ -87,6 +87,15 @@ cases! {
     OldLook [] "swapped" => "O3";
     GoneIsFree [] "S15p" => "O3";
     UnknownIsGone [] "S15f" => "O3";
+    ElsewhereIsServed [] "S25" => "O9";
+    LostIsAwaited [] "S26" => "O9";
+    AnyWish [] "S26a" => "O9";
+    OldCardOnly [] "S27" => "O9";
+    LabelDecides [] "S28" => "O2";
+    MovedStays [] "S29" => "O9";
+    KeptKeepsMark [] "S30" => "O1";
+    TagsOnce [] "S31" => "O9";
+    SuspendedForEver [] "S32" => "O9";
     CdromFirst ["O"] "S1" => "O9";
     AnyName [] "S21" => "O3";
     AnyMac [] "S21" => "O3";

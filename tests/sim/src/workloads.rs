@@ -420,6 +420,13 @@ pub const ALL: &[Workload] = &[
         run: away::infra_env_replaced,
     },
     Workload {
+        name: "S25",
+        text: "an Agent claimed for another control plane before it serves: its AgentMachine gets another host; then it comes back",
+        exact: true,
+        instances: 1,
+        run: moves::elsewhere,
+    },
+    Workload {
         name: "S26",
         text: "an Agent deleted before it serves: its VM is replaced when that has lasted",
         exact: false,

@@ -96,7 +96,10 @@ pub(super) fn tend(
         );
         plan.wait(child.key.name.clone(), reason::AGENT_ELSEWHERE, message);
     }
-    let moved = claim.is_none() && !child.adopted && is_of_another_node_pool(s, child);
+    let moved = claim.is_none()
+        && !child.adopted
+        && is_of_another_node_pool(s, child)
+        && !on(Mutant::MovedStays);
     // It has served another control plane, and its AgentMachine has another VsphereAgent since.
     let replaced = elsewhere.is_none()
         && child.has_served(&[])

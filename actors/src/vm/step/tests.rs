@@ -52,6 +52,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
         guest_may_be_node: false,
         vanished: Vanished::No,
         left_bound: false,
+        machine_has_another: false,
         standing: &Standing::Alive,
         refused: None,
         agent_present: false,

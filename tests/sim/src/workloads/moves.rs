@@ -1,8 +1,11 @@
-//! Workloads in which a host goes where nobody meant it to: to another pool, to people.
+//! Workloads in which a host goes where nobody meant it to: to another control plane, to another pool, to people.
 
 use std::time::Duration;
 
-use agent_forge_crds::names::AGENT_MACHINE_LABEL;
+use agent_forge_crds::{
+    external::agent::{AGENT_MACHINE_REF_LABEL, AGENT_MACHINE_REF_NAMESPACE_ANNOTATION},
+    names::AGENT_MACHINE_LABEL,
+};
 use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -16,12 +19,49 @@ use super::{
 };
 use crate::{
     kube::kind,
-    oracles::{self, OURS},
+    oracles::{self, ASSISTED, OURS},
     world::{NAMESPACE, World},
 };
 
 /// More than two scans for VMs that are nobody's.
 const SCANS: Duration = Duration::from_secs(1500);
+
+/// Somebody's AgentMachine in another control plane claims the only Agent, or lets go of it.
+fn claim(world: &World, claimed: bool) -> Result<()> {
+    let agents = kind(ASSISTED, "agents");
+    let all = world.api.read(|s| s.list(&agents, NAMESPACE));
+    let of = |agent: &Value| agent["metadata"]["labels"][AGENT_MACHINE_REF_LABEL] == "stranger";
+    let agent = all.iter().find(|a| claimed || of(a)).context("an Agent")?;
+    let name = agent["metadata"]["name"].as_str().unwrap_or_default();
+    let value = |text: &str| if claimed { json!(text) } else { Value::Null };
+    let patch = json!({"metadata": {
+        "labels": {AGENT_MACHINE_REF_LABEL: value("stranger")},
+        "annotations": {AGENT_MACHINE_REF_NAMESPACE_ANNOTATION: value("elsewhere")},
+    }});
+    let key = (NAMESPACE.to_owned(), name.to_owned());
+    let merged = world.api.merge(&agents, &key, &patch);
+    merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
+}
+
+pub(super) fn elsewhere(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        run.registered(&json!({})).await?;
+        claim(&run.world, true)?;
+        run.approves(true)?;
+        run.rest("its AgentMachine has another host", |world| {
+            let running = world.play("w").map_or(0, |p| p.running().len());
+            running == 1
+                && marked(world) == 2
+                && children(world) == 2
+                && says(world, "AgentElsewhere")
+        })
+        .await?;
+        claim(&run.world, false)?;
+        run.rest_with("the first one goes", &[("w", 1)]).await?;
+        run.world.play("w")?.scale(0);
+        run.rest_with("down", &[("w", 0)]).await
+    })
+}
 
 /// The labels of our only VsphereAgent, with its key.
 fn labels(world: &World) -> Option<((String, String), Value)> {
