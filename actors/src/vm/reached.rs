@@ -57,12 +57,8 @@ impl Reached {
         let here = &self.server;
         let known = vm.server_instance_uuid.as_ref().zip(self.instance.as_ref());
         match known {
-            Some((then, now)) if then == now => {
-                if server == here || by_record {
-                    return Ok(());
-                }
-            }
-            Some((then, now)) => {
+            Some((then, now)) if then == now && (server == here || by_record) => return Ok(()),
+            Some((then, now)) if then != now => {
                 return Err(format!(
                     "the VM was made on {server}, which called itself {then}; the credentials lead to {here}, which calls itself \
                      {now} and is another vCenter. Let the Secret lead to the first one. Where that is gone and the other one \
@@ -71,7 +67,7 @@ impl Reached {
                 ));
             }
             None if server == here => return Ok(()),
-            None => {}
+            _ => {}
         }
         Err(format!(
             "the VM was made on {server}, the credentials lead to {here}"
