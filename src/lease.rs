@@ -15,7 +15,7 @@ use agent_forge_actors::{
 use futures::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};
 
-use crate::cluster::lease::{LeaseStore, Trouble};
+use crate::cluster::lease::{LeaseError, LeaseStore};
 
 /// How long a release may take at the end of the process; a lease that is not released runs out.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
@@ -33,14 +33,14 @@ pub struct Leases {
 }
 
 /// The running keeper; dropped, it stops where it is and the Leases run out.
-pub struct Keeper {
+pub struct LeaderElector {
     standing: watch::Sender<Leadership>,
     release: watch::Sender<bool>,
     joining: JoinSet<()>,
     rounds: JoinSet<()>,
 }
 
-impl Keeper {
+impl LeaderElector {
     /// Starts it; `standing` is what the gate looks at.
     pub fn start(
         leases: Leases,
@@ -50,7 +50,7 @@ impl Keeper {
         let (release, released) = watch::channel(false);
         let (mut joining, mut rounds) = (JoinSet::new(), JoinSet::new());
         let mut all = Vec::new();
-        let mut begin = |round: Round, after| {
+        let mut begin = |round: ElectionRound, after| {
             all.push(round.standing.subscribe());
             let told = round.standing.clone();
             rounds.spawn(kept(told, round.run(released.clone(), after)));
@@ -60,7 +60,7 @@ impl Keeper {
         } = leases;
         let own = own.map(|store| {
             let election = Election::new(me.clone(), timing);
-            let round = Round::new((me.clone(), false), timing, store, election, clock);
+            let round = ElectionRound::new((me.clone(), false), timing, store, election, clock);
             let seen = round.standing.subscribe();
             begin(round, None);
             seen
@@ -68,7 +68,7 @@ impl Keeper {
         for (store, guard) in leases.guards {
             let name = guard.kin.named(&me);
             let election = Election::guarding(&me, timing, guard);
-            let round = Round::new((name, true), timing, store, election, clock);
+            let round = ElectionRound::new((name, true), timing, store, election, clock);
             begin(round, own.clone());
         }
         joining.spawn(kept(standing.clone(), join(all, standing.clone())));
@@ -159,7 +159,7 @@ fn tell(before: &Leadership, now: &Leadership) {
 }
 
 /// One Lease.
-struct Round {
+struct ElectionRound {
     election: Election,
     me: String,
     timing: Timing,
@@ -171,7 +171,7 @@ struct Round {
     is_guard: bool,
 }
 
-impl Round {
+impl ElectionRound {
     fn new(
         (me, is_guard): (String, bool),
         timing: Timing,
@@ -256,7 +256,7 @@ impl Round {
         }
     }
 
-    fn wrote(&mut self, what: &str, sent: Duration, made: Result<String, Trouble>) {
+    fn wrote(&mut self, what: &str, sent: Duration, made: Result<String, LeaseError>) {
         match made {
             Ok(version) => self.election.written(sent, version),
             Err(why) => return self.failed(what, &why),
@@ -284,13 +284,13 @@ impl Round {
         self.standing.send_replace(Leadership::Leading { until });
     }
 
-    fn failed(&mut self, what: &str, why: &Trouble) {
+    fn failed(&mut self, what: &str, why: &LeaseError) {
         let lease = self.store.subject();
         tracing::warn!(lease, "cannot {what} the lease: {why}");
         let now = self.clock.monotonic();
         match why {
-            Trouble::Forbidden(_) => self.election.forbidden(now),
-            Trouble::Other(_) => self.election.failed(now),
+            LeaseError::Forbidden(_) => self.election.forbidden(now),
+            LeaseError::Other(_) => self.election.failed(now),
         }
         let (lease, why) = (lease.to_owned(), why.to_string());
         self.barred(Barrier::Unknown { lease, why });
@@ -382,7 +382,7 @@ mod tests {
             guards: Vec::new(),
         };
         let (standing, seen) = watch::channel(Leadership::Standby);
-        let keeper = Keeper::start(leases, &clock, standing);
+        let keeper = LeaderElector::start(leases, &clock, standing);
         let lost = tokio::time::timeout(10 * SECOND, keeper.lost()).await;
         assert_eq!(lost, Ok(Lost::Unkept));
         assert_eq!(*seen.borrow(), Leadership::Lost(Lost::Unkept));

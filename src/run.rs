@@ -42,7 +42,7 @@ use crate::{
     gate::{FencedGate, OpenGate},
     health::Health,
     iso_source::{self, HttpIsoSource},
-    lease::{Keeper, Leases},
+    lease::{LeaderElector, Leases},
     standby,
     telemetry::{
         http::{self as server, answer, text},
@@ -171,7 +171,7 @@ pub async fn between(
 
 /// Starts to strive for leadership and puts the fence before the gate, where leadership is asked for; looks for the
 /// predecessor's Lease in any case.
-fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<Keeper> {
+fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<LeaderElector> {
     let timing = args.lease.timing().context("--leader-elect-*")?;
     let request = borders.clients.request.clone();
     let namespace = args.lease.leader_election_namespace.clone();
@@ -205,7 +205,7 @@ fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<Keeper> {
             .map(|(namespace, guard)| (store(&namespace, guard::LEASE), guard))
             .collect(),
     };
-    Ok(Keeper::start(leases, &borders.clock, standing))
+    Ok(LeaderElector::start(leases, &borders.clock, standing))
 }
 
 /// Nothing of the tree goes on when its owner is gone.

@@ -130,7 +130,10 @@ fn reasons_that_are_listed_are_given() {
 
 /// What comes right before a reason in a source, without white space.
 const BEFORE_A_REASON: [&str; 3] = ["hold(", "ask(", "reason:"];
-const TROUBLES: [&str; 2] = ["Trouble::blocked(Side::", "Trouble::transient(Side::"];
+const TROUBLES: [&str; 2] = [
+    "ReconcileError::blocked(ErrorSource::",
+    "ReconcileError::transient(ErrorSource::",
+];
 /// Reasons of what is well.
 const GOOD_NEWS: [&str; 7] = [
     "Reconciled",

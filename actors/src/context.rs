@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::{
     effect::EffectKind,
-    orphans::Doubts,
+    orphans::SuspectVms,
     placement::Placer,
     ports::{
         clock::Clock,
@@ -47,7 +47,7 @@ pub struct Context {
     /// Machines' traces.
     pub tracer: Arc<dyn Tracer>,
     /// What the last scan of a vCenter did not show as it is recorded.
-    pub doubts: watch::Receiver<Doubts>,
+    pub doubts: watch::Receiver<SuspectVms>,
     /// Settings.
     pub settings: Settings,
 }

@@ -33,7 +33,7 @@ impl Class {
 
 /// Which side a trouble is on; decides the condition that shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum ErrorSource {
     /// vCenter, its credentials, or the names in `spec.vsphere`.
     Vsphere,
     /// The discovery ISO's source.
@@ -47,9 +47,9 @@ pub enum Side {
 /// A failure as a person is told of it: which side, why in a word, what in a sentence, and when it is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Trouble {
-    /// Side.
-    pub side: Side,
+pub struct ReconcileError {
+    /// ErrorSource.
+    pub side: ErrorSource,
     /// CamelCase reason.
     pub reason: String,
     /// Sentence, without secrets; names field and value where a field is wrong.
@@ -58,9 +58,13 @@ pub struct Trouble {
     pub class: Class,
 }
 
-impl Trouble {
+impl ReconcileError {
     /// A trouble that only a changed input ends.
-    pub fn blocked(side: Side, reason: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn blocked(
+        side: ErrorSource,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             side,
             reason: reason.into(),
@@ -70,7 +74,11 @@ impl Trouble {
     }
 
     /// A trouble that passes.
-    pub fn transient(side: Side, reason: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn transient(
+        side: ErrorSource,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             side,
             reason: reason.into(),
@@ -80,7 +88,7 @@ impl Trouble {
     }
 }
 
-impl From<VcError> for Trouble {
+impl From<VcError> for ReconcileError {
     fn from(e: VcError) -> Self {
         // Which of many calls met a server that cannot be reached says nothing, and is another one with each try.
         let message = match e.kind {
@@ -91,7 +99,7 @@ impl From<VcError> for Trouble {
             _ => e.to_string(),
         };
         Self {
-            side: Side::Vsphere,
+            side: ErrorSource::Vsphere,
             reason: e.reason(),
             message,
             class: e.class(),
@@ -99,10 +107,10 @@ impl From<VcError> for Trouble {
     }
 }
 
-impl From<ClusterError> for Trouble {
+impl From<ClusterError> for ReconcileError {
     fn from(e: ClusterError) -> Self {
         Self {
-            side: Side::Kubernetes,
+            side: ErrorSource::Kubernetes,
             reason: e.reason().to_owned(),
             message: e.to_string(),
             class: e.class(),
@@ -110,10 +118,10 @@ impl From<ClusterError> for Trouble {
     }
 }
 
-impl From<IsoError> for Trouble {
+impl From<IsoError> for ReconcileError {
     fn from(e: IsoError) -> Self {
         Self {
-            side: Side::Iso,
+            side: ErrorSource::Iso,
             reason: e.reason.to_owned(),
             message: e.message,
             class: e.class,

@@ -34,13 +34,13 @@ use kube::ResourceExt;
 
 use crate::{
     model::{
-        child::Child,
         identity::BiosUuid,
+        managed_vm::ManagedVm,
         marker::Marker,
         names::{MoRef, ObjectKey},
         tally::Tally,
     },
-    pool::{act, snapshot::Snapshot},
+    pool::{act, observed::Observed},
     ports::{
         cluster::{AgentPatch, MachineFacts},
         vcenter::{PowerState, VmObservation},
@@ -481,11 +481,11 @@ impl World {
     }
 
     /// What the pool's pass is made from.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn observed(&self) -> Observed {
         let now = Duration::from_secs(1000);
         let since = now.saturating_sub(self.waited);
         let arcs = |all: &[VsphereAgentPool]| all.iter().cloned().map(Arc::new).collect();
-        Snapshot {
+        Observed {
             key: ObjectKey::of(&self.pool),
             pool: Arc::new(self.pool.clone()),
             other_pools: arcs(&self.other_pools),
@@ -503,7 +503,7 @@ impl World {
                 .children
                 .iter()
                 .cloned()
-                .map(|c| Child::read(Arc::new(c)))
+                .map(|c| ManagedVm::read(Arc::new(c)))
                 .collect(),
             made_by_others: self.made_by_others.clone(),
             matching: self

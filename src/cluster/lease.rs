@@ -21,7 +21,7 @@ pub const NAME: &str = "agent-forge";
 
 /// A call for a Lease that failed.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum LeaseError {
     /// The API server does not allow it.
     #[error("{0}")]
     Forbidden(String),
@@ -69,8 +69,8 @@ impl LeaseStore {
     /// Reads it; `None` from a typed 404 only.
     ///
     /// # Errors
-    /// [`Trouble`], in a sentence for people.
-    pub async fn read(&mut self) -> Result<Option<Record>, Trouble> {
+    /// [`LeaseError`], in a sentence for people.
+    pub async fn read(&mut self) -> Result<Option<Record>, LeaseError> {
         let answer = deadline::within(self.within, self.api.get_opt(self.name)).await;
         self.seen = flat(answer, self.within)?;
         Ok(self.seen.as_ref().map(record))
@@ -84,7 +84,7 @@ impl LeaseStore {
         clippy::disallowed_methods,
         reason = "the one place that creates a Lease, behind the gate"
     )]
-    pub async fn create(&mut self, holder: &str, lasting: Duration) -> Result<String, Trouble> {
+    pub async fn create(&mut self, holder: &str, lasting: Duration) -> Result<String, LeaseError> {
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.to_owned()),
@@ -110,12 +110,16 @@ impl LeaseStore {
         version: &str,
         holder: Option<&str>,
         lasting: Duration,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, LeaseError> {
         let mut lease = match &self.seen {
             Some(seen) if seen.metadata.resource_version.as_deref() == Some(version) => {
                 seen.clone()
             }
-            _ => return Err(Trouble::Other("it was not read in that version".to_owned())),
+            _ => {
+                return Err(LeaseError::Other(
+                    "it was not read in that version".to_owned(),
+                ));
+            }
         };
         lease.metadata.managed_fields = None;
         lease.spec = Some(self.spec(lease.spec.take(), holder, lasting));
@@ -149,12 +153,12 @@ impl LeaseStore {
     async fn write(
         &mut self,
         call: impl Future<Output = kube::Result<Lease>>,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, LeaseError> {
         let effect = Effect::new(EffectKind::Lease, &self.subject);
         self.gate
             .admit(&effect)
             .await
-            .map_err(|held| Trouble::Other(held.to_string()))?;
+            .map_err(|held| LeaseError::Other(held.to_string()))?;
         let answer = deadline::within(self.within, call).await;
         self.gate.settled(
             &effect,
@@ -174,14 +178,14 @@ impl LeaseStore {
 fn flat<T>(
     answer: Result<kube::Result<T>, deadline::Elapsed>,
     within: Duration,
-) -> Result<T, Trouble> {
+) -> Result<T, LeaseError> {
     match answer {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-            Err(Trouble::Forbidden(status.message.clone()))
+            Err(LeaseError::Forbidden(status.message.clone()))
         }
-        Ok(Err(e)) => Err(Trouble::Other(e.to_string())),
-        Err(deadline::Elapsed) => Err(Trouble::Other(format!(
+        Ok(Err(e)) => Err(LeaseError::Other(e.to_string())),
+        Err(deadline::Elapsed) => Err(LeaseError::Other(format!(
             "no answer within {} s",
             within.as_secs_f32()
         ))),

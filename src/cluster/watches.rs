@@ -179,7 +179,7 @@ fn child_change(
         )
     });
     let status = differs(old, new, |c| &c.status);
-    (deep || status).then_some(Change::Child { key, pool, deep })
+    (deep || status).then_some(Change::ManagedVm { key, pool, deep })
 }
 
 fn agent_machine_change(

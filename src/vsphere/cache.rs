@@ -28,11 +28,11 @@ pub(super) const SPACE: Duration = Duration::from_secs(10);
 type Entry<V> = Arc<tokio::sync::Mutex<Option<(Instant, V)>>>;
 
 /// Values by key, each fresh for a time.
-pub(super) struct Fresh<K, V> {
+pub(super) struct TtlCache<K, V> {
     entries: Mutex<HashMap<K, Entry<V>>>,
 }
 
-impl<K, V> Default for Fresh<K, V> {
+impl<K, V> Default for TtlCache<K, V> {
     fn default() -> Self {
         Self {
             entries: Mutex::default(),
@@ -40,7 +40,7 @@ impl<K, V> Default for Fresh<K, V> {
     }
 }
 
-impl<K: Eq + Hash, V: Clone> Fresh<K, V> {
+impl<K: Eq + Hash, V: Clone> TtlCache<K, V> {
     /// The value if it is younger than `ttl`, else what `look_up` finds now. That must not ask for the same key: it would wait
     /// for itself.
     pub(super) async fn get_or<F>(&self, key: K, ttl: Duration, look_up: F) -> VcResult<V>
@@ -74,23 +74,23 @@ impl<K: Eq + Hash, V: Clone> Fresh<K, V> {
 #[derive(Default)]
 pub(super) struct Cache {
     /// Inventory path -> object.
-    pub(super) paths: Fresh<String, MoRef>,
+    pub(super) paths: TtlCache<String, MoRef>,
     /// Datacenter -> its inventory path without leading slash.
-    pub(super) datacenters: Fresh<MoRef, String>,
+    pub(super) datacenters: TtlCache<MoRef, String>,
     /// Datacenter and name -> network.
-    pub(super) networks: Fresh<(MoRef, String), Network>,
+    pub(super) networks: TtlCache<(MoRef, String), Network>,
     /// Datacenter and name -> datastore or datastore cluster.
-    pub(super) stores: Fresh<(MoRef, String), MoRef>,
+    pub(super) stores: TtlCache<(MoRef, String), MoRef>,
     /// Datacenter and path -> VM folder.
-    pub(super) folders: Fresh<(MoRef, String), MoRef>,
+    pub(super) folders: TtlCache<(MoRef, String), MoRef>,
     /// Datastore -> its browser.
-    pub(super) browsers: Fresh<MoRef, MoRef>,
+    pub(super) browsers: TtlCache<MoRef, MoRef>,
     /// Where a pool's VMs can run.
-    pub(super) sites: Fresh<SiteKey, Arc<Site>>,
+    pub(super) sites: TtlCache<SiteKey, Arc<Site>>,
     /// Datastore cluster, folder, pool and hardware -> what Storage DRS proposes.
-    pub(super) recommendations: Fresh<String, Vec<Recommended>>,
+    pub(super) recommendations: TtlCache<String, Vec<Recommended>>,
     /// Datastore or cluster -> its datastores with their free space.
-    pub(super) space: Fresh<MoRef, Arc<Vec<Datastore>>>,
+    pub(super) space: TtlCache<MoRef, Arc<Vec<Datastore>>>,
 }
 
 impl Cache {
@@ -116,7 +116,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_look_up_serves_all_until_it_is_old() {
-        let fresh = Fresh::<&str, u32>::default();
+        let fresh = TtlCache::<&str, u32>::default();
         let asked = AtomicU32::new(0);
         let look_up = || async {
             tokio::time::sleep(Duration::from_secs(1)).await;

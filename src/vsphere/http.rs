@@ -21,9 +21,9 @@ use url::Url;
 use crate::telemetry::{propagate, server::Server};
 
 use super::{
+    circuit_breaker::CircuitBreaker,
     fault,
     options::{Options, RequestRecord},
-    reach::Reach,
     resolver::Resolver,
     transport::{self, Network, Transport, TransportFailure},
     trust,
@@ -98,7 +98,7 @@ pub(super) struct Http {
     /// As spans do.
     at: Server,
     options: Arc<Options>,
-    reach: Arc<Reach>,
+    reach: Arc<CircuitBreaker>,
     password: secrecy::SecretString,
 }
 
@@ -107,7 +107,7 @@ impl Http {
     pub(super) fn new(
         credentials: &Credentials,
         options: Arc<Options>,
-        reach: Arc<Reach>,
+        reach: Arc<CircuitBreaker>,
     ) -> VcResult<Self> {
         let server = server_name(&credentials.server);
         let refuse = |message: String| VcError {
@@ -410,7 +410,7 @@ mod tests {
             transport: Some(Arc::new(Status(status))),
             ..Options::default()
         };
-        let reach = Arc::new(Reach::default());
+        let reach = Arc::new(CircuitBreaker::default());
         let http = Http::new(&credentials, Arc::new(options), reach).expect("a way");
         let request = Request {
             method: Method::POST,

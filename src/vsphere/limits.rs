@@ -10,7 +10,7 @@ use agent_forge_actors::{
     ports::slots::Slots,
 };
 
-use super::reach::Reach;
+use super::circuit_breaker::CircuitBreaker;
 
 /// What all sessions with one vCenter share.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Bounds {
     /// For tasks in flight.
     pub(super) slots: Slots,
     /// For connections while there are none.
-    pub(super) reach: Arc<Reach>,
+    pub(super) reach: Arc<CircuitBreaker>,
 }
 
 /// Bounds by vCenter (`host[:port]`).

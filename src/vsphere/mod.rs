@@ -14,6 +14,7 @@
 mod automation;
 mod cache;
 mod call;
+mod circuit_breaker;
 mod client;
 mod connector;
 mod datastore;
@@ -34,7 +35,6 @@ mod placement;
 #[cfg(test)]
 mod played;
 mod properties;
-mod reach;
 mod reply;
 mod resolver;
 mod session;

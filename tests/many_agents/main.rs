@@ -11,9 +11,9 @@ use std::{collections::BTreeMap, fs, io::Write as _, time::Duration};
 
 use agent_forge_actors::{
     model::names::ObjectKey,
-    pool::{plan, snapshot, status},
+    pool::{observed, plan, status},
     ports::{clock::Clock, cluster::View},
-    vm::scene::Scene,
+    vm::observed::Observed,
 };
 use jiff::Timestamp;
 
@@ -127,7 +127,7 @@ fn pool_pass(view: &dyn View, n: usize) {
         ObjectKey::new(HOME, format!("p{}", n % POOLS)),
         BTreeMap::new(),
     );
-    let s = snapshot::gather(view, &Standing, &key, &none, &none).expect("a pool");
+    let s = observed::gather(view, &Standing, &key, &none, &none).expect("a pool");
     let plan = plan::plan(&s);
     assert_eq!(status::gauges(&s, &plan).bound_agents, 5);
 }
@@ -135,8 +135,8 @@ fn pool_pass(view: &dyn View, n: usize) {
 fn vm_pass(view: &dyn View, n: usize) {
     let name = format!("p{}-w{}", n % POOLS, n % VMS);
     let child = view.child(&ObjectKey::new(HOME, name));
-    let scene = Scene::gather(view, child.expect("a VsphereAgent"));
-    assert_eq!(scene.possible.len(), 1);
+    let observed = Observed::gather(view, child.expect("a VsphereAgent"));
+    assert_eq!(observed.possible.len(), 1);
 }
 
 /// Past the test harness, which keeps to itself what passing tests print: the figures are part of the result.

@@ -10,7 +10,7 @@ use super::{
     Ports,
     flight::{FlightTable, Start, Task},
     fly,
-    msg::{Doubtful, FlightNews, IsoKey, IsoMsg, IsoState, IsoWant, Wanted},
+    msg::{FlightNews, IsoKey, IsoMsg, IsoState, IsoWant, PendingSweep, Wanted},
     partial::Origin,
     upkeep,
 };
@@ -100,8 +100,8 @@ impl Flight {
     }
 }
 
-/// Looks once more where a transfer failed; where that fails too, it is told ([`IsoMsg::Doubtful`]).
-pub async fn look_after(outside: &Outside, doubtful: Box<Doubtful>) {
+/// Looks once more where a transfer failed; where that fails too, it is told ([`IsoMsg::PendingSweep`]).
+pub async fn look_after(outside: &Outside, doubtful: Box<PendingSweep>) {
     upkeep::look_after(&outside.ports(), doubtful).await;
 }
 

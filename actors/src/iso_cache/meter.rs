@@ -4,7 +4,7 @@
 //! Guarantees
 //! - Nothing is kept but the chunk at hand (and, at the end, the last chunk until the source says that it is done).
 //! - The stream ends with an error unless exactly the declared length of an ISO 9660 image passed, and that is no less than
-//!   what the image says of itself; the reason is kept here as a [`Trouble`], because an uploader may report it in its own
+//!   what the image says of itself; the reason is kept here as a [`ReconcileError`], because an uploader may report it in its own
 //!   words.
 //! - Texts of the source's transport errors are not repeated: they may hold the URL, which is a credential.
 //!
@@ -26,7 +26,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::{
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     ports::{iso_source::IsoError, vcenter::ByteStream},
 };
 
@@ -72,7 +72,7 @@ struct Notes {
     hash: Sha256,
     /// Begin of the first volume descriptor.
     window: [u8; SEEN],
-    verdict: Option<Result<String, Trouble>>,
+    verdict: Option<Result<String, ReconcileError>>,
 }
 
 impl Meter {
@@ -106,7 +106,7 @@ impl Meter {
     }
 
     /// SHA-256 of the whole image, or why there is none; `None` while bytes are still to come.
-    pub(super) fn verdict(&self) -> Option<Result<String, Trouble>> {
+    pub(super) fn verdict(&self) -> Option<Result<String, ReconcileError>> {
         self.notes().verdict.clone()
     }
 
@@ -116,7 +116,7 @@ impl Meter {
     }
 
     /// Returns once nothing moved for too long, with the trouble that it is.
-    pub(super) async fn stalled(&self) -> Trouble {
+    pub(super) async fn stalled(&self) -> ReconcileError {
         loop {
             let (bound, deadline) = {
                 let notes = self.notes();
@@ -131,16 +131,16 @@ impl Meter {
             let notes = self.notes();
             let (seconds, done, length) = (bound.as_secs(), notes.done, notes.length);
             return if notes.waits_for_source {
-                Trouble::transient(
-                    Side::Iso,
+                ReconcileError::transient(
+                    ErrorSource::Iso,
                     "ISODownloadStalled",
                     format!(
                         "the ISO's source sent nothing for {seconds} s after {done} of {length} bytes"
                     ),
                 )
             } else {
-                Trouble::transient(
-                    Side::Vsphere,
+                ReconcileError::transient(
+                    ErrorSource::Vsphere,
                     "ISOUploadStalled",
                     format!(
                         "vCenter took nothing of the ISO for {seconds} s after {done} of {length} bytes"
@@ -167,7 +167,7 @@ impl Meter {
         })
     }
 
-    fn pass(&self, chunk: &Bytes) -> Result<bool, Trouble> {
+    fn pass(&self, chunk: &Bytes) -> Result<bool, ReconcileError> {
         let mut notes = self.notes();
         notes.take(chunk)?;
         let (now, done, length) = (Instant::now(), notes.done, notes.length);
@@ -183,7 +183,7 @@ impl Meter {
         Ok(done == length)
     }
 
-    fn end(&self) -> Result<(), Trouble> {
+    fn end(&self) -> Result<(), ReconcileError> {
         let mut notes = self.notes();
         if notes.done != notes.length {
             return Err(wrong_length(format!(
@@ -196,7 +196,7 @@ impl Meter {
         Ok(())
     }
 
-    fn fail(&self, trouble: Trouble) -> io::Error {
+    fn fail(&self, trouble: ReconcileError) -> io::Error {
         let text = trouble.message.clone();
         self.notes().verdict = Some(Err(trouble));
         io::Error::other(text)
@@ -204,7 +204,7 @@ impl Meter {
 }
 
 impl Notes {
-    fn take(&mut self, chunk: &Bytes) -> Result<(), Trouble> {
+    fn take(&mut self, chunk: &Bytes) -> Result<(), ReconcileError> {
         let from = self.done;
         let to = from + chunk.len() as u64;
         if to > self.length {
@@ -232,7 +232,7 @@ impl Notes {
     }
 
     /// Does the declared length hold the volume?
-    fn whole(&self) -> Result<(), Trouble> {
+    fn whole(&self) -> Result<(), ReconcileError> {
         match volume(&self.window) {
             Some(volume) if volume > self.length => Err(wrong_length(format!(
                 "the image is {} bytes, its volume descriptor says {volume}: cut off",
@@ -252,16 +252,16 @@ fn volume(descriptor: &[u8; SEEN]) -> Option<u64> {
 }
 
 /// The source's bytes are no ISO image.
-pub(super) fn not_an_iso(what: &str) -> Trouble {
-    Trouble::blocked(
-        Side::Iso,
+pub(super) fn not_an_iso(what: &str) -> ReconcileError {
+    ReconcileError::blocked(
+        ErrorSource::Iso,
         "ISOWrongMagic",
         format!("{what}; check what the InfraEnv's ISO URL serves"),
     )
 }
 
-fn wrong_length(what: String) -> Trouble {
-    Trouble::transient(Side::Iso, "ISOLengthMismatch", what)
+fn wrong_length(what: String) -> ReconcileError {
+    ReconcileError::transient(ErrorSource::Iso, "ISOLengthMismatch", what)
 }
 
 struct Metered {
@@ -314,14 +314,14 @@ impl Stream for Metered {
     }
 }
 
-fn broken(e: &io::Error, done: u64) -> Trouble {
+fn broken(e: &io::Error, done: u64) -> ReconcileError {
     match e
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<IsoError>())
     {
         Some(known) => known.clone().into(),
-        None => Trouble::transient(
-            Side::Iso,
+        None => ReconcileError::transient(
+            ErrorSource::Iso,
             "ISODownloadFailed",
             format!(
                 "the ISO's source broke off after {done} bytes ({:?})",
@@ -384,7 +384,7 @@ mod tests {
         length: u64,
         chunk: usize,
         (kind, blocks, block_size): (u8, u32, u16),
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, ReconcileError> {
         let mut image = vec![0; usize::try_from(length).expect("small")];
         let mut put = |at: usize, bytes: &[u8]| {
             let at = 32768 + at;

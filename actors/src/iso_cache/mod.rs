@@ -50,7 +50,7 @@ use tracing::{Instrument, field::Empty};
 
 use self::{
     flight::{FlightTable, Start, Task},
-    msg::{Doubtful, FlightNews, IsoKey, IsoMsg, IsoState, IsoWant},
+    msg::{FlightNews, IsoKey, IsoMsg, IsoState, IsoWant, PendingSweep},
     partial::Origin,
     upkeep::Found,
 };
@@ -59,7 +59,7 @@ use crate::{
         mailbox::{Counted, Queued},
         shell::Description,
     },
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     model::names::{DatastorePath, ObjectKey},
     ports::{
         clock::Clock,
@@ -130,7 +130,7 @@ pub struct IsoCacheState {
     /// Directories in which this life has looked for what dead ones left.
     swept: BTreeSet<DatastorePath>,
     /// Where a transfer failed, and when (monotonic) it is looked for what arrived late.
-    doubtful: BTreeMap<DatastorePath, (Duration, Box<Doubtful>)>,
+    doubtful: BTreeMap<DatastorePath, (Duration, Box<PendingSweep>)>,
     alarm: Option<(Duration, AbortHandle)>,
     /// When progress was last logged.
     logged: Option<Duration>,
@@ -143,7 +143,7 @@ pub struct IsoCacheState {
 ///
 /// # Errors
 /// `ISOCacheUnavailable` when the actor is gone or does not answer within 10 s; it is being restarted, so ask again.
-pub async fn ensure(cache: &Counted<IsoMsg>, want: IsoWant) -> Result<IsoState, Trouble> {
+pub async fn ensure(cache: &Counted<IsoMsg>, want: IsoWant) -> Result<IsoState, ReconcileError> {
     call(cache, |reply, queued| {
         IsoMsg::Ensure(Box::new(want), reply, queued)
     })
@@ -155,7 +155,7 @@ pub async fn ensure(cache: &Counted<IsoMsg>, want: IsoWant) -> Result<IsoState, 
 ///
 /// # Errors
 /// As [`ensure`].
-pub async fn clear(cache: &Counted<IsoMsg>, left: IsoWant) -> Result<PruneNews, Trouble> {
+pub async fn clear(cache: &Counted<IsoMsg>, left: IsoWant) -> Result<PruneNews, ReconcileError> {
     call(cache, |reply, queued| {
         IsoMsg::Clear(Box::new(left), reply, queued)
     })
@@ -165,10 +165,10 @@ pub async fn clear(cache: &Counted<IsoMsg>, left: IsoWant) -> Result<PruneNews, 
 async fn call<T: Send + 'static>(
     cache: &Counted<IsoMsg>,
     ask: impl FnOnce(RpcReplyPort<T>, Queued) -> IsoMsg,
-) -> Result<T, Trouble> {
+) -> Result<T, ReconcileError> {
     let unavailable = |why: &str| {
         let message = format!("the ISO cache {why}; it is asked again");
-        Trouble::transient(Side::Iso, "ISOCacheUnavailable", message)
+        ReconcileError::transient(ErrorSource::Iso, "ISOCacheUnavailable", message)
     };
     let queued = cache.send();
     match cache
@@ -185,7 +185,7 @@ async fn call<T: Send + 'static>(
 
 /// Tells a cache that this pool is being deleted.
 pub fn leave(cache: &Counted<IsoMsg>, pool: &ObjectKey) {
-    let left = IsoMsg::Leave(pool.clone(), cache.send());
+    let left = IsoMsg::PublishPermit(pool.clone(), cache.send());
     // One that is gone has nothing of the pool's left.
     let _ = cache.actor.send_message(left);
 }
@@ -204,8 +204,8 @@ impl IsoCacheState {
         self.about.last_wake = want.pool.to_string();
         if want.directory.datastore != self.ports.key.datastore {
             let (directory, datastore) = (&want.directory, &self.ports.key.datastore);
-            return IsoState::Failed(Trouble {
-                side: Side::Iso,
+            return IsoState::Failed(ReconcileError {
+                side: ErrorSource::Iso,
                 reason: reason::INTERNAL_ERROR.to_owned(),
                 message: format!("{directory} was asked of the cache of datastore {datastore}"),
                 class: Class::Defect,
@@ -328,8 +328,8 @@ impl IsoCacheState {
                 .catch_unwind()
                 .await
                 .unwrap_or_else(|_| {
-                    FlightNews::Failed(Trouble {
-                        side: Side::Iso,
+                    FlightNews::Failed(ReconcileError {
+                        side: ErrorSource::Iso,
                         reason: reason::INTERNAL_ERROR.to_owned(),
                         message: "a flight of the ISO cache panicked".to_owned(),
                         class: Class::Defect,
@@ -467,7 +467,7 @@ impl Actor for IsoCache {
                 let news = state.clear(&myself, *left);
                 let _ = reply.send(news);
             }
-            IsoMsg::Leave(pool, queued) => {
+            IsoMsg::PublishPermit(pool, queued) => {
                 drop(queued);
                 let now = state.ports.clock.monotonic();
                 state.table.leave(&pool, now);
@@ -482,7 +482,7 @@ impl Actor for IsoCache {
             IsoMsg::Swept(directory) => {
                 state.swept.insert(directory);
             }
-            IsoMsg::Doubtful(doubtful) => {
+            IsoMsg::PendingSweep(doubtful) => {
                 let due = state.ports.clock.monotonic() + LATE;
                 let directory = doubtful.directory.clone();
                 state.doubtful.insert(directory, (due, doubtful));

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::{
     actor::mailbox::Queued,
-    error::Trouble,
+    error::ReconcileError,
     iso_cache::PruneNews,
     model::names::{DatastorePath, MoRef, ObjectKey},
     ports::{
@@ -70,17 +70,17 @@ pub struct IsoPlace {
     pub path: DatastorePath,
 }
 
-/// Leave for a flight to publish; dropped, the flight has nothing to wait for.
+/// PublishPermit for a flight to publish; dropped, the flight has nothing to wait for.
 #[derive(Clone)]
-pub struct Leave(Arc<watch::Sender<bool>>);
+pub struct PublishPermit(Arc<watch::Sender<bool>>);
 
-impl fmt::Debug for Leave {
+impl fmt::Debug for PublishPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Leave({})", *self.0.borrow())
     }
 }
 
-impl Leave {
+impl PublishPermit {
     /// A leave to give, and what to wait at for it.
     #[must_use]
     pub fn pair() -> (Self, watch::Receiver<bool>) {
@@ -139,7 +139,7 @@ pub struct IsoWant {
     pub source: IsoUrl,
     /// Certificates that the source's may be signed by, beside those that are trusted anyway; or why they cannot be had:
     /// that is in the way of a transfer, not of an ISO that lies there.
-    pub ca_pem: Result<Option<String>, Trouble>,
+    pub ca_pem: Result<Option<String>, ReconcileError>,
     /// What identifies the source without its token; equal keys mean equal content.
     pub source_key: String,
     /// Value of the force-refresh annotation, where it tells: a new value is one more transfer. One that was fetched for tells
@@ -169,7 +169,7 @@ impl IsoWant {
     ///
     /// # Errors
     /// Certificates that the pool names are not to be had.
-    pub fn request(&self) -> Result<IsoRequest, Trouble> {
+    pub fn request(&self) -> Result<IsoRequest, ReconcileError> {
         Ok(IsoRequest {
             url: self.source.clone(),
             ca_pem: self.ca_pem.clone()?,
@@ -208,12 +208,12 @@ pub enum IsoState {
         prune_failures: Vec<(DatastorePath, String)>,
     },
     /// Failed; tried again after a backoff.
-    Failed(Trouble),
+    Failed(ReconcileError),
 }
 
 /// Where a transfer failed after it had begun to send, or where something of a dead one was: what was sent may arrive when
 /// nobody waits for it any more.
-pub struct Doubtful {
+pub struct PendingSweep {
     /// Directory of the partial file.
     pub directory: DatastorePath,
     /// The vCenter, as the flight had reached it: pool and Secret may be gone when it is looked at again.
@@ -236,13 +236,13 @@ pub enum IsoMsg {
     /// what stays and why. The pool is woken when that changes.
     Clear(Box<IsoWant>, RpcReplyPort<PruneNews>, Queued),
     /// That pool is being deleted: what only it wants is let go.
-    Leave(ObjectKey, Queued),
+    PublishPermit(ObjectKey, Queued),
     /// A flight made progress or ended (internal).
     Flight(u64, FlightNews),
     /// A flight has looked in that directory for what dead processes left (internal).
     Swept(DatastorePath),
     /// A transfer failed after it had begun to send (internal).
-    Doubtful(Box<Doubtful>),
+    PendingSweep(Box<PendingSweep>),
     /// A backoff may be over (internal); carries no data.
     Due,
     /// Describe yourself.
@@ -257,7 +257,7 @@ pub enum FlightNews {
     /// Bytes so far and in total.
     Progress(u64, Option<u64>),
     /// All bytes have come, and are to get that name.
-    Publishing(IsoPlace, Leave),
+    Publishing(IsoPlace, PublishPermit),
     /// A check found that the file is not there, or not whole: it must be transferred.
     Missing,
     /// A check found that the source has other bytes by now: they must be transferred.
@@ -265,7 +265,7 @@ pub enum FlightNews {
     /// The file lies there, complete; `true` when it was found rather than uploaded.
     Arrived(IsoFile, bool),
     /// It did not work.
-    Failed(Trouble),
+    Failed(ReconcileError),
     /// Nobody wanted it any more, so it ended and left nothing.
     Recalled,
     /// Retention ran: files removed, files kept and why.

@@ -18,11 +18,11 @@ use std::{future::Future, sync::Arc, time::Duration};
 use super::{
     Ports,
     meter::{Meter, SHORTEST, Tell, not_an_iso},
-    msg::{Doubtful, IsoFile, IsoMsg, IsoPlace, IsoWant, Leave, Wanted},
+    msg::{IsoFile, IsoMsg, IsoPlace, IsoWant, PendingSweep, PublishPermit, Wanted},
 };
 use crate::{
     effect::{Effect, EffectKind},
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     model::names::{DatastorePath, MoRef, ObjectKey},
     mutants::{Mutant, on},
     ports::{
@@ -42,7 +42,7 @@ const LISTED: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Says what is about to be published.
-pub(super) type Announce = Box<dyn Fn(IsoPlace, Leave) + Send + Sync>;
+pub(super) type Announce = Box<dyn Fn(IsoPlace, PublishPermit) + Send + Sync>;
 
 /// Fetches the ISO and publishes it. The flag says that a file of this content was there already; `None`: nobody wanted
 /// it any more, and nothing of it stays.
@@ -53,7 +53,7 @@ pub(super) async fn transfer(
     wanted: &Wanted,
     tell: Tell,
     announce: Announce,
-) -> Result<Option<(IsoFile, bool)>, Trouble> {
+) -> Result<Option<(IsoFile, bool)>, ReconcileError> {
     let began = ports.clock.monotonic();
     let meter = Meter::new(tell, ports.source.patience());
     let result = fetch(ports, id, (want, wanted), &announce, meter).await;
@@ -79,7 +79,7 @@ async fn fetch(
     (want, wanted): (&IsoWant, &Wanted),
     announce: &Announce,
     meter: Arc<Meter>,
-) -> Result<(IsoFile, bool), Trouble> {
+) -> Result<(IsoFile, bool), ReconcileError> {
     let site = bounded(&meter, wanted, Site::reach(ports, want, &meter)).await?;
     let download = bounded(&meter, wanted, site.open(ports, want, &meter)).await?;
     let partial = want
@@ -98,15 +98,15 @@ async fn fetch(
     }
     if delivered.is_err() {
         let doubtful = site.doubtful(&want.directory);
-        (ports.tell)(IsoMsg::Doubtful(doubtful));
+        (ports.tell)(IsoMsg::PendingSweep(doubtful));
     }
     delivered
 }
 
 /// Waits until a pool's record lists `place`: intent before effect, or a crash after the move would leave a file that
 /// nobody knows of (reliability.md: intent before effect).
-async fn listed(place: IsoPlace, announce: &Announce, meter: &Meter) -> Result<(), Trouble> {
-    let (leave, mut wait) = Leave::pair();
+async fn listed(place: IsoPlace, announce: &Announce, meter: &Meter) -> Result<(), ReconcileError> {
+    let (leave, mut wait) = PublishPermit::pair();
     let path = place.path.clone();
     announce(place, leave);
     let given = async { wait.wait_for(|given| *given).await.is_ok() };
@@ -136,8 +136,8 @@ async fn unhurried<T>(meter: &Meter, work: impl Future<Output = T>) -> T {
 async fn bounded<T>(
     meter: &Meter,
     wanted: &Wanted,
-    work: impl Future<Output = Result<T, Trouble>>,
-) -> Result<T, Trouble> {
+    work: impl Future<Output = Result<T, ReconcileError>>,
+) -> Result<T, ReconcileError> {
     meter.moved();
     tokio::select! {
         biased;
@@ -164,7 +164,7 @@ struct Sent {
 
 impl Site {
     /// Logs in (or joins the session) and finds the datacenter.
-    pub(super) async fn find(ports: &Ports, want: &IsoWant) -> Result<Self, Trouble> {
+    pub(super) async fn find(ports: &Ports, want: &IsoWant) -> Result<Self, ReconcileError> {
         let vc = ports
             .sessions
             .session(&want.secret, &want.pool.namespace)
@@ -178,7 +178,7 @@ impl Site {
         })
     }
 
-    async fn reach(ports: &Ports, want: &IsoWant, meter: &Meter) -> Result<Self, Trouble> {
+    async fn reach(ports: &Ports, want: &IsoWant, meter: &Meter) -> Result<Self, ReconcileError> {
         let site = Self::find(ports, want).await?;
         meter.moved();
         site.vc
@@ -193,7 +193,7 @@ impl Site {
     }
 
     /// As a flight had reached it.
-    pub(super) fn again(doubtful: &Doubtful) -> Self {
+    pub(super) fn again(doubtful: &PendingSweep) -> Self {
         Self {
             vc: doubtful.vc.clone(),
             datacenter: doubtful.datacenter.clone(),
@@ -202,8 +202,8 @@ impl Site {
         }
     }
 
-    pub(super) fn doubtful(&self, directory: &DatastorePath) -> Box<Doubtful> {
-        Box::new(Doubtful {
+    pub(super) fn doubtful(&self, directory: &DatastorePath) -> Box<PendingSweep> {
+        Box::new(PendingSweep {
             directory: directory.clone(),
             vc: self.vc.clone(),
             datacenter: self.datacenter.clone(),
@@ -222,7 +222,7 @@ impl Site {
         ports: &Ports,
         want: &IsoWant,
         meter: &Meter,
-    ) -> Result<IsoDownload, Trouble> {
+    ) -> Result<IsoDownload, ReconcileError> {
         let download = ports.source.open(&want.request()?).await?;
         meter.moved();
         if download.length < SHORTEST {
@@ -242,7 +242,7 @@ impl Site {
         partial: &DatastorePath,
         download: IsoDownload,
         (announce, meter): (&Announce, &Arc<Meter>),
-    ) -> Result<Sent, Trouble> {
+    ) -> Result<Sent, ReconcileError> {
         let (size, validators) = (download.length, download.validators);
         let body = meter.watch(download.body, size);
         let upload = self.effect(EffectKind::Upload);
@@ -298,7 +298,7 @@ impl Site {
         partial: &DatastorePath,
         sent: Sent,
         meter: &Meter,
-    ) -> Result<(IsoFile, bool), Trouble> {
+    ) -> Result<(IsoFile, bool), ReconcileError> {
         let Sent {
             place,
             size,
@@ -326,7 +326,7 @@ impl Site {
         path: &DatastorePath,
         size: u64,
         meter: &Meter,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, ReconcileError> {
         let publish = self.effect(EffectKind::Publish);
         let moving = self.vc.move_file(&publish, &self.datacenter, partial, path);
         let error = match tokio::time::timeout(MOVE, moving).await {
@@ -343,8 +343,8 @@ impl Site {
             Some(there) if there == size => {
                 Ok(self.vc.stat(&self.datacenter, partial).await?.is_some())
             }
-            Some(there) => Err(Trouble::blocked(
-                Side::Iso,
+            Some(there) => Err(ReconcileError::blocked(
+                ErrorSource::Iso,
                 "ISOFileConflict",
                 format!(
                     "{path} is there with {there} bytes, but an ISO with this digest has {size}; it is not overwritten: \
@@ -404,13 +404,13 @@ async fn is_volatile(ports: &Ports, want: &IsoWant, said: &Validators) -> bool {
     matches!(again, Ok(Freshness::Changed))
 }
 
-fn incomplete(what: String) -> Trouble {
-    Trouble::transient(Side::Iso, "ISOUploadIncomplete", what)
+fn incomplete(what: String) -> ReconcileError {
+    ReconcileError::transient(ErrorSource::Iso, "ISOUploadIncomplete", what)
 }
 
-pub(super) fn bad_path(e: crate::model::names::BadDatastorePath) -> Trouble {
-    Trouble {
-        side: Side::Iso,
+pub(super) fn bad_path(e: crate::model::names::BadDatastorePath) -> ReconcileError {
+    ReconcileError {
+        side: ErrorSource::Iso,
         reason: "InvalidPath".to_owned(),
         message: e.to_string(),
         class: Class::Defect,
@@ -418,7 +418,7 @@ pub(super) fn bad_path(e: crate::model::names::BadDatastorePath) -> Trouble {
 }
 
 /// The URL is a credential: should an adapter have put it into a message, it is replaced here.
-fn scrubbed(mut trouble: Trouble, url: &IsoUrl) -> Trouble {
+fn scrubbed(mut trouble: ReconcileError, url: &IsoUrl) -> ReconcileError {
     let (full, path) = (url.expose().as_str(), url.expose().path());
     for secret in [full, path] {
         if secret.len() > 1 && trouble.message.contains(secret) {

@@ -9,13 +9,13 @@ use jiff::Timestamp;
 
 use super::{
     Ports,
-    msg::{Doubtful, IsoFile, IsoMsg, IsoWant},
+    msg::{IsoFile, IsoMsg, IsoWant, PendingSweep},
     retention::PruneNews,
     transfer::Site,
 };
 use crate::{
     effect::EffectKind,
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     model::names::DatastorePath,
     mutants::{Mutant, on},
     ports::{
@@ -44,7 +44,7 @@ pub(super) async fn check(
     want: &IsoWant,
     file: &IsoFile,
     compare: Option<&Validators>,
-) -> Result<Found, Trouble> {
+) -> Result<Found, ReconcileError> {
     let site = step("login", Site::find(ports, want)).await?;
     let size = step("stat", async {
         Ok(site.vc.stat(&site.datacenter, &file.path).await?)
@@ -63,7 +63,7 @@ pub(super) async fn check(
                 .source
                 .freshness(&request, had)
                 .await
-                .map_err(Trouble::from),
+                .map_err(ReconcileError::from),
             Err(trouble) => Err(trouble),
         };
         ports.instruments.iso_operation("compare", answer.is_ok());
@@ -89,7 +89,7 @@ impl Site {
                 Ok(found) => {
                     (ports.tell)(IsoMsg::Swept(directory.clone()));
                     if found > 0 {
-                        (ports.tell)(IsoMsg::Doubtful(self.doubtful(directory)));
+                        (ports.tell)(IsoMsg::PendingSweep(self.doubtful(directory)));
                     }
                 }
                 Err(trouble) => {
@@ -100,7 +100,11 @@ impl Site {
     }
 
     /// Says how many there were.
-    async fn try_sweep(&self, ports: &Ports, directory: &DatastorePath) -> Result<usize, Trouble> {
+    async fn try_sweep(
+        &self,
+        ports: &Ports,
+        directory: &DatastorePath,
+    ) -> Result<usize, ReconcileError> {
         let mut found = 0;
         let now = ports.clock.wall();
         let files = self.vc.list(&self.datacenter, directory).await?;
@@ -133,7 +137,7 @@ impl Site {
         ports: &Ports,
         want: &IsoWant,
         paths: &[DatastorePath],
-    ) -> Result<PruneNews, Trouble> {
+    ) -> Result<PruneNews, ReconcileError> {
         let users = self.users(ports, want).await?;
         let mut asked = Some(drives(&users).await?);
         let (mut gone, mut kept) = (Vec::new(), Vec::new());
@@ -170,7 +174,11 @@ impl Site {
 
     /// The sessions of all users of this vCenter: each may see other VMs. One with VMs there has to be asked; any other whose
     /// login does not work may be one of another vCenter.
-    async fn users(&self, ports: &Ports, want: &IsoWant) -> Result<Vec<Arc<dyn VCenter>>, Trouble> {
+    async fn users(
+        &self,
+        ports: &Ports,
+        want: &IsoWant,
+    ) -> Result<Vec<Arc<dyn VCenter>>, ReconcileError> {
         let mut users = vec![self.vc.clone()];
         let others = want.users.iter().filter(|user| user.secret != want.secret);
         for user in others {
@@ -184,7 +192,7 @@ impl Site {
                         "the user of Secret {secret} has VMs in this vCenter and cannot be asked what is in their drives: {}",
                         trouble.message
                     );
-                    return Err(Trouble { message, ..trouble });
+                    return Err(ReconcileError { message, ..trouble });
                 }
                 Err(trouble) => {
                     tracing::debug!(%secret, error = %trouble, "not asked what is in drives");
@@ -196,7 +204,7 @@ impl Site {
 }
 
 /// What VMs have in their drives, by each user. That is bounded by pages, not as a whole.
-async fn drives(users: &[Arc<dyn VCenter>]) -> Result<Vec<Drives>, Trouble> {
+async fn drives(users: &[Arc<dyn VCenter>]) -> Result<Vec<Drives>, ReconcileError> {
     let mut all = Vec::new();
     for user in users {
         all.push(user.drives().await?);
@@ -206,7 +214,7 @@ async fn drives(users: &[Arc<dyn VCenter>]) -> Result<Vec<Drives>, Trouble> {
 
 /// Looks once more where a transfer failed, whoever still wants something there; where that fails, too, the actor hears of
 /// it for the next look.
-pub(super) async fn look_after(ports: &Ports, mut doubtful: Box<Doubtful>) {
+pub(super) async fn look_after(ports: &Ports, mut doubtful: Box<PendingSweep>) {
     let site = Site::again(&doubtful);
     let Err(trouble) = step("sweep", site.try_sweep(ports, &doubtful.directory)).await else {
         return;
@@ -217,7 +225,7 @@ pub(super) async fn look_after(ports: &Ports, mut doubtful: Box<Doubtful>) {
         tracing::warn!(%directory, error = %trouble, "it is not known whether a partial ISO file is left");
     } else {
         tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
-        (ports.tell)(IsoMsg::Doubtful(doubtful));
+        (ports.tell)(IsoMsg::PendingSweep(doubtful));
     }
 }
 
@@ -226,7 +234,7 @@ pub(super) async fn prune(
     ports: &Ports,
     want: &IsoWant,
     paths: &[DatastorePath],
-) -> Result<PruneNews, Trouble> {
+) -> Result<PruneNews, ReconcileError> {
     let site = step("login", Site::find(ports, want)).await?;
     site.remove(ports, want, paths).await
 }
@@ -236,17 +244,20 @@ pub(super) async fn clear(
     ports: &Ports,
     want: &IsoWant,
     paths: &[DatastorePath],
-) -> Result<PruneNews, Trouble> {
+) -> Result<PruneNews, ReconcileError> {
     let site = step("login", Site::find(ports, want)).await?;
     site.sweep(ports, want).await;
     site.remove(ports, want, paths).await
 }
 
-async fn step<T>(what: &str, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+async fn step<T>(
+    what: &str,
+    work: impl Future<Output = Result<T, ReconcileError>>,
+) -> Result<T, ReconcileError> {
     tokio::time::timeout(STEP, work).await.unwrap_or_else(|_| {
         let message = format!("{what}: vCenter did not answer within {} s", STEP.as_secs());
-        Err(Trouble::transient(
-            Side::Vsphere,
+        Err(ReconcileError::transient(
+            ErrorSource::Vsphere,
             "VCenterNoAnswer",
             message,
         ))

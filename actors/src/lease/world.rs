@@ -203,11 +203,11 @@ impl World {
             // It begins a mutating call whenever the fence lets it, also when it has just woken up and
             // looked at nothing yet; the call may take all its time.
             let call_bound = self.timing.call_bound();
-            let standing = match c.election.leads_until() {
+            let machine_state = match c.election.leads_until() {
                 Some(until) => Leadership::Leading { until },
                 None => Leadership::Standby,
             };
-            if standing.admits(Need::Whole, mine, call_bound).is_ok() {
+            if machine_state.admits(Need::Whole, mine, call_bound).is_ok() {
                 c.effects_until = now + call_bound;
             }
             if let Some(call) = &c.call {

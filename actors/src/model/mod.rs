@@ -2,17 +2,17 @@
 //! strings further in.
 
 pub mod address;
-pub mod child;
 pub mod credentials;
 pub mod grants;
 pub mod hardware;
 pub mod identity;
+pub mod machine_state;
+pub mod managed_vm;
 pub mod marker;
 pub mod names;
 pub mod notes;
 pub mod selector;
 pub mod server;
-pub mod standing;
 pub mod tally;
 pub mod trace;
 pub mod upstream;

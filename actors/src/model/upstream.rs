@@ -128,7 +128,7 @@ mod tests {
             world.agents = vec![foreign_agent("x")];
             reserve(&mut world.agent_machines[0], &world.agents[0]);
             change(&mut world);
-            let s = world.snapshot();
+            let s = world.observed();
             let is = is_reserved(&s.agents[0], &s.agent_machines, &s.machines);
             assert_eq!(is, reserved, "{what}");
         }

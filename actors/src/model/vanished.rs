@@ -3,7 +3,7 @@
 
 use agent_forge_crds::external::agent::Agent;
 
-use super::{child::Child, standing::Standing};
+use super::{machine_state::MachineState, managed_vm::ManagedVm};
 use crate::mutants::{Mutant, on};
 
 /// What is to be thought of a Machine's end.
@@ -26,8 +26,8 @@ pub const STAYS: &str = "its Machine went and its Agent was not unbound, as wher
 /// AgentMachine was paused when last seen. `may_be_node`: the VM has served, or its guest may.
 #[must_use]
 pub fn vanished(
-    child: &Child,
-    standing: &Standing,
+    child: &ManagedVm,
+    machine_state: &MachineState,
     own: Option<&Agent>,
     paused: bool,
     may_be_node: bool,
@@ -35,12 +35,12 @@ pub fn vanished(
     let vm = child.vm();
     let marked = vm.is_some_and(|vm| vm.machine_vanished_paused == Some(true));
     let is_free = || own.is_some_and(|a| !a.is_claimed_or_bound());
-    match standing {
+    match machine_state {
         _ if on(Mutant::GoneIsFree) => Vanished::No,
-        Standing::Alive | Standing::Leaving if marked => Vanished::Over,
-        Standing::Alive | Standing::Leaving => Vanished::No,
-        Standing::Gone if !marked && !paused => Vanished::No,
-        Standing::Unknown(_) | Standing::Nobody if !marked => Vanished::No,
+        MachineState::Alive | MachineState::Leaving if marked => Vanished::Over,
+        MachineState::Alive | MachineState::Leaving => Vanished::No,
+        MachineState::Gone if !marked && !paused => Vanished::No,
+        MachineState::Unknown(_) | MachineState::Nobody if !marked => Vanished::No,
         _ if is_free() => Vanished::Over,
         _ if may_be_node => Vanished::Held,
         _ => Vanished::No,
@@ -54,9 +54,9 @@ mod tests {
 
     #[test]
     fn only_a_free_agent_or_a_machine_that_is_there_ends_it() {
-        use Standing::{Alive, Gone, Leaving, Nobody};
+        use MachineState::{Alive, Gone, Leaving, Nobody};
         use Vanished::{Held, No, Over};
-        let unknown = Standing::Unknown("why".to_owned());
+        let unknown = MachineState::Unknown("why".to_owned());
         let world = World::discovered("a");
         let free = world.agents[0].clone();
         let bound = with(free.clone(), |a| claim(a, &world.agent_machines[0]));
@@ -65,10 +65,10 @@ mod tests {
                 let vm = w.children[0].status.as_mut().and_then(|s| s.vm.as_mut());
                 vm.expect("vm").machine_vanished_paused = marked.then_some(true);
             });
-            world.snapshot().children[0].clone()
+            world.observed().children[0].clone()
         };
         let (plain, marked) = (child(false), child(true));
-        for (what, child, standing, own, paused, node, expected) in [
+        for (what, child, machine_state, own, paused, node, expected) in [
             ("it lives", &plain, &Alive, Some(&bound), true, true, No),
             ("it goes", &plain, &Leaving, Some(&bound), true, true, No),
             ("gone, never paused", &plain, &Gone, None, false, true, No),
@@ -83,7 +83,7 @@ mod tests {
             ("nobody's now", &marked, &Nobody, None, false, true, Held),
             ("back again", &marked, &Alive, None, false, true, Over),
         ] {
-            let is = vanished(child, standing, own, paused, node);
+            let is = vanished(child, machine_state, own, paused, node);
             assert_eq!(is, expected, "{what}");
         }
     }

@@ -18,8 +18,8 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use super::{
-    child::recorded_identity,
     identity::{BiosUuid, proof},
+    managed_vm::recorded_identity,
     names::ObjectKey,
     selector, upstream,
 };

@@ -114,7 +114,7 @@ pub fn orphans<'a>(
 /// References of recorded VMs that the list does not show, or not switched on. `children`: as they were before the list
 /// was asked for.
 #[must_use]
-pub fn doubted<'a>(
+pub fn missing_in_scan<'a>(
     server: &str,
     vms: &[MarkedVm],
     children: impl IntoIterator<Item = &'a VsphereAgent>,

@@ -32,7 +32,7 @@ use crate::{
     actor::shell::{Verdict, Worker},
     context::Context,
     effect::{Effect, EffectKind},
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     model::names::{MoRef, ObjectKey},
     mutants::{Mutant, on},
     ports::{
@@ -65,7 +65,7 @@ const QUOTED: usize = 80;
 pub const MOST_MARKED: usize = 20_000;
 
 /// References of recorded VMs that the last scan did not show, or not switched on, by vCenter.
-pub type Doubts = BTreeMap<String, BTreeSet<String>>;
+pub type SuspectVms = BTreeMap<String, BTreeSet<String>>;
 
 /// What the scan remembers: a cache.
 #[derive(Default)]
@@ -113,7 +113,7 @@ pub struct OrphanScan {
     /// Ports.
     pub context: Context,
     /// Where doubts are published.
-    pub doubts: Arc<watch::Sender<Doubts>>,
+    pub doubts: Arc<watch::Sender<SuspectVms>>,
 }
 
 impl Worker for OrphanScan {
@@ -142,7 +142,7 @@ impl Worker for OrphanScan {
 
 async fn run(
     context: Context,
-    doubts: Arc<watch::Sender<Doubts>>,
+    doubts: Arc<watch::Sender<SuspectVms>>,
     mut memory: Memory,
 ) -> (Memory, Verdict) {
     let now = context.clock.monotonic();
@@ -190,16 +190,16 @@ async fn run(
     (memory, verdict)
 }
 
-fn unending(server: &str, within: Duration) -> Trouble {
+fn unending(server: &str, within: Duration) -> ReconcileError {
     let message = format!(
         "{server}: the scan for VMs that are nobody's did not end within {} s",
         within.as_secs()
     );
-    Trouble::transient(Side::Vsphere, reason::VCENTER_UNREACHABLE, message)
+    ReconcileError::transient(ErrorSource::Vsphere, reason::VCENTER_UNREACHABLE, message)
 }
 
 /// What was known of vCenters that no pool and no record names any more.
-fn forget_others(named: &BTreeSet<&str>, doubts: &watch::Sender<Doubts>, memory: &mut Memory) {
+fn forget_others(named: &BTreeSet<&str>, doubts: &watch::Sender<SuspectVms>, memory: &mut Memory) {
     memory
         .known
         .retain(|server, _| named.contains(server.as_str()));
@@ -258,7 +258,7 @@ struct Marked {
 }
 
 impl Marked {
-    async fn list(users: &[Arc<dyn VCenter>]) -> Result<Self, Trouble> {
+    async fn list(users: &[Arc<dyn VCenter>]) -> Result<Self, ReconcileError> {
         let mut all = Self {
             vms: Vec::new(),
             seen_by: BTreeMap::new(),
@@ -273,7 +273,11 @@ impl Marked {
                      looked for on it"
                 );
                 let reason = reason::VCENTER_REPLY_UNUSABLE;
-                return Err(Trouble::blocked(Side::Vsphere, reason, message));
+                return Err(ReconcileError::blocked(
+                    ErrorSource::Vsphere,
+                    reason,
+                    message,
+                ));
             }
             for vm in listed {
                 let seen_by = all.seen_by.entry(vm.moref.clone()).or_default();
@@ -291,7 +295,7 @@ impl Marked {
     }
 }
 
-fn tell(server: &str, trouble: Trouble, verdict: &mut Verdict) {
+fn tell(server: &str, trouble: ReconcileError, verdict: &mut Verdict) {
     tracing::warn!(server, reason = %trouble.reason, "orphan scan: {trouble}");
     verdict.waiting_on.push((trouble.reason, trouble.message));
 }
@@ -299,17 +303,19 @@ fn tell(server: &str, trouble: Trouble, verdict: &mut Verdict) {
 async fn scan(
     context: &Context,
     (server, users): (&str, &Users),
-    doubts: &watch::Sender<Doubts>,
+    doubts: &watch::Sender<SuspectVms>,
     known: &mut Known,
     verdict: &mut Verdict,
-) -> Result<(), Trouble> {
+) -> Result<(), ReconcileError> {
     let before = context.view.all_children();
     let marked = Marked::list(&users.sessions).await?;
     let vms = &marked.vms;
     // A VM that was made meanwhile has its record by now: intent comes before effect.
     let children = context.view.all_children();
-    let doubted = judge::doubted(server, vms, before.iter().map(AsRef::as_ref));
-    doubts.send_if_modified(|all| all.insert(server.to_owned(), doubted.clone()) != Some(doubted));
+    let missing_in_scan = judge::missing_in_scan(server, vms, before.iter().map(AsRef::as_ref));
+    doubts.send_if_modified(|all| {
+        all.insert(server.to_owned(), missing_in_scan.clone()) != Some(missing_in_scan)
+    });
     let cluster_id = context.view.cluster_id();
     let orphans = judge::orphans(vms, children.iter().map(AsRef::as_ref), &cluster_id);
     let pools = context.view.pools();
@@ -366,11 +372,11 @@ async fn remove(
     users: &[Arc<dyn VCenter>],
     orphan: &Orphan,
     place: &Place<'_>,
-) -> Result<bool, Trouble> {
+) -> Result<bool, ReconcileError> {
     let mut removed = Ok(false);
     for user in users {
         removed = remove_as(context, user, orphan, place).await;
-        let refused = |t: &Trouble| t.reason == reason::NO_PERMISSION;
+        let refused = |t: &ReconcileError| t.reason == reason::NO_PERMISSION;
         if !removed.as_ref().is_err_and(refused) {
             break;
         }
@@ -383,7 +389,7 @@ async fn remove_as(
     session: &Arc<dyn VCenter>,
     orphan: &Orphan,
     place: &Place<'_>,
-) -> Result<bool, Trouble> {
+) -> Result<bool, ReconcileError> {
     let marker = &orphan.vm.marker;
     let key = ObjectKey::new(&marker.namespace, &marker.name);
     // The wait for a slot comes before the looks, which are of no worth after it. Its pool is not known: these share a line.
@@ -431,7 +437,7 @@ async fn destroy(
     session: &dyn VCenter,
     key: &ObjectKey,
     orphan: &Orphan,
-) -> Result<bool, Trouble> {
+) -> Result<bool, ReconcileError> {
     let moref = &orphan.vm.moref;
     let ended = {
         let effect = Effect::new(EffectKind::Destroy, key);
@@ -459,14 +465,14 @@ async fn destroy(
     }
 }
 
-fn endless(orphan: &Orphan) -> Trouble {
+fn endless(orphan: &Orphan) -> ReconcileError {
     let message = format!(
         "Destroy_Task of VM {} ({}) has not ended within {} s; look at the VM's recent tasks in the vSphere client",
         quoted(&orphan.vm.name),
         quoted(&orphan.vm.moref.id),
         TASK_PATIENCE.as_secs()
     );
-    Trouble::transient(Side::Vsphere, reason::VM_BUSY, message)
+    ReconcileError::transient(ErrorSource::Vsphere, reason::VM_BUSY, message)
 }
 
 /// What vCenter calls something, as a quotation: nothing of it can be taken for our own words.

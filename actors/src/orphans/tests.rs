@@ -284,7 +284,11 @@ struct Users {
 
 #[async_trait]
 impl Sessions for Users {
-    async fn session(&self, secret: &ObjectKey, _: &str) -> Result<Arc<dyn VCenter>, Trouble> {
+    async fn session(
+        &self,
+        secret: &ObjectKey,
+        _: &str,
+    ) -> Result<Arc<dyn VCenter>, ReconcileError> {
         let is_first = secret.name == "vcenter";
         let user = if is_first { &self.first } else { &self.others };
         Ok(Arc::new(user.clone()))
@@ -407,7 +411,11 @@ struct Half {
 
 #[async_trait]
 impl Sessions for Half {
-    async fn session(&self, secret: &ObjectKey, _: &str) -> Result<Arc<dyn VCenter>, Trouble> {
+    async fn session(
+        &self,
+        secret: &ObjectKey,
+        _: &str,
+    ) -> Result<Arc<dyn VCenter>, ReconcileError> {
         if secret.name != "vcenter" {
             std::future::pending::<()>().await;
         }

@@ -30,7 +30,7 @@ use crate::{
         shell::Description,
     },
     effect::{Effect, EffectKey},
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     model::names::ObjectKey,
     ports::{
         clock::Clock,
@@ -47,13 +47,13 @@ pub trait Placer: Send + Sync {
     /// then on.
     ///
     /// # Errors
-    /// [`Trouble`] names field and value that do not resolve.
+    /// [`ReconcileError`] names field and value that do not resolve.
     async fn place(
         &self,
         session: Arc<dyn VCenter>,
         effect: Effect,
         request: PlaceRequest,
-    ) -> Result<Place, Trouble>;
+    ) -> Result<Place, ReconcileError>;
 }
 
 /// One request.
@@ -61,7 +61,7 @@ pub struct Job {
     session: Arc<dyn VCenter>,
     effect: Effect,
     request: PlaceRequest,
-    reply: RpcReplyPort<Result<Place, Trouble>>,
+    reply: RpcReplyPort<Result<Place, ReconcileError>>,
     /// Whose request it is: what is asked of vCenter for it stands there in the trace, and names that in the log.
     around: Span,
     /// Until it is read.
@@ -210,7 +210,7 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
             datastore: place.datastore.1.id.clone(),
             bytes: job.request.bytes,
         });
-        let _ = job.reply.send(placed.map_err(Trouble::from));
+        let _ = job.reply.send(placed.map_err(ReconcileError::from));
         let _ = to.send_message(PlacementMsg::Done(server, answered));
     };
     beside(&mut state.running, myself, search.instrument(around));
@@ -239,9 +239,9 @@ where
         session: Arc<dyn VCenter>,
         effect: Effect,
         request: PlaceRequest,
-    ) -> Result<Place, Trouble> {
-        let lost = || Trouble {
-            side: Side::Vsphere,
+    ) -> Result<Place, ReconcileError> {
+        let lost = || ReconcileError {
+            side: ErrorSource::Vsphere,
             reason: "PlacementActorRestarting".to_owned(),
             message: "the placement actor is being restarted; trying again".to_owned(),
             class: Class::Transient,

@@ -48,7 +48,7 @@ impl Desk {
     }
 
     /// Where the VM of that VsphereAgent shall stand.
-    async fn place(&self, name: &str) -> Result<String, Trouble> {
+    async fn place(&self, name: &str) -> Result<String, ReconcileError> {
         let desk = PlacementDesk({
             let mailbox = Mailbox::new("placement", Arc::new(NoInstruments));
             let actor = Counted::new(self.actor.clone(), mailbox);

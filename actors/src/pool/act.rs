@@ -19,20 +19,21 @@ use kube::ResourceExt;
 use tokio::sync::OnceCell;
 
 use super::{
-    Memory, approve, begin, pass,
+    Memory, approve, begin,
+    observed::Observed,
+    pass,
     plan::{self, Action, ReleaseWhy, Waiting},
-    snapshot::Snapshot,
     traced,
 };
 use crate::{
     actor::written::Written,
     context::Context,
     effect::{Effect, EffectKind},
-    error::{Class, Trouble},
+    error::{Class, ReconcileError},
     model::{
-        child::Child,
+        machine_state::{MachineState, machine_state},
+        managed_vm::ManagedVm,
         names::ObjectKey,
-        standing::{Standing, standing},
     },
     ports::cluster::{MachineFacts, MetadataPatch, Precondition},
 };
@@ -55,14 +56,14 @@ pub struct Acted {
     /// What a live read held back.
     pub held: Vec<Waiting>,
     /// The first trouble; actions after it were tried all the same.
-    pub result: Result<(), Trouble>,
+    pub result: Result<(), ReconcileError>,
 }
 
 /// Carries all actions out in order; those that begin with different AgentMachines go side by side. One that fails does
 /// not hold the others back: they are for different machines. An Agent that still moves is prepared a moment later.
 pub async fn perform_all(
     context: &Context,
-    s: &Snapshot,
+    s: &Observed,
     actions: &[Action],
     memory: &mut Memory,
 ) -> Acted {
@@ -104,22 +105,22 @@ pub async fn perform_all(
 impl Acted {
     fn note(
         &mut self,
-        s: &Snapshot,
+        s: &Observed,
         action: &Action,
-        result: Result<Did, Trouble>,
+        result: Result<ActionOutcome, ReconcileError>,
         memory: &mut Memory,
     ) {
         memory.failures.note(action, result.is_err());
         match result {
-            Ok(Did::It) => {
+            Ok(ActionOutcome::It) => {
                 memory.begun.note(action, s.now);
                 self.created += usize::from(matches!(action, Action::CreateChild { .. }));
                 self.reassigned += usize::from(matches!(action, Action::Reassign { .. }));
                 self.released += usize::from(matches!(action, Action::Release { .. }));
             }
-            Ok(Did::Wrote(written)) => memory.wrote(*written),
-            Ok(Did::Gone) => self.gone = true,
-            Ok(Did::Held(why)) => {
+            Ok(ActionOutcome::Wrote(written)) => memory.wrote(*written),
+            Ok(ActionOutcome::Gone) => self.gone = true,
+            Ok(ActionOutcome::Held(why)) => {
                 self.again = Some(self.again.map_or(HELD, |a| a.min(HELD)));
                 self.held.extend(why);
             }
@@ -141,7 +142,7 @@ impl Acted {
 }
 
 /// What came of an action that did not fail.
-pub enum Did {
+pub enum ActionOutcome {
     /// It.
     It,
     /// It, and this is the pool's status now.
@@ -160,31 +161,31 @@ pub struct LiveMachines(OnceCell<Vec<MachineFacts>>);
 
 impl LiveMachines {
     /// How the Machine behind `child` stands, and its AgentMachine: live.
-    async fn standing(
+    async fn machine_state(
         &self,
         context: &Context,
-        s: &Snapshot,
-        child: &Child,
-    ) -> Result<(Standing, Option<AgentMachine>), Trouble> {
+        s: &Observed,
+        child: &ManagedVm,
+    ) -> Result<(MachineState, Option<AgentMachine>), ReconcileError> {
         let cluster = context.cluster.as_ref();
         let home = child.home(&s.pool);
         let agent_machine = live_agent_machine(context, s, child).await?;
         let all: Vec<_> = agent_machine.iter().cloned().map(Arc::new).collect();
         if home != s.pool.spec.control_plane_namespace {
             let machines = cluster.live_machines(home).await?;
-            return Ok((standing(child, home, &machines, &all), agent_machine));
+            return Ok((machine_state(child, home, &machines, &all), agent_machine));
         }
         let machines = self.0.get_or_try_init(|| cluster.live_machines(home));
-        let standing = standing(child, home, machines.await?, &all);
-        Ok((standing, agent_machine))
+        let machine_state = machine_state(child, home, machines.await?, &all);
+        Ok((machine_state, agent_machine))
     }
 }
 
 async fn live_agent_machine(
     context: &Context,
-    s: &Snapshot,
-    child: &Child,
-) -> Result<Option<AgentMachine>, Trouble> {
+    s: &Observed,
+    child: &ManagedVm,
+) -> Result<Option<AgentMachine>, ReconcileError> {
     let Some(recorded) = &child.agent_machine else {
         return Ok(None);
     };
@@ -195,13 +196,13 @@ async fn live_agent_machine(
 /// Carries one action out.
 ///
 /// # Errors
-/// The [`Trouble`] of its reads and writes.
+/// The [`ReconcileError`] of its reads and writes.
 pub async fn perform(
     context: &Context,
-    s: &Snapshot,
+    s: &Observed,
     action: &Action,
     machines: &LiveMachines,
-) -> Result<Did, Trouble> {
+) -> Result<ActionOutcome, ReconcileError> {
     let cluster = context.cluster.as_ref();
     let effect = |kind| Effect::new(kind, &s.key);
     let at = || Precondition::of(s.pool.as_ref());
@@ -217,13 +218,13 @@ pub async fn perform(
                 .patch_pool(&effect(EffectKind::AddFinalizer), &at(), &patch)
                 .await?;
             // The patch moved the resourceVersion: the status is written in the next pass.
-            Ok(Did::Gone)
+            Ok(ActionOutcome::Gone)
         }
         Action::Close => {
             let mut status = s.pool.status.clone().unwrap_or_default();
             status.closed = Some(true);
             let written = pass::write(context, EffectKind::PoolStatus, &s.pool, status).await?;
-            Ok(Did::Wrote(Box::new(written)))
+            Ok(ActionOutcome::Wrote(Box::new(written)))
         }
         Action::Pin { agent_machine, pin } => {
             let at = Precondition::of(agent_machine.as_ref());
@@ -235,7 +236,7 @@ pub async fn perform(
                     pin,
                 )
                 .await?;
-            Ok(Did::It)
+            Ok(ActionOutcome::It)
         }
         Action::CreateChild {
             agent_machine,
@@ -243,7 +244,7 @@ pub async fn perform(
             name,
         } => {
             begin::create(context, s, agent_machine, machine, name).await?;
-            Ok(Did::It)
+            Ok(ActionOutcome::It)
         }
         Action::Reassign {
             child,
@@ -259,25 +260,28 @@ pub async fn perform(
                     &patch,
                 )
                 .await?;
-            Ok(Did::It)
+            Ok(ActionOutcome::It)
         }
         Action::Prepare { patch, child } => approve::approve(context, s, patch, child).await,
         Action::Fence { patch, child } => {
             let agent = cluster.live_agent(&patch.key).await?;
             let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {
-                return Ok(Did::Held(None));
+                return Ok(ActionOutcome::Held(None));
             };
             // No host that serves loses its labels because a watch lags.
             if agent.is_claimed_or_bound() {
-                let (standing, _) = machines.standing(context, s, child).await?;
-                if !matches!(standing, Standing::Leaving | Standing::Gone) {
-                    return Ok(Did::Held(Some(shown_otherwise(child, &standing))));
+                let (machine_state, _) = machines.machine_state(context, s, child).await?;
+                if !matches!(machine_state, MachineState::Leaving | MachineState::Gone) {
+                    return Ok(ActionOutcome::Held(Some(shown_otherwise(
+                        child,
+                        &machine_state,
+                    ))));
                 }
             }
             cluster
                 .patch_agent(&effect(EffectKind::FenceAgent), patch)
                 .await?;
-            Ok(Did::It)
+            Ok(ActionOutcome::It)
         }
         Action::Release { child, why } => {
             match prove_released(context, s, child, *why, machines).await? {
@@ -286,18 +290,18 @@ pub async fn perform(
                     cluster
                         .delete_child(&Effect::new(EffectKind::DeleteChild, &child.key), &at)
                         .await?;
-                    Ok(Did::It)
+                    Ok(ActionOutcome::It)
                 }
                 Some(held) => {
                     tracing::info!(child = %child.key, reason = held.reason, "not released: {}", held.message);
-                    Ok(Did::Held(Some(held)))
+                    Ok(ActionOutcome::Held(Some(held)))
                 }
             }
         }
         Action::RemoveFinalizer => {
             let left = cluster.live_children(&s.key).await?;
             if !left.is_empty() {
-                return Ok(Did::Held(None));
+                return Ok(ActionOutcome::Held(None));
             }
             let finalizers = s
                 .pool
@@ -314,7 +318,7 @@ pub async fn perform(
                 .patch_pool(&effect(EffectKind::RemovePoolFinalizer), &at(), &patch)
                 .await?;
             context.instruments.drop_pool(&s.key);
-            Ok(Did::Gone)
+            Ok(ActionOutcome::Gone)
         }
     }
 }
@@ -397,16 +401,16 @@ pub fn child_object(
 /// Live proof that a VsphereAgent may go (reliability.md: fence first, a Machine is gone only by proof); `Some` says what holds it.
 async fn prove_released(
     context: &Context,
-    s: &Snapshot,
-    child: &Child,
+    s: &Observed,
+    child: &ManagedVm,
     why: ReleaseWhy,
     machines: &LiveMachines,
-) -> Result<Option<Waiting>, Trouble> {
+) -> Result<Option<Waiting>, ReconcileError> {
     let cluster = context.cluster.as_ref();
     let agent_machine = if why == ReleaseWhy::MachineGone {
-        let (standing, agent_machine) = machines.standing(context, s, child).await?;
-        if standing != Standing::Gone {
-            return Ok(Some(shown_otherwise(child, &standing)));
+        let (machine_state, agent_machine) = machines.machine_state(context, s, child).await?;
+        if machine_state != MachineState::Gone {
+            return Ok(Some(shown_otherwise(child, &machine_state)));
         }
         agent_machine
     } else {
@@ -432,12 +436,12 @@ async fn prove_released(
 }
 
 /// What holds an action back whose Machine does not stand as the plan saw it.
-fn shown_otherwise(child: &Child, standing: &Standing) -> Waiting {
+fn shown_otherwise(child: &ManagedVm, machine_state: &MachineState) -> Waiting {
     Waiting {
         subject: child.key.name.clone(),
         reason: reason::MACHINE_STATE_UNKNOWN,
-        message: match standing {
-            Standing::Unknown(why) => why.clone(),
+        message: match machine_state {
+            MachineState::Unknown(why) => why.clone(),
             other => format!("the API server shows its Machine ({other:?}); looking again"),
         },
     }

@@ -15,7 +15,7 @@ use kube::ResourceExt;
 use super::{boundary::Grants, claims};
 use crate::{
     model::{
-        child::Child,
+        managed_vm::ManagedVm,
         names::ObjectKey,
         words::{self, Word, Words},
     },
@@ -46,7 +46,11 @@ pub fn candidates(pool: &VsphereAgentPool) -> Vec<ObjectKey> {
 /// the InfraEnv may be (it may have gone, or moved, while its Agents serve), in that of the one that the VM boots from, and
 /// in that where its Agent was seen before. In key order.
 #[must_use]
-pub fn naming(view: &dyn View, pool: Option<&VsphereAgentPool>, child: &Child) -> Vec<Arc<Agent>> {
+pub fn naming(
+    view: &dyn View,
+    pool: Option<&VsphereAgentPool>,
+    child: &ManagedVm,
+) -> Vec<Arc<Agent>> {
     let Some(identity) = &child.identity else {
         return Vec::new();
     };
@@ -64,7 +68,7 @@ pub fn naming(view: &dyn View, pool: Option<&VsphereAgentPool>, child: &Child) -
 pub fn of_pool(
     view: &dyn View,
     pool: &VsphereAgentPool,
-    children: &[Child],
+    children: &[ManagedVm],
     agent_machines: &[&AgentMachine],
     home: &str,
 ) -> Vec<Arc<Agent>> {
@@ -90,7 +94,7 @@ pub fn of_pool(
 #[must_use]
 pub fn namespaces<'a>(
     pool: Option<&VsphereAgentPool>,
-    children: impl IntoIterator<Item = &'a Child>,
+    children: impl IntoIterator<Item = &'a ManagedVm>,
 ) -> BTreeSet<String> {
     let homes = pool.map(candidates).unwrap_or_default().into_iter();
     let mut all: BTreeSet<String> = homes.map(|key| key.namespace).collect();
@@ -105,7 +109,7 @@ pub fn namespaces<'a>(
 /// Where an Agent of that VM is, whether or not it is in view: its name is the uuid that its firmware shows, which is
 /// the VM's in either byte order.
 #[must_use]
-pub fn names(pool: Option<&VsphereAgentPool>, child: &Child) -> Vec<ObjectKey> {
+pub fn names(pool: Option<&VsphereAgentPool>, child: &ManagedVm) -> Vec<ObjectKey> {
     let Some(identity) = &child.identity else {
         return Vec::new();
     };
@@ -118,7 +122,7 @@ pub fn names(pool: Option<&VsphereAgentPool>, child: &Child) -> Vec<ObjectKey> {
 /// Those of them that an Agent can have which the VM's own has to be told from: where the InfraEnv that the VM boots from
 /// is on record, in its namespace alone.
 #[must_use]
-pub fn own_names(pool: Option<&VsphereAgentPool>, child: &Child) -> Vec<ObjectKey> {
+pub fn own_names(pool: Option<&VsphereAgentPool>, child: &ManagedVm) -> Vec<ObjectKey> {
     let identity = child.identity.as_ref();
     let source = identity.and_then(|i| i.infra_env.as_ref());
     let mut all = names(pool, child);

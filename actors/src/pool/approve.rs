@@ -9,35 +9,35 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use agent_forge_crds::external::agent::Agent;
 
-use super::{act::Did, agents_home, plan::Waiting, prepare, snapshot::Snapshot};
+use super::{act::ActionOutcome, agents_home, observed::Observed, plan::Waiting, prepare};
 use crate::{
     context::Context,
     effect::{Effect, EffectKind},
-    error::Trouble,
-    model::{child::Child, names::ObjectKey},
+    error::ReconcileError,
+    model::{managed_vm::ManagedVm, names::ObjectKey},
     ports::cluster::AgentPatch,
 };
 
 /// Looks, and prepares the Agent.
 ///
 /// # Errors
-/// The [`Trouble`] of a read or of the write.
+/// The [`ReconcileError`] of a read or of the write.
 pub(super) async fn approve(
     context: &Context,
-    s: &Snapshot,
+    s: &Observed,
     patch: &AgentPatch,
-    child: &Child,
-) -> Result<Did, Trouble> {
+    child: &ManagedVm,
+) -> Result<ActionOutcome, ReconcileError> {
     let cluster = context.cluster.as_ref();
     let live = cluster.live_child(&child.key).await?;
-    let live = live.map(|live| Child::read(Arc::new(live)));
+    let live = live.map(|live| ManagedVm::read(Arc::new(live)));
     let Some(live) = live.filter(|live| prepare::is_wanted_by(child, live)) else {
-        return Ok(Did::Held(None));
+        return Ok(ActionOutcome::Held(None));
     };
     // A lagging watch shows one old version after the other: each would be a write that is refused.
     let agent = cluster.live_agent(&patch.key).await?;
     let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {
-        return Ok(Did::Held(None));
+        return Ok(ActionOutcome::Held(None));
     };
     let agents = with_rivals(context, s, &live, agent).await?;
     let lineup = live.lineup(&agents);
@@ -48,20 +48,20 @@ pub(super) async fn approve(
             reason: doubt.reason,
             message: doubt.message,
         });
-        return Ok(Did::Held(held));
+        return Ok(ActionOutcome::Held(held));
     }
     let effect = Effect::new(EffectKind::PrepareAgent, &s.key);
     cluster.patch_agent(&effect, patch).await?;
-    Ok(Did::It)
+    Ok(ActionOutcome::It)
 }
 
 /// That Agent, and whoever else may have its VM's identity: live by the names that such a host has, the others from the view.
 async fn with_rivals(
     context: &Context,
-    s: &Snapshot,
-    child: &Child,
+    s: &Observed,
+    child: &ManagedVm,
     agent: Agent,
-) -> Result<Vec<Arc<Agent>>, Trouble> {
+) -> Result<Vec<Arc<Agent>>, ReconcileError> {
     let mut asked = BTreeSet::from([ObjectKey::of(&agent)]);
     let mut all = vec![Arc::new(agent)];
     for key in agents_home::own_names(Some(&s.pool), child) {

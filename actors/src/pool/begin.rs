@@ -11,16 +11,16 @@ use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 
 use super::{
-    act::{Did, LiveMachines, child_object},
+    act::{ActionOutcome, LiveMachines, child_object},
+    observed::Observed,
     plan::Action,
-    snapshot::Snapshot,
     traced::{self, Failures},
 };
 use crate::{
     context::Context,
     effect::{Effect, EffectKind},
-    error::{Side, Trouble},
-    model::{child::Child, names::ObjectKey},
+    error::{ErrorSource, ReconcileError},
+    model::{managed_vm::ManagedVm, names::ObjectKey},
     ports::cluster::{ClusterErrorKind, MachineFacts},
 };
 
@@ -58,7 +58,7 @@ impl Begun {
     }
 
     /// Lets the plan know of it; forgets what is in sight, and what ought to be.
-    pub fn recall(&mut self, s: &mut Snapshot) {
+    pub fn recall(&mut self, s: &mut Observed) {
         let recent = |at: &Duration| s.now.saturating_sub(*at) < BEGUN;
         self.pinned.retain(|uid, (version, at)| {
             let is_old =
@@ -103,11 +103,11 @@ pub type Failed = BTreeSet<String>;
 /// order, up to the first that fails. What came of each, in the order of AgentMachines.
 pub async fn side_by_side<'a>(
     context: &Context,
-    s: &Snapshot,
+    s: &Observed,
     run: &'a [Action],
     failures: &Failures,
     failed: &mut Failed,
-) -> Vec<(&'a Action, Result<Did, Trouble>)> {
+) -> Vec<(&'a Action, Result<ActionOutcome, ReconcileError>)> {
     let lanes: Vec<_> = lanes(run)
         .into_iter()
         .filter(|(name, _)| !failed.contains(*name))
@@ -122,10 +122,10 @@ pub async fn side_by_side<'a>(
 
 async fn one<'a>(
     context: &Context,
-    s: &Snapshot,
+    s: &Observed,
     lane: Vec<&'a Action>,
     failures: &Failures,
-) -> Vec<(&'a Action, Result<Did, Trouble>)> {
+) -> Vec<(&'a Action, Result<ActionOutcome, ReconcileError>)> {
     let mut all = Vec::with_capacity(lane.len());
     for action in lane {
         let result = traced::perform(context, s, action, failures, &LiveMachines::default()).await;
@@ -141,14 +141,14 @@ async fn one<'a>(
 /// Creates the VsphereAgent of an AgentMachine.
 ///
 /// # Errors
-/// The [`Trouble`] of the write.
+/// The [`ReconcileError`] of the write.
 pub async fn create(
     context: &Context,
-    s: &Snapshot,
+    s: &Observed,
     am: &Arc<AgentMachine>,
     machine: &MachineFacts,
     name: &str,
-) -> Result<(), Trouble> {
+) -> Result<(), ReconcileError> {
     let child = child_object(&s.pool, am, machine, name);
     let key = ObjectKey::new(s.key.namespace.clone(), name);
     let effect = Effect::new(EffectKind::CreateChild, &key);
@@ -157,16 +157,18 @@ pub async fn create(
         // Made before, and the view lags: fine if it is for this AgentMachine (upstream-contract.md §8.1 no. 8).
         Err(e) if e.kind == ClusterErrorKind::AlreadyExists => {
             let there = context.cluster.live_child(&key).await?;
-            let mine = there.map(|c| Child::read(Arc::new(c))).is_some_and(|c| {
-                c.object.spec.pool_ref.name == s.pool.name_any()
-                    && c.agent_machine
-                        .is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
-            });
+            let mine = there
+                .map(|c| ManagedVm::read(Arc::new(c)))
+                .is_some_and(|c| {
+                    c.object.spec.pool_ref.name == s.pool.name_any()
+                        && c.agent_machine
+                            .is_some_and(|r| r.is(&am.name_any(), &am.uid().unwrap_or_default()))
+                });
             if mine {
                 return Ok(());
             }
-            Err(Trouble::blocked(
-                Side::Kubernetes,
+            Err(ReconcileError::blocked(
+                ErrorSource::Kubernetes,
                 reason::NAME_CONFLICT,
                 format!(
                     "VsphereAgent {key} exists for something else; it is left alone until it is gone"

@@ -1,4 +1,4 @@
-//! Who belongs to whom among the objects of one [`Snapshot`].
+//! Who belongs to whom among the objects of one [`Observed`].
 //!
 //! A pool asks that of each of its machines in each pass: going through all for each would make a pass of a thousand
 //! machines cost ten thousand times as much as one of ten.
@@ -14,13 +14,13 @@ use std::{
 
 use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
 
-use super::snapshot::Snapshot;
+use super::observed::Observed;
 use crate::{
     model::{
-        child::{Child, Recorded},
         identity::{BiosUuid, lineup::Lineup, proof},
+        machine_state::{MachineState, machine_state, unserved},
+        managed_vm::{ManagedVm, Recorded},
         names::ObjectKey,
-        standing::{Standing, standing, unserved},
         upstream,
     },
     mutants::{Mutant, on},
@@ -87,7 +87,7 @@ struct Tables {
 pub struct Index(OnceLock<Tables>);
 
 impl Tables {
-    fn of(s: &Snapshot) -> Self {
+    fn of(s: &Observed) -> Self {
         let mut tables = Self::default();
         for (at, agent) in s.agents.iter().enumerate() {
             tables.agents.push(at);
@@ -120,13 +120,13 @@ impl Tables {
     }
 }
 
-impl Snapshot {
+impl Observed {
     fn tables(&self) -> &Tables {
         self.index.0.get_or_init(|| Tables::of(self))
     }
 
     /// Agents that name the machine that is the child's VM; no other may run there.
-    pub fn agents_naming(&self, child: &Child) -> impl Iterator<Item = &Arc<Agent>> {
+    pub fn agents_naming(&self, child: &ManagedVm) -> impl Iterator<Item = &Arc<Agent>> {
         let tables = self.tables();
         let vm = child.identity.as_ref().map(|vm| vm.bios_uuid);
         let places = match vm {
@@ -142,13 +142,13 @@ impl Snapshot {
 
     /// The Agents that name the child's VM, and what they are to each other.
     #[must_use]
-    pub fn lineup(&self, child: &Child) -> Lineup<'_> {
+    pub fn lineup(&self, child: &ManagedVm) -> Lineup<'_> {
         child.lineup(self.agents_naming(child))
     }
 
     /// The Agent that runs on the child's VM, by THE rule.
     #[must_use]
-    pub fn agent_on(&self, child: &Child) -> Option<&Arc<Agent>> {
+    pub fn agent_on(&self, child: &ManagedVm) -> Option<&Arc<Agent>> {
         self.lineup(child).own
     }
 
@@ -168,7 +168,7 @@ impl Snapshot {
 
     /// The first VsphereAgent that is for this AgentMachine, and whose Agent does not serve another control plane.
     #[must_use]
-    pub fn child_for(&self, am: &AgentMachine) -> Option<&Child> {
+    pub fn child_for(&self, am: &AgentMachine) -> Option<&ManagedVm> {
         let children = &self.tables().children;
         let (name, uid) = (am.metadata.name.as_deref(), am.metadata.uid.as_deref());
         let by_uid = at(&children.uids, uid.unwrap_or_default()).iter();
@@ -181,7 +181,7 @@ impl Snapshot {
 
     /// The AgentMachine of another control plane that has claimed the child's Agent.
     #[must_use]
-    pub fn serves_elsewhere(&self, child: &Child) -> Option<ObjectKey> {
+    pub fn serves_elsewhere(&self, child: &ManagedVm) -> Option<ObjectKey> {
         let agent = self.agent_on(child)?;
         let namespace = agent.claimed_by_namespace()?;
         let foreign = namespace != child.home(&self.pool);
@@ -221,11 +221,11 @@ impl Snapshot {
 
     /// How the Machine of one of the pool's VsphereAgents stands.
     #[must_use]
-    pub fn standing(&self, child: &Child) -> Standing {
+    pub fn machine_state(&self, child: &ManagedVm) -> MachineState {
         let home = child.home(&self.pool);
         if home != self.pool.spec.control_plane_namespace {
             return match self.recorded_homes.get(home) {
-                Some(there) => standing(child, home, &there.machines, &there.agent_machines),
+                Some(there) => machine_state(child, home, &there.machines, &there.agent_machines),
                 None => unserved(home),
             };
         }
@@ -242,6 +242,6 @@ impl Snapshot {
             .into_iter()
             .filter_map(|at| self.agent_machines.get(at).cloned())
             .collect();
-        standing(child, home, &machines, &agent_machines)
+        machine_state(child, home, &machines, &agent_machines)
     }
 }

@@ -81,10 +81,14 @@ pub const INVALID_URL: &str = "InvalidISOURL";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{Side, Trouble};
+    use crate::error::{ErrorSource, ReconcileError};
 
     fn invalid(reason: &str) -> NoSource {
-        NoSource::Invalid(Trouble::blocked(Side::Iso, reason, "these are the words"))
+        NoSource::Invalid(ReconcileError::blocked(
+            ErrorSource::Iso,
+            reason,
+            "these are the words",
+        ))
     }
 
     #[test]

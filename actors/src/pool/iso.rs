@@ -29,7 +29,7 @@ use sha2::{Digest, Sha256};
 pub use self::record::{shown, status};
 use super::{infra_env::INVALID_URL, infra_env_guards::image_failed};
 use crate::{
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     iso_cache::{
         PruneNews,
         msg::{IsoKey, IsoState, IsoWant, ShareGroup},
@@ -46,14 +46,14 @@ pub trait IsoCaches: Send + Sync {
     ///
     /// # Errors
     /// The cache is being restarted.
-    async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, Trouble>;
+    async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, ReconcileError>;
 
     /// Removes `left.prunable` from a datastore that the pool has left, unless a VM or another pool needs it; what is
     /// gone by now, and what stays for which reason that was not told before.
     ///
     /// # Errors
     /// The cache is being restarted.
-    async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, Trouble>;
+    async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, ReconcileError>;
 
     /// The pool is being deleted: no cache goes on with what only it wants. It may be said more than once.
     fn leave(&self, pool: &ObjectKey);
@@ -71,14 +71,14 @@ pub enum NoSource {
     /// The service could not make its image; the sentence that says so.
     ImageFailed(String),
     /// A field cannot be used.
-    Invalid(Trouble),
+    Invalid(ReconcileError),
 }
 
 /// Directory on the ISO datastore: `spec.iso.pathPrefix`, else `agent-forge/<namespace>/<pool>` (predecessor.md §1).
 ///
 /// # Errors
-/// A [`Trouble`] that names the field.
-pub fn directory(pool: &VsphereAgentPool) -> Result<DatastorePath, Trouble> {
+/// A [`ReconcileError`] that names the field.
+pub fn directory(pool: &VsphereAgentPool) -> Result<DatastorePath, ReconcileError> {
     let iso = pool.spec.iso.as_ref();
     let chosen = iso.and_then(|i| i.path_prefix.as_deref());
     let path = match chosen.filter(|p| !p.is_empty()) {
@@ -86,8 +86,8 @@ pub fn directory(pool: &VsphereAgentPool) -> Result<DatastorePath, Trouble> {
         None => default_directory(pool),
     };
     path.map_err(|e| {
-        Trouble::blocked(
-            Side::Iso,
+        ReconcileError::blocked(
+            ErrorSource::Iso,
             reason::INVALID_SPEC,
             format!("spec.iso.pathPrefix or spec.vsphere.isoDatastore: {e}"),
         )
@@ -188,7 +188,11 @@ pub fn source(infra_env: Option<&InfraEnv>) -> Result<(&InfraEnv, IsoUrl), NoSou
             "status.isoDownloadURL of InfraEnv {}: {e}",
             infra_env.name_any()
         );
-        NoSource::Invalid(Trouble::blocked(Side::Iso, INVALID_URL, message))
+        NoSource::Invalid(ReconcileError::blocked(
+            ErrorSource::Iso,
+            INVALID_URL,
+            message,
+        ))
     })?;
     Ok((infra_env, source))
 }

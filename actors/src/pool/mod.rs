@@ -3,22 +3,22 @@
 //! Flow of a pass: gather a [`snapshot`] -> pure [`plan`] -> [`act`] -> pure [`status`] -> one write if it changed.
 
 pub mod act;
+pub mod agent_debounce;
 pub mod agents_home;
 pub mod applied;
 mod approve;
 mod begin;
 pub mod boundary;
 pub mod claims;
-pub mod custody;
 pub mod index;
 pub mod infra_env;
 pub mod infra_env_guards;
 pub mod iso;
+pub mod observed;
 pub mod pass;
 pub mod plan;
 pub mod prepare;
-pub mod settle;
-pub mod snapshot;
+pub mod secret_finalizers;
 pub mod status;
 pub mod traced;
 pub mod unanswered;
@@ -37,7 +37,7 @@ use crate::{
         written::Written,
     },
     context::Context,
-    error::{Class, Trouble},
+    error::{Class, ReconcileError},
     model::names::ObjectKey,
     ports::instruments::Instruments,
 };
@@ -52,7 +52,7 @@ pub struct Memory {
     /// What was begun lately for AgentMachines, until the watch shows it.
     pub begun: begin::Begun,
     /// Agents that are to be prepared once they stand still.
-    pub settling: settle::Settling,
+    pub settling: agent_debounce::Settling,
     /// What failed and is tried again, for the traces of their machines.
     pub failures: traced::Failures,
     /// Our last status write, until the watch shows it.
@@ -97,7 +97,7 @@ impl Memory {
 
     /// The status was not written. What the server refuses for its content is no reason to withhold another one, which may
     /// say why.
-    pub fn not_written(&mut self, trouble: &Trouble) {
+    pub fn not_written(&mut self, trouble: &ReconcileError) {
         self.unwritten = Some(trouble.class).filter(|class| class.passes());
     }
 }

@@ -17,10 +17,10 @@ use kube::ResourceExt;
 use super::{
     Memory, act,
     applied::GATHER,
-    custody,
     iso::{self, IsoCaches, held::Held, kept},
+    observed::{self, Observed},
     plan::{self, Plan},
-    snapshot::{self, Snapshot},
+    secret_finalizers,
     status::{self, Surroundings},
     traced, waits,
 };
@@ -28,7 +28,7 @@ use crate::{
     actor::{shell::Verdict, written::Written},
     context::Context,
     effect::{Effect, EffectKind},
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     iso_cache::msg::{IsoKey, IsoState, IsoWant},
     model::{
         names::{DatastorePath, ObjectKey},
@@ -59,7 +59,7 @@ pub async fn run(
     key: ObjectKey,
     mut memory: Memory,
 ) -> (Memory, Verdict) {
-    let Some(mut s) = snapshot::gather(
+    let Some(mut s) = observed::gather(
         context.view.as_ref(),
         context.clock.as_ref(),
         &key,
@@ -76,7 +76,7 @@ pub async fn run(
     memory.begun.recall(&mut s);
     let plan = plan::plan(&s);
     note_spare(&mut memory, &plan, s.now);
-    let custody = custody::tend(&context, &mut s, &plan.actions, &mut memory).await;
+    let custody = secret_finalizers::tend(&context, &mut s, &plan.actions, &mut memory).await;
     // First what only the cluster is needed for: a vCenter that does not answer must not hold back a fence.
     let mut acted = act::perform_all(&context, &s, &plan.actions, &mut memory).await;
     acted.result = acted.result.and(custody);
@@ -136,7 +136,7 @@ pub(super) fn over(memory: &Memory, pool: &Arc<VsphereAgentPool>) -> Arc<Vsphere
 }
 
 /// Starts and stops the debounce clocks of AgentMachines.
-fn note_waiting(memory: &mut Memory, s: &mut Snapshot) {
+fn note_waiting(memory: &mut Memory, s: &mut Observed) {
     let waits = |am: &&Arc<agent_forge_crds::external::agent_machine::AgentMachine>| {
         upstream::waiting_sign(am) != WaitingSign::Other
             && am.agent_ref().is_none()
@@ -166,7 +166,7 @@ fn note_spare(memory: &mut Memory, plan: &Plan, now: Duration) {
 async fn surroundings(
     context: &Context,
     isos: &dyn IsoCaches,
-    s: &Snapshot,
+    s: &Observed,
     memory: &mut Memory,
 ) -> Surroundings {
     let status = s.pool.status.as_ref();
@@ -233,7 +233,7 @@ async fn surroundings(
     // Nobody else may have work there: an outage is told all the same.
     let answered = tokio::time::timeout(SESSION_PATIENCE, session.reachable()).await;
     around.vsphere = match answered {
-        Ok(answered) => answered.err().map(Trouble::from),
+        Ok(answered) => answered.err().map(ReconcileError::from),
         Err(_) => Some(no_answer_yet(s)),
     };
     if let (Some(mut want), false) = (want, deleting) {
@@ -285,7 +285,7 @@ async fn clear_left(isos: &dyn IsoCaches, left: BTreeMap<IsoKey, IsoWant>, state
 /// lasts, it is told.
 fn prunable(
     context: &Context,
-    s: &Snapshot,
+    s: &Observed,
     others: &[Arc<VsphereAgentPool>],
     held: &mut Held,
 ) -> Vec<DatastorePath> {
@@ -311,21 +311,23 @@ fn prunable(
 }
 
 /// The login goes on; what was known to be wrong before stays said meanwhile.
-fn no_answer_yet(s: &Snapshot) -> Trouble {
+fn no_answer_yet(s: &Observed) -> ReconcileError {
     let conditions = s.pool.status.as_ref().map(|st| st.conditions.as_slice());
     let known = find_condition(conditions.unwrap_or_default(), conditions::VSPHERE_READY)
         .filter(|c| c.status == "False");
     match known {
-        Some(c) => Trouble::transient(Side::Vsphere, c.reason.clone(), c.message.clone()),
-        None => Trouble::transient(
-            Side::Vsphere,
+        Some(c) => {
+            ReconcileError::transient(ErrorSource::Vsphere, c.reason.clone(), c.message.clone())
+        }
+        None => ReconcileError::transient(
+            ErrorSource::Vsphere,
             "VCenterNoAnswer",
             "vCenter has not answered yet",
         ),
     }
 }
 
-fn pool_regarding(s: &Snapshot) -> Regarding {
+fn pool_regarding(s: &Observed) -> Regarding {
     Regarding {
         api_version: agent_forge_crds::names::API_VERSION.to_owned(),
         kind: "VsphereAgentPool".to_owned(),
@@ -334,7 +336,7 @@ fn pool_regarding(s: &Snapshot) -> Regarding {
     }
 }
 
-fn announce_iso(context: &Context, s: &Snapshot, around: &Surroundings, memory: &mut Memory) {
+fn announce_iso(context: &Context, s: &Observed, around: &Surroundings, memory: &mut Memory) {
     let notify = |warning, reason, action, note| {
         context.cluster.notify(Notice {
             regarding: pool_regarding(s),
@@ -389,7 +391,7 @@ fn announce_iso(context: &Context, s: &Snapshot, around: &Surroundings, memory: 
 }
 
 /// Tells of an InfraEnv that offers no ISO.
-fn announce_infra_env(context: &Context, s: &Snapshot, around: &Surroundings, memory: &mut Memory) {
+fn announce_infra_env(context: &Context, s: &Observed, around: &Surroundings, memory: &mut Memory) {
     let lacks = around.no_source.as_ref();
     if let Some(note) = memory.infra_env_said.due(&s.infra_env_key, lacks, s.now) {
         context.cluster.notify(Notice {
@@ -405,7 +407,7 @@ fn announce_infra_env(context: &Context, s: &Snapshot, around: &Surroundings, me
 /// Tells what was done, and what failed; when there is more to tell.
 fn announce_plan(
     context: &Context,
-    s: &Snapshot,
+    s: &Observed,
     acted: &act::Acted,
     memory: &mut Memory,
 ) -> Option<Duration> {
@@ -447,7 +449,7 @@ fn announce_plan(
 /// Tells AgentMachines why they wait; when there is more to tell.
 fn announce_waits(
     context: &Context,
-    s: &Snapshot,
+    s: &Observed,
     plan: &Plan,
     memory: &mut Memory,
 ) -> Option<Duration> {
@@ -477,7 +479,7 @@ fn verdict(
                 | IsoState::Failed(_)
         )
     );
-    let probe = |t: &Trouble| retry::delay(t.class, vsphere_failures, &key.to_string());
+    let probe = |t: &ReconcileError| retry::delay(t.class, vsphere_failures, &key.to_string());
     // What is wrong with vCenter, or what only a changed input mends, must not put off the next pass: it may be for
     // another machine. Only what the next pass can mend counts as its failure.
     let vsphere = around.vsphere.as_ref().map(probe);
@@ -494,7 +496,7 @@ fn verdict(
     .into_iter()
     .flatten()
     .min();
-    let troubles: Vec<&Trouble> = [around.vsphere.as_ref(), around.failed.as_ref()]
+    let troubles: Vec<&ReconcileError> = [around.vsphere.as_ref(), around.failed.as_ref()]
         .into_iter()
         .flatten()
         .collect();
@@ -545,7 +547,7 @@ fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
 
 async fn publish(
     context: &Context,
-    s: &Snapshot,
+    s: &Observed,
     plan: &Plan,
     around: &Surroundings,
     memory: &mut Memory,
@@ -598,13 +600,13 @@ async fn publish(
 /// Writes the pool's status with its precondition.
 ///
 /// # Errors
-/// The [`Trouble`] of the write.
+/// The [`ReconcileError`] of the write.
 pub async fn write(
     context: &Context,
     kind: EffectKind,
     pool: &Arc<VsphereAgentPool>,
     status: VsphereAgentPoolStatus,
-) -> Result<Written<VsphereAgentPoolStatus>, Trouble> {
+) -> Result<Written<VsphereAgentPoolStatus>, ReconcileError> {
     let effect = Effect::new(kind, ObjectKey::of(pool.as_ref()));
     let at = Precondition::of(pool.as_ref());
     let version = context.cluster.pool_status(&effect, &at, &status).await?;

@@ -1,4 +1,4 @@
-//! The pool's decision: from one [`Snapshot`] to one [`Plan`]. Pure; the same facts give the same plan.
+//! The pool's decision: from one [`Observed`] to one [`Plan`]. Pure; the same facts give the same plan.
 //!
 //! Guarantees
 //! - At most one VsphereAgent per AgentMachine: one in flight, or one being deleted, holds back the next.
@@ -35,13 +35,13 @@ use kube::ResourceExt;
 use super::{
     agents_home,
     claims::{self, Claim},
-    custody,
-    snapshot::Snapshot,
+    observed::Observed,
+    secret_finalizers,
 };
 use crate::{
     model::{
-        child::{Child, Recorded},
         identity::agent_runs_on,
+        managed_vm::{ManagedVm, Recorded},
         names::ObjectKey,
         upstream,
     },
@@ -75,7 +75,7 @@ pub enum Action {
     /// Record that a VsphereAgent is for another AgentMachine now.
     Reassign {
         /// VsphereAgent.
-        child: Child,
+        child: ManagedVm,
         /// AgentMachine.
         agent_machine: Arc<AgentMachine>,
         /// Its Machine, where known.
@@ -86,19 +86,19 @@ pub enum Action {
         /// What the Agent gets.
         patch: AgentPatch,
         /// VsphereAgent.
-        child: Child,
+        child: ManagedVm,
     },
     /// Fence an Agent; one that is bound only after a live look at the Machine that it serves.
     Fence {
         /// What is taken off the Agent.
         patch: AgentPatch,
         /// VsphereAgent.
-        child: Child,
+        child: ManagedVm,
     },
     /// Delete a VsphereAgent, after live proof.
     Release {
         /// VsphereAgent.
-        child: Child,
+        child: ManagedVm,
         /// Why it may go.
         why: ReleaseWhy,
     },
@@ -164,7 +164,7 @@ impl Plan {
 
 /// Decides.
 #[must_use]
-pub fn plan(s: &Snapshot) -> Plan {
+pub fn plan(s: &Observed) -> Plan {
     let mut plan = Plan::default();
     let deleting = s.pool.metadata.deletion_timestamp.is_some();
     let guard = s.guard();
@@ -194,7 +194,7 @@ pub fn plan(s: &Snapshot) -> Plan {
         }
         if s.pool.status.as_ref().and_then(|st| st.closed) != Some(true) {
             plan.actions.push(Action::Close);
-        } else if s.children.is_empty() && custody::on_record(&s.pool).is_empty() {
+        } else if s.children.is_empty() && secret_finalizers::on_record(&s.pool).is_empty() {
             plan.actions.push(Action::RemoveFinalizer);
         }
     } else if !has_finalizer {
@@ -246,7 +246,7 @@ impl Records {
 }
 
 /// The child was made for this AgentMachine.
-fn is_for(child: &Child, am: &AgentMachine) -> bool {
+fn is_for(child: &ManagedVm, am: &AgentMachine) -> bool {
     child
         .agent_machine
         .as_ref()
@@ -254,7 +254,10 @@ fn is_for(child: &Child, am: &AgentMachine) -> bool {
 }
 
 /// Agents that may run on the child's VM, for they name it: enough to hold back, never enough to act.
-fn possible_agents<'a>(s: &'a Snapshot, child: &'a Child) -> impl Iterator<Item = &'a Arc<Agent>> {
+fn possible_agents<'a>(
+    s: &'a Observed,
+    child: &'a ManagedVm,
+) -> impl Iterator<Item = &'a Arc<Agent>> {
     s.agents_naming(child).filter(move |a| {
         child
             .identity
@@ -266,7 +269,7 @@ fn possible_agents<'a>(s: &'a Snapshot, child: &'a Child) -> impl Iterator<Item 
 /// Agents that have to be asked live before the child's VM may go: whoever may run there, whoever was last seen there, in
 /// whatever namespace, and whoever has a name that one of its Agents would have and is not in view.
 #[must_use]
-pub fn agents_to_ask(s: &Snapshot, child: &Child) -> BTreeSet<ObjectKey> {
+pub fn agents_to_ask(s: &Observed, child: &ManagedVm) -> BTreeSet<ObjectKey> {
     possible_agents(s, child)
         .map(|a| ObjectKey::of(a.as_ref()))
         .chain(child.agent.clone())
@@ -275,12 +278,12 @@ pub fn agents_to_ask(s: &Snapshot, child: &Child) -> BTreeSet<ObjectKey> {
 }
 
 /// An Agent that runs on the child's VM, or may, and serves somebody.
-fn serving_agent<'a>(s: &'a Snapshot, child: &'a Child) -> Option<&'a Arc<Agent>> {
+fn serving_agent<'a>(s: &'a Observed, child: &'a ManagedVm) -> Option<&'a Arc<Agent>> {
     possible_agents(s, child).find(|a| a.is_claimed_or_bound() || s.is_reserved(a))
 }
 
 /// The AgentMachine's Agent is, or may be, the one on this child's VM.
-fn served_by_child(s: &Snapshot, claim: &Claim, child: &Child) -> bool {
+fn served_by_child(s: &Observed, claim: &Claim, child: &ManagedVm) -> bool {
     let am = claim.agent_machine.as_ref();
     let reference = am.agent_ref().map(|r| r.name.as_str());
     let serves = |a: &Arc<Agent>| {
@@ -294,7 +297,7 @@ fn served_by_child(s: &Snapshot, claim: &Claim, child: &Child) -> bool {
 
 /// It was prepared for the VM of a VsphereAgent, and runs on that of none on record: it may be the VM of one whose record
 /// is lost (a hub restored without status).
-fn is_nobodys(s: &Snapshot, agent: &Agent) -> bool {
-    let is_its_own = |child: &Child| s.agent_on(child).is_some_and(|a| a.uid() == agent.uid());
+fn is_nobodys(s: &Observed, agent: &Agent) -> bool {
+    let is_its_own = |child: &ManagedVm| s.agent_on(child).is_some_and(|a| a.uid() == agent.uid());
     agent.labels().contains_key(AGENT_MACHINE_LABEL) && !s.children.iter().any(is_its_own)
 }

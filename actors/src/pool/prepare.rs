@@ -18,7 +18,7 @@ use kube::ResourceExt;
 
 use crate::{
     model::{
-        child::Child,
+        managed_vm::ManagedVm,
         names::ObjectKey,
         selector::{self, Labels, Unsatisfiable},
     },
@@ -157,8 +157,8 @@ pub fn prepare_as(
 /// Whether the VsphereAgent as it is now still wants the Agent that was to be prepared for it as it was `planned`: its VM
 /// may be given up, let go, or another one since.
 #[must_use]
-pub fn is_wanted_by(planned: &Child, live: &Child) -> bool {
-    let uuid = |child: &Child| child.identity.as_ref().map(|i| i.bios_uuid);
+pub fn is_wanted_by(planned: &ManagedVm, live: &ManagedVm) -> bool {
+    let uuid = |child: &ManagedVm| child.identity.as_ref().map(|i| i.bios_uuid);
     let same = live.uid == planned.uid && uuid(live) == uuid(planned);
     same && !live.given_up && !live.deleting
 }

@@ -21,16 +21,16 @@ use kube::ResourceExt;
 
 use super::{
     iso::NoSource,
+    observed::Observed,
     plan::{Action, Plan, ReleaseWhy, Waiting},
-    snapshot::Snapshot,
 };
-use crate::{error::Trouble, iso_cache::msg::IsoState};
+use crate::{error::ReconcileError, iso_cache::msg::IsoState};
 
 /// What is known of the surroundings.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// vCenter or its credentials: what is wrong.
-    pub vsphere: Option<Trouble>,
+    pub vsphere: Option<ReconcileError>,
     /// `status.refusedCredentials` as it should be.
     pub refused: Option<RefusedCredentials>,
     /// The certificate goes unchecked.
@@ -44,12 +44,12 @@ pub struct Surroundings {
     /// The ISO that is wanted is the one that the record names, and is only looked for.
     pub iso_known: bool,
     /// What failed while acting.
-    pub failed: Option<Trouble>,
+    pub failed: Option<ReconcileError>,
     /// What a live read held back while acting.
     pub held: Vec<Waiting>,
 }
 
-fn planned(s: &Snapshot, plan: &Plan) -> Vec<PlannedAction> {
+fn planned(s: &Observed, plan: &Plan) -> Vec<PlannedAction> {
     let row = |type_: &str, name: Option<String>, reason: String| PlannedAction {
         type_: type_.to_owned(),
         name,
@@ -123,7 +123,7 @@ fn release_words(why: ReleaseWhy) -> &'static str {
 #[must_use]
 pub fn render(
     record: &VsphereAgentPoolStatus,
-    s: &Snapshot,
+    s: &Observed,
     plan: &Plan,
     around: &Surroundings,
 ) -> VsphereAgentPoolStatus {
@@ -139,7 +139,7 @@ pub fn render(
     status.matching_agents = int(g.matching_agents);
     status.bound_agents = int(g.bound_agents);
     status.available_agents = int(g.available_agents);
-    let vm_of = |c: &crate::model::child::Child| {
+    let vm_of = |c: &crate::model::managed_vm::ManagedVm| {
         c.object
             .status
             .as_ref()

@@ -10,15 +10,15 @@ use tracing::{Span, field::Empty};
 
 use super::{
     Memory,
-    act::{self, Did},
+    act::{self, ActionOutcome},
+    observed::Observed,
     plan::{Action, Plan},
-    snapshot::Snapshot,
     waits::Wait,
 };
 use crate::{
     context::Context,
-    error::Trouble,
-    model::{child::Child, names::ObjectKey, trace::TraceId},
+    error::ReconcileError,
+    model::{managed_vm::ManagedVm, names::ObjectKey, trace::TraceId},
     ports::tracer::{self, Under},
     vm::timeline::{self, About},
 };
@@ -69,7 +69,7 @@ impl Failures {
     }
 }
 
-fn under(child: &Child) -> Under {
+fn under(child: &ManagedVm) -> Under {
     let status = child.object.status.as_ref();
     let timeline: &[Milestone] = status.map_or(&[], |s| &s.timeline);
     timeline::under(child.trace(), timeline)
@@ -101,7 +101,7 @@ impl Machine {
         }
     }
 
-    fn made(s: &Snapshot, child: &Child) -> Self {
+    fn made(s: &Observed, child: &ManagedVm) -> Self {
         let namespace = &s.pool.spec.control_plane_namespace;
         let recorded = child.agent_machine.as_ref();
         let recorded = recorded.and_then(|r| Some((&r.name, r.uid.clone()?)));
@@ -118,9 +118,9 @@ impl Machine {
 }
 
 /// Whom an action is for; `None` where it is for no machine.
-fn whose(s: &Snapshot, action: &Action) -> Option<Machine> {
+fn whose(s: &Observed, action: &Action) -> Option<Machine> {
     let on_agent = |uid: &str| {
-        let runs = |c: &&Child| {
+        let runs = |c: &&ManagedVm| {
             let agent = s.agent_on(c);
             agent.is_some_and(|a| a.metadata.uid.as_deref() == Some(uid))
         };
@@ -140,7 +140,7 @@ fn whose(s: &Snapshot, action: &Action) -> Option<Machine> {
 /// without a VsphereAgent. When the latter asks to be looked at again.
 pub fn tell_waits(
     context: &Context,
-    s: &Snapshot,
+    s: &Observed,
     plan: &Plan,
     waits: &[Wait],
     memory: &mut Memory,
@@ -171,7 +171,7 @@ pub fn tell_waits(
     unanswered.again
 }
 
-fn about<'a>(s: &'a Snapshot, uid: &str, agent_machine: &'a ObjectKey) -> About<'a> {
+fn about<'a>(s: &'a Observed, uid: &str, agent_machine: &'a ObjectKey) -> About<'a> {
     About {
         trace: TraceId::of_machine(uid),
         namespace: &agent_machine.namespace,
@@ -187,11 +187,11 @@ fn about<'a>(s: &'a Snapshot, uid: &str, agent_machine: &'a ObjectKey) -> About<
 /// As [`act::perform`].
 pub async fn perform(
     context: &Context,
-    s: &Snapshot,
+    s: &Observed,
     action: &Action,
     failures: &Failures,
     live: &act::LiveMachines,
-) -> Result<Did, Trouble> {
+) -> Result<ActionOutcome, ReconcileError> {
     let work = act::perform(context, s, action, live);
     let (Some(key), Some(machine)) = (key(action), whose(s, action)) else {
         return work.await;
@@ -208,7 +208,7 @@ pub async fn perform(
     );
     context.tracer.place(&span, machine.under);
     let result = tracer::attempt(span.clone(), failures.of(&key), work).await;
-    if let Ok(Did::Held(why)) = &result {
+    if let Ok(ActionOutcome::Held(why)) = &result {
         tracer::held(&span, why.as_ref().map(|w| w.reason));
     }
     result

@@ -13,7 +13,7 @@ use agent_forge_crds::external::agent_machine::AgentMachine;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{claims::Need, plan::Plan, snapshot::Snapshot, waits::Wait};
+use super::{claims::Need, observed::Observed, plan::Plan, waits::Wait};
 use crate::model::names::ObjectKey;
 
 /// Between the end of a demand and its being told; and from there until it is forgotten, so that another pool that claimed
@@ -83,7 +83,7 @@ enum Stands {
 
 impl Unanswered {
     /// Takes in who waits, and what became of those that did.
-    pub fn look(&mut self, s: &Snapshot, plan: &Plan, waits: &[Wait]) -> Look {
+    pub fn look(&mut self, s: &Observed, plan: &Plan, waits: &[Wait]) -> Look {
         let existing = s.agent_machines.iter().filter_map(|am| am.uid());
         let existing: BTreeSet<String> = existing.collect();
         let with = s.agent_machines.iter().filter(|am| has_child(s, am));
@@ -117,7 +117,7 @@ impl Unanswered {
 
 impl Demand {
     /// Whether it is kept.
-    fn goes_on(&mut self, uid: &str, stands: &Stands, s: &Snapshot, look: &mut Look) -> bool {
+    fn goes_on(&mut self, uid: &str, stands: &Stands, s: &Observed, look: &mut Look) -> bool {
         let told = self.over.as_ref().is_some_and(|over| over.told);
         let (at, served) = match stands {
             Stands::NotOurs => return told,
@@ -158,14 +158,14 @@ impl Demand {
 }
 
 /// A VsphereAgent of ours is for it, or was made for it just now.
-fn has_child(s: &Snapshot, am: &AgentMachine) -> bool {
+fn has_child(s: &Observed, am: &AgentMachine) -> bool {
     let (name, uid) = (am.name_any(), am.uid().unwrap_or_default());
     let mut recorded = s.children.iter().filter_map(|c| c.agent_machine.as_ref());
     s.made.contains(&uid) || recorded.any(|r| r.is(&name, &uid))
 }
 
 /// The same of an AgentMachine that may be gone.
-fn made_late(s: &Snapshot, uid: &str) -> bool {
+fn made_late(s: &Observed, uid: &str) -> bool {
     let mut recorded = s.children.iter().filter_map(|c| c.agent_machine.as_ref());
     recorded.any(|r| r.uid.as_deref() == Some(uid))
 }
@@ -174,7 +174,7 @@ fn is(am: &AgentMachine, uid: &str) -> bool {
     am.metadata.uid.as_deref() == Some(uid)
 }
 
-fn stands(s: &Snapshot, plan: &Plan, uid: &str) -> Stands {
+fn stands(s: &Observed, plan: &Plan, uid: &str) -> Stands {
     let Some(am) = s.agent_machines.iter().find(|am| is(am, uid)) else {
         return Stands::Over(s.wall, false);
     };

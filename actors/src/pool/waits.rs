@@ -15,8 +15,8 @@ use kube::{Resource as _, ResourceExt};
 
 use super::{
     claims::{Claim, Need, Why},
+    observed::Observed,
     plan::Plan,
-    snapshot::Snapshot,
 };
 use crate::{
     lasting::Lasting,
@@ -164,7 +164,7 @@ fn lacks_a_host(claim: &Claim) -> bool {
 
 /// Who waits: for want of a decision of the pool, or of progress of its VM.
 #[must_use]
-pub fn waits(s: &Snapshot, plan: &Plan) -> Vec<Wait> {
+pub fn waits(s: &Observed, plan: &Plan) -> Vec<Wait> {
     let live = plan.claims.iter().filter(|c| lacks_a_host(c));
     let mut rows: HashMap<&str, usize> = HashMap::new();
     for (at, row) in plan.waiting.iter().enumerate() {
@@ -278,7 +278,7 @@ mod tests {
         let status = world.agent_machines[0].status.get_or_insert_default();
         status.conditions = vec![failed];
         let told = |world: &World| {
-            let s = world.snapshot();
+            let s = world.observed();
             let plan = plan(&s);
             assert!(plan.actions.is_empty(), "{:?}", plan.actions);
             (waits(&s, &plan), plan.waiting)

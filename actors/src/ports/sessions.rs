@@ -6,7 +6,7 @@ use agent_forge_crds::pool::RefusedCredentials;
 use async_trait::async_trait;
 
 use super::vcenter::VCenter;
-use crate::{error::Trouble, model::names::ObjectKey};
+use crate::{error::ReconcileError, model::names::ObjectKey};
 
 /// Hands out sessions by credentials Secret.
 #[async_trait]
@@ -15,12 +15,12 @@ pub trait Sessions: Send + Sync {
     /// namespace has to admit it.
     ///
     /// # Errors
-    /// [`Trouble`] names Secret, server or user and says what to do.
+    /// [`ReconcileError`] names Secret, server or user and says what to do.
     async fn session(
         &self,
         secret: &ObjectKey,
         namespace: &str,
-    ) -> Result<Arc<dyn VCenter>, Trouble>;
+    ) -> Result<Arc<dyn VCenter>, ReconcileError>;
 
     /// What is to be recorded of that Secret for the next process: that vCenter refused what it holds. `None` where it
     /// was not refused, or nothing is known of it.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use tracing::{Instrument as _, Span};
 
 use crate::{
-    error::Trouble,
+    error::ReconcileError,
     model::trace::{SpanId, TraceId},
 };
 
@@ -61,8 +61,8 @@ pub trait Tracer: Send + Sync {
 pub async fn attempt<T>(
     span: Span,
     failed: u32,
-    work: impl Future<Output = Result<T, Trouble>>,
-) -> Result<T, Trouble> {
+    work: impl Future<Output = Result<T, ReconcileError>>,
+) -> Result<T, ReconcileError> {
     if failed > 0 {
         let attempt = failed.saturating_add(1);
         span.in_scope(|| tracing::debug!(target: SPAN_EVENTS, attempt, "retry"));
@@ -75,7 +75,7 @@ pub async fn attempt<T>(
 }
 
 /// Says in `span`, which has the fields `otel.status_code` and `error.type`, that its work failed.
-pub fn fault(span: &Span, trouble: &Trouble) {
+pub fn fault(span: &Span, trouble: &ReconcileError) {
     span.record("otel.status_code", "ERROR");
     span.record("error.type", trouble.reason.as_str());
     // Without the sentence: it may name addresses.

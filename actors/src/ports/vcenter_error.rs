@@ -135,7 +135,7 @@ pub const OF_ALL: [&str; 11] = [
     reason::SECRET_NAMESPACE_REFUSED,
 ];
 
-/// Reasons of a [`Trouble`](crate::error::Trouble) with vCenter that say nothing of the object it was met with: vCenter is
+/// Reasons of a [`ReconcileError`](crate::error::ReconcileError) with vCenter that say nothing of the object it was met with: vCenter is
 /// away, or the way there is. Its pools say so once for all of theirs.
 pub const AWAY: [&str; 8] = [
     reason::VCENTER_UNREACHABLE,

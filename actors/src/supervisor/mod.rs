@@ -6,7 +6,7 @@
 //! Guarantees: one actor per key; a dead one is respawned only after it has stopped, within its own budget
 //! ([`restart`]); VM and pool actors are never given up. Assumption: the view was complete once before the first wake.
 
-mod desks;
+mod clients;
 pub mod exit;
 pub mod handle;
 pub mod restart;
@@ -35,8 +35,8 @@ use crate::{
         self,
         msg::{IsoKey, IsoMsg},
     },
-    model::{child::Child, names::ObjectKey, server::ServerRule},
-    orphans::Doubts,
+    model::{managed_vm::ManagedVm, names::ObjectKey, server::ServerRule},
+    orphans::SuspectVms,
     placement::{PlacementDesk, PlacementMsg},
     pool::iso::IsoCaches,
     ports::{
@@ -48,7 +48,7 @@ use crate::{
         vcenter::Connector,
     },
     retry,
-    vcenter::{SessionDesk, SessionMsg, ledger::Ledger},
+    vcenter::{SessionClient, SessionMsg, ledger::Ledger},
 };
 
 /// The adapters that the whole tree works with.
@@ -110,7 +110,7 @@ pub enum SupervisorMsg {
 /// Says that an actor ended, and whom it was about.
 fn tell_end(view: &dyn View, key: &ActorKey, why: &str, after: Duration) {
     let child = match key {
-        ActorKey::Vm(key) => view.child(key).map(Child::read),
+        ActorKey::Vm(key) => view.child(key).map(ManagedVm::read),
         _ => None,
     };
     let of_pool = match key {
@@ -174,7 +174,7 @@ pub struct SupervisorState {
     restarts: BTreeMap<ActorKey, u64>,
     sessions: watch::Sender<Option<Counted<SessionMsg>>>,
     placement: watch::Sender<Option<Counted<PlacementMsg>>>,
-    doubts: Arc<watch::Sender<Doubts>>,
+    doubts: Arc<watch::Sender<SuspectVms>>,
     stopping: bool,
 }
 
@@ -197,19 +197,19 @@ impl Actor for Supervisor {
     ) -> Result<SupervisorState, ActorProcessingErr> {
         let (sessions, sessions_now) = watch::channel(None);
         let (placement, placement_now) = watch::channel(None);
-        let (doubts, doubts_now) = watch::channel(Doubts::default());
+        let (doubts, doubts_now) = watch::channel(SuspectVms::default());
         let context = Context {
             doubts: doubts_now,
             view: ports.view.clone(),
             cluster: ports.cluster.clone(),
-            sessions: Arc::new(SessionDesk(move || sessions_now.borrow().clone())),
+            sessions: Arc::new(SessionClient(move || sessions_now.borrow().clone())),
             placer: Arc::new(PlacementDesk(move || placement_now.borrow().clone())),
             clock: ports.clock.clone(),
             instruments: ports.instruments.clone(),
             tracer: ports.tracer.clone(),
             settings: ports.settings.clone(),
         };
-        let isos = Arc::new(desks::IsoDesk(myself.clone()));
+        let isos = Arc::new(clients::IsoDesk(myself.clone()));
         Ok(SupervisorState {
             ports,
             context,

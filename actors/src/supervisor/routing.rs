@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use crate::{
     iso_cache::msg::IsoKey,
     model::{
-        child::recorded_machine,
+        managed_vm::recorded_machine,
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
@@ -138,7 +138,7 @@ pub enum Change {
         deep: bool,
     },
     /// A VsphereAgent of that pool.
-    Child {
+    ManagedVm {
         /// Which.
         key: ObjectKey,
         /// `spec.poolRef`.
@@ -179,7 +179,7 @@ pub fn route(change: &Change, view: &dyn View) -> Vec<(ActorKey, &'static str)> 
                 );
             }
         }
-        Change::Child { key, pool, deep } => {
+        Change::ManagedVm { key, pool, deep } => {
             if *deep {
                 out.push((ActorKey::Vm(key.clone()), "vsphereagent"));
             }

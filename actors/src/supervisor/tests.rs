@@ -252,7 +252,7 @@ async fn objects_get_their_actors_and_those_go_with_them() {
     tree.after(retry::RESYNC + Duration::from_secs(1)).await;
     assert!(!tree.names().await.contains(&VM.to_owned()));
     tree.hub.with(|o| o.child = Some(testing::child("b")));
-    let change = Change::Child {
+    let change = Change::ManagedVm {
         key: ObjectKey::new(NAMESPACE, "b"),
         pool: ObjectKey::new(NAMESPACE, POOL),
         deep: true,
@@ -297,7 +297,7 @@ async fn the_line_about_a_dead_actor_names_its_object_uid_and_trace() {
     }
     drop(here);
     let (child, pool) = tree.hub.with(|o| (o.child.clone(), o.pool.clone()));
-    let child = Child::read(Arc::new(child.expect("a child")));
+    let child = ManagedVm::read(Arc::new(child.expect("a child")));
     let pool = pool.and_then(|p| p.uid()).expect("its uid");
     let (uid, trace) = (child.uid.clone(), child.trace().to_string());
     let lines = told.lines();
@@ -476,7 +476,7 @@ async fn a_shutdown_does_not_wait_for_what_is_queued() {
     let tree = Tree::start().await;
     tree.hub.with(|o| o.others = vec![testing::child("b")]);
     let key = ObjectKey::new(NAMESPACE, "b");
-    let change = Change::Child {
+    let change = Change::ManagedVm {
         pool: ObjectKey::new(NAMESPACE, POOL),
         key,
         deep: true,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, rpc::CallResult};
 
 use super::{
-    Described, Life, SupervisorMsg, SupervisorState, desks::WakeThrough, handle::Handle, id,
+    Described, Life, SupervisorMsg, SupervisorState, clients::WakeThrough, handle::Handle, id,
     routing::ActorKey,
 };
 use crate::{

@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::refusals::{Door, LOCKOUT, MOST, Rest};
 use crate::{
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     model::{credentials, names::ObjectKey, server::server_name},
     ports::{cluster::SecretVersion, vcenter::Credentials},
 };
@@ -77,13 +77,13 @@ impl Login {
     /// What those are told who asked by `secret`: the same words whether vCenter refused the first login or, after a change of
     /// the password there, a later one.
     #[must_use]
-    pub fn told(&self, secret: &ObjectKey, rest: Rest) -> Trouble {
+    pub fn told(&self, secret: &ObjectKey, rest: Rest) -> ReconcileError {
         let reason = match rest {
             Rest::Refused { .. } => reason::INVALID_CREDENTIALS,
             Rest::Limited { .. } => reason::LOGIN_LIMITED,
         };
         let message = self.said(&format!("Secret {secret}"), "", rest);
-        Trouble::blocked(Side::Vsphere, reason, message)
+        ReconcileError::blocked(ErrorSource::Vsphere, reason, message)
     }
 
     /// The same, of one door, by somebody who does not know the Secret's name.

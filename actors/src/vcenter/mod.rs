@@ -35,7 +35,7 @@ use crate::{
         shell::Description,
     },
     effect::{Effect, EffectKind},
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     model::{credentials, names::ObjectKey, server::ServerRule},
     ports::{
         clock::Clock,
@@ -48,7 +48,7 @@ use crate::{
 };
 
 type Session = Arc<dyn VCenter>;
-type Reply = RpcReplyPort<Result<Session, Trouble>>;
+type Reply = RpcReplyPort<Result<Session, ReconcileError>>;
 
 /// Credentials as a Secret holds them.
 pub struct Found {
@@ -59,7 +59,7 @@ pub struct Found {
 /// A Secret as it was read.
 pub struct Seen {
     pools_from: Option<String>,
-    held: Result<Found, Trouble>,
+    held: Result<Found, ReconcileError>,
 }
 
 /// Whom a Secret admitted when it was read last.
@@ -75,7 +75,7 @@ pub enum SessionMsg {
     /// What another process has to know of that Secret, please.
     Refusal(ObjectKey, RpcReplyPort<Option<RefusedCredentials>>, Queued),
     /// That Secret was read (internal).
-    Read(ObjectKey, Box<Result<Seen, Trouble>>),
+    Read(ObjectKey, Box<Result<Seen, ReconcileError>>),
     /// The login with these credentials ended (internal).
     LoggedIn(Box<Credentials>, VcResult<Session>),
     /// The process ends: open nothing more, close every session, whoever opened it, then answer.
@@ -177,7 +177,7 @@ impl Actor for VCenterSessions {
                 drop(queued);
                 match answered(state, &secret, &namespace, now) {
                     Answer::Session(session) => answer(reply, Ok(session)),
-                    Answer::Trouble(trouble) => answer(reply, Err(trouble)),
+                    Answer::ReconcileError(trouble) => answer(reply, Err(trouble)),
                     Answer::Resolve => {
                         let waiting = state.waiting.entry(secret.clone()).or_default();
                         waiting.push((namespace, reply));
@@ -233,7 +233,7 @@ impl Actor for VCenterSessions {
     }
 }
 
-/// Ends sessions that are off the books. Side by side: a vCenter that does not answer keeps no session open at another.
+/// Ends sessions that are off the books. ErrorSource by side: a vCenter that does not answer keeps no session open at another.
 fn close(state: &mut SessionState, sessions: Vec<Session>) {
     for session in sessions {
         let mut logout = Box::pin(async move { log_out(&session).await });
@@ -275,9 +275,9 @@ async fn log_out(session: &Session) {
     session.logout(&effect).await;
 }
 
-fn leaving() -> Trouble {
-    Trouble {
-        side: Side::Vsphere,
+fn leaving() -> ReconcileError {
+    ReconcileError {
+        side: ErrorSource::Vsphere,
         reason: "SessionActorRestarting".to_owned(),
         message: "the process ends, its sessions are being closed".to_owned(),
         class: Class::Transient,
@@ -294,13 +294,17 @@ fn answered(
     match (admitted(state, secret, namespace), state.looks.get(secret)) {
         (Ok(()), _) => state.table.answer(secret, now),
         (Err(refused), Some(look)) if now.saturating_sub(look.at) < table::REFUSED_LOOK => {
-            Answer::Trouble(refused)
+            Answer::ReconcileError(refused)
         }
         (Err(_), _) => Answer::Resolve,
     }
 }
 
-fn admitted(state: &SessionState, secret: &ObjectKey, namespace: &str) -> Result<(), Trouble> {
+fn admitted(
+    state: &SessionState,
+    secret: &ObjectKey,
+    namespace: &str,
+) -> Result<(), ReconcileError> {
     let look = state.looks.get(secret);
     let pools_from = look.and_then(|look| look.pools_from.as_deref());
     hardware::admit(secret, pools_from, namespace)
@@ -322,7 +326,7 @@ fn turn_away(state: &mut SessionState, secret: &ObjectKey) -> bool {
     nobody
 }
 
-fn answer(reply: Reply, result: Result<Session, Trouble>) {
+fn answer(reply: Reply, result: Result<Session, ReconcileError>) {
     // Whoever asked may have been aborted meanwhile.
     let _ = reply.send(result);
 }
@@ -336,10 +340,10 @@ fn begin(state: &mut SessionState, myself: ActorRef<SessionMsg>, secret: ObjectK
     });
 }
 
-async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Seen, Trouble> {
+async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Seen, ReconcileError> {
     let Some(found) = args.cluster.secret(secret).await? else {
-        let missing = Trouble::blocked(
-            Side::Vsphere,
+        let missing = ReconcileError::blocked(
+            ErrorSource::Vsphere,
             reason::SECRET_NOT_FOUND,
             format!(
                 "Secret {secret} does not exist; create it with keys server, username and password"
@@ -357,7 +361,11 @@ async fn read(args: &SessionArgs, secret: &ObjectKey) -> Result<Seen, Trouble> {
         }),
         Err(e) => {
             let message = format!("Secret {secret}: {e}");
-            Err(Trouble::blocked(Side::Vsphere, e.reason(), message))
+            Err(ReconcileError::blocked(
+                ErrorSource::Vsphere,
+                e.reason(),
+                message,
+            ))
         }
     };
     Ok(Seen {
@@ -458,19 +466,23 @@ fn resolved(state: &mut SessionState, secret: &ObjectKey, end: Resolved<Session>
 }
 
 /// [`Sessions`] over the actor, whichever generation of it is alive.
-pub struct SessionDesk<F>(pub F);
+pub struct SessionClient<F>(pub F);
 
 /// How long to wait for the session actor: a login is bounded by the adapter's call timeout.
 const ANSWER_WITHIN: Duration = Duration::from_secs(75);
 
 #[async_trait]
-impl<F> Sessions for SessionDesk<F>
+impl<F> Sessions for SessionClient<F>
 where
     F: Fn() -> Option<Counted<SessionMsg>> + Send + Sync,
 {
-    async fn session(&self, secret: &ObjectKey, namespace: &str) -> Result<Session, Trouble> {
-        let lost = |why: &str| Trouble {
-            side: Side::Vsphere,
+    async fn session(
+        &self,
+        secret: &ObjectKey,
+        namespace: &str,
+    ) -> Result<Session, ReconcileError> {
+        let lost = |why: &str| ReconcileError {
+            side: ErrorSource::Vsphere,
             reason: "SessionActorRestarting".to_owned(),
             message: format!("the session actor {why}; trying again"),
             class: Class::Transient,

@@ -13,7 +13,7 @@ use super::{
     login::{Digest, Login},
     refusals::Rest,
 };
-use crate::{error::Trouble, model::names::ObjectKey};
+use crate::{error::ReconcileError, model::names::ObjectKey};
 
 /// A session is handed out this long before its Secret is read again.
 pub const FRESH: Duration = Duration::from_secs(20);
@@ -31,7 +31,7 @@ enum Entry {
         at: Duration,
     },
     Failed {
-        trouble: Trouble,
+        trouble: ReconcileError,
         at: Duration,
         times: u32,
         rest: Duration,
@@ -59,11 +59,11 @@ pub enum Resolved<S> {
     /// vCenter refused these bytes, now or lately, or too many others of their account.
     Refused(Login, Rest),
     /// What the Secret holds cannot be used as it stands: no login was tried.
-    Unusable(Trouble),
+    Unusable(ReconcileError),
     /// The Secret could not be read: what it held before is taken to stand there still.
-    Unread(Trouble),
+    Unread(ReconcileError),
     /// Anything else.
-    Failed(Trouble),
+    Failed(ReconcileError),
 }
 
 /// Answer to "may I have the session of this Secret".
@@ -72,7 +72,7 @@ pub enum Answer<S> {
     /// Here it is.
     Session(S),
     /// Not now, and why.
-    Trouble(Trouble),
+    ReconcileError(ReconcileError),
     /// Read the Secret (and log in where its bytes are new), then ask again.
     Resolve,
 }
@@ -103,7 +103,7 @@ impl<S: Clone> Table<S> {
                 .map_or(Answer::Resolve, Answer::Session),
             Some(Entry::Failed {
                 trouble, at, rest, ..
-            }) if now.saturating_sub(*at) < *rest => Answer::Trouble(trouble.clone()),
+            }) if now.saturating_sub(*at) < *rest => Answer::ReconcileError(trouble.clone()),
             _ => Answer::Resolve,
         }
     }
@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        error::Side,
+        error::ErrorSource,
         ports::{
             cluster::SecretVersion,
             vcenter::{Credentials, Trust},
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(t.drop_useless(|_| true, |_| rest(), s(1)), [7]);
         assert_eq!(t.open_session(&login("old").digest), None);
         for key in &keys {
-            let Answer::Trouble(trouble) = t.answer(key, s(1)) else {
+            let Answer::ReconcileError(trouble) = t.answer(key, s(1)) else {
                 panic!("{key} has an answer")
             };
             assert_eq!(trouble, login("old").told(key, rest()));
@@ -293,8 +293,8 @@ mod tests {
 
     #[test]
     fn a_session_is_outdated_when_the_last_secret_holds_other_bytes_and_nobody_works_with_it() {
-        let away = Trouble::blocked(Side::Kubernetes, "Unreachable", "no answer");
-        let failed = |e: fn(Trouble) -> Resolved<u8>| e(away.clone());
+        let away = ReconcileError::blocked(ErrorSource::Kubernetes, "Unreachable", "no answer");
+        let failed = |e: fn(ReconcileError) -> Resolved<u8>| e(away.clone());
         let ends: [(&str, Resolved<u8>, bool); 6] = [
             ("the same bytes", Resolved::Session(1, login("old")), false),
             ("unread", failed(Resolved::Unread), false),
@@ -331,7 +331,8 @@ mod tests {
     fn everybody_has_the_answer_to_a_changed_secret_within_thirty_seconds() {
         let key = ObjectKey::new("ns", "secret");
         let period = crate::retry::SLOW_PROBE.as_secs() * 7 / 6 + 1;
-        let missing = Trouble::blocked(Side::Vsphere, "SecretNotFound", "it is not there");
+        let missing =
+            ReconcileError::blocked(ErrorSource::Vsphere, "SecretNotFound", "it is not there");
         let wrong = [refused("old"), Resolved::Unusable(missing)];
         let changes = (100..200).flat_map(|changed| wrong.each_ref().map(|w| (changed, w)));
         for (changed, wrong) in changes {

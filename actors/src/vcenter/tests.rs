@@ -190,10 +190,10 @@ fn version(resource_version: &str) -> SecretVersion {
 fn desk(actor: &ActorRef<SessionMsg>) -> impl Sessions {
     let mailbox = Mailbox::new("sessions", Arc::new(NoInstruments));
     let counted = Counted::new(actor.clone(), mailbox);
-    SessionDesk(move || Some(counted.clone()))
+    SessionClient(move || Some(counted.clone()))
 }
 
-async fn ask(actor: &ActorRef<SessionMsg>, name: &str) -> Result<Session, Trouble> {
+async fn ask(actor: &ActorRef<SessionMsg>, name: &str) -> Result<Session, ReconcileError> {
     ask_from(actor, name, "demo").await
 }
 
@@ -201,7 +201,7 @@ async fn ask_from(
     actor: &ActorRef<SessionMsg>,
     name: &str,
     namespace: &str,
-) -> Result<Session, Trouble> {
+) -> Result<Session, ReconcileError> {
     let secret = ObjectKey::new("demo", name);
     desk(actor).session(&secret, namespace).await
 }
@@ -211,7 +211,7 @@ async fn refusal(actor: &ActorRef<SessionMsg>, name: &str) -> Option<RefusedCred
     desk(actor).refusal(&ObjectKey::new("demo", name)).await
 }
 
-async fn refused(actor: &ActorRef<SessionMsg>, name: &str) -> Trouble {
+async fn refused(actor: &ActorRef<SessionMsg>, name: &str) -> ReconcileError {
     ask(actor, name).await.err().expect("refused")
 }
 
@@ -387,7 +387,7 @@ async fn a_request_counts_until_the_actor_has_read_it() {
     let actor = bench.actor().await;
     let mailbox = Mailbox::new("sessions", Arc::new(NoInstruments));
     let counted = Counted::new(actor, mailbox);
-    let desk = SessionDesk({
+    let desk = SessionClient({
         let counted = counted.clone();
         move || Some(counted.clone())
     });

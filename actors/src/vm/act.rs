@@ -26,11 +26,11 @@ use self::turn::Turn;
 use super::{
     hardware,
     memory::Memory,
+    observed::Observed,
+    ownership::{self, Expected},
     pass::{known, write},
     place,
     reached::Reached,
-    scene::Scene,
-    seen::{self, Expected},
     status,
     step::Step,
     traced,
@@ -38,7 +38,7 @@ use super::{
 use crate::{
     context::Context,
     effect::{Effect, EffectKind},
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     model::{identity::BiosUuid, marker::Marker, names::DatastorePath},
     mutants::{Mutant, on},
     ports::{
@@ -48,7 +48,7 @@ use crate::{
 };
 
 /// What follows a step.
-pub enum After {
+pub enum StepOutcome {
     /// Decide again, with this object.
     Object(Arc<VsphereAgent>),
     /// Decide again.
@@ -59,7 +59,7 @@ pub enum After {
     Gone,
 }
 
-type Done = Result<After, Trouble>;
+type Done = Result<StepOutcome, ReconcileError>;
 
 /// Longest wait for one task within one pass. A creation that takes longer is taken up again by its recorded id, any other
 /// task makes the VM count as busy.
@@ -78,104 +78,110 @@ pub fn iso_path(pool: &VsphereAgentPool) -> Option<DatastorePath> {
 /// Carries `step` out.
 ///
 /// # Errors
-/// The [`Trouble`] that stopped it; `memory` says what is unknown now.
-pub async fn perform(context: &Context, scene: &Scene, memory: &mut Memory, step: Step) -> Done {
-    let hand = Hand {
+/// The [`ReconcileError`] that stopped it; `memory` says what is unknown now.
+pub async fn perform(
+    context: &Context,
+    observed: &Observed,
+    memory: &mut Memory,
+    step: Step,
+) -> Done {
+    let executor = Executor {
         context,
-        scene,
+        observed,
         reached: OnceLock::new(),
     };
-    let done = carry_out(&hand, memory, step).await;
-    if let Some(reached) = hand.reached.into_inner() {
+    let done = carry_out(&executor, memory, step).await;
+    if let Some(reached) = executor.reached.into_inner() {
         memory.reached = Some(reached);
     }
     done
 }
 
-async fn carry_out(hand: &Hand<'_>, memory: &mut Memory, step: Step) -> Done {
+async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> Done {
     if step == Step::Create {
-        hand.may_create(memory)?;
+        executor.may_create(memory)?;
     }
     if let Some(errand) = step.errand() {
-        match hand.turn(memory, errand).await? {
+        match executor.turn(memory, errand).await? {
             Turn::Now => {}
-            Turn::Come => return Ok(After::Same),
-            Turn::Ahead => return Ok(After::Pause(Duration::ZERO)),
+            Turn::Come => return Ok(StepOutcome::Same),
+            Turn::Ahead => return Ok(StepOutcome::Pause(Duration::ZERO)),
         }
     }
     match step {
-        Step::Hold { .. } | Step::Settled => Ok(After::Same),
-        Step::AddFinalizer => hand.add_finalizer().await,
-        Step::RecordIdentity => hand.record_identity(memory).await,
-        Step::FinishTask(task) => hand.finish_task(memory, &TaskRef(task)).await,
-        Step::Lookup => match hand.lookup(memory).await {
+        Step::Hold { .. } | Step::Settled => Ok(StepOutcome::Same),
+        Step::AddFinalizer => executor.add_finalizer().await,
+        Step::RecordIdentity => executor.record_identity(memory).await,
+        Step::FinishTask(task) => executor.finish_task(memory, &TaskRef(task)).await,
+        Step::Lookup => match executor.lookup(memory).await {
             Err(_) if on(Mutant::ErrorIsAbsence) => {
-                memory.seen = seen::absent_once_more(&memory.seen);
-                Ok(After::Same)
+                memory.seen = ownership::absent_once_more(&memory.seen);
+                Ok(StepOutcome::Same)
             }
             done => done,
         },
-        Step::TakeOver => hand.take_over(memory).await,
-        Step::PlaceAgain => hand.place_again(memory).await,
-        Step::Create => hand.create(memory).await,
-        Step::NextAttempt => hand.next_attempt(memory).await,
-        Step::GiveUp => hand.give_up(memory).await,
-        Step::SetBootOrder(keys) => hand.set_boot_order(memory, &keys).await,
+        Step::TakeOver => executor.take_over(memory).await,
+        Step::PlaceAgain => executor.place_again(memory).await,
+        Step::Create => executor.create(memory).await,
+        Step::NextAttempt => executor.next_attempt(memory).await,
+        Step::GiveUp => executor.give_up(memory).await,
+        Step::SetBootOrder(keys) => executor.set_boot_order(memory, &keys).await,
         Step::PowerOn => {
-            let seen = hand.as_seen(memory).await?;
-            hand.power(memory, EffectKind::PowerOn, seen).await
+            let seen = executor.as_seen(memory).await?;
+            executor.power(memory, EffectKind::PowerOn, seen).await
         }
-        Step::RecordVm => hand.record_vm(memory).await,
-        Step::RecordLeftBound => hand.record_left_bound(memory).await,
+        Step::RecordVm => executor.record_vm(memory).await,
+        Step::RecordLeftBound => executor.record_left_bound(memory).await,
         Step::RecordUnbound => {
-            let vm = hand.vm();
+            let vm = executor.vm();
             let kind = EffectKind::RecordObservation;
-            Ok(After::Object(hand.save(kind, vm, memory).await?))
+            Ok(StepOutcome::Object(executor.save(kind, vm, memory).await?))
         }
-        Step::NameVcenter => hand.name_vcenter(memory).await,
-        Step::AttachTags => hand.attach_tags(memory).await,
-        Step::EjectIso => hand.eject(memory).await,
-        Step::FinishEjection => hand.finish_ejection(memory).await,
-        Step::Disown => hand.disown(memory).await,
-        Step::FenceAgent => hand.fence().await,
-        Step::PowerOff | Step::Destroy => match hand.last_look(memory, &step).await? {
+        Step::NameVcenter => executor.name_vcenter(memory).await,
+        Step::AttachTags => executor.attach_tags(memory).await,
+        Step::EjectIso => executor.eject(memory).await,
+        Step::FinishEjection => executor.finish_ejection(memory).await,
+        Step::Disown => executor.disown(memory).await,
+        Step::FenceAgent => executor.fence().await,
+        Step::PowerOff | Step::Destroy => match executor.last_look(memory, &step).await? {
             Err(otherwise) => Ok(otherwise),
             Ok(looked) => {
                 let kind = step.call().unwrap_or(EffectKind::Destroy);
-                hand.power(memory, kind, looked).await
+                executor.power(memory, kind, looked).await
             }
         },
-        Step::DeleteAgent => hand.delete_agent("its VM is proven absent").await,
+        Step::DeleteAgent => executor.delete_agent("its VM is proven absent").await,
         Step::ReleaseHook => {
-            hand.delete_agent("the deletion of its Machine waits for it, and its VM is dead")
+            executor
+                .delete_agent("the deletion of its Machine waits for it, and its VM is dead")
                 .await
         }
-        Step::RemoveFinalizer => hand.remove_finalizer(memory).await,
+        Step::RemoveFinalizer => executor.remove_finalizer(memory).await,
     }
 }
 
-struct Hand<'a> {
+struct Executor<'a> {
     context: &'a Context,
-    scene: &'a Scene,
+    observed: &'a Observed,
     /// The vCenter that the session of this step led to.
     reached: OnceLock<Reached>,
 }
 
-impl Hand<'_> {
+impl Executor<'_> {
     fn effect(&self, kind: EffectKind) -> Effect {
-        Effect::new(kind, &self.scene.child.key)
+        Effect::new(kind, &self.observed.child.key)
     }
 
     fn at(&self) -> Precondition {
-        Precondition::of(self.scene.child.object.as_ref())
+        Precondition::of(self.observed.child.object.as_ref())
     }
 
     fn vm(&self) -> VmStatus {
-        self.scene.vm().cloned().unwrap_or_default()
+        self.observed.vm().cloned().unwrap_or_default()
     }
 
     fn attempt(&self) -> u32 {
-        self.scene
+        self.observed
             .vm()
             .and_then(|v| v.attempt)
             .and_then(|a| u32::try_from(a).ok())
@@ -183,7 +189,7 @@ impl Hand<'_> {
     }
 
     fn marker(&self) -> Marker {
-        let child = &self.scene.child;
+        let child = &self.observed.child;
         Marker {
             cluster_id: self.context.view.cluster_id(),
             namespace: child.key.namespace.clone(),
@@ -202,19 +208,19 @@ impl Hand<'_> {
         }
     }
 
-    fn uuid(&self) -> Result<BiosUuid, Trouble> {
-        let identity = self.scene.child.identity.as_ref();
+    fn uuid(&self) -> Result<BiosUuid, ReconcileError> {
+        let identity = self.observed.child.identity.as_ref();
         identity
             .map(|i| i.bios_uuid)
             .ok_or_else(|| defect("no BIOS uuid is recorded"))
     }
 
-    fn place(&self) -> Result<Place, Trouble> {
+    fn place(&self) -> Result<Place, ReconcileError> {
         place::read(&self.vm()).ok_or_else(|| defect("the recorded placement is incomplete"))
     }
 
-    fn pool(&self) -> Result<&Arc<VsphereAgentPool>, Trouble> {
-        self.scene
+    fn pool(&self) -> Result<&Arc<VsphereAgentPool>, ReconcileError> {
+        self.observed
             .pool
             .as_ref()
             .ok_or_else(|| defect("the pool is gone"))
@@ -222,14 +228,14 @@ impl Hand<'_> {
 
     /// The session by the recorded credentials; where those do not work any more, by the pool's, if they lead to the same
     /// vCenter. Nothing of the pool is needed as long as the record suffices (reliability.md: deletion needs no pool).
-    async fn session(&self) -> Result<Arc<dyn VCenter>, Trouble> {
+    async fn session(&self) -> Result<Arc<dyn VCenter>, ReconcileError> {
         let vm = self.vm();
         let settings = &self.context.settings;
-        let own = &self.scene.child.key.namespace;
+        let own = &self.observed.child.key.namespace;
         let recorded = vm.credentials_ref.as_ref();
         let recorded = recorded.map(|r| hardware::secret_at(r, own, &settings.secret_namespaces));
         let current = self
-            .scene
+            .observed
             .pool
             .as_ref()
             .map(|pool| hardware::secret(pool, &settings.secret_namespaces));
@@ -254,7 +260,7 @@ impl Hand<'_> {
         let reached = Reached::by(session.as_ref());
         reached
             .judged(&vm, by_record)
-            .map_err(|why| Trouble::blocked(Side::Vsphere, "ServerMismatch", why))?;
+            .map_err(|why| ReconcileError::blocked(ErrorSource::Vsphere, "ServerMismatch", why))?;
         // A step that asks twice is led to the same one.
         let _ = self.reached.set(reached);
         Ok(session)
@@ -265,15 +271,15 @@ impl Hand<'_> {
         let mut vm = self.vm();
         let Ok(session) = self.session().await else {
             memory.reached = Some(Reached::as_recorded(&vm));
-            return Ok(After::Same);
+            return Ok(StepOutcome::Same);
         };
         let reached = Reached::by(session.as_ref());
         if reached.is_recorded(&vm) {
-            return Ok(After::Same);
+            return Ok(StepOutcome::Same);
         }
         reached.record(&mut vm);
         let kind = EffectKind::RecordObservation;
-        Ok(After::Object(self.save(kind, vm, memory).await?))
+        Ok(StepOutcome::Object(self.save(kind, vm, memory).await?))
     }
 
     async fn save(
@@ -281,8 +287,8 @@ impl Hand<'_> {
         kind: EffectKind,
         vm: VmStatus,
         memory: &mut Memory,
-    ) -> Result<Arc<VsphereAgent>, Trouble> {
-        let mut record = self.scene.record();
+    ) -> Result<Arc<VsphereAgent>, ReconcileError> {
+        let mut record = self.observed.record();
         record.vm = Some(vm);
         self.save_record(kind, record, memory).await
     }
@@ -292,16 +298,16 @@ impl Hand<'_> {
         kind: EffectKind,
         record: VsphereAgentStatus,
         memory: &mut Memory,
-    ) -> Result<Arc<VsphereAgent>, Trouble> {
-        let mut after = self.scene.child.object.as_ref().clone();
+    ) -> Result<Arc<VsphereAgent>, ReconcileError> {
+        let mut after = self.observed.child.object.as_ref().clone();
         after.status = Some(record.clone());
-        traced::note_recorded(self.context, self.scene, &after, memory);
-        let known = known(self.context, self.scene, None, memory);
+        traced::note_recorded(self.context, self.observed, &after, memory);
+        let known = known(self.context, self.observed, None, memory);
         let rendered = status::render(&record, &known);
         Ok(write(
             self.context,
             &self.effect(kind),
-            &self.scene.child.object,
+            &self.observed.child.object,
             rendered,
             memory,
         )
@@ -309,9 +315,9 @@ impl Hand<'_> {
     }
 }
 
-fn defect(message: &str) -> Trouble {
-    Trouble {
-        side: Side::Kubernetes,
+fn defect(message: &str) -> ReconcileError {
+    ReconcileError {
+        side: ErrorSource::Kubernetes,
         reason: reason::INTERNAL_ERROR.to_owned(),
         message: message.to_owned(),
         class: Class::Defect,

@@ -9,7 +9,7 @@
 //!
 //! Guarantees: only a VM whose Agent never served is given up. One whose guest may be a node (the hub may have been
 //! restored from a backup that is older than the Agent) is given up only by a person, or by an actor that switched it on
-//! itself and has seen no Agent since. After [`REPLACEMENTS`] of them a person decides.
+//! itself and has seen no Agent since. StepOutcome [`REPLACEMENTS`] of them a person decides.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
-    model::{child::is_given_up, identity::BootSource},
+    model::{identity::BootSource, managed_vm::is_given_up},
     mutants::{Mutant, on},
     ports::vcenter::{PowerState, VmObservation},
     vm::lost::Lost,

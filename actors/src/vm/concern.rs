@@ -19,7 +19,7 @@ use super::{
 };
 use crate::model::{
     identity::{AgentMatch, Misfit, agent_runs_on, lineup},
-    standing::Standing,
+    machine_state::MachineState,
 };
 
 /// Concerns that people are told of in an Event on the VsphereAgent. Those of an AgentMachine that waits are told there
@@ -36,7 +36,7 @@ pub const TOLD: [&str; 6] = [
 /// What keeps the VM from becoming or staying a node although no step failed.
 #[must_use]
 pub fn concern(known: &Known<'_>, vm: &VmStatus) -> Option<Obstacle> {
-    if *known.standing != Standing::Alive || known.child.deleting {
+    if *known.machine_state != MachineState::Alive || known.child.deleting {
         return None;
     }
     let said = |reason: &str, message: String| {

@@ -1,5 +1,5 @@
 //! From a pool's spec to what is built: hardware, names, places to look up. A value that cannot be mapped is a
-//! [`Trouble`] that names the field.
+//! [`ReconcileError`] that names the field.
 
 use agent_forge_crds::{
     conditions::reason,
@@ -9,7 +9,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use crate::{
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     model::{
         grants,
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
@@ -19,15 +19,15 @@ use crate::{
     ports::vcenter::PlaceRequest,
 };
 
-fn invalid(field: &str, value: &str, must: &str) -> Trouble {
-    Trouble::blocked(
-        Side::Vsphere,
+fn invalid(field: &str, value: &str, must: &str) -> ReconcileError {
+    ReconcileError::blocked(
+        ErrorSource::Vsphere,
         reason::INVALID_SPEC,
         format!("{field}: {value:?} {must}"),
     )
 }
 
-fn positive(field: &str, value: i32) -> Result<u64, Trouble> {
+fn positive(field: &str, value: i32) -> Result<u64, ReconcileError> {
     u64::try_from(value)
         .ok()
         .filter(|v| *v > 0)
@@ -51,7 +51,7 @@ pub fn field_of(pool: &VsphereAgentPool, property: &str) -> Option<(&'static str
 ///
 /// # Errors
 /// `InvalidSpec` names field, value and what is accepted.
-pub fn hardware(pool: &VsphereAgentPool) -> Result<Hardware, Trouble> {
+pub fn hardware(pool: &VsphereAgentPool) -> Result<Hardware, ReconcileError> {
     let (vsphere, template) = (&pool.spec.vsphere, &pool.spec.template);
     let scsi = vsphere.scsi_type();
     let nic = vsphere.network_adapter_type();
@@ -104,7 +104,7 @@ pub fn folder(pool: &VsphereAgentPool) -> String {
 ///
 /// # Errors
 /// `InvalidSpec`, as for [`hardware`].
-pub fn place_request(pool: &VsphereAgentPool) -> Result<PlaceRequest, Trouble> {
+pub fn place_request(pool: &VsphereAgentPool) -> Result<PlaceRequest, ReconcileError> {
     let hardware = hardware(pool)?;
     let vsphere = &pool.spec.vsphere;
     Ok(PlaceRequest {
@@ -128,7 +128,7 @@ pub fn place_request(pool: &VsphereAgentPool) -> Result<PlaceRequest, Trouble> {
 pub fn secret(
     pool: &VsphereAgentPool,
     allowed_namespaces: &[String],
-) -> Result<ObjectKey, Trouble> {
+) -> Result<ObjectKey, ReconcileError> {
     let own = pool.namespace().unwrap_or_default();
     secret_at(
         &pool.spec.vsphere.credentials_secret_ref,
@@ -142,13 +142,17 @@ pub fn secret(
 ///
 /// # Errors
 /// `SecretNamespaceRefused` names the annotation.
-pub fn admit(secret: &ObjectKey, pools_from: Option<&str>, namespace: &str) -> Result<(), Trouble> {
+pub fn admit(
+    secret: &ObjectKey,
+    pools_from: Option<&str>,
+    namespace: &str,
+) -> Result<(), ReconcileError> {
     let own = secret.namespace == namespace;
     if own || grants::allows(pools_from, namespace) || on(Mutant::AnySecret) {
         return Ok(());
     }
-    Err(Trouble::blocked(
-        Side::Vsphere,
+    Err(ReconcileError::blocked(
+        ErrorSource::Vsphere,
         reason::SECRET_NAMESPACE_REFUSED,
         format!(
             "spec.vsphere.credentialsSecretRef: Secret {secret} does not exist, or does not admit pools of namespace \
@@ -166,7 +170,7 @@ pub fn secret_at(
     reference: &CredentialsSecretRef,
     own: &str,
     allowed_namespaces: &[String],
-) -> Result<ObjectKey, Trouble> {
+) -> Result<ObjectKey, ReconcileError> {
     let namespace = reference
         .namespace
         .as_deref()
@@ -174,8 +178,8 @@ pub fn secret_at(
         .unwrap_or(own);
     let bounded = !allowed_namespaces.is_empty();
     if namespace != own && bounded && !allowed_namespaces.iter().any(|n| n == namespace) {
-        return Err(Trouble::blocked(
-            Side::Vsphere,
+        return Err(ReconcileError::blocked(
+            ErrorSource::Vsphere,
             reason::SECRET_NAMESPACE_REFUSED,
             format!(
                 "spec.vsphere.credentialsSecretRef.namespace: {namespace:?} is neither the pool's own namespace nor among \

@@ -6,11 +6,11 @@ use agent_forge_crds::pool::CleanupPolicy;
 
 use super::{
     arrival::Arrival,
-    seen::Seen,
-    step::{self, Facts, Loss, Site, Step},
+    ownership::Ownership,
+    step::{self, Facts, Loss, PlacementCheck, Step},
 };
 use crate::{
-    model::{standing::Standing, vanished::Vanished},
+    model::{machine_state::MachineState, vanished::Vanished},
     ports::vcenter::PowerState,
     testing::{child_with_vm, running, shown},
 };
@@ -26,8 +26,8 @@ fn reason(step: &Step) -> Option<&'static str> {
 fn a_vm_outlives_the_machine_it_served() {
     let child = child_with_vm("a");
     let vm = running(&child);
-    let on = Seen::Ours(Box::new(shown(&child, PowerState::On)));
-    let off = Seen::Ours(Box::new(shown(&child, PowerState::Off)));
+    let on = Ownership::Ours(Box::new(shown(&child, PowerState::On)));
+    let off = Ownership::Ours(Box::new(shown(&child, PowerState::Off)));
     let facts = Facts {
         vm: Some(&vm),
         has_identity: true,
@@ -46,14 +46,14 @@ fn a_vm_outlives_the_machine_it_served() {
         credentials_held: true,
         seen: &on,
         vcenter_recorded: Some(true),
-        unissued: false,
+        create_not_sent: false,
         path_taken: false,
         folder_deleted: false,
         stays_suspended: false,
-        site: Site::Fits,
+        site: PlacementCheck::Fits,
         arrival: Arrival::Awaited,
-        witnessed: false,
-        doubted: false,
+        powered_on_by_us: false,
+        missing_in_scan: false,
         tagged: true,
         agent_bound: true,
         has_served: false,
@@ -62,7 +62,7 @@ fn a_vm_outlives_the_machine_it_served() {
         left_bound: false,
         machine_has_another: false,
         refused: None,
-        standing: &Standing::Leaving,
+        machine_state: &MachineState::Leaving,
         ejecting: false,
         eject: true,
         resting: None,
@@ -90,14 +90,14 @@ fn a_vm_outlives_the_machine_it_served() {
     };
     assert_eq!(step::next(&forced), Step::PowerOff);
     let gone = Facts {
-        standing: &Standing::Gone,
+        machine_state: &MachineState::Gone,
         has_served: true,
         ..unbound
     };
     assert_eq!(step::next(&gone), Step::PowerOff);
     // One in the making is nobody's node; what was given to a Machine that lives may be, although its Agent is gone.
     let awaited = Facts {
-        standing: &Standing::Alive,
+        machine_state: &MachineState::Alive,
         ..unbound
     };
     assert_eq!(step::next(&awaited), Step::PowerOff);
@@ -120,7 +120,7 @@ fn a_vm_outlives_the_machine_it_served() {
         ..spare
     };
     assert_eq!(reason(&step::next(&silent)), Some("MachineRemains"));
-    let absent = Seen::Absent {
+    let absent = Ownership::Absent {
         proofs: step::PROOFS,
     };
     let over = Facts {

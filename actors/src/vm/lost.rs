@@ -18,8 +18,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     model::{
-        child::Child,
         identity::{AgentMatch, agent_runs_on},
+        managed_vm::ManagedVm,
     },
     mutants::{Mutant, on},
 };
@@ -77,7 +77,7 @@ pub fn is_abandoned(agent: &Agent) -> bool {
 
 /// The only Agent that may be the VM's own, whether or not its inventory is there yet.
 #[must_use]
-pub fn candidate<'a>(child: &Child, possible: &'a [Arc<Agent>]) -> Option<&'a Arc<Agent>> {
+pub fn candidate<'a>(child: &ManagedVm, possible: &'a [Arc<Agent>]) -> Option<&'a Arc<Agent>> {
     let identity = child.identity.as_ref()?;
     let fits = |a: &&Arc<Agent>| {
         let word = agent_runs_on(a, identity);
@@ -101,7 +101,7 @@ pub fn was_bound(vm: &VmStatus) -> bool {
 /// Whether the Agent of a VM is lost. `possible`: all that may run there. `served`: one of it served once, by whatever
 /// is known.
 #[must_use]
-pub fn lost(child: &Child, possible: &[Arc<Agent>], served: bool) -> Option<Lost> {
+pub fn lost(child: &ManagedVm, possible: &[Arc<Agent>], served: bool) -> Option<Lost> {
     let status = child.object.status.as_ref()?;
     let vm = status.vm.as_ref().filter(|vm| vm.bios_uuid.is_some())?;
     if served || was_bound(vm) || child.adopted || vm.attempt.is_none() {

@@ -12,14 +12,14 @@ use kube::ResourceExt;
 
 use super::{
     arrival,
+    ownership::Ownership,
     reached::Reached,
-    seen::Seen,
     step::{MISSING_PROBE, PROOFS, Resting, Step},
 };
 use crate::{
     actor::{batch::Batch, written::Written},
     effect::EffectKind,
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     lasting::Lasting,
     model::{identity::BiosUuid, names::ObjectKey, trace::TraceId},
     ports::{
@@ -36,11 +36,11 @@ pub struct Memory {
     /// uid of the VsphereAgent that it is about.
     uid: Option<String>,
     /// Judged view of the VM.
-    pub seen: Seen,
+    pub seen: Ownership,
     /// The vCenter that the last step led to.
     pub reached: Option<Reached>,
     /// This actor recorded the identity, and no create of it has had an effect, or may have one yet.
-    pub unissued: bool,
+    pub create_not_sent: bool,
     /// The record was found to be taken away, and no identity has been recorded since.
     pub lost: bool,
     /// The identity that was on record when it was last there.
@@ -132,7 +132,7 @@ pub struct Refused {
     /// For which generation of the pool.
     pub generation: Option<i64>,
     /// Why.
-    pub trouble: Trouble,
+    pub trouble: ReconcileError,
     /// Where placing it again led.
     pub placed_again: Option<Place>,
 }
@@ -220,8 +220,8 @@ impl Busy {
 
     /// What people are told, from the failure on until it is over.
     #[must_use]
-    pub fn trouble(&self) -> Trouble {
-        Trouble::transient(Side::Vsphere, self.reason, &self.why)
+    pub fn trouble(&self) -> ReconcileError {
+        ReconcileError::transient(ErrorSource::Vsphere, self.reason, &self.why)
     }
 
     /// The call that is left alone yet, and for how long.
@@ -317,9 +317,9 @@ impl Memory {
     }
 
     /// Takes in a fresh view of the VM.
-    pub fn look(&mut self, seen: Seen) {
+    pub fn look(&mut self, seen: Ownership) {
         let suspended = |vm: &VmObservation| vm.power == PowerState::Suspended;
-        if matches!(&seen, Seen::Ours(vm) if !suspended(vm)) {
+        if matches!(&seen, Ownership::Ours(vm) if !suspended(vm)) {
             self.suspended = 0;
         }
         self.seen = seen;
@@ -327,34 +327,34 @@ impl Memory {
 
     /// Keeps what a look at the VM tells of its guest, for good: it may not tell that again.
     pub fn note_guest(&mut self) {
-        let told = matches!(&self.seen, Seen::Ours(shown) if arrival::may_serve(shown));
+        let told = matches!(&self.seen, Ownership::Ours(shown) if arrival::may_serve(shown));
         self.guest_may_be_node |= told && !self.powered_on;
     }
 
     /// Forgets how a busy VM looked: what works on it may have ended.
     pub fn look_at_busy(&mut self, now: Duration) {
         self.busy.take_if(|busy| busy.is_past(now));
-        if self.busy.is_some() && matches!(self.seen, Seen::Ours(_)) {
-            self.seen = Seen::NotAsked;
+        if self.busy.is_some() && matches!(self.seen, Ownership::Ours(_)) {
+            self.seen = Ownership::NotAsked;
         }
     }
 
     /// Forgets a view of a VM that is held as it stands (`held`): a request whose reply was lost may have arrived since, or a
     /// person may have put it right.
     pub fn look_again_at(&mut self, held: bool) {
-        if held && matches!(self.seen, Seen::Ours(_)) {
-            self.seen = Seen::NotAsked;
+        if held && matches!(self.seen, Ownership::Ours(_)) {
+            self.seen = Ownership::NotAsked;
         }
     }
 
     /// Forgets a view of a running VM that is too old to go on.
     pub fn refresh(&mut self, now: Duration) {
-        if self.seen == Seen::NotAsked {
+        if self.seen == Ownership::NotAsked {
             self.seen_since = None;
             return;
         }
         if self.is_old(now) {
-            self.seen = Seen::NotAsked;
+            self.seen = Ownership::NotAsked;
         }
     }
 
@@ -362,9 +362,11 @@ impl Memory {
     /// `absence` as well, but for one answer, so that the next one confirms it.
     pub fn doubt(&mut self, absence: bool, now: Duration) {
         let after = match &self.seen {
-            Seen::Foreign { .. } | Seen::Several(_) | Seen::Bare { .. } => Seen::NotAsked,
-            Seen::Absent { proofs } if absence && *proofs >= PROOFS => {
-                Seen::Absent { proofs: PROOFS - 1 }
+            Ownership::Foreign { .. } | Ownership::Several(_) | Ownership::Bare { .. } => {
+                Ownership::NotAsked
+            }
+            Ownership::Absent { proofs } if absence && *proofs >= PROOFS => {
+                Ownership::Absent { proofs: PROOFS - 1 }
             }
             _ => {
                 self.seen_since = None;

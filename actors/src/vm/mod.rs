@@ -16,13 +16,13 @@ pub mod hardware;
 mod leaving;
 pub mod lost;
 pub mod memory;
+pub mod observed;
+pub mod ownership;
 pub mod pass;
 #[cfg(test)]
 mod passes;
 pub mod place;
 mod reached;
-pub mod scene;
-pub mod seen;
 pub mod status;
 pub mod step;
 pub mod timeline;

@@ -9,12 +9,12 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use super::{
-    act::After,
+    act::StepOutcome,
     arrival::Arrival,
     concern,
     memory::{Busy, Memory, subject},
-    scene::{STUCK_GRACE, Scene},
-    seen::Seen,
+    observed::{Observed, STUCK_GRACE},
+    ownership::Ownership,
     status::{self, Known, Obstacle},
     step::{self, Step},
     traced,
@@ -23,9 +23,9 @@ use crate::{
     actor::{shell::Verdict, written::is_newer},
     context::Context,
     effect::Effect,
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     lasting::Lasting,
-    model::{names::ObjectKey, standing::Standing},
+    model::{machine_state::MachineState, names::ObjectKey},
     mutants::{Mutant, on},
     ports::{
         clock::Clock,
@@ -82,12 +82,12 @@ async fn steps(
     keep_up(&context, &object, &mut memory);
     let mut steps = 0;
     loop {
-        let scene = Scene::gather(context.view.as_ref(), object.clone());
-        let identity = scene.child.identity.as_ref();
+        let observed = Observed::gather(context.view.as_ref(), object.clone());
+        let identity = observed.child.identity.as_ref();
         memory.recorded = identity.map(|i| i.bios_uuid).or(memory.recorded);
-        scene.remember(&mut memory);
-        traced::note(&context, &scene, &mut memory);
-        let step = step::next(&scene.facts(&context, &memory));
+        observed.remember(&mut memory);
+        traced::note(&context, &observed, &mut memory);
+        let step = step::next(&observed.facts(&context, &memory));
         tracing::debug!(object = %key, ?step, "next step");
         memory.keep_slots(&step);
         steps += 1;
@@ -98,7 +98,7 @@ async fn steps(
                 message,
                 again,
             } => {
-                tell_hold(&context, &scene, &mut memory, reason, &message);
+                tell_hold(&context, &observed, &mut memory, reason, &message);
                 memory
                     .look_again_at([reason::RIVAL_AGENTS, reason::VM_SUSPENDED].contains(&reason));
                 outcome.hold(&key, reason, message, again);
@@ -109,8 +109,8 @@ async fn steps(
                 return (memory, outcome.verdict());
             }
             step if steps > MAX_STEPS => {
-                let trouble = Trouble {
-                    side: Side::Kubernetes,
+                let trouble = ReconcileError {
+                    side: ErrorSource::Kubernetes,
                     reason: reason::INTERNAL_ERROR.to_owned(),
                     message: format!("{step:?} is decided again and again without effect"),
                     class: Class::Defect,
@@ -118,14 +118,14 @@ async fn steps(
                 outcome.fail(&key, &trouble);
                 break;
             }
-            step => match traced::perform(&context, &scene, &mut memory, step).await {
-                Ok(After::Object(next)) => object = next,
-                Ok(After::Same) => {}
-                Ok(After::Pause(again)) => {
+            step => match traced::perform(&context, &observed, &mut memory, step).await {
+                Ok(StepOutcome::Object(next)) => object = next,
+                Ok(StepOutcome::Same) => {}
+                Ok(StepOutcome::Pause(again)) => {
                     outcome.again = Some(again);
                     break;
                 }
-                Ok(After::Gone) => return (memory, outcome.verdict()),
+                Ok(StepOutcome::Gone) => return (memory, outcome.verdict()),
                 Err(trouble) => {
                     tracing::warn!(object = %key, reason = %trouble.reason, "{trouble}");
                     outcome.fail(&key, &trouble);
@@ -172,13 +172,13 @@ async fn steps(
 /// Holds that people are told of by an Event, once for each time that they begin.
 fn tell_hold(
     context: &Context,
-    scene: &Scene,
+    observed: &Observed,
     memory: &mut Memory,
     hold: &'static str,
     message: &str,
 ) {
     let told = match hold {
-        reason::AGENT_BOUND | reason::MACHINE_STATE_UNKNOWN if scene.child.deleting => {
+        reason::AGENT_BOUND | reason::MACHINE_STATE_UNKNOWN if observed.child.deleting => {
             Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent"))
         }
         reason::MACHINE_VANISHED_PAUSED => Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent")),
@@ -191,15 +191,15 @@ fn tell_hold(
         return;
     };
     context.cluster.notify(Notice {
-        regarding: scene.regarding(),
+        regarding: observed.regarding(),
         warning: true,
         reason: event,
         action,
-        note: format!("{message} (trace {})", scene.child.trace()),
+        note: format!("{message} (trace {})", observed.child.trace()),
     });
 }
 
-/// Trouble of this VM with vCenter that does not pass, as an Event. That vCenter is away its pool says, once for all.
+/// ReconcileError of this VM with vCenter that does not pass, as an Event. That vCenter is away its pool says, once for all.
 fn tell_trouble(
     context: &Context,
     object: &Arc<VsphereAgent>,
@@ -219,21 +219,21 @@ fn tell_trouble(
         outcome.again = Some(outcome.again.map_or(left, |again| again.min(left)));
         return;
     }
-    let scene = Scene::gather(context.view.as_ref(), object.clone());
+    let observed = Observed::gather(context.view.as_ref(), object.clone());
     let (reason, message) = (&obstacle.reason, &obstacle.message);
     context.cluster.notify(Notice {
-        regarding: scene.regarding(),
+        regarding: observed.regarding(),
         warning: true,
         reason: event::VSPHERE_TROUBLE,
         action: "ChangeVM",
-        note: format!("{reason}: {message} (trace {})", scene.child.trace()),
+        note: format!("{reason}: {message} (trace {})", observed.child.trace()),
     });
 }
 
 /// A host that does not get on, or is not there any more, as an Event; when it is to be told (again).
 fn tell_concern(
     context: &Context,
-    scene: &Scene,
+    observed: &Observed,
     lasting: &mut Option<Lasting>,
     rendered: &VsphereAgentStatus,
 ) -> Option<Duration> {
@@ -249,7 +249,7 @@ fn tell_concern(
         return Some(left);
     }
     context.cluster.notify(Notice {
-        regarding: scene.regarding(),
+        regarding: observed.regarding(),
         warning: true,
         reason: event::HOST_TROUBLE,
         action: "ProvideHost",
@@ -257,7 +257,7 @@ fn tell_concern(
             "{}: {} (trace {})",
             row.reason,
             row.message,
-            scene.child.trace()
+            observed.child.trace()
         ),
     });
     None
@@ -265,7 +265,7 @@ fn tell_concern(
 
 /// Starts or stops the clock of trap G; while it runs, the VM is looked at afresh.
 fn watch_for_stuck_hook(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
-    if !Scene::gather(context.view.as_ref(), object.clone()).waits_for_guest() {
+    if !Observed::gather(context.view.as_ref(), object.clone()).waits_for_guest() {
         memory.stuck_since = None;
         return;
     }
@@ -273,33 +273,35 @@ fn watch_for_stuck_hook(context: &Context, object: &Arc<VsphereAgent>, memory: &
         .stuck_since
         .get_or_insert_with(|| context.clock.monotonic());
     let due = context.clock.monotonic().saturating_sub(since) >= STUCK_GRACE;
-    if due && !matches!(memory.seen, Seen::Absent { .. }) {
-        memory.seen = Seen::NotAsked;
+    if due && !matches!(memory.seen, Ownership::Absent { .. }) {
+        memory.seen = Ownership::NotAsked;
     }
 }
 
 /// Whether an Agent was in sight is remembered; a view of a VM that is recorded as running is not gone by for long.
 fn keep_up(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
-    let scene = Scene::gather(context.view.as_ref(), object.clone());
-    memory.agent_seen |= !scene.possible.is_empty();
-    let begun = scene.vm().is_some_and(|vm| vm.agent_lost_since.is_some());
-    memory.lost_since = scene.lost(memory).and_then(|_| {
+    let observed = Observed::gather(context.view.as_ref(), object.clone());
+    memory.agent_seen |= !observed.possible.is_empty();
+    let begun = observed
+        .vm()
+        .is_some_and(|vm| vm.agent_lost_since.is_some());
+    memory.lost_since = observed.lost(memory).and_then(|_| {
         let fresh = (!begun).then(|| context.clock.monotonic());
         memory.lost_since.or(fresh)
     });
     memory.look_at_busy(context.clock.monotonic());
-    let running = scene
+    let running = observed
         .vm()
         .is_some_and(|vm| vm.power_state.is_some() && vm.task_id.is_none());
-    if running && !scene.child.deleting {
+    if running && !observed.child.deleting {
         memory.refresh(context.clock.monotonic());
-    } else if scene.child.deleting || scene.is_predecessors() {
-        memory.doubt(scene.is_predecessors(), context.clock.monotonic());
+    } else if observed.child.deleting || observed.is_predecessors() {
+        memory.doubt(observed.is_predecessors(), context.clock.monotonic());
     }
     // What becomes of it is decided from how it looks now.
-    if matches!(scene.arrival(context, memory), Arrival::Overdue { .. }) && !memory.looked_late {
+    if matches!(observed.arrival(context, memory), Arrival::Overdue { .. }) && !memory.looked_late {
         memory.looked_late = true;
-        memory.seen = Seen::NotAsked;
+        memory.seen = Ownership::NotAsked;
     }
 }
 
@@ -321,7 +323,7 @@ impl Outcome {
         });
     }
 
-    fn fail(&mut self, key: &ObjectKey, trouble: &Trouble) {
+    fn fail(&mut self, key: &ObjectKey, trouble: &ReconcileError) {
         // A lost race is not worth a condition: it is looked at again at once.
         if trouble.class != Class::Conflict {
             self.say(key, trouble);
@@ -329,8 +331,8 @@ impl Outcome {
         self.failure = Some(trouble.class);
     }
 
-    fn say(&mut self, key: &ObjectKey, trouble: &Trouble) {
-        let subject = if trouble.side == Side::Vsphere {
+    fn say(&mut self, key: &ObjectKey, trouble: &ReconcileError) {
+        let subject = if trouble.side == ErrorSource::Vsphere {
             VSPHERE.to_owned()
         } else {
             subject(key)
@@ -357,7 +359,7 @@ impl Outcome {
 }
 
 /// Whether the difference is one of a row that follow each other closely: the Agent appears, is prepared, is bound.
-/// Trouble and its end are written at once.
+/// ReconcileError and its end are written at once.
 fn can_wait(old: Option<&VsphereAgentStatus>, new: &VsphereAgentStatus) -> bool {
     // What cannot be seen again once it is over.
     let passing = |status: &VsphereAgentStatus| {
@@ -377,11 +379,14 @@ fn can_wait(old: Option<&VsphereAgentStatus>, new: &VsphereAgentStatus) -> bool 
 
 /// How long a difference that can wait does, counted from the first one: a binding that comes late is written at once, with
 /// all that came before it.
-fn patience(scene: &Scene, new: &VsphereAgentStatus) -> Duration {
-    let old = scene.child.object.status.as_ref();
+fn patience(observed: &Observed, new: &VsphereAgentStatus) -> Duration {
+    let old = observed.child.object.status.as_ref();
     let arrives = old.is_some_and(|old| is_of_arrival(old, new));
-    let bound = scene.agent.as_ref().is_none_or(|a| a.is_claimed_or_bound());
-    let wanted = scene.standing == Standing::Alive && !scene.child.deleting;
+    let bound = observed
+        .agent
+        .as_ref()
+        .is_none_or(|a| a.is_claimed_or_bound());
+    let wanted = observed.machine_state == MachineState::Alive && !observed.child.deleting;
     if arrives && wanted && !bound {
         UNTIL_BOUND
     } else {
@@ -421,28 +426,28 @@ async fn publish(
 ) {
     // A step may have written before it failed: what it wrote is what the condition goes on.
     let object = memory.over(&object);
-    let scene = Scene::gather(context.view.as_ref(), object.clone());
-    traced::note(context, &scene, memory);
+    let observed = Observed::gather(context.view.as_ref(), object.clone());
+    traced::note(context, &observed, memory);
     let clock = context.clock.as_ref();
     let stuck = memory
         .stuck_since
         .and_then(|since| until_stuck(since, clock.monotonic()));
-    let deadline = scene
+    let deadline = observed
         .vm()
         .and_then(|v| v.discovery_deadline.as_ref())
-        .filter(|_| scene.agent.is_none());
+        .filter(|_| observed.agent.is_none());
     let deadline = deadline
         .and_then(|d| {
-            Duration::try_from(d.0.duration_since(discovery_time(&scene, memory, clock))).ok()
+            Duration::try_from(d.0.duration_since(discovery_time(&observed, memory, clock))).ok()
         })
         .filter(|d| !d.is_zero());
-    let known = known(context, &scene, outcome.obstacle.as_ref(), memory);
-    let rendered = status::render(&scene.record(), &known);
+    let known = known(context, &observed, outcome.obstacle.as_ref(), memory);
+    let rendered = status::render(&observed.record(), &known);
     let wakes = rendered
         .vm
         .as_ref()
         .and_then(|vm| concern::wakes(&known, vm));
-    let told = tell_concern(context, &scene, &mut memory.concern, &rendered);
+    let told = tell_concern(context, &observed, &mut memory.concern, &rendered);
     outcome.again = [outcome.again, stuck, deadline, wakes, told]
         .into_iter()
         .flatten()
@@ -459,19 +464,19 @@ async fn publish(
     if can_wait(object.status.as_ref(), &rendered)
         && let Some(left) = memory
             .batch
-            .hold(context.clock.monotonic(), patience(&scene, &rendered))
+            .hold(context.clock.monotonic(), patience(&observed, &rendered))
     {
         outcome.again = Some(outcome.again.map_or(left, |a| a.min(left)));
         return;
     }
-    if let Err(e) = traced::publish(context, &scene, rendered, memory).await {
+    if let Err(e) = traced::publish(context, &observed, rendered, memory).await {
         outcome.failure = outcome.failure.or(Some(e.class()));
     }
 }
 
 /// What the time is for the discovery deadline of the VM.
-fn discovery_time(scene: &Scene, memory: &Memory, clock: &dyn Clock) -> jiff::Timestamp {
-    let vm = scene.vm();
+fn discovery_time(observed: &Observed, memory: &Memory, clock: &dyn Clock) -> jiff::Timestamp {
+    let vm = observed.vm();
     vm.map_or_else(|| clock.wall(), |vm| memory.discovery_time(vm, clock))
 }
 
@@ -479,39 +484,39 @@ fn discovery_time(scene: &Scene, memory: &Memory, clock: &dyn Clock) -> jiff::Ti
 #[must_use]
 pub fn known<'a>(
     context: &Context,
-    scene: &'a Scene,
+    observed: &'a Observed,
     obstacle: Option<&'a Obstacle>,
     memory: &'a Memory,
 ) -> Known<'a> {
     let clock = context.clock.as_ref();
     let now = clock.wall();
     Known {
-        child: &scene.child,
-        agent: scene.agent.as_deref(),
-        candidate: scene.candidate(),
-        any_agent: !scene.possible.is_empty(),
-        bound: scene.bound,
-        lost: scene.lost(memory),
-        patience: scene.patience(context),
-        asked: scene.is_asked(),
-        doubt: scene.doubt.as_ref(),
-        standing: &scene.standing,
-        policy: scene.policy(),
-        paused: scene.is_paused(memory),
-        vanished: scene.vanished(memory),
-        served: scene.has_served(memory),
-        guest_may_be_node: scene.guest_may_be_node(memory),
-        control_plane: scene.control_plane(),
-        machine_at: scene
+        child: &observed.child,
+        agent: observed.agent.as_deref(),
+        candidate: observed.candidate(),
+        any_agent: !observed.possible.is_empty(),
+        bound: observed.bound,
+        lost: observed.lost(memory),
+        patience: observed.patience(context),
+        asked: observed.is_asked(),
+        doubt: observed.doubt.as_ref(),
+        machine_state: &observed.machine_state,
+        policy: observed.policy(),
+        paused: observed.is_paused(memory),
+        vanished: observed.vanished(memory),
+        served: observed.has_served(memory),
+        guest_may_be_node: observed.guest_may_be_node(memory),
+        control_plane: observed.control_plane(),
+        machine_at: observed
             .machine
             .as_ref()
             .map(|m| (m.api_version.as_str(), m.key.namespace.as_str())),
         obstacle,
-        trace: scene.child.trace(),
+        trace: observed.child.trace(),
         timeline: memory.timeline.as_ref().map_or(&[], |(_, t)| t.as_slice()),
-        wants_tags: scene.pool.is_none() || scene.wants_tags(),
-        tagged: scene.tagged_as(memory),
-        discovery_time: discovery_time(scene, memory, clock),
+        wants_tags: observed.pool.is_none() || observed.wants_tags(),
+        tagged: observed.tagged_as(memory),
+        discovery_time: discovery_time(observed, memory, clock),
         now,
     }
 }

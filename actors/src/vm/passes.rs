@@ -26,7 +26,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{arrival, bench::Bench, seen::Seen};
+use super::{arrival, bench::Bench, ownership::Ownership};
 use crate::{
     effect::EffectKind as E,
     model::{identity::BiosUuid, names::ObjectKey},
@@ -611,7 +611,7 @@ async fn a_serving_vm_that_is_gone_is_said_and_never_made_anew() {
     bind_agent(&bench);
     bench.turn(MINUTE);
     bench.pass().await;
-    bench.memory.seen = Seen::Absent { proofs: 1 };
+    bench.memory.seen = Ownership::Absent { proofs: 1 };
     bench.site.with(|i| i.vms.clear());
     bench.pass().await;
     assert_eq!(bench.waits_on().as_deref(), Some("VMMissing"));

@@ -4,7 +4,7 @@ use agent_forge_crds::agent::{Placement, VmStatus};
 
 use std::time::Duration;
 
-use super::{memory::Refused, step::Site};
+use super::{memory::Refused, step::PlacementCheck};
 use crate::{
     model::names::MoRef,
     ports::vcenter::{Place, PlaceRequest},
@@ -51,18 +51,18 @@ pub fn site(
     refused: Option<&Refused>,
     generation: Option<i64>,
     now: Duration,
-) -> Site {
+) -> PlacementCheck {
     let moved = |(recorded, request)| asked_elsewhere(recorded, request);
     if vm.placement.as_ref().zip(request).is_some_and(moved) {
-        return Site::Elsewhere;
+        return PlacementCheck::Elsewhere;
     }
     match refused {
-        None => Site::Fits,
-        Some(r) if r.rests(generation, now) => Site::Fits,
+        None => PlacementCheck::Fits,
+        Some(r) if r.rests(generation, now) => PlacementCheck::Fits,
         Some(r) => match &r.placed_again {
-            None => Site::Doubtful,
-            Some(place) if read(vm).as_ref() == Some(place) => Site::Fits,
-            Some(_) => Site::Elsewhere,
+            None => PlacementCheck::Doubtful,
+            Some(place) if read(vm).as_ref() == Some(place) => PlacementCheck::Fits,
+            Some(_) => PlacementCheck::Elsewhere,
         },
     }
 }
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        error::{Class, Side, Trouble},
+        error::{Class, ErrorSource, ReconcileError},
         testing::{child, intent, pool, with},
         vm::hardware,
     };
@@ -128,8 +128,8 @@ mod tests {
             let request = with(request(), change);
             site(&vm, Some(&request), None, Some(1), Duration::ZERO)
         };
-        assert_eq!(asked(|_| {}), Site::Fits);
-        assert_eq!(asked(|r| r.bytes *= 2), Site::Fits);
+        assert_eq!(asked(|_| {}), PlacementCheck::Fits);
+        assert_eq!(asked(|r| r.bytes *= 2), PlacementCheck::Fits);
         let changes: [fn(&mut PlaceRequest); 4] = [
             |r| r.datacenter = "dc2".to_owned(),
             |r| r.folder = "other".to_owned(),
@@ -137,7 +137,7 @@ mod tests {
             |r| r.network = "other".to_owned(),
         ];
         for change in changes {
-            assert_eq!(asked(change), Site::Elsewhere);
+            assert_eq!(asked(change), PlacementCheck::Elsewhere);
         }
         // Nothing is recorded to compare with, or nothing valid is asked for.
         let bare = VmStatus::default();
@@ -145,8 +145,8 @@ mod tests {
             |vm, request| site(vm, request, None, None, Duration::ZERO),
             request(),
         );
-        assert_eq!(of(&bare, Some(&asked)), Site::Fits);
-        assert_eq!(of(&vm, None), Site::Fits);
+        assert_eq!(of(&bare, Some(&asked)), PlacementCheck::Fits);
+        assert_eq!(of(&vm, None), PlacementCheck::Fits);
     }
 
     #[test]
@@ -156,8 +156,8 @@ mod tests {
         let refused = |class, placed_again| Refused {
             at: Duration::from_secs(100),
             generation: Some(1),
-            trouble: Trouble {
-                side: Side::Vsphere,
+            trouble: ReconcileError {
+                side: ErrorSource::Vsphere,
                 reason: "NoDiskSpace".to_owned(),
                 message: "full".to_owned(),
                 class,
@@ -169,12 +169,22 @@ mod tests {
             site(&vm, Some(&request()), Some(&refused), Some(generation), now)
         };
         let blocked = || refused(Class::Blocked, None);
-        assert_eq!(at(blocked(), 1, 119), Site::Fits, "it rests");
-        assert_eq!(at(blocked(), 1, 120), Site::Doubtful);
-        assert_eq!(at(blocked(), 2, 101), Site::Doubtful, "the spec changed");
-        assert_eq!(at(refused(Class::Transient, None), 1, 101), Site::Doubtful);
+        assert_eq!(at(blocked(), 1, 119), PlacementCheck::Fits, "it rests");
+        assert_eq!(at(blocked(), 1, 120), PlacementCheck::Doubtful);
+        assert_eq!(
+            at(blocked(), 2, 101),
+            PlacementCheck::Doubtful,
+            "the spec changed"
+        );
+        assert_eq!(
+            at(refused(Class::Transient, None), 1, 101),
+            PlacementCheck::Doubtful
+        );
         let elsewhere = with(here.clone(), |p| p.datastore.0 = "ds2".to_owned());
-        for (place, then) in [(here, Site::Fits), (elsewhere, Site::Elsewhere)] {
+        for (place, then) in [
+            (here, PlacementCheck::Fits),
+            (elsewhere, PlacementCheck::Elsewhere),
+        ] {
             assert_eq!(at(refused(Class::Blocked, Some(place)), 1, 130), then);
         }
     }

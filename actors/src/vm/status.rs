@@ -21,14 +21,15 @@ use super::{
     lost::{self, Lost},
 };
 use crate::model::{
-    child::Child, identity::lineup::Doubt, standing::Standing, trace::TraceId, vanished::Vanished,
+    identity::lineup::Doubt, machine_state::MachineState, managed_vm::ManagedVm, trace::TraceId,
+    vanished::Vanished,
 };
 
 /// What is known beside the record itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     /// The VsphereAgent.
-    pub child: &'a Child,
+    pub child: &'a ManagedVm,
     /// The Agent that runs on the VM.
     pub agent: Option<&'a Agent>,
     /// The only Agent that may be the VM's own, whether or not all of its evidence is there yet.
@@ -46,7 +47,7 @@ pub struct Known<'a> {
     /// Why no Agent that names the VM is approved.
     pub doubt: Option<&'a Doubt>,
     /// How its Machine stands.
-    pub standing: &'a Standing,
+    pub machine_state: &'a MachineState,
     /// Its AgentMachine is paused, or was when it was last seen.
     pub paused: bool,
     /// Whether its Machine went and left its Agent bound.
@@ -90,7 +91,7 @@ pub struct Obstacle {
 
 /// The VM has been prepared for its AgentMachine.
 #[must_use]
-pub fn prepared(agent: &Agent, child: &Child) -> bool {
+pub fn prepared(agent: &Agent, child: &ManagedVm) -> bool {
     let pinned = agent
         .labels()
         .contains_key(agent_forge_crds::names::AGENT_MACHINE_LABEL);
@@ -101,10 +102,10 @@ pub fn prepared(agent: &Agent, child: &Child) -> bool {
 fn phase(known: &Known<'_>, vm: &VmStatus) -> (Phase, &'static str) {
     let bound = known.agent.is_some_and(Agent::is_claimed_or_bound);
     let was_bound = lost::was_bound(vm);
-    if *known.standing == Standing::Leaving && known.agent.is_some() {
+    if *known.machine_state == MachineState::Leaving && known.agent.is_some() {
         return (Phase::Released, vm_reason::MACHINE_DELETING);
     }
-    if *known.standing == Standing::Gone || known.child.deleting {
+    if *known.machine_state == MachineState::Gone || known.child.deleting {
         return (Phase::Released, vm_reason::MACHINE_DELETED);
     }
     if bound {
@@ -145,7 +146,7 @@ fn keep(vm: &mut VmStatus, known: &Known<'_>) {
         Vanished::Held => vm.machine_vanished_paused = Some(true),
         Vanished::Over => {
             vm.machine_vanished_paused = None;
-            if *known.standing == Standing::Gone {
+            if *known.machine_state == MachineState::Gone {
                 vm.agent_machine_paused = None;
             }
         }
@@ -206,7 +207,7 @@ pub fn render(record: &VsphereAgentStatus, known: &Known<'_>) -> VsphereAgentSta
     }
     if let (Some(namespace), Some(am)) = (known.control_plane, &known.child.agent_machine)
         && vm.bios_uuid.is_some()
-        && !matches!(known.standing, Standing::Unknown(_))
+        && !matches!(known.machine_state, MachineState::Unknown(_))
     {
         vm.agent_machine_ref = Some(ObjectReference {
             kind: Some("AgentMachine".to_owned()),

@@ -17,12 +17,12 @@ use agent_forge_crds::{agent::VmStatus, conditions::reason, pool::CleanupPolicy}
 
 use super::{
     arrival::Arrival,
-    seen::{Met, Seen},
+    ownership::{FoundBy, Ownership},
 };
 use crate::{
     effect::EffectKind,
     model::{
-        standing::Standing,
+        machine_state::MachineState,
         vanished::{self, Vanished},
     },
     mutants::{Mutant, on},
@@ -77,11 +77,11 @@ pub struct Facts<'a> {
     /// The pool's credentials Secret is confirmed as held (reliability.md: credentials outlive their use).
     pub credentials_held: bool,
     /// What vCenter showed.
-    pub seen: &'a Seen,
+    pub seen: &'a Ownership,
     /// Whether the record names the vCenter as it calls itself; `None` before this actor was there.
     pub vcenter_recorded: Option<bool>,
     /// This actor recorded the identity itself, and no create of it has had an effect, or may have one yet.
-    pub unissued: bool,
+    pub create_not_sent: bool,
     /// The files of this attempt are there although no VM of ours was.
     pub path_taken: bool,
     /// The recorded VM folder was deleted in vCenter.
@@ -89,15 +89,15 @@ pub struct Facts<'a> {
     /// vCenter has refused often enough to switch the suspended VM off.
     pub stays_suspended: bool,
     /// Whether a VM that does not exist yet still belongs at the recorded place.
-    pub site: Site,
+    pub site: PlacementCheck,
     /// Tags are attached under the reference that the VM has now, or there are none, or it is not known and its host serves.
     pub tagged: bool,
     /// How its arrival stands.
     pub arrival: Arrival,
     /// This actor switched the VM on itself.
-    pub witnessed: bool,
+    pub powered_on_by_us: bool,
     /// The last scan of vCenter did not show the recorded VM, or not switched on; or it was not there to be tagged.
-    pub doubted: bool,
+    pub missing_in_scan: bool,
     /// An Agent that runs there, or may, serves a Machine or is about to.
     pub agent_bound: bool,
     /// Every Agent that does so matches the VM in part only: which does, and what speaks against it.
@@ -115,7 +115,7 @@ pub struct Facts<'a> {
     /// Nobody has an Agent of it, and its AgentMachine has another host.
     pub machine_has_another: bool,
     /// How its Machine stands.
-    pub standing: &'a Standing,
+    pub machine_state: &'a MachineState,
     /// A namespace that the pool needs does not admit it: the sentence for it.
     pub refused: Option<&'a str>,
     /// An Agent that runs there exists.
@@ -155,12 +155,12 @@ pub enum Loss {
     /// Its status was emptied. The first identity follows from its uid, and leads to the VM if one was made of it.
     Restorable,
     /// Its status was emptied, and a VM of it stands in vCenter that is not of the first identity.
-    Beyond,
+    Unrecoverable,
 }
 
 /// What is to be thought of the recorded place of a VM that does not exist yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Site {
+pub enum PlacementCheck {
     /// It is where the VM belongs.
     Fits,
     /// vCenter refused to create the VM there: it is placed again.
@@ -335,7 +335,7 @@ fn left_alone(f: &Facts<'_>, call: EffectKind) -> Option<Step> {
     let resting = f.resting.filter(|resting| resting.call == call)?;
     // The task that kept it away has done it: there is nothing to send.
     let done = |shown: &VmObservation| shown.cdroms.iter().all(|drive| drive.iso.is_none());
-    if call == EffectKind::EjectIso && matches!(f.seen, Seen::Ours(shown) if done(shown)) {
+    if call == EffectKind::EjectIso && matches!(f.seen, Ownership::Ours(shown) if done(shown)) {
         return None;
     }
     let again = resting.left.min(MISSING_PROBE);
@@ -411,7 +411,7 @@ fn alive(f: &Facts<'_>) -> Step {
         }
         return match f.loss {
             // A new identity would make a second VM.
-            Loss::Beyond => record_lost(),
+            Loss::Unrecoverable => record_lost(),
             // Its VM is there, and has its ISO.
             Loss::None if f.guard.is_some() || !f.iso_ready => no_iso(f),
             _ if !f.credentials_held => hold(
@@ -424,44 +424,56 @@ fn alive(f: &Facts<'_>) -> Step {
     };
     if vm.moref.is_none() {
         return match f.seen {
-            Seen::Ours(shown) => made(f, shown),
-            Seen::Several(all) => ambiguous(all.len()),
-            Seen::Foreign {
+            Ownership::Ours(shown) => made(f, shown),
+            Ownership::Several(all) => ambiguous(all.len()),
+            Ownership::Foreign {
                 what,
                 at,
-                met: Met::ByName(_),
-            } if f.site != Site::Elsewhere && f.now.saturating_sub(*at) < CONFLICT_PROBE => hold(
-                reason::NAME_CONFLICT,
-                format!(
-                    "{what} has this name and is not ours; it is left alone. Rename or move it, or delete the AgentMachine's Machine"
-                ),
-                Some(CONFLICT_PROBE.saturating_sub(f.now.saturating_sub(*at))),
-            ),
+                met: FoundBy::Name(_),
+            } if f.site != PlacementCheck::Elsewhere
+                && f.now.saturating_sub(*at) < CONFLICT_PROBE =>
+            {
+                hold(
+                    reason::NAME_CONFLICT,
+                    format!(
+                        "{what} has this name and is not ours; it is left alone. Rename or move it, or delete the AgentMachine's Machine"
+                    ),
+                    Some(CONFLICT_PROBE.saturating_sub(f.now.saturating_sub(*at))),
+                )
+            }
             // That name is not wanted any more.
-            Seen::Foreign {
-                met: Met::ByName(_),
+            Ownership::Foreign {
+                met: FoundBy::Name(_),
                 ..
-            } if f.site == Site::Elsewhere => Step::Lookup,
+            } if f.site == PlacementCheck::Elsewhere => Step::Lookup,
             // A VM with our uuid and without our mark may be ours: nothing is made beside it.
-            Seen::Foreign { what, at, .. } if f.now.saturating_sub(*at) < CONFLICT_PROBE => hold(
-                reason::OWNERSHIP_UNPROVEN,
-                format!(
-                    "{what} carries our uuid but not our mark; it is left alone, and nothing is made beside it"
-                ),
-                Some(CONFLICT_PROBE.saturating_sub(f.now.saturating_sub(*at))),
-            ),
-            Seen::Foreign { .. } => Step::Lookup,
-            Seen::Bare { what, at } => bare(f, what, *at),
-            Seen::NotAsked if vm.task_id.is_some() && on(Mutant::NotResumed) => Step::Settled,
-            Seen::NotAsked if vm.task_id.is_some() => {
+            Ownership::Foreign { what, at, .. } if f.now.saturating_sub(*at) < CONFLICT_PROBE => {
+                hold(
+                    reason::OWNERSHIP_UNPROVEN,
+                    format!(
+                        "{what} carries our uuid but not our mark; it is left alone, and nothing is made beside it"
+                    ),
+                    Some(CONFLICT_PROBE.saturating_sub(f.now.saturating_sub(*at))),
+                )
+            }
+            Ownership::Foreign { .. } => Step::Lookup,
+            Ownership::Bare { what, at } => bare(f, what, *at),
+            Ownership::NotAsked if vm.task_id.is_some() && on(Mutant::NotResumed) => Step::Settled,
+            Ownership::NotAsked if vm.task_id.is_some() => {
                 Step::FinishTask(vm.task_id.clone().unwrap_or_default())
             }
-            Seen::NotAsked if !f.unissued || serves(f) || f.site == Site::Elsewhere => Step::Lookup,
-            Seen::Absent { proofs } if *proofs < proofs_needed(f) => Step::Lookup,
+            Ownership::NotAsked
+                if !f.create_not_sent || serves(f) || f.site == PlacementCheck::Elsewhere =>
+            {
+                Step::Lookup
+            }
+            Ownership::Absent { proofs } if *proofs < proofs_needed(f) => Step::Lookup,
             // Its Agent serves somebody: it is somewhere, and the record is older than the world (a restored hub).
-            Seen::Absent { .. } if serves(f) => missing(f),
-            Seen::Absent { .. } if f.path_taken || f.site == Site::Elsewhere => Step::NextAttempt,
-            _ if f.site == Site::Doubtful => Step::PlaceAgain,
+            Ownership::Absent { .. } if serves(f) => missing(f),
+            Ownership::Absent { .. } if f.path_taken || f.site == PlacementCheck::Elsewhere => {
+                Step::NextAttempt
+            }
+            _ if f.site == PlacementCheck::Doubtful => Step::PlaceAgain,
             _ if f.iso_ready && f.guard.is_none() => Step::Create,
             _ => no_iso(f),
         };
@@ -470,25 +482,29 @@ fn alive(f: &Facts<'_>) -> Step {
     let overdue = matches!(f.arrival, Arrival::Overdue { .. }) && !serves(f);
     let asked = matches!(f.arrival, Arrival::Overdue { allowed: true, .. });
     match f.seen {
-        Seen::NotAsked if recorded_on(f) && (overdue || f.doubted) => Step::Lookup,
-        Seen::NotAsked if recorded_on(f) && f.tagged && !f.eject && unnamed(f) => Step::NameVcenter,
-        Seen::NotAsked if recorded_on(f) && f.tagged && !f.eject => Step::Settled,
-        Seen::NotAsked if recorded_on(f) && f.tagged => Step::Lookup,
-        Seen::NotAsked if recorded_on(f) => Step::AttachTags,
-        Seen::NotAsked => Step::Lookup,
-        Seen::Ours(shown) if overdue && (recorded_on(f) || asked) => replace::overdue(f, shown),
-        Seen::Ours(shown) => made(f, shown),
-        Seen::Several(all) => ambiguous(all.len()),
-        Seen::Foreign { what, .. } => hold(
+        Ownership::NotAsked if recorded_on(f) && (overdue || f.missing_in_scan) => Step::Lookup,
+        Ownership::NotAsked if recorded_on(f) && f.tagged && !f.eject && unnamed(f) => {
+            Step::NameVcenter
+        }
+        Ownership::NotAsked if recorded_on(f) && f.tagged && !f.eject => Step::Settled,
+        Ownership::NotAsked if recorded_on(f) && f.tagged => Step::Lookup,
+        Ownership::NotAsked if recorded_on(f) => Step::AttachTags,
+        Ownership::NotAsked => Step::Lookup,
+        Ownership::Ours(shown) if overdue && (recorded_on(f) || asked) => {
+            replace::overdue(f, shown)
+        }
+        Ownership::Ours(shown) => made(f, shown),
+        Ownership::Several(all) => ambiguous(all.len()),
+        Ownership::Foreign { what, .. } => hold(
             reason::OWNERSHIP_UNPROVEN,
             format!("{what} is not the recorded VM; it is left alone"),
             Some(CONFLICT_PROBE),
         ),
-        Seen::Bare { what, at } => bare(f, what, *at),
-        Seen::Absent { .. } if serves(f) => missing(f),
-        Seen::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
-        Seen::Absent { .. } if f.agent_present => Step::DeleteAgent,
-        Seen::Absent { .. } => Step::NextAttempt,
+        Ownership::Bare { what, at } => bare(f, what, *at),
+        Ownership::Absent { .. } if serves(f) => missing(f),
+        Ownership::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
+        Ownership::Absent { .. } if f.agent_present => Step::DeleteAgent,
+        Ownership::Absent { .. } => Step::NextAttempt,
     }
 }
 
@@ -499,8 +515,8 @@ fn ejection(f: &Facts<'_>) -> Option<Step> {
         return None;
     }
     match f.seen {
-        Seen::NotAsked => Some(Step::Lookup),
-        Seen::Ours(_) => Some(Step::FinishEjection),
+        Ownership::NotAsked => Some(Step::Lookup),
+        Ownership::Ours(_) => Some(Step::FinishEjection),
         _ => None,
     }
 }
@@ -543,22 +559,22 @@ fn predecessors(f: &Facts<'_>) -> Option<Step> {
         return None;
     }
     Some(match f.seen {
-        Seen::Ours(_) => Step::RecordVm,
-        Seen::Several(all) => ambiguous(all.len()),
-        Seen::Foreign { what, .. } => hold(
+        Ownership::Ours(_) => Step::RecordVm,
+        Ownership::Several(all) => ambiguous(all.len()),
+        Ownership::Foreign { what, .. } => hold(
             reason::OWNERSHIP_UNPROVEN,
             format!("{what} could not be proven to be the recorded VM; it is left alone"),
             Some(MISSING_PROBE),
         ),
-        Seen::Bare { what, .. } => inaccessible(what, MISSING_PROBE),
-        Seen::Absent { proofs } if *proofs >= PROOFS && f.deleting => Step::RemoveFinalizer,
-        Seen::Absent { proofs } if *proofs >= PROOFS => hold(
+        Ownership::Bare { what, .. } => inaccessible(what, MISSING_PROBE),
+        Ownership::Absent { proofs } if *proofs >= PROOFS && f.deleting => Step::RemoveFinalizer,
+        Ownership::Absent { proofs } if *proofs >= PROOFS => hold(
             "VMMissing",
             "the VM that the record names is not in vCenter; nothing is created in its place",
             Some(MISSING_PROBE),
         ),
-        Seen::NotAsked | Seen::Absent { .. } if f.pool_exists => Step::TakeOver,
-        Seen::NotAsked | Seen::Absent { .. } => hold(
+        Ownership::NotAsked | Ownership::Absent { .. } if f.pool_exists => Step::TakeOver,
+        Ownership::NotAsked | Ownership::Absent { .. } => hold(
             reason::OWNERSHIP_UNPROVEN,
             "the record names neither vCenter nor folder, and the pool that would tell is gone: remove the VM by hand, \
              then the finalizer",
@@ -569,24 +585,24 @@ fn predecessors(f: &Facts<'_>) -> Option<Step> {
 
 /// Nobody is to get a VM from here: nothing more is built, what runs is left as it is.
 fn not_wanted(f: &Facts<'_>) -> Option<Step> {
-    let (reason, message) = match f.standing {
-        Standing::Alive => return None,
+    let (reason, message) = match f.machine_state {
+        MachineState::Alive => return None,
         _ if f.vm.is_some_and(|vm| vm.moref.is_some()) && recorded_on(f) => {
             return Some(Step::Settled);
         }
-        Standing::Nobody => (
+        MachineState::Nobody => (
             "NoAgentMachine",
             "no AgentMachine is recorded: nothing is built for nobody".to_owned(),
         ),
-        Standing::Leaving => (
+        MachineState::Leaving => (
             "MachineDeleting",
             "its Machine is being deleted: nothing more is built".to_owned(),
         ),
-        Standing::Gone => (
+        MachineState::Gone => (
             "MachineDeleted",
             "its Machine is gone: nothing more is built".to_owned(),
         ),
-        Standing::Unknown(why) => (
+        MachineState::Unknown(why) => (
             reason::MACHINE_STATE_UNKNOWN,
             format!("{why}; nothing is built"),
         ),
@@ -608,7 +624,7 @@ fn may_be_node(f: &Facts<'_>) -> bool {
 /// It served somebody else than the Machine that it was made for, and is free: its Agent is there and says so, or it is
 /// gone itself.
 fn is_spare(f: &Facts<'_>) -> bool {
-    f.machine_has_another && (f.agent_present || !matches!(f.seen, Seen::Ours(_)))
+    f.machine_has_another && (f.agent_present || !matches!(f.seen, Ownership::Ours(_)))
 }
 
 /// It is recorded as running, with what its Agent is recognised by.
@@ -632,8 +648,8 @@ fn lacks_tags(f: &Facts<'_>) -> bool {
 /// collide and no harm is done; where the VM is given up, only absence for a while is enough.
 fn proofs_needed(f: &Facts<'_>) -> u8 {
     let acknowledged = f.vm.is_some_and(|v| v.moref.is_some());
-    let given_up = f.deleting || f.path_taken || f.site == Site::Elsewhere;
-    if acknowledged || f.unissued || !given_up {
+    let given_up = f.deleting || f.path_taken || f.site == PlacementCheck::Elsewhere;
+    if acknowledged || f.create_not_sent || !given_up {
         PROOFS
     } else {
         PROOFS_AFTER_LOST_CREATE
@@ -705,18 +721,18 @@ pub fn boots_disk_first(shown: &VmObservation) -> bool {
 
 fn unstick(f: &Facts<'_>) -> Step {
     match f.seen {
-        Seen::NotAsked => Step::Lookup,
-        Seen::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
-        Seen::Absent { .. } => Step::ReleaseHook,
-        Seen::Ours(vm) if vm.power != PowerState::On => Step::ReleaseHook,
-        Seen::Ours(_) => hold(
+        Ownership::NotAsked => Step::Lookup,
+        Ownership::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
+        Ownership::Absent { .. } => Step::ReleaseHook,
+        Ownership::Ours(vm) if vm.power != PowerState::On => Step::ReleaseHook,
+        Ownership::Ours(_) => hold(
             "WaitingForGuest",
             "the deletion hook waits for the guest, and the VM runs",
             Some(CONFLICT_PROBE),
         ),
-        Seen::Several(all) => ambiguous(all.len()),
-        Seen::Bare { what, at } => bare(f, what, *at),
-        Seen::Foreign { what, .. } => hold(
+        Ownership::Several(all) => ambiguous(all.len()),
+        Ownership::Bare { what, at } => bare(f, what, *at),
+        Ownership::Foreign { what, .. } => hold(
             reason::OWNERSHIP_UNPROVEN,
             format!(
                 "the deletion hook waits for the guest, and {what} could not be proven to be its VM"
@@ -751,7 +767,7 @@ fn deleting(f: &Facts<'_>) -> Step {
             None,
         );
     }
-    if *f.standing == Standing::Leaving && !f.forced {
+    if *f.machine_state == MachineState::Leaving && !f.forced {
         // The node may still be draining, and the hook may wait for this very guest.
         return if f.stuck_on_guest {
             unstick(f)
@@ -764,7 +780,7 @@ fn deleting(f: &Facts<'_>) -> Step {
         };
     }
     // Who deletes a whole namespace deletes Agents and VsphereAgents in any order; the node runs on.
-    let held = *f.standing == Standing::Alive && may_be_node(f) && !is_spare(f);
+    let held = *f.machine_state == MachineState::Alive && may_be_node(f) && !is_spare(f);
     if held && !f.forced {
         return hold(
             "MachineRemains",
@@ -780,7 +796,7 @@ fn deleting(f: &Facts<'_>) -> Step {
         Loss::None => {}
         _ if f.forced || !f.pool_exists || f.policy == Some(CleanupPolicy::Retain) => {}
         // Its VM would be nobody's.
-        Loss::Beyond => return record_lost(),
+        Loss::Unrecoverable => return record_lost(),
         Loss::Restorable => return Step::RecordIdentity,
     }
     let forgotten = on(Mutant::PoolGoneForgets) && !f.pool_exists;
@@ -804,31 +820,31 @@ fn deleting(f: &Facts<'_>) -> Step {
     let recorded = f.vm.is_some_and(|v| v.moref.is_some());
     let task = f.vm.and_then(|v| v.task_id.clone()).filter(|_| !recorded);
     match f.seen {
-        Seen::NotAsked if (f.unissued || on(Mutant::UnseenIsUnmade)) && !recorded => {
+        Ownership::NotAsked if (f.create_not_sent || on(Mutant::UnseenIsUnmade)) && !recorded => {
             Step::RemoveFinalizer
         }
-        Seen::Ours(_) if on(Mutant::AgentFirst) && f.agent_present => Step::DeleteAgent,
-        Seen::NotAsked => task.map_or(Step::Lookup, Step::FinishTask),
+        Ownership::Ours(_) if on(Mutant::AgentFirst) && f.agent_present => Step::DeleteAgent,
+        Ownership::NotAsked => task.map_or(Step::Lookup, Step::FinishTask),
         // Its Agent is told by the addresses on record: without them it would be left behind.
-        Seen::Ours(vm) if has_new_mac(f, vm) => Step::RecordVm,
-        Seen::Ours(vm) => down(f, vm),
-        Seen::Several(all) => ambiguous(all.len()),
-        Seen::Bare { what, at } => bare(f, what, *at),
+        Ownership::Ours(vm) if has_new_mac(f, vm) => Step::RecordVm,
+        Ownership::Ours(vm) => down(f, vm),
+        Ownership::Several(all) => ambiguous(all.len()),
+        Ownership::Bare { what, at } => bare(f, what, *at),
         // Somebody has the name that ours was to get: that says nothing of ours.
-        Seen::Foreign {
-            met: Met::ByName(_),
+        Ownership::Foreign {
+            met: FoundBy::Name(_),
             ..
         } => Step::Lookup,
-        Seen::Foreign { what, .. } => hold(
+        Ownership::Foreign { what, .. } => hold(
             reason::OWNERSHIP_UNPROVEN,
             format!(
                 "{what} carries our uuid but is not proven ours: it is left alone; delete it or its copy by hand"
             ),
             Some(CONFLICT_PROBE),
         ),
-        Seen::Absent { proofs } if *proofs < proofs_needed(f) => Step::Lookup,
-        Seen::Absent { .. } if f.agent_present => Step::DeleteAgent,
-        Seen::Absent { .. } => Step::RemoveFinalizer,
+        Ownership::Absent { proofs } if *proofs < proofs_needed(f) => Step::Lookup,
+        Ownership::Absent { .. } if f.agent_present => Step::DeleteAgent,
+        Ownership::Absent { .. } => Step::RemoveFinalizer,
     }
 }
 
@@ -844,11 +860,11 @@ fn after_service(f: &Facts<'_>) -> Option<Step> {
     if f.vanished == Vanished::Held {
         return Some(hold(reason::MACHINE_VANISHED_PAUSED, vanished::STAYS, None));
     }
-    let why = match f.standing {
+    let why = match f.machine_state {
         _ if on(Mutant::UnknownIsGone) => return None,
-        Standing::Nobody => "it does not name the AgentMachine that it served",
-        Standing::Unknown(why) => why,
-        Standing::Alive | Standing::Leaving | Standing::Gone => return None,
+        MachineState::Nobody => "it does not name the AgentMachine that it served",
+        MachineState::Unknown(why) => why,
+        MachineState::Alive | MachineState::Leaving | MachineState::Gone => return None,
     };
     Some(hold(
         reason::MACHINE_STATE_UNKNOWN,
@@ -869,16 +885,18 @@ fn retained(f: &Facts<'_>) -> Step {
     };
     let task = vm.task_id.clone().filter(|_| vm.moref.is_none());
     match f.seen {
-        Seen::NotAsked if f.unissued && vm.moref.is_none() => Step::RemoveFinalizer,
-        Seen::NotAsked => task.map_or(Step::Lookup, Step::FinishTask),
-        Seen::Ours(_) => Step::Disown,
-        Seen::Absent { proofs } if *proofs < proofs_needed(f) => Step::Lookup,
-        Seen::Foreign {
-            met: Met::ByName(_),
+        Ownership::NotAsked if f.create_not_sent && vm.moref.is_none() => Step::RemoveFinalizer,
+        Ownership::NotAsked => task.map_or(Step::Lookup, Step::FinishTask),
+        Ownership::Ours(_) => Step::Disown,
+        Ownership::Absent { proofs } if *proofs < proofs_needed(f) => Step::Lookup,
+        Ownership::Foreign {
+            met: FoundBy::Name(_),
             ..
         } => Step::Lookup,
-        Seen::Bare { what, at } => bare(f, what, *at),
-        Seen::Absent { .. } | Seen::Several(_) | Seen::Foreign { .. } => Step::RemoveFinalizer,
+        Ownership::Bare { what, at } => bare(f, what, *at),
+        Ownership::Absent { .. } | Ownership::Several(_) | Ownership::Foreign { .. } => {
+            Step::RemoveFinalizer
+        }
     }
 }
 

@@ -50,7 +50,7 @@ const DEMANDED: &str = "Demanded";
 const ACCEPTED: &str = "Accepted";
 const BOUND: &str = Milestone::BOUND;
 const DELETING: &str = "Deleting";
-/// After the deletion: the VM is proven absent.
+/// StepOutcome the deletion: the VM is proven absent.
 const ABSENT: &str = "Absent";
 /// The deletion came before the Agent was installed.
 const UNFINISHED: &str = "InstallAbandoned";

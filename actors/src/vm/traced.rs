@@ -13,24 +13,26 @@ use agent_forge_crds::{
 use tracing::{Instrument as _, field::Empty};
 
 use super::{
-    act::{self, After},
+    act::{self, StepOutcome},
     memory::Memory,
-    pass,
-    scene::Scene,
-    seen::Seen,
-    status,
+    observed::Observed,
+    ownership::Ownership,
+    pass, status,
     step::Step,
     timeline::{self, About, Moments},
 };
 use crate::{
     context::Context,
     effect::{Effect, EffectKind},
-    error::Trouble,
-    model::{child::Child, names::ObjectKey, trace::TraceId},
+    error::ReconcileError,
+    model::{managed_vm::ManagedVm, names::ObjectKey, trace::TraceId},
     ports::{cluster::ClusterResult, tracer, vcenter::PowerState},
 };
 
-fn recorded_timeline<'a>(child: &Child, status: Option<&'a VsphereAgentStatus>) -> &'a [Milestone] {
+fn recorded_timeline<'a>(
+    child: &ManagedVm,
+    status: Option<&'a VsphereAgentStatus>,
+) -> &'a [Milestone] {
     match status {
         // The VM was given to another machine: that one's timeline begins.
         Some(s)
@@ -46,13 +48,18 @@ fn recorded_timeline<'a>(child: &Child, status: Option<&'a VsphereAgentStatus>) 
 }
 
 /// Notes what has happened by now.
-pub fn note(context: &Context, scene: &Scene, memory: &mut Memory) {
-    note_recorded(context, scene, &scene.child.object, memory);
+pub fn note(context: &Context, observed: &Observed, memory: &mut Memory) {
+    note_recorded(context, observed, &observed.child.object, memory);
 }
 
 /// The same, with the status of `object` as the record.
-pub fn note_recorded(context: &Context, scene: &Scene, object: &VsphereAgent, memory: &mut Memory) {
-    let child = &scene.child;
+pub fn note_recorded(
+    context: &Context,
+    observed: &Observed,
+    object: &VsphereAgent,
+    memory: &mut Memory,
+) {
+    let child = &observed.child;
     let recorded = recorded_timeline(child, object.status.as_ref());
     let noted = memory
         .timeline
@@ -60,24 +67,28 @@ pub fn note_recorded(context: &Context, scene: &Scene, object: &VsphereAgent, me
         .filter(|(trace, noted)| *trace == child.trace() && noted.starts_with(recorded));
     let base = noted.map_or_else(|| recorded.to_vec(), |(_, noted)| noted);
     let meta = &child.object.metadata;
-    if let Some(agent) = scene.agent.as_deref().filter(|a| a.is_claimed_or_bound()) {
+    if let Some(agent) = observed
+        .agent
+        .as_deref()
+        .filter(|a| a.is_claimed_or_bound())
+    {
         let installed = agent.condition(INSTALLED).is_some_and(|c| c.is_true());
         memory.installing = (!installed).then(|| child.trace());
     }
     let moments = Moments {
-        demanded: scene.demanded,
+        demanded: observed.demanded,
         accepted: meta.creation_timestamp.as_ref().map(|t| t.0),
-        iso_ready: scene
+        iso_ready: observed
             .pool
             .as_ref()
             .is_some_and(|p| act::iso_path(p).is_some()),
         vm: object.status.as_ref().and_then(|s| s.vm.as_ref()),
         shown: match &memory.seen {
-            Seen::Ours(vm) => Some(vm.power == PowerState::On),
+            Ownership::Ours(vm) => Some(vm.power == PowerState::On),
             _ => None,
         },
-        agent: scene.agent.as_deref(),
-        prepared: scene
+        agent: observed.agent.as_deref(),
+        prepared: observed
             .agent
             .as_ref()
             .is_some_and(|a| status::prepared(a, child)),
@@ -91,11 +102,11 @@ pub fn note_recorded(context: &Context, scene: &Scene, object: &VsphereAgent, me
 /// A span of work of that name, under the phase of the machine's trace that is under way.
 fn span_under_phase(
     context: &Context,
-    scene: &Scene,
+    observed: &Observed,
     memory: &Memory,
     name: &'static str,
 ) -> tracing::Span {
-    let child = &scene.child;
+    let child = &observed.child;
     let noted = memory.timeline.as_ref();
     let noted = noted.map_or(&[][..], |(_, t)| t.as_slice());
     // Whatever level the log has, its lines say whom they are about.
@@ -120,13 +131,13 @@ fn span_under_phase(
 /// As [`pass::write`].
 pub async fn publish(
     context: &Context,
-    scene: &Scene,
+    observed: &Observed,
     status: VsphereAgentStatus,
     memory: &mut Memory,
 ) -> ClusterResult<()> {
-    let span = span_under_phase(context, scene, memory, "vm.publish");
-    let effect = Effect::new(EffectKind::RecordObservation, &scene.child.key);
-    let write = pass::write(context, &effect, &scene.child.object, status, memory);
+    let span = span_under_phase(context, observed, memory, "vm.publish");
+    let effect = Effect::new(EffectKind::RecordObservation, &observed.child.key);
+    let write = pass::write(context, &effect, &observed.child.object, status, memory);
     let result = write.instrument(span.clone()).await;
     if result.is_err() {
         span.record("otel.status_code", "ERROR");
@@ -140,16 +151,16 @@ pub async fn publish(
 /// As [`act::perform`].
 pub async fn perform(
     context: &Context,
-    scene: &Scene,
+    observed: &Observed,
     memory: &mut Memory,
     step: Step,
-) -> Result<After, Trouble> {
-    let span = span_under_phase(context, scene, memory, step.name());
+) -> Result<StepOutcome, ReconcileError> {
+    let span = span_under_phase(context, observed, memory, step.name());
     let name = step.name();
     // Other steps may lie between: after an unknown outcome the VM is looked at first.
     let failed = memory.failed_step.filter(|(step, _)| *step == name);
     let failed = failed.map_or(0, |(_, times)| times);
-    let work = act::perform(context, scene, memory, step);
+    let work = act::perform(context, observed, memory, step);
     let result = tracer::attempt(span, failed, work).await;
     if result.is_err() {
         memory.failed_step = Some((name, failed.saturating_add(1)));
@@ -159,7 +170,7 @@ pub async fn perform(
     result
 }
 
-fn about<'a>(child: &'a Child, key: &'a ObjectKey) -> About<'a> {
+fn about<'a>(child: &'a ManagedVm, key: &'a ObjectKey) -> About<'a> {
     About {
         trace: child.trace(),
         namespace: &key.namespace,
@@ -170,18 +181,18 @@ fn about<'a>(child: &'a Child, key: &'a ObjectKey) -> About<'a> {
 
 /// Sends the phases that are over and the waits as far as they have come, from what is recorded in `object`.
 pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
-    let child = Child::read(object.clone());
+    let child = ManagedVm::read(object.clone());
     let Some(status) = object.status.as_ref() else {
         return;
     };
     let timeline = recorded_timeline(&child, Some(status));
-    let scene = Scene::gather(context.view.as_ref(), object.clone());
+    let observed = Observed::gather(context.view.as_ref(), object.clone());
     let about = about(&child, &child.key);
     tell_lasting(context, &about, status);
-    let agent = scene.agent.as_deref();
+    let agent = observed.agent.as_deref();
     let installation = agent.and_then(|a| timeline::installation(&about, timeline, a));
     let ready = agent
-        .zip(scene.ready)
+        .zip(observed.ready)
         .and_then(|(a, at)| timeline::readiness(&about, timeline, a, at));
     let others = [installation.is_some(), ready.is_some()];
     let state = (child.trace(), timeline.len(), others);
@@ -212,7 +223,7 @@ pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory
 /// The status of `object` was replaced by `new`: tells what is new in its timeline and counts it, once for each machine,
 /// and ends the trace of the machine that had the VM before.
 pub fn recorded(context: &Context, object: &Arc<VsphereAgent>, new: &VsphereAgentStatus) {
-    let child = Child::read(object.clone());
+    let child = ManagedVm::read(object.clone());
     let old = object.status.as_ref();
     let pool = ObjectKey::new(&child.key.namespace, &object.spec.pool_ref.name);
     for news in timeline::news(recorded_timeline(&child, old), &new.timeline) {
@@ -254,7 +265,7 @@ fn tell_lasting(context: &Context, about: &About<'_>, status: &VsphereAgentStatu
 /// Tells the waits of `old` that are over. Whoever wrote that tells it, so each leaves once; a lost reply leaves it untold.
 fn tell_waits(
     context: &Context,
-    child: &Child,
+    child: &ManagedVm,
     old: Option<&VsphereAgentStatus>,
     new: &[WaitingOn],
 ) {
@@ -271,7 +282,7 @@ fn tell_waits(
 }
 
 /// Notes that the VM is proven absent; whether that is still to be recorded.
-pub fn note_end(context: &Context, child: &Child, memory: &mut Memory) -> bool {
+pub fn note_end(context: &Context, child: &ManagedVm, memory: &mut Memory) -> bool {
     if let Some((_, noted)) = &mut memory.timeline
         && let Some(ended) = timeline::ended(noted, context.clock.wall())
     {
@@ -284,7 +295,7 @@ pub fn note_end(context: &Context, child: &Child, memory: &mut Memory) -> bool {
 
 /// Tells all phases whose end is recorded in `object`.
 pub fn ending(context: &Context, object: &Arc<VsphereAgent>) {
-    let child = Child::read(object.clone());
+    let child = ManagedVm::read(object.clone());
     let about = about(&child, &child.key);
     let timeline = recorded_timeline(&child, object.status.as_ref());
     for span in timeline::phases(&about, timeline) {
@@ -295,7 +306,7 @@ pub fn ending(context: &Context, object: &Arc<VsphereAgent>) {
 /// The object is released. Its phases have been told by now ([`ending`]), but for an end that could not be recorded: there
 /// whoever took the finalizer off tells it, and a reply that was lost leaves it untold rather than told twice.
 pub fn gone(context: &Context, object: &Arc<VsphereAgent>, timeline: &[Milestone]) {
-    let child = Child::read(object.clone());
+    let child = ManagedVm::read(object.clone());
     tell_waits(context, &child, object.status.as_ref(), &[]);
     let about = about(&child, &child.key);
     let mut spans = timeline::phases(&about, timeline);
@@ -319,7 +330,7 @@ pub fn gone(context: &Context, object: &Arc<VsphereAgent>, timeline: &[Milestone
 pub fn name_pass(object: &Arc<VsphereAgent>) {
     let pass = tracing::Span::current();
     if !pass.is_disabled() {
-        let child = Child::read(object.clone());
+        let child = ManagedVm::read(object.clone());
         pass.record("uid", child.uid.as_str());
         pass.record("trace_id", tracing::field::display(child.trace()));
     }

@@ -30,7 +30,7 @@ pub(in crate::vsphere) enum Selection {
         kind: &'static str,
         /// This property.
         path: &'static str,
-        /// Leave the objects found out of the answer.
+        /// PublishPermit the objects found out of the answer.
         skip: bool,
         /// And from there.
         #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -67,7 +67,7 @@ impl Selection {
 pub(in crate::vsphere) struct ObjectSpec {
     /// Object.
     pub(in crate::vsphere) obj: Ref,
-    /// Leave the object itself out of the answer.
+    /// PublishPermit the object itself out of the answer.
     pub(in crate::vsphere) skip: bool,
     /// Where to go from there.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -25,7 +25,7 @@ use std::{
 use agent_forge_actors::{
     iso_cache::{
         bare::{Flight, Table},
-        msg::{FlightNews, IsoPlace, Leave},
+        msg::{FlightNews, IsoPlace, PublishPermit},
     },
     model::names::{DatastorePath, ObjectKey},
     pool::iso::{self, kept},
@@ -221,7 +221,7 @@ impl fmt::Debug for Action {
 pub enum Defect {
     /// The datastore takes a part, and says that it has all.
     Truncates,
-    /// Leave to publish is given before any record lists the name.
+    /// PublishPermit to publish is given before any record lists the name.
     LeaveAtOnce,
     /// Nobody looks for what dead flights left.
     NoSweep,
@@ -376,7 +376,7 @@ impl Flights {
                 flight.fresh = true;
             }
             if let Some(given) = answered.leave {
-                flight.log.push(Event::Leave(given));
+                flight.log.push(Event::PublishPermit(given));
                 flight.fresh = true;
             }
         }
@@ -436,7 +436,7 @@ impl Flights {
 
     fn hears(&self, w: &mut World, id: Option<u64>, told: Told) {
         match (told, id) {
-            (Told::Doubtful(dir, looks), _) => {
+            (Told::PendingSweep(dir, looks), _) => {
                 w.doubtful.insert(dir, (looks, false));
             }
             (Told::Swept(dir), _) => {
@@ -452,7 +452,7 @@ impl Flights {
     }
 
     fn announce(&self, w: &mut World, id: u64, place: IsoPlace) {
-        let (leave, wait) = Leave::pair();
+        let (leave, wait) = PublishPermit::pair();
         if self.planted(Defect::LeaveAtOnce) {
             leave.give();
         }

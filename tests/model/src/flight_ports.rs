@@ -15,10 +15,10 @@ use std::{
 
 use agent_forge_actors::{
     effect::Effect,
-    error::Trouble,
+    error::ReconcileError,
     iso_cache::{
         bare::{self, Outside},
-        msg::{Doubtful, FlightNews, IsoKey, IsoMsg, IsoPlace, Leave, Wanted},
+        msg::{FlightNews, IsoKey, IsoMsg, IsoPlace, PendingSweep, PublishPermit, Wanted},
     },
     model::{
         identity::BiosUuid,
@@ -126,7 +126,7 @@ pub enum Event {
     /// Nobody wants what it fetches any more.
     Recalled,
     /// It may publish, or there is nothing to wait for.
-    Leave(bool),
+    PublishPermit(bool),
 }
 
 /// What a flight tells its cache.
@@ -137,7 +137,7 @@ pub enum Told {
     /// It is about to publish.
     Publishing(IsoPlace),
     /// It failed, and something may be left in the directory of that pool; looks that are left.
-    Doubtful(usize, u32),
+    PendingSweep(usize, u32),
     /// It has looked in the directory of that pool for what dead flights left.
     Swept(usize),
 }
@@ -280,7 +280,7 @@ struct Progress {
     /// The call that waits.
     call: Option<Op>,
     told: Vec<Told>,
-    leave: Option<Leave>,
+    leave: Option<PublishPermit>,
 }
 
 #[derive(Clone)]
@@ -326,8 +326,8 @@ impl Ports {
                 progress.leave = Some(leave);
                 Told::Publishing(place)
             }
-            IsoMsg::Doubtful(doubtful) => {
-                Told::Doubtful(directory_of(&doubtful.directory), doubtful.looks)
+            IsoMsg::PendingSweep(doubtful) => {
+                Told::PendingSweep(directory_of(&doubtful.directory), doubtful.looks)
             }
             IsoMsg::Swept(directory) => Told::Swept(directory_of(&directory)),
             _ => return,
@@ -417,7 +417,7 @@ fn run_anew(flight: &Airborne) -> Run {
                 Some(flight.fly(&outside, wanted).await)
             }
             (None, Some((dir, looks))) => {
-                let doubtful = Box::new(Doubtful {
+                let doubtful = Box::new(PendingSweep {
                     directory: directory(dir).clone(),
                     vc: Arc::new(ports.clone()),
                     datacenter: datacenter(),
@@ -458,7 +458,7 @@ fn follow(
                     keep = None;
                     continue;
                 }
-                Some(Event::Leave(given)) => {
+                Some(Event::PublishPermit(given)) => {
                     progress.met += 1;
                     if let Some(leave) = progress.leave.take().filter(|_| *given) {
                         leave.give();
@@ -492,7 +492,7 @@ impl Clock for Ports {
 
 #[async_trait]
 impl Sessions for Ports {
-    async fn session(&self, _: &ObjectKey, _: &str) -> Result<Arc<dyn VCenter>, Trouble> {
+    async fn session(&self, _: &ObjectKey, _: &str) -> Result<Arc<dyn VCenter>, ReconcileError> {
         Ok(Arc::new(self.clone()))
     }
     async fn refusal(&self, _: &ObjectKey) -> Option<RefusedCredentials> {

@@ -162,7 +162,7 @@ impl Guarded {
         }
     }
 
-    fn standing(&self, n: usize, w: &World) -> Leadership {
+    fn machine_state(&self, n: usize, w: &World) -> Leadership {
         let each = w.all[n]
             .elections
             .each_ref()
@@ -341,9 +341,9 @@ impl Guarded {
     fn settle(&self, w: &mut World) {
         let (now, bound) = (self.now(), self.timing.call_bound());
         for n in 0..NAMES.len() {
-            let standing = self.standing(n, w);
+            let machine_state = self.machine_state(n, w);
             let bound = if n == PREDECESSOR { SECOND } else { bound };
-            let bound = if standing.admits(Need::Begin, now, bound).is_err() {
+            let bound = if machine_state.admits(Need::Begin, now, bound).is_err() {
                 continue;
             } else {
                 bound
@@ -355,7 +355,7 @@ impl Guarded {
             };
             let candidate = &mut w.all[n];
             let idle = candidate.stands_still || candidate.ends;
-            if standing.admits(need, now, bound).is_ok() && !idle {
+            if machine_state.admits(need, now, bound).is_ok() && !idle {
                 candidate.effects = bound.as_secs();
             }
         }
@@ -422,8 +422,10 @@ impl Guarded {
 
     fn leading(&self, w: &World) -> usize {
         let leads = |n: &usize| {
-            let standing = self.standing(*n, w);
-            standing.admits(Need::Begin, self.now(), SECOND).is_ok()
+            let machine_state = self.machine_state(*n, w);
+            machine_state
+                .admits(Need::Begin, self.now(), SECOND)
+                .is_ok()
         };
         (0..NAMES.len()).filter(leads).count()
     }

@@ -524,7 +524,7 @@ impl Leases {
     fn settle(&self, w: &mut World) {
         let (now, bound) = (self.now(), self.timing.call_bound());
         for operator in &mut w.operators {
-            let standing = match operator.election.leads_until() {
+            let machine_state = match operator.election.leads_until() {
                 Some(until) => Leadership::Leading { until },
                 None => Leadership::Standby,
             };
@@ -533,7 +533,7 @@ impl Leases {
             } else {
                 bound
             };
-            let begins = standing.admits(Need::Whole, now, needed).is_ok();
+            let begins = machine_state.admits(Need::Whole, now, needed).is_ok();
             if begins && !operator.stands_still && !operator.ends {
                 operator.effects = seconds(bound);
             }

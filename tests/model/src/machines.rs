@@ -13,20 +13,20 @@ use agent_forge_actors::{
     context::{Context, Settings},
     effect::EffectKind,
     model::names::ObjectKey,
-    orphans::{self, Doubts, OrphanScan},
+    orphans::{self, OrphanScan, SuspectVms},
     pool::{
         self,
         claims::{Claim, Need, Why},
+        observed::{self, Observed},
         plan,
-        snapshot::{self, Snapshot},
     },
     ports::{instruments::NoInstruments, tracer::NoTracer},
     vm::{
         arrival::Arrival,
         memory::Memory,
+        observed::Observed as ObservedVm,
+        ownership::Ownership,
         pass,
-        scene::Scene,
-        seen::Seen,
         step::{self, Step},
     },
 };
@@ -190,7 +190,7 @@ impl Machines {
     }
 
     fn context(&self, ports: &Ports) -> Context {
-        let (_, doubts) = tokio::sync::watch::channel(Doubts::default());
+        let (_, doubts) = tokio::sync::watch::channel(SuspectVms::default());
         Context {
             view: Arc::new(ports.clone()),
             cluster: Arc::new(ports.clone()),
@@ -292,12 +292,12 @@ impl Machines {
         let known = w.memory.get(name).map(Shared::as_ref_clone);
         let mut memory = known.unwrap_or_default();
         let object = memory.newest(&object.arc());
-        let scene = Scene::gather(context.view.as_ref(), object);
-        let overdue = matches!(scene.arrival(&context, &memory), Arrival::Overdue { .. });
+        let observed = ObservedVm::gather(context.view.as_ref(), object);
+        let overdue = matches!(observed.arrival(&context, &memory), Arrival::Overdue { .. });
         if overdue && !memory.looked_late {
             return None;
         }
-        Some(match step::next(&scene.facts(&context, &memory)) {
+        Some(match step::next(&observed.facts(&context, &memory)) {
             Step::Hold { reason, .. } => reason.to_owned(),
             step => step.name().to_owned(),
         })
@@ -328,7 +328,7 @@ impl Machines {
             let name = need.split('(').next().unwrap_or_default().to_owned();
             (claim.name(), name)
         };
-        let plan = plan::plan(&Self::snapshot(&ports, w, false));
+        let plan = plan::plan(&Self::observed(&ports, w, false));
         plan.claims.iter().map(named).collect()
     }
 
@@ -370,10 +370,10 @@ impl Machines {
     fn run_pool(&self, w: &World, long: bool, blow: Option<(usize, Blow)>) -> Outcome {
         let ports = self.ports(w, long, blow);
         let context = self.context(&ports);
-        let snapshot = Self::snapshot(&ports, w, long);
-        let plan = plan::plan(&snapshot);
+        let observed = Self::observed(&ports, w, long);
+        let plan = plan::plan(&observed);
         let mut memory = pool::Memory::default();
-        let work = pool::act::perform_all(&context, &snapshot, &plan.actions, &mut memory);
+        let work = pool::act::perform_all(&context, &observed, &plan.actions, &mut memory);
         let died = Self::run(&ports, work).is_none();
         let (world, effects) = ports.end();
         Outcome {
@@ -383,7 +383,7 @@ impl Machines {
         }
     }
 
-    fn snapshot(ports: &Ports, w: &World, long: bool) -> Snapshot {
+    fn observed(ports: &Ports, w: &World, long: bool) -> Observed {
         // Long after: whatever is waited for is over. Soon: an AgentMachine is seen waiting for longer than the debounce, a
         // VM is on offer since just now, and the provider may still bind a free Agent.
         let now = THEN + if long { LONG } else { SOON };
@@ -396,8 +396,8 @@ impl Machines {
             Some((c.uid()?, since))
         });
         let key = ObjectKey::new(NAMESPACE, POOL);
-        let snapshot = snapshot::gather(ports, ports, &key, &waiting.collect(), &spare.collect());
-        snapshot.expect("the pool is there")
+        let observed = observed::gather(ports, ports, &key, &waiting.collect(), &spare.collect());
+        observed.expect("the pool is there")
     }
 
     /// The orphan scan: one that meets a VM that is nobody's, and one that meets it again.
@@ -406,7 +406,7 @@ impl Machines {
         let mut memory = orphans::Memory::default();
         for age in [SOON, LONG, LONG * 2] {
             let ports = Ports::new(world, self.pool.clone(), age, None, self.defect);
-            let (doubts, _) = tokio::sync::watch::channel(Doubts::default());
+            let (doubts, _) = tokio::sync::watch::channel(SuspectVms::default());
             let scan = OrphanScan {
                 context: self.context(&ports),
                 doubts: Arc::new(doubts),
@@ -469,7 +469,8 @@ impl Machines {
     pub fn successors(&self, w: &World) -> Vec<Action> {
         let mut all = Vec::new();
         for name in w.shown_children().iter().map(|c| c.name_any()) {
-            let ages = |m: &Shared<Memory>| m.seen != Seen::NotAsked || m.stuck_since.is_some();
+            let ages =
+                |m: &Shared<Memory>| m.seen != Ownership::NotAsked || m.stuck_since.is_some();
             let ages: &[bool] = match w.memory.get(&name) {
                 Some(memory) if ages(memory) => &[false, true],
                 _ => &[false],

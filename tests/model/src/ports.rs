@@ -13,7 +13,7 @@ use std::{
 
 use agent_forge_actors::{
     effect::{Effect, EffectKind},
-    error::Trouble,
+    error::ReconcileError,
     model::{
         identity::BiosUuid,
         marker::Mark,
@@ -525,7 +525,7 @@ fn merge(all: &mut BTreeMap<String, String>, patch: &BTreeMap<String, Option<Str
 
 #[async_trait]
 impl Sessions for Ports {
-    async fn session(&self, _: &ObjectKey, _: &str) -> Result<Arc<dyn VCenter>, Trouble> {
+    async fn session(&self, _: &ObjectKey, _: &str) -> Result<Arc<dyn VCenter>, ReconcileError> {
         Ok(Arc::new(self.clone()))
     }
 
@@ -541,7 +541,7 @@ impl Placer for Ports {
         _: Arc<dyn VCenter>,
         _: Effect,
         request: PlaceRequest,
-    ) -> Result<Place, Trouble> {
+    ) -> Result<Place, ReconcileError> {
         Ok(Place {
             datacenter: MoRef::new("Datacenter", "datacenter-1"),
             folder: MoRef::new("Folder", "group-v1"),

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use agent_forge_actors::{
-    model::child::Child,
+    model::managed_vm::ManagedVm,
     ports::vcenter::{PowerState, VmObservation},
 };
 use agent_forge_crds::{agent::VsphereAgent, external::agent::Agent, names::AGENT_FINALIZER};
@@ -65,7 +65,7 @@ pub fn double(w: &World) -> Option<String> {
 /// The Agent's VM is recorded by a VsphereAgent that has not given it up.
 pub fn may_be_approved(w: &World, agent: &Agent) -> bool {
     w.children.iter().any(|c| {
-        let child = Child::read(c.arc());
+        let child = ManagedVm::read(c.arc());
         let records = child.identity.as_ref().is_some_and(|i| {
             agent_forge_actors::model::identity::BiosUuid::parse(&agent.name_any())
                 .is_some_and(|u| u.same_machine(i.bios_uuid))

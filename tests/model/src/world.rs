@@ -15,7 +15,7 @@ use agent_forge_actors::{
             VcResult, VmObservation,
         },
     },
-    vm::{memory::Memory, seen::Seen},
+    vm::{memory::Memory, ownership::Ownership},
 };
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
@@ -603,9 +603,9 @@ pub fn ageless(memory: &mut Memory) {
     memory.discovery = None;
     // Every pass comes later than the pause between two proofs.
     memory.proof_at = None;
-    memory.seen_since = (memory.seen != Seen::NotAsked).then_some(THEN);
+    memory.seen_since = (memory.seen != Ownership::NotAsked).then_some(THEN);
     memory.stuck_since = memory.stuck_since.map(|_| THEN);
-    if let Seen::Foreign { at, what, .. } = &mut memory.seen {
+    if let Ownership::Foreign { at, what, .. } = &mut memory.seen {
         *at = THEN;
         what.clear();
     }

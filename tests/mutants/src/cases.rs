@@ -118,7 +118,7 @@ pub const WITHOUT: &[(&str, &str)] = &[
     ),
     (
         "H6",
-        "the uuid comes from the VsphereAgent's uid and the marker names it: two records never share a VM; `vm/seen.rs` tests",
+        "the uuid comes from the VsphereAgent's uid and the marker names it: two records never share a VM; `vm/ownership.rs` tests",
     ),
     (
         "H14",

@@ -147,14 +147,14 @@ impl Run {
         })
         .await
         .map_err(|e| {
-            let standing: Vec<_> = self
+            let machine_state: Vec<_> = self
                 .world
                 .node_pools
                 .iter()
                 .map(|(_, p)| p.describe())
                 .collect();
             let picture = oracles::picture(&self.world);
-            e.context(format!("{standing:?}\n{picture:#?}"))
+            e.context(format!("{machine_state:?}\n{picture:#?}"))
         })
     }
 }

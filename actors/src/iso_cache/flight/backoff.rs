@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::entry::Source;
 use crate::{
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     retry,
 };
 
@@ -12,7 +12,7 @@ use crate::{
 struct Backoff {
     failures: u32,
     until: Duration,
-    trouble: Trouble,
+    trouble: ReconcileError,
     announced: bool,
 }
 
@@ -36,19 +36,19 @@ impl Backoffs {
     /// It may be tried again, if its last failure was the ISO source's.
     pub(super) fn release(&mut self, source: &Source) {
         if let Some(backoff) = self.0.get_mut(source)
-            && backoff.trouble.side == Side::Iso
+            && backoff.trouble.side == ErrorSource::Iso
         {
             (backoff.until, backoff.announced) = (Duration::ZERO, true);
         }
     }
 
     /// Its last failure, until it succeeds.
-    pub(super) fn trouble(&self, source: &Source) -> Option<&Trouble> {
+    pub(super) fn trouble(&self, source: &Source) -> Option<&ReconcileError> {
         self.0.get(source).map(|b| &b.trouble)
     }
 
     /// One more failure in a row.
-    pub(super) fn failed(&mut self, source: Source, trouble: Trouble, now: Duration) {
+    pub(super) fn failed(&mut self, source: Source, trouble: ReconcileError, now: Duration) {
         let failures = self
             .0
             .get(&source)
@@ -117,7 +117,7 @@ impl Backoffs {
 pub(super) const HEARD: Duration = Duration::from_secs(2);
 
 /// How long a failure holds.
-pub(super) fn delay(trouble: &Trouble, failures: u32, source: &Source) -> Duration {
+pub(super) fn delay(trouble: &ReconcileError, failures: u32, source: &Source) -> Duration {
     let key = format!("{}/{}", source.0, source.1);
     retry::delay(trouble.class, failures, &key).max(HEARD)
 }
@@ -132,8 +132,8 @@ mod tests {
         (directory, key.to_owned())
     }
 
-    fn failed(side: Side, class: Class) -> Trouble {
-        Trouble {
+    fn failed(side: ErrorSource, class: Class) -> ReconcileError {
+        ReconcileError {
             side,
             reason: "R".to_owned(),
             message: "m".to_owned(),
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn what_is_mended_is_tried_at_once_and_its_trouble_told_until_it_works() {
         let (one, other) = (source("one"), source("other"));
-        for (side, released) in [(Side::Iso, true), (Side::Vsphere, false)] {
+        for (side, released) in [(ErrorSource::Iso, true), (ErrorSource::Vsphere, false)] {
             type Ends = fn(&mut Backoffs, &Source);
             let ends: [(Ends, bool); 2] = [(Backoffs::end, true), (Backoffs::release, released)];
             for (end, ended) in ends {
@@ -171,10 +171,10 @@ mod tests {
     fn the_image_servers_word_counts_and_a_changed_secret_is_heard_of_soon() {
         let source = source("key");
         let told = Duration::from_secs(600);
-        let throttled = failed(Side::Iso, Class::Throttled(told));
+        let throttled = failed(ErrorSource::Iso, Class::Throttled(told));
         assert_eq!(delay(&throttled, 1, &source), told);
         // A refused password rests where it was refused, for longer.
-        let refused = failed(Side::Vsphere, Class::Blocked);
+        let refused = failed(ErrorSource::Vsphere, Class::Blocked);
         assert!(delay(&refused, 9, &source) < Duration::from_secs(30));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    error::{Class, Trouble},
+    error::{Class, ReconcileError},
     iso_cache::{
         msg::ShareGroup,
         testing::bench::{path, pool, want},
@@ -124,8 +124,8 @@ fn nothing_is_removed_before_all_had_time_to_ask() {
 #[test]
 fn a_failure_holds_until_it_is_over_and_that_is_said_once() {
     let (mut table, start) = flying();
-    let trouble = Trouble {
-        side: Side::Iso,
+    let trouble = ReconcileError {
+        side: ErrorSource::Iso,
         reason: "Told".to_owned(),
         message: "as told".to_owned(),
         class: Class::Throttled(s(10)),
@@ -162,7 +162,7 @@ fn another() -> IsoWant {
 fn a_failure_is_told_to_who_wants_that_source_and_lacks_it() {
     let (mut table, start) = flying();
     table.ask(another(), Duration::ZERO);
-    let trouble = Trouble::blocked(Side::Iso, "Told", "as told");
+    let trouble = ReconcileError::blocked(ErrorSource::Iso, "Told", "as told");
     let turn = table.news(start.id, FlightNews::Failed(trouble), Duration::ZERO);
     assert_eq!(turn.wake, BTreeSet::from([pool("a")]));
 }
@@ -175,7 +175,7 @@ fn trouble_of_what_is_there_is_not_waited_on() {
         ..want("b")
     };
     let (_, started) = table.ask(anew, Duration::ZERO);
-    let trouble = Trouble::blocked(Side::Iso, "Told", "as told");
+    let trouble = ReconcileError::blocked(ErrorSource::Iso, "Told", "as told");
     table.news(started[0].id, FlightNews::Failed(trouble), Duration::ZERO);
     let (waits, failures) = table.waiting_on();
     let reasons: Vec<_> = waits.iter().map(|(reason, _)| reason.as_str()).collect();

@@ -6,9 +6,9 @@ use std::{
 };
 
 use crate::{
-    error::Trouble,
+    error::ReconcileError,
     iso_cache::{
-        msg::{FlightNews, IsoFile, IsoPlace, IsoState, IsoWant, Leave},
+        msg::{FlightNews, IsoFile, IsoPlace, IsoState, IsoWant, PublishPermit},
         retention::PruneLog,
     },
     model::names::{DatastorePath, ObjectKey},
@@ -66,7 +66,7 @@ pub(super) enum Phase {
         began: Option<Duration>,
         seen: Duration,
         woken: Option<Duration>,
-        publishes: Option<(IsoPlace, Leave)>,
+        publishes: Option<(IsoPlace, PublishPermit)>,
     },
     /// There. `brought_for`: the pool that it was uploaded for, none where it was found. Looked at when `looked` says, well or
     /// in vain, and again after `check_at`; `checking` while that is under way; `compared` with the source then.
@@ -145,7 +145,7 @@ impl Evidence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Input {
     url: IsoUrl,
-    ca: Result<Option<String>, Trouble>,
+    ca: Result<Option<String>, ReconcileError>,
 }
 
 impl Input {

@@ -41,7 +41,7 @@ use self::{
 };
 use super::msg::{FlightNews, IsoFile, IsoState, IsoWant, Wanted};
 use crate::{
-    error::Side,
+    error::ErrorSource,
     model::names::{DatastorePath, ObjectKey},
     retry,
 };
@@ -411,7 +411,7 @@ impl FlightTable {
             if let Some(gone) = entry.lost_by(pool) {
                 return Some(IsoState::Lost(gone));
             }
-            let outage = trouble.is_some_and(|t| t.side == Side::Vsphere);
+            let outage = trouble.is_some_and(|t| t.side == ErrorSource::Vsphere);
             if outage && !entry.is_ready() && !entry.brings() {
                 return None;
             }

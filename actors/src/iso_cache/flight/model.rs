@@ -10,9 +10,9 @@ use tokio::sync::watch;
 
 use super::{Content, FORGET, FlightTable, PROGRESS_WAKE, RECHECK, Start, Task};
 use crate::{
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     iso_cache::{
-        msg::{FlightNews, IsoFile, IsoPlace, IsoState, IsoWant, Leave},
+        msg::{FlightNews, IsoFile, IsoPlace, IsoState, IsoWant, PublishPermit},
         testing::bench::{path, pool, want},
     },
     model::names::{DatastorePath, ObjectKey},
@@ -33,12 +33,12 @@ enum Op {
     Publish(usize),
     Arrive(usize),
     /// Of which flight; whether people have to mend it; whose fault it is.
-    Fail(usize, bool, Side),
+    Fail(usize, bool, ErrorSource),
     Miss(usize),
     /// That flight notices that nobody wants it.
     Recall(usize),
     /// That pool is being deleted.
-    Leave(u8),
+    PublishPermit(u8),
     Pass(u64),
 }
 
@@ -51,11 +51,11 @@ fn op() -> impl Strategy<Value = Op> {
         1 => which.clone().prop_map(Op::Progress),
         3 => which.clone().prop_map(Op::Arrive),
         2 => (which.clone(), any::<bool>(), any::<bool>()).prop_map(|(w, blocked, iso)| {
-            Op::Fail(w, blocked, if iso { Side::Iso } else { Side::Vsphere })
+            Op::Fail(w, blocked, if iso { ErrorSource::Iso } else { ErrorSource::Vsphere })
         }),
         1 => which.clone().prop_map(Op::Miss),
         3 => which.prop_map(Op::Recall),
-        1 => (0..4_u8).prop_map(Op::Leave),
+        1 => (0..4_u8).prop_map(Op::PublishPermit),
         3 => prop_oneof![0..3_u64, 20..50_u64, 550..700_u64].prop_map(Op::Pass),
     ]
 }
@@ -114,7 +114,7 @@ struct Run {
     flights: BTreeMap<u64, Start>,
     known: [Known; 5],
     /// Failures in a row of a source, until when it may not be tried, and whose fault the last one was.
-    held: BTreeMap<usize, (u32, Duration, Side)>,
+    held: BTreeMap<usize, (u32, Duration, ErrorSource)>,
     /// Contents of which bytes are on their way.
     coming: BTreeSet<usize>,
     /// Contents whose flight waits for leave to publish.
@@ -283,7 +283,7 @@ impl Run {
         };
         // A try hides an outage of vCenter only once bytes go there.
         let held = self.held.get(&source(content));
-        let outage = held.is_some_and(|(.., side)| *side == Side::Vsphere);
+        let outage = held.is_some_and(|(.., side)| *side == ErrorSource::Vsphere);
         let expected = match expected {
             Kind::Fetching if outage && !self.coming.contains(&content) => Kind::Failed,
             Kind::Fetching if self.publishing.contains_key(&content) => Kind::Publishing,
@@ -428,7 +428,7 @@ impl Run {
                     return;
                 };
                 let IsoFile { sha256, path, .. } = file(content);
-                let (leave, wait) = Leave::pair();
+                let (leave, wait) = PublishPermit::pair();
                 let news = FlightNews::Publishing(IsoPlace { sha256, path }, leave);
                 let turn = self.table.news(id, news, self.now);
                 assert!(turn.start.is_empty());
@@ -529,7 +529,7 @@ impl Run {
                 };
                 self.end(id, FlightNews::Recalled, &wake);
             }
-            Op::Leave(name) => {
+            Op::PublishPermit(name) => {
                 self.interest.remove(&name);
                 self.let_go();
                 let lost = self.lost();
@@ -541,9 +541,9 @@ impl Run {
                     return;
                 };
                 let trouble = if blocked {
-                    Trouble::blocked(side, "Told", "as told")
+                    ReconcileError::blocked(side, "Told", "as told")
                 } else {
-                    Trouble::transient(side, "Told", "as told")
+                    ReconcileError::transient(side, "Told", "as told")
                 };
                 match task {
                     Task::Prune(_) => self.end(id, FlightNews::Failed(trouble), &BTreeSet::new()),
@@ -553,7 +553,7 @@ impl Run {
         }
     }
 
-    fn fail(&mut self, id: u64, content: usize, trouble: Trouble) {
+    fn fail(&mut self, id: u64, content: usize, trouble: ReconcileError) {
         if let Known::There { .. } = self.known[content] {
             // Looked for in vain is not gone; but the next look comes earlier, after a backoff.
             let looked =

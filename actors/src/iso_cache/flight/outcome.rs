@@ -6,8 +6,8 @@ use super::{
     Content, FlightTable, Input, PROGRESS_WAKE, Phase, RECHECK, Running, Work, backoff::delay,
 };
 use crate::{
-    error::Trouble,
-    iso_cache::msg::{FlightNews, IsoFile, IsoPlace, Leave},
+    error::ReconcileError,
+    iso_cache::msg::{FlightNews, IsoFile, IsoPlace, PublishPermit},
     model::names::ObjectKey,
 };
 
@@ -53,7 +53,7 @@ impl FlightTable {
         &mut self,
         id: u64,
         place: IsoPlace,
-        leave: Leave,
+        leave: PublishPermit,
         now: Duration,
     ) -> BTreeSet<ObjectKey> {
         // One that was recalled ends: what asks for the same now gets another one.
@@ -141,7 +141,7 @@ impl FlightTable {
         &mut self,
         content: &Content,
         (pool, input): (ObjectKey, Input),
-        trouble: Trouble,
+        trouble: ReconcileError,
         now: Duration,
     ) -> BTreeSet<ObjectKey> {
         let source = content.source();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::{FlightTable, Keep, Phase};
-use crate::iso_cache::msg::{Leave, Wanted};
+use crate::iso_cache::msg::{PublishPermit, Wanted};
 
 impl FlightTable {
     /// The same table with other moments and other flight numbers in it, and with channels of its own to the flight under
@@ -31,7 +31,7 @@ impl FlightTable {
                     (*began, *woken) = (began.map(moment), woken.map(moment));
                     *seen = moment(*seen);
                     if let Some((_, leave)) = publishes {
-                        let (fresh, wait) = Leave::pair();
+                        let (fresh, wait) = PublishPermit::pair();
                         (*leave, leaves) = (fresh, Some(wait));
                     }
                 }

@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     model::names::ObjectKey,
     ports::{
         clock::Clock,
@@ -56,11 +56,15 @@ pub(super) struct TestSessions(pub(super) Mutex<BTreeMap<ObjectKey, Arc<dyn VCen
 
 #[async_trait]
 impl Sessions for TestSessions {
-    async fn session(&self, secret: &ObjectKey, _: &str) -> Result<Arc<dyn VCenter>, Trouble> {
+    async fn session(
+        &self,
+        secret: &ObjectKey,
+        _: &str,
+    ) -> Result<Arc<dyn VCenter>, ReconcileError> {
         let known = self.0.lock().expect("lock").get(secret).cloned();
         known.ok_or_else(|| {
-            Trouble::blocked(
-                Side::Vsphere,
+            ReconcileError::blocked(
+                ErrorSource::Vsphere,
                 reason::INVALID_CREDENTIALS,
                 format!("Secret {secret} is refused"),
             )

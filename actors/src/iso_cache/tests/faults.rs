@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use crate::{
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     iso_cache::{
         ensure,
         meter::STALL,
@@ -16,14 +16,14 @@ use crate::{
     },
 };
 
-async fn first_failure(bench: &mut Bench) -> Trouble {
+async fn first_failure(bench: &mut Bench) -> ReconcileError {
     match bench.settled(&want("a")).await {
         IsoState::Failed(trouble) => trouble,
         other => panic!("expected a failure, got {other:?}"),
     }
 }
 
-fn no_secret(trouble: &Trouble) {
+fn no_secret(trouble: &ReconcileError) {
     assert!(
         !format!("{trouble} {trouble:?}").contains(TOKEN),
         "{trouble:?}"
@@ -117,7 +117,7 @@ async fn a_bad_source_is_named_and_leaves_nothing() {
         let trouble = first_failure(&mut bench).await;
         assert_eq!(
             (trouble.reason.as_str(), trouble.side),
-            (reason, Side::Iso),
+            (reason, ErrorSource::Iso),
             "{case}"
         );
         no_secret(&trouble);
@@ -153,36 +153,44 @@ async fn a_bad_upload_is_named_and_leaves_nothing() {
         (
             StoreFault::UploadRefused,
             "VCenterUnreachable",
-            Side::Vsphere,
+            ErrorSource::Vsphere,
         ),
         (
             StoreFault::UploadCut(CHUNK),
             "VCenterUnavailable",
-            Side::Vsphere,
+            ErrorSource::Vsphere,
         ),
         (
             StoreFault::UploadEndsEarly(CHUNK),
             "ISOUploadIncomplete",
-            Side::Iso,
+            ErrorSource::Iso,
         ),
-        (StoreFault::UploadEndsEarly(SIZE), "", Side::Iso),
+        (StoreFault::UploadEndsEarly(SIZE), "", ErrorSource::Iso),
         (
             StoreFault::UploadLosesBytes,
             "ISOUploadIncomplete",
-            Side::Iso,
+            ErrorSource::Iso,
         ),
         (
             StoreFault::UploadHangs(CHUNK),
             "ISOUploadStalled",
-            Side::Vsphere,
+            ErrorSource::Vsphere,
         ),
         (
             StoreFault::UploadHangs(SIZE),
             "ISOUploadStalled",
-            Side::Vsphere,
+            ErrorSource::Vsphere,
         ),
-        (StoreFault::MoveLost, "VCenterNoAnswer", Side::Vsphere),
-        (StoreFault::MoveRefused, "NoPermission", Side::Vsphere),
+        (
+            StoreFault::MoveLost,
+            "VCenterNoAnswer",
+            ErrorSource::Vsphere,
+        ),
+        (
+            StoreFault::MoveRefused,
+            "NoPermission",
+            ErrorSource::Vsphere,
+        ),
     ];
     for (fault, reason, side) in cases {
         let mut bench = Bench::new().await;

@@ -9,7 +9,7 @@ use agent_forge_crds::{conditions::reason, external::agent::Agent};
 
 use super::{AgentMatch, Misfit, agent_runs_on};
 use crate::{
-    model::{child::Child, names::ObjectKey},
+    model::{managed_vm::ManagedVm, names::ObjectKey},
     mutants::{Mutant, on},
 };
 
@@ -36,7 +36,7 @@ pub struct Doubt {
 impl<'a> Lineup<'a> {
     /// Of the VM of that VsphereAgent.
     #[must_use]
-    pub fn of(child: &Child, agents: impl IntoIterator<Item = &'a Arc<Agent>>) -> Self {
+    pub fn of(child: &ManagedVm, agents: impl IntoIterator<Item = &'a Arc<Agent>>) -> Self {
         let mut lineup = Self::default();
         let Some(identity) = child.identity.as_ref() else {
             return lineup;
@@ -128,7 +128,7 @@ fn names<'a>(agents: impl Iterator<Item = &'a Arc<Agent>>) -> String {
 }
 
 /// The only one that matches, where it is `alone` in naming the VM; else the one that was bound before the others came.
-fn own<'a>(child: &Child, matching: &[&'a Arc<Agent>], alone: bool) -> Option<&'a Arc<Agent>> {
+fn own<'a>(child: &ManagedVm, matching: &[&'a Arc<Agent>], alone: bool) -> Option<&'a Arc<Agent>> {
     if let [only] = matching
         && alone
     {
@@ -146,7 +146,7 @@ fn own<'a>(child: &Child, matching: &[&'a Arc<Agent>], alone: bool) -> Option<&'
     }
 }
 
-fn by_mutation(child: &Child, agent: &Agent) -> bool {
+fn by_mutation(child: &ManagedVm, agent: &Agent) -> bool {
     on(Mutant::HostnameIsProof) && agent.spec.hostname.as_ref() == Some(&child.vm_name)
         || on(Mutant::AnyUnapproved) && !agent.spec.approved
 }

@@ -152,14 +152,14 @@ fn the_api_server_has_the_last_word() {
 fn a_recorded_vm_that_is_gone_or_off_is_doubted() {
     let mut on = child_with_vm("a");
     let doubts = |vms: &[MarkedVm], child: &VsphereAgent| {
-        let found = doubted("vc.example", vms, [child]);
+        let found = missing_in_scan("vc.example", vms, [child]);
         found.into_iter().collect::<Vec<_>>()
     };
     let seen = |power| vm("vm-a", marker(&child("a"), 1), power);
     assert!(doubts(&[seen(PowerState::On)], &on).is_empty());
     assert_eq!(doubts(&[seen(PowerState::Off)], &on), ["vm-a"]);
     assert_eq!(doubts(&[], &on), ["vm-a"]);
-    assert!(doubted("other.example", &[], [&on]).is_empty());
+    assert!(missing_in_scan("other.example", &[], [&on]).is_empty());
     let record = |c: &mut VsphereAgent, change: fn(&mut VmStatus)| {
         change(c.status.as_mut().and_then(|s| s.vm.as_mut()).expect("vm"));
     };

@@ -18,7 +18,7 @@ async fn prepared(live: impl FnOnce(&mut VsphereAgent, &mut Agent)) -> (usize, O
     let agent = &world.agents[0];
     let prepare = Action::Prepare {
         patch: approval(agent),
-        child: Child::read(Arc::new(child_with_vm("a"))),
+        child: ManagedVm::read(Arc::new(child_with_vm("a"))),
     };
     let (mut child, mut agent) = (child_with_vm("a"), agent.clone());
     live(&mut child, &mut agent);
@@ -27,9 +27,9 @@ async fn prepared(live: impl FnOnce(&mut VsphereAgent, &mut Agent)) -> (usize, O
         o.child = Some(child_with_vm("a"));
         o.unseen_child = Some(child);
     });
-    let snapshot = world.snapshot();
+    let observed = world.observed();
     let mut memory = Memory::default();
-    let acted = perform_all(&bench.context, &snapshot, &[prepare], &mut memory).await;
+    let acted = perform_all(&bench.context, &observed, &[prepare], &mut memory).await;
     assert!(acted.result.is_ok());
     let effects = bench.hub.with(|o| o.effects.clone());
     let prepared = effects.iter().filter(|e| **e == EffectKind::PrepareAgent);
@@ -87,15 +87,15 @@ async fn fenced(bind: bool, live: impl Fn(&mut MachineFacts)) -> (usize, usize, 
     for machine in &mut world.machines {
         machine.deleting = true;
     }
-    let snapshot = world.snapshot();
-    let fences: Vec<Action> = plan::plan(&snapshot)
+    let observed = world.observed();
+    let fences: Vec<Action> = plan::plan(&observed)
         .actions
         .into_iter()
         .filter(|a| matches!(a, Action::Fence { .. }))
         .collect();
     assert_eq!(fences.len(), 2);
     let mut memory = Memory::default();
-    let acted = perform_all(&bench.context, &snapshot, &fences, &mut memory).await;
+    let acted = perform_all(&bench.context, &observed, &fences, &mut memory).await;
     assert!(acted.result.is_ok());
     let (effects, lists) = bench.hub.with(|o| (o.effects.clone(), o.machine_lists));
     let fenced = effects.iter().filter(|e| **e == EffectKind::FenceAgent);

@@ -34,11 +34,11 @@ fn run(names: &[&str]) -> Vec<Action> {
 #[tokio::test]
 async fn all_are_carried_out_those_of_one_machine_in_order() {
     let bench = Bench::new();
-    let snapshot = World::waiting(&["a", "b", "c"]).snapshot();
+    let observed = World::waiting(&["a", "b", "c"]).observed();
     let run = run(&["a", "b", "c"]);
     let all = side_by_side(
         &bench.context,
-        &snapshot,
+        &observed,
         &run,
         &Failures::default(),
         &mut Failed::new(),
@@ -47,7 +47,7 @@ async fn all_are_carried_out_those_of_one_machine_in_order() {
     let order: Vec<_> = all
         .iter()
         .map(|(action, result)| {
-            assert!(matches!(result, Ok(Did::It)));
+            assert!(matches!(result, Ok(ActionOutcome::It)));
             let am = whose(action).and_then(|am| am.metadata.name.as_deref());
             (am.expect("a name"), matches!(action, Action::Pin { .. }))
         })
@@ -67,12 +67,12 @@ async fn nothing_is_made_for_one_that_could_not_be_pinned() {
         let gone = ClusterErrorKind::NotFound;
         o.fails.insert(EffectKind::PinSelector, gone)
     });
-    let snapshot = World::waiting(&["a", "b"]).snapshot();
+    let observed = World::waiting(&["a", "b"]).observed();
     let run = run(&["a", "b"]);
     let mut left_out = Failed::new();
     let all = side_by_side(
         &bench.context,
-        &snapshot,
+        &observed,
         &run,
         &Failures::default(),
         &mut left_out,
@@ -98,11 +98,11 @@ async fn nothing_is_made_for_one_that_could_not_be_pinned_however_far_apart() {
         let gone = ClusterErrorKind::NotFound;
         o.fails.insert(EffectKind::PinSelector, gone)
     });
-    let snapshot = World::waiting(&["a"]).snapshot();
+    let observed = World::waiting(&["a"]).observed();
     let [pin, create] = both("a");
     let actions = [pin, Action::AddFinalizer, create];
     let mut memory = Memory::default();
-    let acted = perform_all(&bench.context, &snapshot, &actions, &mut memory).await;
+    let acted = perform_all(&bench.context, &observed, &actions, &mut memory).await;
     assert_eq!(acted.created, 0);
     assert!(acted.result.is_err());
     let effects = bench.hub.with(|o| o.effects.clone());
@@ -116,7 +116,7 @@ async fn what_was_begun_is_not_begun_again_while_it_is_not_in_sight() {
     let world = World::waiting(&["a"]);
     let mut memory = Memory::default();
     let mut effects = async |after: Duration| {
-        let mut s = world.snapshot();
+        let mut s = world.observed();
         s.now += after;
         memory.begun.recall(&mut s);
         let actions = plan::plan(&s).actions;
@@ -142,7 +142,7 @@ fn what_is_in_sight_is_not_remembered() {
     begun.note(&pin, Duration::ZERO);
     begun.note(&create, Duration::ZERO);
     begun.note(&both("b")[1], Duration::ZERO);
-    let mut s = world.snapshot();
+    let mut s = world.observed();
     s.now = Duration::ZERO;
     begun.recall(&mut s);
     let known = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>();
@@ -153,7 +153,7 @@ fn what_is_in_sight_is_not_remembered() {
     );
     assert_eq!(known(&s.pinned), ["am-a"], "the version that was pinned");
     world.agent_machines[0].metadata.resource_version = Some("next".to_owned());
-    let mut s = world.snapshot();
+    let mut s = world.observed();
     s.now = Duration::ZERO;
     begun.recall(&mut s);
     assert!(

@@ -15,8 +15,8 @@ use crate::{
     pool::{
         claims::{Need, Why},
         iso::NoSource,
+        observed::{self, Observed},
         plan::{Action, Plan, plan},
-        snapshot::{self, Snapshot},
         status::{self, Surroundings},
     },
     testing::{
@@ -50,7 +50,7 @@ fn seen_from_outside(mut world: World, granted: &[(&str, &str)]) -> World {
     world
 }
 
-fn rendered(s: &Snapshot, plan: &Plan) -> agent_forge_crds::pool::VsphereAgentPoolStatus {
+fn rendered(s: &Observed, plan: &Plan) -> agent_forge_crds::pool::VsphereAgentPoolStatus {
     let around = Surroundings {
         no_source: s.refused_source(),
         ..Surroundings::default()
@@ -122,7 +122,7 @@ fn a_pool_that_is_not_admitted_does_nothing_and_says_so_without_a_word_of_what_i
     ] {
         let mut world = seen_from_outside(world, &[]);
         world.children.clear();
-        let s = world.snapshot();
+        let s = world.observed();
         let plan = plan(&s);
         assert!(
             plan.claims.is_empty() && plan.actions.is_empty(),
@@ -150,7 +150,7 @@ fn a_grant_lets_it_serve_and_its_end_stops_pins_creates_and_approvals() {
     let given = &[(NAMESPACE, ATTACKER)][..];
     let begins = |granted: &[(&str, &str)]| {
         let world = seen_from_outside(World::waiting(&["a"]), granted);
-        plan(&world.snapshot()).actions
+        plan(&world.observed()).actions
     };
     let all = begins(given);
     assert!(all.iter().any(|a| matches!(a, Action::Pin { .. })));
@@ -161,7 +161,7 @@ fn a_grant_lets_it_serve_and_its_end_stops_pins_creates_and_approvals() {
         let pinned = labels(&[("agent-forge.containeroo.ch/agent-machine", "a")]);
         let selector = world.agent_machines[0].spec.agent_label_selector.as_mut();
         selector.expect("one").match_labels = Some(pinned);
-        plan(&world.snapshot())
+        plan(&world.observed())
     };
     let is_approval = |a: &Action| matches!(a, Action::Prepare { .. });
     assert!(prepares(given).actions.iter().any(is_approval));
@@ -189,13 +189,13 @@ fn its_recorded_hosts_are_fenced_and_let_go_without_a_grant() {
         .labels_mut()
         .insert("customer".to_owned(), "example".to_owned());
     delete(&mut world.agent_machines[0]);
-    let fenced = plan(&world.snapshot()).actions;
+    let fenced = plan(&world.observed()).actions;
     assert!(matches!(fenced[..], [Action::Fence { .. }]), "{fenced:?}");
     world.agents[0].labels_mut().remove("customer");
     world.agent_machines.clear();
     world.machines.clear();
     world.waited = std::time::Duration::from_secs(600);
-    let released = plan(&world.snapshot()).actions;
+    let released = plan(&world.observed()).actions;
     assert!(
         matches!(released[..], [Action::Release { .. }]),
         "{released:?}"
@@ -208,7 +208,7 @@ fn a_pool_that_is_not_admitted_is_in_nobodys_way() {
         let mut world = World::waiting(&["a"]);
         world.other_pools.push(foreign());
         world.grants = seen_from_outside(World::default(), granted).grants;
-        let plan = plan(&world.snapshot());
+        let plan = plan(&world.observed());
         plan.claims[0].need.clone()
     };
     assert_eq!(needs(&[]), Need::Host);
@@ -237,10 +237,10 @@ fn what_a_pool_gathers_of_a_namespace_that_refuses_it_is_its_own_hosts_alone() {
         });
         let key = ObjectKey::new(ATTACKER, POOL);
         let clock = Turned::default();
-        snapshot::gather(&hub, &clock, &key, &Default::default(), &Default::default())
+        observed::gather(&hub, &clock, &key, &Default::default(), &Default::default())
             .expect("a pool")
     };
-    let names = |s: &Snapshot| -> Vec<String> {
+    let names = |s: &Observed| -> Vec<String> {
         s.agents.iter().map(|a: &Arc<Agent>| a.name_any()).collect()
     };
     let refused = gathered(&[]);
@@ -259,7 +259,7 @@ fn a_namespace_that_is_not_served_admits_nobody_and_is_told_apart() {
         World::waiting(&["a"]),
         &[(NAMESPACE, "*"), (CONTROL_PLANE, "*")],
     )
-    .snapshot();
+    .observed();
     assert!(s.refusing().is_empty(), "{:?}", s.refusing());
     s.grants.unserved.insert(CONTROL_PLANE.to_owned());
     // Nothing of a namespace that is not served is in view.

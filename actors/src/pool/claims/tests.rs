@@ -3,7 +3,7 @@
 use super::{Need, Why, classify};
 use crate::{
     model::names::ObjectKey,
-    pool::{claims, snapshot::Snapshot},
+    pool::{claims, observed::Observed},
     testing::{
         CONTROL_PLANE, NAMESPACE, World, agent_on, at, child, child_with_vm, claim, condition,
         delete, foreign_agent, machine, pool, reserve, selector,
@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use std::time::Duration;
 
-fn classified(s: &Snapshot) -> Vec<claims::Claim> {
+fn classified(s: &Observed) -> Vec<claims::Claim> {
     classify(&claims::Facts {
         pool: &s.pool,
         grants: &s.grants,
@@ -44,7 +44,7 @@ fn classified(s: &Snapshot) -> Vec<claims::Claim> {
 fn need(change: impl FnOnce(&mut World)) -> Option<Need> {
     let mut world = World::waiting(&["a"]);
     change(&mut world);
-    let mut found = classified(&world.snapshot());
+    let mut found = classified(&world.observed());
     assert!(found.len() <= 1);
     found.pop().map(|c| c.need)
 }
@@ -308,7 +308,7 @@ fn each_gets_one_claim_in_name_order() {
     let mut world = World::waiting(&["b", "a"]);
     world.machines.push(machine("c"));
     world.agent_machines.sort_by_key(ResourceExt::name_any);
-    let names: Vec<String> = classified(&world.snapshot())
+    let names: Vec<String> = classified(&world.observed())
         .iter()
         .map(claims::Claim::name)
         .collect();

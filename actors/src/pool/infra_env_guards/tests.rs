@@ -13,8 +13,8 @@ use super::*;
 use crate::{
     pool::{
         iso::{self, NoSource},
+        observed::Observed,
         plan::{Action, plan},
-        snapshot::Snapshot,
         status::{Surroundings, render},
     },
     testing::{
@@ -156,15 +156,15 @@ fn a_selector_without_labels_defeats_the_fence_where_the_service_approves() {
     }
 }
 
-fn world(env: InfraEnv) -> Snapshot {
-    let mut s = World::waiting(&["a"]).snapshot();
+fn world(env: InfraEnv) -> Observed {
+    let mut s = World::waiting(&["a"]).observed();
     s.infra_env = Some(Arc::new(env));
     s
 }
 
 #[test]
 fn behind_a_guard_nobody_gets_a_new_vm_and_is_told_why() {
-    let creates = |s: &Snapshot| {
+    let creates = |s: &Observed| {
         let all = plan(s).actions;
         all.iter().any(|a| matches!(a, Action::CreateChild { .. }))
     };
@@ -198,7 +198,7 @@ fn of_an_image_that_could_not_be_made_nothing_is_fetched() {
 
 #[test]
 fn a_host_that_has_its_vm_is_not_concerned() {
-    let mut s = World::discovered("a").snapshot();
+    let mut s = World::discovered("a").observed();
     s.infra_env = Some(Arc::new(with(infra_env(), bound)));
     let all = plan(&s).actions;
     assert!(

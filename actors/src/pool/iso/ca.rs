@@ -7,7 +7,7 @@ use kube::ResourceExt;
 
 use crate::{
     context::Context,
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     model::names::ObjectKey,
 };
 
@@ -23,7 +23,7 @@ const INVALID: &str = "InvalidISOCABundle";
 pub struct Known {
     named: CaBundleRef,
     at: Duration,
-    bundle: Result<Option<String>, Trouble>,
+    bundle: Result<Option<String>, ReconcileError>,
 }
 
 /// The bundle that the pool names; `None` where it names none.
@@ -34,7 +34,7 @@ pub async fn bundle(
     context: &Context,
     pool: &VsphereAgentPool,
     known: &mut Option<Known>,
-) -> Result<Option<String>, Trouble> {
+) -> Result<Option<String>, ReconcileError> {
     let named = pool.spec.iso.as_ref().and_then(|i| i.ca_bundle_ref.clone());
     let Some(named) = named else {
         *known = None;
@@ -48,7 +48,7 @@ pub async fn bundle(
     let key = ObjectKey::new(pool.namespace().unwrap_or_default(), &named.name);
     let bundle = match context.cluster.config_map(&key).await {
         Ok(data) => chosen(&key, named.key(), data.as_ref()).map(Some),
-        Err(e) => Err(Trouble::from(e)),
+        Err(e) => Err(ReconcileError::from(e)),
     };
     *known = Some(Known {
         named,
@@ -63,10 +63,10 @@ fn chosen(
     key: &ObjectKey,
     entry: &str,
     data: Option<&BTreeMap<String, String>>,
-) -> Result<String, Trouble> {
+) -> Result<String, ReconcileError> {
     let no = |reason: &str, why: String| {
-        Err(Trouble::blocked(
-            Side::Iso,
+        Err(ReconcileError::blocked(
+            ErrorSource::Iso,
             reason,
             format!("spec.iso.caBundleRef: {why}"),
         ))

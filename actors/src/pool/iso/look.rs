@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent_forge_crds::agent::VsphereAgent;
 
-use crate::{model::child::Child, retry};
+use crate::{model::managed_vm::ManagedVm, retry};
 
 /// A create has failed over a file, which may be this one: it is looked at unless that was done so lately.
 const MISSED: Duration = Duration::from_secs(20);
@@ -17,9 +17,9 @@ const OVER_A_FILE: [&str; 2] = ["FileNotFound", "FileLocked"];
 
 /// How long ago the last look may be, by what the pool's VsphereAgents are about; `None`: no VM is being made.
 #[must_use]
-pub fn within(children: &[Child]) -> Option<Duration> {
+pub fn within(children: &[ManagedVm]) -> Option<Duration> {
     let making = children.iter().filter(|c| is_made_by_us(&c.object));
-    let soon = |child: &Child| {
+    let soon = |child: &ManagedVm| {
         if misses_a_file(&child.object) {
             MISSED
         } else {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::testing::{child, child_with_vm, intent, with};
 
-    fn making(waits: &str) -> Child {
+    fn making(waits: &str) -> ManagedVm {
         let made = with(child("a"), |c| {
             let vm = intent(c, 1);
             let status = c.status.get_or_insert_default();
@@ -66,7 +66,7 @@ mod tests {
                 ..WaitingOn::default()
             }];
         });
-        Child::read(Arc::new(made))
+        ManagedVm::read(Arc::new(made))
     }
 
     #[test]
@@ -75,15 +75,15 @@ mod tests {
             let vm = c.status.as_mut().and_then(|s| s.vm.as_mut());
             vm.expect("recorded").attempt = None;
         });
-        let idle = || [child("b"), child_with_vm("c")].map(|c| Child::read(Arc::new(c)));
-        let with_idle = |all: Vec<Child>| idle().into_iter().chain(all).collect::<Vec<_>>();
+        let idle = || [child("b"), child_with_vm("c")].map(|c| ManagedVm::read(Arc::new(c)));
+        let with_idle = |all: Vec<ManagedVm>| idle().into_iter().chain(all).collect::<Vec<_>>();
         let (full, missed) = (|| making("NoDiskSpace"), || making("FileNotFound"));
         for (what, children, wanted) in [
             ("no VsphereAgents", vec![], None),
             ("none whose VM is being made", with_idle(vec![]), None),
             (
                 "one of the predecessor's",
-                vec![Child::read(Arc::new(theirs))],
+                vec![ManagedVm::read(Arc::new(theirs))],
                 None,
             ),
             ("one", with_idle(vec![full()]), Some(NEEDED)),

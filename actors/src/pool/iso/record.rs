@@ -303,7 +303,7 @@ fn whole(t: Timestamp) -> Time {
 mod tests {
     use super::*;
     use crate::{
-        error::{Side, Trouble},
+        error::{ErrorSource, ReconcileError},
         model::names::ObjectKey,
         testing::with,
     };
@@ -340,7 +340,11 @@ mod tests {
             total: None,
             rate: None,
         };
-        let failed = IsoState::Failed(Trouble::transient(Side::Iso, "ISODownloadFailed", "503"));
+        let failed = IsoState::Failed(ReconcileError::transient(
+            ErrorSource::Iso,
+            "ISODownloadFailed",
+            "503",
+        ));
         let queued = IsoState::Queued(ObjectKey::new("demo", "other"));
         let clean = Some("https://img/byapikey/REDACTED/x.iso".to_owned());
         for (url, left) in [
@@ -586,7 +590,11 @@ mod tests {
             total,
             rate: None,
         };
-        let failed = IsoState::Failed(Trouble::transient(Side::Iso, "ISODownloadFailed", "503"));
+        let failed = IsoState::Failed(ReconcileError::transient(
+            ErrorSource::Iso,
+            "ISODownloadFailed",
+            "503",
+        ));
         let record = IsoStatus {
             sha256: Some("ab".to_owned()),
             ..IsoStatus::default()

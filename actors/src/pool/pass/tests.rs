@@ -47,7 +47,7 @@ impl Told {
 
 #[async_trait]
 impl IsoCaches for Told {
-    async fn ensure(&self, _: IsoKey, want: IsoWant) -> Result<IsoState, Trouble> {
+    async fn ensure(&self, _: IsoKey, want: IsoWant) -> Result<IsoState, ReconcileError> {
         let elsewhere = |p: &&DatastorePath| p.datastore != want.directory.datastore;
         assert_eq!(
             want.prunable.iter().find(elsewhere),
@@ -59,7 +59,7 @@ impl IsoCaches for Told {
         *self.look_within.lock().expect("lock") = want.look_within;
         Ok(self.state.lock().expect("lock").clone())
     }
-    async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, Trouble> {
+    async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, ReconcileError> {
         let paths = left.prunable.iter().map(ToString::to_string).collect();
         let mut cleared = self.cleared.lock().expect("lock");
         cleared.push((key.to_string(), paths));

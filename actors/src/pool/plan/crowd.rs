@@ -166,7 +166,7 @@ fn hub_of(w: &World) -> Hub {
 
 /// What is decided when all Agents are gone through: the pool's plan and counts.
 fn decided(w: &World) -> String {
-    let s = w.snapshot();
+    let s = w.observed();
     let plan = plan(&s);
     format!("{plan:?} {:?}", status::gauges(&s, &plan))
 }
@@ -192,7 +192,7 @@ proptest! {
             w.pool.spec.agent.labels.clear();
         }
         let hub = hub_of(&w);
-        let mut s = w.snapshot();
+        let mut s = w.observed();
         let own: Vec<_> = s.agent_machines.iter().map(AsRef::as_ref).collect();
         let own: Vec<_> = own.into_iter().filter(|am| claims::belongs(&s.pool, am)).collect();
         let home = &s.infra_env_key.namespace;
@@ -249,7 +249,7 @@ proptest! {
             .into_iter()
             .map(|(key, _)| key)
             .collect();
-        let (s, t) = (before.snapshot(), after.snapshot());
+        let (s, t) = (before.observed(), after.observed());
         if decided(&before) != decided(&after) {
             prop_assert!(told.contains(&ActorKey::Pool(s.key.clone())));
         }

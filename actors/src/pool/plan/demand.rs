@@ -12,16 +12,16 @@ use kube::ResourceExt;
 use super::{Action, Plan, Records, is_for, possible_agents, served_by_child};
 use crate::{
     model::{
-        child::Child,
+        machine_state::MachineState,
+        managed_vm::ManagedVm,
         names::ObjectKey,
-        standing::Standing,
         upstream::{self, WaitingSign},
     },
     mutants::{Mutant, on},
     pool::{
         claims::{self, Claim, Need, Why},
+        observed::Observed,
         prepare,
-        snapshot::Snapshot,
     },
     ports::cluster::MachineFacts,
 };
@@ -31,7 +31,7 @@ const MOST_NAMES: usize = 9;
 
 /// Name of the VsphereAgent (and its VM) for an AgentMachine: the AgentMachine's own, unless another VsphereAgent
 /// holds it for somebody else.
-fn child_name(s: &Snapshot, am: &AgentMachine) -> String {
+fn child_name(s: &Observed, am: &AgentMachine) -> String {
     let name = am.name_any();
     if on(Mutant::RandomNames) {
         return format!("{name}-{:05x}", s.now.as_micros() % 0xf_ffff);
@@ -57,7 +57,7 @@ fn child_name(s: &Snapshot, am: &AgentMachine) -> String {
     name
 }
 
-pub(super) fn answer(s: &Snapshot, records: &Records, plan: &mut Plan) -> BTreeSet<ObjectKey> {
+pub(super) fn answer(s: &Observed, records: &Records, plan: &mut Plan) -> BTreeSet<ObjectKey> {
     let mut reassigned = BTreeSet::new();
     let claims = plan.claims.clone();
     // The Agent tells whom its VM serves: where the provider bound it to another AgentMachine, the record follows.
@@ -71,7 +71,7 @@ pub(super) fn answer(s: &Snapshot, records: &Records, plan: &mut Plan) -> BTreeS
             });
         }
     }
-    let mut spare: Vec<&Child> = s
+    let mut spare: Vec<&ManagedVm> = s
         .children
         .iter()
         .filter(|c| !reassigned.contains(&c.key) && is_spare(s, records, &claims, c))
@@ -143,10 +143,10 @@ pub(super) fn answer(s: &Snapshot, records: &Records, plan: &mut Plan) -> BTreeS
 
 /// The AgentMachine that a VsphereAgent is to record, where it records another one, or its label is not that one's name.
 fn belongs_to(
-    s: &Snapshot,
+    s: &Observed,
     records: &Records,
     claims: &[Claim],
-    child: &Child,
+    child: &ManagedVm,
 ) -> Option<(Arc<AgentMachine>, Option<MachineFacts>)> {
     let agent = s.agent_on(child);
     if let Some(served) = agent.and_then(|a| records.served_by(claims, a)) {
@@ -176,7 +176,7 @@ fn belongs_to(
 fn relabelled(
     claims: &[Claim],
     records: &Records,
-    child: &Child,
+    child: &ManagedVm,
 ) -> Option<(Arc<AgentMachine>, Option<MachineFacts>)> {
     let record = child.agent_machine.as_ref().filter(|r| r.uid.is_some());
     let claim = records.find(claims, record)?;
@@ -188,7 +188,7 @@ fn relabelled(
 
 /// It waits, or is about to, no VM is made for it yet, and no free Agent is there for the provider to bind. Unpinned it
 /// would take the first Agent of ours that becomes valid, whoever that is meant for (upstream-contract.md §0.4, §0.15).
-fn pins_early(s: &Snapshot, claim: &Claim) -> bool {
+fn pins_early(s: &Observed, claim: &Claim) -> bool {
     let am = claim.agent_machine.as_ref();
     let about_to_ask = matches!(
         claim.need,
@@ -204,7 +204,7 @@ fn pins_early(s: &Snapshot, claim: &Claim) -> bool {
         && !s.home_agents().any(|a| claims::is_free_for(a, am))
 }
 
-pub(super) fn pin_if_needed(s: &Snapshot, am: &Arc<AgentMachine>, plan: &mut Plan) {
+pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Plan) {
     let uid = am.metadata.uid.as_ref();
     let done = prepare::pinned(am).is_some() || uid.is_some_and(|uid| s.pinned.contains(uid));
     let planned = |a: &Action| matches!(a, Action::Pin { agent_machine, .. } if agent_machine.metadata.uid.as_ref() == uid);
@@ -219,17 +219,17 @@ pub(super) fn pin_if_needed(s: &Snapshot, am: &Arc<AgentMachine>, plan: &mut Pla
 
 /// A VM in the making that nobody waits for any more, whose Agent nobody has approved and may still come: it can serve
 /// another.
-fn is_spare(s: &Snapshot, records: &Records, claims: &[Claim], child: &Child) -> bool {
+fn is_spare(s: &Observed, records: &Records, claims: &[Claim], child: &ManagedVm) -> bool {
     if child.deleting || child.adopted || !is_sound(child) {
         return false;
     }
     let untouched = possible_agents(s, child).all(|a| !a.spec.approved && !a.is_claimed_or_bound());
-    let wanted = match s.standing(child) {
-        Standing::Leaving | Standing::Gone => false,
-        Standing::Alive => records
+    let wanted = match s.machine_state(child) {
+        MachineState::Leaving | MachineState::Gone => false,
+        MachineState::Alive => records
             .find(claims, child.agent_machine.as_ref())
             .is_none_or(|c| c.need != Need::Served || served_by_child(s, c, child)),
-        Standing::Nobody | Standing::Unknown(_) => true,
+        MachineState::Nobody | MachineState::Unknown(_) => true,
     };
     untouched && !wanted && is_in_the_making(s, child)
 }
@@ -237,7 +237,7 @@ fn is_spare(s: &Snapshot, records: &Records, claims: &[Claim], child: &Child) ->
 /// Nothing says that it was a host before, and its Agent is there or may still come. None comes any more of a guest whose
 /// Agent is gone or has not registered in time; where the hub was restored from before that Agent, this is all it knows
 /// of a VM that was a node.
-fn is_in_the_making(s: &Snapshot, child: &Child) -> bool {
+fn is_in_the_making(s: &Observed, child: &ManagedVm) -> bool {
     let vm = child.object.status.as_ref().and_then(|s| s.vm.as_ref());
     let Some(vm) = vm.filter(|_| child.identity.is_some()) else {
         return true;
@@ -253,7 +253,7 @@ fn is_in_the_making(s: &Snapshot, child: &Child) -> bool {
 }
 
 /// Nothing keeps its VM from serving: one that is in the way of somebody's name, or that nobody can find, helps nobody.
-fn is_sound(child: &Child) -> bool {
+fn is_sound(child: &ManagedVm) -> bool {
     let status = child.object.status.as_ref();
     let orphaned = status
         .and_then(|s| s.vm.as_ref()?.phase.as_ref())

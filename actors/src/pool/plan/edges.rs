@@ -8,8 +8,8 @@ use kube::ResourceExt;
 
 use super::{Action, agents_to_ask, plan};
 use crate::{
-    model::{child::Child, names::ObjectKey},
-    pool::snapshot::Home,
+    model::{managed_vm::ManagedVm, names::ObjectKey},
+    pool::observed::Home,
     testing::{
         CONTROL_PLANE, NAMESPACE, World, agent_machine, agent_on, child, claim, delete, machine,
         reserve, with,
@@ -29,7 +29,7 @@ fn done(world: &World) -> Vec<&'static str> {
         Action::Release { .. } => "release",
         Action::RemoveFinalizer => "remove finalizer",
     };
-    plan(&world.snapshot()).actions.iter().map(name).collect()
+    plan(&world.observed()).actions.iter().map(name).collect()
 }
 
 #[test]
@@ -98,14 +98,14 @@ fn the_record_follows_the_agent_to_whom_it_serves() {
         reserve(served, &world.agents[0]);
         world.agent_machines.retain(|am| am.name_any() == name);
         assert_eq!(done(&world), actions, "{name}");
-        assert_eq!(plan(&world.snapshot()).waiting, [], "{name}");
+        assert_eq!(plan(&world.observed()).waiting, [], "{name}");
     }
 }
 
 #[test]
 fn a_vm_takes_the_name_of_who_waits_unless_somebody_has_it() {
     let name = |world: &World| {
-        let plan = plan(&world.snapshot());
+        let plan = plan(&world.observed());
         plan.actions.iter().find_map(|action| match action {
             Action::CreateChild { name, .. } => Some(name.clone()),
             _ => None,
@@ -121,12 +121,12 @@ fn a_vm_takes_the_name_of_who_waits_unless_somebody_has_it() {
 #[test]
 fn who_may_run_there_and_who_was_seen_there_is_asked() {
     let asked = |world: &World| {
-        let s = world.snapshot();
+        let s = world.observed();
         agents_to_ask(&s, &s.children[0])
     };
     let mut world = World::discovered("a");
     let there = ObjectKey::of(&world.agents[0]);
-    let uuid = Child::read(Arc::new(world.children[0].clone())).identity;
+    let uuid = ManagedVm::read(Arc::new(world.children[0].clone())).identity;
     let uuid = uuid.expect("recorded").bios_uuid;
     // Each name in each namespace where one may be, whatever is in view.
     let named = |namespaces: &[&str]| -> BTreeSet<ObjectKey> {
@@ -210,7 +210,7 @@ fn a_vm_whose_machine_vanished_is_neither_fenced_nor_let_go_unless_a_person_want
         vm(&mut world).agent_machine_paused = Some(true);
         change(&mut world);
         assert_eq!(done(&world), actions, "{what}");
-        assert_eq!(waits_for(&plan(&world.snapshot())), why, "{what}");
+        assert_eq!(waits_for(&plan(&world.observed())), why, "{what}");
     }
 }
 
@@ -237,12 +237,12 @@ fn a_vm_of_another_control_plane_is_kept_until_its_machine_there_is_gone() {
     world.agent_machines.clear();
     world.machines.clear();
     let does = |homes: &[(&str, &Home)]| {
-        let mut snapshot = world.snapshot();
+        let mut observed = world.observed();
         let homes = homes.iter();
-        snapshot.recorded_homes = homes
+        observed.recorded_homes = homes
             .map(|(name, home)| ((*name).to_owned(), (*home).clone()))
             .collect();
-        let plan = plan(&snapshot);
+        let plan = plan(&observed);
         (plan.actions.len(), waits_for(&plan))
     };
     let unknown = Some(reason::MACHINE_STATE_UNKNOWN);

@@ -72,7 +72,7 @@ fn claimed_elsewhere() -> World {
 #[test]
 fn whose_agent_serves_another_control_plane_asks_again() {
     let mut world = claimed_elsewhere();
-    let first = plan(&world.snapshot());
+    let first = plan(&world.observed());
     assert_eq!(done(&first), action("create", "a-ama for a"));
     assert_eq!(says(&first, "a"), [reason::AGENT_ELSEWHERE]);
     // It was made, and is for the same AgentMachine: nothing more.
@@ -81,14 +81,14 @@ fn whose_agent_serves_another_control_plane_asks_again() {
         c.metadata.uid = Some("va-second".to_owned());
     });
     world.children.push(second);
-    let next = plan(&world.snapshot());
+    let next = plan(&world.observed());
     assert_eq!(done(&next), []);
     // Its own Machine goes: the host that serves another keeps its labels, the other VM goes with the Machine.
     let mut gone = world.clone();
     gone.waited = std::time::Duration::from_secs(60);
     gone.machines.clear();
     gone.agent_machines.clear();
-    let left: Vec<String> = plan(&gone.snapshot())
+    let left: Vec<String> = plan(&gone.observed())
         .actions
         .iter()
         .map(|a| match a {
@@ -110,7 +110,7 @@ fn whose_agent_serves_another_control_plane_asks_again() {
         attempt: 1,
         at: None,
     }];
-    let back = plan(&world.snapshot());
+    let back = plan(&world.observed());
     assert!(
         done(&back).iter().all(|(kind, _)| *kind != "prepare"),
         "{back:?}"
@@ -120,7 +120,7 @@ fn whose_agent_serves_another_control_plane_asks_again() {
         reserve(&mut w.agent_machines[0], &own);
         w.agents.push(own);
     });
-    let rest = done(&plan(&served.snapshot()));
+    let rest = done(&plan(&served.observed()));
     assert!(rest.contains(&("release", "a".to_owned())), "{rest:?}");
 }
 
@@ -136,10 +136,10 @@ fn whose_agent_serves_another_node_pool_goes_with_that_ones_machine() {
     claim(&mut world.agents[0], &stranger);
     world.agent_machines.push(stranger);
     world.machines.push(machine("b"));
-    assert_eq!(done(&plan(&world.snapshot())), action("reassign", "a to b"));
+    assert_eq!(done(&plan(&world.observed())), action("reassign", "a to b"));
     // Whose Machine is not in sight is not recorded.
     world.machines.pop();
-    assert_eq!(done(&plan(&world.snapshot())), []);
+    assert_eq!(done(&plan(&world.observed())), []);
 }
 
 #[test]
@@ -154,12 +154,12 @@ fn a_label_that_somebody_took_off_or_changed_is_put_back() {
                 None => c.labels_mut().remove(AGENT_MACHINE_LABEL),
             };
         })];
-        let made = plan(&world.snapshot());
+        let made = plan(&world.observed());
         assert_eq!(done(&made), action("reassign", "a to a"), "{label:?}");
         // Without the uid nothing is known of it.
         let annotations = world.children[0].annotations_mut();
         annotations.remove(AGENT_MACHINE_UID_ANNOTATION);
-        let lost = done(&plan(&world.snapshot()));
+        let lost = done(&plan(&world.observed()));
         assert!(
             !lost.contains(&("reassign", "a to a".to_owned())),
             "{label:?}: {lost:?}"
@@ -171,13 +171,13 @@ fn a_label_that_somebody_took_off_or_changed_is_put_back() {
 fn a_vm_for_a_node_pool_that_moved_is_released_unless_it_serves() {
     let mut world = World::discovered("a");
     world.pool.spec.node_pool_ref.name = "another".to_owned();
-    let moved = plan(&world.snapshot());
+    let moved = plan(&world.observed());
     assert_eq!(done(&moved), action("release", "a"));
     assert_eq!(says(&moved, "a"), [reason::NODE_POOL_MOVED]);
     let am = world.agent_machines[0].clone();
     claim(&mut world.agents[0], &am);
     reserve(&mut world.agent_machines[0], &world.agents[0]);
-    assert_eq!(done(&plan(&world.snapshot())), []);
+    assert_eq!(done(&plan(&world.observed())), []);
 }
 
 #[test]
@@ -185,10 +185,10 @@ fn a_pool_that_takes_a_node_pool_waits_for_the_vm_of_the_other() {
     let mut world = World::waiting(&["a"]);
     let other = ObjectKey::new("elsewhere", "a");
     world.made_by_others = [("am-a".to_owned(), other)].into();
-    let waits = plan(&world.snapshot());
+    let waits = plan(&world.observed());
     assert_eq!(done(&waits), []);
     assert_eq!(says(&waits, "a"), [reason::HOST_OF_ANOTHER_POOL]);
     assert!(waits.again.is_some(), "it looks again");
     world.made_by_others.clear();
-    assert_eq!(done(&plan(&world.snapshot())), action("create", "a for a"));
+    assert_eq!(done(&plan(&world.observed())), action("create", "a for a"));
 }

@@ -58,7 +58,7 @@ fn the_late_agent_of_a_vm_that_was_given_up_is_never_prepared() {
     let mut world = World::discovered("a");
     pin(&mut world.agent_machines[0]);
     let prepares = |world: &World| {
-        let plan = plan(&world.snapshot());
+        let plan = plan(&world.observed());
         plan.actions
             .iter()
             .any(|a| matches!(a, Action::Prepare { .. }))
@@ -82,23 +82,23 @@ fn status_of(world: &mut World) -> &mut VsphereAgentStatus {
 fn who_waits_is_pinned_at_first_sight_unless_a_free_agent_fits() {
     let mut world = World::waiting(&["a"]);
     world.waited = Duration::ZERO;
-    assert_eq!(pins(&plan(&world.snapshot())), ["a"], "debouncing");
+    assert_eq!(pins(&plan(&world.observed())), ["a"], "debouncing");
     world.agent_machines[0].metadata.finalizers = None;
-    assert_eq!(pins(&plan(&world.snapshot())), ["a"], "not accepted yet");
+    assert_eq!(pins(&plan(&world.observed())), ["a"], "not accepted yet");
     world.machines.clear();
-    assert_eq!(pins(&plan(&world.snapshot())), ["a"], "no Machine yet");
+    assert_eq!(pins(&plan(&world.observed())), ["a"], "no Machine yet");
 
     let mut free = foreign_agent("metal");
     free.spec.approved = true;
     free.labels_mut()
         .insert("customer".to_owned(), "example".to_owned());
     world.agents = vec![free];
-    assert!(pins(&plan(&world.snapshot())).is_empty(), "a free one fits");
+    assert!(pins(&plan(&world.observed())).is_empty(), "a free one fits");
     // The same Agent, promised to somebody else, is not free for this one.
     world.agents[0]
         .labels_mut()
         .insert(AGENT_MACHINE_LABEL.to_owned(), "b".to_owned());
-    assert_eq!(pins(&plan(&world.snapshot())), ["a"]);
+    assert_eq!(pins(&plan(&world.observed())), ["a"]);
 
     world.agents.clear();
     world.other_pools = vec![{
@@ -106,7 +106,7 @@ fn who_waits_is_pinned_at_first_sight_unless_a_free_agent_fits() {
         other.spec.node_pool_ref = world.pool.spec.node_pool_ref.clone();
         other
     }];
-    assert!(pins(&plan(&world.snapshot())).is_empty(), "contested");
+    assert!(pins(&plan(&world.observed())).is_empty(), "contested");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_trial_ends_with_an_agent_ref_and_the_others_are_pinned_meanwhile() {
         let made = |a: &&Action| matches!(a, Action::CreateChild { .. });
         p.actions.iter().filter(made).count()
     };
-    let on_trial = plan(&world.snapshot());
+    let on_trial = plan(&world.observed());
     assert_eq!(
         (creates(&on_trial), pins(&on_trial)),
         (0, vec!["b".to_owned()])
@@ -132,14 +132,14 @@ fn a_trial_ends_with_an_agent_ref_and_the_others_are_pinned_meanwhile() {
     let am = world.agent_machines[0].clone();
     crate::testing::claim(&mut world.agents[0], &am);
     assert_eq!(
-        creates(&plan(&world.snapshot())),
+        creates(&plan(&world.observed())),
         0,
         "a claim is no agentRef"
     );
     let agent = world.agents[0].clone();
     reserve(&mut world.agent_machines[0], &agent);
     silence_conditions(&mut world.agent_machines[0]);
-    assert_eq!(creates(&plan(&world.snapshot())), 1);
+    assert_eq!(creates(&plan(&world.observed())), 1);
 }
 
 fn silence_conditions(am: &mut AgentMachine) {
@@ -154,20 +154,20 @@ fn a_vm_in_the_making_is_kept_a_moment_then_released() {
     world.agent_machines.clear();
     world.machines.clear();
     world.waited = OFFER / 2;
-    let offered = plan(&world.snapshot());
+    let offered = plan(&world.observed());
     assert_eq!(reason(&offered, "a"), Some("Offered"));
     assert!(released(&offered).is_empty());
     assert!(offered.again.is_some_and(|again| again <= OFFER / 2));
     world.waited = OFFER;
     assert_eq!(
-        released(&plan(&world.snapshot())),
+        released(&plan(&world.observed())),
         [ReleaseWhy::MachineGone]
     );
 
     // An approved Agent is nobody's any more: somebody may have bound it already.
     world.waited = Duration::ZERO;
     world.agents[0].spec.approved = true;
-    assert!(reason(&plan(&world.snapshot()), "a") != Some("Offered"));
+    assert!(reason(&plan(&world.observed()), "a") != Some("Offered"));
 }
 
 /// The recorded VM of `a`.
@@ -250,7 +250,7 @@ fn only_a_vm_whose_agent_may_still_come_and_that_never_served_is_given_to_the_ne
         world.agent_machines = vec![agent_machine("b")];
         world.machines = vec![machine("b")];
         change(&mut world);
-        let plan = plan(&world.snapshot());
+        let plan = plan(&world.observed());
         let does = |wanted: fn(&Action) -> bool| plan.actions.iter().any(wanted);
         assert_eq!(
             does(|a| matches!(a, Action::Reassign { .. })),
@@ -277,7 +277,7 @@ fn a_vm_that_nobody_asked_for_is_kept_while_somebody_waits_or_is_about_to() {
     let metal = foreign_agent("metal");
     reserve(&mut world.agent_machines[0], &metal);
     world.agents = vec![metal];
-    let plan_of = |world: &World| plan(&world.snapshot());
+    let plan_of = |world: &World| plan(&world.observed());
     assert_eq!(released(&plan_of(&world)), [ReleaseWhy::Surplus]);
     world.agent_machines.push(agent_machine("b"));
     world.machines.push(machine("b"));
@@ -297,17 +297,17 @@ fn a_vm_whose_record_is_lost_is_not_surplus_while_an_agent_of_nobody_serves() {
     reserve(&mut world.agent_machines[0], &agent);
     let record = world.children[0].status.take();
     // The Agent of somebody else's host.
-    assert_eq!(released(&plan(&world.snapshot())), [ReleaseWhy::Surplus]);
+    assert_eq!(released(&plan(&world.observed())), [ReleaseWhy::Surplus]);
     let labels = world.agents[0].metadata.labels.get_or_insert_default();
     labels.insert(AGENT_MACHINE_LABEL.to_owned(), "a".to_owned());
-    assert_eq!(released(&plan(&world.snapshot())), []);
+    assert_eq!(released(&plan(&world.observed())), []);
     // It is another VsphereAgent's.
     let mut other = world.children[0].clone();
     other.metadata.name = Some("b".to_owned());
     other.metadata.uid = Some("uid-of-b".to_owned());
     other.status = record;
     world.children.push(other);
-    let released = released(&plan(&world.snapshot()));
+    let released = released(&plan(&world.observed()));
     assert!(released.contains(&ReleaseWhy::Surplus), "{released:?}");
 }
 
@@ -343,20 +343,20 @@ fn a_vm_is_kept_a_while_for_who_asks_and_cannot_be_served_as_things_are() {
     for (why, change) in table {
         let mut world = surplus_beside_one_that_asks();
         change(&mut world);
-        let kept = plan(&world.snapshot());
+        let kept = plan(&world.observed());
         assert_eq!(reason(&kept, "b"), Some(why));
         assert_eq!(reason(&kept, "a"), Some("SurplusKept"), "{why}");
         assert_eq!(released(&kept), [], "{why}");
         assert!(kept.again.is_some_and(|again| again <= HOPE), "{why}");
 
-        let mut s = world.snapshot();
+        let mut s = world.observed();
         s.wall = s.wall.checked_add(HOPE).expect("in range");
         assert_eq!(released(&plan(&s)), [ReleaseWhy::Surplus], "{why}");
 
         // It has its Agent, or is said not to ask.
         let status = world.agent_machines[1].status.as_mut().expect("reported");
         status.conditions[0].reason = Some("Other".to_owned());
-        let plan = plan(&world.snapshot());
+        let plan = plan(&world.observed());
         assert_eq!(released(&plan), [ReleaseWhy::Surplus], "{why}");
     }
 }
@@ -371,11 +371,11 @@ fn a_name_that_another_agent_has_gets_a_suffix() {
             _ => None,
         })
     };
-    assert_eq!(hostname(&plan(&world.snapshot())).as_deref(), Some("a"));
+    assert_eq!(hostname(&plan(&world.observed())).as_deref(), Some("a"));
     let mut other = agent_on(&crate::testing::child_with_vm("b"));
     other.spec.hostname = Some("a".to_owned());
     world.agents.push(other);
-    let named = hostname(&plan(&world.snapshot()));
+    let named = hostname(&plan(&world.observed()));
     assert!(named.is_some_and(|name| name.starts_with("a-")));
 }
 
@@ -386,12 +386,12 @@ fn a_deleted_pool_keeps_what_a_machine_may_still_use() {
     let status = world.pool.status.get_or_insert_default();
     status.closed = Some(true);
     assert_eq!(
-        released(&plan(&world.snapshot())),
+        released(&plan(&world.observed())),
         [ReleaseWhy::PoolDeleting],
         "one that only waits"
     );
     world.machines[0].deleting = true;
-    let going = plan(&world.snapshot());
+    let going = plan(&world.observed());
     assert!(released(&going).is_empty());
     assert_eq!(reason(&going, "a"), Some("MachineRemains"));
 
@@ -401,7 +401,7 @@ fn a_deleted_pool_keeps_what_a_machine_may_still_use() {
     world.waited = OFFER;
     world.pool.spec.cleanup_policy = Some(CleanupPolicy::Retain);
     assert_eq!(
-        released(&plan(&world.snapshot())),
+        released(&plan(&world.observed())),
         [ReleaseWhy::MachineGone]
     );
 }
@@ -417,7 +417,7 @@ fn a_freed_agent_is_out_of_the_reach_of_other_hosted_clusters_too() {
     chooser.spec.agent_label_selector = Some(selector(&[("zone", "north")], &[]));
     world.elsewhere = vec![chooser];
     world.machines[0].deleting = true;
-    let plan = plan(&world.snapshot());
+    let plan = plan(&world.observed());
     let fenced = plan.actions.iter().find_map(|a| match a {
         Action::Fence { patch, .. } => Some(patch),
         _ => None,

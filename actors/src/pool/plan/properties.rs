@@ -12,9 +12,9 @@ use proptest::prelude::*;
 use super::{Action, plan};
 use crate::{
     model::{
-        child::Child,
         identity::{AgentMatch, agent_runs_on},
-        standing::standing,
+        machine_state::machine_state,
+        managed_vm::ManagedVm,
         upstream,
     },
     pool::act,
@@ -173,7 +173,7 @@ proptest! {
     ) {
         let mut w = world(&lots, foreign, pool_deleting);
         for round in 0..6 {
-            let s = w.snapshot();
+            let s = w.observed();
             let actions = plan(&s).actions;
             let mut made = Vec::new();
             for action in &actions {
@@ -200,7 +200,7 @@ proptest! {
                         prop_assert!(!pool_deleting, "a new child for a deleted pool");
                         prop_assert!(!w.children.iter().any(|c| c.name_any() == *name), "{name} exists");
                         prop_assert!(!made.contains(&agent_machine.name_any()), "two for one AgentMachine");
-                        let beside = w.children.iter().cloned().map(|c| Child::read(Arc::new(c))).any(|c| {
+                        let beside = w.children.iter().cloned().map(|c| ManagedVm::read(Arc::new(c))).any(|c| {
                             c.agent_machine.is_some_and(|r| r.is(&agent_machine.name_any(), &agent_machine.uid().unwrap_or_default()))
                         });
                         prop_assert!(!beside, "a second VsphereAgent for {}", agent_machine.name_any());
@@ -232,12 +232,12 @@ proptest! {
                 child.annotations_mut().remove(uid);
             }
         }
-        let s = w.snapshot();
+        let s = w.observed();
         let namespace = &s.pool.spec.control_plane_namespace;
         let names = |all: Vec<&Arc<Agent>>| all.iter().map(|a| a.name_any()).collect::<Vec<_>>();
         for child in &s.children {
-            let stands = standing(child, namespace, &s.machines, &s.agent_machines);
-            prop_assert_eq!(s.standing(child), stands);
+            let stands = machine_state(child, namespace, &s.machines, &s.agent_machines);
+            prop_assert_eq!(s.machine_state(child), stands);
             let may_run = |a: &&Arc<Agent>| {
                 child.identity.as_ref().is_some_and(|vm| agent_runs_on(a, vm).may_run_there())
             };
@@ -251,7 +251,7 @@ proptest! {
             prop_assert_eq!(s.is_reserved(agent), reserved);
         }
         for am in &s.agent_machines {
-            let is_for = |c: &&Child| {
+            let is_for = |c: &&ManagedVm| {
                 c.agent_machine.as_ref().is_some_and(|r| r.is_object(&am.metadata))
             };
             let first = s.children.iter().find(is_for).map(|c| &c.key);

@@ -12,16 +12,17 @@ use kube::ResourceExt;
 use super::{Action, Plan, Records, ReleaseWhy, demand, served_by_child, serving_agent};
 use crate::{
     model::{
-        child::Child,
-        standing::Standing,
+        machine_state::MachineState,
+        managed_vm::ManagedVm,
         upstream::{self, WaitingSign},
         vanished::{STAYS, Vanished, vanished},
     },
     mutants::{Mutant, on},
     pool::{
         claims::{self, Claim, Need, Why},
-        infra_env_guards, prepare,
-        snapshot::Snapshot,
+        infra_env_guards,
+        observed::Observed,
+        prepare,
     },
 };
 
@@ -41,7 +42,7 @@ const UNPROVEN: &str = "it names this VM and matches it in part only: if it is a
 
 /// For how long yet a VM without demand is kept for this AgentMachine, which asks for a host or is about to; `None`: it is
 /// not.
-fn keeps(s: &Snapshot, claim: &Claim) -> Option<Duration> {
+fn keeps(s: &Observed, claim: &Claim) -> Option<Duration> {
     match &claim.need {
         Need::Host | Need::HostUnconfirmed | Need::InFlight => Some(Duration::MAX),
         Need::NotNow {
@@ -58,16 +59,16 @@ fn keeps(s: &Snapshot, claim: &Claim) -> Option<Duration> {
 }
 
 pub(super) fn tend(
-    s: &Snapshot,
-    child: &Child,
+    s: &Observed,
+    child: &ManagedVm,
     records: &Records,
     pool_deleting: bool,
     plan: &mut Plan,
 ) {
     let recorded = child.agent_machine.as_ref();
     let claim = records.find(&plan.claims, recorded).cloned();
-    let standing = s.standing(child);
-    if let Standing::Unknown(why) = &standing {
+    let machine_state = s.machine_state(child);
+    if let MachineState::Unknown(why) = &machine_state {
         let message = format!("{why}; nothing is fenced or released until that is settled");
         plan.wait(
             child.key.name.clone(),
@@ -76,7 +77,8 @@ pub(super) fn tend(
         );
         return;
     }
-    if is_elsewhere(s, child, &standing, plan) || has_vanished(s, child, &standing, plan) {
+    if is_elsewhere(s, child, &machine_state, plan) || has_vanished(s, child, &machine_state, plan)
+    {
         return;
     }
     let labelled = |a: &Agent| {
@@ -88,7 +90,8 @@ pub(super) fn tend(
         .filter(|a| !a.is_deleting())
         .filter(|a| !on(Mutant::LabelsFirst) || labelled(a));
     let elsewhere = s.serves_elsewhere(child);
-    let going = matches!(standing, Standing::Leaving | Standing::Gone) && elsewhere.is_none();
+    let going =
+        matches!(machine_state, MachineState::Leaving | MachineState::Gone) && elsewhere.is_none();
     if let Some(foreign) = &elsewhere {
         let message = format!(
             "its Agent serves AgentMachine {foreign} of another control plane; the VM stays while it does, and the AgentMachine \
@@ -108,7 +111,7 @@ pub(super) fn tend(
     let surplus = claim
         .as_ref()
         .is_some_and(|c| c.need == Need::Served && !served_by_child(s, c, child))
-        || standing == Standing::Nobody && !child.adopted
+        || machine_state == MachineState::Nobody && !child.adopted
         || moved
         || replaced
         || on(Mutant::WaitingIsSurplus)
@@ -136,7 +139,7 @@ pub(super) fn tend(
     if child.deleting {
         return;
     }
-    let gone = standing == Standing::Gone;
+    let gone = machine_state == MachineState::Gone;
     let why = if gone && !child.adopted {
         ReleaseWhy::MachineGone
     } else if pool_deleting {
@@ -167,7 +170,7 @@ pub(super) fn tend(
         let message = format!("Agent {} is bound; {words}", agent.name_any());
         plan.wait(child.key.name.clone(), reason, message);
     } else if pool_deleting
-        && (standing == Standing::Leaving || is_served(s, child, claim.as_ref()))
+        && (machine_state == MachineState::Leaving || is_served(s, child, claim.as_ref()))
     {
         // One that only waits for an Agent loses nothing but a VM in the making.
         plan.wait(
@@ -210,9 +213,14 @@ pub(super) fn tend(
 }
 
 /// It is for a Machine that lives in another control plane than the pool's now: it is neither prepared nor let go.
-fn is_elsewhere(s: &Snapshot, child: &Child, standing: &Standing, plan: &mut Plan) -> bool {
+fn is_elsewhere(
+    s: &Observed,
+    child: &ManagedVm,
+    machine_state: &MachineState,
+    plan: &mut Plan,
+) -> bool {
     let (home, own) = (child.home(&s.pool), &s.pool.spec.control_plane_namespace);
-    let lives = *standing == Standing::Alive && home != own;
+    let lives = *machine_state == MachineState::Alive && home != own;
     if lives {
         let message = format!(
             "its Machine lives in namespace {home}, spec.controlPlaneNamespace of the pool says {own}: it is kept as it is \
@@ -228,13 +236,18 @@ fn is_elsewhere(s: &Snapshot, child: &Child, standing: &Standing, plan: &mut Pla
 }
 
 /// Its Machine went and left its Agent bound: it is neither fenced nor let go, unless a person wants it.
-fn has_vanished(s: &Snapshot, child: &Child, standing: &Standing, plan: &mut Plan) -> bool {
+fn has_vanished(
+    s: &Observed,
+    child: &ManagedVm,
+    machine_state: &MachineState,
+    plan: &mut Plan,
+) -> bool {
     let own = s.agent_on(child).map(AsRef::as_ref);
     let paused = child
         .vm()
         .is_some_and(|vm| vm.agent_machine_paused == Some(true));
     let node = child.has_served(&[]) || child.guest_may_be_node();
-    let held = vanished(child, standing, own, paused, node) == Vanished::Held && !child.forced;
+    let held = vanished(child, machine_state, own, paused, node) == Vanished::Held && !child.forced;
     if held {
         plan.wait(
             child.key.name.clone(),
@@ -246,7 +259,7 @@ fn has_vanished(s: &Snapshot, child: &Child, standing: &Standing, plan: &mut Pla
 }
 
 /// The AgentMachine that it was made for is there, and belongs to another NodePool than the pool's.
-fn is_of_another_node_pool(s: &Snapshot, child: &Child) -> bool {
+fn is_of_another_node_pool(s: &Observed, child: &ManagedVm) -> bool {
     let record = child.agent_machine.as_ref();
     let own = |am: &&Arc<AgentMachine>| record.is_some_and(|r| r.is_object(&am.metadata));
     let am = s.agent_machines.iter().find(own);
@@ -254,20 +267,20 @@ fn is_of_another_node_pool(s: &Snapshot, child: &Child) -> bool {
 }
 
 /// Another VsphereAgent that has not served is for the same AgentMachine.
-fn has_other(s: &Snapshot, child: &Child) -> bool {
+fn has_other(s: &Observed, child: &ManagedVm) -> bool {
     let mut others = s.children.iter().filter(|c| c.uid != child.uid);
     others.any(|c| c.agent_machine == child.agent_machine && !c.has_served(&[]))
 }
 
 /// That Agent matches the VM in part only.
-fn is_doubtful(s: &Snapshot, child: &Child, agent: &Agent) -> bool {
+fn is_doubtful(s: &Observed, child: &ManagedVm, agent: &Agent) -> bool {
     let lineup = s.lineup(child);
     let mut doubtful = lineup.doubtful.iter();
     doubtful.any(|(a, _)| a.uid() == agent.uid())
 }
 
 /// Says why no Agent of this VM is approved, where one names it.
-fn dispute(s: &Snapshot, child: &Child, plan: &mut Plan) -> bool {
+fn dispute(s: &Observed, child: &ManagedVm, plan: &mut Plan) -> bool {
     let Some(doubt) = s.lineup(child).doubt() else {
         return false;
     };
@@ -277,7 +290,7 @@ fn dispute(s: &Snapshot, child: &Child, plan: &mut Plan) -> bool {
 
 /// What is left of the time in which a VM in the making is kept for the next AgentMachine; `None` when it is over, or
 /// the VM is none that could serve another.
-fn offer_left(s: &Snapshot, child: &Child, plan: &Plan) -> Option<Duration> {
+fn offer_left(s: &Observed, child: &ManagedVm, plan: &Plan) -> Option<Duration> {
     if !plan.spare.contains(&child.uid) {
         return None;
     }
@@ -287,13 +300,13 @@ fn offer_left(s: &Snapshot, child: &Child, plan: &Plan) -> Option<Duration> {
 }
 
 /// Its AgentMachine has its Agent from this VM.
-fn is_served(s: &Snapshot, child: &Child, claim: Option<&Claim>) -> bool {
+fn is_served(s: &Observed, child: &ManagedVm, claim: Option<&Claim>) -> bool {
     claim.is_some_and(|c| c.need == Need::Served && served_by_child(s, c, child))
 }
 
 fn prepare_agent(
-    s: &Snapshot,
-    child: &Child,
+    s: &Observed,
+    child: &ManagedVm,
     claim: Option<&Claim>,
     agent: &Agent,
     plan: &mut Plan,

@@ -328,7 +328,7 @@ fn labels_that_a_service_goes_by_are_refused_and_named() {
             refused.then_some(key),
             "{key}"
         );
-        let s = world.snapshot();
+        let s = world.observed();
         let plan = plan::plan(&s);
         assert_eq!(plan.actions.is_empty(), refused, "{key}");
         let status = status::render(&Default::default(), &s, &plan, &Default::default());

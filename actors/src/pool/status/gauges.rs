@@ -8,15 +8,15 @@ use crate::{
     model::upstream::WaitingSign,
     pool::{
         claims::{Claim, Need, Why},
+        observed::Observed,
         plan::Plan,
-        snapshot::Snapshot,
     },
     ports::instruments::{PoolGauges, PoolView},
 };
 
 /// The counts, for status and metrics.
 #[must_use]
-pub fn gauges(s: &Snapshot, plan: &Plan) -> PoolGauges {
+pub fn gauges(s: &Observed, plan: &Plan) -> PoolGauges {
     let live: Vec<&Claim> = plan
         .claims
         .iter()
@@ -53,7 +53,7 @@ pub fn gauges(s: &Snapshot, plan: &Plan) -> PoolGauges {
 
 /// What is said of the pool beside its counts, for metrics; `status` as it reads now.
 #[must_use]
-pub fn view(s: &Snapshot, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolView {
+pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolView {
     let oldest = |wanted: &dyn Fn(&Claim) -> bool| {
         let live = plan
             .claims
@@ -92,7 +92,7 @@ pub fn view(s: &Snapshot, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
 
 /// For what each machine waits, by name: a VsphereAgent is named like its AgentMachine. What the pool says of it comes first,
 /// as in its Event.
-fn reasons<'a>(s: &'a Snapshot, plan: &'a Plan) -> BTreeMap<&'a str, &'a str> {
+fn reasons<'a>(s: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, &'a str> {
     let mut all: BTreeMap<&str, &str> = BTreeMap::new();
     for row in &plan.waiting {
         all.entry(&row.subject).or_insert(row.reason);

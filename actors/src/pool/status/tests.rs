@@ -16,11 +16,11 @@ use crate::{
 };
 
 fn status_of(world: &World) -> VsphereAgentPoolStatus {
-    let snapshot = world.snapshot();
+    let observed = world.observed();
     render(
         &VsphereAgentPoolStatus::default(),
-        &snapshot,
-        &plan(&snapshot),
+        &observed,
+        &plan(&observed),
         &Surroundings::default(),
     )
 }
@@ -165,8 +165,8 @@ fn crowd() -> World {
 #[test]
 fn each_state_of_capacity_counts_what_it_is_called() {
     let world = crowd();
-    let snapshot = world.snapshot();
-    let counted = gauges(&snapshot, &plan(&snapshot));
+    let observed = world.observed();
+    let counted = gauges(&observed, &plan(&observed));
     let expected = PoolGauges {
         // All but the one that is being deleted.
         desired: 7,
@@ -231,7 +231,7 @@ fn a_machine_that_waits_for_two_reasons_is_counted_once() {
         }],
         ..Plan::default()
     };
-    let view = view(&world.snapshot(), &plan, &VsphereAgentPoolStatus::default());
+    let view = view(&world.observed(), &plan, &VsphereAgentPoolStatus::default());
     let counted: Vec<_> = view.waiting_on.into_iter().collect();
     let once = |reason: &str| (reason.to_owned(), 1);
     assert_eq!(
@@ -297,9 +297,9 @@ fn whoever_is_missed_is_told_of_whatever_its_provider_says() {
     for (so, change, expected) in cases {
         let mut world = World::waiting(&["a"]);
         change(&mut world);
-        let snapshot = world.snapshot();
+        let observed = world.observed();
         let status = VsphereAgentPoolStatus::default();
-        let view = view(&snapshot, &plan(&snapshot), &status);
+        let view = view(&observed, &plan(&observed), &status);
         let told = [view.oldest_waiting, view.oldest_unready];
         assert_eq!(told, expected.map(|is| is.then(|| at(0))), "{so}");
     }

@@ -8,16 +8,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::Surroundings;
 use crate::{
-    error::Side,
+    error::ErrorSource,
     iso_cache::msg::IsoState,
     model::upstream::WaitingSign,
     pool::{
         claims::{self, Need, Why},
         infra_env::INVALID_URL,
         iso::NoSource,
+        observed::Observed,
         plan::Plan,
         prepare,
-        snapshot::Snapshot,
     },
     ports::{instruments::PoolGauges, vcenter_error::OF_ALL},
 };
@@ -28,7 +28,7 @@ type Row = (&'static str, bool, String, String);
 const WAITING_FOR_VSPHERE: &str = "WaitingForVsphere";
 
 pub(super) fn verdicts(
-    s: &Snapshot,
+    s: &Observed,
     plan: &Plan,
     around: &Surroundings,
     g: &PoolGauges,
@@ -49,7 +49,7 @@ pub(super) fn verdicts(
 }
 
 /// What the pool may not do for anybody, as reason and sentence.
-fn refused(s: &Snapshot) -> Option<(&'static str, String)> {
+fn refused(s: &Observed) -> Option<(&'static str, String)> {
     let own = s.pool.metadata.namespace.as_deref().unwrap_or_default();
     let refusing = s.refusing();
     if !refusing.is_empty() {
@@ -60,7 +60,7 @@ fn refused(s: &Snapshot) -> Option<(&'static str, String)> {
     Some((reason::INVALID_SPEC, prepare::refused_label_sentence(label)))
 }
 
-fn demand(s: &Snapshot, plan: &Plan, g: &PoolGauges) -> Row {
+fn demand(s: &Observed, plan: &Plan, g: &PoolGauges) -> Row {
     if let Some((reason, message)) = refused(s) {
         return (
             conditions::AGENT_MACHINE_DEMAND_FOUND,
@@ -115,7 +115,7 @@ fn demand(s: &Snapshot, plan: &Plan, g: &PoolGauges) -> Row {
     )
 }
 
-fn infra_env(s: &Snapshot, around: &Surroundings) -> Row {
+fn infra_env(s: &Observed, around: &Surroundings) -> Row {
     let key = &s.infra_env_key;
     let own = s.pool.metadata.namespace.as_deref().unwrap_or_default();
     let no = |reason: &str, message: String| {
@@ -195,7 +195,7 @@ fn capacity(g: &PoolGauges, plan: &Plan) -> Row {
     )
 }
 
-fn vsphere(s: &Snapshot, around: &Surroundings) -> Row {
+fn vsphere(s: &Observed, around: &Surroundings) -> Row {
     if let Some(t) = &around.vsphere {
         return (
             conditions::VSPHERE_READY,
@@ -232,10 +232,10 @@ fn vsphere(s: &Snapshot, around: &Surroundings) -> Row {
 
 /// What the ISO or a VsphereAgent met at vCenter, as reason and sentence. The first that concerns all of them; else a tag of
 /// one VM would keep the alerts from seeing that a privilege is lost.
-fn met_at_vcenter(s: &Snapshot, around: &Surroundings) -> Option<(String, String)> {
+fn met_at_vcenter(s: &Observed, around: &Surroundings) -> Option<(String, String)> {
     // Where the ISO cannot be stored for a reason of vCenter's, that is a trouble with vCenter too.
     let iso = match &around.iso {
-        Some(IsoState::Failed(t)) if t.side == Side::Vsphere => {
+        Some(IsoState::Failed(t)) if t.side == ErrorSource::Vsphere => {
             let datastore = &s.pool.spec.vsphere.iso_datastore;
             let message = format!(
                 "storing the ISO on spec.vsphere.isoDatastore {datastore:?}: {}",
@@ -344,7 +344,7 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
 /// is none of them: machines in the making are its work.
 pub(super) fn overall(
     status: &VsphereAgentPoolStatus,
-    s: &Snapshot,
+    s: &Observed,
     around: &Surroundings,
 ) -> Option<(String, String)> {
     if s.pool.metadata.deletion_timestamp.is_some() {

@@ -7,12 +7,12 @@ use tracing::{Instrument as _, field::Empty};
 
 use crate::{
     effect::EffectKind,
-    error::Trouble,
+    error::ReconcileError,
     iso_cache::{
         PruneNews,
         msg::{IsoKey, IsoState, IsoWant},
     },
-    model::{child::Child, names::ObjectKey},
+    model::{managed_vm::ManagedVm, names::ObjectKey},
     pool::{Memory, act::perform_all, iso::IsoCaches, pass, plan::Action},
     ports::{cluster::ClusterErrorKind, tracer::PhaseSpan},
     testing::{
@@ -30,13 +30,13 @@ async fn refused_once(world: &World, kind: EffectKind, action: Action) -> Vec<Sp
         o.child = world.children.first().cloned();
         o.fails.insert(kind, ClusterErrorKind::Forbidden)
     });
-    let snapshot = world.snapshot();
+    let observed = world.observed();
     let actions = [action];
     let mut memory = Memory::default();
     let told = Told::default();
     let _here = told.here();
     for _ in 0..3 {
-        perform_all(&bench.context, &snapshot, &actions, &mut memory).await;
+        perform_all(&bench.context, &observed, &actions, &mut memory).await;
     }
     told.spans("pool.action")
 }
@@ -73,7 +73,7 @@ async fn an_action_that_failed_says_so_and_its_next_try_that_it_is_one() {
     // What does not begin a machine is carried out elsewhere.
     let prepare = Action::Prepare {
         patch: approval(&world.agents[0]),
-        child: Child::read(Arc::new(world.children[0].clone())),
+        child: ManagedVm::read(Arc::new(world.children[0].clone())),
     };
     let spans = refused_once(&world, EffectKind::PrepareAgent, prepare).await;
     assert_told(&spans, "agent.label");
@@ -82,7 +82,7 @@ async fn an_action_that_failed_says_so_and_its_next_try_that_it_is_one() {
 #[tokio::test]
 async fn what_is_not_planned_any_more_is_not_tried_again() {
     let bench = Bench::new();
-    let snapshot = World::waiting(&["a"]).snapshot();
+    let observed = World::waiting(&["a"]).observed();
     let pin = [Action::Pin {
         agent_machine: Arc::new(agent_machine("a")),
         pin: "a".to_owned(),
@@ -95,7 +95,7 @@ async fn what_is_not_planned_any_more_is_not_tried_again() {
         o.fails.insert(EffectKind::PinSelector, no)
     });
     for actions in [&pin[..], &[], &pin] {
-        perform_all(&bench.context, &snapshot, actions, &mut memory).await;
+        perform_all(&bench.context, &observed, actions, &mut memory).await;
     }
     let spans = told.spans("pool.action");
     let said: Vec<_> = spans.iter().map(Span::said).collect();
@@ -108,10 +108,10 @@ struct OnTheirWay;
 #[async_trait]
 impl IsoCaches for OnTheirWay {
     fn leave(&self, _: &ObjectKey) {}
-    async fn clear(&self, _: IsoKey, _: IsoWant) -> Result<PruneNews, Trouble> {
+    async fn clear(&self, _: IsoKey, _: IsoWant) -> Result<PruneNews, ReconcileError> {
         Ok(PruneNews::default())
     }
-    async fn ensure(&self, _: IsoKey, _: IsoWant) -> Result<IsoState, Trouble> {
+    async fn ensure(&self, _: IsoKey, _: IsoWant) -> Result<IsoState, ReconcileError> {
         Ok(IsoState::Fetching {
             done: 0,
             total: None,
@@ -183,13 +183,13 @@ async fn what_a_live_look_held_back_says_so() {
     bench.hub.with(|o| o.agents.clone_from(&world.agents));
     let prepare = [Action::Prepare {
         patch: approval(&world.agents[0]),
-        child: Child::read(Arc::new(world.children[0].clone())),
+        child: ManagedVm::read(Arc::new(world.children[0].clone())),
     }];
     let told = Told::default();
     let _here = told.here();
     perform_all(
         &bench.context,
-        &world.snapshot(),
+        &world.observed(),
         &prepare,
         &mut Memory::default(),
     )

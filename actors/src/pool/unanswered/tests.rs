@@ -14,7 +14,7 @@ struct Desk(Unanswered);
 impl Desk {
     /// The world as it is `second` seconds after the first look.
     fn look(&mut self, world: &World, second: u64) -> Look {
-        let mut s = world.snapshot();
+        let mut s = world.observed();
         s.now += Duration::from_secs(second);
         let gone = SignedDuration::from_secs(i64::try_from(second).expect("short"));
         s.wall = s.wall.checked_add(gone).expect("in range");

@@ -4,26 +4,26 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{agent::VmStatus, conditions::reason};
 
-use super::{After, Done, Hand, TASK_PATIENCE, defect, iso_path};
+use super::{Done, Executor, StepOutcome, TASK_PATIENCE, defect, iso_path};
 use crate::{
     effect::EffectKind,
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     model::{names::DatastorePath, notes::Notes},
     ports::vcenter::{CreateVm, Fault, TaskEnd, TaskRef, VCenter, VcError},
     vm::{
         hardware,
         memory::{Memory, Refused},
-        scene::Scene,
-        seen::{self, Met, Seen},
+        observed::Observed,
+        ownership::{self, FoundBy, Ownership},
         step::PROOF_PAUSE,
     },
 };
 
-impl Hand<'_> {
+impl Executor<'_> {
     pub(super) async fn create(&self, memory: &mut Memory) -> Done {
         let pool = self.pool()?;
         let session = self.session().await?;
-        let child = &self.scene.child;
+        let child = &self.observed.child;
         let vm = self.vm();
         let path = vm
             .vm_path
@@ -42,10 +42,10 @@ impl Hand<'_> {
         let _running = self
             .context
             .in_flight(session.server(), EffectKind::CreateVm);
-        memory.only_create = memory.unissued;
-        memory.unissued = false;
+        memory.only_create = memory.create_not_sent;
+        memory.create_not_sent = false;
         memory.create_refused = None;
-        memory.seen = Seen::NotAsked;
+        memory.seen = Ownership::NotAsked;
         let task = match session
             .create_vm(&self.effect(EffectKind::CreateVm), &spec)
             .await
@@ -60,13 +60,13 @@ impl Hand<'_> {
         recorded.task_id = Some(task.0.clone());
         let saved = self.save(EffectKind::RecordTask, recorded, memory).await;
         // Whether or not the id was recorded, the task runs: its end is awaited first.
-        let scene = match saved {
-            Ok(object) => Scene::gather(self.context.view.as_ref(), object),
-            Err(_) => Scene::gather(self.context.view.as_ref(), child.object.clone()),
+        let observed = match saved {
+            Ok(object) => Observed::gather(self.context.view.as_ref(), object),
+            Err(_) => Observed::gather(self.context.view.as_ref(), child.object.clone()),
         };
-        Hand {
+        Executor {
             context: self.context,
-            scene: &scene,
+            observed: &observed,
             reached: self.reached.clone(),
         }
         .finish_task(memory, &task)
@@ -74,7 +74,7 @@ impl Hand<'_> {
     }
 
     /// What vCenter refused rests, and nobody waits for a slot for it.
-    pub(super) fn may_create(&self, memory: &Memory) -> Result<(), Trouble> {
+    pub(super) fn may_create(&self, memory: &Memory) -> Result<(), ReconcileError> {
         let now = self.context.clock.monotonic();
         let refused = memory.create_refused.as_ref();
         match refused.filter(|r| {
@@ -98,7 +98,7 @@ impl Hand<'_> {
             // Still running: its id is recorded, the next pass waits on.
             Err(_) => {
                 memory.running = Some(slot);
-                return Ok(After::Pause(Duration::ZERO));
+                return Ok(StepOutcome::Pause(Duration::ZERO));
             }
         };
         let now = self.context.clock.monotonic();
@@ -110,14 +110,15 @@ impl Hand<'_> {
                 memory.slot = Some(slot);
                 match session.observe(&moref).await? {
                     Some(shown) => {
-                        memory.seen = seen::judge(vec![shown], &self.expected(), &memory.seen, now)
+                        memory.seen =
+                            ownership::judge(vec![shown], &self.expected(), &memory.seen, now)
                     }
-                    None => memory.seen = Seen::NotAsked,
+                    None => memory.seen = Ownership::NotAsked,
                 }
-                if memory.seen == Seen::NotAsked {
+                if memory.seen == Ownership::NotAsked {
                     return self.forget_task(memory).await;
                 }
-                Ok(After::Object(self.scene.child.object.clone()))
+                Ok(StepOutcome::Object(self.observed.child.object.clone()))
             }
             Ok(Ok(TaskEnd::Success(None) | TaskEnd::Vanished)) => self.forget_task(memory).await,
             // Whatever keeps us from hearing of its end, the task goes on.
@@ -136,7 +137,7 @@ impl Hand<'_> {
     pub(super) async fn forget_task(&self, memory: &mut Memory) -> Done {
         let mut vm = self.vm();
         vm.task_id = None;
-        Ok(After::Object(
+        Ok(StepOutcome::Object(
             self.save(EffectKind::RecordTask, vm, memory).await?,
         ))
     }
@@ -157,33 +158,34 @@ impl Hand<'_> {
                     None => None,
                 };
                 memory.seen = match shown {
-                    Some(shown) => seen::judge_holder(shown, &self.expected(), now),
-                    None => Seen::Foreign {
-                        what: format!("another object named {}", self.scene.child.vm_name),
-                        met: Met::ByName(holder.clone()),
+                    Some(shown) => ownership::judge_holder(shown, &self.expected(), now),
+                    None => Ownership::Foreign {
+                        what: format!("another object named {}", self.observed.child.vm_name),
+                        met: FoundBy::Name(holder.clone()),
                         at: now,
                     },
                 };
                 // That create made nothing; one before it, whose outcome nobody knows, may still land.
-                memory.unissued = only_create && matches!(memory.seen, Seen::Foreign { .. });
-                Ok(After::Same)
+                memory.create_not_sent =
+                    only_create && matches!(memory.seen, Ownership::Foreign { .. });
+                Ok(StepOutcome::Same)
             }
             Some(Fault::AlreadyExists(_)) => {
                 let found = session.find_by_uuid(self.uuid()?).await?;
-                memory.seen = seen::judge(found, &self.expected(), &Seen::NotAsked, now);
+                memory.seen = ownership::judge(found, &self.expected(), &Ownership::NotAsked, now);
                 memory.proof_at = Some(now);
                 // Left by a create of this attempt that failed, or that still runs: time tells (`step`).
                 memory.path_taken = true;
                 Ok(match memory.seen {
-                    Seen::Absent { .. } => After::Pause(PROOF_PAUSE),
-                    _ => After::Same,
+                    Ownership::Absent { .. } => StepOutcome::Pause(PROOF_PAUSE),
+                    _ => StepOutcome::Same,
                 })
             }
             _ => {
                 let made_nothing = !e.outcome_unknown();
                 let trouble = self.refused_field(e);
                 // One before it, whose outcome nobody knows, may still land.
-                memory.unissued = made_nothing && only_create;
+                memory.create_not_sent = made_nothing && only_create;
                 if made_nothing && refuses_the_place(&trouble) {
                     memory.create_refused = Some(Refused {
                         at: now,
@@ -198,7 +200,7 @@ impl Hand<'_> {
     }
 
     /// The failure of a create; where vCenter names a property that comes from the spec, with that field and its value.
-    fn refused_field(&self, e: VcError) -> Trouble {
+    fn refused_field(&self, e: VcError) -> ReconcileError {
         if let Some(Fault::ManagedObjectNotFound(Some(gone))) = e.fault()
             && self.place().is_ok_and(|place| place.folder == *gone)
         {
@@ -206,16 +208,20 @@ impl Hand<'_> {
                 "VM folder {:?} was deleted in vCenter: the VM is placed again, and the folder made",
                 self.folder_name()
             );
-            return Trouble::transient(Side::Vsphere, reason::VM_FOLDER_DELETED, message);
+            return ReconcileError::transient(
+                ErrorSource::Vsphere,
+                reason::VM_FOLDER_DELETED,
+                message,
+            );
         }
-        let field = match (e.fault(), &self.scene.pool) {
+        let field = match (e.fault(), &self.observed.pool) {
             (Some(Fault::InvalidArgument { property }), Some(pool)) => {
                 hardware::field_of(pool, property)
                     .map(|(field, value)| format!("{field}: {value:?}"))
             }
             _ => None,
         };
-        let mut trouble = Trouble::from(e);
+        let mut trouble = ReconcileError::from(e);
         if let Some(field) = field {
             trouble.message = format!("{field} is refused: {}", trouble.message);
         }
@@ -231,12 +237,12 @@ impl Hand<'_> {
         if let Some(refused) = &mut memory.create_refused {
             refused.placed_again = Some(placed);
         }
-        Ok(After::Same)
+        Ok(StepOutcome::Same)
     }
 
     pub(super) async fn next_attempt(&self, memory: &mut Memory) -> Done {
         if self.drop_unseen_agent().await? {
-            return Ok(After::Pause(Duration::from_secs(2)));
+            return Ok(StepOutcome::Pause(Duration::from_secs(2)));
         }
         let old = self.vm();
         let vm = VmStatus {
@@ -249,13 +255,13 @@ impl Hand<'_> {
         };
         let next = self.save(EffectKind::RecordIdentity, vm, memory).await?;
         memory.forget_vm();
-        Ok(After::Object(next))
+        Ok(StepOutcome::Object(next))
     }
 }
 
 /// Whether the refusal may be one of the place: of what was asked for, or of what is there; not of the session, and not
 /// of the gate.
-fn refuses_the_place(trouble: &Trouble) -> bool {
+fn refuses_the_place(trouble: &ReconcileError) -> bool {
     matches!(trouble.class, Class::Blocked)
         || trouble.class == Class::Transient && !PASSING.contains(&trouble.reason.as_str())
 }

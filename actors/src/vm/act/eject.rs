@@ -6,24 +6,24 @@ use agent_forge_crds::{
 };
 use jiff::Timestamp;
 
-use super::{After, Done, Hand, TASK_PATIENCE, defect};
+use super::{Done, Executor, StepOutcome, TASK_PATIENCE, defect};
 use crate::{
     effect::EffectKind,
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     model::names::ObjectKey,
     ports::vcenter::{Fault, VCenter, VmObservation},
     vm::{
         drive,
         memory::{Busy, Memory},
-        seen::Seen,
+        ownership::Ownership,
     },
 };
 
-impl Hand<'_> {
+impl Executor<'_> {
     /// Takes the ISO out, after a live look at the Agent: while it installs, it reads from there.
     pub(super) async fn eject(&self, memory: &mut Memory) -> Done {
         let shown = self.shown(memory)?;
-        let agent = self.scene.agent.as_ref();
+        let agent = self.observed.agent.as_ref();
         let key = agent.map(|a| ObjectKey::of(a.as_ref()));
         let key = key.ok_or_else(|| defect("no Agent runs on the VM"))?;
         let session = self.session().await?;
@@ -31,21 +31,21 @@ impl Hand<'_> {
         if !live.is_some_and(|a| a.is_installed()) {
             let message =
                 format!("Agent {key} is not installed any more; its CD-ROM drive is left as it is");
-            return Err(Trouble::transient(
-                Side::Upstream,
+            return Err(ReconcileError::transient(
+                ErrorSource::Upstream,
                 "AgentNotInstalled",
                 message,
             ));
         }
         if !self.is_still_ours(session.as_ref(), &shown.moref).await? {
-            memory.seen = Seen::NotAsked;
-            return Ok(After::Same);
+            memory.seen = Ownership::NotAsked;
+            return Ok(StepOutcome::Same);
         }
         let isos = drive::isos_of(self.pool()?, &shown.cdroms);
         self.empty(memory, &shown, session.as_ref(), &isos).await?;
         let mut vm = self.vm();
         vm.iso_ejected = Some(true);
-        Ok(After::Object(
+        Ok(StepOutcome::Object(
             self.save(EffectKind::RecordObservation, vm, memory).await?,
         ))
     }
@@ -54,13 +54,13 @@ impl Hand<'_> {
     /// the drive on record: what somebody has put in since stays.
     pub(super) async fn finish_ejection(&self, memory: &mut Memory) -> Done {
         let shown = self.shown(memory)?;
-        let mut record = self.scene.record();
+        let mut record = self.observed.record();
         let begun = record.iso_ejection.take();
         let begun = begun.ok_or_else(|| defect("no ejection is on record"))?;
         let session = self.session().await?;
         if !self.is_still_ours(session.as_ref(), &shown.moref).await? {
-            memory.seen = Seen::NotAsked;
-            return Ok(After::Same);
+            memory.seen = Ownership::NotAsked;
+            return Ok(StepOutcome::Same);
         }
         let isos = drive::begun(&begun, self.uuid()?, &shown.cdroms);
         self.empty(memory, &shown, session.as_ref(), &isos).await?;
@@ -71,7 +71,7 @@ impl Hand<'_> {
             status: ConditionStatus::True,
             reason: reason::EJECTED,
             message: "the ejection that the predecessor began is finished",
-            observed_generation: self.scene.child.object.metadata.generation,
+            observed_generation: self.observed.child.object.metadata.generation,
         };
         set_condition(&mut record.conditions, &update, &time);
         let mut vm = self.vm();
@@ -79,7 +79,9 @@ impl Hand<'_> {
         vm.iso_ejected = Some(true);
         record.vm = Some(vm);
         let kind = EffectKind::RecordObservation;
-        Ok(After::Object(self.save_record(kind, record, memory).await?))
+        Ok(StepOutcome::Object(
+            self.save_record(kind, record, memory).await?,
+        ))
     }
 
     /// Takes these ISOs out of the VM's drives.
@@ -89,7 +91,7 @@ impl Hand<'_> {
         shown: &VmObservation,
         session: &dyn VCenter,
         isos: &[String],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let effect = self.effect(EffectKind::EjectIso);
         let work = session.eject_isos(&effect, &shown.moref, isos);
         // It holds one of vCenter's task slots; a task that goes on is met again by the next try.
@@ -110,8 +112,8 @@ impl Hand<'_> {
         self.context
             .instruments
             .vm_operation("eject", ended.is_ok());
-        let ended = ended.map_err(|(why, class)| Trouble {
-            side: Side::Vsphere,
+        let ended = ended.map_err(|(why, class)| ReconcileError {
+            side: ErrorSource::Vsphere,
             reason: reason::EJECT_FAILED.to_owned(),
             message: format!(
                 "spec.iso.ejectAfterInstall: {why}; the host is not touched otherwise"

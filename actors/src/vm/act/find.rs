@@ -4,62 +4,65 @@ use std::time::Duration;
 
 use agent_forge_crds::pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT};
 
-use super::{After, Done, Hand};
+use super::{Done, Executor, StepOutcome};
 use crate::{
     effect::EffectKind,
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     model::{marker::Mark, names::MoRef, notes::Notes},
     ports::vcenter::{FolderSight, Place, Survey, TaskEnd, VCenter, VmObservation},
     vm::{
         hardware,
         memory::Memory,
+        ownership::{self, Claim, FoundBy, Ownership, Proof},
         place,
         reached::Reached,
-        seen::{self, Claim, Met, Proof, Seen},
-        step::{PROOF_PAUSE, Site},
+        step::{PROOF_PAUSE, PlacementCheck},
     },
 };
 
-impl Hand<'_> {
+impl Executor<'_> {
     pub(super) async fn lookup(&self, memory: &mut Memory) -> Done {
         let now = self.context.clock.monotonic();
         let vm = self.vm();
         if let Some(left) = rest_of_proof(memory, now) {
-            return Ok(After::Pause(left));
+            return Ok(StepOutcome::Pause(left));
         }
         let session = self.session().await?;
-        let mut at_reference = Seen::NotAsked;
+        let mut at_reference = Ownership::NotAsked;
         if let Some(moref) = &vm.moref
             && let Some(shown) = session
                 .observe(&MoRef::new("VirtualMachine", moref))
                 .await?
         {
-            at_reference = seen::judge(vec![shown], &self.expected(), &Seen::NotAsked, now);
+            at_reference =
+                ownership::judge(vec![shown], &self.expected(), &Ownership::NotAsked, now);
         }
-        if matches!(at_reference, Seen::Ours(_) | Seen::Bare { .. }) {
+        if matches!(at_reference, Ownership::Ours(_) | Ownership::Bare { .. }) {
             memory.look(at_reference);
-            return Ok(After::Same);
+            return Ok(StepOutcome::Same);
         }
         let place = self.place()?;
-        if self.scene.site(memory, now) != Site::Elsewhere
+        if self.observed.site(memory, now) != PlacementCheck::Elsewhere
             && let Some(still) = self.holder(&memory.seen, session.as_ref(), &place).await?
         {
-            memory.seen = seen::judge_holder(still, &self.expected(), now);
-            return Ok(After::Same);
+            memory.seen = ownership::judge_holder(still, &self.expected(), now);
+            return Ok(StepOutcome::Same);
         }
         let found = session.find_by_uuid(self.uuid()?).await?;
-        let mut told = seen::judge(found, &self.expected(), &memory.seen, now);
-        if matches!(told, Seen::Absent { .. }) {
+        let mut told = ownership::judge(found, &self.expected(), &memory.seen, now);
+        if matches!(told, Ownership::Absent { .. }) {
             let elsewhere = self.elsewhere(session.as_ref(), &place, memory, now);
             told = elsewhere.await?.unwrap_or(told);
         }
         // What has the recorded reference is not proven to be another VM: ours may have lost its uuid and mark.
-        if matches!(told, Seen::Absent { .. }) && matches!(at_reference, Seen::Foreign { .. }) {
+        if matches!(told, Ownership::Absent { .. })
+            && matches!(at_reference, Ownership::Foreign { .. })
+        {
             told = at_reference;
         }
         memory.look(told);
         memory.proof_at = Some(now);
-        Ok(After::Same)
+        Ok(StepOutcome::Same)
     }
 
     /// What there is of the VM although no search by uuid finds it, anywhere in vCenter: one that carries our marker, or
@@ -70,15 +73,15 @@ impl Hand<'_> {
         place: &Place,
         memory: &mut Memory,
         now: Duration,
-    ) -> Result<Option<Seen>, Trouble> {
+    ) -> Result<Option<Ownership>, ReconcileError> {
         let sight = session
             .folder_sight(&place.folder, &place.datacenter)
             .await?;
         memory.folder_deleted = sight == FolderSight::Deleted;
         if sight == FolderSight::Hidden {
-            memory.seen = Seen::NotAsked;
-            return Err(Trouble::blocked(
-                Side::Vsphere,
+            memory.seen = Ownership::NotAsked;
+            return Err(ReconcileError::blocked(
+                ErrorSource::Vsphere,
                 "FolderNotVisible",
                 format!(
                     "VM folder {:?} is not visible, so an empty answer proves nothing; check the user's permissions",
@@ -92,8 +95,8 @@ impl Hand<'_> {
         for vm in survey.marked.iter().filter(|vm| vm.marker == marker) {
             marked.extend(session.observe(&vm.moref).await?);
         }
-        if let told @ (Seen::Ours(_) | Seen::Several(_) | Seen::Bare { .. }) =
-            seen::judge(marked, &self.expected(), &Seen::NotAsked, now)
+        if let told @ (Ownership::Ours(_) | Ownership::Several(_) | Ownership::Bare { .. }) =
+            ownership::judge(marked, &self.expected(), &Ownership::NotAsked, now)
         {
             return Ok(Some(told));
         }
@@ -101,10 +104,10 @@ impl Hand<'_> {
     }
 
     /// A VM without configuration that may be this one.
-    fn bare_among(&self, survey: &Survey, now: Duration) -> Option<Seen> {
+    fn bare_among(&self, survey: &Survey, now: Duration) -> Option<Ownership> {
         let vm = self.vm();
-        let name = &self.scene.child.vm_name;
-        seen::bare_namesake(&survey.bare, name, vm.vm_path.as_deref(), now)
+        let name = &self.observed.child.vm_name;
+        ownership::bare_namesake(&survey.bare, name, vm.vm_path.as_deref(), now)
     }
 
     pub(super) fn folder_name(&self) -> String {
@@ -116,13 +119,13 @@ impl Hand<'_> {
     /// to one that goes, which asks whether ours exists.
     async fn holder(
         &self,
-        seen: &Seen,
+        seen: &Ownership,
         session: &dyn VCenter,
         place: &Place,
-    ) -> Result<Option<VmObservation>, Trouble> {
-        let child = &self.scene.child;
-        let Seen::Foreign {
-            met: Met::ByName(Some(moref)),
+    ) -> Result<Option<VmObservation>, ReconcileError> {
+        let child = &self.observed.child;
+        let Ownership::Foreign {
+            met: FoundBy::Name(Some(moref)),
             ..
         } = seen
         else {
@@ -132,7 +135,7 @@ impl Hand<'_> {
             return Ok(None);
         }
         let shown = session.observe(moref).await?;
-        Ok(shown.filter(|vm| seen::still_holds(vm, &child.vm_name, &place.folder)))
+        Ok(shown.filter(|vm| ownership::still_holds(vm, &child.vm_name, &place.folder)))
     }
 
     /// What `cleanupPolicy: Retain` keeps is left to people: its mark says so, and no scan calls it nobody's. How that went
@@ -142,22 +145,22 @@ impl Hand<'_> {
         let session = self.session().await?;
         let kind = EffectKind::Reconfigure;
         if !self.is_still_ours(session.as_ref(), &shown.moref).await? {
-            memory.seen = Seen::NotAsked;
-            return Ok(After::Same);
+            memory.seen = Ownership::NotAsked;
+            return Ok(StepOutcome::Same);
         }
         let (effect, mark) = (self.effect(kind), Mark::Released(self.marker()));
         let started = session.stamp_marker(&effect, &shown.moref, &mark, false);
         let ended = self.change(memory, session.as_ref(), kind, started).await;
-        memory.seen = Seen::NotAsked;
+        memory.seen = Ownership::NotAsked;
         ended??;
-        Ok(After::Same)
+        Ok(StepOutcome::Same)
     }
 
     /// Proof for a record of the predecessor ([`seen::prove`]), then mark and notes.
     pub(super) async fn take_over(&self, memory: &mut Memory) -> Done {
         let now = self.context.clock.monotonic();
         if let Some(left) = rest_of_proof(memory, now) {
-            return Ok(After::Pause(left));
+            return Ok(StepOutcome::Pause(left));
         }
         let pool = self.pool()?;
         let session = self.session().await?;
@@ -176,29 +179,29 @@ impl Hand<'_> {
             && let Some(bare) = self.bare_among(session.survey().await?.as_ref(), now)
         {
             memory.seen = bare;
-            return Ok(After::Same);
+            return Ok(StepOutcome::Same);
         }
         let mut vm = self.vm();
         let claim = Claim {
-            name: &self.scene.child.vm_name,
+            name: &self.observed.child.vm_name,
             folder: &placed.folder,
             marker: &marker,
             owner: vm.owner_uid.as_deref(),
         };
-        let mut proven = match seen::prove(found, &claim) {
+        let mut proven = match ownership::prove(found, &claim) {
             Proof::Proven(vm) => *vm,
             Proof::Absent => {
-                memory.seen = seen::absent_once_more(&memory.seen);
+                memory.seen = ownership::absent_once_more(&memory.seen);
                 memory.proof_at = Some(now);
-                return Ok(After::Same);
+                return Ok(StepOutcome::Same);
             }
             Proof::None(what) => {
-                memory.seen = Seen::Foreign {
+                memory.seen = Ownership::Foreign {
                     what,
-                    met: Met::ByUuid,
+                    met: FoundBy::Uuid,
                     at: now,
                 };
-                return Ok(After::Same);
+                return Ok(StepOutcome::Same);
             }
         };
         if proven.marker.as_ref() != Some(&marker) {
@@ -217,10 +220,10 @@ impl Hand<'_> {
                 }
                 TaskEnd::Success(_) => {}
                 // Nobody knows how it ended: the VM is proven anew, with the mark or without.
-                TaskEnd::Vanished => return Ok(After::Same),
+                TaskEnd::Vanished => return Ok(StepOutcome::Same),
             }
         }
-        let mut record = self.scene.record();
+        let mut record = self.observed.record();
         record.cluster_id = Some(self.context.view.cluster_id());
         // One that was only planned is no more: whether a drive is emptied is `spec.iso.ejectAfterInstall`'s word again.
         record.iso_ejection = record.iso_ejection.filter(|e| e.disconnect_started);
@@ -236,15 +239,15 @@ impl Hand<'_> {
             namespace: Some(secret.namespace),
         });
         vm.vm_path = Some(proven.vm_path.clone()).filter(|p| !p.is_empty());
-        record.vm = Some(self.observed(vm, &proven, None));
+        record.vm = Some(self.with_observation(vm, &proven, None));
         let next = self
             .save_record(EffectKind::RecordObservation, record, memory)
             .await?;
-        memory.seen = Seen::Ours(Box::new(VmObservation {
+        memory.seen = Ownership::Ours(Box::new(VmObservation {
             marker: Some(marker),
             ..proven
         }));
-        Ok(After::Object(next))
+        Ok(StepOutcome::Object(next))
     }
 }
 
@@ -252,7 +255,7 @@ impl Hand<'_> {
 fn rest_of_proof(memory: &Memory, now: Duration) -> Option<Duration> {
     let at = memory
         .proof_at
-        .filter(|_| matches!(memory.seen, Seen::Absent { .. }))?;
+        .filter(|_| matches!(memory.seen, Ownership::Absent { .. }))?;
     let left = PROOF_PAUSE.saturating_sub(now.saturating_sub(at));
     (!left.is_zero()).then_some(left)
 }

@@ -8,12 +8,12 @@ use agent_forge_crds::{
 };
 
 use super::{
-    After, Done, Hand,
+    Done, Executor, StepOutcome,
     release::{held, serves},
 };
 use crate::{
     effect::EffectKind,
-    error::Trouble,
+    error::ReconcileError,
     model::{identity::agent_runs_on, names::ObjectKey},
     pool::agents_home,
     ports::cluster::Notice,
@@ -24,15 +24,15 @@ use crate::{
     },
 };
 
-impl Hand<'_> {
+impl Executor<'_> {
     /// Live: Agents that run on this VM, or may, wherever its pool's Agents are.
-    pub(super) async fn live_agents_of_vm(&self) -> Result<Vec<Arc<Agent>>, Trouble> {
-        let child = &self.scene.child;
+    pub(super) async fn live_agents_of_vm(&self) -> Result<Vec<Arc<Agent>>, ReconcileError> {
+        let child = &self.observed.child;
         let Some(identity) = &child.identity else {
             return Ok(Vec::new());
         };
         let mut found = Vec::new();
-        for namespace in agents_home::namespaces(self.scene.pool.as_deref(), [child]) {
+        for namespace in agents_home::namespaces(self.observed.pool.as_deref(), [child]) {
             let identity = identity.clone();
             let may_run_there = move |a: &Agent| agent_runs_on(a, &identity).may_run_there();
             let cluster = &self.context.cluster;
@@ -44,9 +44,9 @@ impl Hand<'_> {
 
     pub(super) async fn give_up(&self, memory: &mut Memory) -> Done {
         let shown = self.shown(memory)?;
-        let Arrival::Overdue { cause, allowed, .. } = self.scene.arrival(self.context, memory)
+        let Arrival::Overdue { cause, allowed, .. } = self.observed.arrival(self.context, memory)
         else {
-            return Ok(After::Same);
+            return Ok(StepOutcome::Same);
         };
         let agent_machine = self.living_agent_machine().await?;
         for agent in self.live_agents_of_vm().await? {
@@ -60,14 +60,14 @@ impl Hand<'_> {
                 ));
             }
             let is_shown = |shown: &Arc<Agent>| shown.metadata.uid == agent.metadata.uid;
-            let lost = is_abandoned(&agent) && self.scene.possible.iter().any(is_shown);
+            let lost = is_abandoned(&agent) && self.observed.possible.iter().any(is_shown);
             if !allowed && !lost {
                 // It came after all, or it answers again; the watch will show it.
                 memory.agent_seen = true;
-                return Ok(After::Pause(Duration::from_secs(2)));
+                return Ok(StepOutcome::Pause(Duration::from_secs(2)));
             }
         }
-        let mut record = self.scene.record();
+        let mut record = self.observed.record();
         let vm = self.vm();
         let now = self.context.clock.wall();
         let failure = arrival::failure(&vm, cause, record.last_failure.as_ref(), &shown, now);
@@ -77,21 +77,21 @@ impl Hand<'_> {
             self.attempt(),
             cause.explain(),
             failure.class.as_deref().unwrap_or_default(),
-            self.scene.child.trace()
+            self.observed.child.trace()
         );
         record.last_failure = Some(failure);
         let next = self
             .save_record(EffectKind::RecordObservation, record, memory)
             .await?;
-        tracing::warn!(object = %self.scene.child.key, "{note}");
+        tracing::warn!(object = %self.observed.child.key, "{note}");
         self.context.instruments.vm_operation("give_up", true);
         self.context.cluster.notify(Notice {
-            regarding: self.scene.regarding(),
+            regarding: self.observed.regarding(),
             warning: true,
             reason: event::VM_GIVEN_UP,
             action: "ReplaceVM",
             note,
         });
-        Ok(After::Object(next))
+        Ok(StepOutcome::Object(next))
     }
 }

@@ -7,7 +7,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 use std::time::Duration;
 
-use super::{After, Done, Hand, defect};
+use super::{Done, Executor, StepOutcome, defect};
 use crate::{
     effect::EffectKind,
     model::{identity::BiosUuid, names::DatastorePath},
@@ -15,9 +15,9 @@ use crate::{
     vm::{hardware, memory::Memory, place, reached::Reached, step::Loss},
 };
 
-impl Hand<'_> {
+impl Executor<'_> {
     pub(super) async fn add_finalizer(&self) -> Done {
-        let object = &self.scene.child.object;
+        let object = &self.observed.child.object;
         let mut finalizers = object.finalizers().to_vec();
         finalizers.push(AGENT_FINALIZER.to_owned());
         let patch = MetadataPatch {
@@ -29,11 +29,11 @@ impl Hand<'_> {
             .patch_child(&self.effect(EffectKind::AddFinalizer), &self.at(), &patch)
             .await?;
         // The watch brings the object back with it.
-        Ok(After::Pause(Duration::from_secs(2)))
+        Ok(StepOutcome::Pause(Duration::from_secs(2)))
     }
 
     pub(super) async fn record_identity(&self, memory: &mut Memory) -> Done {
-        let lost = self.scene.loss(self.context, memory) != Loss::None;
+        let lost = self.observed.loss(self.context, memory) != Loss::None;
         memory.lost = lost;
         let pool = self.pool()?;
         let request = hardware::place_request(pool)?;
@@ -41,7 +41,7 @@ impl Hand<'_> {
         let session = self
             .context
             .sessions
-            .session(&secret, &self.scene.child.key.namespace)
+            .session(&secret, &self.observed.child.key.namespace)
             .await?;
         let effect = self.effect(EffectKind::CreateFolder);
         let placed = self
@@ -49,7 +49,7 @@ impl Hand<'_> {
             .placer
             .place(session.clone(), effect, request.clone())
             .await?;
-        let child = &self.scene.child;
+        let child = &self.observed.child;
         let mut vm = self.vm();
         let attempt = vm.attempt.and_then(|a| u32::try_from(a).ok()).unwrap_or(0) + 1;
         let cluster_id = self.context.view.cluster_id();
@@ -72,7 +72,7 @@ impl Hand<'_> {
         // What it boots from, and so whose Agent its guest will be.
         let iso = pool.status.as_ref().and_then(|s| s.iso.as_ref());
         vm.infra_env_ref = iso.and_then(|iso| iso.infra_env_ref.clone());
-        let mut record = self.scene.record();
+        let mut record = self.observed.record();
         record.cluster_id = Some(cluster_id);
         record.vm = Some(vm);
         let next = self
@@ -80,7 +80,7 @@ impl Hand<'_> {
             .await?;
         memory.forget_vm();
         // Of a record that was lost, the VM may be there.
-        memory.unissued = !lost;
-        Ok(After::Object(next))
+        memory.create_not_sent = !lost;
+        Ok(StepOutcome::Object(next))
     }
 }

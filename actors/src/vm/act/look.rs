@@ -12,16 +12,16 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{After, Hand};
+use super::{Executor, StepOutcome};
 use crate::{
     context::Context,
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     model::{
-        child::Child,
         identity::agent_runs_on,
+        machine_state::{MachineState, machine_state},
+        managed_vm::ManagedVm,
         names::ObjectKey,
         selector,
-        standing::{Standing, standing},
         words::{self, Words},
     },
     mutants::{Mutant, on},
@@ -32,8 +32,8 @@ use crate::{
     },
     vm::{
         memory::Memory,
-        scene::Scene,
-        seen::{self, Seen},
+        observed::Observed,
+        ownership::{self, Ownership},
         step::{self, Step},
     },
 };
@@ -60,10 +60,11 @@ pub(super) struct Live {
 impl Live {
     /// The AgentMachine that the VM is for, where neither that nor its Machine is on its way out: until its Machine is gone,
     /// the provider does not delete it, and it names an Agent that it has unbound already.
-    pub(super) fn living_agent_machine(&self, child: &Child) -> Option<&AgentMachine> {
+    pub(super) fn living_agent_machine(&self, child: &ManagedVm) -> Option<&AgentMachine> {
         let record = child.agent_machine.as_ref()?;
         let home = self.control_plane.as_deref()?;
-        if standing(child, home, &self.machines, &self.agent_machines) == Standing::Leaving {
+        if machine_state(child, home, &self.machines, &self.agent_machines) == MachineState::Leaving
+        {
             return None;
         }
         let mut all = self.agent_machines.iter().map(AsRef::as_ref);
@@ -75,12 +76,12 @@ impl Live {
     }
 }
 
-impl Hand<'_> {
+impl Executor<'_> {
     /// Reads it.
-    pub(super) async fn read_live(&self) -> Result<Live, Trouble> {
-        let (child, cluster) = (&self.scene.child, &self.context.cluster);
-        let pool = self.scene.pool.as_deref();
-        let control_plane = self.scene.control_plane().map(str::to_owned);
+    pub(super) async fn read_live(&self) -> Result<Live, ReconcileError> {
+        let (child, cluster) = (&self.observed.child, &self.context.cluster);
+        let pool = self.observed.pool.as_deref();
+        let control_plane = self.observed.control_plane().map(str::to_owned);
         let mut own = None;
         if let (Some(home), Some(record)) = (&control_plane, &child.agent_machine) {
             let key = ObjectKey::new(home, &record.name);
@@ -95,7 +96,7 @@ impl Hand<'_> {
             .chain(child.agent.clone())
             .chain(chosen)
             .chain(
-                self.scene
+                self.observed
                     .possible
                     .iter()
                     .map(|a| ObjectKey::of(a.as_ref())),
@@ -140,7 +141,7 @@ impl Hand<'_> {
         &self,
         memory: &mut Memory,
         step: &Step,
-    ) -> Result<Result<Looked, After>, Trouble> {
+    ) -> Result<Result<Looked, StepOutcome>, ReconcileError> {
         let before = self.shown(memory)?;
         let session = self.session().await?;
         if on(Mutant::OldLook) {
@@ -150,13 +151,13 @@ impl Hand<'_> {
         let child = self
             .context
             .cluster
-            .live_child(&self.scene.child.key)
+            .live_child(&self.observed.child.key)
             .await?;
-        let same = |c: &VsphereAgent| c.uid().as_ref() == Some(&self.scene.child.uid);
+        let same = |c: &VsphereAgent| c.uid().as_ref() == Some(&self.observed.child.uid);
         let Some(child) = child.filter(same) else {
-            return Ok(Err(After::Pause(SOON)));
+            return Ok(Err(StepOutcome::Pause(SOON)));
         };
-        let child = Child::read(Arc::new(child));
+        let child = ManagedVm::read(Arc::new(child));
         let live = if child.forced {
             None
         } else {
@@ -169,11 +170,11 @@ impl Hand<'_> {
         // From here on nothing is awaited.
         let now = self.context.clock.monotonic();
         let found = shown.into_iter().collect();
-        let seen = seen::judge(found, &self.expected(), &Seen::NotAsked, now);
-        let Seen::Ours(shown) = &seen else {
+        let seen = ownership::judge(found, &self.expected(), &Ownership::NotAsked, now);
+        let Ownership::Ours(shown) = &seen else {
             // Not there, or another VM under its reference: it is looked for.
-            memory.seen = Seen::NotAsked;
-            return Ok(Err(After::Same));
+            memory.seen = Ownership::NotAsked;
+            return Ok(Err(StepOutcome::Same));
         };
         let shown = shown.as_ref().clone();
         memory.seen = seen;
@@ -181,17 +182,21 @@ impl Hand<'_> {
             Some(live) => seeing(self.context, live, child.object.clone()),
             None => self.context.clone(),
         };
-        let scene = Scene::gather(context.view.as_ref(), child.object);
-        scene.remember(memory);
-        match step::next(&scene.facts(&context, memory)) {
+        let observed = Observed::gather(context.view.as_ref(), child.object);
+        observed.remember(memory);
+        match step::next(&observed.facts(&context, memory)) {
             next if next == *step => Ok(Ok(Looked { session, shown })),
             Step::Hold {
                 reason, message, ..
-            } => Err(Trouble::transient(Side::Upstream, reason, message)),
+            } => Err(ReconcileError::transient(
+                ErrorSource::Upstream,
+                reason,
+                message,
+            )),
             // By the VM alone: it is off already, or on again.
-            Step::PowerOff | Step::Destroy => Ok(Err(After::Same)),
+            Step::PowerOff | Step::Destroy => Ok(Err(StepOutcome::Same)),
             // The watch will show why.
-            _ => Ok(Err(After::Pause(SOON))),
+            _ => Ok(Err(StepOutcome::Pause(SOON))),
         }
     }
 }
@@ -201,7 +206,7 @@ const SOON: Duration = Duration::from_secs(2);
 
 /// Those that matter for whoever may run on the VM.
 fn wanted_agent_machines(
-    child: &Child,
+    child: &ManagedVm,
     agents: &[Arc<Agent>],
 ) -> crate::ports::cluster::AgentMachineFilter {
     let record = child.agent_machine.as_ref().map(|r| r.name.clone());

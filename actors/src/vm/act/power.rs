@@ -6,16 +6,16 @@ use agent_forge_crds::{agent::VmStatus, conditions::reason};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{After, Done, Hand, defect, look::Looked};
+use super::{Done, Executor, StepOutcome, defect, look::Looked};
 use crate::{
     effect::EffectKind,
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     model::names::MoRef,
     mutants::{Mutant, on},
     ports::vcenter::{BootDevice, Fault, PowerState, TaskEnd, VCenter, VmObservation},
     vm::{
         memory::{Memory, Tagged},
-        seen::{self, Seen},
+        ownership::{self, Ownership},
     },
 };
 
@@ -24,16 +24,16 @@ const SUSPENDED_PAUSE: Duration = Duration::from_secs(10);
 /// MAC addresses that are kept on record, the VM's own first.
 const MOST_MACS: usize = 16;
 
-impl Hand<'_> {
-    pub(super) fn shown(&self, memory: &Memory) -> Result<VmObservation, Trouble> {
+impl Executor<'_> {
+    pub(super) fn shown(&self, memory: &Memory) -> Result<VmObservation, ReconcileError> {
         match &memory.seen {
-            Seen::Ours(vm) => Ok(vm.as_ref().clone()),
+            Ownership::Ours(vm) => Ok(vm.as_ref().clone()),
             _ => Err(defect("the VM is not proven ours")),
         }
     }
 
     /// The VM as it was last seen, and the way to it.
-    pub(super) async fn as_seen(&self, memory: &Memory) -> Result<Looked, Trouble> {
+    pub(super) async fn as_seen(&self, memory: &Memory) -> Result<Looked, ReconcileError> {
         let shown = self.shown(memory)?;
         let session = self.session().await?;
         Ok(Looked { session, shown })
@@ -44,14 +44,14 @@ impl Hand<'_> {
         &self,
         session: &dyn VCenter,
         vm: &MoRef,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, ReconcileError> {
         if on(Mutant::OldLook) {
             return Ok(true);
         }
         let found = session.observe(vm).await?.into_iter().collect();
         let now = self.context.clock.monotonic();
-        let seen = seen::judge(found, &self.expected(), &Seen::NotAsked, now);
-        Ok(matches!(seen, Seen::Ours(_)))
+        let seen = ownership::judge(found, &self.expected(), &Ownership::NotAsked, now);
+        Ok(matches!(seen, Ownership::Ours(_)))
     }
 
     pub(super) async fn set_boot_order(&self, memory: &mut Memory, keys: &[i32]) -> Done {
@@ -66,15 +66,15 @@ impl Hand<'_> {
         {
             TaskEnd::Success(_) => {}
             // Nobody knows how it ended: the VM itself tells.
-            TaskEnd::Vanished => return Ok(After::Same),
+            TaskEnd::Vanished => return Ok(StepOutcome::Same),
         }
         shown.boot_order = keys
             .iter()
             .map(|k| BootDevice::Disk(*k))
             .chain([BootDevice::Cdrom])
             .collect();
-        memory.seen = Seen::Ours(Box::new(shown));
-        Ok(After::Same)
+        memory.seen = Ownership::Ours(Box::new(shown));
+        Ok(StepOutcome::Same)
     }
 
     /// Power on, power off, destroy: one task each, on the VM that is proven ours.
@@ -100,7 +100,7 @@ impl Hand<'_> {
             .vm_operation(kind.name(), matches!(ended, Ok(Ok(_))));
         match ended? {
             Ok(TaskEnd::Success(_)) => {}
-            Ok(TaskEnd::Vanished) => return Ok(After::Same),
+            Ok(TaskEnd::Vanished) => return Ok(StepOutcome::Same),
             Err(e) => match e.fault() {
                 // It never ran so far.
                 Some(fault) if kind == EffectKind::PowerOn && !is_on_already(fault) => {
@@ -109,34 +109,34 @@ impl Hand<'_> {
                 }
                 // It is looked at before anything else; one that is suspended is given a moment, and not tried for ever.
                 Some(Fault::InvalidPowerState { .. }) => {
-                    memory.seen = Seen::NotAsked;
+                    memory.seen = Ownership::NotAsked;
                     if kind == EffectKind::PowerOff && shown.power == PowerState::Suspended {
                         memory.suspended = memory.suspended.saturating_add(1);
-                        return Ok(After::Pause(SUSPENDED_PAUSE));
+                        return Ok(StepOutcome::Pause(SUSPENDED_PAUSE));
                     }
-                    return Ok(After::Same);
+                    return Ok(StepOutcome::Same);
                 }
                 Some(Fault::ManagedObjectNotFound(_)) if kind == EffectKind::Destroy => {}
                 _ => return Err(e.into()),
             },
         }
         memory.seen = match kind {
-            EffectKind::Destroy => Seen::Absent { proofs: 1 },
+            EffectKind::Destroy => Ownership::Absent { proofs: 1 },
             EffectKind::PowerOn => {
                 memory.powered_on = true;
                 shown.power = PowerState::On;
-                Seen::Ours(Box::new(shown))
+                Ownership::Ours(Box::new(shown))
             }
             _ => {
                 memory.suspended = 0;
                 shown.power = PowerState::Off;
-                Seen::Ours(Box::new(shown))
+                Ownership::Ours(Box::new(shown))
             }
         };
-        Ok(After::Same)
+        Ok(StepOutcome::Same)
     }
 
-    pub(super) fn observed(
+    pub(super) fn with_observation(
         &self,
         mut vm: VmStatus,
         shown: &VmObservation,
@@ -164,7 +164,7 @@ impl Hand<'_> {
     /// Now, by the clock that stamps Agents: the VsphereAgent has its own creation from there, and this actor has counted since
     /// it knows of that. Never later than it is, however our own clock goes.
     fn now_at_least(&self, memory: &Memory) -> Option<jiff::Timestamp> {
-        let created = &self.scene.child.object.metadata.creation_timestamp;
+        let created = &self.observed.child.object.metadata.creation_timestamp;
         let known = memory.known_since?;
         let gone_by = self.context.clock.monotonic().saturating_sub(known);
         let gone_by = SignedDuration::try_from(gone_by).ok()?;
@@ -175,11 +175,17 @@ impl Hand<'_> {
     /// there, for nobody knew its uuid before. `None` for a VM whose first start is past and was not recorded.
     fn first_start(&self, was: &VmStatus, memory: &Memory) -> Option<Time> {
         let is_first = was.attempt.is_some() && was.discovery_deadline.is_none();
-        let created = self.scene.child.object.metadata.creation_timestamp.as_ref();
+        let created = self
+            .observed
+            .child
+            .object
+            .metadata
+            .creation_timestamp
+            .as_ref();
         let at = memory.switched_on_at.or(created.map(|t| t.0));
         let whole = at.and_then(|t| jiff::Timestamp::from_second(t.as_second()).ok());
         whole
-            .filter(|_| is_first && !self.scene.child.reborn)
+            .filter(|_| is_first && !self.observed.child.reborn)
             .map(Time)
     }
 
@@ -188,14 +194,19 @@ impl Hand<'_> {
         if shown.macs.is_empty() {
             // Some MACs are given at power-on only.
             let again = self.session().await?.observe(&shown.moref).await?;
-            shown = again
-                .ok_or_else(|| Trouble::transient(Side::Vsphere, "VMMissing", "the VM vanished"))?;
+            shown = again.ok_or_else(|| {
+                ReconcileError::transient(ErrorSource::Vsphere, "VMMissing", "the VM vanished")
+            })?;
             if shown.macs.is_empty() {
                 let message = "the VM runs, and vCenter shows no MAC address of it yet; its Agent is recognised by that";
-                return Err(Trouble::transient(Side::Vsphere, "MACPending", message));
+                return Err(ReconcileError::transient(
+                    ErrorSource::Vsphere,
+                    "MACPending",
+                    message,
+                ));
             }
         }
-        let timeout = self.scene.patience(self.context);
+        let timeout = self.observed.patience(self.context);
         let deadline = SignedDuration::try_from(timeout)
             .ok()
             .and_then(|t| self.context.clock.wall().checked_add(t).ok())
@@ -210,10 +221,10 @@ impl Hand<'_> {
             .or(memory.tagged.as_ref().map(|t| &t.moref));
         let anew = was.attempt.is_some()
             && known.is_none_or(|m| *m != shown.moref.id)
-            && self.scene.wants_tags();
+            && self.observed.wants_tags();
         let first_start = self.first_start(&was, memory);
         let begins = was.discovery_deadline.is_none();
-        let mut vm = self.observed(was, &shown, deadline);
+        let mut vm = self.with_observation(was, &shown, deadline);
         if let Some(deadline) = vm.discovery_deadline.clone().filter(|_| begins) {
             let now = self.context.clock.monotonic();
             memory.discovery = Some((deadline, now.saturating_add(timeout)));
@@ -228,8 +239,8 @@ impl Hand<'_> {
         if let Some(reached) = &memory.reached {
             reached.record(&mut vm);
         }
-        memory.seen = Seen::Ours(Box::new(shown));
-        Ok(After::Object(
+        memory.seen = Ownership::Ours(Box::new(shown));
+        Ok(StepOutcome::Object(
             self.save(EffectKind::RecordObservation, vm, memory).await?,
         ))
     }
@@ -239,15 +250,15 @@ impl Hand<'_> {
     pub(super) async fn attach_tags(&self, memory: &mut Memory) -> Done {
         let pool = self.pool()?;
         let (vm, runs) = match &memory.seen {
-            Seen::Ours(shown) => (shown.moref.clone(), shown.power == PowerState::On),
+            Ownership::Ours(shown) => (shown.moref.clone(), shown.power == PowerState::On),
             _ => {
                 let moref = self.vm().moref;
                 let moref = moref.ok_or_else(|| defect("no reference is recorded"))?;
                 (MoRef::new("VirtualMachine", moref), true)
             }
         };
-        let failed = |t: Trouble| Trouble {
-            side: Side::Vsphere,
+        let failed = |t: ReconcileError| ReconcileError {
+            side: ErrorSource::Vsphere,
             reason: reason::TAGGING_FAILED.to_owned(),
             message: format!("spec.vsphere.vmTags: {t}; the VM stays, tagging is tried again"),
             class: t.class,
@@ -264,13 +275,13 @@ impl Hand<'_> {
             // A vCenter that came back from a backup may not have it, or another VM under its reference: it is looked for.
             Ok(false) => {
                 memory.missed = true;
-                memory.seen = Seen::NotAsked;
+                memory.seen = Ownership::NotAsked;
                 if !missed {
-                    return Ok(After::Same);
+                    return Ok(StepOutcome::Same);
                 }
                 let message = format!("{} is not this VM any more", vm.id);
-                return Err(failed(Trouble::transient(
-                    Side::Vsphere,
+                return Err(failed(ReconcileError::transient(
+                    ErrorSource::Vsphere,
                     "VMMissing",
                     message,
                 )));
@@ -295,7 +306,7 @@ impl Hand<'_> {
                 moref: vm.id,
                 tags: tags.to_vec(),
             });
-            return Ok(After::Same);
+            return Ok(StepOutcome::Same);
         };
         let trouble = failed(e.into());
         let mut record = self.vm();
@@ -306,8 +317,8 @@ impl Hand<'_> {
         record.tags_missing = Some(true);
         let kind = EffectKind::RecordObservation;
         let next = self.save(kind, record, memory).await?;
-        tracing::warn!(object = %self.scene.child.key, reason = %trouble.reason, "{trouble}");
-        Ok(After::Object(next))
+        tracing::warn!(object = %self.observed.child.key, reason = %trouble.reason, "{trouble}");
+        Ok(StepOutcome::Object(next))
     }
 }
 

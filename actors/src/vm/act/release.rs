@@ -13,22 +13,22 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 use tracing::Instrument as _;
 
-use super::{After, Done, Hand, defect, look::Live};
+use super::{Done, Executor, StepOutcome, defect, look::Live};
 use crate::{
     effect::EffectKind,
-    error::{Side, Trouble},
+    error::{ErrorSource, ReconcileError},
     model::{
         identity::{AgentMatch, Misfit, agent_runs_on},
+        machine_state::{MachineState, machine_state},
         names::ObjectKey,
-        standing::{Standing, standing},
     },
     pool::agents_home,
     ports::cluster::{MetadataPatch, Notice, Precondition},
-    vm::{lost, memory::Memory, seen::Seen, traced},
+    vm::{lost, memory::Memory, ownership::Ownership, traced},
 };
 
-pub(super) fn held(reason: &str, message: String) -> Trouble {
-    Trouble::transient(Side::Upstream, reason, message)
+pub(super) fn held(reason: &str, message: String) -> ReconcileError {
+    ReconcileError::transient(ErrorSource::Upstream, reason, message)
 }
 
 /// Somebody claimed that Agent, or this AgentMachine chose it and is about to.
@@ -37,16 +37,20 @@ pub(super) fn serves(agent: &Agent, agent_machine: Option<&AgentMachine>) -> boo
     agent.is_claimed_or_bound() || chosen.is_some_and(|r| r.name == agent.name_any())
 }
 
-impl Hand<'_> {
+impl Executor<'_> {
     /// No Agent that may run on this VM, or was last seen there, serves anybody, and the one that does run there is still
     /// fenced (reliability.md: fence first).
-    pub(super) fn unbound(&self, live: &Live) -> Result<(), Trouble> {
-        let child = &self.scene.child;
+    pub(super) fn unbound(&self, live: &Live) -> Result<(), ReconcileError> {
+        let child = &self.observed.child;
         if child.forced {
             return Ok(());
         }
         let agent_machine = live.living_agent_machine(child);
-        let ours = self.scene.agent.as_ref().map(|a| ObjectKey::of(a.as_ref()));
+        let ours = self
+            .observed
+            .agent
+            .as_ref()
+            .map(|a| ObjectKey::of(a.as_ref()));
         for agent in &live.agents {
             let key = ObjectKey::of(agent.as_ref());
             let says = self.says(agent);
@@ -60,7 +64,7 @@ impl Hand<'_> {
             let doubtful = matches!(says, AgentMatch::Partly(_));
             let late = child.given_up && agent.spec.approved && !doubtful;
             let may_be_claimed = late || ours.as_ref() == Some(&key);
-            if may_be_claimed && self.scene.fencing(self.context, agent).is_some() {
+            if may_be_claimed && self.observed.fencing(self.context, agent).is_some() {
                 let message = format!("Agent {key} can be claimed again; it is fenced first");
                 return Err(held("AgentNotFenced", message));
             }
@@ -69,19 +73,19 @@ impl Hand<'_> {
     }
 
     fn names_of_agent(&self) -> Vec<ObjectKey> {
-        agents_home::names(self.scene.pool.as_deref(), &self.scene.child)
+        agents_home::names(self.observed.pool.as_deref(), &self.observed.child)
     }
 
     /// THE rule's word on that Agent.
     fn says(&self, agent: &Agent) -> AgentMatch {
-        let identity = self.scene.child.identity.as_ref();
+        let identity = self.observed.child.identity.as_ref();
         identity.map_or(AgentMatch::Other, |vm| agent_runs_on(agent, vm))
     }
 
     /// What holds the VM: that Agent serves.
-    fn bound(&self, key: &ObjectKey, agent: &Agent) -> Trouble {
+    fn bound(&self, key: &ObjectKey, agent: &Agent) -> ReconcileError {
         match self.says(agent) {
-            AgentMatch::Partly(misfit) if !self.scene.child.was_bound_to(agent) => held(
+            AgentMatch::Partly(misfit) if !self.observed.child.was_bound_to(agent) => held(
                 reason::AGENT_UNPROVEN,
                 format!(
                     "Agent {key} names this VM and is bound, and {misfit}: nothing is powered off or destroyed. If it is \
@@ -96,11 +100,13 @@ impl Hand<'_> {
     }
 
     /// Live: its AgentMachine, where neither that nor its Machine is on its way out.
-    pub(super) async fn living_agent_machine(&self) -> Result<Option<AgentMachine>, Trouble> {
-        let (Some(namespace), Some(record), Standing::Alive) = (
-            self.scene.control_plane(),
-            &self.scene.child.agent_machine,
-            &self.scene.standing,
+    pub(super) async fn living_agent_machine(
+        &self,
+    ) -> Result<Option<AgentMachine>, ReconcileError> {
+        let (Some(namespace), Some(record), MachineState::Alive) = (
+            self.observed.control_plane(),
+            &self.observed.child.agent_machine,
+            &self.observed.machine_state,
         ) else {
             return Ok(None);
         };
@@ -110,10 +116,11 @@ impl Hand<'_> {
     }
 
     /// Live: how its Machine stands.
-    async fn live_standing(&self) -> Result<Standing, Trouble> {
-        let child = &self.scene.child;
-        let (Some(namespace), cluster) = (self.scene.control_plane(), &self.context.cluster) else {
-            return Ok(self.scene.standing.clone());
+    async fn live_machine_state(&self) -> Result<MachineState, ReconcileError> {
+        let child = &self.observed.child;
+        let (Some(namespace), cluster) = (self.observed.control_plane(), &self.context.cluster)
+        else {
+            return Ok(self.observed.machine_state.clone());
         };
         let mut agent_machines = Vec::new();
         if let Some(record) = &child.agent_machine {
@@ -121,43 +128,47 @@ impl Hand<'_> {
             agent_machines.extend(cluster.live_agent_machine(&key).await?.map(Arc::new));
         }
         let machines = cluster.live_machines(namespace).await?;
-        Ok(standing(child, namespace, &machines, &agent_machines))
+        Ok(machine_state(child, namespace, &machines, &agent_machines))
     }
 
     /// The provider unbinds an Agent before it lets its Machine go: where that is gone and the Agent is bound, both live and in
     /// that order, it was not unbound, and whoever looks for it later may not find it.
     pub(super) async fn record_left_bound(&self, memory: &mut Memory) -> Done {
-        let key = self.scene.agent.as_ref().map(|a| ObjectKey::of(a.as_ref()));
+        let key = self
+            .observed
+            .agent
+            .as_ref()
+            .map(|a| ObjectKey::of(a.as_ref()));
         let key = key.ok_or_else(|| defect("no Agent runs on the VM"))?;
-        let gone = self.live_standing().await? == Standing::Gone;
+        let gone = self.live_machine_state().await? == MachineState::Gone;
         let live = self.context.cluster.live_agent(&key).await?;
-        if !gone || !live.is_some_and(|a| self.scene.child.is_bound_to(&a)) {
+        if !gone || !live.is_some_and(|a| self.observed.child.is_bound_to(&a)) {
             // The watch will show it.
-            return Ok(After::Pause(Duration::from_secs(2)));
+            return Ok(StepOutcome::Pause(Duration::from_secs(2)));
         }
         let mut vm = self.vm();
         vm.machine_vanished_paused = Some(true);
         let kind = EffectKind::RecordObservation;
-        Ok(After::Object(self.save(kind, vm, memory).await?))
+        Ok(StepOutcome::Object(self.save(kind, vm, memory).await?))
     }
 
     pub(super) async fn fence(&self) -> Done {
-        let Some(agent) = &self.scene.agent else {
-            return Ok(After::Same);
+        let Some(agent) = &self.observed.agent else {
+            return Ok(StepOutcome::Same);
         };
-        if let Some(patch) = self.scene.fencing(self.context, agent) {
+        if let Some(patch) = self.observed.fencing(self.context, agent) {
             self.context
                 .cluster
                 .patch_agent(&self.effect(EffectKind::FenceAgent), &patch)
                 .await?;
         }
         // The watch brings the fenced Agent back.
-        Ok(After::Pause(Duration::from_secs(2)))
+        Ok(StepOutcome::Pause(Duration::from_secs(2)))
     }
 
     pub(super) async fn delete_agent(&self, why: &str) -> Done {
-        let Some(agent) = &self.scene.agent else {
-            return Ok(After::Same);
+        let Some(agent) = &self.observed.agent else {
+            return Ok(StepOutcome::Same);
         };
         self.unbound(&self.read_live().await?)?;
         let live = self.live_namesakes().await?;
@@ -171,36 +182,36 @@ impl Hand<'_> {
         }
         self.drop_agent(agent, why).await?;
         // The watch shows its deletionTimestamp, or its absence.
-        Ok(After::Pause(Duration::from_secs(2)))
+        Ok(StepOutcome::Pause(Duration::from_secs(2)))
     }
 
-    async fn drop_agent(&self, agent: &Agent, why: &str) -> Result<(), Trouble> {
+    async fn drop_agent(&self, agent: &Agent, why: &str) -> Result<(), ReconcileError> {
         let effect = self.effect(EffectKind::DeleteAgent);
         self.context
             .cluster
             .delete_agent(&effect, &Precondition::of(agent))
             .await?;
         self.context.cluster.notify(Notice {
-            regarding: self.scene.regarding(),
+            regarding: self.observed.regarding(),
             warning: false,
             reason: event::AGENT_DELETED,
             action: "DeleteAgent",
             note: format!(
                 "Agent {} deleted: {why} (trace {})",
                 agent.name_any(),
-                self.scene.child.trace()
+                self.observed.child.trace()
             ),
         });
         Ok(())
     }
 
     /// Before this VM's identity is no more on record: `true` where an Agent of it was still there, and was deleted.
-    pub(super) async fn drop_unseen_agent(&self) -> Result<bool, Trouble> {
+    pub(super) async fn drop_unseen_agent(&self) -> Result<bool, ReconcileError> {
         let Some(agent) = self.unseen_agent().await? else {
             return Ok(false);
         };
         let agent_machine = self.living_agent_machine().await?;
-        if serves(&agent, agent_machine.as_ref()) && !self.scene.child.forced {
+        if serves(&agent, agent_machine.as_ref()) && !self.observed.child.forced {
             let message = format!("Agent {} is bound; it stays", agent.name_any());
             return Err(held(reason::AGENT_BOUND, message));
         }
@@ -211,10 +222,10 @@ impl Hand<'_> {
     /// Live, and by the names that an Agent of this VM has: one that registered while its VM was taken away may not be in
     /// the view yet, and nobody else would ever delete it. Two small reads for each namespace in which it may be, however
     /// many Agents there are.
-    async fn unseen_agent(&self) -> Result<Option<Agent>, Trouble> {
-        let child = &self.scene.child;
+    async fn unseen_agent(&self) -> Result<Option<Agent>, ReconcileError> {
+        let child = &self.observed.child;
         // What is given up is replaced whatever the policy says of a VM that served.
-        let retains = self.scene.policy() == Some(CleanupPolicy::Retain) && !child.given_up;
+        let retains = self.observed.policy() == Some(CleanupPolicy::Retain) && !child.given_up;
         let keeps = child.adopted || retains;
         if keeps || child.identity.is_none() {
             return Ok(None);
@@ -229,8 +240,8 @@ impl Hand<'_> {
     /// against it, it is alone, silent and free, no other evidence will ever come: it would be left behind for ever. So
     /// would one whose VM went after its network card was replaced.
     fn left_behind<'b>(&self, live: &'b [Arc<Agent>]) -> Option<&'b Arc<Agent>> {
-        let child = &self.scene.child;
-        let alone = self.scene.possible.len() <= 1 && live.len() == 1;
+        let child = &self.observed.child;
+        let alone = self.observed.possible.len() <= 1 && live.len() == 1;
         let own = lost::candidate(child, live).filter(|_| alone);
         let own = own.filter(|a| lost::is_abandoned(a));
         own.or_else(|| live.iter().find(|a| self.is_on_record(a)))
@@ -239,14 +250,14 @@ impl Hand<'_> {
     /// It was proven the VM's own before, and is free; all that speaks against it now is a network card that somebody
     /// replaced.
     fn is_on_record(&self, agent: &Agent) -> bool {
-        let child = &self.scene.child;
+        let child = &self.observed.child;
         let recorded = child.agent_uid.is_some() && child.agent_uid == agent.metadata.uid;
         let differs = self.says(agent) == AgentMatch::Partly(Misfit::Mac);
         recorded && differs && !agent.is_claimed_or_bound()
     }
 
     /// Live: whoever has a name that an Agent of this VM has.
-    async fn live_namesakes(&self) -> Result<Vec<Arc<Agent>>, Trouble> {
+    async fn live_namesakes(&self) -> Result<Vec<Arc<Agent>>, ReconcileError> {
         let mut found = Vec::new();
         for key in self.names_of_agent() {
             found.extend(self.context.cluster.live_agent(&key).await?.map(Arc::new));
@@ -257,28 +268,33 @@ impl Hand<'_> {
     /// The VM's own among those that were read live, the view's other Agents being its rivals.
     fn own_among<'b>(&self, live: &'b [Arc<Agent>]) -> Option<&'b Arc<Agent>> {
         let is_read = |a: &Agent| live.iter().any(|l| l.uid() == a.uid());
-        let shown = self.scene.possible.iter().filter(|a| !is_read(a)).cloned();
+        let shown = self
+            .observed
+            .possible
+            .iter()
+            .filter(|a| !is_read(a))
+            .cloned();
         let all: Vec<Arc<Agent>> = live.iter().cloned().chain(shown).collect();
-        let own = self.scene.child.lineup(&all).own?.uid();
+        let own = self.observed.child.lineup(&all).own?.uid();
         live.iter().find(|a| a.uid() == own)
     }
 
     /// The end of a VM that is proven absent stands in the record before anybody is told of it; the object as it is then.
-    async fn record_end(&self, memory: &mut Memory) -> Result<Arc<VsphereAgent>, Trouble> {
-        let child = &self.scene.child;
-        let absent = matches!(memory.seen, Seen::Absent { .. });
+    async fn record_end(&self, memory: &mut Memory) -> Result<Arc<VsphereAgent>, ReconcileError> {
+        let child = &self.observed.child;
+        let absent = matches!(memory.seen, Ownership::Absent { .. });
         if !absent || !traced::note_end(self.context, child, memory) {
             return Ok(child.object.clone());
         }
         let kind = EffectKind::RecordObservation;
-        self.save_record(kind, self.scene.record(), memory).await
+        self.save_record(kind, self.observed.record(), memory).await
     }
 
     /// The last write, and telling of it, are a task of their own: the reply races the watch's word of the deletion, which
     /// ends this actor and aborts its pass.
     pub(super) async fn remove_finalizer(&self, memory: &mut Memory) -> Done {
         if self.drop_unseen_agent().await? {
-            return Ok(After::Pause(Duration::from_secs(2)));
+            return Ok(StepOutcome::Pause(Duration::from_secs(2)));
         }
         let object = self.record_end(memory).await?;
         traced::ending(self.context, &object);
@@ -300,18 +316,18 @@ impl Hand<'_> {
         let last = async move {
             context.cluster.patch_child(&effect, &at, &patch).await?;
             traced::gone(&context, &object, &noted.unwrap_or_default());
-            Ok(After::Gone)
+            Ok(StepOutcome::Gone)
         };
         match tokio::spawn(last.in_current_span()).await {
             Ok(done) => done,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(error) => Err(Trouble::transient(
-                    Side::Kubernetes,
+                Err(error) => Err(ReconcileError::transient(
+                    ErrorSource::Kubernetes,
                     "Stopping",
                     format!(
                         "the finalizer of {} stays for now: {error}",
-                        self.scene.child.key
+                        self.observed.child.key
                     ),
                 )),
             },

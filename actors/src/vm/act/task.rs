@@ -2,18 +2,18 @@
 
 use agent_forge_crds::conditions::reason;
 
-use super::{Hand, TASK_PATIENCE};
+use super::{Executor, TASK_PATIENCE};
 use crate::{
     effect::EffectKind,
-    error::Trouble,
+    error::ReconcileError,
     ports::vcenter::{Fault, TaskEnd, TaskRef, VCenter, VcResult},
     vm::{
         memory::{Busy, Memory},
-        seen::Seen,
+        ownership::Ownership,
     },
 };
 
-impl Hand<'_> {
+impl Executor<'_> {
     /// Has vCenter change the VM, in the slot of this pass, and waits for the end of the task that `started` begins. Until that is known, so is
     /// nothing about the VM.
     ///
@@ -26,9 +26,9 @@ impl Hand<'_> {
         session: &dyn VCenter,
         kind: EffectKind,
         started: impl Future<Output = VcResult<TaskRef>> + Send,
-    ) -> Result<VcResult<TaskEnd>, Trouble> {
+    ) -> Result<VcResult<TaskEnd>, ReconcileError> {
         let _running = self.context.in_flight(session.server(), kind);
-        memory.seen = Seen::NotAsked;
+        memory.seen = Ownership::NotAsked;
         let ended = match started.await {
             Ok(task) => match tokio::time::timeout(TASK_PATIENCE, session.wait(&task)).await {
                 Ok(ended) => ended.flatten(),
@@ -51,11 +51,11 @@ impl Hand<'_> {
     }
 
     /// The task goes on for longer than anybody waits.
-    fn endless(&self, memory: &mut Memory, kind: EffectKind) -> Trouble {
+    fn endless(&self, memory: &mut Memory, kind: EffectKind) -> ReconcileError {
         let why = format!(
             "{} of VM {:?} has not ended within {} s; {LOOK}",
             method(kind),
-            self.scene.child.vm_name,
+            self.observed.child.vm_name,
             TASK_PATIENCE.as_secs()
         );
         let now = self.context.clock.monotonic();
@@ -64,11 +64,11 @@ impl Hand<'_> {
     }
 
     /// Another task keeps ours away; `None`: not for long, so it is tried again soon.
-    fn refused(&self, memory: &mut Memory, kind: EffectKind) -> Option<Trouble> {
+    fn refused(&self, memory: &mut Memory, kind: EffectKind) -> Option<ReconcileError> {
         let why = format!(
             "vCenter refuses {} of VM {:?} since another task works on it and does not end; {LOOK}",
             method(kind),
-            self.scene.child.vm_name
+            self.observed.child.vm_name
         );
         let now = self.context.clock.monotonic();
         let busy = Busy::again(memory.busy.take(), kind, why, now);

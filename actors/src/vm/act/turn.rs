@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::Hand;
+use super::Executor;
 use crate::{
-    error::Trouble,
+    error::ReconcileError,
     model::names::ObjectKey,
     mutants::{Mutant, on},
     ports::slots::turns::Errand,
@@ -25,16 +25,20 @@ pub(super) enum Turn {
     Ahead,
 }
 
-impl Hand<'_> {
+impl Executor<'_> {
     /// Takes a slot, unless this pass has one that serves.
-    pub(super) async fn turn(&self, memory: &mut Memory, errand: Errand) -> Result<Turn, Trouble> {
+    pub(super) async fn turn(
+        &self,
+        memory: &mut Memory,
+        errand: Errand,
+    ) -> Result<Turn, ReconcileError> {
         if memory.slot.as_ref().is_some_and(|s| s.serves(errand)) {
             return Ok(Turn::Now);
         }
         let ticket = match memory.ticket.take() {
             Some(ticket) => ticket,
             None => {
-                let child = &self.scene.child;
+                let child = &self.observed.child;
                 let pool = &child.object.spec.pool_ref.name;
                 let pool = ObjectKey::new(&child.key.namespace, pool);
                 Arc::new(self.session().await?.slots().ask(errand, &pool))

@@ -22,7 +22,7 @@ use crate::{
     context::{Context, Settings},
     effect::EffectKind,
     model::names::ObjectKey,
-    orphans::Doubts,
+    orphans::SuspectVms,
     ports::{clock::Clock, instruments::NoInstruments, tracer::NoTracer},
     testing::{self, AGE, NAMESPACE, POOL, at},
 };
@@ -68,7 +68,7 @@ pub struct Bench {
     pub site: Site,
     pub memory: Memory,
     /// What the scan tells.
-    pub doubts: Arc<tokio::sync::watch::Sender<Doubts>>,
+    pub doubts: Arc<tokio::sync::watch::Sender<SuspectVms>>,
     pub clock: Arc<Turned>,
     pub context: Context,
     key: ObjectKey,
@@ -84,7 +84,7 @@ impl Bench {
     pub fn at(name: &str, site: Site) -> Self {
         let hub = Arc::new(Hub::default());
         let clock = Arc::new(Turned::default());
-        let (tell_doubts, doubts) = tokio::sync::watch::channel(Doubts::default());
+        let (tell_doubts, doubts) = tokio::sync::watch::channel(SuspectVms::default());
         let context = Context {
             view: hub.clone(),
             cluster: hub.clone(),

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::{
     effect::{Effect, EffectKind},
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     model::{
         identity::{BiosUuid, MacAddress},
         marker::Mark,
@@ -236,13 +236,13 @@ impl Sessions for Site {
         &self,
         secret: &ObjectKey,
         namespace: &str,
-    ) -> Result<Arc<dyn VCenter>, Trouble> {
+    ) -> Result<Arc<dyn VCenter>, ReconcileError> {
         crate::vm::hardware::admit(secret, None, namespace)?;
         self.with(|i| {
             i.sessions_by.push(secret.clone());
             if i.refused_secrets.contains(secret) {
-                return Err(Trouble {
-                    side: Side::Vsphere,
+                return Err(ReconcileError {
+                    side: ErrorSource::Vsphere,
                     reason: "InvalidCredentials".to_owned(),
                     message: "as told".to_owned(),
                     class: Class::Blocked,
@@ -268,7 +268,7 @@ impl Placer for Site {
         _: Arc<dyn VCenter>,
         _: Effect,
         request: PlaceRequest,
-    ) -> Result<Place, Trouble> {
+    ) -> Result<Place, ReconcileError> {
         Ok(self.with(|i| {
             let datastore = match i.datastores.len() {
                 0 => "ds1",

@@ -30,7 +30,7 @@ fn only_a_free_silent_agent_that_is_alone_is_lost() {
     let made = child_with_vm("a");
     let read = |child: &VsphereAgent, agents: Vec<Agent>, served| {
         let agents: Vec<Arc<Agent>> = agents.into_iter().map(Arc::new).collect();
-        lost(&Child::read(Arc::new(child.clone())), &agents, served)
+        lost(&ManagedVm::read(Arc::new(child.clone())), &agents, served)
     };
     let own = silent(agent_on(&made));
     let bare = with(own.clone(), |a| {

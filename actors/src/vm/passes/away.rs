@@ -22,7 +22,7 @@ fn delete_folder(bench: &Bench) {
 }
 
 /// The scan of all VMs does not show it, or not running.
-fn doubted(bench: &Bench) {
+fn missing_in_scan(bench: &Bench) {
     bench.doubts.send_modify(|all| {
         let gone = BTreeSet::from(["vm-1".to_owned()]);
         all.insert("vc.example".to_owned(), gone);
@@ -45,7 +45,7 @@ async fn a_vm_that_cannot_be_shown_is_not_let_go_and_goes_once_it_is_shown() {
         if restarts {
             bench.restart();
         } else {
-            bench.memory.seen = Seen::NotAsked;
+            bench.memory.seen = Ownership::NotAsked;
         }
         passes(&mut bench, 10).await;
         assert_eq!(bench.waits_on().as_deref(), Some("VMInaccessible"));
@@ -129,7 +129,7 @@ async fn a_vm_is_made_anew_whose_folder_was_deleted_before_it_served() {
     let mut bench = on().await;
     delete_folder(&bench);
     bench.restart();
-    doubted(&bench);
+    missing_in_scan(&bench);
     bench.until(|b| b.vm().attempt == Some(2)).await;
     bench.until(Bench::is_on).await;
     let folder = bench.vm().placement.and_then(|p| p.folder_ref);
@@ -164,7 +164,7 @@ async fn a_serving_vm_whose_folder_was_deleted_is_said_to_be_missing_for_that() 
     });
     bench.pass().await;
     delete_folder(&bench);
-    doubted(&bench);
+    missing_in_scan(&bench);
     passes(&mut bench, 5).await;
     assert_eq!(bench.waits_on().as_deref(), Some("VMFolderDeleted"));
     assert_eq!(bench.vm().attempt, Some(1));
@@ -254,9 +254,9 @@ async fn a_suspended_vm_is_resumed_before_it_serves_and_left_alone_after() {
     });
     bench.pass().await;
     suspend(&bench);
-    bench.memory.seen = Seen::NotAsked;
+    bench.memory.seen = Ownership::NotAsked;
     let ons = bench.times(E::PowerOn);
-    doubted(&bench);
+    missing_in_scan(&bench);
     passes(&mut bench, 5).await;
     assert_eq!(bench.waits_on().as_deref(), Some("VMSuspended"));
     assert_eq!(bench.times(E::PowerOn), ons);

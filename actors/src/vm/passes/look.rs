@@ -7,7 +7,7 @@ use crate::model::names::MoRef;
 async fn going() -> Bench {
     let mut bench = on().await;
     let shown = bench.site.with(|i| i.vms[0].clone());
-    bench.memory.seen = Seen::Ours(Box::new(shown));
+    bench.memory.seen = Ownership::Ours(Box::new(shown));
     release(&bench);
     bench
 }
@@ -50,7 +50,7 @@ async fn each_call_has_a_look_of_its_own() {
     bench.site.with(|i| i.destroy_refused = Some("vm-1"));
     bench.until(|b| b.times(E::PowerOff) == 1).await;
     let off = bench.site.with(|i| i.vms[0].clone());
-    bench.memory.seen = Seen::Ours(Box::new(off));
+    bench.memory.seen = Ownership::Ours(Box::new(off));
     bench.site.with(|i| i.destroy_refused = None);
     swap(&bench);
     bench.until(|b| b.hub.with(|o| o.child.is_none())).await;

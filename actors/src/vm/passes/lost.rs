@@ -5,7 +5,7 @@ use agent_forge_crds::agent::{VmStatus, VsphereAgentStatus};
 use super::{super::bench::Bench, MINUTE, on, release};
 use crate::{
     effect::EffectKind as E, model::identity::BiosUuid, ports::vcenter::VmObservation,
-    vm::seen::Seen,
+    vm::ownership::Ownership,
 };
 
 fn change(bench: &Bench, how: impl FnOnce(&mut VsphereAgentStatus)) {
@@ -116,7 +116,7 @@ async fn another_attempts_vm_is_left_to_a_person() {
             bios_uuid: Some(BiosUuid::derive("another", "a", 1)),
             ..i.vms[0].clone()
         });
-        bench.memory.seen = Seen::Ours(Box::new(vm));
+        bench.memory.seen = Ownership::Ours(Box::new(vm));
         bench.memory.recorded = None;
         empty(&bench);
         if deleted {

@@ -119,11 +119,11 @@ async fn a_serving_vm_gets_its_tags_again_under_another_reference() {
             i.tags_fail = true;
         });
         let server = bench.vm().server.expect("recorded");
-        let doubted = BTreeSet::from(["vm-1".to_owned()]);
+        let missing_in_scan = BTreeSet::from(["vm-1".to_owned()]);
         bench
             .doubts
-            .send_replace(BTreeMap::from([(server, doubted)]));
-        bench.memory.seen = Seen::NotAsked;
+            .send_replace(BTreeMap::from([(server, missing_in_scan)]));
+        bench.memory.seen = Ownership::NotAsked;
         bench
             .until(|b| b.waits_on().as_deref() == Some("TaggingFailed"))
             .await;
@@ -150,7 +150,7 @@ async fn a_vm_that_was_registered_anew_before_it_was_on_record_gets_its_tags() {
         .site
         .with(|i| i.vms[0].moref = MoRef::new("VirtualMachine", "vm-77"));
     bind_agent(&bench);
-    bench.memory.seen = Seen::NotAsked;
+    bench.memory.seen = Ownership::NotAsked;
     bench.until(Bench::is_on).await;
     bench.turn(MINUTE);
     bench.pass().await;

@@ -13,7 +13,7 @@ use crate::{
     vm::{
         arrival::{self, Arrival, Cause},
         lost::Lost,
-        seen::Seen,
+        ownership::Ownership,
     },
 };
 
@@ -53,7 +53,7 @@ pub(super) fn overdue(f: &Facts<'_>, shown: &VmObservation) -> Step {
             ),
         );
     }
-    if f.guest_may_be_node || arrival::may_serve(shown) && !f.witnessed {
+    if f.guest_may_be_node || arrival::may_serve(shown) && !f.powered_on_by_us {
         return ask(
             reason,
             format!(
@@ -100,19 +100,19 @@ pub(super) fn given_up(f: &Facts<'_>) -> Step {
         return Step::FenceAgent;
     }
     match f.seen {
-        Seen::NotAsked => Step::Lookup,
+        Ownership::NotAsked => Step::Lookup,
         // Its Agent is told by the addresses on record: without them it would be left behind.
-        Seen::Ours(vm) if has_new_mac(f, vm) => Step::RecordVm,
-        Seen::Ours(vm) => down(f, vm),
-        Seen::Several(all) => ambiguous(all.len()),
-        Seen::Bare { what, at } => bare(f, what, *at),
-        Seen::Foreign { what, .. } => hold(
+        Ownership::Ours(vm) if has_new_mac(f, vm) => Step::RecordVm,
+        Ownership::Ours(vm) => down(f, vm),
+        Ownership::Several(all) => ambiguous(all.len()),
+        Ownership::Bare { what, at } => bare(f, what, *at),
+        Ownership::Foreign { what, .. } => hold(
             reason::OWNERSHIP_UNPROVEN,
             format!("{what} is not proven to be the VM that was given up; it is left alone"),
             Some(CONFLICT_PROBE),
         ),
-        Seen::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
-        Seen::Absent { .. } if f.agent_present => Step::DeleteAgent,
-        Seen::Absent { .. } => Step::NextAttempt,
+        Ownership::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
+        Ownership::Absent { .. } if f.agent_present => Step::DeleteAgent,
+        Ownership::Absent { .. } => Step::NextAttempt,
     }
 }

@@ -7,19 +7,19 @@ use std::time::Duration;
 use agent_forge_crds::{agent::VmStatus, conditions::reason, pool::CleanupPolicy};
 use proptest::prelude::*;
 
-use super::{Facts, Loss, Resting, Site, Step, hold, next};
+use super::{Facts, Loss, PlacementCheck, Resting, Step, hold, next};
 use crate::{
     effect::EffectKind as E,
-    model::{names::MoRef, standing::Standing, vanished::Vanished},
+    model::{machine_state::MachineState, names::MoRef, vanished::Vanished},
     ports::vcenter::{BootDevice, Cdrom, PowerState, VmObservation},
     testing::{child, intent, running, shown, with},
     vm::arrival::{Arrival, Cause},
     vm::lost::Lost,
-    vm::seen::{Met, Seen},
+    vm::ownership::{FoundBy, Ownership},
 };
 
 /// Facts of a VsphereAgent that wants its VM, before anything is recorded.
-fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
+fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
     Facts {
         vm,
         has_identity: vm.is_some_and(|v| v.bios_uuid.is_some()),
@@ -38,14 +38,14 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
         credentials_held: true,
         seen,
         vcenter_recorded: Some(true),
-        unissued: false,
+        create_not_sent: false,
         path_taken: false,
         folder_deleted: false,
         stays_suspended: false,
-        site: Site::Fits,
+        site: PlacementCheck::Fits,
         arrival: Arrival::Awaited,
-        witnessed: false,
-        doubted: false,
+        powered_on_by_us: false,
+        missing_in_scan: false,
         tagged: true,
         agent_bound: false,
         has_served: false,
@@ -53,7 +53,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
         vanished: Vanished::No,
         left_bound: false,
         machine_has_another: false,
-        standing: &Standing::Alive,
+        machine_state: &MachineState::Alive,
         refused: None,
         agent_present: false,
         ejecting: false,
@@ -65,13 +65,13 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
     }
 }
 
-fn ours(power: PowerState) -> Seen {
-    Seen::Ours(Box::new(shown(&child("a"), power)))
+fn ours(power: PowerState) -> Ownership {
+    Ownership::Ours(Box::new(shown(&child("a"), power)))
 }
 
 #[test]
 fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
-    let (absent, off) = (Seen::Absent { proofs: 2 }, ours(PowerState::Off));
+    let (absent, off) = (Ownership::Absent { proofs: 2 }, ours(PowerState::Off));
     let c = child("a");
     let (recorded, runs) = (intent(&c, 1), running(&c));
     let made = VmStatus {
@@ -85,10 +85,10 @@ fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
         })
     };
     for facts in [
-        wanted(None, &Seen::NotAsked),
+        wanted(None, &Ownership::NotAsked),
         wanted(Some(&recorded), &absent),
         Facts {
-            site: Site::Doubtful,
+            site: PlacementCheck::Doubtful,
             ..wanted(Some(&recorded), &absent)
         },
         wanted(Some(&made), &off),
@@ -102,13 +102,13 @@ fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
     // What is on record is looked after, and goes.
     let lost = Facts {
         loss: Loss::Restorable,
-        ..wanted(None, &Seen::NotAsked)
+        ..wanted(None, &Ownership::NotAsked)
     };
     assert_eq!(refused(lost), Step::RecordIdentity);
     let on = ours(PowerState::On);
     let leaving = |seen| Facts {
         deleting: true,
-        standing: &Standing::Gone,
+        machine_state: &MachineState::Gone,
         ..wanted(Some(&runs), seen)
     };
     assert_eq!(refused(leaving(&on)), Step::PowerOff);
@@ -120,10 +120,10 @@ fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
 fn the_way_up_is_one_unmet_step_after_the_other() {
     let c = child("a");
     let (recorded, on) = (intent(&c, 1), running(&c));
-    let nothing = Seen::NotAsked;
+    let nothing = Ownership::NotAsked;
     assert_eq!(next(&wanted(None, &nothing)), Step::RecordIdentity);
     let first = Facts {
-        unissued: true,
+        create_not_sent: true,
         ..wanted(Some(&recorded), &nothing)
     };
     assert_eq!(next(&first), Step::Create);
@@ -137,7 +137,7 @@ fn the_way_up_is_one_unmet_step_after_the_other() {
         v.boot_order = vec![BootDevice::Cdrom]
     });
     let keys = disordered.disk_keys.clone();
-    let seen = Seen::Ours(Box::new(disordered));
+    let seen = Ownership::Ours(Box::new(disordered));
     let disordered = Facts {
         tagged: false,
         ..wanted(Some(&recorded), &seen)
@@ -180,7 +180,7 @@ fn a_vm_that_came_back_under_another_reference_is_recorded_anew_before_it_is_tag
         let found = with(shown(&child("a"), PowerState::On), |v| {
             v.moref = MoRef::new("VirtualMachine", id);
         });
-        let seen = Seen::Ours(Box::new(found));
+        let seen = Ownership::Ours(Box::new(found));
         let facts = Facts {
             tagged,
             ..wanted(Some(&on), &seen)
@@ -192,10 +192,10 @@ fn a_vm_that_came_back_under_another_reference_is_recorded_anew_before_it_is_tag
 #[test]
 fn the_way_down_ends_with_the_finalizer() {
     let on = running(&child("a"));
-    let down = |seen: Seen, agent_present, agent_fenced| {
+    let down = |seen: Ownership, agent_present, agent_fenced| {
         let facts = Facts {
             deleting: true,
-            standing: &Standing::Gone,
+            machine_state: &MachineState::Gone,
             agent_present,
             agent_fenced,
             ..wanted(Some(&on), &seen)
@@ -203,16 +203,19 @@ fn the_way_down_ends_with_the_finalizer() {
         next(&facts)
     };
     assert_eq!(down(ours(PowerState::On), true, false), Step::FenceAgent);
-    assert_eq!(down(Seen::NotAsked, true, true), Step::Lookup);
+    assert_eq!(down(Ownership::NotAsked, true, true), Step::Lookup);
     assert_eq!(down(ours(PowerState::On), true, true), Step::PowerOff);
     assert_eq!(down(ours(PowerState::Off), true, true), Step::Destroy);
-    assert_eq!(down(Seen::Absent { proofs: 1 }, true, true), Step::Lookup);
     assert_eq!(
-        down(Seen::Absent { proofs: 2 }, true, true),
+        down(Ownership::Absent { proofs: 1 }, true, true),
+        Step::Lookup
+    );
+    assert_eq!(
+        down(Ownership::Absent { proofs: 2 }, true, true),
         Step::DeleteAgent
     );
     assert_eq!(
-        down(Seen::Absent { proofs: 2 }, false, true),
+        down(Ownership::Absent { proofs: 2 }, false, true),
         Step::RemoveFinalizer
     );
 }
@@ -226,7 +229,7 @@ fn a_vm_goes_only_after_its_addresses_are_on_record() {
         let seen = ours(power);
         let facts = Facts {
             deleting: true,
-            standing: &Standing::Gone,
+            machine_state: &MachineState::Gone,
             ..wanted(Some(&unrecorded), &seen)
         };
         assert_eq!(next(&facts), Step::RecordVm, "{power:?}");
@@ -234,7 +237,7 @@ fn a_vm_goes_only_after_its_addresses_are_on_record() {
 }
 
 /// Facts of a VM that runs, and whose Agent has not registered in time.
-fn overdue<'a>(vm: &'a VmStatus, seen: &'a Seen, exhausted: bool) -> Facts<'a> {
+fn overdue<'a>(vm: &'a VmStatus, seen: &'a Ownership, exhausted: bool) -> Facts<'a> {
     Facts {
         arrival: Arrival::Overdue {
             cause: Cause::NotRegistered,
@@ -255,12 +258,15 @@ fn reason(step: &Step) -> &str {
 #[test]
 fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
     let vm = running(&child("a"));
-    assert_eq!(next(&overdue(&vm, &Seen::NotAsked, false)), Step::Lookup);
+    assert_eq!(
+        next(&overdue(&vm, &Ownership::NotAsked, false)),
+        Step::Lookup
+    );
     assert_eq!(
         next(&overdue(&vm, &ours(PowerState::On), false)),
         Step::GiveUp
     );
-    let given_up = |seen: Seen, agent_present, agent_fenced, agent_bound| {
+    let given_up = |seen: Ownership, agent_present, agent_fenced, agent_bound| {
         let facts = Facts {
             arrival: Arrival::GivenUp,
             agent_present,
@@ -270,8 +276,11 @@ fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
         };
         next(&facts)
     };
-    let gone = Seen::Absent { proofs: 2 };
-    assert_eq!(given_up(Seen::NotAsked, false, true, false), Step::Lookup);
+    let gone = Ownership::Absent { proofs: 2 };
+    assert_eq!(
+        given_up(Ownership::NotAsked, false, true, false),
+        Step::Lookup
+    );
     assert_eq!(
         given_up(ours(PowerState::On), false, true, false),
         Step::PowerOff
@@ -281,7 +290,7 @@ fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
         Step::Destroy
     );
     assert_eq!(
-        given_up(Seen::Absent { proofs: 1 }, false, true, false),
+        given_up(Ownership::Absent { proofs: 1 }, false, true, false),
         Step::Lookup
     );
     assert_eq!(
@@ -301,7 +310,7 @@ fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
     );
     let resting = Facts {
         arrival: Arrival::Resting(Duration::from_secs(9)),
-        ..wanted(None, &Seen::NotAsked)
+        ..wanted(None, &Ownership::NotAsked)
     };
     assert!(
         matches!(next(&resting), Step::Hold { reason: "ReplacementResting", again: Some(left), .. } if left.as_secs() == 9)
@@ -311,7 +320,7 @@ fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
 #[test]
 fn a_guest_that_may_be_a_node_is_left_to_a_person() {
     let vm = running(&child("a"));
-    let node = Seen::Ours(Box::new(with(shown(&child("a"), PowerState::On), |v| {
+    let node = Ownership::Ours(Box::new(with(shown(&child("a"), PowerState::On), |v| {
         v.tools = Some("guestToolsRunning".to_owned());
         v.guest_address = Some("192.0.2.7".to_owned());
         v.guest_host = Some("a".to_owned());
@@ -326,11 +335,11 @@ fn a_guest_that_may_be_a_node_is_left_to_a_person() {
     assert_eq!(reason, "AgentDiscoveryExpired");
     assert!(message.contains("restored") && message.contains("replace=1"));
     // Whoever switched it on, and has watched it since, knows better; and so may a person.
-    let witnessed = Facts {
-        witnessed: true,
+    let powered_on_by_us = Facts {
+        powered_on_by_us: true,
         ..facts
     };
-    assert_eq!(next(&witnessed), Step::GiveUp);
+    assert_eq!(next(&powered_on_by_us), Step::GiveUp);
     let allowed = Facts {
         arrival: Arrival::Overdue {
             cause: Cause::NotRegistered,
@@ -360,26 +369,44 @@ fn reason_of(f: &Facts<'_>) -> String {
 fn a_place_that_was_refused_or_mended_is_left_behind_after_proof() {
     let c = child("a");
     let recorded = intent(&c, 1);
-    let at = |seen: Seen, site, unissued| {
+    let at = |seen: Ownership, site, create_not_sent| {
         let facts = Facts {
             site,
-            unissued,
+            create_not_sent,
             ..wanted(Some(&recorded), &seen)
         };
         next(&facts)
     };
-    assert_eq!(at(Seen::NotAsked, Site::Doubtful, true), Step::PlaceAgain);
-    assert_eq!(at(Seen::NotAsked, Site::Fits, true), Step::Create);
-    assert_eq!(at(Seen::NotAsked, Site::Elsewhere, true), Step::Lookup);
-    let absent = |proofs| Seen::Absent { proofs };
-    assert_eq!(at(absent(1), Site::Elsewhere, true), Step::Lookup);
-    assert_eq!(at(absent(2), Site::Elsewhere, true), Step::NextAttempt);
+    assert_eq!(
+        at(Ownership::NotAsked, PlacementCheck::Doubtful, true),
+        Step::PlaceAgain
+    );
+    assert_eq!(
+        at(Ownership::NotAsked, PlacementCheck::Fits, true),
+        Step::Create
+    );
+    assert_eq!(
+        at(Ownership::NotAsked, PlacementCheck::Elsewhere, true),
+        Step::Lookup
+    );
+    let absent = |proofs| Ownership::Absent { proofs };
+    assert_eq!(at(absent(1), PlacementCheck::Elsewhere, true), Step::Lookup);
+    assert_eq!(
+        at(absent(2), PlacementCheck::Elsewhere, true),
+        Step::NextAttempt
+    );
     // A create whose end is not known may still be running.
-    assert_eq!(at(absent(14), Site::Elsewhere, false), Step::Lookup);
-    assert_eq!(at(absent(15), Site::Elsewhere, false), Step::NextAttempt);
+    assert_eq!(
+        at(absent(14), PlacementCheck::Elsewhere, false),
+        Step::Lookup
+    );
+    assert_eq!(
+        at(absent(15), PlacementCheck::Elsewhere, false),
+        Step::NextAttempt
+    );
     // What is there already is not moved.
     assert_eq!(
-        at(ours(PowerState::Off), Site::Elsewhere, true),
+        at(ours(PowerState::Off), PlacementCheck::Elsewhere, true),
         Step::PowerOn
     );
 }
@@ -389,9 +416,9 @@ fn a_vm_that_serves_is_noticed_when_it_is_gone_or_off() {
     let vm = running(&child("a"));
     // Where its Agent is not in view, the record says that it served.
     for in_view in [true, false] {
-        let serving = |seen: Seen, doubted| {
+        let serving = |seen: Ownership, missing_in_scan| {
             let facts = Facts {
-                doubted,
+                missing_in_scan,
                 agent_bound: in_view,
                 agent_present: in_view,
                 has_served: !in_view,
@@ -399,10 +426,10 @@ fn a_vm_that_serves_is_noticed_when_it_is_gone_or_off() {
             };
             next(&facts)
         };
-        assert_eq!(serving(Seen::NotAsked, false), Step::Settled);
-        assert_eq!(serving(Seen::NotAsked, true), Step::Lookup);
+        assert_eq!(serving(Ownership::NotAsked, false), Step::Settled);
+        assert_eq!(serving(Ownership::NotAsked, true), Step::Lookup);
         assert_eq!(
-            reason(&serving(Seen::Absent { proofs: 5 }, true)),
+            reason(&serving(Ownership::Absent { proofs: 5 }, true)),
             "VMMissing"
         );
         assert_eq!(
@@ -417,21 +444,21 @@ fn a_vm_that_serves_is_noticed_when_it_is_gone_or_off() {
 fn retain_holds_where_the_pool_is_gone() {
     let vm = running(&child("a"));
     let on = ours(PowerState::On);
-    let stranger = Seen::Foreign {
+    let stranger = Ownership::Foreign {
         what: "somebody's".to_owned(),
-        met: Met::ByUuid,
+        met: FoundBy::Uuid,
         at: Duration::ZERO,
     };
-    let absent = Seen::Absent { proofs: 2 };
+    let absent = Ownership::Absent { proofs: 2 };
     let leaving = |seen, policy| Facts {
         deleting: true,
         pool_exists: false,
-        standing: &Standing::Gone,
+        machine_state: &MachineState::Gone,
         policy,
         ..wanted(Some(&vm), seen)
     };
     for (seen, kept, goes) in [
-        (&Seen::NotAsked, Step::Lookup, Step::Lookup),
+        (&Ownership::NotAsked, Step::Lookup, Step::Lookup),
         (&on, Step::Disown, Step::PowerOff),
         (&absent, Step::RemoveFinalizer, Step::RemoveFinalizer),
     ] {
@@ -450,7 +477,7 @@ fn retain_holds_where_the_pool_is_gone() {
     let old = with(vm.clone(), |v| v.attempt = None);
     let predecessors = Facts {
         vm: Some(&old),
-        ..leaving(&Seen::NotAsked, Some(CleanupPolicy::Retain))
+        ..leaving(&Ownership::NotAsked, Some(CleanupPolicy::Retain))
     };
     assert_eq!(next(&predecessors), Step::RemoveFinalizer);
 }
@@ -463,21 +490,21 @@ fn power() -> impl Strategy<Value = PowerState> {
     ]
 }
 
-fn seen() -> impl Strategy<Value = Seen> {
+fn seen() -> impl Strategy<Value = Ownership> {
     prop_oneof![
-        Just(Seen::NotAsked),
+        Just(Ownership::NotAsked),
         power().prop_map(ours),
-        Just(Seen::Several(vec![])),
-        (0..200_u64, any::<bool>()).prop_map(|(at, by_name)| Seen::Foreign {
+        Just(Ownership::Several(vec![])),
+        (0..200_u64, any::<bool>()).prop_map(|(at, by_name)| Ownership::Foreign {
             what: "somebody's".to_owned(),
             met: if by_name {
-                Met::ByName(None)
+                FoundBy::Name(None)
             } else {
-                Met::ByUuid
+                FoundBy::Uuid
             },
             at: Duration::from_secs(at),
         }),
-        (1..20_u8).prop_map(|proofs| Seen::Absent { proofs }),
+        (1..20_u8).prop_map(|proofs| Ownership::Absent { proofs }),
     ]
 }
 
@@ -522,11 +549,11 @@ fn a_record_that_was_taken_away_makes_no_second_vm() {
         }
     };
     for deleting in [false, true] {
-        assert_eq!(says(deleting, false, Loss::Beyond), "RecordLost");
+        assert_eq!(says(deleting, false, Loss::Unrecoverable), "RecordLost");
         let again = says(deleting, false, Loss::Restorable);
         assert_eq!(again, "vm.record_identity", "it leads to the VM");
     }
-    assert_eq!(says(true, true, Loss::Beyond), "vm.remove_finalizer");
+    assert_eq!(says(true, true, Loss::Unrecoverable), "vm.remove_finalizer");
     assert_eq!(says(true, false, Loss::None), "vm.remove_finalizer");
 }
 
@@ -534,11 +561,11 @@ fn retain_holds(f: &Facts<'_>) -> bool {
     f.policy == Some(CleanupPolicy::Retain)
 }
 
-fn site() -> impl Strategy<Value = Site> {
+fn site() -> impl Strategy<Value = PlacementCheck> {
     prop_oneof![
-        Just(Site::Fits),
-        Just(Site::Doubtful),
-        Just(Site::Elsewhere)
+        Just(PlacementCheck::Fits),
+        Just(PlacementCheck::Doubtful),
+        Just(PlacementCheck::Elsewhere)
     ]
 }
 
@@ -566,13 +593,13 @@ fn arrivals() -> impl Strategy<Value = Arrival> {
     ]
 }
 
-fn standing() -> impl Strategy<Value = Standing> {
+fn machine_state() -> impl Strategy<Value = MachineState> {
     prop_oneof![
-        Just(Standing::Nobody),
-        Just(Standing::Alive),
-        Just(Standing::Leaving),
-        Just(Standing::Gone),
-        Just(Standing::Unknown("a reason".to_owned())),
+        Just(MachineState::Nobody),
+        Just(MachineState::Alive),
+        Just(MachineState::Leaving),
+        Just(MachineState::Gone),
+        Just(MachineState::Unknown("a reason".to_owned())),
     ]
 }
 
@@ -583,12 +610,12 @@ proptest! {
     fn no_step_breaks_a_promise(
         vm in recorded(),
         seen in seen(),
-        standing in standing(),
+        machine_state in machine_state(),
         flags in proptest::array::uniform17(any::<bool>()),
         retain in any::<bool>(),
         site in site(),
         arrival in arrivals(),
-        loss in prop_oneof![Just(Loss::None), Just(Loss::Restorable), Just(Loss::Beyond)],
+        loss in prop_oneof![Just(Loss::None), Just(Loss::Restorable), Just(Loss::Unrecoverable)],
     ) {
         let none = vm.as_ref().is_none_or(|v| v.bios_uuid.is_none() && v.attempt.is_none());
         let facts = Facts {
@@ -602,15 +629,15 @@ proptest! {
             policy: (flags[4] || flags[14]).then_some(if retain { CleanupPolicy::Retain } else { CleanupPolicy::Delete }),
             site,
             arrival,
-            doubted: flags[15],
-            witnessed: flags[14],
+            missing_in_scan: flags[15],
+            powered_on_by_us: flags[14],
             iso_ready: flags[6],
-            unissued: flags[7],
+            create_not_sent: flags[7],
             path_taken: flags[8],
             tagged: flags[9],
             agent_bound: flags[10],
             has_served: flags[16],
-            standing: &standing,
+            machine_state: &machine_state,
             agent_present: flags[11],
             agent_fenced: flags[12],
             stuck_on_guest: flags[13],
@@ -618,7 +645,7 @@ proptest! {
             ..wanted(vm.as_ref(), &seen)
         };
         let step = next(&facts);
-        let is_ours = matches!(seen, Seen::Ours(_));
+        let is_ours = matches!(seen, Ownership::Ours(_));
         let destructive = matches!(step, Step::PowerOff | Step::Destroy);
         if destructive || matches!(step, Step::PowerOn | Step::SetBootOrder(_)) {
             prop_assert!(is_ours, "{step:?} on what is not proven ours");
@@ -628,7 +655,7 @@ proptest! {
             prop_assert!(facts.tagged || said, "switched on without its tags, and nobody will know");
         }
         if destructive {
-            let given_up = arrival == Arrival::GivenUp && !facts.cluster_changed && standing == Standing::Alive;
+            let given_up = arrival == Arrival::GivenUp && !facts.cluster_changed && machine_state == MachineState::Alive;
             prop_assert!((facts.deleting || given_up) && facts.has_finalizer);
             prop_assert!(!facts.agent_bound || facts.deleting && facts.forced, "{step:?} on a serving host");
             prop_assert!(!facts.has_served || facts.deleting, "{step:?} on a host that served, and nobody asked");
@@ -644,17 +671,17 @@ proptest! {
             prop_assert!(facts.has_identity && vm.moref.is_none() && !facts.deleting && facts.iso_ready);
             prop_assert!(!is_ours && !facts.adopted && facts.pool_exists && !facts.cluster_changed);
             prop_assert!(!facts.agent_bound && !facts.has_served, "a second VM beside one that serves");
-            let not_beside = matches!(seen, Seen::Foreign { met: Met::ByUuid, .. } | Seen::Several(_));
+            let not_beside = matches!(seen, Ownership::Foreign { met: FoundBy::Uuid, .. } | Ownership::Several(_));
             prop_assert!(!not_beside, "a second VM beside one that may be ours");
         }
         if matches!(step, Step::NextAttempt | Step::RecordIdentity) {
             prop_assert!(!facts.deleting && !facts.agent_bound || step == Step::RecordIdentity);
             let kept = step == Step::RecordIdentity && !facts.has_identity;
             prop_assert!(!is_ours || kept, "a new identity while our VM stands");
-            prop_assert!(facts.loss != Loss::Beyond || step == Step::NextAttempt);
+            prop_assert!(facts.loss != Loss::Unrecoverable || step == Step::NextAttempt);
         }
         if step == Step::NextAttempt {
-            let absent = matches!(seen, Seen::Absent { proofs } if proofs >= super::PROOFS);
+            let absent = matches!(seen, Ownership::Absent { proofs } if proofs >= super::PROOFS);
             prop_assert!(absent, "a new identity with {seen:?}");
             prop_assert!(!facts.has_served, "another VM for a Machine that one served");
         }
@@ -662,15 +689,15 @@ proptest! {
             let late = matches!(arrival, Arrival::Overdue { .. });
             prop_assert!(late && is_ours && !facts.deleting && !retain_holds(&facts));
             prop_assert!(!facts.agent_bound && !facts.has_served, "what serves is given up");
-            prop_assert!(standing == Standing::Alive && !facts.adopted && facts.pool_exists && !facts.cluster_changed);
+            prop_assert!(machine_state == MachineState::Alive && !facts.adopted && facts.pool_exists && !facts.cluster_changed);
         }
         if step == Step::RemoveFinalizer {
             prop_assert!(facts.deleting);
             let kept = facts.policy == Some(CleanupPolicy::Retain);
             let gone = facts.loss != Loss::None && facts.pool_exists && !facts.forced;
-            let never_made = !facts.has_identity && !gone || facts.unissued;
-            let absent = matches!(seen, Seen::Absent { proofs } if proofs >= super::PROOFS);
-            let looked = !matches!(seen, Seen::NotAsked | Seen::Ours(_));
+            let never_made = !facts.has_identity && !gone || facts.create_not_sent;
+            let absent = matches!(seen, Ownership::Absent { proofs } if proofs >= super::PROOFS);
+            let looked = !matches!(seen, Ownership::NotAsked | Ownership::Ours(_));
             let kept = kept && (looked || facts.forced || vm.as_ref().is_none_or(|v| v.attempt.is_none()));
             prop_assert!(kept || never_made || absent || facts.adopted, "finalizer off with {seen:?}");
         }
@@ -679,10 +706,10 @@ proptest! {
             prop_assert!(!facts.agent_bound, "a host that serves is let go");
         }
         if matches!(step, Step::DeleteAgent) {
-            prop_assert!(matches!(seen, Seen::Absent { proofs } if proofs >= super::PROOFS), "an Agent before its VM");
+            prop_assert!(matches!(seen, Ownership::Absent { proofs } if proofs >= super::PROOFS), "an Agent before its VM");
         }
         if matches!(step, Step::ReleaseHook) {
-            prop_assert!(facts.stuck_on_guest && !matches!(&seen, Seen::Ours(vm) if vm.power == PowerState::On));
+            prop_assert!(facts.stuck_on_guest && !matches!(&seen, Ownership::Ours(vm) if vm.power == PowerState::On));
         }
         if facts.adopted && facts.vm.is_none() {
             prop_assert!(!destructive && step != Step::Create);
@@ -706,23 +733,23 @@ fn resting(call: E, reason: &'static str, seconds: u64) -> Resting<'static> {
 fn a_busy_vm_is_looked_at_and_only_the_call_that_rests_is_not_tried() {
     let c = child("a");
     let (made, on) = (intent(&c, 1), running(&c));
-    let disordered = Seen::Ours(Box::new(with(shown(&c, PowerState::Off), |v| {
+    let disordered = Ownership::Ours(Box::new(with(shown(&c, PowerState::Off), |v| {
         v.boot_order.clear();
     })));
     let predecessors = with(on.clone(), |v| v.attempt = None);
     for (call, vm, seen, deleting) in [
         (E::PowerOn, &made, ours(PowerState::Off), false),
         (E::Reconfigure, &made, disordered, false),
-        (E::Reconfigure, &predecessors, Seen::NotAsked, false),
+        (E::Reconfigure, &predecessors, Ownership::NotAsked, false),
         (E::PowerOff, &on, ours(PowerState::On), true),
         (E::Destroy, &on, ours(PowerState::Off), true),
     ] {
         let facts = |resting| Facts {
             deleting,
-            standing: if deleting {
-                &Standing::Gone
+            machine_state: if deleting {
+                &MachineState::Gone
             } else {
-                &Standing::Alive
+                &MachineState::Alive
             },
             resting,
             ..wanted(Some(vm), &seen)
@@ -739,7 +766,7 @@ fn a_busy_vm_is_looked_at_and_only_the_call_that_rests_is_not_tried() {
     }
     let unseen = Facts {
         resting: Some(resting(E::PowerOn, reason::VM_BUSY, 7)),
-        ..wanted(Some(&made), &Seen::NotAsked)
+        ..wanted(Some(&made), &Ownership::NotAsked)
     };
     assert_eq!(next(&unseen), Step::Lookup);
 }
@@ -752,7 +779,7 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
         agent_bound: true,
         ..wanted(Some(&on), seen)
     };
-    assert_eq!(next(&facts(&Seen::NotAsked)), Step::Lookup);
+    assert_eq!(next(&facts(&Ownership::NotAsked)), Step::Lookup);
     let seen_on = ours(PowerState::On);
     assert_eq!(next(&facts(&seen_on)), Step::EjectIso);
     let disc = Cdrom {
@@ -761,7 +788,7 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
         connected: true,
         start_connected: true,
     };
-    let with_disc = Seen::Ours(Box::new(VmObservation {
+    let with_disc = Ownership::Ours(Box::new(VmObservation {
         cdroms: vec![disc],
         ..shown(&child("a"), PowerState::On)
     }));
@@ -771,7 +798,7 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
             ..facts(seen)
         })
     };
-    assert_eq!(busy(&Seen::NotAsked), Step::Lookup);
+    assert_eq!(busy(&Ownership::NotAsked), Step::Lookup);
     let held = hold(reason::EJECT_FAILED, "busy", Some(Duration::from_secs(7)));
     assert_eq!(busy(&with_disc), held, "it is still said, and not tried");
     assert_eq!(
@@ -781,7 +808,7 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
     );
     let untagged = Facts {
         tagged: false,
-        ..facts(&Seen::NotAsked)
+        ..facts(&Ownership::NotAsked)
     };
     assert_eq!(next(&untagged), Step::AttachTags);
     let off = ours(PowerState::Off);
@@ -790,8 +817,8 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
         "not switched, not changed"
     );
     let leaving = Facts {
-        standing: &Standing::Leaving,
-        ..facts(&Seen::NotAsked)
+        machine_state: &MachineState::Leaving,
+        ..facts(&Ownership::NotAsked)
     };
     assert_eq!(next(&leaving), Step::Settled);
 }

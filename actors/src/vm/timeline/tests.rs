@@ -213,7 +213,7 @@ fn however_many_attempts_came_before_whom_a_vm_serves_is_recorded() {
         status.vm = Some(vm.clone());
         status.timeline.clone_from(&timeline);
     });
-    assert!(crate::model::child::Child::read(record.into()).has_served(&[]));
+    assert!(crate::model::managed_vm::ManagedVm::read(record.into()).has_served(&[]));
     let leaves = Moments {
         deleting: Some(at(3000)),
         now: at(3000),

@@ -153,7 +153,7 @@ async fn what_a_pass_found_is_written_under_the_phase_of_its_machine() {
     assert_eq!(bench.waits_on().as_deref(), Some("NoPermission"));
     let last = told.spans("vm.step").pop().expect("a step");
     assert_eq!(last.fields.get("otel.name"), Some("vm.publish"));
-    let trace = Child::read(Arc::new(bench.child())).trace();
+    let trace = ManagedVm::read(Arc::new(bench.child())).trace();
     let text = trace.to_string();
     assert_eq!(last.fields.get("trace_id"), Some(text.as_str()));
     let under = Under {
@@ -184,7 +184,7 @@ async fn every_line_of_a_faulty_life_names_its_object_uid_and_trace() {
         bench.turn(Duration::from_secs(30));
     }
     drop(here);
-    let child = Child::read(Arc::new(bench.child()));
+    let child = ManagedVm::read(Arc::new(bench.child()));
     let trace = child.trace().to_string();
     let key = child.key.to_string();
     let whom = [key.as_str(), child.uid.as_str(), trace.as_str()];

@@ -10,8 +10,8 @@ use kube::ResourceExt;
 use super::*;
 use crate::testing::{agent_machine, agent_on, child_with_vm, claim, with};
 
-fn read(child: &VsphereAgent) -> Child {
-    Child::read(Arc::new(child.clone()))
+fn read(child: &VsphereAgent) -> ManagedVm {
+    ManagedVm::read(Arc::new(child.clone()))
 }
 
 /// The same machine under its other name.

@@ -9,7 +9,7 @@ const OLD: &str = "https://images.example/byid/1/x.iso";
 const NEW: &str = "https://images.example/byid/2/x.iso";
 
 fn failed(reason: &str) -> IsoState {
-    IsoState::Failed(Trouble::blocked(Side::Iso, reason, "as told"))
+    IsoState::Failed(ReconcileError::blocked(ErrorSource::Iso, reason, "as told"))
 }
 
 /// The API server has another URL than the view shows.

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::{
-    error::Trouble,
+    error::ReconcileError,
     iso_cache::msg::IsoFile,
     model::names::{DatastorePath, ObjectKey},
     pool::{plan::plan, status::render},
@@ -95,7 +95,7 @@ fn cases() -> Vec<Case> {
         not,
     };
     let waiting = || World::waiting(&["a"]);
-    let blocked = |side, reason: &str| Trouble::blocked(side, reason, "these are the words");
+    let blocked = |side, reason: &str| ReconcileError::blocked(side, reason, "these are the words");
     let full = |side| IsoState::Failed(blocked(side, "DatastoreFull"));
     vec![
         case("nobody asks for anything", World::default(), well(), &[]),
@@ -109,7 +109,7 @@ fn cases() -> Vec<Case> {
             "vCenter refuses the password",
             World::default(),
             Surroundings {
-                vsphere: Some(blocked(Side::Vsphere, "InvalidCredentials")),
+                vsphere: Some(blocked(ErrorSource::Vsphere, "InvalidCredentials")),
                 ..Surroundings::default()
             },
             &[
@@ -183,7 +183,7 @@ fn cases() -> Vec<Case> {
                 w.children = vec![refused("a", reason::NO_PERMISSION)];
             }),
             Surroundings {
-                iso: Some(full(Side::Vsphere)),
+                iso: Some(full(ErrorSource::Vsphere)),
                 ..Surroundings::default()
             },
             &[
@@ -223,7 +223,10 @@ fn cases() -> Vec<Case> {
         case(
             "an InfraEnv with a URL that is none",
             World::default(),
-            no_source(NoSource::Invalid(blocked(Side::Iso, "InvalidISOURL"))),
+            no_source(NoSource::Invalid(blocked(
+                ErrorSource::Iso,
+                "InvalidISOURL",
+            ))),
             &[
                 (
                     INFRA_ENV_AVAILABLE,
@@ -237,7 +240,7 @@ fn cases() -> Vec<Case> {
         case(
             "a field of spec.iso that cannot be used is not the InfraEnv's fault",
             World::default(),
-            no_source(NoSource::Invalid(blocked(Side::Iso, "InvalidSpec"))),
+            no_source(NoSource::Invalid(blocked(ErrorSource::Iso, "InvalidSpec"))),
             &[
                 (ISO_READY, "InvalidSpec", &["these are the words"]),
                 (READY, "InvalidSpec", &["these are the words"]),
@@ -259,7 +262,7 @@ fn cases() -> Vec<Case> {
             "the image service fails: vCenter is none the worse",
             World::default(),
             Surroundings {
-                iso: Some(full(Side::Iso)),
+                iso: Some(full(ErrorSource::Iso)),
                 ..Surroundings::default()
             },
             &[
@@ -271,7 +274,7 @@ fn cases() -> Vec<Case> {
             "the datastore fails: the field is named",
             World::default(),
             Surroundings {
-                iso: Some(full(Side::Vsphere)),
+                iso: Some(full(ErrorSource::Vsphere)),
                 ..Surroundings::default()
             },
             &[
@@ -355,8 +358,8 @@ fn cases() -> Vec<Case> {
             "something failed while acting: that comes first",
             World::default(),
             Surroundings {
-                failed: Some(blocked(Side::Kubernetes, "NameConflict")),
-                vsphere: Some(blocked(Side::Vsphere, "InvalidCredentials")),
+                failed: Some(blocked(ErrorSource::Kubernetes, "NameConflict")),
+                vsphere: Some(blocked(ErrorSource::Vsphere, "InvalidCredentials")),
                 ..well()
             },
             &[
@@ -385,11 +388,11 @@ fn cases() -> Vec<Case> {
 }
 
 fn conditions_of(world: &World, around: &Surroundings) -> BTreeMap<String, Condition> {
-    let snapshot = world.snapshot();
+    let observed = world.observed();
     let status = render(
         &VsphereAgentPoolStatus::default(),
-        &snapshot,
-        &plan(&snapshot),
+        &observed,
+        &plan(&observed),
         around,
     );
     let all = status.conditions.into_iter();
@@ -454,8 +457,8 @@ fn what_a_person_should_know_stands_in_a_condition_that_holds() {
         ..well()
     };
     let older = Surroundings {
-        iso: Some(IsoState::Failed(Trouble::transient(
-            Side::Iso,
+        iso: Some(IsoState::Failed(ReconcileError::transient(
+            ErrorSource::Iso,
             "ISODownloadFailed",
             "503",
         ))),
@@ -482,21 +485,21 @@ fn what_a_person_should_know_stands_in_a_condition_that_holds() {
 #[test]
 fn a_condition_keeps_its_time_while_its_status_stays() {
     let world = World::waiting(&["a"]);
-    let mut snapshot = world.snapshot();
+    let mut observed = world.observed();
     let first = render(
         &VsphereAgentPoolStatus::default(),
-        &snapshot,
-        &plan(&snapshot),
+        &observed,
+        &plan(&observed),
         &well(),
     );
-    snapshot.wall = at(10_000);
-    let second = render(&first, &snapshot, &plan(&snapshot), &well());
+    observed.wall = at(10_000);
+    let second = render(&first, &observed, &plan(&observed), &well());
     assert_eq!(
         first, second,
         "nothing happened, so there is nothing to write"
     );
-    snapshot.agent_machines.clear();
-    let third = render(&second, &snapshot, &plan(&snapshot), &well());
+    observed.agent_machines.clear();
+    let third = render(&second, &observed, &plan(&observed), &well());
     let since = |s: &VsphereAgentPoolStatus, t| {
         find_condition(&s.conditions, t).map(|c| c.last_transition_time.0)
     };
@@ -555,7 +558,7 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
     );
     assert_eq!((lost.1, lost.2.as_str()), (false, reason::ISO_UPLOADING));
     assert!(lost.3.contains("[ds] isos/ab.iso"), "{}", lost.3);
-    let trouble = Trouble::transient(Side::Iso, "ISODownloadStalled", "nothing came");
+    let trouble = ReconcileError::transient(ErrorSource::Iso, "ISODownloadStalled", "nothing came");
     let failed = iso(&around(IsoState::Failed(trouble)), Some(&said(&again)));
     assert_eq!(failed.2, "ISODownloadStalled");
     let retried = iso(&fetching, Some(&said(&failed)));
@@ -563,7 +566,7 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
     let again = iso(&queued, Some(&said(&failed)));
     assert_eq!(again, failed, "nor does the wait for it");
     for mended in ["InvalidISOURL", "InvalidSpec"] {
-        let trouble = Trouble::blocked(Side::Iso, mended, "these are the words");
+        let trouble = ReconcileError::blocked(ErrorSource::Iso, mended, "these are the words");
         let invalid = iso(&no_source(NoSource::Invalid(trouble)), None);
         assert_eq!(invalid.2, mended);
         let asked = iso(&fetching, Some(&said(&invalid)));

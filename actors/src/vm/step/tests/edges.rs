@@ -30,31 +30,31 @@ fn each<const N: usize>(rows: [(&str, Facts<'_>, Said); N]) {
     }
 }
 
-fn absent(proofs: u8) -> Seen {
-    Seen::Absent { proofs }
+fn absent(proofs: u8) -> Ownership {
+    Ownership::Absent { proofs }
 }
 
 /// A VM with the name that ours was to get, seen so many seconds ago.
-fn namesake(ago: u64) -> Seen {
-    foreign(Met::ByName(None), ago)
+fn namesake(ago: u64) -> Ownership {
+    foreign(FoundBy::Name(None), ago)
 }
 
 /// A VM with our uuid, seen so many seconds ago.
-fn twin(ago: u64) -> Seen {
-    foreign(Met::ByUuid, ago)
+fn twin(ago: u64) -> Ownership {
+    foreign(FoundBy::Uuid, ago)
 }
 
-fn foreign(met: Met, ago: u64) -> Seen {
-    Seen::Foreign {
+fn foreign(met: FoundBy, ago: u64) -> Ownership {
+    Ownership::Foreign {
         what: "somebody's (vm-9)".to_owned(),
         met,
         at: Duration::from_secs(100 - ago),
     }
 }
 
-fn two() -> Seen {
+fn two() -> Ownership {
     let copy = |id| MoRef::new("VirtualMachine", id);
-    Seen::Several(vec![copy("vm-1"), copy("vm-2")])
+    Ownership::Several(vec![copy("vm-1"), copy("vm-2")])
 }
 
 fn off_on_record() -> VmStatus {

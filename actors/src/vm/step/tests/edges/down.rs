@@ -3,10 +3,10 @@
 use super::*;
 use crate::vm::step::{PROOFS, PROOFS_AFTER_LOST_CREATE};
 
-fn leaving<'a>(vm: Option<&'a VmStatus>, seen: &'a Seen) -> Facts<'a> {
+fn leaving<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
     Facts {
         deleting: true,
-        standing: &Standing::Gone,
+        machine_state: &MachineState::Gone,
         ..wanted(vm, seen)
     }
 }
@@ -17,8 +17,8 @@ fn before_a_vm_goes() {
     let on = running(&child("a"));
     let started = with(made.clone(), |v| v.task_id = Some("task-1".to_owned()));
     let done = with(on.clone(), |v| v.task_id = Some("task-1".to_owned()));
-    let of = |vm| leaving(Some(vm), &Seen::NotAsked);
-    let fresh = |vm| with(of(vm), |f| f.unissued = true);
+    let of = |vm| leaving(Some(vm), &Ownership::NotAsked);
+    let fresh = |vm| with(of(vm), |f| f.create_not_sent = true);
     let fenced = |present, fenced, policy| Facts {
         agent_present: present,
         agent_fenced: fenced,
@@ -28,7 +28,7 @@ fn before_a_vm_goes() {
     let fence = ("agent.fence", None);
     use CleanupPolicy::{Delete, Retain};
     each([
-        ("no record", leaving(None, &Seen::NotAsked), ENDED),
+        ("no record", leaving(None, &Ownership::NotAsked), ENDED),
         (
             "ours no more",
             with(of(&on), |f| f.has_finalizer = false),
@@ -57,7 +57,7 @@ fn a_vm_that_goes() {
     let (made, on) = (intent(&child("a"), 1), running(&child("a")));
     let unaddressed = unaddressed();
     let nameless = with(shown(&child("a"), Off), |v| v.macs.clear());
-    let nameless = Seen::Ours(Box::new(nameless));
+    let nameless = Ownership::Ours(Box::new(nameless));
     let see = |seen| leaving(Some(&on), seen);
     let lost = |seen| leaving(Some(&made), seen);
     each([
@@ -88,16 +88,20 @@ fn a_vm_that_goes() {
 fn whose_machine_holds_a_vm_that_goes() {
     let (vm, on) = (running(&child("a")), ours(PowerState::On));
     let held = ("MachineRemains", None);
-    for (standing, has_served, expected) in [
-        (&Standing::Leaving, false, held),
-        (&Standing::Alive, true, held),
-        (&Standing::Alive, false, POWER_OFF),
-        (&Standing::Gone, true, POWER_OFF),
-        (&Standing::Nobody, true, ("MachineStateUnknown", Some(60))),
-        (&Standing::Nobody, false, POWER_OFF),
+    for (machine_state, has_served, expected) in [
+        (&MachineState::Leaving, false, held),
+        (&MachineState::Alive, true, held),
+        (&MachineState::Alive, false, POWER_OFF),
+        (&MachineState::Gone, true, POWER_OFF),
+        (
+            &MachineState::Nobody,
+            true,
+            ("MachineStateUnknown", Some(60)),
+        ),
+        (&MachineState::Nobody, false, POWER_OFF),
     ] {
         let free = Facts {
-            standing,
+            machine_state,
             has_served,
             ..leaving(Some(&vm), &on)
         };
@@ -116,7 +120,7 @@ fn a_hook_that_waits_for_a_guest() {
     let vm = running(&child("a"));
     let released = ("agent.release_hook", None);
     for (seen, expected) in [
-        (Seen::NotAsked, LOOKUP),
+        (Ownership::NotAsked, LOOKUP),
         (absent(PROOFS - 1), LOOKUP),
         (absent(PROOFS), released),
         (ours(PowerState::Off), released),
@@ -126,7 +130,7 @@ fn a_hook_that_waits_for_a_guest() {
         (twin(0), ("OwnershipUnproven", Some(30))),
     ] {
         let stuck = Facts {
-            standing: &Standing::Leaving,
+            machine_state: &MachineState::Leaving,
             stuck_on_guest: true,
             ..wanted(Some(&vm), &seen)
         };
@@ -139,7 +143,7 @@ fn a_hook_that_waits_for_a_guest() {
 #[test]
 fn a_record_that_cannot_be_gone_by() {
     let (garbled, old) = (unreadable(), predecessors());
-    let unread = wanted(Some(&garbled), &Seen::NotAsked);
+    let unread = wanted(Some(&garbled), &Ownership::NotAsked);
     let unread = with(unread, |f| f.has_identity = false);
     let unreadable = ("RecordUnreadable", None);
     let see = |seen| wanted(Some(&old), seen);
@@ -155,12 +159,12 @@ fn a_record_that_cannot_be_gone_by() {
         (
             "no uuid, and it goes",
             with(unread, |f| {
-                (f.deleting, f.standing) = (true, &Standing::Gone);
+                (f.deleting, f.machine_state) = (true, &MachineState::Gone);
             }),
             unreadable,
         ),
-        ("unseen", see(&Seen::NotAsked), take_over),
-        ("unseen, no pool", poolless(&Seen::NotAsked), unproven),
+        ("unseen", see(&Ownership::NotAsked), take_over),
+        ("unseen, no pool", poolless(&Ownership::NotAsked), unproven),
         ("once", see(&once), take_over),
         ("once, no pool", poolless(&once), unproven),
         ("gone", see(&twice), ("VMMissing", Some(60))),

@@ -6,10 +6,10 @@ use crate::vm::step::{PROOFS, PROOFS_AFTER_LOST_CREATE};
 #[test]
 fn before_a_vm_is_thought_of() {
     let vm = running(&child("a"));
-    let alive = wanted(Some(&vm), &Seen::NotAsked);
-    let first = wanted(None, &Seen::NotAsked);
+    let alive = wanted(Some(&vm), &Ownership::NotAsked);
+    let first = wanted(None, &Ownership::NotAsked);
     let ours = ours(PowerState::Off);
-    let lost = |seen| with(wanted(None, seen), |f| f.loss = Loss::Beyond);
+    let lost = |seen| with(wanted(None, seen), |f| f.loss = Loss::Unrecoverable);
     each([
         ("nothing", first, ("vm.record_identity", None)),
         (
@@ -58,16 +58,16 @@ fn nobody_gets_a_vm_and_one_that_runs_is_left() {
     let (off, unaddressed) = (off_on_record(), unaddressed());
     let (recorded, on) = (intent(&child("a"), 1), running(&child("a")));
     let unlinked = with(on.clone(), |v| v.moref = None);
-    let unknown = Standing::Unknown("a reason".to_owned());
-    for (standing, reason) in [
-        (&Standing::Nobody, "NoAgentMachine"),
-        (&Standing::Leaving, "MachineDeleting"),
-        (&Standing::Gone, "MachineDeleted"),
+    let unknown = MachineState::Unknown("a reason".to_owned());
+    for (machine_state, reason) in [
+        (&MachineState::Nobody, "NoAgentMachine"),
+        (&MachineState::Leaving, "MachineDeleting"),
+        (&MachineState::Gone, "MachineDeleted"),
         (&unknown, "MachineStateUnknown"),
     ] {
         let of = |vm| Facts {
-            standing,
-            ..wanted(Some(vm), &Seen::NotAsked)
+            machine_state,
+            ..wanted(Some(vm), &Ownership::NotAsked)
         };
         each([
             ("recorded", of(&recorded), (reason, None)),
@@ -84,11 +84,11 @@ fn a_vm_that_may_be_made() {
     let vm = intent(&child("a"), 1);
     let create = ("vm.submit_create", None);
     let see = |seen| wanted(Some(&vm), seen);
-    let fresh = |facts| with(facts, |f: &mut Facts<'_>| f.unissued = true);
+    let fresh = |facts| with(facts, |f: &mut Facts<'_>| f.create_not_sent = true);
     let bound = |seen| with(see(seen), |f| f.agent_bound = true);
     let taken = |seen| with(see(seen), |f| f.path_taken = true);
-    let moved = |seen| with(see(seen), |f| f.site = Site::Elsewhere);
-    let unseen = see(&Seen::NotAsked);
+    let moved = |seen| with(see(seen), |f| f.site = PlacementCheck::Elsewhere);
+    let unseen = see(&Ownership::NotAsked);
     each([
         ("unseen", unseen, LOOKUP),
         ("never asked for", fresh(unseen), create),
@@ -97,8 +97,8 @@ fn a_vm_that_may_be_made() {
             with(fresh(unseen), |f| f.iso_ready = false),
             ("IsoNotReady", None),
         ),
-        ("but it serves", fresh(bound(&Seen::NotAsked)), LOOKUP),
-        ("elsewhere", fresh(moved(&Seen::NotAsked)), LOOKUP),
+        ("but it serves", fresh(bound(&Ownership::NotAsked)), LOOKUP),
+        ("elsewhere", fresh(moved(&Ownership::NotAsked)), LOOKUP),
     ]);
     let (once, twice) = (absent(PROOFS - 1), absent(PROOFS));
     let nearly = absent(PROOFS_AFTER_LOST_CREATE - 1);
@@ -116,7 +116,7 @@ fn a_vm_that_may_be_made() {
         ("moved, proven", moved(&proven), AGAIN),
         (
             "a doubtful place",
-            with(see(&twice), |f| f.site = Site::Doubtful),
+            with(see(&twice), |f| f.site = PlacementCheck::Doubtful),
             ("vm.place_again", None),
         ),
     ]);
@@ -148,7 +148,7 @@ fn the_boot_order_of_a_vm_is_every_disk_then_cd() {
         let found = with(shown(&child("a"), PowerState::Off), |v| {
             (v.disk_keys, v.boot_order) = (disks, shown_order);
         });
-        let seen = Seen::Ours(Box::new(found));
+        let seen = Ownership::Ours(Box::new(found));
         assert_eq!(said(&wanted(Some(&vm), &seen)), (expected, None), "{what}");
     }
 }
@@ -159,14 +159,18 @@ fn a_vm_that_was_made() {
     let vm = running(&child("a"));
     let see = |seen| wanted(Some(&vm), seen);
     let serving = |seen| with(see(seen), |f| f.agent_bound = true);
-    let unseen = see(&Seen::NotAsked);
+    let unseen = see(&Ownership::NotAsked);
     let is = |power| ours(power);
     let power_on = ("vm.submit_power_on", None);
     let powered_off = ("VMPoweredOff", Some(60));
     use PowerState::{Off, On, Suspended};
     each([
         ("unseen", unseen, SETTLED),
-        ("doubted", with(unseen, |f| f.doubted = true), LOOKUP),
+        (
+            "doubted",
+            with(unseen, |f| f.missing_in_scan = true),
+            LOOKUP,
+        ),
         (
             "recorded as off",
             with(unseen, |f| f.vm = Some(&off)),
@@ -203,8 +207,8 @@ fn a_vm_that_was_made() {
 }
 
 /// A VM without configuration, seen at that second.
-fn bare(at: u64) -> Seen {
-    Seen::Bare {
+fn bare(at: u64) -> Ownership {
+    Ownership::Bare {
         what: "VM a (vm-a), connection state inaccessible,".to_owned(),
         at: Duration::from_secs(at),
     }

@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     model::{
-        child::Child,
         identity::{AgentMatch, agent_runs_on},
+        managed_vm::ManagedVm,
         names::ObjectKey,
         tally::Tally,
     },
@@ -44,11 +44,11 @@ pub struct Home {
     pub machines: Vec<Arc<MachineFacts>>,
 }
 
-/// See [`Snapshot::recorded_homes`].
+/// See [`Observed::recorded_homes`].
 fn recorded_homes(
     view: &dyn View,
     pool: &VsphereAgentPool,
-    children: &[Child],
+    children: &[ManagedVm],
 ) -> BTreeMap<String, Home> {
     let homes: BTreeSet<&str> = children.iter().map(|c| c.home(pool)).collect();
     let others = homes
@@ -63,7 +63,7 @@ fn recorded_homes(
 
 /// The facts of one pool at one moment.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct Observed {
     /// The pool.
     pub pool: Arc<VsphereAgentPool>,
     /// Its key.
@@ -80,7 +80,7 @@ pub struct Snapshot {
     /// that the operator does not serve.
     pub recorded_homes: BTreeMap<String, Home>,
     /// The pool's VsphereAgents.
-    pub children: Vec<Child>,
+    pub children: Vec<ManagedVm>,
     /// VsphereAgents of other pools, by the uid of the AgentMachine that they are for.
     pub made_by_others: BTreeMap<String, ObjectKey>,
     /// Agents that a decision may go by ([`agents_home::of_pool`]); of namespaces that do not admit the pool, only those that
@@ -113,7 +113,7 @@ pub struct Snapshot {
     pub index: Index,
 }
 
-impl Snapshot {
+impl Observed {
     /// Why there is no InfraEnv to fetch from, where none of the namespaces in which it may be admits the pool.
     #[must_use]
     pub fn refused_source(&self) -> Option<NoSource> {
@@ -165,7 +165,7 @@ pub fn gather(
     key: &ObjectKey,
     waiting_since: &BTreeMap<String, Duration>,
     spare_since: &BTreeMap<String, Duration>,
-) -> Option<Snapshot> {
+) -> Option<Observed> {
     let pool = view.pool(key)?;
     let namespace = &pool.spec.control_plane_namespace;
     let pools = view.pools();
@@ -187,7 +187,11 @@ pub fn gather(
     let all = agent_machines.iter().chain(&elsewhere).map(AsRef::as_ref);
     let grants = Grants::read(view, pools.iter().map(AsRef::as_ref), all);
     let ambiguous_names = ambiguous(&grants, &pools, &agent_machines, &elsewhere);
-    let children: Vec<Child> = view.children(key).into_iter().map(Child::read).collect();
+    let children: Vec<ManagedVm> = view
+        .children(key)
+        .into_iter()
+        .map(ManagedVm::read)
+        .collect();
     let made_by_others = made_by_others(view, &grants, key, &agent_machines);
     let (infra_env_key, infra_env) = agents_home::find(view, &grants, &pool);
     let own = agent_machines.iter().map(AsRef::as_ref);
@@ -196,7 +200,7 @@ pub fn gather(
     let mut agents = agents_home::of_pool(view, &pool, &children, &own, home);
     agents.retain(|agent| is_shown(agent, &grants, &pool, &children));
     let matching = matching(view, &grants, (&pool, &children), &agents);
-    Some(Snapshot {
+    Some(Observed {
         recorded_homes: recorded_homes(view, &pool, &children),
         other_pools: pools.iter().filter(is_other).cloned().collect(),
         machines: view
@@ -281,11 +285,11 @@ fn ambiguous(
         .collect()
 }
 
-/// See [`Snapshot::matching`]; `shown` are all that count of namespaces that do not admit the pool.
+/// See [`Observed::matching`]; `shown` are all that count of namespaces that do not admit the pool.
 fn matching(
     view: &dyn View,
     grants: &Grants,
-    (pool, children): (&VsphereAgentPool, &[Child]),
+    (pool, children): (&VsphereAgentPool, &[ManagedVm]),
     shown: &[Arc<Agent>],
 ) -> Tally {
     let labels = &pool.spec.agent.labels;
@@ -302,9 +306,14 @@ fn matching(
 }
 
 /// Other tenants' Agents are nothing to a pool that they do not admit; those of its own VMs are, for they have to go.
-fn is_shown(agent: &Agent, grants: &Grants, pool: &VsphereAgentPool, children: &[Child]) -> bool {
+fn is_shown(
+    agent: &Agent,
+    grants: &Grants,
+    pool: &VsphereAgentPool,
+    children: &[ManagedVm],
+) -> bool {
     let namespace = agent.metadata.namespace.as_deref().unwrap_or_default();
-    let may_run_on = |child: &Child| {
+    let may_run_on = |child: &ManagedVm| {
         let vm = child.identity.as_ref();
         vm.is_some_and(|vm| agent_runs_on(agent, vm) != AgentMatch::Other)
     };

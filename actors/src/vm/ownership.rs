@@ -13,7 +13,7 @@ use crate::{
 
 /// The judged view of our VM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Seen {
+pub enum Ownership {
     /// Not asked in this actor's life, or the answer is out of date.
     #[default]
     NotAsked,
@@ -26,7 +26,7 @@ pub enum Seen {
         /// What is there: name and reference.
         what: String,
         /// How we met it.
-        met: Met,
+        met: FoundBy,
         /// When it was seen (monotonic).
         at: Duration,
     },
@@ -46,11 +46,11 @@ pub enum Seen {
 
 /// How a foreign VM was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Met {
+pub enum FoundBy {
     /// It holds the name that ours was to get: ours does not exist. Its reference, where vCenter showed it.
-    ByName(Option<MoRef>),
+    Name(Option<MoRef>),
     /// It carries our BIOS uuid: whether ours exists cannot be told.
-    ByUuid,
+    Uuid,
 }
 
 /// What is recorded of our VM.
@@ -68,13 +68,18 @@ pub struct Expected {
 /// neither ours nor in our way, whatever marker it carries. Of a VM without configuration nothing can be told, and so
 /// nothing of ours.
 #[must_use]
-pub fn judge(found: Vec<VmObservation>, expected: &Expected, before: &Seen, now: Duration) -> Seen {
+pub fn judge(
+    found: Vec<VmObservation>,
+    expected: &Expected,
+    before: &Ownership,
+    now: Duration,
+) -> Ownership {
     let (found, bare): (Vec<_>, Vec<_>) = found.into_iter().partition(VmObservation::shows_config);
     if let Some(vm) = bare.first()
         && !on(Mutant::BareIsAbsent)
     {
         let what = without_config(&vm.name, &vm.moref, &vm.connection_state);
-        return Seen::Bare { what, at: now };
+        return Ownership::Bare { what, at: now };
     }
     let candidates: Vec<VmObservation> = found
         .into_iter()
@@ -89,19 +94,19 @@ pub fn judge(found: Vec<VmObservation>, expected: &Expected, before: &Seen, now:
     if ours.len() > 1 {
         let recorded = |vm: &VmObservation| expected.moref.as_deref() == Some(vm.moref.id.as_str());
         return match ours.iter().position(recorded) {
-            Some(index) => Seen::Ours(Box::new(ours.swap_remove(index))),
-            None => Seen::Several(ours.into_iter().map(|vm| vm.moref).collect()),
+            Some(index) => Ownership::Ours(Box::new(ours.swap_remove(index))),
+            None => Ownership::Several(ours.into_iter().map(|vm| vm.moref).collect()),
         };
     }
     match ours.pop() {
-        Some(vm) => Seen::Ours(Box::new(vm)),
-        None => Seen::Foreign {
+        Some(vm) => Ownership::Ours(Box::new(vm)),
+        None => Ownership::Foreign {
             what: others
                 .iter()
                 .map(|vm| format!("{} ({})", vm.name, vm.moref.id))
                 .collect::<Vec<_>>()
                 .join(", "),
-            met: Met::ByUuid,
+            met: FoundBy::Uuid,
             at: now,
         },
     }
@@ -109,16 +114,16 @@ pub fn judge(found: Vec<VmObservation>, expected: &Expected, before: &Seen, now:
 
 /// The holder of the name that ours was to get: ours after all, or somebody else's.
 #[must_use]
-pub fn judge_holder(holder: VmObservation, expected: &Expected, now: Duration) -> Seen {
+pub fn judge_holder(holder: VmObservation, expected: &Expected, now: Duration) -> Ownership {
     let what = format!("{} ({})", holder.name, holder.moref.id);
     let moref = holder.moref.clone();
     let named = Box::new(holder.clone());
-    match judge(vec![holder], expected, &Seen::NotAsked, now) {
-        told @ (Seen::Ours(_) | Seen::Bare { .. }) => told,
-        _ if on(Mutant::NameIsProof) => Seen::Ours(named),
-        _ => Seen::Foreign {
+    match judge(vec![holder], expected, &Ownership::NotAsked, now) {
+        told @ (Ownership::Ours(_) | Ownership::Bare { .. }) => told,
+        _ if on(Mutant::NameIsProof) => Ownership::Ours(named),
+        _ => Ownership::Foreign {
             what,
-            met: Met::ByName(Some(moref)),
+            met: FoundBy::Name(Some(moref)),
             at: now,
         },
     }
@@ -137,7 +142,7 @@ pub fn bare_namesake(
     name: &str,
     path: Option<&str>,
     now: Duration,
-) -> Option<Seen> {
+) -> Option<Ownership> {
     let file = path.and_then(|p| p.split_once("] "));
     let file = file.map(|(_, file)| format!("/{file}"));
     let may_be_ours = |vm: &&BareVm| {
@@ -149,7 +154,7 @@ pub fn bare_namesake(
         return None;
     }
     let what = without_config(&vm.name, &vm.moref, &vm.connection_state);
-    Some(Seen::Bare { what, at: now })
+    Some(Ownership::Bare { what, at: now })
 }
 
 /// Whether a VM, as it is now, still keeps that name in that folder from ours.
@@ -214,12 +219,12 @@ fn is_other_instance(vm: &VmObservation, expected: &Expected) -> bool {
 
 /// One more successful answer that the VM is not there.
 #[must_use]
-pub fn absent_once_more(before: &Seen) -> Seen {
+pub fn absent_once_more(before: &Ownership) -> Ownership {
     match before {
-        Seen::Absent { proofs } => Seen::Absent {
+        Ownership::Absent { proofs } => Ownership::Absent {
             proofs: proofs.saturating_add(1),
         },
-        _ => Seen::Absent { proofs: 1 },
+        _ => Ownership::Absent { proofs: 1 },
     }
 }
 
@@ -268,20 +273,20 @@ pub(crate) mod tests {
         }
     }
 
-    fn look(found: Vec<VmObservation>, e: &Expected) -> Seen {
-        judge(found, e, &Seen::NotAsked, Duration::ZERO)
+    fn look(found: Vec<VmObservation>, e: &Expected) -> Ownership {
+        judge(found, e, &Ownership::NotAsked, Duration::ZERO)
     }
 
     #[test]
     fn only_our_marker_makes_it_ours() {
         assert!(matches!(
             look(vec![vm("1", Some(marker("u")), "i")], &expected(None, None)),
-            Seen::Ours(_)
+            Ownership::Ours(_)
         ));
         for foreign in [None, Some(marker("other"))] {
             assert!(matches!(
                 look(vec![vm("1", foreign, "i")], &expected(None, None)),
-                Seen::Foreign { .. }
+                Ownership::Foreign { .. }
             ));
         }
     }
@@ -294,13 +299,15 @@ pub(crate) mod tests {
                 vm("2", Some(marker("u")), "j"),
             ]
         };
-        assert!(matches!(look(two(), &expected(None, None)), Seen::Several(v) if v.len() == 2));
         assert!(
-            matches!(look(two(), &expected(Some("2"), Some("j"))), Seen::Ours(v) if v.moref.id == "2")
+            matches!(look(two(), &expected(None, None)), Ownership::Several(v) if v.len() == 2)
+        );
+        assert!(
+            matches!(look(two(), &expected(Some("2"), Some("j"))), Ownership::Ours(v) if v.moref.id == "2")
         );
         // Re-registered: new reference, same instance.
         assert!(
-            matches!(look(two(), &expected(Some("9"), Some("i"))), Seen::Ours(v) if v.moref.id == "1")
+            matches!(look(two(), &expected(Some("9"), Some("i"))), Ownership::Ours(v) if v.moref.id == "1")
         );
     }
 
@@ -313,20 +320,20 @@ pub(crate) mod tests {
             vm("2", None, "j"),
             vm("1", Some(marker("u")), "j"),
         ] {
-            assert_eq!(look(vec![copy], &e), Seen::Absent { proofs: 1 });
+            assert_eq!(look(vec![copy], &e), Ownership::Absent { proofs: 1 });
         }
         // The recorded instance without its marker proves nothing.
         assert!(matches!(
             look(vec![vm("1", None, "i")], &e),
-            Seen::Foreign {
-                met: Met::ByUuid,
+            Ownership::Foreign {
+                met: FoundBy::Uuid,
                 ..
             }
         ));
         // An instance uuid that vCenter does not show cannot tell a copy apart.
         let mut unknown = vm("2", Some(marker("u")), "j");
         unknown.instance_uuid = None;
-        assert!(matches!(look(vec![unknown], &e), Seen::Ours(_)));
+        assert!(matches!(look(vec![unknown], &e), Ownership::Ours(_)));
     }
 
     #[test]
@@ -337,11 +344,11 @@ pub(crate) mod tests {
         for e in [expected(None, None), expected(Some("1"), Some("i"))] {
             let seen = look(vec![hidden.clone()], &e);
             assert!(
-                matches!(&seen, Seen::Bare { what, .. } if what.contains("a (1)") && what.contains("inaccessible")),
+                matches!(&seen, Ownership::Bare { what, .. } if what.contains("a (1)") && what.contains("inaccessible")),
                 "{seen:?}"
             );
             let held = judge_holder(hidden.clone(), &e, Duration::ZERO);
-            assert!(matches!(held, Seen::Bare { .. }), "{held:?}");
+            assert!(matches!(held, Ownership::Bare { .. }), "{held:?}");
         }
     }
 
@@ -377,10 +384,10 @@ pub(crate) mod tests {
     fn the_holder_of_our_name_is_ours_or_foreign_by_name() {
         let e = expected(None, None);
         let hold = |m| judge_holder(vm("1", m, "i"), &e, Duration::ZERO);
-        assert!(matches!(hold(Some(marker("u"))), Seen::Ours(_)));
+        assert!(matches!(hold(Some(marker("u"))), Ownership::Ours(_)));
         for m in [None, Some(marker("other"))] {
             assert!(
-                matches!(hold(m), Seen::Foreign { met: Met::ByName(Some(r)), what, .. } if what.contains("(1)") && r.id == "1")
+                matches!(hold(m), Ownership::Foreign { met: FoundBy::Name(Some(r)), what, .. } if what.contains("(1)") && r.id == "1")
             );
         }
     }
@@ -400,10 +407,10 @@ pub(crate) mod tests {
     fn absence_needs_answers_in_a_row() {
         let e = expected(None, None);
         let once = look(vec![], &e);
-        assert_eq!(once, Seen::Absent { proofs: 1 });
+        assert_eq!(once, Ownership::Absent { proofs: 1 });
         assert_eq!(
             judge(vec![], &e, &once, Duration::ZERO),
-            Seen::Absent { proofs: 2 }
+            Ownership::Absent { proofs: 2 }
         );
     }
 }

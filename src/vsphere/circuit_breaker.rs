@@ -33,7 +33,7 @@ const SILENCE: Duration = Duration::from_secs(120);
 
 /// What is known of the way to one vCenter.
 #[derive(Debug, Default)]
-pub(super) struct Reach(Mutex<Known>);
+pub(super) struct CircuitBreaker(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -48,7 +48,7 @@ struct Away {
     message: String,
 }
 
-impl Reach {
+impl CircuitBreaker {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,7 +130,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn two_hours_take_fewer_than_two_hundred_tries() {
-        let reach = Reach::default();
+        let reach = CircuitBreaker::default();
         let (began, mut tries) = (Instant::now(), 0);
         while began.elapsed() < Duration::from_secs(7200) {
             if reach.worth_a_try().is_ok() {
@@ -145,7 +145,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reply_ends_it_and_the_next_failure_begins_anew() {
-        let reach = Reach::default();
+        let reach = CircuitBreaker::default();
         for _ in 0..8 {
             reach.failed("refused".to_owned());
             tokio::time::sleep(MOST).await;
@@ -159,7 +159,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_is_silent_or_away_is_in_doubt() {
-        let reach = Reach::default();
+        let reach = CircuitBreaker::default();
         assert!(reach.is_in_doubt(), "nobody has asked yet");
         reach.answered();
         assert!(!reach.is_in_doubt());

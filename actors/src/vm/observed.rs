@@ -18,17 +18,17 @@ use super::{
     drive, hardware,
     lost::{self, Lost},
     memory::Memory,
+    ownership::Ownership,
     place,
-    seen::Seen,
-    step::{Facts, Loss, SUSPENDED_TRIES, Site},
+    step::{Facts, Loss, PlacementCheck, SUSPENDED_TRIES},
 };
 use crate::{
     context::Context,
     model::{
-        child::Child,
         identity::{AgentMatch, BiosUuid, BootSource, Misfit, agent_runs_on, lineup::Doubt},
+        machine_state::{MachineState, machine_state, unserved},
+        managed_vm::ManagedVm,
         names::ObjectKey,
-        standing::{Standing, standing, unserved},
         upstream,
         vanished::{Vanished, vanished},
     },
@@ -36,9 +36,8 @@ use crate::{
     pool::{
         agents_home,
         boundary::Grants,
-        custody,
         infra_env_guards::{self, Guard},
-        prepare,
+        prepare, secret_finalizers,
     },
     ports::cluster::{AgentPatch, MachineFacts, Regarding, View},
 };
@@ -50,9 +49,9 @@ pub const STUCK_GRACE: Duration = Duration::from_secs(60);
 const FIRST_PASS: Duration = Duration::from_secs(60);
 
 /// What one decision is made from, gathered once.
-pub struct Scene {
+pub struct Observed {
     /// The record.
-    pub child: Child,
+    pub child: ManagedVm,
     /// Its pool.
     pub pool: Option<Arc<VsphereAgentPool>>,
     /// The Agent that runs on the VM, by THE rule; not one that is being deleted.
@@ -74,7 +73,7 @@ pub struct Scene {
     /// Since when its AgentMachine is ready.
     pub ready: Option<jiff::Timestamp>,
     /// How that Machine stands.
-    pub standing: Standing,
+    pub machine_state: MachineState,
     /// Whether its AgentMachine carries the pause annotation; `None` where it is not in view.
     pub paused: Option<bool>,
     /// Why nothing more is made for it, as the boundary between namespaces has it.
@@ -93,21 +92,23 @@ fn is_doubted(context: &Context, vm: &VmStatus) -> bool {
     doubts.get(server).is_some_and(|all| all.contains(moref))
 }
 
-/// See [`Scene::unproven`].
-fn unproven(child: &Child, possible: &[Arc<Agent>]) -> Option<String> {
+/// See [`Observed::unproven`].
+fn unproven(child: &ManagedVm, possible: &[Arc<Agent>]) -> Option<String> {
     let lineup = child.lineup(possible);
     let mut serving = possible.iter().filter(|a| a.is_claimed_or_bound());
-    let doubted = |a: &Arc<Agent>| {
+    let missing_in_scan = |a: &Arc<Agent>| {
         let doubtful = &lineup.doubtful;
         let (_, misfit) = doubtful.iter().find(|(other, _)| Arc::ptr_eq(other, a))?;
         Some(format!("{} ({misfit})", ObjectKey::of(a.as_ref())))
     };
-    let first = doubted(serving.next()?)?;
-    serving.all(|a| doubted(a).is_some()).then_some(first)
+    let first = missing_in_scan(serving.next()?)?;
+    serving
+        .all(|a| missing_in_scan(a).is_some())
+        .then_some(first)
 }
 
-/// See [`Scene::early`].
-fn early(child: &Child, possible: &[Arc<Agent>]) -> Option<String> {
+/// See [`Observed::early`].
+fn early(child: &ManagedVm, possible: &[Arc<Agent>]) -> Option<String> {
     let identity = child.identity.as_ref()?;
     let status = child.object.status.as_ref();
     let vm = status.and_then(|s| s.vm.as_ref())?;
@@ -124,7 +125,7 @@ fn early(child: &Child, possible: &[Arc<Agent>]) -> Option<String> {
     Some(ObjectKey::of(agent.as_ref()).to_string())
 }
 
-impl Scene {
+impl Observed {
     /// Its VsphereAgent, as what an Event is about.
     #[must_use]
     pub fn regarding(&self) -> Regarding {
@@ -139,7 +140,7 @@ impl Scene {
     /// Gathers from the cached view.
     #[must_use]
     pub fn gather(view: &dyn View, object: Arc<VsphereAgent>) -> Self {
-        let child = Child::read(object);
+        let child = ManagedVm::read(object);
         let pool_key = ObjectKey::new(&child.key.namespace, &child.object.spec.pool_ref.name);
         let pool = view.pool(&pool_key);
         let agents = agents_home::naming(view, pool.as_deref(), &child);
@@ -150,7 +151,7 @@ impl Scene {
         };
         let possible: Vec<Arc<Agent>> = agents.iter().filter(may_run_there).cloned().collect();
         let agent = lineup.own.filter(|a| !a.is_deleting()).cloned();
-        let mut scene = Self {
+        let mut observed = Self {
             bound: possible.iter().any(|a| a.is_claimed_or_bound()),
             doubt: lineup.doubt(),
             unproven: unproven(&child, &possible),
@@ -162,17 +163,17 @@ impl Scene {
             machine: None,
             demanded: None,
             ready: None,
-            standing: Standing::Unknown("its pool does not exist".to_owned()),
+            machine_state: MachineState::Unknown("its pool does not exist".to_owned()),
             paused: None,
             refused: None,
             guard: None,
             machine_has_another: false,
         };
-        scene.look_upstream(view);
-        scene
+        observed.look_upstream(view);
+        observed
     }
 
-    /// See [`Scene::machine_has_another`].
+    /// See [`Observed::machine_has_another`].
     fn has_another(&self, agent_machine: &AgentMachine) -> bool {
         let own = agents_home::names(self.pool.as_deref(), &self.child);
         let is_own = |key: &ObjectKey| own.contains(key) || self.child.agent.as_ref() == Some(key);
@@ -181,7 +182,7 @@ impl Scene {
         !self.bound && has.is_some_and(|key| !is_own(&key))
     }
 
-    /// See [`Scene::guard`].
+    /// See [`Observed::guard`].
     fn guard(
         &self,
         view: &dyn View,
@@ -229,12 +230,12 @@ impl Scene {
             return;
         };
         if !view.serves(&namespace) {
-            self.standing = unserved(&namespace);
+            self.machine_state = unserved(&namespace);
             return;
         }
         let machines = view.machines(&namespace);
         let agent_machines = view.agent_machines(&namespace);
-        self.standing = standing(&self.child, &namespace, &machines, &agent_machines);
+        self.machine_state = machine_state(&self.child, &namespace, &machines, &agent_machines);
         self.bound |= self
             .possible
             .iter()
@@ -307,7 +308,7 @@ impl Scene {
         let own = self.agent.as_deref();
         vanished(
             &self.child,
-            &self.standing,
+            &self.machine_state,
             own,
             self.is_paused(memory),
             node,
@@ -320,7 +321,9 @@ impl Scene {
             .vm()
             .is_none_or(|vm| vm.machine_vanished_paused == Some(true));
         let bound = |a: &Arc<Agent>| self.child.is_bound_to(a);
-        !marked && self.standing == Standing::Gone && self.agent.as_ref().is_some_and(bound)
+        !marked
+            && self.machine_state == MachineState::Gone
+            && self.agent.as_ref().is_some_and(bound)
     }
 
     /// What the rest of a life has to know of what is in view now.
@@ -385,16 +388,16 @@ impl Scene {
     pub fn waits_for_guest(&self) -> bool {
         let waits =
             |a: &Arc<Agent>| !a.is_claimed_or_bound() && upstream::waits_for_guest(a.state());
-        self.standing == Standing::Leaving && self.agent.as_ref().is_some_and(waits)
+        self.machine_state == MachineState::Leaving && self.agent.as_ref().is_some_and(waits)
     }
 
     /// What is to be thought of the recorded place.
-    pub(super) fn site(&self, memory: &Memory, now: Duration) -> Site {
+    pub(super) fn site(&self, memory: &Memory, now: Duration) -> PlacementCheck {
         let (Some(vm), Some(pool)) = (self.vm(), &self.pool) else {
-            return Site::Fits;
+            return PlacementCheck::Fits;
         };
         if self.source_changed() {
-            return Site::Elsewhere;
+            return PlacementCheck::Elsewhere;
         }
         let request = hardware::place_request(pool).ok();
         let refused = memory.create_refused.as_ref();
@@ -500,7 +503,7 @@ impl Scene {
     fn is_tagged(&self, memory: &Memory) -> bool {
         let recorded = self.vm().and_then(|vm| vm.moref.as_ref());
         let reference = match &memory.seen {
-            Seen::Ours(shown) => Some(&shown.moref.id),
+            Ownership::Ours(shown) => Some(&shown.moref.id),
             _ => recorded,
         };
         let attached =
@@ -544,12 +547,14 @@ impl Scene {
                 && object.status.as_ref().is_none_or(|s| *s == nothing)
         };
         match &memory.seen {
-            _ if torn => Loss::Beyond,
-            Seen::Ours(shown) if shown.bios_uuid == Some(first) && !numbered => Loss::Restorable,
-            Seen::Ours(_) | Seen::Several(_) => Loss::Beyond,
+            _ if torn => Loss::Unrecoverable,
+            Ownership::Ours(shown) if shown.bios_uuid == Some(first) && !numbered => {
+                Loss::Restorable
+            }
+            Ownership::Ours(_) | Ownership::Several(_) => Loss::Unrecoverable,
             _ if numbered => Loss::None,
             _ if memory.lost || memory.recorded == Some(first) => Loss::Restorable,
-            _ if memory.recorded.is_some() => Loss::Beyond,
+            _ if memory.recorded.is_some() => Loss::Unrecoverable,
             _ if untouched() => Loss::Restorable,
             _ => Loss::None,
         }
@@ -579,7 +584,7 @@ impl Scene {
             credentials_held: self.pool.as_ref().is_some_and(|p| {
                 hardware::secret(p, &context.settings.secret_namespaces)
                     // Whatever is wrong with the reference is said where it is used.
-                    .map_or(true, |secret| custody::holds(p, &secret))
+                    .map_or(true, |secret| secret_finalizers::holds(p, &secret))
             }),
             seen: &memory.seen,
             vcenter_recorded: memory
@@ -587,15 +592,16 @@ impl Scene {
                 .as_ref()
                 .zip(self.vm())
                 .map(|(reached, vm)| reached.is_recorded(vm)),
-            unissued: memory.unissued,
+            create_not_sent: memory.create_not_sent,
             path_taken: memory.path_taken,
             folder_deleted: memory.folder_deleted,
             stays_suspended: memory.suspended >= SUSPENDED_TRIES && !on(Mutant::SuspendedForEver),
             site: self.site(memory, now),
             tagged: self.is_tagged(memory),
             arrival: self.arrival(context, memory),
-            witnessed: memory.powered_on && (!memory.agent_seen || self.lost(memory).is_some()),
-            doubted: memory.missed
+            powered_on_by_us: memory.powered_on
+                && (!memory.agent_seen || self.lost(memory).is_some()),
+            missing_in_scan: memory.missed
                 || self.misses_mac()
                 || self.vm().is_some_and(|vm| is_doubted(context, vm)),
             agent_bound: self.bound,
@@ -610,7 +616,7 @@ impl Scene {
             vanished: self.vanished(memory),
             left_bound: self.is_left_bound(),
             machine_has_another: self.machine_has_another,
-            standing: &self.standing,
+            machine_state: &self.machine_state,
             refused: self.refused.as_deref(),
             agent_present: self.agent.is_some(),
             ejecting: status

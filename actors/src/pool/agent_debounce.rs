@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::{
         effect::EffectKind,
-        model::child::Child,
+        model::managed_vm::ManagedVm,
         pool::{Memory, act::perform_all},
         ports::cluster::AgentPatch,
         testing::{World, approval, child_with_vm, foreign_agent},
@@ -101,7 +101,7 @@ mod tests {
     fn prepare(uid: &str, version: u32) -> Action {
         Action::Prepare {
             patch: patch(uid, version),
-            child: Child::read(Arc::new(child_with_vm("a"))),
+            child: ManagedVm::read(Arc::new(child_with_vm("a"))),
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
             prepare("b", 1),
             Action::Fence {
                 patch: patch("c", 1),
-                child: Child::read(Arc::new(child_with_vm("c"))),
+                child: ManagedVm::read(Arc::new(child_with_vm("c"))),
             },
             Action::RemoveFinalizer,
         ];
@@ -188,10 +188,10 @@ mod tests {
         });
         let registered = [Action::Prepare {
             patch: approval(&world.agents[0]),
-            child: Child::read(Arc::new(world.children[0].clone())),
+            child: ManagedVm::read(Arc::new(world.children[0].clone())),
         }];
         let mut memory = Memory::default();
-        let began = world.snapshot();
+        let began = world.observed();
         // When, what is planned then, how often it was prepared by then, and when to look again.
         let steps = [
             (Duration::ZERO, &[][..], 0, None),

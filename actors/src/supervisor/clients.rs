@@ -8,7 +8,7 @@ use ractor::ActorRef;
 use super::{SupervisorMsg, routing::ActorKey};
 use crate::{
     actor::mailbox::Counted,
-    error::{Class, Side, Trouble},
+    error::{Class, ErrorSource, ReconcileError},
     iso_cache::{
         self, PruneNews,
         msg::{IsoKey, IsoMsg, IsoState, IsoWant},
@@ -33,7 +33,7 @@ impl Waker for WakeThrough {
 pub(super) struct IsoDesk(pub(super) ActorRef<SupervisorMsg>);
 
 impl IsoDesk {
-    async fn cache(&self, key: IsoKey) -> Result<Counted<IsoMsg>, Trouble> {
+    async fn cache(&self, key: IsoKey) -> Result<Counted<IsoMsg>, ReconcileError> {
         let found = self
             .0
             .call(
@@ -43,8 +43,8 @@ impl IsoDesk {
             .await;
         match found {
             Ok(ractor::rpc::CallResult::Success(actor)) => Ok(actor),
-            _ => Err(Trouble {
-                side: Side::Iso,
+            _ => Err(ReconcileError {
+                side: ErrorSource::Iso,
                 reason: "ISOCacheRestarting".to_owned(),
                 message: "the ISO cache is being restarted; trying again".to_owned(),
                 class: Class::Transient,
@@ -55,11 +55,11 @@ impl IsoDesk {
 
 #[async_trait]
 impl IsoCaches for IsoDesk {
-    async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, Trouble> {
+    async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, ReconcileError> {
         iso_cache::ensure(&self.cache(key).await?, want).await
     }
 
-    async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, Trouble> {
+    async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, ReconcileError> {
         iso_cache::clear(&self.cache(key).await?, left).await
     }
 

@@ -17,11 +17,11 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Memory, pass, plan::Action, snapshot::Snapshot};
+use super::{Memory, observed::Observed, pass, plan::Action};
 use crate::{
     context::Context,
     effect::{Effect, EffectKind},
-    error::Trouble,
+    error::ReconcileError,
     model::names::ObjectKey,
     mutants::{Mutant, on},
     vm::hardware,
@@ -92,10 +92,10 @@ pub fn needed<'a>(
 /// The first trouble; the other Secrets were seen to all the same.
 pub async fn tend(
     context: &Context,
-    s: &mut Snapshot,
+    s: &mut Observed,
     actions: &[Action],
     memory: &mut Memory,
-) -> Result<(), Trouble> {
+) -> Result<(), ReconcileError> {
     if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) || on(Mutant::NothingHeld) {
         return Ok(());
     }
@@ -163,7 +163,7 @@ pub async fn tend(
     }
 }
 
-async fn hold(context: &Context, s: &Snapshot, secret: &ObjectKey) -> Result<bool, Trouble> {
+async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<bool, ReconcileError> {
     let namespace = &s.key.namespace;
     if secret.namespace != *namespace {
         // A finalizer is a write: the Secret has to admit the pool first. Whether vCenter answers does not matter.
@@ -183,7 +183,11 @@ async fn hold(context: &Context, s: &Snapshot, secret: &ObjectKey) -> Result<boo
 }
 
 /// Lets go of a Secret, unless a live look shows somebody who needs it.
-async fn let_go(context: &Context, s: &Snapshot, secret: &ObjectKey) -> Result<bool, Trouble> {
+async fn let_go(
+    context: &Context,
+    s: &Observed,
+    secret: &ObjectKey,
+) -> Result<bool, ReconcileError> {
     let living = context.cluster.live_children(&s.key).await?;
     let allowed = &context.settings.secret_namespaces;
     if needed(&s.pool, living.iter(), false, allowed).contains(secret) {
@@ -193,7 +197,11 @@ async fn let_go(context: &Context, s: &Snapshot, secret: &ObjectKey) -> Result<b
     Ok(true)
 }
 
-async fn release(context: &Context, s: &Snapshot, secret: &ObjectKey) -> Result<(), Trouble> {
+async fn release(
+    context: &Context,
+    s: &Observed,
+    secret: &ObjectKey,
+) -> Result<(), ReconcileError> {
     let effect = Effect::new(EffectKind::ReleaseSecret, &s.key);
     let finalizer = finalizer(&s.pool);
     let released = context.cluster.release_secret(&effect, secret, &finalizer);
@@ -202,10 +210,10 @@ async fn release(context: &Context, s: &Snapshot, secret: &ObjectKey) -> Result<
 
 async fn record(
     context: &Context,
-    s: &mut Snapshot,
+    s: &mut Observed,
     entries: Vec<HeldSecret>,
     memory: &mut Memory,
-) -> Result<(), Trouble> {
+) -> Result<(), ReconcileError> {
     if on_record(&s.pool) == entries {
         return Ok(());
     }

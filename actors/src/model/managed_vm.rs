@@ -52,7 +52,7 @@ impl Recorded {
 
 /// A VsphereAgent read once.
 #[derive(Clone, Debug)]
-pub struct Child {
+pub struct ManagedVm {
     /// The object.
     pub object: Arc<VsphereAgent>,
     /// Namespace and name.
@@ -166,7 +166,7 @@ pub fn recorded_identity(vm: &VmStatus) -> Option<VmIdentity> {
     })
 }
 
-impl Child {
+impl ManagedVm {
     /// Trace of the machine that it is for.
     #[must_use]
     pub fn trace(&self) -> TraceId {

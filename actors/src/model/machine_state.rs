@@ -10,13 +10,13 @@ use std::{borrow::Borrow, sync::Arc};
 use agent_forge_crds::{conditions::Phase, external::agent_machine::AgentMachine};
 use kube::ResourceExt;
 
-use super::child::Child;
+use super::managed_vm::ManagedVm;
 use crate::mutants::{Mutant, on};
 use crate::ports::cluster::MachineFacts;
 
 /// How the recorded Machine and AgentMachine stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum MachineState {
     /// None was ever recorded.
     Nobody,
     /// They exist, and neither is being deleted.
@@ -31,18 +31,18 @@ pub enum Standing {
 
 /// Reads the standing of `child` from what the control plane namespace `namespace` holds.
 #[must_use]
-pub fn standing(
-    child: &Child,
+pub fn machine_state(
+    child: &ManagedVm,
     namespace: &str,
     machines: &[impl Borrow<MachineFacts>],
     agent_machines: &[Arc<AgentMachine>],
-) -> Standing {
+) -> MachineState {
     let (machine, agent_machine) = match (&child.machine, &child.agent_machine) {
-        (None, None) => return Standing::Nobody,
+        (None, None) => return MachineState::Nobody,
         (machine, agent_machine) => (machine.as_ref(), agent_machine.as_ref()),
     };
     if let Some(recorded) = child.control_plane.as_deref().filter(|n| *n != namespace) {
-        return Standing::Unknown(format!(
+        return MachineState::Unknown(format!(
             "its Machine is recorded in namespace {recorded}, spec.controlPlaneNamespace of the pool says {namespace}"
         ));
     }
@@ -54,13 +54,13 @@ pub fn standing(
         .iter()
         .find(|am| agent_machine.is_some_and(|r| r.is_object(&am.metadata)));
     if m.is_some_and(|m| m.deleting) || am.is_some_and(|am| am.is_deleting()) {
-        return Standing::Leaving;
+        return MachineState::Leaving;
     }
     if m.is_some() || am.is_some() {
-        return Standing::Alive;
+        return MachineState::Alive;
     }
     let namesake = |kind: &str, name: &str| {
-        Standing::Unknown(format!(
+        MachineState::Unknown(format!(
             "{kind} {namespace}/{name} exists with another uid than the recorded one"
         ))
     };
@@ -74,21 +74,21 @@ pub fn standing(
             namesake("Machine", &r.name)
         }
         _ if on(Mutant::GoneMustBeSeen) && phase(child) != Some(&Phase::Released) => {
-            Standing::Alive
+            MachineState::Alive
         }
-        _ => Standing::Gone,
+        _ => MachineState::Gone,
     }
 }
 
 /// Of a Machine in a namespace that is not watched.
 #[must_use]
-pub fn unserved(namespace: &str) -> Standing {
-    Standing::Unknown(format!(
+pub fn unserved(namespace: &str) -> MachineState {
+    MachineState::Unknown(format!(
         "its Machine is recorded in namespace {namespace}, which the operator does not serve (--namespaces)"
     ))
 }
 
-fn phase(child: &Child) -> Option<&Phase> {
+fn phase(child: &ManagedVm) -> Option<&Phase> {
     child.object.status.as_ref()?.vm.as_ref()?.phase.as_ref()
 }
 

@@ -119,10 +119,10 @@ async fn tended(
             o.child = None;
         }
     });
-    let now = world.snapshot().now;
+    let now = world.observed().now;
     memory.custody_checked = checked.map(|ago| now.saturating_sub(Duration::from_secs(ago)));
     change(&bench, &mut world, &mut memory);
-    let mut s = world.snapshot();
+    let mut s = world.observed();
     let end = tend(&bench.context, &mut s, &[], &mut memory).await;
     let told = bench.hub.with(|o| o.effects.clone());
     let kept = on_record(&s.pool).to_vec();

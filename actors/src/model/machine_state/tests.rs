@@ -1,9 +1,9 @@
 use super::*;
 use crate::testing::{self as t, World, with};
 
-fn of(world: &World) -> Standing {
-    let s = world.snapshot();
-    standing(
+fn of(world: &World) -> MachineState {
+    let s = world.observed();
+    machine_state(
         &s.children[0],
         t::CONTROL_PLANE,
         &s.machines,
@@ -14,27 +14,27 @@ fn of(world: &World) -> Standing {
 #[test]
 fn machine_and_agent_machine_together_tell() {
     type Change = fn(&mut World);
-    let all: [(&str, Change, Standing); 8] = [
-        ("both there", |_| {}, Standing::Alive),
+    let all: [(&str, Change, MachineState); 8] = [
+        ("both there", |_| {}, MachineState::Alive),
         (
             "the Machine is being deleted",
             |w| w.machines[0].deleting = true,
-            Standing::Leaving,
+            MachineState::Leaving,
         ),
         (
             "the AgentMachine is being deleted first (trap K)",
             |w| t::delete(&mut w.agent_machines[0]),
-            Standing::Leaving,
+            MachineState::Leaving,
         ),
         (
             "the AgentMachine is gone, its Machine not yet (trap K)",
             |w| w.agent_machines.clear(),
-            Standing::Alive,
+            MachineState::Alive,
         ),
         (
             "the Machine is not in view, its AgentMachine is",
             |w| w.machines.clear(),
-            Standing::Alive,
+            MachineState::Alive,
         ),
         (
             "both gone (fault 3: also while nobody looked)",
@@ -42,7 +42,7 @@ fn machine_and_agent_machine_together_tell() {
                 w.machines.clear();
                 w.agent_machines.clear();
             },
-            Standing::Gone,
+            MachineState::Gone,
         ),
         (
             "another Machine has the name (trap Q)",
@@ -50,7 +50,7 @@ fn machine_and_agent_machine_together_tell() {
                 w.agent_machines.clear();
                 w.machines[0].uid = "other".to_owned();
             },
-            Standing::Gone,
+            MachineState::Gone,
         ),
         (
             "nobody was recorded",
@@ -58,7 +58,7 @@ fn machine_and_agent_machine_together_tell() {
                 w.children[0].metadata.labels = None;
                 w.children[0].metadata.annotations = None;
             },
-            Standing::Nobody,
+            MachineState::Nobody,
         ),
     ];
     for (what, change, expected) in all {
@@ -77,16 +77,18 @@ fn what_only_looks_like_gone_is_unknown() {
         w.machines.clear();
         w.agent_machines[0].metadata.uid = Some("other".to_owned());
     });
-    assert!(matches!(of(&renewed), Standing::Unknown(why) if why.contains("AgentMachine")));
+    assert!(matches!(of(&renewed), MachineState::Unknown(why) if why.contains("AgentMachine")));
     // A hub restored under new uids: the record's identity does not come from the object's uid.
     let restored = with(World::discovered("a"), |w| {
         w.agent_machines.clear();
         w.machines[0].uid = "new".to_owned();
         w.children[0].metadata.uid = Some("new".to_owned());
     });
-    assert!(matches!(of(&restored), Standing::Unknown(why) if why.contains("Machine demo-demo/a")));
+    assert!(
+        matches!(of(&restored), MachineState::Unknown(why) if why.contains("Machine demo-demo/a"))
+    );
     // The pool was pointed at another control plane.
-    let s = World::discovered("a").snapshot();
+    let s = World::discovered("a").observed();
     let moved = with(World::discovered("a"), |w| {
         let vm = w.children[0].status.as_mut().and_then(|s| s.vm.as_mut());
         vm.expect("vm").machine_ref = Some(k8s_openapi::api::core::v1::ObjectReference {
@@ -94,14 +96,14 @@ fn what_only_looks_like_gone_is_unknown() {
             ..Default::default()
         });
     })
-    .snapshot();
+    .observed();
     assert_eq!(
-        standing(&s.children[0], "elsewhere", &s.machines[..0], &[]),
-        Standing::Gone
+        machine_state(&s.children[0], "elsewhere", &s.machines[..0], &[]),
+        MachineState::Gone
     );
     assert!(matches!(
-        standing(&moved.children[0], "elsewhere", &moved.machines[..0], &[]),
-        Standing::Unknown(why) if why.contains("controlPlaneNamespace")
+        machine_state(&moved.children[0], "elsewhere", &moved.machines[..0], &[]),
+        MachineState::Unknown(why) if why.contains("controlPlaneNamespace")
     ));
 }
 
@@ -113,15 +115,15 @@ fn a_record_of_the_predecessor_goes_by_name() {
         let vm = c.status.as_mut().and_then(|s| s.vm.as_mut()).expect("vm");
         (vm.attempt, vm.moref) = (None, None);
     };
-    assert_eq!(of(&with(World::discovered("a"), old)), Standing::Alive);
+    assert_eq!(of(&with(World::discovered("a"), old)), MachineState::Alive);
     let gone = with(with(World::discovered("a"), old), |w| {
         w.machines.clear();
         w.agent_machines.clear();
     });
-    assert_eq!(of(&gone), Standing::Gone);
+    assert_eq!(of(&gone), MachineState::Gone);
     let leaving = with(with(World::discovered("a"), old), |w| {
         w.agent_machines.clear();
         w.machines[0].deleting = true;
     });
-    assert_eq!(of(&leaving), Standing::Leaving);
+    assert_eq!(of(&leaving), MachineState::Leaving);
 }
