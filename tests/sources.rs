@@ -214,12 +214,12 @@ fn each_reason_to_wait_has_its_remedy() {
 fn a_reason_is_told_from_other_texts() {
     let source = r#"
         hold("NoTime", "a sentence", None);
-        Trouble::blocked(
-            Side::Vsphere,
+        ReconcileError::blocked(
+            ErrorSource::Vsphere,
             "NoRoom",
             format!("{why}"),
         );
-        Trouble { side, reason: "NoWay".to_owned(), message: "Never".to_owned() }
+        ReconcileError { side, reason: "NoWay".to_owned(), message: "Never".to_owned() }
         say("Nothing");
     "#;
     let tests = "#[cfg(test)]\nmod tests { fn f() { hold(\"NoMore\") } }";

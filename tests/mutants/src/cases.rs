@@ -172,7 +172,7 @@ pub const WITHOUT: &[(&str, &str)] = &[
     ),
     (
         "Q",
-        "Machine names are drawn and never repeat in a world; namesakes are in `model/standing/tests.rs`",
+        "Machine names are drawn and never repeat in a world; namesakes are in `model/machine_state/tests.rs`",
     ),
     (
         "R",
