@@ -351,16 +351,24 @@ impl Observed {
     /// goes; nothing where the pool is gone, and with it the knowledge of its labels.
     #[must_use]
     pub fn fencing(&self, context: &Context, agent: &Agent) -> Option<AgentPatch> {
-        let pool = self.pool.as_ref()?;
-        let choosers = context.view.all_agent_machines();
-        let approved = infra_env_guards::is_auto_approved(context.view.as_ref(), agent);
-        let own = prepare::base_labels(pool);
         let stays = self.policy() == Some(CleanupPolicy::Retain);
         if stays || agent.is_claimed_or_bound() {
-            prepare::fence(&own, &choosers, approved, agent)
-        } else {
-            prepare::seal(&own, &choosers, approved, agent)
+            return self.label_fence(context, agent);
         }
+        let own = prepare::base_labels(self.pool.as_ref()?);
+        let choosers = context.view.all_agent_machines();
+        let approved = infra_env_guards::is_auto_approved(context.view.as_ref(), agent);
+        prepare::seal(&own, &choosers, approved, agent)
+    }
+
+    /// What is missing on that Agent to be out of every selection of the AgentMachines that exist. It is enough before the Agent
+    /// is deleted: a claim that comes first makes the deletion's precondition fail.
+    #[must_use]
+    pub fn label_fence(&self, context: &Context, agent: &Agent) -> Option<AgentPatch> {
+        let own = prepare::base_labels(self.pool.as_ref()?);
+        let choosers = context.view.all_agent_machines();
+        let approved = infra_env_guards::is_auto_approved(context.view.as_ref(), agent);
+        prepare::fence(&own, &choosers, approved, agent)
     }
 
     /// The recorded VM.

@@ -12,7 +12,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Executor, StepOutcome};
+use super::{Executor, StepOutcome, release::Goes};
 use crate::{
     context::Context,
     error::{ErrorSource, ReconcileError},
@@ -164,7 +164,7 @@ impl Executor<'_> {
             Some(self.read_live().await?)
         };
         if let Some(live) = &live {
-            self.unbound(live)?;
+            self.unbound(live, Goes::Vm)?;
         }
         let shown = session.observe(&before.moref).await?;
         // From here on nothing is awaited.

@@ -31,6 +31,15 @@ pub(super) fn held(reason: &str, message: String) -> ReconcileError {
     ReconcileError::transient(ErrorSource::Upstream, reason, message)
 }
 
+/// What goes after a proof that nobody has an Agent of the VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goes {
+    /// The VM: an AgentMachine that is made meanwhile must not choose its Agent.
+    Vm,
+    /// The Agent alone.
+    Agent,
+}
+
 /// Somebody claimed that Agent, or this AgentMachine chose it and is about to.
 pub(super) fn serves(agent: &Agent, agent_machine: Option<&AgentMachine>) -> bool {
     let chosen = agent_machine.and_then(AgentMachine::agent_ref);
@@ -39,8 +48,8 @@ pub(super) fn serves(agent: &Agent, agent_machine: Option<&AgentMachine>) -> boo
 
 impl Executor<'_> {
     /// No Agent that may run on this VM, or was last seen there, serves anybody, and the one that does run there is still
-    /// fenced (reliability.md: fence first).
-    pub(super) fn unbound(&self, live: &Live) -> Result<(), ReconcileError> {
+    /// fenced (reliability.md: fence first) as `goes` needs it.
+    pub(super) fn unbound(&self, live: &Live, goes: Goes) -> Result<(), ReconcileError> {
         let child = &self.observed.child;
         if child.forced {
             return Ok(());
@@ -64,7 +73,11 @@ impl Executor<'_> {
             let doubtful = matches!(says, AgentMatch::Partly(_));
             let late = child.given_up && agent.spec.approved && !doubtful;
             let may_be_claimed = late || ours.as_ref() == Some(&key);
-            if may_be_claimed && self.observed.fencing(self.context, agent).is_some() {
+            let open = match goes {
+                Goes::Vm => self.observed.fencing(self.context, agent),
+                Goes::Agent => self.observed.label_fence(self.context, agent),
+            };
+            if may_be_claimed && open.is_some() {
                 let message = format!("Agent {key} can be claimed again; it is fenced first");
                 return Err(held("AgentNotFenced", message));
             }
@@ -170,7 +183,7 @@ impl Executor<'_> {
         let Some(agent) = &self.observed.agent else {
             return Ok(StepOutcome::Same);
         };
-        self.unbound(&self.read_live().await?)?;
+        self.unbound(&self.read_live().await?, Goes::Agent)?;
         let live = self.live_namesakes().await?;
         let own = self.own_among(&live);
         if own.is_some_and(|own| own.uid() != agent.uid()) || own.is_none() && !live.is_empty() {

@@ -51,7 +51,8 @@ pub async fn run(args: Args) -> Result<()> {
     let world = World::without_pool(&path, &plan).await?;
     let pid = world.operator.process.pid();
     let before = proc::own(pid)?;
-    let (there, most) = proc::most(pid, world.with_iso()).await;
+    let patch = serde_json::json!({});
+    let (there, most) = proc::most(pid, world.with_iso(&patch)).await;
     there?;
     let ended = Instant::now();
     let images = &world.upstream.images;

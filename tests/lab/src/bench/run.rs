@@ -36,7 +36,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(3600);
 const QUIET: Duration = Duration::from_secs(6);
 /// How often the inventory is read while VMs come up: each reading costs the simulated vCenter something, and the times
 /// are its own, not those of the readings.
-const LOOK: Duration = Duration::from_millis(500);
+pub(super) const LOOK: Duration = Duration::from_millis(500);
 
 /// What one scale-up cost. Times in seconds; counts from the demand to the end of all work.
 #[derive(Clone, Debug, Serialize)]

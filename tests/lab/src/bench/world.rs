@@ -10,7 +10,7 @@ use kube::{
     core::{ApiResource, DynamicObject},
     runtime::wait::await_condition,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Plan;
@@ -47,7 +47,7 @@ impl World {
     /// A part does not come up, or the ISO does not.
     pub(crate) async fn start(program: &Path, plan: &Plan) -> Result<Self> {
         let world = Self::without_pool(program, plan).await?;
-        world.with_iso().await?;
+        world.with_iso(&json!({})).await?;
         Ok(world)
     }
 
@@ -91,16 +91,13 @@ impl World {
         })
     }
 
-    /// Creates the pool and waits for its ISO.
+    /// Creates the pool, with `patch` merged into its spec, and waits for its ISO.
     ///
     /// # Errors
     /// The API server refuses, or the ISO does not come.
-    pub(super) async fn with_iso(&self) -> Result<()> {
+    pub(super) async fn with_iso(&self, patch: &Value) -> Result<()> {
         self.pools
-            .create(
-                &PostParams::default(),
-                &pool(&self.cluster, POOL, &json!({}))?,
-            )
+            .create(&PostParams::default(), &pool(&self.cluster, POOL, patch)?)
             .await
             .context("create the pool")?;
         self.until_pool("its ISO on the datastore", |pool| {

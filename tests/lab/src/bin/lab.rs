@@ -23,6 +23,8 @@ enum Command {
     BenchTraces(bench::traces::Args),
     /// Measure the start of a process beside a thousand machines that serve.
     BenchStart(bench::serving::Args),
+    /// Measure the peak memory beside a thousand large Agents of other hosts, while VMs with dead guests are replaced.
+    BenchMemory(bench::memory::Args),
     /// Kill the operator again and again while machines go up and down; whether every promise held.
     Soak(soak::Args),
 }
@@ -41,6 +43,7 @@ async fn main() -> anyhow::Result<()> {
         Command::BenchIso(args) => bench::iso::run(args).await,
         Command::BenchTraces(args) => bench::traces::run(args).await,
         Command::BenchStart(args) => bench::serving::run(args).await,
+        Command::BenchMemory(args) => bench::memory::run(args).await,
         Command::Soak(args) => soak::run(args).await,
     }
 }
