@@ -105,6 +105,7 @@ async fn renamed(world: &World, site: &Site, other: &Site) -> Result<()> {
     site.open(world, &json!({})).await?;
     site.nodes.scale(1);
     site.running(world, 1).await?;
+    let before = other.admin.calls().await?.logins("vim");
     let leads_to = |server: String, ca: String| {
         let data = json!({"server": server, "caBundle": ca});
         async move { world.set_secret_data(NAMESPACE, &site.name, data).await }
@@ -114,6 +115,8 @@ async fn renamed(world: &World, site: &Site, other: &Site) -> Result<()> {
         other.process.ca_pem().to_owned(),
     )
     .await?;
+    let led = async || Ok(other.admin.calls().await?.logins("vim") > before);
+    world.until("a login at the other vCenter", led).await?;
     site.nodes.scale(0);
     site.until_waits(world, "ServerMismatch").await?;
     site.only_vm().await?;

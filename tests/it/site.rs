@@ -94,7 +94,12 @@ impl Site {
         };
         let vcenter = VCenter::new(process.url(), process.ca_pem())?;
         let guests = Guests::start(vcenter, services, &played).await?;
-        let nodes = world.node_pool_named(name).await?;
+        // The sites share the Agents' namespace: each has a selector of its own.
+        let selector = json!({"matchLabels": {"customer": name}});
+        let nodes = world
+            .upstream
+            .node_pool(&world.cluster, name, Some(selector))
+            .await?;
         let eyes = watch(admin.clone());
         Ok(Self {
             name: name.to_owned(),
@@ -113,6 +118,7 @@ impl Site {
         let mut patch = patch.clone();
         patch["vsphere"]["credentialsSecretRef"] = json!({"name": self.name});
         patch["vsphere"]["folder"] = json!(self.name);
+        patch["agent"]["labels"]["customer"] = json!(self.name);
         world.create_pool(&self.name, &patch).await
     }
 

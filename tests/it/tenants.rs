@@ -138,6 +138,26 @@ async fn elsewhere_admits(world: &World, who: Value) -> Result<()> {
     Ok(())
 }
 
+/// Waits until the operator has read that Namespace twice more: one of the reads may have been under way.
+async fn until_elsewhere_is_read(world: &World) -> Result<()> {
+    let path = format!("/api/v1/namespaces/{ELSEWHERE}");
+    let reads = async || -> Result<usize> {
+        let entries = world.lab.audited().await?;
+        let by_operator = entries
+            .iter()
+            .filter(|e| e.user.username == world.access.user);
+        Ok(by_operator
+            .filter(|e| e.uri.split('?').next() == Some(path.as_str()))
+            .count())
+    };
+    let before = reads().await?;
+    world
+        .until("two more reads of the Namespace", async || {
+            Ok(reads().await? >= before + 2)
+        })
+        .await
+}
+
 async fn until_elsewhere_refuses(world: &World) -> Result<()> {
     let message = world
         .until_refused(POOL, "InfraEnvAvailable", "NamespaceNotAllowed")
@@ -166,6 +186,7 @@ async fn a_transfer_under_way_ends_when_its_grant_is_taken_back() -> Result<()> 
         ..ImageFaults::default()
     });
     elsewhere_admits(&world, Value::Null).await?;
+    until_elsewhere_is_read(&world).await?;
     let there = json!({"infraEnvRef": {"name": "demo", "namespace": ELSEWHERE}});
     world.create_pool(POOL, &there).await?;
     let nodes = world.node_pool().await?;
