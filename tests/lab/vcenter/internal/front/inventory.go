@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/uuid"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
@@ -197,6 +198,8 @@ func (w *world) describe(cfg Config) {
 	about.Name = "VMware vCenter Server"
 	about.ApiVersion = cfg.APIRelease
 	about.Version = cfg.APIRelease[:len(cfg.APIRelease)-2]
+	// The simulator gives all of a machine the same one.
+	about.InstanceUuid = uuid.NewString()
 	about.FullName = fmt.Sprintf("%s %s build-%s", about.Name, about.Version, about.Build)
 }
 
