@@ -6,7 +6,7 @@ mod lease;
 
 use std::{path::PathBuf, time::Duration};
 
-use agent_forge_actors::model::server::{HostPattern, ServerRule};
+use agent_forge_actors::domain::server::{HostPattern, ServerRule};
 use clap::{Args as ClapArgs, Parser, Subcommand, builder::BoolishValueParser};
 
 pub use self::{chaos::ChaosArgs, lease::LeaseArgs};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use agent_forge_actors::{
-    actor::shell::Description,
+    runtime::shell::Description,
     supervisor::{Described, Life},
 };
 

@@ -4,9 +4,11 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{
-    effect::{Effect, EffectKind, Gate, Held, Settled},
-    lease::{Leadership, Need},
-    ports::clock::Clock,
+    ports::{
+        clock::Clock,
+        effect::{Effect, EffectKind, Gate, Held, Settled},
+    },
+    runtime::lease::{Leadership, Need},
 };
 use async_trait::async_trait;
 use tokio::sync::watch;

@@ -142,7 +142,7 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use agent_forge_actors::{actor::shell::Description, supervisor::routing::ActorKey};
+    use agent_forge_actors::{runtime::shell::Description, supervisor::routing::ActorKey};
 
     use super::*;
 

@@ -16,7 +16,7 @@ mod pace;
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{
-    error::Class,
+    domain::failure::Class,
     ports::iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, IsoSource, Validators},
 };
 use async_trait::async_trait;

@@ -10,13 +10,10 @@ use std::{
 };
 
 use agent_forge_actors::{
-    model::{
-        credentials,
-        names::{DatastorePath, ObjectKey},
-    },
-    pool::iso::{kept, shown},
+    domain::names::{DatastorePath, ObjectKey},
+    iso::of_pool::{kept, shown},
     ports::vcenter::{Connector as _, Drives},
-    vm::hardware,
+    sessions::{credentials, secret_ref},
 };
 use agent_forge_crds::{VsphereAgentPool, names::ALLOW_POOLS_FROM_ANNOTATION};
 use anyhow::Context as _;
@@ -77,7 +74,7 @@ pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<()> {
 
 /// The Secret that the pool names, and the pool's namespace; `None` where the operator may not read it there.
 fn secret_of(pool: &VsphereAgentPool, bound: &[String]) -> Option<Asked> {
-    let secret = hardware::secret(pool, bound).ok()?;
+    let secret = secret_ref::secret(pool, bound).ok()?;
     Some((secret, pool.namespace().unwrap_or_default()))
 }
 
@@ -92,7 +89,7 @@ async fn in_drives(
         .await
         .with_context(|| format!("reading Secret {key}"))?;
     let pools_from = secret.annotations().get(ALLOW_POOLS_FROM_ANNOTATION);
-    hardware::admit(key, pools_from.map(String::as_str), namespace)
+    secret_ref::admit(key, pools_from.map(String::as_str), namespace)
         .map_err(|refused| anyhow::anyhow!(refused.message))?;
     let data: BTreeMap<String, SecretString> = secret
         .data
@@ -116,8 +113,8 @@ async fn in_drives(
         .connect(&parsed)
         .await?;
     let found = session.drives().await;
-    let effect = agent_forge_actors::effect::Effect::new(
-        agent_forge_actors::effect::EffectKind::Logout,
+    let effect = agent_forge_actors::ports::effect::Effect::new(
+        agent_forge_actors::ports::effect::EffectKind::Logout,
         session.server(),
     );
     session.logout(&effect).await;

@@ -9,8 +9,8 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
-    lease::{Barrier, Clear, Election, Guard, Leadership, Lost, Next, Timing},
     ports::clock::Clock,
+    runtime::lease::{Barrier, Clear, Election, Guard, Leadership, Lost, Next, Timing},
 };
 use futures::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};

@@ -4,16 +4,16 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
     context::Settings,
-    effect::Gate,
-    lease::{Leadership, guard},
     ports::{
         clock::Clock,
         cluster::{Cluster, View},
+        effect::Gate,
         iso_source::IsoSource,
         vcenter::Connector,
     },
+    runtime::lease::{Leadership, guard},
+    sessions::ledger::Ledger,
     supervisor::{Ports, Supervisor, SupervisorMsg},
-    vcenter::ledger::Ledger,
 };
 use anyhow::Context;
 use http::StatusCode;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use agent_forge_actors::{
-    effect::Gate,
-    lease::{Barrier, Leadership},
-    model::names::ObjectKey,
-    ports::cluster::{Notice, Regarding},
+    domain::names::ObjectKey,
+    ports::{
+        cluster::{Notice, Regarding},
+        effect::Gate,
+    },
+    runtime::lease::{Barrier, Leadership},
 };
 use agent_forge_crds::{VsphereAgentPool, conditions::event};
 use kube::{Resource as _, ResourceExt as _};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use agent_forge::iso_source::{HttpIsoSource, Options};
 use agent_forge_actors::{
-    error::Class,
+    domain::failure::Class,
     ports::iso_source::{
         Freshness, IsoDownload, IsoError, IsoRequest, IsoSource as _, IsoUrl, Validators,
     },

@@ -14,7 +14,7 @@ use std::{
 };
 
 use agent_forge::telemetry::logging;
-use agent_forge_actors::actor::shell::{Shell, Verdict, Worker};
+use agent_forge_actors::runtime::shell::{Shell, Verdict, Worker};
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::Secret;

@@ -1,21 +1,27 @@
 //! What pool and VM passes work with: the ports, and the operator's settings as values.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::sync::watch;
 
 use crate::{
-    effect::EffectKind,
-    orphans::SuspectVms,
     placement::Placer,
     ports::{
         clock::Clock,
         cluster::{Cluster, View},
+        effect::EffectKind,
         instruments::Instruments,
         sessions::Sessions,
         tracer::Tracer,
     },
 };
+
+/// References of recorded VMs that the last scan did not show, or not switched on, by vCenter.
+pub type SuspectVms = BTreeMap<String, BTreeSet<String>>;
 
 /// Settings of the operator that decisions depend on.
 #[derive(Clone, Debug)]

@@ -7,23 +7,18 @@
 //! Reading order: [`model`] (what things are), [`pool`] and [`vm`] (the pure decisions and the actors that carry
 //! them out), [`iso_cache`], [`vcenter`], [`supervisor`].
 
-pub mod actor;
 pub mod context;
-pub mod effect;
-pub mod error;
-pub mod iso_cache;
-pub mod lasting;
-pub mod lease;
-pub mod model;
+pub mod demand;
+pub mod domain;
+pub mod iso;
 pub mod mutants;
 pub mod orphans;
 pub mod placement;
 pub mod pool;
 pub mod ports;
-pub mod retry;
+pub mod runtime;
+pub mod sessions;
 pub mod supervisor;
-pub mod users;
-pub mod vcenter;
 pub mod vm;
 
 #[cfg(test)]

@@ -33,16 +33,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 use kube::ResourceExt;
 
 use crate::{
-    model::{
+    domain::{
         identity::BiosUuid,
         managed_vm::ManagedVm,
         marker::Marker,
         names::{MoRef, ObjectKey},
         tally::Tally,
+        upstream::MachineFacts,
     },
     pool::{act, observed::Observed},
     ports::{
-        cluster::{AgentPatch, MachineFacts},
+        cluster::AgentPatch,
         vcenter::{PowerState, VmObservation},
     },
 };
@@ -308,10 +309,10 @@ pub fn shown(child: &VsphereAgent, power: PowerState) -> VmObservation {
         instance_uuid: Some(format!("instance-{name}")),
         folder: Some(MoRef::new("Folder", "group-v1")),
         marker: Some(marker(child, 1)),
-        notes: crate::model::notes::Notes::Empty,
+        notes: crate::domain::notes::Notes::Empty,
         power,
         connection_state: "connected".to_owned(),
-        macs: crate::model::identity::MacAddress::parse(&mac(&name))
+        macs: crate::domain::identity::MacAddress::parse(&mac(&name))
             .into_iter()
             .collect(),
         disk_keys: vec![2000],

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_forge_actors::lease::{BadTiming, Guard, Timing, guard::Kin};
+use agent_forge_actors::runtime::lease::{BadTiming, Guard, Timing, guard::Kin};
 use clap::{Parser, builder::BoolishValueParser};
 
 use super::duration;

@@ -1,14 +1,14 @@
 //! One kind's objects as the watch last showed them.
 //!
 //! Our own instead of kube's reflector store: a relist there emits nothing for objects that vanished meanwhile, and
-//! the lookups that decisions make (by key, by namespace, by [word](agent_forge_actors::model::words)) are range reads here.
+//! the lookups that decisions make (by key, by namespace, by [word](agent_forge_actors::domain::words)) are range reads here.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError, RwLock},
 };
 
-use agent_forge_actors::model::{
+use agent_forge_actors::domain::{
     names::ObjectKey,
     selector::Labels,
     tally::Tally,

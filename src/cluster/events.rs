@@ -13,9 +13,9 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_actors::{
+use agent_forge_actors::ports::{
+    cluster::Notice,
     effect::{Effect, EffectKind, Gate, Settled},
-    ports::cluster::Notice,
 };
 use agent_forge_crds::conditions::event;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -221,7 +221,7 @@ fn regarding(notice: &Notice) -> ObjectReference {
 
 #[cfg(test)]
 mod tests {
-    use agent_forge_actors::{model::names::ObjectKey, ports::cluster::Regarding};
+    use agent_forge_actors::{domain::names::ObjectKey, ports::cluster::Regarding};
 
     use super::*;
     use crate::telemetry::told::Lines;

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use agent_forge_actors::model::{
+use agent_forge_actors::domain::{
     names::ObjectKey,
     selector::Labels,
     tally::Tally,

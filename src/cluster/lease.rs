@@ -4,9 +4,11 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{
-    effect::{Effect, EffectKind, Gate, Settled},
-    lease::Record,
-    ports::clock::Clock,
+    ports::{
+        clock::Clock,
+        effect::{Effect, EffectKind, Gate, Settled},
+    },
+    runtime::lease::Record,
 };
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},

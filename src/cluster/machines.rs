@@ -1,8 +1,8 @@
 //! CAPI Machines by their metadata alone: whichever version the API server serves.
 
 use agent_forge_actors::{
-    model::names::ObjectKey,
-    ports::cluster::{ClusterError, ClusterErrorKind, ClusterResult, MachineFacts},
+    domain::{names::ObjectKey, upstream::MachineFacts},
+    ports::cluster::{ClusterError, ClusterErrorKind, ClusterResult},
 };
 use agent_forge_crds::external::machine::{self, MachineVersion};
 use kube::{Client, ResourceExt};

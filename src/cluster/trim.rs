@@ -1,6 +1,6 @@
 //! What is kept of watched objects: Agents carry annotations of 60 kB and more that no decision reads.
 
-use agent_forge_actors::model::names::ObjectKey;
+use agent_forge_actors::domain::names::ObjectKey;
 use agent_forge_crds::{
     external::agent::{AGENT_MACHINE_REF_NAMESPACE_ANNOTATION, Agent},
     names::CLEANUP_VM_ANNOTATION,

@@ -6,13 +6,14 @@ use std::sync::{
 };
 
 use agent_forge_actors::{
-    model::{
+    domain::{
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
+        upstream::MachineFacts,
         words::{self, Word, Words},
     },
-    ports::cluster::{MachineFacts, View},
+    ports::cluster::View,
 };
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,

@@ -7,8 +7,7 @@
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
-    model::names::ObjectKey,
-    ports::cluster::MachineFacts,
+    domain::{names::ObjectKey, upstream::MachineFacts},
     supervisor::{
         SupervisorMsg,
         routing::{AgentNews, Change},

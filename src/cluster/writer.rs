@@ -7,12 +7,13 @@
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
-    effect::{Effect, Gate, Settled},
-    model::names::ObjectKey,
-    ports::cluster::{
-        AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
-        ClusterResult, MachineFacts, MetadataPatch, Notice, Precondition, SecretRead,
-        SecretVersion,
+    domain::{names::ObjectKey, upstream::MachineFacts},
+    ports::{
+        cluster::{
+            AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
+            ClusterResult, MetadataPatch, Notice, Precondition, SecretRead, SecretVersion,
+        },
+        effect::{Effect, Gate, Settled},
     },
 };
 use agent_forge_crds::{

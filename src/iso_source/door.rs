@@ -2,7 +2,10 @@
 
 use std::net::SocketAddr;
 
-use agent_forge_actors::{error::Class, model::address, ports::iso_source::IsoError};
+use agent_forge_actors::{
+    domain::{address, failure::Class},
+    ports::iso_source::IsoError,
+};
 use http::{HeaderMap, StatusCode, header};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use tracing::{Instrument as _, field::Empty};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_forge_actors::{
-    error::Class,
+    domain::failure::Class,
     ports::{
         iso_source::{IsoError, Validators},
         vcenter::ByteStream,

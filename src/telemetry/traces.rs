@@ -15,7 +15,7 @@ use std::{
 };
 
 use agent_forge_actors::{
-    model::trace,
+    domain::trace,
     ports::tracer::{NoTracer, PhaseSpan, Tracer, Under},
 };
 use anyhow::Context as _;

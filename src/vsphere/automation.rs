@@ -3,10 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 
 use agent_forge_actors::{
-    effect::{Effect, EffectKind},
-    model::names::MoRef,
-    ports::vcenter::{Fault, VcError, VcErrorKind, VcResult},
-    vcenter::refusals::Door,
+    domain::names::MoRef,
+    ports::{
+        effect::{Effect, EffectKind},
+        vcenter::{Fault, VcError, VcErrorKind, VcResult},
+    },
+    sessions::refusals::Door,
 };
 use base64::Engine as _;
 use http::{HeaderValue, Method, header};
@@ -248,12 +250,12 @@ mod tests {
     };
 
     use agent_forge_actors::{
-        effect::{Gate, Held, Settled},
         ports::{
             clock::Clock,
+            effect::{Gate, Held, Settled},
             vcenter::{Connector as _, Credentials, Trust},
         },
-        vcenter::{ledger::Ledger, refusals::LOCKOUT},
+        sessions::{ledger::Ledger, refusals::LOCKOUT},
     };
     use async_trait::async_trait;
     use serde_json::json;

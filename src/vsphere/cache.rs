@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_actors::{model::names::MoRef, ports::vcenter::VcResult};
+use agent_forge_actors::{domain::names::MoRef, ports::vcenter::VcResult};
 use tokio::time::Instant;
 
 use super::{

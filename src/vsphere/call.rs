@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_forge_actors::{
-    model::names::MoRef,
+    domain::names::MoRef,
     ports::vcenter::{VcError, VcErrorKind, VcResult},
 };
 use bytes::Bytes;

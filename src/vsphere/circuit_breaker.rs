@@ -16,8 +16,7 @@ use std::{
 };
 
 use agent_forge_actors::{
-    error::Class,
-    model::names::MoRef,
+    domain::{failure::Class, names::MoRef},
     ports::vcenter::{VcError, VcResult},
 };
 use tokio::time::Instant;

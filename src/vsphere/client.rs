@@ -3,15 +3,15 @@
 use std::sync::{Arc, Weak};
 
 use agent_forge_actors::{
-    effect::{Effect, EffectKind, Gate, Settled},
-    lease::Need,
-    model::names::MoRef,
+    domain::names::MoRef,
     ports::{
         cluster::SecretVersion,
+        effect::{Effect, EffectKind, Gate, Settled},
         slots::Slots,
         vcenter::{Credentials, Fault, VcError, VcErrorKind, VcResult},
     },
-    vcenter::{ledger::Ledger, login::Login},
+    runtime::lease::Need,
+    sessions::{ledger::Ledger, login::Login},
 };
 use http::{HeaderMap, HeaderValue, Method, header};
 use serde::de::DeserializeOwned;

@@ -6,9 +6,12 @@ use std::{
 };
 
 use agent_forge_actors::{
-    effect::Gate,
-    model::{credentials, server::server_name},
-    ports::vcenter::{Connector, Credentials, VCenter, VcResult},
+    domain::server::server_name,
+    ports::{
+        effect::Gate,
+        vcenter::{Connector, Credentials, VCenter, VcResult},
+    },
+    sessions::credentials,
 };
 use async_trait::async_trait;
 

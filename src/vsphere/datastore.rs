@@ -1,9 +1,11 @@
 //! Files on datastores: directories, moves, deletes.
 
 use agent_forge_actors::{
-    effect::Effect,
-    model::names::{DatastorePath, MoRef},
-    ports::vcenter::{Fault, FileInfo, TaskRef, VcError, VcErrorKind, VcResult},
+    domain::names::{DatastorePath, MoRef},
+    ports::{
+        effect::Effect,
+        vcenter::{Fault, FileInfo, TaskRef, VcError, VcErrorKind, VcResult},
+    },
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;

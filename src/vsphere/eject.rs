@@ -8,10 +8,11 @@
 use std::time::Duration;
 
 use agent_forge_actors::{
-    effect::Effect,
-    error::Class,
-    model::names::MoRef,
-    ports::vcenter::{Fault, TaskEnd, VcError, VcErrorKind, VcResult},
+    domain::{failure::Class, names::MoRef},
+    ports::{
+        effect::Effect,
+        vcenter::{Fault, TaskEnd, VcError, VcErrorKind, VcResult},
+    },
 };
 use serde_json::Value;
 

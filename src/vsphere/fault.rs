@@ -2,7 +2,7 @@
 //! the object itself, without the wrapper that other bindings know.
 
 use agent_forge_actors::{
-    model::names::MoRef,
+    domain::names::MoRef,
     ports::vcenter::{Fault, VcErrorKind},
 };
 use serde_json::Value;

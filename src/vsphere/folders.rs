@@ -1,9 +1,11 @@
 //! VM folders, created segment by segment where they are missing.
 
 use agent_forge_actors::{
-    effect::Effect,
-    model::names::MoRef,
-    ports::vcenter::{Fault, VcResult},
+    domain::names::MoRef,
+    ports::{
+        effect::Effect,
+        vcenter::{Fault, VcResult},
+    },
 };
 use serde::Serialize;
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use agent_forge_actors::{
-    model::server::server_name,
+    domain::server::server_name,
     ports::vcenter::{Credentials, Trust, VcError, VcErrorKind, VcResult},
 };
 use bytes::{Bytes, BytesMut};

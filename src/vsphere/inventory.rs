@@ -6,9 +6,11 @@ use std::{
 };
 
 use agent_forge_actors::{
-    effect::EffectKind,
-    model::names::MoRef,
-    ports::vcenter::{Drives, MountedIso, Unread, VcError, VcErrorKind, VcResult},
+    domain::names::MoRef,
+    ports::{
+        effect::EffectKind,
+        vcenter::{Drives, MountedIso, Unread, VcError, VcErrorKind, VcResult},
+    },
 };
 use serde_json::Value;
 use tokio::sync::mpsc;

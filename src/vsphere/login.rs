@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use agent_forge_actors::{
-    effect::{Effect, EffectKind},
-    model::names::MoRef,
-    ports::vcenter::{Fault, VcError, VcErrorKind, VcResult},
-    vcenter::refusals::Door,
+    domain::names::MoRef,
+    ports::{
+        effect::{Effect, EffectKind},
+        vcenter::{Fault, VcError, VcErrorKind, VcResult},
+    },
+    sessions::refusals::Door,
 };
 use http::{HeaderValue, Method};
 use secrecy::ExposeSecret as _;

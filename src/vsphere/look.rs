@@ -9,7 +9,7 @@ use std::{
 };
 
 use agent_forge_actors::{
-    model::names::MoRef,
+    domain::names::MoRef,
     ports::vcenter::{Fault, VcError, VcErrorKind, VcResult},
 };
 use tokio::sync::oneshot;

@@ -1,7 +1,7 @@
 //! Names become references: inventory paths, datacenters, datastores, networks.
 
 use agent_forge_actors::{
-    model::names::MoRef,
+    domain::names::MoRef,
     ports::vcenter::{VcError, VcErrorKind, VcResult},
 };
 use serde::Serialize;

@@ -1,14 +1,16 @@
 //! Making and changing VMs.
 
 use agent_forge_actors::{
-    effect::Effect,
-    model::{
+    domain::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         marker::{MARKER_KEY, Mark},
         names::MoRef,
         notes::Notes,
     },
-    ports::vcenter::{CreateVm, TaskRef, VcErrorKind, VcResult},
+    ports::{
+        effect::Effect,
+        vcenter::{CreateVm, TaskRef, VcErrorKind, VcResult},
+    },
 };
 use serde::Serialize;
 

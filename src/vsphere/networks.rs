@@ -1,7 +1,7 @@
 //! Networks: what a NIC must say to be plugged into one.
 
 use agent_forge_actors::{
-    model::names::MoRef,
+    domain::names::MoRef,
     ports::vcenter::{VcError, VcErrorKind, VcResult},
 };
 

@@ -1,7 +1,7 @@
 //! A VM as vCenter shows it, in one request for any number of VMs.
 
 use agent_forge_actors::{
-    model::{
+    domain::{
         identity::{BiosUuid, MacAddress},
         marker::{MARKER_KEY, Marker},
         names::MoRef,

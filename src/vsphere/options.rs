@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use agent_forge_actors::vcenter::ledger::Ledger;
+use agent_forge_actors::sessions::ledger::Ledger;
 use tokio::time::Instant;
 
 use super::transport::Transport;

@@ -3,9 +3,9 @@
 //! Checked here rather than found out by a failed create: network, datastore and ISO datastore must meet on at least one
 //! usable host of the compute resource. Where the cluster has no DRS, such a host is named, in turns.
 
-use agent_forge_actors::{
+use agent_forge_actors::ports::{
     effect::Effect,
-    ports::vcenter::{Place, PlaceRequest, VcResult},
+    vcenter::{Place, PlaceRequest, VcResult},
 };
 
 use super::{

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use agent_forge_actors::{
-    model::names::MoRef,
+    domain::names::MoRef,
     ports::vcenter::{Fault, VcError, VcErrorKind, VcResult},
 };
 use serde_json::Value;

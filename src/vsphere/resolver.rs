@@ -6,7 +6,7 @@
 
 use std::{error::Error, net::SocketAddr};
 
-use agent_forge_actors::model::server::{BadServer, check_address};
+use agent_forge_actors::domain::server::{BadServer, check_address};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Url;
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use agent_forge_actors::{
-    model::names::MoRef,
+    domain::names::MoRef,
     ports::vcenter::{Fault, VcError, VcErrorKind, VcResult},
 };
 use http::HeaderValue;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use agent_forge_actors::{
-    model::names::MoRef,
+    domain::names::MoRef,
     ports::vcenter::{PlaceRequest, VcResult},
 };
 use serde_json::Value;
@@ -228,7 +228,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use agent_forge_actors::{
-        model::hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
+        domain::hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         ports::vcenter::VcErrorKind,
     };
 

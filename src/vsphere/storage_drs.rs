@@ -1,7 +1,7 @@
 //! Asking Storage DRS where a new VM should go.
 
 use agent_forge_actors::{
-    model::{hardware::Hardware, names::MoRef},
+    domain::{hardware::Hardware, names::MoRef},
     ports::vcenter::VcResult,
 };
 

@@ -1,9 +1,11 @@
 //! Tags, by the Automation API.
 
 use agent_forge_actors::{
-    effect::Effect,
-    model::names::MoRef,
-    ports::vcenter::{Fault, VcError, VcResult},
+    domain::names::MoRef,
+    ports::{
+        effect::Effect,
+        vcenter::{Fault, VcError, VcResult},
+    },
 };
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +105,7 @@ fn names_no_tag(error: &VcError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use agent_forge_actors::{effect::EffectKind, ports::vcenter::VcErrorKind};
+    use agent_forge_actors::ports::{effect::EffectKind, vcenter::VcErrorKind};
     use serde_json::{Value, json};
 
     use super::{super::played, *};

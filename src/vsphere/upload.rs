@@ -9,10 +9,12 @@ use std::{
 };
 
 use agent_forge_actors::{
-    effect::Effect,
-    model::names::{DatastorePath, MoRef},
-    ports::vcenter::{ByteStream, Fault, VcError, VcErrorKind, VcResult},
-    vcenter::refusals::Door,
+    domain::names::{DatastorePath, MoRef},
+    ports::{
+        effect::Effect,
+        vcenter::{ByteStream, Fault, VcError, VcErrorKind, VcResult},
+    },
+    sessions::refusals::Door,
 };
 use base64::Engine as _;
 use bytes::Bytes;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use agent_forge_actors::{
-    effect::Effect,
-    model::{
+    domain::{
         identity::BiosUuid,
         marker::Mark,
         names::{DatastorePath, MoRef},
     },
     ports::{
+        effect::Effect,
         slots::Slots,
         vcenter::{
             ByteStream, CreateVm, Drives, FileInfo, FolderSight, Place, PlaceRequest, Survey,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_forge_actors::model::trace::TraceId;
+use agent_forge_actors::domain::trace::TraceId;
 use agent_forge_crds::conditions::{AGENT_MACHINE_DEMAND_FOUND, READY, event};
 use agent_forge_lab::{
     MachineVersions, ProviderGeneration,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agent_forge_actors::model::identity::BiosUuid;
+use agent_forge_actors::domain::identity::BiosUuid;
 use agent_forge_lab::parts::vcenter_trouble::{ForeignVm, VmAction};
 use anyhow::{Context as _, Result, ensure};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agent_forge_actors::model::trace::TraceId;
+use agent_forge_actors::domain::trace::TraceId;
 use agent_forge_lab::parts::vcenter_trouble::Rule;
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;

@@ -7,13 +7,14 @@ use std::sync::{
 
 use agent_forge::cluster::view::Caches;
 use agent_forge_actors::{
-    model::{
+    domain::{
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
+        upstream::MachineFacts,
         words::{Word, Words},
     },
-    ports::cluster::{MachineFacts, View},
+    ports::cluster::View,
 };
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,

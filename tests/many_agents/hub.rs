@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use agent_forge::cluster::{cache::Feed, scope::Scope, view::Caches, watches::agent_change};
 use agent_forge_actors::{
-    model::{identity::BiosUuid, names::ObjectKey},
-    ports::cluster::{MachineFacts, View},
+    domain::{identity::BiosUuid, names::ObjectKey, upstream::MachineFacts},
+    ports::cluster::View,
     supervisor::routing::route,
 };
 use agent_forge_crds::{

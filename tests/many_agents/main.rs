@@ -10,7 +10,7 @@ mod hub;
 use std::{collections::BTreeMap, fs, io::Write as _, time::Duration};
 
 use agent_forge_actors::{
-    model::names::ObjectKey,
+    domain::names::ObjectKey,
     pool::{observed, plan, status},
     ports::{clock::Clock, cluster::View},
     vm::observed::Observed,

@@ -10,9 +10,11 @@ use std::{
 
 use agent_forge::vsphere::{Options, RequestObserver, RequestRecord};
 use agent_forge_actors::{
-    effect::{EffectKind, Settled},
-    model::names::DatastorePath,
-    ports::vcenter::{Connector as _, Fault, VcErrorKind},
+    domain::names::DatastorePath,
+    ports::{
+        effect::{EffectKind, Settled},
+        vcenter::{Connector as _, Fault, VcErrorKind},
+    },
 };
 use agent_forge_crds::conditions::reason;
 use agent_forge_lab::{

@@ -11,12 +11,14 @@ use std::{
 
 use agent_forge::vsphere::{Options, VsphereConnector};
 use agent_forge_actors::{
-    effect::EffectKind,
-    model::{
+    domain::{
         hardware::{DiskController, Firmware, NetworkAdapter},
         marker::Mark,
     },
-    ports::vcenter::{Connector as _, Credentials, FolderSight, TaskEnd, Trust, VCenter},
+    ports::{
+        effect::EffectKind,
+        vcenter::{Connector as _, Credentials, FolderSight, TaskEnd, Trust, VCenter},
+    },
 };
 use agent_forge_lab::parts::vcenter::VCenterOptions;
 use bytes::Bytes;
@@ -327,7 +329,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         .to_owned();
     other.place.host = Some((
         host,
-        agent_forge_actors::model::names::MoRef::new("HostSystem", "host-1"),
+        agent_forge_actors::domain::names::MoRef::new("HostSystem", "host-1"),
     ));
     // The host is made up: what matters is the body.
     if let Ok(task) = vc.create_vm(&create, &other).await {

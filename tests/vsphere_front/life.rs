@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use agent_forge_actors::{
-    effect::{EffectKind, Settled},
-    model::{marker::Mark, names::MoRef, notes::Notes},
-    ports::vcenter::{BootDevice, Fault, FolderSight, MountedIso, PowerState, TaskEnd},
+    domain::{marker::Mark, names::MoRef, notes::Notes},
+    ports::{
+        effect::{EffectKind, Settled},
+        vcenter::{BootDevice, Fault, FolderSight, MountedIso, PowerState, TaskEnd},
+    },
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use serde_json::json;
@@ -238,18 +240,20 @@ async fn names_and_files_that_are_taken_are_told_as_such() {
 }
 
 trait ParsePath {
-    fn parse_path(&self) -> agent_forge_actors::model::names::DatastorePath;
+    fn parse_path(&self) -> agent_forge_actors::domain::names::DatastorePath;
 }
 
 impl ParsePath for String {
-    fn parse_path(&self) -> agent_forge_actors::model::names::DatastorePath {
-        agent_forge_actors::model::names::DatastorePath::parse(self).unwrap()
+    fn parse_path(&self) -> agent_forge_actors::domain::names::DatastorePath {
+        agent_forge_actors::domain::names::DatastorePath::parse(self).unwrap()
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_hardware_is_accepted() {
-    use agent_forge_actors::model::hardware::{DiskController as D, Firmware, NetworkAdapter as N};
+    use agent_forge_actors::domain::hardware::{
+        DiskController as D, Firmware, NetworkAdapter as N,
+    };
     let world = world(quick()).await;
     let vc = world.connect().await;
     upload_iso(&*vc).await;
@@ -329,7 +333,7 @@ async fn a_vm_of_the_predecessor_gets_its_marker_later() {
         .await;
     let vms = world.vms().await;
     let uuid = find(&vms, "old-1")["uuid"].as_str().unwrap().to_owned();
-    let uuid = agent_forge_actors::model::identity::BiosUuid::parse(&uuid).unwrap();
+    let uuid = agent_forge_actors::domain::identity::BiosUuid::parse(&uuid).unwrap();
     let found = vc.find_by_uuid(uuid).await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!((&found[0].marker, &found[0].notes), (&None, &Notes::Empty));

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use agent_forge_actors::{
+use agent_forge_actors::ports::{
     effect::EffectKind,
-    ports::vcenter::{Fault, PlaceRequest, TaskEnd, VcErrorKind},
+    vcenter::{Fault, PlaceRequest, TaskEnd, VcErrorKind},
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use serde_json::json;

@@ -4,9 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge::vsphere::{Options, Transport, TransportFailure, VsphereConnector};
 use agent_forge_actors::{
-    effect::EffectKind,
-    error::Class,
-    ports::vcenter::{Connector as _, Fault, Trust, VcErrorKind},
+    domain::failure::Class,
+    ports::{
+        effect::EffectKind,
+        vcenter::{Connector as _, Fault, Trust, VcErrorKind},
+    },
 };
 use agent_forge_crds::conditions::reason;
 use agent_forge_lab::parts::vcenter::VCenterOptions;

@@ -5,9 +5,9 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agent_forge::vsphere::{Options, Transport, TransportFailure};
-use agent_forge_actors::{
+use agent_forge_actors::ports::{
     effect::EffectKind,
-    ports::vcenter::{VCenter, VcErrorKind, VcResult},
+    vcenter::{VCenter, VcErrorKind, VcResult},
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use async_trait::async_trait;

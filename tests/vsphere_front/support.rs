@@ -8,16 +8,18 @@ use std::{
 
 use agent_forge::vsphere::{Options, VsphereConnector};
 use agent_forge_actors::{
-    effect::{Effect, EffectKind, Gate, Held, Settled},
-    model::{
+    domain::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         identity::BiosUuid,
         marker::Marker,
         names::{DatastorePath, MoRef},
     },
-    ports::vcenter::{
-        Connector as _, CreateVm, Credentials, Place, PlaceRequest, TaskEnd, Trust, VCenter,
-        VcResult,
+    ports::{
+        effect::{Effect, EffectKind, Gate, Held, Settled},
+        vcenter::{
+            Connector as _, CreateVm, Credentials, Place, PlaceRequest, TaskEnd, Trust, VCenter,
+            VcResult,
+        },
     },
 };
 use agent_forge_lab::parts::vcenter::{VCenterOptions, VCenterProcess};

@@ -1,8 +1,8 @@
 //! Tags, by the Automation API.
 
-use agent_forge_actors::{
+use agent_forge_actors::ports::{
     effect::EffectKind,
-    ports::vcenter::{Fault, VcErrorKind},
+    vcenter::{Fault, VcErrorKind},
 };
 use agent_forge_lab::parts::vcenter::VCenterOptions;
 use serde_json::{Value, json};

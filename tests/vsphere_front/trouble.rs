@@ -6,9 +6,9 @@ use std::{
 };
 
 use agent_forge::vsphere::{Options, Transport, TransportFailure, VsphereConnector};
-use agent_forge_actors::{
+use agent_forge_actors::ports::{
     effect::{EffectKind, Settled},
-    ports::vcenter::{Connector as _, Fault, TaskEnd, TaskRef, VcErrorKind},
+    vcenter::{Connector as _, Fault, TaskEnd, TaskRef, VcErrorKind},
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use async_trait::async_trait;

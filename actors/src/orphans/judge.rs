@@ -12,7 +12,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use crate::{
-    model::{identity::BiosUuid, names::MoRef},
+    domain::{identity::BiosUuid, names::MoRef},
     ports::vcenter::{MarkedVm, PowerState, VmObservation},
 };
 

@@ -29,20 +29,21 @@ use tracing::Instrument as _;
 
 use self::judge::Orphan;
 use crate::{
-    actor::shell::{Verdict, Worker},
-    context::Context,
-    effect::{Effect, EffectKind},
-    error::{ErrorSource, ReconcileError},
-    model::names::{MoRef, ObjectKey},
+    context::{Context, SuspectVms},
+    domain::{
+        failure::{ErrorSource, ReconcileError},
+        names::{MoRef, ObjectKey},
+    },
     mutants::{Mutant, on},
     ports::{
         cluster::{Notice, Regarding},
+        effect::{Effect, EffectKind},
         instruments::Instruments,
         slots::turns::Errand,
-        vcenter::{Fault, MarkedVm, TaskEnd, VCenter},
+        vcenter::{Fault, MarkedVm, TASK_PATIENCE, TaskEnd, VCenter},
     },
-    users,
-    vm::act::TASK_PATIENCE,
+    runtime::shell::{Verdict, Worker},
+    sessions::users,
 };
 
 /// The first scan waits that long, or an interval where that is shorter: a start has better things to do.
@@ -63,9 +64,6 @@ const QUOTED: usize = 80;
 /// Most marked VMs of one vCenter that are listed and judged, those that all its Secrets show together: more than all clusters
 /// on a vCenter make.
 pub const MOST_MARKED: usize = 20_000;
-
-/// References of recorded VMs that the last scan did not show, or not switched on, by vCenter.
-pub type SuspectVms = BTreeMap<String, BTreeSet<String>>;
 
 /// What the scan remembers: a cache.
 #[derive(Default)]
@@ -226,7 +224,7 @@ async fn sessions(
     within: Duration,
     verdict: &mut Verdict,
 ) -> BTreeMap<String, Users> {
-    let named = users::all(context).into_iter();
+    let named = users::all(context.view.as_ref(), &context.settings.secret_namespaces).into_iter();
     let asked = named.map(|user| async move {
         let (secret, namespace) = (user.secret, user.namespace);
         let asked = context.sessions.session(&secret, &namespace);

@@ -9,13 +9,13 @@ use kube::ResourceExt;
 
 use super::*;
 use crate::{
-    model::{identity::BiosUuid, marker::Marker},
+    domain::{identity::BiosUuid, marker::Marker},
     ports::{
         sessions::Sessions,
-        vcenter::{PowerState, VmObservation},
+        vcenter::{PowerState, TASK_PATIENCE, VmObservation},
     },
     testing::{child, child_with_vm, marker, running, shown, told::Told, with},
-    vm::bench::{
+    vm::testing::{
         Bench,
         vcenter::{SLOTS, Site},
     },
@@ -75,7 +75,7 @@ impl Scans {
     }
 
     fn said(&self, reason: &str) -> Vec<String> {
-        let notes = |o: &mut crate::vm::bench::hub::Objects| {
+        let notes = |o: &mut crate::vm::testing::hub::Objects| {
             let fits = o.notices.iter().filter(|n| n.reason == reason);
             fits.map(|n| n.note.clone()).collect()
         };

@@ -4,6 +4,7 @@
 //! Guarantees: the space of VMs in the making is subtracted from what is free ([`reservations`]), also when this actor has
 //! just been started; an answer is never shared.
 
+pub mod request;
 pub mod reservations;
 #[cfg(test)]
 mod tests;
@@ -24,20 +25,21 @@ use tracing::{Instrument as _, Span};
 
 use self::reservations::Reservations;
 use crate::{
-    actor::{
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
+        names::ObjectKey,
+    },
+    ports::{
+        clock::Clock,
+        cluster::View,
+        effect::{Effect, EffectKey},
+        vcenter::{Place, PlaceRequest, VCenter},
+    },
+    runtime::{
         beside::beside,
         mailbox::{Counted, Queued},
         shell::Description,
     },
-    effect::{Effect, EffectKey},
-    error::{Class, ErrorSource, ReconcileError},
-    model::names::ObjectKey,
-    ports::{
-        clock::Clock,
-        cluster::View,
-        vcenter::{Place, PlaceRequest, VCenter},
-    },
-    vm::hardware,
 };
 
 /// Resolves places.
@@ -220,7 +222,7 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
 fn space(view: &dyn View, child: &VsphereAgent) -> Option<u64> {
     let namespace = child.namespace().unwrap_or_default();
     let pool = view.pool(&ObjectKey::new(&namespace, &child.spec.pool_ref.name))?;
-    hardware::hardware(&pool).ok().map(|h| h.bytes())
+    request::hardware(&pool).ok().map(|h| h.bytes())
 }
 
 /// [`Placer`] over the actor, whichever generation of it is alive.

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use agent_forge_crds::agent::VsphereAgent;
 
-use crate::{effect::EffectKey, model::names::ObjectKey};
+use crate::{domain::names::ObjectKey, ports::effect::EffectKey};
 
 /// A reservation outlives its last reason that long: by then a record shows in the view, and a VM in the datastore's figures.
 pub const LAG: Duration = Duration::from_secs(120);

@@ -8,11 +8,10 @@ use futures::FutureExt as _;
 
 use super::{reservations::LAG, *};
 use crate::{
-    actor::mailbox::Mailbox,
-    effect::EffectKind,
-    ports::instruments::NoInstruments,
+    ports::{effect::EffectKind, instruments::NoInstruments},
+    runtime::mailbox::Mailbox,
     testing::{self, POOL, child, intent, running, told::Told, with},
-    vm::bench::{Turned, hub::Hub, vcenter::Site},
+    vm::testing::{Turned, hub::Hub, vcenter::Site},
 };
 
 const GIB: u64 = 1 << 30;
@@ -55,7 +54,7 @@ impl Desk {
             move || Some(actor.clone())
         });
         let effect = Effect::new(EffectKind::CreateFolder, ObjectKey::of(&child(name)));
-        let request = hardware::place_request(&testing::pool(POOL))?;
+        let request = request::place_request(&testing::pool(POOL))?;
         assert_eq!(request.bytes, VM * GIB);
         let placed = desk.place(Arc::new(self.site.clone()), effect, request);
         placed.await.map(|place| place.datastore.1.id)

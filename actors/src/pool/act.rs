@@ -26,16 +26,19 @@ use super::{
     traced,
 };
 use crate::{
-    actor::written::Written,
     context::Context,
-    effect::{Effect, EffectKind},
-    error::{Class, ReconcileError},
-    model::{
+    domain::{
+        failure::{Class, ReconcileError},
         machine_state::{MachineState, machine_state},
         managed_vm::ManagedVm,
         names::ObjectKey,
+        upstream::MachineFacts,
     },
-    ports::cluster::{MachineFacts, MetadataPatch, Precondition},
+    ports::{
+        cluster::{MetadataPatch, Precondition},
+        effect::{Effect, EffectKind},
+    },
+    runtime::written::Written,
 };
 
 /// What a live read held back is looked at again after that.

@@ -84,12 +84,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        effect::EffectKind,
-        model::managed_vm::ManagedVm,
+        domain::managed_vm::ManagedVm,
         pool::{Memory, act::perform_all},
-        ports::cluster::AgentPatch,
+        ports::{cluster::AgentPatch, effect::EffectKind},
         testing::{World, approval, child_with_vm, foreign_agent},
-        vm::bench::Bench,
+        vm::testing::Bench,
     };
 
     fn patch(uid: &str, version: u32) -> AgentPatch {

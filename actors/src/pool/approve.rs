@@ -9,13 +9,15 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use agent_forge_crds::external::agent::Agent;
 
-use super::{act::ActionOutcome, agents_home, observed::Observed, plan::Waiting, prepare};
+use super::{act::ActionOutcome, observed::Observed, plan::Waiting};
 use crate::{
     context::Context,
-    effect::{Effect, EffectKind},
-    error::ReconcileError,
-    model::{managed_vm::ManagedVm, names::ObjectKey},
-    ports::cluster::AgentPatch,
+    demand::{agents_home, prepare},
+    domain::{failure::ReconcileError, managed_vm::ManagedVm, names::ObjectKey},
+    ports::{
+        cluster::AgentPatch,
+        effect::{Effect, EffectKind},
+    },
 };
 
 /// Looks, and prepares the Agent.

@@ -18,10 +18,16 @@ use super::{
 };
 use crate::{
     context::Context,
-    effect::{Effect, EffectKind},
-    error::{ErrorSource, ReconcileError},
-    model::{managed_vm::ManagedVm, names::ObjectKey},
-    ports::cluster::{ClusterErrorKind, MachineFacts},
+    domain::{
+        failure::{ErrorSource, ReconcileError},
+        managed_vm::ManagedVm,
+        names::ObjectKey,
+        upstream::MachineFacts,
+    },
+    ports::{
+        cluster::ClusterErrorKind,
+        effect::{Effect, EffectKind},
+    },
 };
 
 /// AgentMachines that are pinned and given a VsphereAgent at once. Not a setting: each is two writes to the API server,

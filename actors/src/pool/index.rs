@@ -16,15 +16,14 @@ use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
 
 use super::observed::Observed;
 use crate::{
-    model::{
+    domain::{
         identity::{BiosUuid, lineup::Lineup, proof},
         machine_state::{MachineState, machine_state, unserved},
         managed_vm::{ManagedVm, Recorded},
         names::ObjectKey,
-        upstream,
+        upstream::{self, MachineFacts},
     },
     mutants::{Mutant, on},
-    ports::cluster::MachineFacts,
 };
 
 /// Positions in a list.

@@ -4,20 +4,13 @@
 
 pub mod act;
 pub mod agent_debounce;
-pub mod agents_home;
 pub mod applied;
 mod approve;
 mod begin;
-pub mod boundary;
-pub mod claims;
 pub mod index;
-pub mod infra_env;
-pub mod infra_env_guards;
-pub mod iso;
 pub mod observed;
 pub mod pass;
 pub mod plan;
-pub mod prepare;
 pub mod secret_finalizers;
 pub mod status;
 pub mod traced;
@@ -29,17 +22,22 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use agent_forge_crds::pool::VsphereAgentPoolStatus;
 use futures::future::BoxFuture;
 
-use self::iso::IsoCaches;
 use crate::{
-    actor::{
+    context::Context,
+    domain::{
+        failure::{Class, ReconcileError},
+        names::ObjectKey,
+    },
+    iso::{
+        infra_env,
+        of_pool::{self, IsoCaches},
+    },
+    ports::instruments::Instruments,
+    runtime::{
         batch::Batch,
         shell::{Verdict, Worker},
         written::Written,
     },
-    context::Context,
-    error::{Class, ReconcileError},
-    model::names::ObjectKey,
-    ports::instruments::Instruments,
 };
 
 /// What a pool actor remembers between passes: a cache.
@@ -72,11 +70,11 @@ pub struct Memory {
     /// When (monotonic) the Secrets on record were last seen to be held.
     pub custody_checked: Option<Duration>,
     /// The image service's certificates, as they were read last.
-    pub iso_ca: Option<iso::ca::Known>,
+    pub iso_ca: Option<of_pool::ca::Known>,
     /// The InfraEnv, where the API server has a newer one than the watch shows.
-    pub infra_env: iso::fresh::Known,
+    pub infra_env: of_pool::fresh::Known,
     /// Old versions of the ISO that stay because VMs are in the making.
-    pub iso_held: iso::held::Held,
+    pub iso_held: of_pool::held::Held,
     /// Digest-named ISO last announced in an Event.
     pub announced_iso: Option<String>,
     /// What was done with VsphereAgents and is not told in an Event yet.

@@ -14,25 +14,21 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{
-    agents_home,
-    boundary::Grants,
-    claims,
-    index::Index,
-    infra_env_guards::{self, Guard},
-    iso::NoSource,
-};
+use super::index::Index;
 use crate::{
-    model::{
+    demand::{agents_home, boundary::Grants, claims},
+    domain::{
         identity::{AgentMatch, agent_runs_on},
         managed_vm::ManagedVm,
         names::ObjectKey,
         tally::Tally,
+        upstream::MachineFacts,
     },
-    ports::{
-        clock::Clock,
-        cluster::{MachineFacts, View},
+    iso::{
+        infra_env_guards::{self, Guard},
+        of_pool::NoSource,
     },
+    ports::{clock::Clock, cluster::View},
 };
 
 /// What a control plane namespace holds.

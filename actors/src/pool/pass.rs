@@ -17,7 +17,6 @@ use kube::ResourceExt;
 use super::{
     Memory, act,
     applied::GATHER,
-    iso::{self, IsoCaches, held::Held, kept},
     observed::{self, Observed},
     plan::{self, Plan},
     secret_finalizers,
@@ -25,18 +24,23 @@ use super::{
     traced, waits,
 };
 use crate::{
-    actor::{shell::Verdict, written::Written},
     context::Context,
-    effect::{Effect, EffectKind},
-    error::{Class, ErrorSource, ReconcileError},
-    iso_cache::msg::{IsoKey, IsoState, IsoWant},
-    model::{
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
         names::{DatastorePath, ObjectKey},
         upstream::{self, WaitingSign},
     },
-    ports::cluster::{Notice, Precondition, Regarding},
-    retry, users,
-    vm::hardware,
+    iso::{
+        msg::{IsoKey, IsoState, IsoWant},
+        of_pool::{self, IsoCaches, held::Held, kept},
+    },
+    placement::request,
+    ports::{
+        cluster::{Notice, Precondition, Regarding},
+        effect::{Effect, EffectKind},
+    },
+    runtime::{backoff, shell::Verdict, written::Written},
+    sessions::{secret_ref, users},
 };
 
 /// Counts and rows alone wait that long for company; what [`urgent`] names is written at once.
@@ -180,12 +184,12 @@ async fn surroundings(
     if deleting || s.may_have_lost_source() {
         isos.leave(&s.key);
     }
-    let found = hardware::hardware(&s.pool)
-        .and_then(|_| hardware::secret(&s.pool, &context.settings.secret_namespaces));
+    let found = request::hardware(&s.pool)
+        .and_then(|_| secret_ref::secret(&s.pool, &context.settings.secret_namespaces));
     let secret = match found {
         Ok(secret) => secret,
         Err(trouble) => {
-            around.no_source = refused.or(iso::source(s.infra_env.as_deref()).err());
+            around.no_source = refused.or(of_pool::source(s.infra_env.as_deref()).err());
             around.vsphere = Some(trouble);
             return around;
         }
@@ -196,12 +200,14 @@ async fn surroundings(
         .into_iter()
         .filter(|p| ObjectKey::of(p.as_ref()) != s.key && s.grants.lacking_home(p).is_none())
         .collect();
-    let env = iso::fresh::infra_env(context, s.infra_env.as_ref(), &mut memory.infra_env).await;
-    let want = match iso::want(&s.pool, &others, env.as_deref(), &secret) {
+    let (cluster, now) = (context.cluster.as_ref(), context.clock.monotonic());
+    let env =
+        of_pool::fresh::infra_env(cluster, now, s.infra_env.as_ref(), &mut memory.infra_env).await;
+    let want = match of_pool::want(&s.pool, &others, env.as_deref(), &secret) {
         Ok(want) => Some(IsoWant {
             prunable: prunable(context, s, &others, &mut memory.iso_held),
-            ca_pem: iso::ca::bundle(context, &s.pool, &mut memory.iso_ca).await,
-            look_within: iso::look::within(&s.children),
+            ca_pem: of_pool::ca::bundle(cluster, now, &s.pool, &mut memory.iso_ca).await,
+            look_within: of_pool::look::within(&s.children),
             ..want
         }),
         Err(no) => {
@@ -227,7 +233,7 @@ async fn surroundings(
     };
     around.refused = None;
     around.insecure = session.insecure();
-    let cache = iso::cache_key(&s.pool, session.server());
+    let cache = of_pool::cache_key(&s.pool, session.server());
     let instruments = &context.instruments;
     instruments.pool_uses(&s.key, session.server(), &cache.to_string());
     // Nobody else may have work there: an outage is told all the same.
@@ -238,9 +244,9 @@ async fn surroundings(
     };
     if let (Some(mut want), false) = (want, deleting) {
         if !want.prunable.is_empty() {
-            want.users = users::all(context);
+            want.users = users::all(context.view.as_ref(), &context.settings.secret_namespaces);
         }
-        let left = iso::left_behind(&cache, &mut want);
+        let left = of_pool::left_behind(&cache, &mut want);
         let mut state = match isos.ensure(cache, want.clone()).await {
             Ok(state) => state,
             Err(trouble) => IsoState::Failed(trouble),
@@ -248,9 +254,9 @@ async fn surroundings(
         memory.infra_env.told(&state);
         clear_left(isos, left, &mut state).await;
         let record = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
-        around.iso_status = iso::status(record, &want, &state, s.wall);
+        around.iso_status = of_pool::status(record, &want, &state, s.wall);
         if let (IsoState::Ready { .. }, Some(status)) = (&state, &mut around.iso_status) {
-            status.infra_env_ref = env.as_deref().map(iso::reference);
+            status.infra_env_ref = env.as_deref().map(of_pool::reference);
         }
         let known = want.known.as_ref().map(|file| file.path.to_string());
         around.iso_known = known.is_some() && known == record.and_then(|r| r.stored_path.clone());
@@ -290,7 +296,7 @@ fn prunable(
     held: &mut Held,
 ) -> Vec<DatastorePath> {
     let children = context.view.all_children();
-    let making = children.iter().find(|c| iso::look::is_in_the_making(c));
+    let making = children.iter().find(|c| of_pool::look::is_in_the_making(c));
     let shown = context.view.pool(&s.key);
     let goes = shown.map_or_else(Vec::new, |shown| kept::prunable(&shown, others, s.wall));
     let Some(child) = making.filter(|_| !goes.is_empty()) else {
@@ -479,13 +485,13 @@ fn verdict(
                 | IsoState::Failed(_)
         )
     );
-    let probe = |t: &ReconcileError| retry::delay(t.class, vsphere_failures, &key.to_string());
+    let probe = |t: &ReconcileError| backoff::delay(t.class, vsphere_failures, &key.to_string());
     // What is wrong with vCenter, or what only a changed input mends, must not put off the next pass: it may be for
     // another machine. Only what the next pass can mend counts as its failure.
     let vsphere = around.vsphere.as_ref().map(probe);
     let acting = acted.result.as_ref().err().map(|t| t.class);
     let blocked = acting.filter(|c| matches!(c, Class::Blocked | Class::Defect));
-    let blocked_probe = blocked.map(|c| retry::delay(c, 1, &key.to_string()));
+    let blocked_probe = blocked.map(|c| backoff::delay(c, 1, &key.to_string()));
     let again = [
         plan.again,
         acted.again,

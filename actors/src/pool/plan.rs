@@ -7,18 +7,10 @@
 //! - A VsphereAgent is released only when fenced and unbound; whoever carries the release out proves the Machine's
 //!   absence by live reads first (reliability.md: fence first, a Machine is gone only by proof).
 
-#[cfg(test)]
-mod crowd;
 mod demand;
-#[cfg(test)]
-mod edges;
-#[cfg(test)]
-mod moves;
-#[cfg(test)]
-mod promises;
-#[cfg(test)]
-mod properties;
 mod tend;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -32,21 +24,21 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{
-    agents_home,
-    claims::{self, Claim},
-    observed::Observed,
-    secret_finalizers,
-};
+use super::observed::Observed;
 use crate::{
-    model::{
+    demand::{
+        agents_home,
+        claims::{self, Claim},
+    },
+    domain::{
         identity::agent_runs_on,
         managed_vm::{ManagedVm, Recorded},
         names::ObjectKey,
-        upstream,
+        upstream::{self, MachineFacts},
     },
     mutants::{Mutant, on},
-    ports::cluster::{AgentPatch, MachineFacts},
+    ports::cluster::AgentPatch,
+    sessions::secret_ref,
 };
 
 /// One thing to do. Specific: whoever carries it out has nothing left to choose.
@@ -194,7 +186,7 @@ pub fn plan(s: &Observed) -> Plan {
         }
         if s.pool.status.as_ref().and_then(|st| st.closed) != Some(true) {
             plan.actions.push(Action::Close);
-        } else if s.children.is_empty() && secret_finalizers::on_record(&s.pool).is_empty() {
+        } else if s.children.is_empty() && secret_ref::on_record(&s.pool).is_empty() {
             plan.actions.push(Action::RemoveFinalizer);
         }
     } else if !has_finalizer {

@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, time::Duration};
 use agent_forge_crds::{
     agent::VsphereAgent,
     conditions::reason,
-    names::{CREDENTIALS_FINALIZER_PREFIX, POOL_FINALIZER},
+    names::POOL_FINALIZER,
     pool::{HeldSecret, VsphereAgentPool},
 };
 use kube::ResourceExt;
@@ -20,49 +20,20 @@ use kube::ResourceExt;
 use super::{Memory, observed::Observed, pass, plan::Action};
 use crate::{
     context::Context,
-    effect::{Effect, EffectKind},
-    error::ReconcileError,
-    model::names::ObjectKey,
+    domain::{failure::ReconcileError, names::ObjectKey},
     mutants::{Mutant, on},
-    vm::hardware,
+    ports::effect::{Effect, EffectKind},
+    sessions::secret_ref,
 };
 
 /// What was confirmed is looked at again after that: a person may have taken the finalizer off.
 const RECHECK: Duration = Duration::from_secs(300);
 
-/// Name of the pool's finalizer on Secrets.
-#[must_use]
-pub fn finalizer(pool: &VsphereAgentPool) -> String {
-    format!(
-        "{CREDENTIALS_FINALIZER_PREFIX}{}",
-        pool.uid().unwrap_or_default()
-    )
-}
-
-/// The Secrets on record.
-#[must_use]
-pub fn on_record(pool: &VsphereAgentPool) -> &[HeldSecret] {
-    pool.status
-        .as_ref()
-        .map(|s| s.held_secrets.as_slice())
-        .unwrap_or_default()
-}
-
-/// Whether that Secret is confirmed as held for the pool.
-#[must_use]
-pub fn holds(pool: &VsphereAgentPool, secret: &ObjectKey) -> bool {
-    on(Mutant::NothingHeld) || on_record(pool).iter().any(|h| h.held && key(h) == *secret)
-}
-
-fn key(held: &HeldSecret) -> ObjectKey {
-    ObjectKey::new(&held.namespace, &held.name)
-}
-
 /// The Secret that a VsphereAgent's record names.
 fn recorded(child: &VsphereAgent, allowed: &[String]) -> Option<ObjectKey> {
     let vm = child.status.as_ref()?.vm.as_ref()?;
     let own = child.namespace().unwrap_or_default();
-    hardware::secret_at(vm.credentials_ref.as_ref()?, &own, allowed).ok()
+    secret_ref::secret_at(vm.credentials_ref.as_ref()?, &own, allowed).ok()
 }
 
 /// The Secrets that the pool's VsphereAgents need: what each one has on record, and, while there are any or one is about
@@ -81,7 +52,7 @@ pub fn needed<'a>(
         all.extend(recorded(child, allowed));
     }
     if any {
-        all.extend(hardware::secret(pool, allowed).ok());
+        all.extend(secret_ref::secret(pool, allowed).ok());
     }
     all
 }
@@ -105,11 +76,14 @@ pub async fn tend(
         .any(|a| matches!(a, Action::CreateChild { .. }));
     let children = s.children.iter().map(|c| c.object.as_ref());
     let needed = needed(&s.pool, children, creating, allowed);
-    let known: BTreeSet<ObjectKey> = on_record(&s.pool).iter().map(key).collect();
+    let known: BTreeSet<ObjectKey> = secret_ref::on_record(&s.pool)
+        .iter()
+        .map(secret_ref::key)
+        .collect();
     if needed.is_empty() && known.is_empty() {
         return Ok(());
     }
-    let mut entries = on_record(&s.pool).to_vec();
+    let mut entries = secret_ref::on_record(&s.pool).to_vec();
     entries.extend(needed.difference(&known).map(|k| HeldSecret {
         name: k.name.clone(),
         namespace: k.namespace.clone(),
@@ -123,7 +97,7 @@ pub async fn tend(
     let mut trouble = None;
     let mut kept = Vec::new();
     for mut entry in entries {
-        let secret = key(&entry);
+        let secret = secret_ref::key(&entry);
         if needed.contains(&secret) {
             if due || !entry.held {
                 match hold(context, s, &secret).await {
@@ -177,7 +151,7 @@ async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<boo
     let effect = Effect::new(EffectKind::HoldSecret, &s.key);
     let held = context
         .cluster
-        .hold_secret(&effect, secret, &finalizer(&s.pool))
+        .hold_secret(&effect, secret, &secret_ref::finalizer(&s.pool))
         .await?;
     Ok(held)
 }
@@ -203,7 +177,7 @@ async fn release(
     secret: &ObjectKey,
 ) -> Result<(), ReconcileError> {
     let effect = Effect::new(EffectKind::ReleaseSecret, &s.key);
-    let finalizer = finalizer(&s.pool);
+    let finalizer = secret_ref::finalizer(&s.pool);
     let released = context.cluster.release_secret(&effect, secret, &finalizer);
     Ok(released.await?)
 }
@@ -214,7 +188,7 @@ async fn record(
     entries: Vec<HeldSecret>,
     memory: &mut Memory,
 ) -> Result<(), ReconcileError> {
-    if on_record(&s.pool) == entries {
+    if secret_ref::on_record(&s.pool) == entries {
         return Ok(());
     }
     let mut status = s.pool.status.clone().unwrap_or_default();

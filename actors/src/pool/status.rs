@@ -20,11 +20,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{
-    iso::NoSource,
     observed::Observed,
     plan::{Action, Plan, ReleaseWhy, Waiting},
 };
-use crate::{error::ReconcileError, iso_cache::msg::IsoState};
+use crate::{
+    domain::failure::ReconcileError,
+    iso::{msg::IsoState, of_pool::NoSource},
+};
 
 /// What is known of the surroundings.
 #[derive(Clone, Debug, Default)]
@@ -139,7 +141,7 @@ pub fn render(
     status.matching_agents = int(g.matching_agents);
     status.bound_agents = int(g.bound_agents);
     status.available_agents = int(g.available_agents);
-    let vm_of = |c: &crate::model::managed_vm::ManagedVm| {
+    let vm_of = |c: &crate::domain::managed_vm::ManagedVm| {
         c.object
             .status
             .as_ref()

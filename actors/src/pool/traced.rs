@@ -17,10 +17,9 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::ReconcileError,
-    model::{managed_vm::ManagedVm, names::ObjectKey, trace::TraceId},
+    domain::{failure::ReconcileError, managed_vm::ManagedVm, names::ObjectKey, trace::TraceId},
     ports::tracer::{self, Under},
-    vm::timeline::{self, About},
+    runtime::timeline::{self, About},
 };
 
 /// What is done, and the uid of whom it is done to.

@@ -13,8 +13,8 @@ use agent_forge_crds::external::agent_machine::AgentMachine;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{claims::Need, observed::Observed, plan::Plan, waits::Wait};
-use crate::model::names::ObjectKey;
+use super::{observed::Observed, plan::Plan, waits::Wait};
+use crate::{demand::claims::Need, domain::names::ObjectKey};
 
 /// Between the end of a demand and its being told; and from there until it is forgotten, so that another pool that claimed
 /// it as well does not tell it anew.

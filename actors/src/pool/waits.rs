@@ -13,16 +13,15 @@ use agent_forge_crds::{conditions::event, external::agent_machine::AgentMachine}
 use jiff::{SignedDuration, Timestamp};
 use kube::{Resource as _, ResourceExt};
 
-use super::{
-    claims::{Claim, Need, Why},
-    observed::Observed,
-    plan::Plan,
-};
+use super::{observed::Observed, plan::Plan};
 use crate::{
-    lasting::Lasting,
-    model::{names::ObjectKey, trace::TraceId},
+    demand::claims::{Claim, Need, Why},
+    domain::{names::ObjectKey, trace::TraceId},
     ports::cluster::{Notice, Regarding},
-    vm::timeline::{self, Until},
+    runtime::{
+        lasting::Lasting,
+        timeline::{self, Until},
+    },
 };
 
 /// Shorter waits are the debounce; no trace needs them.
@@ -247,8 +246,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        lasting::QUIET,
         pool::plan::plan,
+        runtime::lasting::QUIET,
         testing::{CONTROL_PLANE, World, agent_machine, condition, with},
     };
 

@@ -15,28 +15,16 @@ use async_trait::async_trait;
 use secrecy::SecretString;
 
 use crate::{
-    effect::{Effect, Held},
-    error::Class,
-    model::{
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
+        upstream::MachineFacts,
         words::{self, Word, Words},
     },
+    ports::effect::{Effect, Held},
 };
-
-/// What we know of a CAPI Machine: its metadata. Spec and status differ by API version and are not needed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MachineFacts {
-    /// Namespace and name.
-    pub key: ObjectKey,
-    /// uid.
-    pub uid: String,
-    /// It has a deletionTimestamp.
-    pub deleting: bool,
-    /// apiVersion it was read with, e.g. `cluster.x-k8s.io/v1beta2`.
-    pub api_version: String,
-}
 
 /// Cached reads. Cheap, synchronous, stale.
 pub trait View: Send + Sync {
@@ -105,7 +93,7 @@ pub trait View: Send + Sync {
     fn serves(&self, _namespace: &str) -> bool {
         true
     }
-    /// What a Namespace's annotation `allow-pools-from` says ([`grants`](crate::model::grants)); `None` where it has none,
+    /// What a Namespace's annotation `allow-pools-from` says ([`grants`](crate::domain::grants)); `None` where it has none,
     /// or does not exist.
     fn namespace_grant(&self, namespace: &str) -> Option<String>;
 }
@@ -395,4 +383,15 @@ pub trait Cluster: Send + Sync {
     async fn delete_agent(&self, effect: &Effect, at: &Precondition) -> ClusterResult<()>;
     /// Records an Event; failures are logged, never returned: an Event is not worth a retry.
     fn notify(&self, notice: Notice);
+}
+
+impl From<ClusterError> for ReconcileError {
+    fn from(e: ClusterError) -> Self {
+        Self {
+            side: ErrorSource::Kubernetes,
+            reason: e.reason().to_owned(),
+            message: e.to_string(),
+            class: e.class(),
+        }
+    }
 }

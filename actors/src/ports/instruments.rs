@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::model::names::ObjectKey;
+use crate::domain::names::ObjectKey;
 
 /// Every operation that [`Instruments::vm_operation`] is told of.
 pub const VM_OPERATIONS: [&str; 7] = [

@@ -5,7 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::vcenter::ByteStream;
-use crate::{effect::Held, error::Class};
+use crate::{
+    domain::failure::{Class, ErrorSource, ReconcileError},
+    ports::effect::Held,
+};
 
 /// URL of an ISO. It carries a bearer token, so it never prints whole.
 #[derive(Clone, PartialEq, Eq)]
@@ -221,6 +224,17 @@ pub trait IsoSource: Send + Sync {
     /// How long a download may be silent before it fails by itself. It says with an empty chunk that it goes on.
     fn patience(&self) -> Duration {
         Duration::from_secs(30)
+    }
+}
+
+impl From<IsoError> for ReconcileError {
+    fn from(e: IsoError) -> Self {
+        Self {
+            side: ErrorSource::Iso,
+            reason: e.reason.to_owned(),
+            message: e.message,
+            class: e.class,
+        }
     }
 }
 

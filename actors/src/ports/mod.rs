@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod cluster;
+pub mod effect;
 pub mod instruments;
 pub mod iso_source;
 pub mod sessions;

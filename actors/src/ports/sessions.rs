@@ -6,7 +6,7 @@ use agent_forge_crds::pool::RefusedCredentials;
 use async_trait::async_trait;
 
 use super::vcenter::VCenter;
-use crate::{error::ReconcileError, model::names::ObjectKey};
+use crate::domain::{failure::ReconcileError, names::ObjectKey};
 
 /// Hands out sessions by credentials Secret.
 #[async_trait]

@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::Notify;
 
 use self::turns::{Errand, Kind, Request, Turns};
-use crate::model::names::ObjectKey;
+use crate::domain::names::ObjectKey;
 
 pub mod turns;
 

@@ -4,9 +4,9 @@
 use jiff::Timestamp;
 use tracing::{Instrument as _, Span};
 
-use crate::{
-    error::ReconcileError,
-    model::trace::{SpanId, TraceId},
+use crate::domain::{
+    failure::ReconcileError,
+    trace::{SpanId, TraceId},
 };
 
 /// Target of events that are for traces: logs have them at `debug`.

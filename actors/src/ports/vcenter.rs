@@ -4,6 +4,7 @@
 //! inside the adapter; each mutating call passes the effect gate with the [`Effect`] it is given. Nothing here
 //! retries: the callers decide.
 
+use std::time::Duration;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -17,15 +18,19 @@ use secrecy::SecretString;
 use super::slots::Slots;
 pub use super::vcenter_error::{Fault, VcError, VcErrorKind};
 use crate::{
-    effect::Effect,
-    model::{
+    domain::{
         hardware::Hardware,
         identity::{BiosUuid, MacAddress},
         marker::{Mark, Marker},
         names::{DatastorePath, MoRef},
         notes::Notes,
     },
+    ports::effect::Effect,
 };
+
+/// Longest wait for one task within one pass. A creation that takes longer is taken up again by its recorded id, any other
+/// task makes the VM count as busy.
+pub const TASK_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Result of a vCenter call.
 pub type VcResult<T> = Result<T, VcError>;
@@ -395,7 +400,7 @@ pub trait VCenter: Send + Sync {
     fn slots(&self) -> Slots;
 
     /// Resolves names to a place. Creates the folder when it is missing, as `effect`
-    /// ([`crate::effect::EffectKind::CreateFolder`]).
+    /// ([`crate::ports::effect::EffectKind::CreateFolder`]).
     async fn place(&self, effect: &Effect, request: &PlaceRequest) -> VcResult<Place>;
 
     /// All VMs in this vCenter with that BIOS uuid that the user can see: clones too. It misses VMs whose configuration

@@ -4,7 +4,13 @@ use agent_forge_crds::conditions::reason;
 
 use jiff::Timestamp;
 
-use crate::{effect::Held, error::Class, model::names::MoRef};
+use crate::{
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
+        names::MoRef,
+    },
+    ports::effect::Held,
+};
 
 /// A typed vSphere fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +141,7 @@ pub const OF_ALL: [&str; 11] = [
     reason::SECRET_NAMESPACE_REFUSED,
 ];
 
-/// Reasons of a [`ReconcileError`](crate::error::ReconcileError) with vCenter that say nothing of the object it was met with: vCenter is
+/// Reasons of a [`ReconcileError`](crate::domain::failure::ReconcileError) with vCenter that say nothing of the object it was met with: vCenter is
 /// away, or the way there is. Its pools say so once for all of theirs.
 pub const AWAY: [&str; 8] = [
     reason::VCENTER_UNREACHABLE,
@@ -271,12 +277,31 @@ impl VcError {
     }
 }
 
+impl From<VcError> for ReconcileError {
+    fn from(e: VcError) -> Self {
+        // Which of many calls met a server that cannot be reached says nothing, and is another one with each try.
+        let message = match e.kind {
+            VcErrorKind::Unreachable
+            | VcErrorKind::Untrusted
+            | VcErrorKind::NotAllowed
+            | VcErrorKind::LoginLimited(_) => e.message.clone(),
+            _ => e.to_string(),
+        };
+        Self {
+            side: ErrorSource::Vsphere,
+            reason: e.reason(),
+            message,
+            class: e.class(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::effect::{Effect, EffectKind};
+    use crate::ports::effect::{Effect, EffectKind};
 
     /// One of each kind, in a row that has no end before the last one.
     fn after(kind: Option<&VcErrorKind>) -> Option<VcErrorKind> {

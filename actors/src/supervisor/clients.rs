@@ -7,15 +7,17 @@ use ractor::ActorRef;
 
 use super::{SupervisorMsg, routing::ActorKey};
 use crate::{
-    actor::mailbox::Counted,
-    error::{Class, ErrorSource, ReconcileError},
-    iso_cache::{
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
+        names::ObjectKey,
+    },
+    iso::{
         self, PruneNews,
         msg::{IsoKey, IsoMsg, IsoState, IsoWant},
+        of_pool::IsoCaches,
     },
-    model::names::ObjectKey,
-    pool::iso::IsoCaches,
     ports::sessions::Waker,
+    runtime::mailbox::Counted,
 };
 
 /// Wakes pools on behalf of ISO caches.
@@ -56,11 +58,11 @@ impl IsoDesk {
 #[async_trait]
 impl IsoCaches for IsoDesk {
     async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, ReconcileError> {
-        iso_cache::ensure(&self.cache(key).await?, want).await
+        iso::ensure(&self.cache(key).await?, want).await
     }
 
     async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, ReconcileError> {
-        iso_cache::clear(&self.cache(key).await?, left).await
+        iso::clear(&self.cache(key).await?, left).await
     }
 
     fn leave(&self, pool: &ObjectKey) {

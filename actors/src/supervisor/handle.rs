@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 use ractor::{ActorCell, ActorRef};
 
 use crate::{
-    actor::{
+    iso::msg::IsoMsg,
+    placement::PlacementMsg,
+    runtime::{
         mailbox::{Counted, Mailbox},
         shell::{Description, ShellMsg},
     },
-    iso_cache::msg::IsoMsg,
-    placement::PlacementMsg,
-    vcenter::SessionMsg,
+    sessions::SessionMsg,
 };
 
 /// A live actor.

@@ -29,16 +29,14 @@ use self::{
     routing::{ActorKey, Change, route},
 };
 use crate::{
-    actor::{mailbox::Counted, shell::Description},
-    context::{Context, Settings},
-    iso_cache::{
+    context::{Context, Settings, SuspectVms},
+    domain::{managed_vm::ManagedVm, names::ObjectKey, server::ServerRule},
+    iso::{
         self,
         msg::{IsoKey, IsoMsg},
+        of_pool::IsoCaches,
     },
-    model::{managed_vm::ManagedVm, names::ObjectKey, server::ServerRule},
-    orphans::SuspectVms,
     placement::{PlacementDesk, PlacementMsg},
-    pool::iso::IsoCaches,
     ports::{
         clock::Clock,
         cluster::{Cluster, View},
@@ -47,8 +45,8 @@ use crate::{
         tracer::Tracer,
         vcenter::Connector,
     },
-    retry,
-    vcenter::{SessionClient, SessionMsg, ledger::Ledger},
+    runtime::{backoff, mailbox::Counted, shell::Description},
+    sessions::{SessionClient, SessionMsg, ledger::Ledger},
 };
 
 /// The adapters that the whole tree works with.
@@ -235,7 +233,7 @@ impl Actor for Supervisor {
             state.ensure(&myself, &key).await?;
         }
         let _ = myself.send_message(SupervisorMsg::Resync);
-        myself.send_interval(retry::RESYNC, || SupervisorMsg::Resync);
+        myself.send_interval(backoff::RESYNC, || SupervisorMsg::Resync);
         Ok(())
     }
 
@@ -278,7 +276,7 @@ impl Actor for Supervisor {
             SupervisorMsg::LeaveIsoCaches(pool) => {
                 for handle in state.actors.values() {
                     if let Handle::Iso(cache) = handle {
-                        iso_cache::leave(cache, &pool);
+                        iso::leave(cache, &pool);
                     }
                 }
             }

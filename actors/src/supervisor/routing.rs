@@ -10,15 +10,15 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use crate::{
-    iso_cache::msg::IsoKey,
-    model::{
+    demand::{agents_home, claims},
+    domain::{
         managed_vm::recorded_machine,
         names::ObjectKey,
         selector::Labels,
         tally::Tally,
         words::{self, Words},
     },
-    pool::{agents_home, claims},
+    iso::msg::IsoKey,
     ports::cluster::View,
 };
 
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
     use crate::{
         testing::{POOL, agent_on, child_with_vm, pool, with},
-        vm::bench::hub::Hub,
+        vm::testing::hub::Hub,
     };
 
     /// The pool's spec names another InfraEnv by now.

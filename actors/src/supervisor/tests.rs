@@ -13,9 +13,8 @@ use tokio::{task::JoinHandle, time::Instant};
 
 use super::*;
 use crate::{
-    iso_cache::{self, msg::IsoState},
-    model::names::ObjectKey,
-    pool::iso,
+    domain::names::ObjectKey,
+    iso::{self, msg::IsoState, of_pool},
     ports::{
         cluster::{SecretRead, SecretVersion},
         instruments::PoolGauges,
@@ -23,9 +22,9 @@ use crate::{
         tracer::NoTracer,
         vcenter::{Credentials, Fault, VCenter, VcErrorKind, VcResult},
     },
+    sessions::{login::Login, refusals::Door},
     testing::{self, NAMESPACE, POOL, at, told::Told},
-    vcenter::{login::Login, refusals::Door},
-    vm::bench::{hub::Hub, vcenter::fault},
+    vm::testing::{hub::Hub, vcenter::fault},
 };
 
 /// Virtual time.
@@ -249,7 +248,7 @@ async fn objects_get_their_actors_and_those_go_with_them() {
     );
     // Nobody tells that it went: the resync finds out.
     tree.hub.with(|o| o.child = None);
-    tree.after(retry::RESYNC + Duration::from_secs(1)).await;
+    tree.after(backoff::RESYNC + Duration::from_secs(1)).await;
     assert!(!tree.names().await.contains(&VM.to_owned()));
     tree.hub.with(|o| o.child = Some(testing::child("b")));
     let change = Change::ManagedVm {
@@ -416,7 +415,7 @@ async fn each_datastore_of_each_vcenter_has_an_iso_cache_of_its_own() {
     let cache = async |server: &str, datastore: &str| {
         let mut pool = testing::pool(POOL);
         pool.spec.vsphere.iso_datastore = datastore.to_owned();
-        let key = iso::cache_key(&pool, server);
+        let key = of_pool::cache_key(&pool, server);
         let ask = |reply| SupervisorMsg::IsoCache(key, reply);
         match tree.supervisor.call(ask, None).await {
             Ok(ractor::rpc::CallResult::Success(cache)) => cache.actor.get_id(),
@@ -434,14 +433,14 @@ async fn each_datastore_of_each_vcenter_has_an_iso_cache_of_its_own() {
 async fn a_pool_that_is_being_deleted_lets_its_iso_go() {
     let tree = Tree::start().await;
     let (pool, infra_env) = (testing::pool(POOL), testing::infra_env());
-    let key = iso::cache_key(&pool, "vc.example");
+    let key = of_pool::cache_key(&pool, "vc.example");
     let ask = |reply| SupervisorMsg::IsoCache(key, reply);
     let Ok(ractor::rpc::CallResult::Success(cache)) = tree.supervisor.call(ask, None).await else {
         panic!("no cache")
     };
     let secret = ObjectKey::new(NAMESPACE, "vcenter");
-    let want = iso::want(&pool, &[], Some(&infra_env), &secret).expect("a want");
-    let answer = iso_cache::ensure(&cache, want).await;
+    let want = of_pool::want(&pool, &[], Some(&infra_env), &secret).expect("a want");
+    let answer = iso::ensure(&cache, want).await;
     assert!(matches!(answer, Ok(IsoState::Fetching { .. })));
     let flies = async || {
         let all = tree.all().await;

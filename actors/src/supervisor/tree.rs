@@ -9,16 +9,16 @@ use super::{
     routing::ActorKey,
 };
 use crate::{
-    actor::{
-        mailbox::{Counted, Mailbox},
-        shell::Shell,
-    },
-    iso_cache::{IsoCache, IsoCacheArgs},
-    model::names::ObjectKey,
+    domain::names::ObjectKey,
+    iso::{IsoCache, IsoCacheArgs},
     orphans::OrphanScan,
     placement::{Placement, PlacementArgs},
     pool::PoolWorker,
-    vcenter::{SessionArgs, SessionMsg, VCenterSessions, log_out_everywhere},
+    runtime::{
+        mailbox::{Counted, Mailbox},
+        shell::Shell,
+    },
+    sessions::{SessionArgs, SessionMsg, VCenterSessions, log_out_everywhere},
     vm::VmWorker,
 };
 

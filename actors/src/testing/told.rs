@@ -19,7 +19,7 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    model::trace::TraceId,
+    domain::trace::TraceId,
     ports::tracer::{PhaseSpan, Tracer, Under},
 };
 

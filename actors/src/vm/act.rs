@@ -24,7 +24,6 @@ use agent_forge_crds::{
 
 use self::turn::Turn;
 use super::{
-    hardware,
     memory::Memory,
     observed::Observed,
     ownership::{self, Expected},
@@ -37,14 +36,18 @@ use super::{
 };
 use crate::{
     context::Context,
-    effect::{Effect, EffectKind},
-    error::{Class, ErrorSource, ReconcileError},
-    model::{identity::BiosUuid, marker::Marker, names::DatastorePath},
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
+        identity::BiosUuid,
+        marker::Marker,
+    },
     mutants::{Mutant, on},
     ports::{
         cluster::Precondition,
+        effect::{Effect, EffectKind},
         vcenter::{Place, TaskRef, VCenter},
     },
+    sessions::secret_ref,
 };
 
 /// What follows a step.
@@ -60,20 +63,6 @@ pub enum StepOutcome {
 }
 
 type Done = Result<StepOutcome, ReconcileError>;
-
-/// Longest wait for one task within one pass. A creation that takes longer is taken up again by its recorded id, any other
-/// task makes the VM count as busy.
-pub const TASK_PATIENCE: Duration = Duration::from_secs(120);
-
-/// Where the pool's ISO lies.
-#[must_use]
-pub fn iso_path(pool: &VsphereAgentPool) -> Option<DatastorePath> {
-    let iso = pool.status.as_ref()?.iso.as_ref()?;
-    if let Some(stored) = iso.stored_path.as_deref() {
-        return DatastorePath::parse(stored).ok();
-    }
-    DatastorePath::new(&pool.spec.vsphere.iso_datastore, iso.path.as_deref()?).ok()
-}
 
 /// Carries `step` out.
 ///
@@ -233,12 +222,12 @@ impl Executor<'_> {
         let settings = &self.context.settings;
         let own = &self.observed.child.key.namespace;
         let recorded = vm.credentials_ref.as_ref();
-        let recorded = recorded.map(|r| hardware::secret_at(r, own, &settings.secret_namespaces));
+        let recorded = recorded.map(|r| secret_ref::secret_at(r, own, &settings.secret_namespaces));
         let current = self
             .observed
             .pool
             .as_ref()
-            .map(|pool| hardware::secret(pool, &settings.secret_namespaces));
+            .map(|pool| secret_ref::secret(pool, &settings.secret_namespaces));
         let sessions = &self.context.sessions;
         let (session, by_record) = match (recorded, current) {
             (Some(Ok(recorded)), Some(Ok(current))) if recorded != current => {

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
-    model::{identity::BootSource, managed_vm::is_given_up},
+    domain::{identity::BootSource, managed_vm::is_given_up},
     mutants::{Mutant, on},
     ports::vcenter::{PowerState, VmObservation},
     vm::lost::Lost,

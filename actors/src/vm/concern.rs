@@ -17,7 +17,7 @@ use super::{
     status::{Known, Obstacle},
     step::MISSING_PROBE,
 };
-use crate::model::{
+use crate::domain::{
     identity::{AgentMatch, Misfit, agent_runs_on, lineup},
     machine_state::MachineState,
 };

@@ -4,11 +4,13 @@
 use agent_forge_crds::agent::{VmStatus, VsphereAgent};
 use kube::ResourceExt;
 
-use super::bench::Bench;
+use super::testing::Bench;
 use crate::{
-    effect::EffectKind as E,
-    model::{identity::BiosUuid, marker::Marker},
-    ports::vcenter::{PowerState, VmObservation},
+    domain::{identity::BiosUuid, marker::Marker},
+    ports::{
+        effect::EffectKind as E,
+        vcenter::{PowerState, VmObservation},
+    },
     testing::{self, CLUSTER_ID, child, child_with_vm, intent, marker, running, shown, with},
 };
 

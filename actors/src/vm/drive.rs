@@ -9,9 +9,8 @@ use agent_forge_crds::{
 };
 
 use crate::{
-    iso_cache::is_ours,
-    model::{identity::BiosUuid, names::DatastorePath},
-    pool::iso::kept,
+    domain::{identity::BiosUuid, names::DatastorePath},
+    iso::{is_ours, of_pool::kept},
     ports::vcenter::Cdrom,
 };
 

@@ -10,7 +10,7 @@ use super::{
     step::{self, Facts, Loss, PlacementCheck, Step},
 };
 use crate::{
-    model::{machine_state::MachineState, vanished::Vanished},
+    domain::{machine_state::MachineState, vanished::Vanished},
     ports::vcenter::PowerState,
     testing::{child_with_vm, running, shown},
 };

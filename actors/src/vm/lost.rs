@@ -17,7 +17,7 @@ use agent_forge_crds::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    model::{
+    domain::{
         identity::{AgentMatch, agent_runs_on},
         managed_vm::ManagedVm,
     },

@@ -17,17 +17,19 @@ use super::{
     step::{MISSING_PROBE, PROOFS, Resting, Step},
 };
 use crate::{
-    actor::{batch::Batch, written::Written},
-    effect::EffectKind,
-    error::{Class, ErrorSource, ReconcileError},
-    lasting::Lasting,
-    model::{identity::BiosUuid, names::ObjectKey, trace::TraceId},
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
+        identity::BiosUuid,
+        names::ObjectKey,
+        trace::TraceId,
+    },
     ports::{
         clock::Clock,
+        effect::EffectKind,
         slots::{Slot, Ticket},
         vcenter::{Place, PowerState, VmObservation},
     },
-    retry,
+    runtime::{backoff, batch::Batch, lasting::Lasting, written::Written},
 };
 
 /// The cache.
@@ -143,7 +145,7 @@ impl Refused {
     pub fn rests(&self, generation: Option<i64>, now: Duration) -> bool {
         self.trouble.class == Class::Blocked
             && self.generation == generation
-            && now.saturating_sub(self.at) < retry::SLOW_PROBE
+            && now.saturating_sub(self.at) < backoff::SLOW_PROBE
     }
 }
 

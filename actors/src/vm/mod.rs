@@ -5,13 +5,10 @@
 
 pub mod act;
 pub mod arrival;
-#[cfg(test)]
-pub(crate) mod bench;
 pub mod concern;
 #[cfg(test)]
 mod disaster;
 pub mod drive;
-pub mod hardware;
 #[cfg(test)]
 mod leaving;
 pub mod lost;
@@ -19,13 +16,14 @@ pub mod memory;
 pub mod observed;
 pub mod ownership;
 pub mod pass;
-#[cfg(test)]
-mod passes;
 pub mod place;
 mod reached;
 pub mod status;
 pub mod step;
-pub mod timeline;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 pub mod traced;
 
 use std::time::Duration;
@@ -33,10 +31,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::{
-    actor::shell::{Verdict, Worker},
     context::Context,
-    model::names::ObjectKey,
+    domain::names::ObjectKey,
     ports::instruments::Instruments,
+    runtime::shell::{Verdict, Worker},
 };
 
 /// Worker of a VM actor.

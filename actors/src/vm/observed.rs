@@ -13,9 +13,8 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use super::{
-    act,
     arrival::{self, Arrival, Sight},
-    drive, hardware,
+    drive,
     lost::{self, Lost},
     memory::Memory,
     ownership::Ownership,
@@ -24,22 +23,23 @@ use super::{
 };
 use crate::{
     context::Context,
-    model::{
+    demand::{agents_home, boundary::Grants, prepare},
+    domain::{
         identity::{AgentMatch, BiosUuid, BootSource, Misfit, agent_runs_on, lineup::Doubt},
         machine_state::{MachineState, machine_state, unserved},
         managed_vm::ManagedVm,
         names::ObjectKey,
-        upstream,
+        upstream::{self, MachineFacts},
         vanished::{Vanished, vanished},
     },
-    mutants::{Mutant, on},
-    pool::{
-        agents_home,
-        boundary::Grants,
+    iso::{
         infra_env_guards::{self, Guard},
-        prepare, secret_finalizers,
+        of_pool,
     },
-    ports::cluster::{AgentPatch, MachineFacts, Regarding, View},
+    mutants::{Mutant, on},
+    placement::request,
+    ports::cluster::{AgentPatch, Regarding, View},
+    sessions::secret_ref,
 };
 
 /// How long a deletion hook may wait for the guest of a VM before the VM is looked at (trap G).
@@ -407,7 +407,7 @@ impl Observed {
         if self.source_changed() {
             return PlacementCheck::Elsewhere;
         }
-        let request = hardware::place_request(pool).ok();
+        let request = request::place_request(pool).ok();
         let refused = memory.create_refused.as_ref();
         place::site(vm, request.as_ref(), refused, pool.metadata.generation, now)
     }
@@ -575,7 +575,7 @@ impl Observed {
         let cluster_id = context.view.cluster_id();
         let recorded_cluster = status.and_then(|s| s.cluster_id.as_deref());
         let now = context.clock.monotonic();
-        let has_iso = |p: &Arc<VsphereAgentPool>| act::iso_path(p).is_some();
+        let has_iso = |p: &Arc<VsphereAgentPool>| of_pool::iso_path(p).is_some();
         Facts {
             vm: self.vm(),
             has_identity: self.child.identity.is_some(),
@@ -590,9 +590,9 @@ impl Observed {
             guard: self.guard.as_ref(),
             iso_ready: self.pool.as_ref().is_some_and(has_iso),
             credentials_held: self.pool.as_ref().is_some_and(|p| {
-                hardware::secret(p, &context.settings.secret_namespaces)
+                secret_ref::secret(p, &context.settings.secret_namespaces)
                     // Whatever is wrong with the reference is said where it is used.
-                    .map_or(true, |secret| secret_finalizers::holds(p, &secret))
+                    .map_or(true, |secret| secret_ref::holds(p, &secret))
             }),
             seen: &memory.seen,
             vcenter_recorded: memory

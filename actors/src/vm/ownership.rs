@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::{
-    model::{marker::Marker, names::MoRef, notes::Notes},
+    domain::{marker::Marker, names::MoRef, notes::Notes},
     mutants::{Mutant, on},
     ports::vcenter::{BareVm, VmObservation},
 };
@@ -231,7 +231,7 @@ pub fn absent_once_more(before: &Ownership) -> Ownership {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{model::identity::BiosUuid, ports::vcenter::PowerState};
+    use crate::{domain::identity::BiosUuid, ports::vcenter::PowerState};
 
     pub fn marker(uid: &str) -> Marker {
         Marker {

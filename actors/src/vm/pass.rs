@@ -20,18 +20,20 @@ use super::{
     traced,
 };
 use crate::{
-    actor::{shell::Verdict, written::is_newer},
     context::Context,
-    effect::Effect,
-    error::{Class, ErrorSource, ReconcileError},
-    lasting::Lasting,
-    model::{machine_state::MachineState, names::ObjectKey},
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
+        machine_state::MachineState,
+        names::ObjectKey,
+    },
     mutants::{Mutant, on},
     ports::{
         clock::Clock,
         cluster::{ClusterError, Notice, Precondition},
+        effect::Effect,
         vcenter_error::AWAY,
     },
+    runtime::{lasting::Lasting, shell::Verdict, written::is_newer},
 };
 
 /// More steps than any path through the chart has; a guard against a decision that does not move.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{memory::Refused, step::PlacementCheck};
 use crate::{
-    model::names::MoRef,
+    domain::names::MoRef,
     ports::vcenter::{Place, PlaceRequest},
 };
 
@@ -93,9 +93,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        error::{Class, ErrorSource, ReconcileError},
+        domain::failure::{Class, ErrorSource, ReconcileError},
+        placement::request,
         testing::{child, intent, pool, with},
-        vm::hardware,
     };
 
     fn request() -> PlaceRequest {
@@ -105,7 +105,7 @@ mod tests {
             // What does not say where the VM stands moves nothing.
             p.spec.cleanup_policy = Some(CleanupPolicy::Retain);
         });
-        hardware::place_request(&pool).expect("valid")
+        request::place_request(&pool).expect("valid")
     }
 
     #[test]

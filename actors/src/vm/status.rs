@@ -20,7 +20,7 @@ use super::{
     concern::concern,
     lost::{self, Lost},
 };
-use crate::model::{
+use crate::domain::{
     identity::lineup::Doubt, machine_state::MachineState, managed_vm::ManagedVm, trace::TraceId,
     vanished::Vanished,
 };

@@ -20,14 +20,14 @@ use super::{
     ownership::{FoundBy, Ownership},
 };
 use crate::{
-    effect::EffectKind,
-    model::{
+    domain::{
         machine_state::MachineState,
         vanished::{self, Vanished},
     },
+    iso::infra_env_guards::Guard,
     mutants::{Mutant, on},
-    pool::infra_env_guards::Guard,
     ports::{
+        effect::EffectKind,
         slots::turns::Errand,
         vcenter::{BootDevice, PowerState, VmObservation},
     },

@@ -19,14 +19,18 @@ use super::{
     ownership::Ownership,
     pass, status,
     step::Step,
-    timeline::{self, About, Moments},
 };
 use crate::{
     context::Context,
-    effect::{Effect, EffectKind},
-    error::ReconcileError,
-    model::{managed_vm::ManagedVm, names::ObjectKey, trace::TraceId},
-    ports::{cluster::ClusterResult, tracer, vcenter::PowerState},
+    domain::{failure::ReconcileError, managed_vm::ManagedVm, names::ObjectKey, trace::TraceId},
+    iso::of_pool,
+    ports::{
+        cluster::ClusterResult,
+        effect::{Effect, EffectKind},
+        tracer,
+        vcenter::PowerState,
+    },
+    runtime::timeline::{self, About, Moments},
 };
 
 fn recorded_timeline<'a>(
@@ -81,7 +85,7 @@ pub fn note_recorded(
         iso_ready: observed
             .pool
             .as_ref()
-            .is_some_and(|p| act::iso_path(p).is_some()),
+            .is_some_and(|p| of_pool::iso_path(p).is_some()),
         vm: object.status.as_ref().and_then(|s| s.vm.as_ref()),
         shown: match &memory.seen {
             Ownership::Ours(vm) => Some(vm.power == PowerState::On),

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use agent_forge_actors::{
-    model::{
+    domain::{
         identity::BiosUuid,
+        upstream::MachineFacts,
         words::{self, Words},
     },
-    ports::cluster::{MachineFacts, View},
+    ports::cluster::View,
 };
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool,

@@ -12,9 +12,11 @@ use std::{
 };
 
 use agent_forge_actors::{
-    effect::EffectKind,
-    model::names::ObjectKey,
-    ports::instruments::{ISO_OPERATIONS, Instruments, PoolGauges, PoolView, VM_OPERATIONS},
+    domain::names::ObjectKey,
+    ports::{
+        effect::EffectKind,
+        instruments::{ISO_OPERATIONS, Instruments, PoolGauges, PoolView, VM_OPERATIONS},
+    },
     supervisor::routing::ActorKey,
 };
 use prometheus::{

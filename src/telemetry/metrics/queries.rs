@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use agent_forge_actors::{
-    effect::EffectKind,
     ports::{
+        effect::EffectKind,
         instruments::{ISO_OPERATIONS, VM_OPERATIONS},
         vcenter_error,
     },

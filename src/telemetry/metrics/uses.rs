@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use agent_forge_actors::model::names::ObjectKey;
+use agent_forge_actors::domain::names::ObjectKey;
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 
 /// What pools use.

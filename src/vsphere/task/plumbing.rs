@@ -3,9 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge_actors::{
-    effect::{Effect, EffectKind},
-    model::names::MoRef,
-    ports::vcenter::{VcError, VcErrorKind, VcResult},
+    domain::names::MoRef,
+    ports::{
+        effect::{Effect, EffectKind},
+        vcenter::{VcError, VcErrorKind, VcResult},
+    },
 };
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ pub(super) mod session;
 pub(super) mod storage;
 pub(super) mod vm;
 
-use agent_forge_actors::model::names::MoRef;
+use agent_forge_actors::domain::names::MoRef;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -23,13 +23,12 @@ use std::{
 };
 
 use agent_forge_actors::{
-    iso_cache::{
+    domain::names::{DatastorePath, ObjectKey},
+    iso::{
         bare::{Flight, Table},
         msg::{FlightNews, IsoPlace, PublishPermit},
+        of_pool::{self, iso_path, kept},
     },
-    model::names::{DatastorePath, ObjectKey},
-    pool::iso::{self, kept},
-    vm::act::iso_path,
 };
 use agent_forge_crds::{
     external::infra_env::{InfraEnv, IsoDownloadUrl},
@@ -302,7 +301,7 @@ fn pool(n: usize) -> VsphereAgentPool {
 /// # Panics
 /// Never: the objects are valid.
 pub fn directory(n: usize) -> DatastorePath {
-    iso::directory(&pool(n)).expect("a directory")
+    of_pool::directory(&pool(n)).expect("a directory")
 }
 
 fn infra_env(image: u8) -> InfraEnv {
@@ -322,8 +321,8 @@ fn infra_env(image: u8) -> InfraEnv {
 /// Never: the objects are valid.
 pub fn source_key(image: u8) -> String {
     let env = infra_env(image);
-    let (env, url) = iso::source(Some(&env)).unwrap_or_else(|e| panic!("a source: {e:?}"));
-    iso::source_key(env, &url)
+    let (env, url) = of_pool::source(Some(&env)).unwrap_or_else(|e| panic!("a source: {e:?}"));
+    of_pool::source_key(env, &url)
 }
 
 impl Flights {
@@ -575,7 +574,7 @@ impl Flights {
             _ => w.pools[n].arc(),
         };
         let others = [shows(1 - n)];
-        let want = iso::want(&own, &others, Some(&infra_env(w.image)), &secret());
+        let want = of_pool::want(&own, &others, Some(&infra_env(w.image)), &secret());
         let mut want = want.unwrap_or_else(|e| panic!("a want: {e:?}"));
         if !making {
             want.prunable = kept::prunable(&shows(n), &others, now_wall());
@@ -583,7 +582,7 @@ impl Flights {
         let work = |table: &mut Table| table.ask(want.clone(), NOW);
         let (state, answered) = Self::consult(&w.table, None, work);
         let record = own.status.as_ref().and_then(|s| s.iso.as_ref());
-        let next = iso::status(record, &want, &state, now_wall());
+        let next = of_pool::status(record, &want, &state, now_wall());
         let mut pool = w.pools[n].clone();
         if next.as_ref() != record {
             pool.change(|pool| pool.status.get_or_insert_default().iso = next);

@@ -14,19 +14,19 @@ use std::{
 };
 
 use agent_forge_actors::{
-    effect::Effect,
-    error::ReconcileError,
-    iso_cache::{
-        bare::{self, Outside},
-        msg::{FlightNews, IsoKey, IsoMsg, IsoPlace, PendingSweep, PublishPermit, Wanted},
-    },
-    model::{
+    domain::{
+        failure::ReconcileError,
         identity::BiosUuid,
         marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
     },
+    iso::{
+        bare::{self, Outside},
+        msg::{FlightNews, IsoKey, IsoMsg, IsoPlace, PendingSweep, PublishPermit, Wanted},
+    },
     ports::{
         clock::Clock,
+        effect::Effect,
         iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, IsoSource, Validators},
         sessions::Sessions,
         slots::Slots,

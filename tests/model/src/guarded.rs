@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use agent_forge_actors::lease::{
+use agent_forge_actors::runtime::lease::{
     Election, Guard, Leadership, Need, Next, Record, Timing, guard::Kin,
 };
 use stateright::{Model, Property};

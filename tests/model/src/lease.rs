@@ -20,7 +20,7 @@ mod forms;
 
 use std::{fmt, time::Duration};
 
-use agent_forge_actors::lease::{Election, Leadership, Need, Next, Record, Timing};
+use agent_forge_actors::runtime::lease::{Election, Leadership, Need, Next, Record, Timing};
 use stateright::{Model, Property};
 
 use crate::{

@@ -9,18 +9,17 @@ use std::{
 };
 
 use agent_forge_actors::{
-    actor::shell::Worker,
-    context::{Context, Settings},
-    effect::EffectKind,
-    model::names::ObjectKey,
-    orphans::{self, OrphanScan, SuspectVms},
+    context::{Context, Settings, SuspectVms},
+    demand::claims::{Claim, Need, Why},
+    domain::names::ObjectKey,
+    orphans::{self, OrphanScan},
     pool::{
         self,
-        claims::{Claim, Need, Why},
         observed::{self, Observed},
         plan,
     },
-    ports::{instruments::NoInstruments, tracer::NoTracer},
+    ports::{effect::EffectKind, instruments::NoInstruments, tracer::NoTracer},
+    runtime::shell::Worker,
     vm::{
         arrival::Arrival,
         memory::Memory,

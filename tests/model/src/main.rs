@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use agent_forge_actors::lease::Timing;
+use agent_forge_actors::runtime::lease::Timing;
 use agent_forge_model::{
     explore::{self, Spare},
     flight::{self, Flights},

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use agent_forge_actors::{
-    model::{identity::MacAddress, names::ObjectKey},
-    ports::{cluster::MachineFacts, vcenter::VmObservation},
+    domain::{identity::MacAddress, names::ObjectKey, upstream::MachineFacts},
+    ports::vcenter::VmObservation,
 };
 use agent_forge_crds::{
     external::{

@@ -7,7 +7,7 @@
 
 use std::{cell::RefCell, cmp::Ordering, hash::Hash, rc::Rc};
 
-use agent_forge_actors::{effect::EffectKind, ports::vcenter::VmObservation};
+use agent_forge_actors::ports::{effect::EffectKind, vcenter::VmObservation};
 use agent_forge_crds::{agent::VsphereAgent, external::agent::Agent};
 use ahash::AHashMap;
 use kube::ResourceExt;

@@ -12,20 +12,21 @@ use std::{
 };
 
 use agent_forge_actors::{
-    effect::{Effect, EffectKind},
-    error::ReconcileError,
-    model::{
+    domain::{
+        failure::ReconcileError,
         identity::BiosUuid,
         marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
+        upstream::MachineFacts,
     },
     placement::Placer,
     ports::{
         clock::Clock,
         cluster::{
             AgentFilter, AgentMachineFilter, AgentPatch, Cluster, ClusterError, ClusterErrorKind,
-            ClusterResult, MachineFacts, MetadataPatch, Notice, Precondition, SecretRead, View,
+            ClusterResult, MetadataPatch, Notice, Precondition, SecretRead, View,
         },
+        effect::{Effect, EffectKind},
         sessions::Sessions,
         slots::Slots,
         vcenter::{

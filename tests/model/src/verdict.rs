@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use agent_forge_actors::{
-    model::managed_vm::ManagedVm,
+    domain::managed_vm::ManagedVm,
     ports::vcenter::{PowerState, VmObservation},
 };
 use agent_forge_crds::{agent::VsphereAgent, external::agent::Agent, names::AGENT_FINALIZER};
@@ -67,7 +67,7 @@ pub fn may_be_approved(w: &World, agent: &Agent) -> bool {
     w.children.iter().any(|c| {
         let child = ManagedVm::read(c.arc());
         let records = child.identity.as_ref().is_some_and(|i| {
-            agent_forge_actors::model::identity::BiosUuid::parse(&agent.name_any())
+            agent_forge_actors::domain::identity::BiosUuid::parse(&agent.name_any())
                 .is_some_and(|u| u.same_machine(i.bios_uuid))
         });
         records && !child.given_up

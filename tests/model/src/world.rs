@@ -3,17 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge_actors::{
-    model::{
+    domain::{
         identity::BiosUuid,
         names::{MoRef, ObjectKey},
         notes::Notes,
+        upstream::MachineFacts,
     },
-    ports::{
-        cluster::MachineFacts,
-        vcenter::{
-            BootDevice, CreateVm, Fault as VcFault, PowerState, TaskRef, VcError, VcErrorKind,
-            VcResult, VmObservation,
-        },
+    ports::vcenter::{
+        BootDevice, CreateVm, Fault as VcFault, PowerState, TaskRef, VcError, VcErrorKind,
+        VcResult, VmObservation,
     },
     vm::{memory::Memory, ownership::Ownership},
 };

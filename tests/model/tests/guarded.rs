@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use agent_forge_actors::lease::Timing;
+use agent_forge_actors::runtime::lease::Timing;
 use agent_forge_model::{
     explore,
     guarded::{Defect, GIVEN_BACK, Guarded, HANDED_OVER, ONE_ACTS, PROMISES},

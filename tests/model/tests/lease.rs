@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
-use agent_forge_actors::lease::Timing;
+use agent_forge_actors::runtime::lease::Timing;
 use agent_forge_model::{
     explore::{self, Spare},
     lease::{Defect, LED, Label, Leases, ONE_ACTS, ONE_LEADS, PROMISES, TAKEN, World},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_forge_actors::model::marker::{MARKER_KEY, Marker};
+use agent_forge_actors::domain::marker::{MARKER_KEY, Marker};
 use agent_forge_lab::played::{
     assisted::{INFRA_ENV_LABEL, host::HostFacts},
     guests::identity::Quirk,

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_actors::effect::{Effect, EffectKind, Gate, Held, Settled};
+use agent_forge_actors::ports::effect::{Effect, EffectKind, Gate, Held, Settled};
 use async_trait::async_trait;
 use tokio::{sync::mpsc, time::Instant};
 

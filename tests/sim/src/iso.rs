@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent_forge_actors::{
-    error::Class,
+    domain::failure::Class,
     ports::iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, IsoSource, Validators},
 };
 use agent_forge_lab::played::assisted::image_server::ImageServer;

@@ -5,7 +5,7 @@ use std::{
     fmt::Write as _,
 };
 
-use agent_forge_actors::effect::EffectKind;
+use agent_forge_actors::ports::effect::EffectKind;
 
 use crate::{
     director::LEASE,

@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use agent_forge_actors::model::{
+use agent_forge_actors::domain::{
     marker::{MARKER_KEY, Marker},
     notes::Notes,
 };

@@ -5,7 +5,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use agent_forge_actors::effect::EffectKind;
+use agent_forge_actors::ports::effect::EffectKind;
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 

@@ -19,7 +19,7 @@ use agent_forge::{
     telemetry::metrics::Metrics,
     vsphere,
 };
-use agent_forge_actors::{lease::Lost, ports::clock::Clock, supervisor::SupervisorMsg};
+use agent_forge_actors::{ports::clock::Clock, runtime::lease::Lost, supervisor::SupervisorMsg};
 use agent_forge_lab::played::assisted::image_server::ImageServer;
 use clap::Parser as _;
 use jiff::Timestamp;

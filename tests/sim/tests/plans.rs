@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_actors::effect::EffectKind;
+use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_sim::{
     branches::{self, Planned},
     known,

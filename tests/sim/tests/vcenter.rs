@@ -9,16 +9,18 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agent_forge::vsphere::{Options, VsphereConnector};
 use agent_forge_actors::{
-    effect::{Effect, EffectKind, Gate, Held, Settled},
-    model::{
+    domain::{
         hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
         identity::BiosUuid,
         marker::{Mark, Marker},
         names::{DatastorePath, MoRef},
     },
-    ports::vcenter::{
-        BootDevice, Connector as _, CreateVm, Credentials, Fault, Place, PlaceRequest, TaskEnd,
-        TaskRef, Trust, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+    ports::{
+        effect::{Effect, EffectKind, Gate, Held, Settled},
+        vcenter::{
+            BootDevice, Connector as _, CreateVm, Credentials, Fault, Place, PlaceRequest, TaskEnd,
+            TaskRef, Trust, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+        },
     },
 };
 use agent_forge_lab::{

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, time::Duration};
 
-use agent_forge_actors::retry::RESYNC;
+use agent_forge_actors::runtime::backoff::RESYNC;
 use agent_forge_sim::waits;
 
 /// The bounds stand in docs/explanation/iso-cache.md. By hand: `cargo run -p agent-forge-sim -- waits`.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    model::marker::Marker,
+    domain::marker::Marker,
     testing::{CLUSTER_ID, NAMESPACE, child, child_with_vm, intent, marker, pool, with},
 };
 

@@ -6,9 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::{
-    model::identity::BiosUuid,
+    domain::identity::BiosUuid,
     testing::{self, World, approval, child_with_vm},
-    vm::bench::Bench,
+    vm::testing::Bench,
 };
 
 /// One planned preparation, with what the API server has instead of the VsphereAgent and the Agent that the plan saw.

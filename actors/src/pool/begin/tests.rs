@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    effect::EffectKind,
     pool::{Memory, act::perform_all, plan},
+    ports::effect::EffectKind,
     testing::{World, agent_machine, machine},
-    vm::bench::Bench,
+    vm::testing::Bench,
 };
 
 fn both(name: &str) -> [Action; 2] {

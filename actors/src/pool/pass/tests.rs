@@ -12,13 +12,13 @@ use async_trait::async_trait;
 
 use super::*;
 use crate::{
-    iso_cache::{
+    iso::{
         PruneNews,
         msg::{IsoFile, IsoKey},
     },
     ports::iso_source::Validators,
     testing::{NAMESPACE, POOL, at},
-    vm::bench::Bench,
+    vm::testing::Bench,
 };
 
 /// An ISO cache that answers as told.

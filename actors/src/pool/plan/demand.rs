@@ -11,19 +11,18 @@ use kube::ResourceExt;
 
 use super::{Action, Plan, Records, is_for, possible_agents, served_by_child};
 use crate::{
-    model::{
+    demand::{
+        claims::{self, Claim, Need, Why},
+        prepare,
+    },
+    domain::{
         machine_state::MachineState,
         managed_vm::ManagedVm,
         names::ObjectKey,
-        upstream::{self, WaitingSign},
+        upstream::{self, MachineFacts, WaitingSign},
     },
     mutants::{Mutant, on},
-    pool::{
-        claims::{self, Claim, Need, Why},
-        observed::Observed,
-        prepare,
-    },
-    ports::cluster::MachineFacts,
+    pool::observed::Observed,
 };
 
 /// Names that are tried for the VsphereAgent of one AgentMachine.

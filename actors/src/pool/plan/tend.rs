@@ -11,19 +11,19 @@ use kube::ResourceExt;
 
 use super::{Action, Plan, Records, ReleaseWhy, demand, served_by_child, serving_agent};
 use crate::{
-    model::{
+    demand::{
+        claims::{self, Claim, Need, Why},
+        prepare,
+    },
+    domain::{
         machine_state::MachineState,
         managed_vm::ManagedVm,
         upstream::{self, WaitingSign},
         vanished::{STAYS, Vanished, vanished},
     },
+    iso::infra_env_guards,
     mutants::{Mutant, on},
-    pool::{
-        claims::{self, Claim, Need, Why},
-        infra_env_guards,
-        observed::Observed,
-        prepare,
-    },
+    pool::observed::Observed,
 };
 
 /// How long a VM whose AgentMachine vanished before its Agent was approved is kept for another one: Cluster API makes

@@ -4,10 +4,13 @@ use agent_forge_crds::pool::CredentialsSecretRef;
 
 use super::*;
 use crate::{
-    effect::EffectKind::{HoldSecret as Hold, PoolStatus as Record, ReleaseSecret as Release},
-    ports::cluster::ClusterErrorKind,
+    ports::{
+        cluster::ClusterErrorKind,
+        effect::EffectKind::{HoldSecret as Hold, PoolStatus as Record, ReleaseSecret as Release},
+    },
+    sessions::secret_ref::{finalizer, holds, on_record},
     testing::{self, World, child, child_with_vm},
-    vm::bench::Bench,
+    vm::testing::Bench,
 };
 
 fn names(keys: BTreeSet<ObjectKey>) -> Vec<String> {
@@ -180,7 +183,7 @@ async fn a_secret_elsewhere_that_does_not_admit_the_pool_gets_no_finalizer() {
             namespace: Some("elsewhere".to_owned()),
         };
         world.pool.spec.vsphere.credentials_secret_ref = far.clone();
-        let stored = |o: &mut crate::vm::bench::hub::Objects| {
+        let stored = |o: &mut crate::vm::testing::hub::Objects| {
             o.pool
                 .as_mut()
                 .expect("a pool")

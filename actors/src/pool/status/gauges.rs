@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 use agent_forge_crds::pool::VsphereAgentPoolStatus;
 
 use crate::{
-    model::upstream::WaitingSign,
-    pool::{
-        claims::{Claim, Need, Why},
-        observed::Observed,
-        plan::Plan,
-    },
+    demand::claims::{Claim, Need, Why},
+    domain::upstream::WaitingSign,
+    pool::{observed::Observed, plan::Plan},
     ports::instruments::{PoolGauges, PoolView},
 };
 

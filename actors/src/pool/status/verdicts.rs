@@ -8,17 +8,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::Surroundings;
 use crate::{
-    error::ErrorSource,
-    iso_cache::msg::IsoState,
-    model::upstream::WaitingSign,
-    pool::{
+    demand::{
         claims::{self, Need, Why},
-        infra_env::INVALID_URL,
-        iso::NoSource,
-        observed::Observed,
-        plan::Plan,
         prepare,
     },
+    domain::{failure::ErrorSource, upstream::WaitingSign},
+    iso::{infra_env::INVALID_URL, msg::IsoState, of_pool::NoSource},
+    pool::{observed::Observed, plan::Plan},
     ports::{instruments::PoolGauges, vcenter_error::OF_ALL},
 };
 

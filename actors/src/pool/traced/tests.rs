@@ -6,20 +6,19 @@ use async_trait::async_trait;
 use tracing::{Instrument as _, field::Empty};
 
 use crate::{
-    effect::EffectKind,
-    error::ReconcileError,
-    iso_cache::{
+    domain::{failure::ReconcileError, managed_vm::ManagedVm, names::ObjectKey},
+    iso::{
         PruneNews,
         msg::{IsoKey, IsoState, IsoWant},
+        of_pool::IsoCaches,
     },
-    model::{managed_vm::ManagedVm, names::ObjectKey},
-    pool::{Memory, act::perform_all, iso::IsoCaches, pass, plan::Action},
-    ports::{cluster::ClusterErrorKind, tracer::PhaseSpan},
+    pool::{Memory, act::perform_all, pass, plan::Action},
+    ports::{cluster::ClusterErrorKind, effect::EffectKind, tracer::PhaseSpan},
     testing::{
         NAMESPACE, POOL, World, agent_machine, approval,
         told::{Phases, Span, Told},
     },
-    vm::bench::Bench,
+    vm::testing::Bench,
 };
 
 /// The action carried out in one pass after the other, the first of which is refused.

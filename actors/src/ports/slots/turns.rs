@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    model::names::ObjectKey,
+    domain::names::ObjectKey,
     mutants::{Mutant, on},
 };
 

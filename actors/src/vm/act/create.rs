@@ -4,14 +4,20 @@ use std::{sync::Arc, time::Duration};
 
 use agent_forge_crds::{agent::VmStatus, conditions::reason};
 
-use super::{Done, Executor, StepOutcome, TASK_PATIENCE, defect, iso_path};
+use super::{Done, Executor, StepOutcome, defect};
 use crate::{
-    effect::EffectKind,
-    error::{Class, ErrorSource, ReconcileError},
-    model::{names::DatastorePath, notes::Notes},
-    ports::vcenter::{CreateVm, Fault, TaskEnd, TaskRef, VCenter, VcError},
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
+        names::DatastorePath,
+        notes::Notes,
+    },
+    iso::of_pool::iso_path,
+    placement::request,
+    ports::{
+        effect::EffectKind,
+        vcenter::{CreateVm, Fault, TASK_PATIENCE, TaskEnd, TaskRef, VCenter, VcError},
+    },
     vm::{
-        hardware,
         memory::{Memory, Refused},
         observed::Observed,
         ownership::{self, FoundBy, Ownership},
@@ -33,7 +39,7 @@ impl Executor<'_> {
             name: child.vm_name.clone(),
             uuid: self.uuid()?,
             marker: self.marker(),
-            hardware: hardware::hardware(pool)?,
+            hardware: request::hardware(pool)?,
             place: self.place()?,
             vm_path: path.ok_or_else(|| defect("no configuration file path is recorded"))?,
             iso: iso_path(pool).ok_or_else(|| defect("the ISO went away"))?,
@@ -216,7 +222,7 @@ impl Executor<'_> {
         }
         let field = match (e.fault(), &self.observed.pool) {
             (Some(Fault::InvalidArgument { property }), Some(pool)) => {
-                hardware::field_of(pool, property)
+                request::field_of(pool, property)
                     .map(|(field, value)| format!("{field}: {value:?}"))
             }
             _ => None,
@@ -230,7 +236,7 @@ impl Executor<'_> {
 
     /// Where would it be placed now? Only reads, but for a folder that is missing.
     pub(super) async fn place_again(&self, memory: &mut Memory) -> Done {
-        let request = hardware::place_request(self.pool()?)?;
+        let request = request::place_request(self.pool()?)?;
         let session = self.session().await?;
         let effect = self.effect(EffectKind::CreateFolder);
         let placed = self.context.placer.place(session, effect, request).await?;

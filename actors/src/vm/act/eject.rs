@@ -6,12 +6,16 @@ use agent_forge_crds::{
 };
 use jiff::Timestamp;
 
-use super::{Done, Executor, StepOutcome, TASK_PATIENCE, defect};
+use super::{Done, Executor, StepOutcome, defect};
 use crate::{
-    effect::EffectKind,
-    error::{Class, ErrorSource, ReconcileError},
-    model::names::ObjectKey,
-    ports::vcenter::{Fault, VCenter, VmObservation},
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
+        names::ObjectKey,
+    },
+    ports::{
+        effect::EffectKind,
+        vcenter::{Fault, TASK_PATIENCE, VCenter, VmObservation},
+    },
     vm::{
         drive,
         memory::{Busy, Memory},

@@ -6,12 +6,19 @@ use agent_forge_crds::pool::{CredentialsSecretRef, SOURCE_VSPHERE_AGENT};
 
 use super::{Done, Executor, StepOutcome};
 use crate::{
-    effect::EffectKind,
-    error::{ErrorSource, ReconcileError},
-    model::{marker::Mark, names::MoRef, notes::Notes},
-    ports::vcenter::{FolderSight, Place, Survey, TaskEnd, VCenter, VmObservation},
+    domain::{
+        failure::{ErrorSource, ReconcileError},
+        marker::Mark,
+        names::MoRef,
+        notes::Notes,
+    },
+    placement::request,
+    ports::{
+        effect::EffectKind,
+        vcenter::{FolderSight, Place, Survey, TaskEnd, VCenter, VmObservation},
+    },
+    sessions::secret_ref,
     vm::{
-        hardware,
         memory::Memory,
         ownership::{self, Claim, FoundBy, Ownership, Proof},
         place,
@@ -164,8 +171,8 @@ impl Executor<'_> {
         }
         let pool = self.pool()?;
         let session = self.session().await?;
-        let secret = hardware::secret(pool, &self.context.settings.secret_namespaces)?;
-        let request = hardware::place_request(pool)?;
+        let secret = secret_ref::secret(pool, &self.context.settings.secret_namespaces)?;
+        let request = request::place_request(pool)?;
         let effect = self.effect(EffectKind::CreateFolder);
         let placed = self
             .context

@@ -12,11 +12,9 @@ use super::{
     release::{held, serves},
 };
 use crate::{
-    effect::EffectKind,
-    error::ReconcileError,
-    model::{identity::agent_runs_on, names::ObjectKey},
-    pool::agents_home,
-    ports::cluster::Notice,
+    demand::agents_home,
+    domain::{failure::ReconcileError, identity::agent_runs_on, names::ObjectKey},
+    ports::{cluster::Notice, effect::EffectKind},
     vm::{
         arrival::{self, Arrival},
         lost::is_abandoned,

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use super::{Done, Executor, StepOutcome, defect};
 use crate::{
-    effect::EffectKind,
-    model::{identity::BiosUuid, names::DatastorePath},
-    ports::cluster::MetadataPatch,
-    vm::{hardware, memory::Memory, place, reached::Reached, step::Loss},
+    domain::{identity::BiosUuid, names::DatastorePath},
+    placement::request,
+    ports::{cluster::MetadataPatch, effect::EffectKind},
+    sessions::secret_ref,
+    vm::{memory::Memory, place, reached::Reached, step::Loss},
 };
 
 impl Executor<'_> {
@@ -36,8 +37,8 @@ impl Executor<'_> {
         let lost = self.observed.loss(self.context, memory) != Loss::None;
         memory.lost = lost;
         let pool = self.pool()?;
-        let request = hardware::place_request(pool)?;
-        let secret = hardware::secret(pool, &self.context.settings.secret_namespaces)?;
+        let request = request::place_request(pool)?;
+        let secret = secret_ref::secret(pool, &self.context.settings.secret_namespaces)?;
         let session = self
             .context
             .sessions

@@ -15,19 +15,20 @@ use kube::ResourceExt;
 use super::{Executor, StepOutcome, release::Goes};
 use crate::{
     context::Context,
-    error::{ErrorSource, ReconcileError},
-    model::{
+    demand::agents_home,
+    domain::{
+        failure::{ErrorSource, ReconcileError},
         identity::agent_runs_on,
         machine_state::{MachineState, machine_state},
         managed_vm::ManagedVm,
         names::ObjectKey,
         selector,
+        upstream::MachineFacts,
         words::{self, Words},
     },
     mutants::{Mutant, on},
-    pool::agents_home,
     ports::{
-        cluster::{MachineFacts, View},
+        cluster::View,
         vcenter::{VCenter, VmObservation},
     },
     vm::{

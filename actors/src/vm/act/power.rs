@@ -8,11 +8,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Done, Executor, StepOutcome, defect, look::Looked};
 use crate::{
-    effect::EffectKind,
-    error::{ErrorSource, ReconcileError},
-    model::names::MoRef,
+    domain::{
+        failure::{ErrorSource, ReconcileError},
+        names::MoRef,
+    },
     mutants::{Mutant, on},
-    ports::vcenter::{BootDevice, Fault, PowerState, TaskEnd, VCenter, VmObservation},
+    ports::{
+        effect::EffectKind,
+        vcenter::{BootDevice, Fault, PowerState, TaskEnd, VCenter, VmObservation},
+    },
     vm::{
         memory::{Memory, Tagged},
         ownership::{self, Ownership},

@@ -15,15 +15,17 @@ use tracing::Instrument as _;
 
 use super::{Done, Executor, StepOutcome, defect, look::Live};
 use crate::{
-    effect::EffectKind,
-    error::{ErrorSource, ReconcileError},
-    model::{
+    demand::agents_home,
+    domain::{
+        failure::{ErrorSource, ReconcileError},
         identity::{AgentMatch, Misfit, agent_runs_on},
         machine_state::{MachineState, machine_state},
         names::ObjectKey,
     },
-    pool::agents_home,
-    ports::cluster::{MetadataPatch, Notice, Precondition},
+    ports::{
+        cluster::{MetadataPatch, Notice, Precondition},
+        effect::EffectKind,
+    },
     vm::{lost, memory::Memory, ownership::Ownership, traced},
 };
 

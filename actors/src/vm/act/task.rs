@@ -2,11 +2,13 @@
 
 use agent_forge_crds::conditions::reason;
 
-use super::{Executor, TASK_PATIENCE};
+use super::Executor;
 use crate::{
-    effect::EffectKind,
-    error::ReconcileError,
-    ports::vcenter::{Fault, TaskEnd, TaskRef, VCenter, VcResult},
+    domain::failure::ReconcileError,
+    ports::{
+        effect::EffectKind,
+        vcenter::{Fault, TASK_PATIENCE, TaskEnd, TaskRef, VCenter, VcResult},
+    },
     vm::{
         memory::{Busy, Memory},
         ownership::Ownership,

@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::Executor;
 use crate::{
-    error::ReconcileError,
-    model::names::ObjectKey,
+    domain::{failure::ReconcileError, names::ObjectKey},
     mutants::{Mutant, on},
     ports::slots::turns::Errand,
     vm::memory::Memory,

@@ -9,13 +9,17 @@ use proptest::prelude::*;
 
 use super::{Facts, Loss, PlacementCheck, Resting, Step, hold, next};
 use crate::{
-    effect::EffectKind as E,
-    model::{machine_state::MachineState, names::MoRef, vanished::Vanished},
-    ports::vcenter::{BootDevice, Cdrom, PowerState, VmObservation},
+    domain::{machine_state::MachineState, names::MoRef, vanished::Vanished},
+    ports::{
+        effect::EffectKind as E,
+        vcenter::{BootDevice, Cdrom, PowerState, VmObservation},
+    },
     testing::{child, intent, running, shown, with},
-    vm::arrival::{Arrival, Cause},
-    vm::lost::Lost,
-    vm::ownership::{FoundBy, Ownership},
+    vm::{
+        arrival::{Arrival, Cause},
+        lost::Lost,
+        ownership::{FoundBy, Ownership},
+    },
 };
 
 /// Facts of a VsphereAgent that wants its VM, before anything is recorded.

@@ -15,7 +15,7 @@ use crate::{
         told::{Phases, Told},
         with,
     },
-    vm::bench::Bench,
+    vm::testing::Bench,
 };
 
 /// The moments that were counted, in order.

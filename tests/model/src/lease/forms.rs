@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
-use agent_forge_actors::lease::Record;
+use agent_forge_actors::runtime::lease::Record;
 
 use super::{Ask, Defect, Fate, GONE, Leases, NAMES, World};
 

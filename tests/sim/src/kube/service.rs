@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_actors::effect::{Effect, EffectKind};
+use agent_forge_actors::ports::effect::{Effect, EffectKind};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agent_forge_actors::model::marker::Marker;
+use agent_forge_actors::domain::marker::Marker;
 use agent_forge_crds::names::AGENT_MACHINE_UID_ANNOTATION;
 use agent_forge_lab::played::guests::identity;
 
@@ -130,7 +130,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use agent_forge_actors::model::marker::MARKER_KEY;
+    use agent_forge_actors::domain::marker::MARKER_KEY;
     use agent_forge_crds::names::AGENT_FINALIZER;
     use serde_json::json;
 

@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_forge::vsphere::{Transport, TransportFailure};
-use agent_forge_actors::{
+use agent_forge_actors::ports::{
     effect::{Effect, EffectKind},
-    ports::vcenter::VcErrorKind,
+    vcenter::VcErrorKind,
 };
 use async_trait::async_trait;
 use base64::Engine as _;

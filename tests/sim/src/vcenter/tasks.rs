@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agent_forge_actors::model::marker::MARKER_KEY;
+use agent_forge_actors::domain::marker::MARKER_KEY;
 use serde_json::{Value, json};
 
 use super::{

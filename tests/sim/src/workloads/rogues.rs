@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_forge_actors::model::names::ObjectKey;
+use agent_forge_actors::domain::names::ObjectKey;
 use anyhow::Result;
 use futures::future::BoxFuture;
 use serde_json::json;

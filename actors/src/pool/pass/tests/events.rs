@@ -4,7 +4,7 @@ use agent_forge_crds::external::agent_machine::{AGENT_NOT_YET_FOUND, AGENT_RESER
 
 use super::*;
 use crate::{
-    model::trace::TraceId,
+    domain::trace::TraceId,
     ports::cluster::ClusterErrorKind,
     testing::{CONTROL_PLANE, agent_machine, condition, machine},
 };

@@ -3,7 +3,7 @@
 use agent_forge_crds::external::infra_env::IsoDownloadUrl;
 
 use super::*;
-use crate::{testing::infra_env, vm::bench::hub::Hub};
+use crate::{testing::infra_env, vm::testing::hub::Hub};
 
 const OLD: &str = "https://images.example/byid/1/x.iso";
 const NEW: &str = "https://images.example/byid/2/x.iso";

@@ -262,7 +262,7 @@ async fn an_iso_that_is_lost_is_given_to_no_vm_and_its_return_is_told() {
     };
     let given = |pool: &Passes| {
         let shown = pool.bench.hub.with(|o| o.pool.clone()).expect("a pool");
-        crate::vm::act::iso_path(&shown)
+        crate::iso::of_pool::iso_path(&shown)
     };
     pool.next().await;
     assert_eq!((told(&pool), given(&pool)), (0, Some(current.path.clone())));

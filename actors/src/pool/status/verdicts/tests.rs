@@ -14,9 +14,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::{
-    error::ReconcileError,
-    iso_cache::msg::IsoFile,
-    model::names::{DatastorePath, ObjectKey},
+    domain::{
+        failure::ReconcileError,
+        names::{DatastorePath, ObjectKey},
+    },
+    iso::msg::IsoFile,
     pool::{plan::plan, status::render},
     ports::iso_source::Validators,
     testing::{World, agent_machine, at, child, delete, machine, pool, selector, with},

@@ -1,0 +1,431 @@
+//! Demand: which AgentMachines of this pool wait for a host that nobody has.
+//!
+//! Pure. Each AgentMachine of the pool's NodePool gets exactly one [`Claim`]; "not now" always has its reason.
+//! Facts: upstream-contract.md §0.1, §0.2, §0.13, §0.14, §1.3-1.5, §8.2 A, K.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use agent_forge_crds::{
+    conditions::reason,
+    external::{agent::Agent, agent_machine::AgentMachine},
+    names::AGENT_MACHINE_LABEL,
+    pool::VsphereAgentPool,
+};
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::boundary::Grants;
+use crate::{
+    domain::{
+        names::ObjectKey,
+        selector,
+        upstream::{self, MachineFacts, WaitingSign},
+    },
+    iso::infra_env_guards::Guard,
+    mutants::{Mutant, on},
+};
+
+/// How long an AgentMachine must have been seen waiting before a VM is made for it: free Agents that fit are claimed
+/// by the provider within tens of milliseconds (upstream-contract.md §8.3).
+pub const DEBOUNCE: Duration = Duration::from_millis(500);
+/// How long the provider may leave a fitting free Agent unclaimed before a VM is made all the same.
+pub const FREE_AGENT_GRACE: Duration = Duration::from_secs(60);
+/// How long an AgentMachine may lack conditions or the provider's finalizer before that is said and acted on.
+pub const PROVIDER_GRACE: Duration = Duration::from_secs(60);
+
+/// Characters of a provider's error that are repeated.
+const LONGEST_ERROR: usize = 300;
+
+/// What is known of one AgentMachine's need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Needs a host now.
+    Host,
+    /// Needs a host, but the provider writes no conditions: only one VM until one such AgentMachine is served.
+    HostUnconfirmed,
+    /// Its request is already answered by a VsphereAgent of ours.
+    InFlight,
+    /// Has, or is just getting, an Agent.
+    Served,
+    /// Does not ask (deleting, paused, no owner Machine, another state).
+    Quiet(Why),
+    /// Would ask, but not now.
+    NotNow {
+        /// Why.
+        why: Why,
+        /// When to look again, if time alone changes the answer.
+        again: Option<Duration>,
+    },
+}
+
+/// Why an AgentMachine gets no VM now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It or its Machine is being deleted.
+    Deleting,
+    /// CAPI's paused annotation.
+    Paused,
+    /// No owner Machine yet (`NoSuitableAgents` is written before any search then).
+    MachinePending,
+    /// It does not report `NoSuitableAgents`.
+    NotWaiting,
+    /// Its provider cannot look for an Agent, and says why.
+    SearchFailed(String),
+    /// Seen waiting only just now.
+    Debouncing,
+    /// A free Agent fits: the provider's to bind.
+    FreeAgentFits(String),
+    /// No conditions yet.
+    ConditionsMissing,
+    /// The provider's finalizer is missing.
+    ProviderNotAccepting,
+    /// A namespace does not admit the pool: the sentence that names it.
+    NamespaceNotAllowed(String),
+    /// `spec.agent.labels` of the pool has this key, which another service goes by.
+    LabelRefused(String),
+    /// Another pool claims it as well.
+    PoolConflict(ObjectKey),
+    /// A VsphereAgent of another pool is for it.
+    HostOfAnotherPool(ObjectKey),
+    /// Its selector cannot be met.
+    SelectorUnsatisfiable(String),
+    /// The pool's InfraEnv is not one to make VMs from.
+    Guarded(Guard),
+}
+
+/// One AgentMachine and its need.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The AgentMachine.
+    pub agent_machine: Arc<AgentMachine>,
+    /// Its owner Machine, where it is there.
+    pub machine: Option<MachineFacts>,
+    /// What it needs.
+    pub need: Need,
+    /// What its conditions say, without regard to anything else.
+    pub sign: WaitingSign,
+}
+
+impl Claim {
+    /// uid of the AgentMachine.
+    #[must_use]
+    pub fn uid(&self) -> String {
+        self.agent_machine.uid().unwrap_or_default()
+    }
+
+    /// Name of the AgentMachine.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.agent_machine.name_any()
+    }
+}
+
+/// Facts that the classification needs.
+pub struct Facts<'a> {
+    /// The pool.
+    pub pool: &'a VsphereAgentPool,
+    /// What namespaces admit.
+    pub grants: &'a Grants,
+    /// Other pools of the same control plane namespace that are not being deleted.
+    pub other_pools: &'a [Arc<VsphereAgentPool>],
+    /// AgentMachines of the control plane namespace.
+    pub agent_machines: &'a [Arc<AgentMachine>],
+    /// Machines of the control plane namespace.
+    pub machines: &'a [MachineFacts],
+    /// Agents that may run on the pool's VMs.
+    pub agents: &'a [Arc<Agent>],
+    /// The InfraEnv's namespace: the provider chooses among its Agents.
+    pub agent_namespace: &'a str,
+    /// uids of AgentMachines that a VsphereAgent of ours is for.
+    pub in_flight: &'a dyn Fn(&AgentMachine) -> bool,
+    /// Whether a VM is on record for it. Anybody may make a VsphereAgent; its record only the operator writes.
+    pub on_record: &'a dyn Fn(&AgentMachine) -> bool,
+    /// VsphereAgents of other pools, by the uid of the AgentMachine that they are for.
+    pub made_by_others: &'a BTreeMap<String, ObjectKey>,
+    /// What keeps VMs from being made from the pool's InfraEnv.
+    pub guard: Option<&'a Guard>,
+    /// Since when (monotonic) each AgentMachine was seen waiting, by uid.
+    pub waiting_since: &'a BTreeMap<String, Duration>,
+    /// Monotonic now.
+    pub now: Duration,
+    /// Wall clock, for ages.
+    pub wall: Timestamp,
+}
+
+/// Does this pool mean to serve this AgentMachine? Whether it may is another question ([`Grants::serves`]). By HyperShift's NodePool annotation (`namespace/name`; the control plane
+/// namespace belongs to one HostedCluster, so the name decides); without the annotation, by its selector, every label
+/// of which the pool must offer on its Agents.
+#[must_use]
+pub fn belongs(pool: &VsphereAgentPool, agent_machine: &AgentMachine) -> bool {
+    if agent_machine.namespace().as_deref() != Some(pool.spec.control_plane_namespace.as_str()) {
+        return false;
+    }
+    if let Some((_, name)) = agent_machine.node_pool() {
+        return name == pool.spec.node_pool_ref.name;
+    }
+    let exact = agent_machine
+        .spec
+        .agent_label_selector
+        .as_ref()
+        .and_then(|s| s.match_labels.as_ref());
+    let mut asked = exact
+        .into_iter()
+        .flatten()
+        .filter(|(k, _)| *k != AGENT_MACHINE_LABEL && !selector::is_service_label(k))
+        .peekable();
+    let offered = crate::demand::prepare::base_labels(pool);
+    asked.peek().is_some() && asked.all(|(k, v)| offered.get(k) == Some(v))
+}
+
+/// Classifies every AgentMachine of the pool, in name order.
+#[must_use]
+pub fn classify(facts: &Facts<'_>) -> Vec<Claim> {
+    let sorted = Sorted::of(facts);
+    facts
+        .agent_machines
+        .iter()
+        // Of one that is not shown to it the pool learns nothing but what its own VM is on record for.
+        .filter(|am| belongs(facts.pool, am))
+        .filter(|am| facts.grants.shows(facts.pool, am) || (facts.on_record)(am))
+        .map(|am| {
+            let machine = am.owner_machine().and_then(|owner| {
+                let mut named = sorted.machines.get(owner.name.as_str())?.iter().copied();
+                named.find(|m| owner.uid.is_empty() || m.uid == owner.uid)
+            });
+            let sign = upstream::waiting_sign(am);
+            let need = need(facts, &sorted, am, machine, sign);
+            Claim {
+                agent_machine: am.clone(),
+                machine: machine.cloned(),
+                need,
+                sign,
+            }
+        })
+        .collect()
+}
+
+/// The facts that each AgentMachine asks for, sorted once.
+struct Sorted<'a> {
+    /// Machines by name.
+    machines: HashMap<&'a str, Vec<&'a MachineFacts>>,
+    /// Agents by the name of the AgentMachine that their claim label has.
+    claimants: HashMap<&'a str, Vec<&'a Agent>>,
+    /// Agents that the provider could bind now.
+    free: Vec<&'a Agent>,
+}
+
+impl<'a> Sorted<'a> {
+    fn of(facts: &Facts<'a>) -> Self {
+        let mut sorted = Self {
+            machines: HashMap::new(),
+            claimants: HashMap::new(),
+            free: Vec::new(),
+        };
+        for machine in facts.machines {
+            let named = sorted.machines.entry(machine.key.name.as_str());
+            named.or_default().push(machine);
+        }
+        for agent in facts.agents.iter().map(AsRef::as_ref) {
+            if let Some(name) = agent.claimed_by() {
+                sorted.claimants.entry(name).or_default().push(agent);
+            }
+            let at_home = agent.metadata.namespace.as_deref() == Some(facts.agent_namespace);
+            if at_home && upstream::claimable(agent) {
+                sorted.free.push(agent);
+            }
+        }
+        sorted
+    }
+
+    fn is_claimed_for(&self, am: &AgentMachine) -> bool {
+        let named = am.metadata.name.as_deref();
+        let claimants = named.and_then(|name| self.claimants.get(name));
+        let mut claimants = claimants.into_iter().flatten();
+        claimants.any(|agent| upstream::claims(agent, am))
+    }
+}
+
+fn need(
+    facts: &Facts<'_>,
+    sorted: &Sorted<'_>,
+    am: &AgentMachine,
+    machine: Option<&MachineFacts>,
+    sign: WaitingSign,
+) -> Need {
+    if am.is_deleting() || machine.is_some_and(|m| m.deleting) {
+        return Need::Quiet(Why::Deleting);
+    }
+    let served = am.agent_ref().is_some() || sorted.is_claimed_for(am);
+    if let Some(why) = refused(facts, am).filter(|_| !served) {
+        return Need::NotNow { why, again: None };
+    }
+    let Some(_) = machine else {
+        return Need::Quiet(Why::MachinePending);
+    };
+    if served {
+        return Need::Served;
+    }
+    if am.is_paused() {
+        return Need::Quiet(Why::Paused);
+    }
+    let other = facts
+        .other_pools
+        .iter()
+        .find(|p| facts.grants.serves(p, am));
+    if let Some(other) = other.filter(|_| !on(Mutant::EveryPoolAnswers)) {
+        return Need::NotNow {
+            why: Why::PoolConflict(ObjectKey::of(other.as_ref())),
+            again: None,
+        };
+    }
+    if (facts.in_flight)(am) {
+        return Need::InFlight;
+    }
+    let uid = am.metadata.uid.as_deref().unwrap_or_default();
+    if let Some(other) = facts.made_by_others.get(uid) {
+        return Need::NotNow {
+            why: Why::HostOfAnotherPool(other.clone()),
+            again: Some(PROVIDER_GRACE),
+        };
+    }
+    let age = upstream::age(am, facts.wall);
+    let later = |why, bound: Duration| Need::NotNow {
+        why,
+        again: Some(bound.saturating_sub(age)),
+    };
+    match sign {
+        WaitingSign::Other => return Need::Quiet(not_asking(am)),
+        WaitingSign::NoConditions if age < PROVIDER_GRACE => {
+            return later(Why::ConditionsMissing, PROVIDER_GRACE);
+        }
+        WaitingSign::NoConditions | WaitingSign::NoSuitableAgents => {}
+    }
+    if !am.has_provider_finalizer() {
+        let again = (age < PROVIDER_GRACE).then(|| PROVIDER_GRACE.saturating_sub(age));
+        return Need::NotNow {
+            why: Why::ProviderNotAccepting,
+            again,
+        };
+    }
+    if let Err(why) = selector::satisfiable(
+        am.spec.agent_label_selector.as_ref(),
+        &crate::demand::prepare::base_labels(facts.pool),
+    ) {
+        return Need::NotNow {
+            why: Why::SelectorUnsatisfiable(why.to_string()),
+            again: None,
+        };
+    }
+    if let Some(guard) = facts.guard {
+        return Need::NotNow {
+            why: Why::Guarded(guard.clone()),
+            again: None,
+        };
+    }
+    let waited = facts
+        .waiting_since
+        .get(&am.uid().unwrap_or_default())
+        .map_or(Duration::ZERO, |since| facts.now.saturating_sub(*since));
+    if waited < DEBOUNCE {
+        return Need::NotNow {
+            why: Why::Debouncing,
+            again: Some(DEBOUNCE.saturating_sub(waited)),
+        };
+    }
+    if waited < FREE_AGENT_GRACE
+        && let Some(free) = sorted.free.iter().find(|a| is_free_for(a, am))
+    {
+        let again = Some(FREE_AGENT_GRACE.saturating_sub(waited));
+        return Need::NotNow {
+            why: Why::FreeAgentFits(free.name_any()),
+            again,
+        };
+    }
+    if sign == WaitingSign::NoConditions {
+        Need::HostUnconfirmed
+    } else {
+        Need::Host
+    }
+}
+
+/// Why the pool may not do anything for the AgentMachine.
+fn refused(facts: &Facts<'_>, am: &AgentMachine) -> Option<Why> {
+    if let Some(namespace) = facts.grants.lacking(facts.pool, am) {
+        let own = facts.pool.namespace().unwrap_or_default();
+        let sentence = facts.grants.sentence(&[namespace], &own);
+        return Some(Why::NamespaceNotAllowed(sentence));
+    }
+    crate::demand::prepare::refused_label(facts.pool).map(|key| Why::LabelRefused(key.to_owned()))
+}
+
+/// Why an AgentMachine that reports something else than that it waits does not ask.
+fn not_asking(am: &AgentMachine) -> Why {
+    let Some(error) = am.search_error() else {
+        return Why::NotWaiting;
+    };
+    let first = error.lines().next().unwrap_or_default();
+    Why::SearchFailed(first.chars().take(LONGEST_ERROR).collect())
+}
+
+/// The provider could bind this Agent to that AgentMachine, and it is not promised to another one by our pin.
+#[must_use]
+pub fn is_free_for(agent: &Agent, am: &AgentMachine) -> bool {
+    let promised = agent
+        .labels()
+        .get(AGENT_MACHINE_LABEL)
+        .is_some_and(|pin| crate::demand::prepare::pinned(am) != Some(pin));
+    !promised
+        && upstream::claimable(agent)
+        && selector::matches(am.spec.agent_label_selector.as_ref(), agent.labels())
+}
+
+/// Reason and sentence for a [`Why`].
+#[must_use]
+pub fn explain(why: &Why) -> (&'static str, String) {
+    match why {
+        Why::Deleting => ("Deleting", "it is being deleted".to_owned()),
+        Why::Paused => ("Paused", "paused by cluster.x-k8s.io/paused".to_owned()),
+        Why::MachinePending => (reason::MACHINE_PENDING, "its owner Machine is not there yet".to_owned()),
+        Why::NotWaiting => ("NotWaiting", "it does not report NoSuitableAgents".to_owned()),
+        Why::SearchFailed(error) => (
+            reason::AGENT_SEARCH_FAILED,
+            format!("the agent provider cannot look for an Agent, so nobody asks for one: {error}"),
+        ),
+        Why::Debouncing => (reason::DEBOUNCING, "seen waiting only just now".to_owned()),
+        Why::FreeAgentFits(agent) => {
+            ("FreeAgentFits", format!("free Agent {agent} fits; the provider is given time to bind it"))
+        }
+        Why::ConditionsMissing => (
+            reason::CONDITIONS_MISSING,
+            "it has no conditions and no agentRef; agent provider and AgentMachine CRD may be of different generations"
+                .to_owned(),
+        ),
+        Why::ProviderNotAccepting => (
+            reason::PROVIDER_NOT_ACCEPTING,
+            "the agent provider has not put its finalizer on it: it does not accept the owner Machine (check that the \
+             provider's release fits the CAPI API version), so no VM is made"
+                .to_owned(),
+        ),
+        Why::NamespaceNotAllowed(sentence) => (reason::NAMESPACE_NOT_ALLOWED, sentence.clone()),
+        Why::LabelRefused(key) => (reason::INVALID_SPEC, crate::demand::prepare::refused_label_sentence(key)),
+        Why::PoolConflict(other) => {
+            (reason::POOL_CONFLICT, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
+        }
+        Why::HostOfAnotherPool(other) => (
+            reason::HOST_OF_ANOTHER_POOL,
+            format!(
+                "VsphereAgent {other} of another pool is for it; that pool lets its VM go, and this pool makes one then. If the \
+                 VsphereAgent stays, its status says why; delete it to go on"
+            ),
+        ),
+        Why::SelectorUnsatisfiable(why) => (reason::SELECTOR_UNSATISFIABLE, why.clone()),
+        Why::Guarded(guard) => (guard.reason, guard.message.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

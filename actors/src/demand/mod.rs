@@ -1,0 +1,6 @@
+//! Who needs a host, where its Agents live, and what a pool may use in other namespaces.
+
+pub mod agents_home;
+pub mod boundary;
+pub mod claims;
+pub mod prepare;

@@ -1,0 +1,155 @@
+//! What the Agents that name one VM are to each other: which is the VM's own, and which stand in its way. Pure.
+//!
+//! Guarantees: of two Agents that match one VM, none is approved anew, whichever came first. One that was bound already
+//! stays the VM's own, whoever comes later. One that matches in part is never the VM's own.
+
+use std::sync::Arc;
+
+use agent_forge_crds::{conditions::reason, external::agent::Agent};
+
+use super::{AgentMatch, Misfit, agent_runs_on};
+use crate::{
+    domain::{managed_vm::ManagedVm, names::ObjectKey},
+    mutants::{Mutant, on},
+};
+
+/// The Agents that name one VM.
+#[derive(Clone, Debug, Default)]
+pub struct Lineup<'a> {
+    /// The VM's own.
+    pub own: Option<&'a Arc<Agent>>,
+    /// Others that match as well, or may yet; where none is the VM's own, all of them.
+    pub rivals: Vec<&'a Arc<Agent>>,
+    /// Those that match in part, and what speaks against them.
+    pub doubtful: Vec<(&'a Arc<Agent>, Misfit)>,
+}
+
+/// Why no Agent of the VM is approved, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// CamelCase.
+    pub reason: &'static str,
+    /// Sentence.
+    pub message: String,
+}
+
+impl<'a> Lineup<'a> {
+    /// Of the VM of that VsphereAgent.
+    #[must_use]
+    pub fn of(child: &ManagedVm, agents: impl IntoIterator<Item = &'a Arc<Agent>>) -> Self {
+        let mut lineup = Self::default();
+        let Some(identity) = child.identity.as_ref() else {
+            return lineup;
+        };
+        let (mut matching, mut awaited) = (Vec::new(), Vec::new());
+        for agent in agents {
+            match agent_runs_on(agent, identity) {
+                _ if by_mutation(child, agent) => matching.push(agent),
+                AgentMatch::Same => matching.push(agent),
+                AgentMatch::Partly(_) if child.was_bound_to(agent) => matching.push(agent),
+                AgentMatch::Partly(misfit) => lineup.doubtful.push((agent, misfit)),
+                AgentMatch::NotYet => awaited.push(agent),
+                AgentMatch::Other => {}
+            }
+        }
+        // A guest registers a moment before its inventory is there: whoever is quicker is not the VM's own for that.
+        let alone = awaited.is_empty() || on(Mutant::RivalsIgnored);
+        lineup.own = own(child, &matching, alone);
+        let is_own = |a: &Arc<Agent>| lineup.own.is_some_and(|own| Arc::ptr_eq(own, a));
+        matching.extend(
+            awaited
+                .iter()
+                .copied()
+                .filter(|_| !on(Mutant::RivalsIgnored)),
+        );
+        if let [_] = matching[..] {
+            // The only one that names the VM is nobody's rival, whether or not all of its evidence is there.
+            matching.clear();
+        }
+        matching.retain(|a| !is_own(a));
+        lineup.rivals = matching;
+        lineup
+    }
+
+    /// The Agent that may be prepared and approved.
+    #[must_use]
+    pub fn approvable(&self) -> Option<&'a Arc<Agent>> {
+        self.own
+            .filter(|_| self.rivals.is_empty() || on(Mutant::RivalsIgnored))
+    }
+
+    /// What keeps the VM's Agent from being approved, in words.
+    #[must_use]
+    pub fn doubt(&self) -> Option<Doubt> {
+        if !self.rivals.is_empty() {
+            let all = self.own.into_iter().chain(self.rivals.iter().copied());
+            return Some(Doubt {
+                reason: reason::RIVAL_AGENTS,
+                message: format!(
+                    "Agents {} all name this VM, and nothing tells them apart: none of them is approved. Find out which host is not the VM, stop it and \
+                     delete its Agent",
+                    names(all)
+                ),
+            });
+        }
+        let (agent, misfit) = self.doubtful.first().filter(|_| self.own.is_none())?;
+        if *misfit == Misfit::Mac {
+            return Some(mac_differs(agent));
+        }
+        Some(Doubt {
+            reason: reason::AGENT_UNPROVEN,
+            message: format!(
+                "Agent {} names this VM and is not approved: {misfit}. If it is another host, delete that Agent",
+                ObjectKey::of(agent.as_ref())
+            ),
+        })
+    }
+}
+
+/// Of an Agent that matches a VM but for its MAC addresses.
+#[must_use]
+pub fn mac_differs(agent: &Agent) -> Doubt {
+    Doubt {
+        reason: reason::MAC_DIFFERS,
+        message: format!(
+            "Agent {} names this VM and has none of its MAC addresses. If somebody replaced the VM's network card, this ends when \
+             vCenter shows the new one and the guest reports it. If it is another host, delete that Agent",
+            ObjectKey::of(agent)
+        ),
+    }
+}
+
+fn names<'a>(agents: impl Iterator<Item = &'a Arc<Agent>>) -> String {
+    let mut names: Vec<String> = agents
+        .map(|a| ObjectKey::of(a.as_ref()).to_string())
+        .collect();
+    names.sort();
+    names.join(" and ")
+}
+
+/// The only one that matches, where it is `alone` in naming the VM; else the one that was bound before the others came.
+fn own<'a>(child: &ManagedVm, matching: &[&'a Arc<Agent>], alone: bool) -> Option<&'a Arc<Agent>> {
+    if let [only] = matching
+        && alone
+    {
+        return Some(only);
+    }
+    if on(Mutant::RivalsIgnored) {
+        return matching.first().copied();
+    }
+    let mut bound = matching
+        .iter()
+        .filter(|a| child.was_bound_to(a) || child.is_bound_to(a));
+    match (bound.next(), bound.next()) {
+        (Some(one), None) => Some(one),
+        _ => None,
+    }
+}
+
+fn by_mutation(child: &ManagedVm, agent: &Agent) -> bool {
+    on(Mutant::HostnameIsProof) && agent.spec.hostname.as_ref() == Some(&child.vm_name)
+        || on(Mutant::AnyUnapproved) && !agent.spec.approved
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! How the Machine behind a VsphereAgent stands: the one answer that the pool and the VM decide from. Pure.
+//!
+//! Facts: reliability.md: a Machine is gone only by proof. A Machine counts as gone when neither its uid nor, where no uid is recorded or the record
+//! is older than the object that carries it (a restored hub has new uids), its name is there, and no AgentMachine of the
+//! recorded name. AgentMachine and Machine share their name, and the deletion of either ends the other
+//! (upstream-contract.md §6.5, §8.2 J, K).
+
+use std::{borrow::Borrow, sync::Arc};
+
+use agent_forge_crds::{conditions::Phase, external::agent_machine::AgentMachine};
+use kube::ResourceExt;
+
+use super::managed_vm::ManagedVm;
+use crate::{
+    domain::upstream::MachineFacts,
+    mutants::{Mutant, on},
+};
+
+/// How the recorded Machine and AgentMachine stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MachineState {
+    /// None was ever recorded.
+    Nobody,
+    /// They exist, and neither is being deleted.
+    Alive,
+    /// One of them is being deleted.
+    Leaving,
+    /// Both are gone.
+    Gone,
+    /// It cannot be told, and this is why.
+    Unknown(String),
+}
+
+/// Reads the standing of `child` from what the control plane namespace `namespace` holds.
+#[must_use]
+pub fn machine_state(
+    child: &ManagedVm,
+    namespace: &str,
+    machines: &[impl Borrow<MachineFacts>],
+    agent_machines: &[Arc<AgentMachine>],
+) -> MachineState {
+    let (machine, agent_machine) = match (&child.machine, &child.agent_machine) {
+        (None, None) => return MachineState::Nobody,
+        (machine, agent_machine) => (machine.as_ref(), agent_machine.as_ref()),
+    };
+    if let Some(recorded) = child.control_plane.as_deref().filter(|n| *n != namespace) {
+        return MachineState::Unknown(format!(
+            "its Machine is recorded in namespace {recorded}, spec.controlPlaneNamespace of the pool says {namespace}"
+        ));
+    }
+    let mut machines = machines.iter().map(Borrow::borrow);
+    let m = machines
+        .clone()
+        .find(|m| machine.is_some_and(|r| r.is(&m.key.name, &m.uid)));
+    let am = agent_machines
+        .iter()
+        .find(|am| agent_machine.is_some_and(|r| r.is_object(&am.metadata)));
+    if m.is_some_and(|m| m.deleting) || am.is_some_and(|am| am.is_deleting()) {
+        return MachineState::Leaving;
+    }
+    if m.is_some() || am.is_some() {
+        return MachineState::Alive;
+    }
+    let namesake = |kind: &str, name: &str| {
+        MachineState::Unknown(format!(
+            "{kind} {namespace}/{name} exists with another uid than the recorded one"
+        ))
+    };
+    if let Some(r) = agent_machine
+        && agent_machines.iter().any(|am| am.name_any() == r.name)
+    {
+        return namesake("AgentMachine", &r.name);
+    }
+    match machine {
+        Some(r) if child.reborn && machines.any(|m| m.key.name == r.name) => {
+            namesake("Machine", &r.name)
+        }
+        _ if on(Mutant::GoneMustBeSeen) && phase(child) != Some(&Phase::Released) => {
+            MachineState::Alive
+        }
+        _ => MachineState::Gone,
+    }
+}
+
+/// Of a Machine in a namespace that is not watched.
+#[must_use]
+pub fn unserved(namespace: &str) -> MachineState {
+    MachineState::Unknown(format!(
+        "its Machine is recorded in namespace {namespace}, which the operator does not serve (--namespaces)"
+    ))
+}
+
+fn phase(child: &ManagedVm) -> Option<&Phase> {
+    child.object.status.as_ref()?.vm.as_ref()?.phase.as_ref()
+}
+
+#[cfg(test)]
+mod tests;

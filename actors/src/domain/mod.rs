@@ -1,0 +1,20 @@
+//! What the things are that agent-forge speaks about: names, identities, hardware, times. Parsed once at the edge, no
+//! strings further in.
+
+pub mod address;
+pub mod failure;
+pub mod grants;
+pub mod hardware;
+pub mod identity;
+pub mod machine_state;
+pub mod managed_vm;
+pub mod marker;
+pub mod names;
+pub mod notes;
+pub mod selector;
+pub mod server;
+pub mod tally;
+pub mod trace;
+pub mod upstream;
+pub mod vanished;
+pub mod words;

@@ -1,0 +1,163 @@
+//! Composite facts of the upstream contract: what AgentMachine and Agent together tell (upstream-contract.md §0-§4).
+//! Single wire facts are methods of the types in `agent_forge_crds::external`.
+
+use std::{borrow::Borrow, sync::Arc, time::Duration};
+
+use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::names::ObjectKey;
+use crate::mutants::{Mutant, on};
+
+/// What an AgentMachine's conditions say about waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitingSign {
+    /// `AgentReserved=False/NoSuitableAgents`, or the legacy `Ready=False/NoSuitableAgents` (§0.1).
+    NoSuitableAgents,
+    /// No condition at all: generations of provider and CRD may not fit (§0.13), or it is brand new.
+    NoConditions,
+    /// Anything else.
+    Other,
+}
+
+/// Reads the waiting sign.
+#[must_use]
+pub fn waiting_sign(am: &AgentMachine) -> WaitingSign {
+    if am.conditions().is_empty() {
+        WaitingSign::NoConditions
+    } else if am.is_waiting() && !on(Mutant::ReadyOnly) || am.is_waiting_legacy() {
+        WaitingSign::NoSuitableAgents
+    } else {
+        WaitingSign::Other
+    }
+}
+
+/// Age by the creation timestamp; zero when unknown or in the future.
+#[must_use]
+pub fn age(object: &impl ResourceExt, now: Timestamp) -> Duration {
+    object
+        .creation_timestamp()
+        .and_then(|t| Duration::try_from(now.duration_since(t.0)).ok())
+        .unwrap_or_default()
+}
+
+/// Whether the Agent's claim label names this AgentMachine. A claim without the namespace annotation counts for any
+/// AgentMachine of that name.
+#[must_use]
+pub fn claims(agent: &Agent, am: &AgentMachine) -> bool {
+    let name = am.metadata.name.as_deref();
+    name.is_some_and(|name| agent.claimed_by() == Some(name))
+        && agent
+            .claimed_by_namespace()
+            .is_none_or(|ns| am.metadata.namespace.as_deref() == Some(ns))
+}
+
+/// An AgentMachine that lives, and whose Machine does, has this Agent in its `status.agentRef`: the Agent serves it even
+/// where the claim label was lost, the provider puts that back (upstream-contract.md §1.5, §1.6).
+#[must_use]
+pub fn is_reserved(
+    agent: &Agent,
+    agent_machines: &[Arc<AgentMachine>],
+    machines: &[impl Borrow<MachineFacts>],
+) -> bool {
+    agent_machines.iter().any(|am| {
+        let names_it = am.agent_ref().is_some_and(|r| {
+            r.name == agent.name_any() && Some(&r.namespace) == agent.namespace().as_ref()
+        });
+        let owner = am.owner_machine();
+        let machine_lives = || {
+            let mut owned = machines
+                .iter()
+                .map(Borrow::borrow)
+                .filter(|m: &&MachineFacts| owner.is_some_and(|o| o.uid == m.uid));
+            owned.any(|m| !m.deleting)
+        };
+        names_it && !am.is_deleting() && machine_lives()
+    })
+}
+
+/// The provider could claim it now (§1.5).
+#[must_use]
+pub fn claimable(agent: &Agent) -> bool {
+    agent.is_valid_for_claim() && !agent.is_claimed_or_bound() && !agent.is_deleting()
+}
+
+/// States in which the deletion hook waits for a live guest (§1.6, §4): with a dead VM they never end.
+#[must_use]
+pub fn waits_for_guest(state: &str) -> bool {
+    matches!(
+        state,
+        "unbinding" | "reclaiming" | "reclaiming-rebooting" | "binding" | "cancelled"
+    )
+}
+
+/// What we know of a CAPI Machine: its metadata. Spec and status differ by API version and are not needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineFacts {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// uid.
+    pub uid: String,
+    /// It has a deletionTimestamp.
+    pub deleting: bool,
+    /// apiVersion it was read with, e.g. `cluster.x-k8s.io/v1beta2`.
+    pub api_version: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, delete, foreign_agent, reserve};
+
+    #[test]
+    fn an_agent_is_reserved_by_who_lives_and_names_it() {
+        type Change = fn(&mut World);
+        let table: [(&str, Change, bool); 7] = [
+            ("it is", |_| {}, true),
+            ("another", |w| w.agents = vec![foreign_agent("y")], false),
+            (
+                "a namesake",
+                |w| w.agents[0].metadata.namespace = Some("elsewhere".to_owned()),
+                false,
+            ),
+            ("who goes", |w| delete(&mut w.agent_machines[0]), false),
+            (
+                "whose Machine goes",
+                |w| w.machines[0].deleting = true,
+                false,
+            ),
+            (
+                "whose Machine is another",
+                |w| w.machines[0].uid = "other".to_owned(),
+                false,
+            ),
+            ("whose Machine is gone", |w| w.machines.clear(), false),
+        ];
+        for (what, change, reserved) in table {
+            let mut world = World::waiting(&["a"]);
+            world.agents = vec![foreign_agent("x")];
+            reserve(&mut world.agent_machines[0], &world.agents[0]);
+            change(&mut world);
+            let s = world.observed();
+            let is = is_reserved(&s.agents[0], &s.agent_machines, &s.machines);
+            assert_eq!(is, reserved, "{what}");
+        }
+    }
+
+    #[test]
+    fn only_states_that_a_live_guest_ends_wait_for_it() {
+        for (state, waits) in [
+            ("unbinding", true),
+            ("reclaiming", true),
+            ("reclaiming-rebooting", true),
+            ("binding", true),
+            ("cancelled", true),
+            ("known-unbound", false),
+            ("added-to-existing-cluster", false),
+            ("", false),
+        ] {
+            assert_eq!(waits_for_guest(state), waits, "{state}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Words: by what an Agent and those whom it may concern find each other without going through all. Pure.
+//!
+//! An Agent says words; a VsphereAgent, an AgentMachine and a pool ask for some. Guarantee: whatever a rule may answer "yes" to
+//! for an Agent, the Agent says a word that is asked for ([`proof`], [`upstream::claims`], a reference by name, a hostname,
+//! [`claims::is_free_for`](crate::demand::claims::is_free_for)). A word is never more than a hint: two facts may share one, and the
+//! rule judges whatever is found.
+
+use std::{
+    collections::{BTreeSet, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+};
+
+use agent_forge_crds::{
+    VsphereAgent,
+    external::{agent::Agent, agent_machine::AgentMachine},
+    names::AGENT_MACHINE_LABEL,
+};
+use kube::ResourceExt;
+
+use super::{
+    identity::{BiosUuid, proof},
+    managed_vm::recorded_identity,
+    names::ObjectKey,
+    selector, upstream,
+};
+
+/// A number that stands for one fact: thousands of Agents say several each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Word(u64);
+
+#[derive(Hash)]
+enum Fact<'a> {
+    /// `None`: any, where a mutant asks for that.
+    Machine(Option<BiosUuid>),
+    Name(&'a str),
+    Hostname(&'a str),
+    Claimant(&'a str),
+    Free(Option<(&'a str, &'a str)>),
+    Pool(&'a ObjectKey),
+}
+
+impl Word {
+    fn of(fact: &Fact<'_>) -> Self {
+        // Without a seed: the same in every cache.
+        let mut hasher = DefaultHasher::new();
+        fact.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+
+    /// It names that machine, in whichever byte order.
+    #[must_use]
+    pub fn machine(uuid: BiosUuid) -> Self {
+        let uuid = (!proof::goes_beyond_uuids()).then(|| uuid.in_one_order());
+        Self::of(&Fact::Machine(uuid))
+    }
+
+    /// It is of that pool.
+    #[must_use]
+    pub fn pool(key: &ObjectKey) -> Self {
+        Self::of(&Fact::Pool(key))
+    }
+
+    /// It could be claimed, and has a label that the AgentMachine's selector asks for, where that asks for one.
+    #[must_use]
+    pub fn free_for(am: &AgentMachine) -> Self {
+        let selector = am.spec.agent_label_selector.as_ref();
+        let exact = selector.and_then(|s| s.match_labels.as_ref());
+        let exact = exact.into_iter().flatten();
+        // The pin is the rarest, labels of the service are on all.
+        let rank = |key: &str| match key {
+            AGENT_MACHINE_LABEL => 0,
+            key if selector::is_service_label(key) => 2,
+            _ => 1,
+        };
+        let rarest = exact.min_by_key(|(key, _)| rank(key));
+        Self::of(&Fact::Free(rarest.map(|(k, v)| (k.as_str(), v.as_str()))))
+    }
+}
+
+/// Words.
+pub type Words = BTreeSet<Word>;
+
+/// What an Agent says of itself and of those who have to do with it.
+#[must_use]
+pub fn identities(agent: &Agent) -> Words {
+    let named = agent.metadata.name.as_deref().map(Fact::Name);
+    let hostname = agent.spec.hostname.as_deref().map(Fact::Hostname);
+    let claimant = agent.claimed_by().map(Fact::Claimant);
+    let facts = named.into_iter().chain(hostname).chain(claimant);
+    let machines = proof::named_machines(agent);
+    let machines = machines.into_iter().map(Word::machine);
+    let any = proof::goes_beyond_uuids().then(|| Word::of(&Fact::Machine(None)));
+    let machines = machines.chain(any);
+    facts.map(|fact| Word::of(&fact)).chain(machines).collect()
+}
+
+/// What an Agent says that could be claimed now.
+#[must_use]
+pub fn offers(agent: &Agent) -> Words {
+    if !upstream::claimable(agent) {
+        return Words::new();
+    }
+    let labels = agent.labels().iter();
+    let labels = labels.map(|(k, v)| Some((k.as_str(), v.as_str())));
+    let all = labels.chain([None]);
+    all.map(|label| Word::of(&Fact::Free(label))).collect()
+}
+
+/// All that an Agent says.
+#[must_use]
+pub fn said(agent: &Agent) -> Words {
+    let mut all = identities(agent);
+    all.extend(offers(agent));
+    all
+}
+
+/// What the Agents say that the decisions about an AgentMachine ask for, but for who is free.
+#[must_use]
+pub fn sought_by(am: &AgentMachine) -> Words {
+    let name = am.metadata.name.as_deref();
+    let named = name.map(Fact::Claimant).into_iter();
+    let hostname = name.map(Fact::Hostname);
+    let chosen = am.agent_ref().map(|r| Fact::Name(&r.name));
+    let all = named.chain(hostname).chain(chosen);
+    all.map(|fact| Word::of(&fact)).collect()
+}
+
+/// All that an AgentMachine asks for.
+#[must_use]
+pub fn asked_by_agent_machine(am: &AgentMachine) -> Words {
+    let mut all = sought_by(am);
+    all.insert(Word::free_for(am));
+    all
+}
+
+/// All that a VsphereAgent asks for: whoever names its VM or has the name on record, and its pool.
+#[must_use]
+pub fn asked_by_child(child: &VsphereAgent) -> Words {
+    let vm = child.status.as_ref().and_then(|s| s.vm.as_ref());
+    let machine = vm.and_then(recorded_identity);
+    let machine = machine.map(|vm| Word::machine(vm.bios_uuid));
+    let recorded = vm.and_then(|vm| vm.agent_ref.as_ref()?.name.as_deref());
+    let recorded = recorded.map(|name| Word::of(&Fact::Name(name)));
+    let pool = ObjectKey::new(
+        child.namespace().unwrap_or_default(),
+        &child.spec.pool_ref.name,
+    );
+    let all = machine.into_iter().chain(recorded);
+    all.chain([Word::pool(&pool)]).collect()
+}

@@ -1,0 +1,209 @@
+//! What about an InfraEnv keeps new VMs from being made, although it may offer an ISO. Pure.
+//!
+//! Guarantee: hosts that already have a VM are not concerned; only what does not exist yet is not made.
+
+use std::sync::Arc;
+
+use agent_forge_crds::{
+    conditions::reason,
+    external::{
+        agent::{Agent, INFRA_ENV_LABEL},
+        agent_machine::AgentMachine,
+        infra_env::InfraEnv,
+    },
+    names::AGENT_MACHINE_LABEL,
+    pool::VsphereAgentPool,
+};
+use kube::ResourceExt;
+
+use crate::{
+    domain::{
+        identity::BootSource,
+        names::ObjectKey,
+        selector::{self, Labels},
+    },
+    mutants::{Mutant, on},
+    ports::{cluster::View, iso_source::IsoUrl},
+};
+
+/// Why no VM is made from an InfraEnv.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// CamelCase.
+    pub reason: &'static str,
+    /// Sentence, with what to do.
+    pub message: String,
+}
+
+/// What keeps the pool from making VMs from that InfraEnv; `choosers` are the AgentMachines of all hosted clusters, of which
+/// it is told the names of those that `shown` lets through.
+#[must_use]
+pub fn guard(
+    pool: &VsphereAgentPool,
+    infra_env: &InfraEnv,
+    choosers: &[Arc<AgentMachine>],
+    shown: &dyn Fn(&AgentMachine) -> bool,
+) -> Option<Guard> {
+    if on(Mutant::NoGuards) {
+        return None;
+    }
+    late_binding(infra_env)
+        .or_else(|| of_another(pool, infra_env))
+        .or_else(|| image(infra_env))
+        .or_else(|| stale(pool, infra_env))
+        .or_else(|| defeated(infra_env, choosers, shown))
+}
+
+fn named(infra_env: &InfraEnv) -> String {
+    let namespace = infra_env.namespace().unwrap_or_default();
+    format!("InfraEnv {namespace}/{}", infra_env.name_any())
+}
+
+fn late_binding(infra_env: &InfraEnv) -> Option<Guard> {
+    let cluster = infra_env.spec.cluster_ref.as_ref()?;
+    Some(Guard {
+        reason: reason::LATE_BINDING_UNAVAILABLE,
+        message: format!(
+            "{} has spec.clusterRef ({}): its hosts are bound to that cluster from the start, so no VM is made; use an \
+             InfraEnv without clusterRef",
+            named(infra_env),
+            cluster.name
+        ),
+    })
+}
+
+/// The guard where the InfraEnv `key`, whose ISO may still lie there, does not exist.
+#[must_use]
+pub fn gone(key: &ObjectKey) -> Option<Guard> {
+    (!on(Mutant::NoGuards)).then(|| Guard {
+        reason: reason::INFRA_ENV_NOT_FOUND,
+        message: format!("InfraEnv {key} does not exist: no VM is made from an ISO of it"),
+    })
+}
+
+/// The ISO that lies there is of another InfraEnv, or of one of that name that was deleted since: an Agent of its guest
+/// would register with that one.
+fn of_another(pool: &VsphereAgentPool, infra_env: &InfraEnv) -> Option<Guard> {
+    let iso = pool.status.as_ref().and_then(|s| s.iso.as_ref())?;
+    let source = BootSource::read(iso.infra_env_ref.as_ref()?)?;
+    let now = BootSource::of(infra_env);
+    (!source.is_same(&now)).then(|| Guard {
+        reason: reason::ISO_SOURCE_CHANGED,
+        message: format!(
+            "the ISO on the datastore is of {source}, and the pool's is {now} now: no VM is made until that one's ISO lies there"
+        ),
+    })
+}
+
+fn image(infra_env: &InfraEnv) -> Option<Guard> {
+    let why = infra_env.image_failure()?;
+    Some(Guard {
+        reason: reason::IMAGE_NOT_CREATED,
+        message: image_failed(infra_env, why),
+    })
+}
+
+/// The sentence for an image that the service could not make.
+#[must_use]
+pub fn image_failed(infra_env: &InfraEnv, why: &str) -> String {
+    format!(
+        "the assisted service could not make the image of {} (ImageCreated is False: {}): nothing is fetched and no VM is made",
+        named(infra_env),
+        why.lines().next().unwrap_or_default()
+    )
+}
+
+/// The InfraEnv asks for another version than its ISO has: the one that it offers, or the one that new VMs would boot.
+fn stale(pool: &VsphereAgentPool, infra_env: &InfraEnv) -> Option<Guard> {
+    let wanted = infra_env.spec.os_image_version.as_deref();
+    let wanted = wanted.map(str::trim).filter(|w| !w.is_empty())?;
+    let offered = infra_env.iso_download_url().map(|url| url.expose());
+    let iso = pool.status.as_ref().and_then(|s| s.iso.as_ref());
+    let lying = iso.and_then(|iso| iso.url.as_deref());
+    let other = |url: &str| version(url).filter(|v| !fits(v, wanted));
+    let (where_, found) = offered
+        .and_then(|url| Some(("the ISO that it offers", other(url)?)))
+        .or_else(|| Some(("the ISO on the datastore", other(lying?)?)))?;
+    Some(Guard {
+        reason: reason::ISO_STALE,
+        message: format!(
+            "{} asks for osImageVersion {wanted}, and {where_} is of version {found}: no VM is made until they agree",
+            named(infra_env)
+        ),
+    })
+}
+
+/// The version in an address of the assisted service's: the path segment behind the one that names the image.
+fn version(url: &str) -> Option<String> {
+    let url = IsoUrl::parse(url).ok().filter(IsoUrl::is_assisted)?;
+    url.version()
+}
+
+/// One may be given more exactly than the other: `4.19` and `4.19.3`.
+fn fits(a: &str, b: &str) -> bool {
+    let begins = |long: &str, short: &str| {
+        let rest = long.strip_prefix(short);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+    };
+    begins(a, b) || begins(b, a)
+}
+
+/// The service approves its Agents by itself, and again whenever the approval is taken back; only labels keep one from being
+/// chosen then. Somebody's selector asks for none, our pin aside: that comes after the AgentMachine.
+fn defeated(
+    infra_env: &InfraEnv,
+    choosers: &[Arc<AgentMachine>],
+    shown: &dyn Fn(&AgentMachine) -> bool,
+) -> Option<Guard> {
+    if !infra_env.auto_approves() {
+        return None;
+    }
+    let bare = Labels::from([(INFRA_ENV_LABEL.to_owned(), infra_env.name_any())]);
+    let asks_nothing = |am: &&Arc<AgentMachine>| {
+        let mut selector = am.spec.agent_label_selector.clone().unwrap_or_default();
+        if let Some(exact) = &mut selector.match_labels {
+            exact.remove(AGENT_MACHINE_LABEL);
+        }
+        selector::matches(Some(&selector), &bare)
+    };
+    let chooser = choosers.iter().find(asks_nothing)?;
+    let who = if shown(chooser) {
+        let namespace = chooser.namespace().unwrap_or_default();
+        format!("AgentMachine {namespace}/{}", chooser.name_any())
+    } else {
+        "an AgentMachine of another tenant".to_owned()
+    };
+    Some(Guard {
+        reason: reason::AUTO_APPROVE_DEFEATS_FENCE,
+        message: format!(
+            "{} approves its Agents by itself, and {who} takes any Agent: one whose Machine goes could be chosen again, so no \
+             VM is made. Switch spec.agentApproval.autoApprove off, or give that NodePool an agentLabelSelector",
+            named(infra_env),
+        ),
+    })
+}
+
+/// Whether the service approves that Agent by itself: its approval is not taken back then, for it would come again, and so on
+/// for ever.
+#[must_use]
+pub fn approves(infra_env: Option<&InfraEnv>, agent: &Agent) -> bool {
+    infra_env.is_some_and(|env| {
+        let is_its = agent.infra_env() == env.metadata.name.as_deref()
+            && agent.metadata.namespace == env.metadata.namespace;
+        env.auto_approves() && is_its
+    })
+}
+
+/// The same, by the Agent's own InfraEnv as the view shows it.
+#[must_use]
+pub fn is_auto_approved(view: &dyn View, agent: &Agent) -> bool {
+    let namespace = agent.namespace().unwrap_or_default();
+    let key = agent
+        .infra_env()
+        .map(|name| ObjectKey::new(&namespace, name));
+    let infra_env = key.and_then(|key| view.infra_env(&key));
+    approves(infra_env.as_deref(), agent)
+}
+
+#[cfg(test)]
+mod tests;

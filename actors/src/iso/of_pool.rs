@@ -1,0 +1,308 @@
+//! The pool's side of the discovery ISO: what it wants ([`want`]), what other pools' statuses say of it ([`kept`]), and
+//! what its own status says of what it got ([`record`]). Pure, but for reads of a ConfigMap ([`ca`]) and an InfraEnv
+//! ([`fresh`]).
+
+pub mod ca;
+pub mod fresh;
+pub mod held;
+pub mod kept;
+pub mod look;
+mod lost;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    conditions::reason,
+    duration,
+    external::infra_env::{self, InfraEnv},
+    names::FORCE_ISO_REFRESH_ANNOTATION,
+    pool::{DEFAULT_CHECK_INTERVAL, IsoStatus, VsphereAgentPool},
+};
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::ResourceExt;
+use sha2::{Digest, Sha256};
+
+pub use self::record::{shown, status};
+use super::{infra_env::INVALID_URL, infra_env_guards::image_failed};
+use crate::{
+    domain::{
+        failure::{ErrorSource, ReconcileError},
+        names::{BadDatastorePath, DatastorePath, ObjectKey},
+    },
+    iso::{
+        PruneNews,
+        msg::{IsoKey, IsoState, IsoWant, ShareGroup},
+    },
+    ports::iso_source::IsoUrl,
+};
+
+/// Where the pool's ISO lies.
+#[must_use]
+pub fn iso_path(pool: &VsphereAgentPool) -> Option<DatastorePath> {
+    let iso = pool.status.as_ref()?.iso.as_ref()?;
+    if let Some(stored) = iso.stored_path.as_deref() {
+        return DatastorePath::parse(stored).ok();
+    }
+    DatastorePath::new(&pool.spec.vsphere.iso_datastore, iso.path.as_deref()?).ok()
+}
+
+/// Asks the ISO cache of a datastore.
+#[async_trait]
+pub trait IsoCaches: Send + Sync {
+    /// How far the wanted ISO is; starts what is missing.
+    ///
+    /// # Errors
+    /// The cache is being restarted.
+    async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, ReconcileError>;
+
+    /// Removes `left.prunable` from a datastore that the pool has left, unless a VM or another pool needs it; what is
+    /// gone by now, and what stays for which reason that was not told before.
+    ///
+    /// # Errors
+    /// The cache is being restarted.
+    async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, ReconcileError>;
+
+    /// The pool is being deleted: no cache goes on with what only it wants. It may be said more than once.
+    fn leave(&self, pool: &ObjectKey);
+}
+
+/// Why no ISO can be wanted yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoSource {
+    /// The InfraEnv does not exist.
+    InfraEnvNotFound,
+    /// It is looked for nowhere: these namespaces do not admit the pool.
+    NotAllowed(Vec<String>),
+    /// It has no URL yet.
+    UrlPending,
+    /// The service could not make its image; the sentence that says so.
+    ImageFailed(String),
+    /// A field cannot be used.
+    Invalid(ReconcileError),
+}
+
+/// Directory on the ISO datastore: `spec.iso.pathPrefix`, else `agent-forge/<namespace>/<pool>` (predecessor.md §1).
+///
+/// # Errors
+/// A [`ReconcileError`] that names the field.
+pub fn directory(pool: &VsphereAgentPool) -> Result<DatastorePath, ReconcileError> {
+    let iso = pool.spec.iso.as_ref();
+    let chosen = iso.and_then(|i| i.path_prefix.as_deref());
+    let path = match chosen.filter(|p| !p.is_empty()) {
+        Some(chosen) => DatastorePath::new(&pool.spec.vsphere.iso_datastore, chosen),
+        None => default_directory(pool),
+    };
+    path.map_err(|e| {
+        ReconcileError::blocked(
+            ErrorSource::Iso,
+            reason::INVALID_SPEC,
+            format!("spec.iso.pathPrefix or spec.vsphere.isoDatastore: {e}"),
+        )
+    })
+}
+
+fn default_directory(pool: &VsphereAgentPool) -> Result<DatastorePath, BadDatastorePath> {
+    let namespace = pool.namespace().unwrap_or_default();
+    let own = format!("agent-forge/{namespace}/{}", pool.name_any());
+    DatastorePath::new(&pool.spec.vsphere.iso_datastore, &own)
+}
+
+/// With whom the pool shares a file of equal content, wherever among their directories it lies. Pools whose directory is
+/// the default one share, also where it is written out, as the predecessor's objects do; so do pools whose directories
+/// are alike but for segments that are their own name or namespace. A directory without the pool's name as a segment was
+/// chosen to hold the pool's ISO: `None`.
+#[must_use]
+pub fn shares(pool: &VsphereAgentPool) -> Option<ShareGroup> {
+    let directory = directory(pool).ok()?;
+    if default_directory(pool).as_ref() == Ok(&directory) {
+        return Some(ShareGroup::Default);
+    }
+    let (name, namespace) = (pool.name_any(), pool.namespace().unwrap_or_default());
+    let common =
+        |segment: &str| (segment != name && segment != namespace).then(|| segment.to_owned());
+    let segments = || directory.path.split('/');
+    let named = segments().any(|segment| segment == name);
+    named.then(|| ShareGroup::Alike(segments().map(common).collect()))
+}
+
+/// How often the source is asked for changes: `spec.iso.checkInterval`, 10 minutes unless that can be used.
+#[must_use]
+pub fn check_interval(pool: &VsphereAgentPool) -> Duration {
+    let text = pool
+        .spec
+        .iso
+        .as_ref()
+        .and_then(|i| i.check_interval.as_deref());
+    let usable = |text: &str| duration::parse(text).ok().filter(|d| !d.is_zero());
+    text.and_then(usable)
+        .or_else(|| usable(DEFAULT_CHECK_INTERVAL))
+        .unwrap_or(Duration::from_secs(600))
+}
+
+/// Which cache serves the pool.
+#[must_use]
+pub fn cache_key(pool: &VsphereAgentPool, server: &str) -> IsoKey {
+    IsoKey {
+        server: server.to_owned(),
+        datacenter: pool.spec.vsphere.datacenter().to_owned(),
+        datastore: pool.spec.vsphere.iso_datastore.clone(),
+    }
+}
+
+/// What identifies the source without its token: InfraEnv, URL without token, `createdTime` (upstream-contract.md §5:
+/// the bytes and `Last-Modified` may differ on every download). Of a server other than the assisted service's the whole
+/// path counts, which only this digest leaves here.
+#[must_use]
+pub fn source_key(infra_env: &InfraEnv, url: &IsoUrl) -> String {
+    let created = infra_env
+        .created_time()
+        .map(|t| t.0.to_string())
+        .unwrap_or_default();
+    let parts = [
+        infra_env.uid().unwrap_or_default(),
+        infra_env.name_any(),
+        url.identity(),
+        created,
+    ];
+    hex::encode(Sha256::digest(parts.join("\n").as_bytes()))
+}
+
+/// The InfraEnv as what offered an ISO.
+#[must_use]
+pub fn reference(infra_env: &InfraEnv) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(format!("{}/v1beta1", infra_env::GROUP)),
+        kind: Some("InfraEnv".to_owned()),
+        name: Some(infra_env.name_any()),
+        namespace: infra_env.namespace(),
+        uid: infra_env.uid(),
+        ..ObjectReference::default()
+    }
+}
+
+/// The InfraEnv and where it offers its ISO.
+///
+/// # Errors
+/// [`NoSource`].
+pub fn source(infra_env: Option<&InfraEnv>) -> Result<(&InfraEnv, IsoUrl), NoSource> {
+    let infra_env = infra_env.ok_or(NoSource::InfraEnvNotFound)?;
+    if let Some(why) = infra_env.image_failure() {
+        return Err(NoSource::ImageFailed(image_failed(infra_env, why)));
+    }
+    let url = infra_env.iso_download_url().ok_or(NoSource::UrlPending)?;
+    let source = IsoUrl::parse(url.expose()).map_err(|e| {
+        let message = format!(
+            "status.isoDownloadURL of InfraEnv {}: {e}",
+            infra_env.name_any()
+        );
+        NoSource::Invalid(ReconcileError::blocked(
+            ErrorSource::Iso,
+            INVALID_URL,
+            message,
+        ))
+    })?;
+    Ok((infra_env, source))
+}
+
+/// Value of the force-refresh annotation, as long as it tells the ISO that the pool wants from that of others: until it was
+/// fetched for, and then while the source is the one that it was fetched from. The annotation stays on the pool; of a later
+/// image the pool wants what every other one does.
+fn force_token(
+    pool: &VsphereAgentPool,
+    status: Option<&IsoStatus>,
+    source_key: &str,
+) -> Option<String> {
+    let value = pool.annotations().get(FORCE_ISO_REFRESH_ANNOTATION);
+    let value = value.filter(|v| !v.is_empty())?;
+    let spent_before = status.is_some_and(|iso| {
+        let of_another = iso.source_key.as_deref().is_some_and(|k| k != source_key);
+        of_another && iso.force_refresh_token.as_ref() == Some(value)
+    });
+    (!spent_before).then(|| value.clone())
+}
+
+/// What the pool wants on its ISO datastore; `others` are the other pools. What retention lets go, and how soon the file is to
+/// be looked at ([`look`]), is not asked here.
+///
+/// # Errors
+/// [`NoSource`].
+pub fn want(
+    pool: &VsphereAgentPool,
+    others: &[Arc<VsphereAgentPool>],
+    infra_env: Option<&InfraEnv>,
+    secret: &ObjectKey,
+) -> Result<IsoWant, NoSource> {
+    let (infra_env, source) = source(infra_env)?;
+    let directory = directory(pool).map_err(NoSource::Invalid)?;
+    let source_key = source_key(infra_env, &source);
+    let status = pool.status.as_ref().and_then(|s| s.iso.as_ref());
+    let force_token = force_token(pool, status, &source_key);
+    let same_source = status.filter(|i| i.source_key.as_deref() == Some(source_key.as_str()));
+    // Each value of the annotation counts once; taking it off asks for nothing.
+    let done = |of: Option<&String>| force_token.is_none() || of == force_token.as_ref();
+    let current = same_source.filter(|i| done(i.force_refresh_token.as_ref()));
+    let inherited = || {
+        let status = status.filter(|i| done(i.force_refresh_token.as_ref()))?;
+        let datastore = &pool.spec.vsphere.iso_datastore;
+        record::predecessors_file(status, datastore, &source, infra_env.created_time())
+    };
+    let volatile = same_source.is_some_and(|i| i.volatile == Some(true));
+    Ok(IsoWant {
+        pool: ObjectKey::of(pool),
+        uid: pool.uid().unwrap_or_default(),
+        secret: secret.clone(),
+        known: current
+            .and_then(record::known_file)
+            .or_else(inherited)
+            .or_else(|| kept::elsewhere(pool, others, &source_key, force_token.as_ref())),
+        directories: kept::directories(pool),
+        prunable: Vec::new(),
+        users: Vec::new(),
+        listed: status
+            .map(|iso| record::listed(iso, &directory.datastore))
+            .unwrap_or_default(),
+        used: iso_path(pool),
+        look_within: None,
+        shareable: shares(pool),
+        check_every: (!source.is_assisted() && !volatile).then(|| check_interval(pool)),
+        directory,
+        source,
+        ca_pem: Ok(None),
+        source_key,
+        force_token,
+    })
+}
+
+/// What is to go from datastores that the pool has left, by the cache to ask: of `want`, what its retention lets go there.
+/// `want` keeps the rest.
+#[must_use]
+pub fn left_behind(key: &IsoKey, want: &mut IsoWant) -> BTreeMap<IsoKey, IsoWant> {
+    let all = std::mem::take(&mut want.prunable);
+    let (here, elsewhere): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|path| path.datastore == key.datastore);
+    want.prunable = here;
+    let mut left: BTreeMap<IsoKey, IsoWant> = BTreeMap::new();
+    for path in elsewhere {
+        let Some(directory) = path.parent() else {
+            continue;
+        };
+        let key = IsoKey {
+            datastore: path.datastore.clone(),
+            ..key.clone()
+        };
+        let ask = left.entry(key).or_insert_with(|| IsoWant {
+            directory,
+            known: None,
+            prunable: Vec::new(),
+            users: Vec::new(),
+            ..want.clone()
+        });
+        ask.prunable.push(path);
+    }
+    left
+}

@@ -1,0 +1,431 @@
+//! One transfer: source -> SHA-256 and checks -> a partial file on the datastore -> its final name.
+//!
+//! Guarantees
+//! - A file under its final name `<directory>/<sha256>.iso` is complete: it got there by a move, after its size on the
+//!   datastore was seen to be right. Nothing is ever overwritten under a final name.
+//! - Whatever fails, the partial file is deleted (best effort), and looked for once more later, since what was sent may
+//!   still arrive; partial names are unique to a flight, so that what a crash leaves behind is in nobody's way, and the
+//!   next flight removes it ([`super::partial`]).
+//! - A file gets its final name only after the record of a pool that wants it lists that name.
+//! - A lost reply is settled by looking at both names (reliability.md: unknown is a state).
+//! - When nobody wants it any more it ends, unless it is about to get its final name: that ends soon by itself.
+//! - Nothing moves for [`super::meter::STALL`], or for [`super::meter::FLUSH`] after the last byte: the flight ends.
+//!
+//! Assumptions: the adapter bounds each call in time. Dropping the future drops the upload and the download.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use super::{
+    Ports,
+    meter::{Meter, SHORTEST, Tell, not_an_iso},
+    msg::{IsoFile, IsoMsg, IsoPlace, IsoWant, PendingSweep, PublishPermit, Wanted},
+};
+use crate::{
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
+        names::{DatastorePath, MoRef, ObjectKey},
+    },
+    mutants::{Mutant, on},
+    ports::{
+        effect::{Effect, EffectKind},
+        iso_source::{Freshness, IsoDownload, IsoUrl, Validators},
+        vcenter::{Fault, VCenter, VcError, VcErrorKind},
+    },
+};
+
+/// How long the deletion of a partial file may take before the failure is reported without it.
+const DISCARD: Duration = Duration::from_secs(30);
+/// How long the move may take before both names are looked at; below [`super::meter::FLUSH`], so that there is time to.
+const MOVE: Duration = Duration::from_secs(270);
+
+/// A pool records within seconds what is about to be published; while the API server is away it cannot.
+const LISTED: Duration = Duration::from_secs(600);
+/// Less than what counts as a stall.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Says what is about to be published.
+pub(super) type Announce = Box<dyn Fn(IsoPlace, PublishPermit) + Send + Sync>;
+
+/// Fetches the ISO and publishes it. The flag says that a file of this content was there already; `None`: nobody wanted
+/// it any more, and nothing of it stays.
+pub(super) async fn transfer(
+    ports: &Ports,
+    id: u64,
+    want: &IsoWant,
+    wanted: &Wanted,
+    tell: Tell,
+    announce: Announce,
+) -> Result<Option<(IsoFile, bool)>, ReconcileError> {
+    let began = ports.clock.monotonic();
+    let meter = Meter::new(tell, ports.source.patience());
+    let result = fetch(ports, id, (want, wanted), &announce, meter).await;
+    if result.is_err() && wanted.is_over() {
+        return Ok(None);
+    }
+    ports.instruments.iso_operation("upload", result.is_ok());
+    if let Ok((_, false)) = &result {
+        let took = ports.clock.monotonic().saturating_sub(began);
+        let cache = ports.key.to_string();
+        ports
+            .instruments
+            .iso_transferred(&cache, took.as_secs_f64());
+    }
+    result
+        .map(Some)
+        .map_err(|trouble| scrubbed(trouble, &want.source))
+}
+
+async fn fetch(
+    ports: &Ports,
+    id: u64,
+    (want, wanted): (&IsoWant, &Wanted),
+    announce: &Announce,
+    meter: Arc<Meter>,
+) -> Result<(IsoFile, bool), ReconcileError> {
+    let site = bounded(&meter, wanted, Site::reach(ports, want, &meter)).await?;
+    let download = bounded(&meter, wanted, site.open(ports, want, &meter)).await?;
+    let partial = want
+        .directory
+        .join(&ports.origin.name(&want.source_key, id))
+        .map_err(bad_path)?;
+    let deliver = async {
+        let send = site.send(want, &partial, download, (announce, &meter));
+        let sent = bounded(&meter, wanted, send).await?;
+        let publish = site.publish(ports, want, &partial, sent, &meter);
+        bounded(&meter, &Wanted::default(), publish).await
+    };
+    let delivered = deliver.await;
+    if !matches!(delivered, Ok((_, false))) {
+        site.discard(&partial).await;
+    }
+    if delivered.is_err() {
+        let doubtful = site.doubtful(&want.directory);
+        (ports.tell)(IsoMsg::PendingSweep(doubtful));
+    }
+    delivered
+}
+
+/// Waits until a pool's record lists `place`: intent before effect, or a crash after the move would leave a file that
+/// nobody knows of (reliability.md: intent before effect).
+async fn listed(place: IsoPlace, announce: &Announce, meter: &Meter) -> Result<(), ReconcileError> {
+    let (leave, mut wait) = PublishPermit::pair();
+    let path = place.path.clone();
+    announce(place, leave);
+    let given = async { wait.wait_for(|given| *given).await.is_ok() };
+    match tokio::time::timeout(LISTED, unhurried(meter, given)).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(incomplete(format!("nobody wants {path} any more"))),
+        Err(_) => Err(incomplete(format!(
+            "no pool's status listed {path} within {} s, so it was not published",
+            LISTED.as_secs()
+        ))),
+    }
+}
+
+/// Runs what has a bound of its own: however long it takes, it is no stall.
+async fn unhurried<T>(meter: &Meter, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    loop {
+        meter.moved();
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(PATIENCE) => {}
+        }
+    }
+}
+
+/// Runs `work` until it ends, nobody wants it or nothing moves any more.
+async fn bounded<T>(
+    meter: &Meter,
+    wanted: &Wanted,
+    work: impl Future<Output = Result<T, ReconcileError>>,
+) -> Result<T, ReconcileError> {
+    meter.moved();
+    tokio::select! {
+        biased;
+        () = wanted.over() => Err(incomplete("nobody wants it any more".to_owned())),
+        result = work => result,
+        trouble = meter.stalled() => Err(trouble),
+    }
+}
+
+/// One vCenter with the datacenter that holds the datastore, on behalf of one pool.
+pub(super) struct Site {
+    pub(super) vc: Arc<dyn VCenter>,
+    pub(super) datacenter: MoRef,
+    pool: ObjectKey,
+    uid: String,
+}
+
+/// All bytes are there under the partial name, and may get that place.
+struct Sent {
+    place: IsoPlace,
+    size: u64,
+    validators: Validators,
+}
+
+impl Site {
+    /// Logs in (or joins the session) and finds the datacenter.
+    pub(super) async fn find(ports: &Ports, want: &IsoWant) -> Result<Self, ReconcileError> {
+        let vc = ports
+            .sessions
+            .session(&want.secret, &want.pool.namespace)
+            .await?;
+        let datacenter = vc.datacenter(&ports.key.datacenter).await?;
+        Ok(Self {
+            vc,
+            datacenter,
+            pool: want.pool.clone(),
+            uid: want.uid.clone(),
+        })
+    }
+
+    async fn reach(ports: &Ports, want: &IsoWant, meter: &Meter) -> Result<Self, ReconcileError> {
+        let site = Self::find(ports, want).await?;
+        meter.moved();
+        site.vc
+            .make_directory(
+                &site.effect(EffectKind::MakeDirectory),
+                &site.datacenter,
+                &want.directory,
+            )
+            .await?;
+        unhurried(meter, site.sweep(ports, want)).await;
+        Ok(site)
+    }
+
+    /// As a flight had reached it.
+    pub(super) fn again(doubtful: &PendingSweep) -> Self {
+        Self {
+            vc: doubtful.vc.clone(),
+            datacenter: doubtful.datacenter.clone(),
+            pool: doubtful.pool.clone(),
+            uid: doubtful.uid.clone(),
+        }
+    }
+
+    pub(super) fn doubtful(&self, directory: &DatastorePath) -> Box<PendingSweep> {
+        Box::new(PendingSweep {
+            directory: directory.clone(),
+            vc: self.vc.clone(),
+            datacenter: self.datacenter.clone(),
+            pool: self.pool.clone(),
+            uid: self.uid.clone(),
+            looks: super::LOOKS,
+        })
+    }
+
+    pub(super) fn effect(&self, kind: EffectKind) -> Effect {
+        Effect::new(kind, &self.pool)
+    }
+
+    async fn open(
+        &self,
+        ports: &Ports,
+        want: &IsoWant,
+        meter: &Meter,
+    ) -> Result<IsoDownload, ReconcileError> {
+        let download = ports.source.open(&want.request()?).await?;
+        meter.moved();
+        if download.length < SHORTEST {
+            let what = format!(
+                "the ISO's source declares {} bytes, too few for an ISO 9660 image",
+                download.length
+            );
+            return Err(not_an_iso(&what));
+        }
+        Ok(download)
+    }
+
+    /// Brings the bytes to the datastore, and waits until their final name is on record.
+    async fn send(
+        &self,
+        want: &IsoWant,
+        partial: &DatastorePath,
+        download: IsoDownload,
+        (announce, meter): (&Announce, &Arc<Meter>),
+    ) -> Result<Sent, ReconcileError> {
+        let (size, validators) = (download.length, download.validators);
+        let body = meter.watch(download.body, size);
+        let upload = self.effect(EffectKind::Upload);
+        let sent = self
+            .vc
+            .upload(&upload, &self.datacenter, partial, size, body)
+            .await;
+        meter.moved();
+        // What the meter saw comes first: an uploader that was fed an error may report it in its own words, or not.
+        let sha256 = match (meter.verdict(), sent) {
+            (Some(Err(trouble)), _) => return Err(trouble),
+            (_, Err(e)) => return Err(e.into()),
+            (None, Ok(())) => {
+                return Err(incomplete(format!(
+                    "the upload of {partial} ended after {} of {size} bytes",
+                    meter.done()
+                )));
+            }
+            (Some(Ok(sha256)), Ok(())) => sha256,
+        };
+        match self.vc.stat(&self.datacenter, partial).await? {
+            Some(there) if there == size || on(Mutant::NoSizeCheck) => {}
+            Some(there) => {
+                return Err(incomplete(format!(
+                    "{partial} has {there} bytes after an upload of {size}"
+                )));
+            }
+            None => {
+                return Err(incomplete(format!(
+                    "{partial} is not there after its upload"
+                )));
+            }
+        }
+        meter.moved();
+        let path = want
+            .directory
+            .join(&format!("{sha256}.iso"))
+            .map_err(bad_path)?;
+        let place = IsoPlace { sha256, path };
+        listed(place.clone(), announce, meter).await?;
+        Ok(Sent {
+            place,
+            size,
+            validators,
+        })
+    }
+
+    /// Gives it its final name; the flag says that an equal file had that already.
+    async fn publish(
+        &self,
+        ports: &Ports,
+        want: &IsoWant,
+        partial: &DatastorePath,
+        sent: Sent,
+        meter: &Meter,
+    ) -> Result<(IsoFile, bool), ReconcileError> {
+        let Sent {
+            place,
+            size,
+            validators,
+        } = sent;
+        let reused = self.rename(partial, &place.path, size, meter).await?;
+        meter.moved();
+        Ok((
+            IsoFile {
+                sha256: place.sha256,
+                path: place.path,
+                size,
+                uploaded_at: ports.clock.wall(),
+                volatile: is_volatile(ports, want, &validators).await,
+                validators,
+            },
+            reused,
+        ))
+    }
+
+    /// Moves the partial file to its final name; `true` when that was taken by an equal file.
+    async fn rename(
+        &self,
+        partial: &DatastorePath,
+        path: &DatastorePath,
+        size: u64,
+        meter: &Meter,
+    ) -> Result<bool, ReconcileError> {
+        let publish = self.effect(EffectKind::Publish);
+        let moving = self.vc.move_file(&publish, &self.datacenter, partial, path);
+        let error = match tokio::time::timeout(MOVE, moving).await {
+            Ok(Ok(())) => return Ok(false),
+            Ok(Err(e)) if outcome_is_to_be_seen(&e) => e,
+            Ok(Err(e)) => return Err(e.into()),
+            Err(_) => no_answer(partial),
+        };
+        meter.moved();
+        let there = self.vc.stat(&self.datacenter, path).await?;
+        meter.moved();
+        match there {
+            // The move is atomic: when the partial file is gone, it is the one that lies there.
+            Some(there) if there == size => {
+                Ok(self.vc.stat(&self.datacenter, partial).await?.is_some())
+            }
+            Some(there) => Err(ReconcileError::blocked(
+                ErrorSource::Iso,
+                "ISOFileConflict",
+                format!(
+                    "{path} is there with {there} bytes, but an ISO with this digest has {size}; it is not overwritten: \
+                     delete or rename that file"
+                ),
+            )),
+            None => Err(error.into()),
+        }
+    }
+
+    async fn discard(&self, partial: &DatastorePath) {
+        let effect = self.effect(EffectKind::DeleteFile);
+        match tokio::time::timeout(
+            DISCARD,
+            self.vc.delete_file(&effect, &self.datacenter, partial),
+        )
+        .await
+        {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => {
+                tracing::warn!(file = %partial, error = %e, "partial ISO file not deleted")
+            }
+            Err(_) => tracing::warn!(file = %partial, "partial ISO file not deleted: no answer"),
+        }
+    }
+}
+
+fn no_answer(partial: &DatastorePath) -> VcError {
+    VcError {
+        kind: VcErrorKind::NoAnswer,
+        operation: "MoveDatastoreFile_Task",
+        subject: partial.to_string(),
+        message: format!("it did not end within {} s", MOVE.as_secs()),
+    }
+}
+
+/// May the move have happened although it failed? `FileNotFound` too: a move whose reply was lost and that was repeated
+/// does not find its source any more.
+fn outcome_is_to_be_seen(e: &VcError) -> bool {
+    e.outcome_unknown()
+        || matches!(
+            e.fault(),
+            Some(Fault::AlreadyExists(_) | Fault::FileNotFound(_))
+        )
+}
+
+/// Does the source take back at once what it said of the bytes? Then its word is no sign of a change, and what is there
+/// stays until InfraEnv, URL or `createdTime` change.
+async fn is_volatile(ports: &Ports, want: &IsoWant, said: &Validators) -> bool {
+    if want.check_every.is_none() || said.is_empty() {
+        return false;
+    }
+    let Ok(request) = want.request() else {
+        return false;
+    };
+    let again = ports.source.freshness(&request, said).await;
+    matches!(again, Ok(Freshness::Changed))
+}
+
+fn incomplete(what: String) -> ReconcileError {
+    ReconcileError::transient(ErrorSource::Iso, "ISOUploadIncomplete", what)
+}
+
+pub(super) fn bad_path(e: crate::domain::names::BadDatastorePath) -> ReconcileError {
+    ReconcileError {
+        side: ErrorSource::Iso,
+        reason: "InvalidPath".to_owned(),
+        message: e.to_string(),
+        class: Class::Defect,
+    }
+}
+
+/// The URL is a credential: should an adapter have put it into a message, it is replaced here.
+fn scrubbed(mut trouble: ReconcileError, url: &IsoUrl) -> ReconcileError {
+    let (full, path) = (url.expose().as_str(), url.expose().path());
+    for secret in [full, path] {
+        if secret.len() > 1 && trouble.message.contains(secret) {
+            trouble.message = trouble.message.replace(secret, "<ISO URL>");
+        }
+    }
+    trouble
+}

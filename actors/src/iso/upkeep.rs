@@ -1,0 +1,267 @@
+//! Looking after what lies on the datastore: is the recorded file still whole, what may go, what did a crash leave.
+//!
+//! Guarantees: only two kinds of file are ever deleted here: what a pool's retention lists and no VM mounts, and partial
+//! files that are proven to have no writer ([`super::partial`]). Anything else is not ours.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+
+use super::{
+    Ports,
+    msg::{IsoFile, IsoMsg, IsoWant, PendingSweep},
+    retention::PruneNews,
+    transfer::Site,
+};
+use crate::{
+    domain::{
+        failure::{ErrorSource, ReconcileError},
+        names::DatastorePath,
+    },
+    mutants::{Mutant, on},
+    ports::{
+        effect::EffectKind,
+        iso_source::{Freshness, Validators},
+        vcenter::{Drives, VCenter},
+    },
+};
+
+/// Bound of one step; the adapter's own bounds are shorter.
+const STEP: Duration = Duration::from_secs(60);
+
+/// What a look at a recorded file found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It lies there with its size.
+    Whole,
+    /// It does not.
+    NotThere,
+    /// It does, and its source has other bytes by now.
+    Outdated,
+}
+
+/// Looks at `file`, and asks its source too if there is something to compare with.
+pub(super) async fn check(
+    ports: &Ports,
+    want: &IsoWant,
+    file: &IsoFile,
+    compare: Option<&Validators>,
+) -> Result<Found, ReconcileError> {
+    let site = step("login", Site::find(ports, want)).await?;
+    let size = step("stat", async {
+        Ok(site.vc.stat(&site.datacenter, &file.path).await?)
+    })
+    .await?;
+    if size != Some(file.size) {
+        return Ok(Found::NotThere);
+    }
+    site.sweep(ports, want).await;
+    if on(Mutant::VolatileRefetched) {
+        return Ok(Found::Outdated);
+    }
+    if let Some(had) = compare.filter(|had| !had.is_empty()) {
+        let answer = match want.request() {
+            Ok(request) => ports
+                .source
+                .freshness(&request, had)
+                .await
+                .map_err(ReconcileError::from),
+            Err(trouble) => Err(trouble),
+        };
+        ports.instruments.iso_operation("compare", answer.is_ok());
+        match answer {
+            Ok(Freshness::Changed) => return Ok(Found::Outdated),
+            Ok(Freshness::Same | Freshness::Unknown) => {}
+            // The file is whole: a server that does not answer is no reason to do without it.
+            Err(e) => tracing::warn!(error = %e, "the ISO's source could not be asked for changes"),
+        }
+    }
+    ports.instruments.iso_operation("reuse", true);
+    Ok(Found::Whole)
+}
+
+impl Site {
+    /// Deletes partial files that dead flights left behind, where this one writes, and once in a life in the pool's other
+    /// directories; that it fails is no reason to do without the ISO. What whoever is dead had sent may still arrive where
+    /// something of his was: it is looked for later.
+    pub(super) async fn sweep(&self, ports: &Ports, want: &IsoWant) {
+        let others = want.directories.iter().filter(|d| **d != want.directory);
+        for directory in std::iter::once(&want.directory).chain(others) {
+            match step("sweep", self.try_sweep(ports, directory)).await {
+                Ok(found) => {
+                    (ports.tell)(IsoMsg::Swept(directory.clone()));
+                    if found > 0 {
+                        (ports.tell)(IsoMsg::PendingSweep(self.doubtful(directory)));
+                    }
+                }
+                Err(trouble) => {
+                    tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
+                }
+            }
+        }
+    }
+
+    /// Says how many there were.
+    async fn try_sweep(
+        &self,
+        ports: &Ports,
+        directory: &DatastorePath,
+    ) -> Result<usize, ReconcileError> {
+        let mut found = 0;
+        let now = ports.clock.wall();
+        let files = self.vc.list(&self.datacenter, directory).await?;
+        for file in files.unwrap_or_default() {
+            let changed = file
+                .modified
+                .as_deref()
+                .and_then(|m| m.parse::<Timestamp>().ok());
+            let ours = file.path.parent().as_ref() == Some(directory);
+            // Read only now: a transfer that began after the list was made is not in it.
+            let writes = *ports.writer.borrow();
+            let name = file.path.file_name();
+            if !ours || !ports.origin.is_dead(name, writes, changed, now) {
+                continue;
+            }
+            let effect = self.effect(EffectKind::DeleteFile);
+            self.vc
+                .delete_file(&effect, &self.datacenter, &file.path)
+                .await?;
+            tracing::info!(file = %file.path, "abandoned partial ISO file deleted");
+            found += 1;
+        }
+        Ok(found)
+    }
+
+    /// Deletes what no VM has mounted, by the word of every user of this vCenter. They are asked anew after each deletion:
+    /// that took its time.
+    async fn remove(
+        &self,
+        ports: &Ports,
+        want: &IsoWant,
+        paths: &[DatastorePath],
+    ) -> Result<PruneNews, ReconcileError> {
+        let users = self.users(ports, want).await?;
+        let mut asked = Some(drives(&users).await?);
+        let (mut gone, mut kept) = (Vec::new(), Vec::new());
+        for path in paths {
+            let drives = match asked.take() {
+                Some(drives) => Ok(drives),
+                None => drives(&users).await,
+            };
+            let drives = match drives {
+                Ok(drives) => drives,
+                Err(trouble) => {
+                    kept.push((path.clone(), trouble.message));
+                    continue;
+                }
+            };
+            if let Some(why) = drives.iter().find_map(|seen| seen.keeps(path)) {
+                kept.push((path.clone(), why));
+                asked = Some(drives);
+                continue;
+            }
+            let effect = self.effect(EffectKind::DeleteFile);
+            let deleted = step("deletion", async {
+                Ok(self.vc.delete_file(&effect, &self.datacenter, path).await?)
+            })
+            .await;
+            ports.instruments.iso_operation("prune", deleted.is_ok());
+            match deleted {
+                Ok(()) => gone.push(path.clone()),
+                Err(trouble) => kept.push((path.clone(), trouble.message)),
+            }
+        }
+        Ok((gone, kept))
+    }
+
+    /// The sessions of all users of this vCenter: each may see other VMs. One with VMs there has to be asked; any other whose
+    /// login does not work may be one of another vCenter.
+    async fn users(
+        &self,
+        ports: &Ports,
+        want: &IsoWant,
+    ) -> Result<Vec<Arc<dyn VCenter>>, ReconcileError> {
+        let mut users = vec![self.vc.clone()];
+        let others = want.users.iter().filter(|user| user.secret != want.secret);
+        for user in others {
+            let secret = &user.secret;
+            let login = async { ports.sessions.session(secret, &user.namespace).await };
+            match step("login", login).await {
+                Ok(session) if session.server() == self.vc.server() => users.push(session),
+                Ok(_) => {}
+                Err(trouble) if user.has_vms_at(self.vc.server()) => {
+                    let message = format!(
+                        "the user of Secret {secret} has VMs in this vCenter and cannot be asked what is in their drives: {}",
+                        trouble.message
+                    );
+                    return Err(ReconcileError { message, ..trouble });
+                }
+                Err(trouble) => {
+                    tracing::debug!(%secret, error = %trouble, "not asked what is in drives");
+                }
+            }
+        }
+        Ok(users)
+    }
+}
+
+/// What VMs have in their drives, by each user. That is bounded by pages, not as a whole.
+async fn drives(users: &[Arc<dyn VCenter>]) -> Result<Vec<Drives>, ReconcileError> {
+    let mut all = Vec::new();
+    for user in users {
+        all.push(user.drives().await?);
+    }
+    Ok(all)
+}
+
+/// Looks once more where a transfer failed, whoever still wants something there; where that fails, too, the actor hears of
+/// it for the next look.
+pub(super) async fn look_after(ports: &Ports, mut doubtful: Box<PendingSweep>) {
+    let site = Site::again(&doubtful);
+    let Err(trouble) = step("sweep", site.try_sweep(ports, &doubtful.directory)).await else {
+        return;
+    };
+    let directory = &doubtful.directory;
+    doubtful.looks = doubtful.looks.saturating_sub(1);
+    if doubtful.looks == 0 {
+        tracing::warn!(%directory, error = %trouble, "it is not known whether a partial ISO file is left");
+    } else {
+        tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
+        (ports.tell)(IsoMsg::PendingSweep(doubtful));
+    }
+}
+
+/// Deletes the files that no VM has mounted; says of each of the others why it stays.
+pub(super) async fn prune(
+    ports: &Ports,
+    want: &IsoWant,
+    paths: &[DatastorePath],
+) -> Result<PruneNews, ReconcileError> {
+    let site = step("login", Site::find(ports, want)).await?;
+    site.remove(ports, want, paths).await
+}
+
+/// Likewise on a datastore that the pool has left, where nobody else may come to look for what dead flights left.
+pub(super) async fn clear(
+    ports: &Ports,
+    want: &IsoWant,
+    paths: &[DatastorePath],
+) -> Result<PruneNews, ReconcileError> {
+    let site = step("login", Site::find(ports, want)).await?;
+    site.sweep(ports, want).await;
+    site.remove(ports, want, paths).await
+}
+
+async fn step<T>(
+    what: &str,
+    work: impl Future<Output = Result<T, ReconcileError>>,
+) -> Result<T, ReconcileError> {
+    tokio::time::timeout(STEP, work).await.unwrap_or_else(|_| {
+        let message = format!("{what}: vCenter did not answer within {} s", STEP.as_secs());
+        Err(ReconcileError::transient(
+            ErrorSource::Vsphere,
+            "VCenterNoAnswer",
+            message,
+        ))
+    })
+}

@@ -1,0 +1,520 @@
+//! The machine's timeline: which moments are recorded, and which phases of its trace follow from them. Pure.
+//!
+//! Each entry ends a phase that began with the entry before it. So every phase that work was put under ends, never lacks
+//! its parent, and is the same whoever works it out, and whenever.
+//! Assumption: entries are only ever appended, and what was written once is never changed.
+//! Caveat: `agent.install` ends with a condition of the Agent and is not recorded: that would be a write for every
+//! machine. The Agent keeps it as long as it serves. One that came to nothing is recorded with the deletion, by a process
+//! that saw the Agent serve without it. `node.ready` ends with a condition of the AgentMachine, for the same reason; once it
+//! is true it stays so (upstream never lowers it), so its time is the same for whoever reads it.
+
+use agent_forge_crds::{
+    WaitingOn,
+    agent::{MAX_TIMELINE_ROWS, Milestone, VmStatus},
+    external::agent::{Agent, INSTALLED},
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+use crate::{
+    domain::trace::TraceId,
+    ports::tracer::{PhaseSpan, Under},
+};
+
+/// Entries and the phases that they end, in the order in which they happen.
+const CHART: [(&str, &str); 8] = [
+    (ACCEPTED, ROOT),
+    ("ISOReady", "iso.wait"),
+    ("Placed", "vm.place"),
+    ("Created", "vm.create"),
+    ("PoweredOn", "vm.power_on"),
+    ("Discovered", "agent.discovery"),
+    ("Prepared", "agent.prepare"),
+    (BOUND, "agent.bind"),
+];
+/// First phase: parent of all others.
+pub const ROOT: &str = "machine.demand";
+/// Bound Agent to installed Agent.
+pub const INSTALL: &str = "agent.install";
+/// Installed Agent to ready AgentMachine: from there on the Node has its place in the cluster.
+pub const NODE: &str = "node.ready";
+/// From the deletion of the VsphereAgent on.
+pub const DESTROY: &str = "vm.destroy";
+/// A reason in `status.waitingOn`, from its first moment to its last, in pieces.
+pub const WAIT: &str = "machine.wait";
+/// A wait is told in pieces of that length, each when it is over: who looks at the trace sees a wait that lasts.
+const PIECE: SignedDuration = SignedDuration::from_mins(5);
+/// Whole pieces that are told at most, the last ones: what ended more than an hour ago left then, or never will.
+const PIECES: i64 = 12;
+const DEMANDED: &str = "Demanded";
+const ACCEPTED: &str = "Accepted";
+const BOUND: &str = Milestone::BOUND;
+const DELETING: &str = "Deleting";
+/// StepOutcome the deletion: the VM is proven absent.
+const ABSENT: &str = "Absent";
+/// The deletion came before the Agent was installed.
+const UNFINISHED: &str = "InstallAbandoned";
+/// Another VM is made for the same request.
+const REPLACED: &str = "Replaced";
+/// However much came before them, these are noted: that a VM has served is known by its row alone, and keeps it.
+const KEPT_A_ROW: [&str; 4] = [BOUND, UNFINISHED, DELETING, ABSENT];
+
+/// What is known of a machine, each with its own time where there is one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moments<'a> {
+    /// The AgentMachine was created.
+    pub demanded: Option<Timestamp>,
+    /// The VsphereAgent was created.
+    pub accepted: Option<Timestamp>,
+    /// The discovery ISO lies ready.
+    pub iso_ready: bool,
+    /// The recorded VM.
+    pub vm: Option<&'a VmStatus>,
+    /// vCenter shows it as ours, and whether it is on.
+    pub shown: Option<bool>,
+    /// Its Agent.
+    pub agent: Option<&'a Agent>,
+    /// The Agent is prepared for its AgentMachine.
+    pub prepared: bool,
+    /// Its Agent serves, or did when last seen, and is not installed.
+    pub installing: bool,
+    /// The VsphereAgent's deletionTimestamp.
+    pub deleting: Option<Timestamp>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// The VM that the facts are about, counted from 1.
+fn attempt(vm: Option<&VmStatus>) -> i32 {
+    let recorded = vm.and_then(|v| v.attempt).unwrap_or(0);
+    let has_identity = vm.is_some_and(|v| v.bios_uuid.is_some());
+    if has_identity {
+        recorded.max(1)
+    } else {
+        recorded + 1
+    }
+}
+
+fn micro(t: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(t.as_microsecond()).unwrap_or(t)
+}
+
+impl Moments<'_> {
+    /// When `event` happened; `None` while it has not. Events without a time of their own happened when they are seen.
+    fn at(&self, event: &str) -> Option<Timestamp> {
+        let recorded = |holds: fn(&VmStatus) -> bool| self.vm.is_some_and(holds);
+        let is_on = |v: &VmStatus| v.power_state.as_deref() == Some("poweredOn");
+        let seen = match event {
+            ACCEPTED => return self.accepted,
+            "Discovered" => {
+                let created = self.agent?.metadata.creation_timestamp.as_ref();
+                return Some(created.map_or(self.now, |t| t.0));
+            }
+            DELETING => return self.deleting,
+            "ISOReady" => self.iso_ready,
+            "Placed" => recorded(|v| v.bios_uuid.is_some()),
+            "Created" => self.shown.is_some() || recorded(|v| v.moref.is_some()),
+            "PoweredOn" => self.shown == Some(true) || recorded(is_on),
+            "Prepared" => self.agent.is_some() && self.prepared,
+            BOUND => self.agent.is_some_and(Agent::is_claimed_or_bound),
+            REPLACED => attempt(self.vm) > 1,
+            _ => false,
+        };
+        seen.then_some(self.now)
+    }
+}
+
+/// How far along an event is; those that belong to the request or to its end stand outside.
+fn rank(event: &str) -> Option<usize> {
+    CHART.iter().position(|(e, _)| *e == event)
+}
+
+/// The timeline as it should read now: what was recorded, and what has happened since.
+#[must_use]
+pub fn extend(recorded: &[Milestone], m: &Moments<'_>) -> Vec<Milestone> {
+    let mut all = recorded.to_vec();
+    let attempt = attempt(m.vm);
+    let mut note = |event: &str, attempt: i32, at: Option<Timestamp>| {
+        let Some(at) = at else { return };
+        let over = |e: &Milestone| {
+            let later = rank(&e.event) >= rank(event) && rank(event).is_some();
+            e.event == DELETING || (e.attempt == attempt && (e.event == event || later))
+        };
+        let room = if KEPT_A_ROW.contains(&event) {
+            MAX_TIMELINE_ROWS
+        } else {
+            MAX_TIMELINE_ROWS - KEPT_A_ROW.len()
+        };
+        if all.iter().any(over) || all.len() >= room {
+            return;
+        }
+        // Clocks differ, and some times are whole seconds: order is kept.
+        let last = all.iter().filter_map(|e| e.at.as_ref()).map(|t| t.0).max();
+        let at = micro(at.min(m.now)).max(last.unwrap_or(Timestamp::MIN));
+        all.push(Milestone {
+            event: event.to_owned(),
+            attempt,
+            at: Some(MicroTime(at)),
+        });
+    };
+    note(DEMANDED, 1, m.accepted.and(m.demanded.or(m.accepted)));
+    note(ACCEPTED, 1, m.at(ACCEPTED));
+    if attempt == 1 {
+        note("ISOReady", 1, m.at("ISOReady"));
+    }
+    note(REPLACED, attempt, m.at(REPLACED));
+    for (event, _) in CHART.iter().skip(2) {
+        note(event, attempt, m.at(event));
+    }
+    if m.installing && recorded.last().is_some_and(|e| e.event == BOUND) {
+        note(UNFINISHED, attempt, m.deleting);
+    }
+    note(DELETING, attempt, m.at(DELETING));
+    all
+}
+
+/// The timeline of one that is being deleted, now that its VM is proven absent; `None` where there is nothing to add, or no
+/// room. The end of [`DESTROY`] stands there before it is told, so that whoever tells it tells the same.
+#[must_use]
+pub fn ended(noted: &[Milestone], now: Timestamp) -> Option<Vec<Milestone>> {
+    let last = noted.last().filter(|e| e.event == DELETING)?;
+    let begun = last.at.as_ref()?.0;
+    (noted.len() < MAX_TIMELINE_ROWS).then(|| {
+        let mut all = noted.to_vec();
+        all.push(Milestone {
+            event: ABSENT.to_owned(),
+            attempt: last.attempt,
+            at: Some(MicroTime(micro(now).max(begun))),
+        });
+        all
+    })
+}
+
+/// Whether the end stands there.
+#[must_use]
+pub fn has_ended(timeline: &[Milestone]) -> bool {
+    timeline.last().is_some_and(|e| e.event == ABSENT)
+}
+
+/// Whom the spans are about.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// The machine's trace.
+    pub trace: TraceId,
+    /// Namespace of the VsphereAgent.
+    pub namespace: &'a str,
+    /// Name of the VsphereAgent.
+    pub name: &'a str,
+    /// Name of its pool.
+    pub pool: &'a str,
+}
+
+impl About<'_> {
+    fn span(
+        &self,
+        name: &'static str,
+        attempt: i32,
+        start: Timestamp,
+        end: Timestamp,
+        abandoned: bool,
+    ) -> PhaseSpan {
+        let attempt = u32::try_from(attempt).unwrap_or(1);
+        let root = self.trace.phase(ROOT, 1);
+        let id = self.trace.phase(name, attempt);
+        PhaseSpan {
+            trace: self.trace,
+            id,
+            parent: (id != root).then_some(root),
+            name,
+            start,
+            end: end.max(start),
+            attributes: vec![
+                ("k8s.namespace.name", self.namespace.to_owned()),
+                ("agent_forge.machine", self.name.to_owned()),
+                ("agent_forge.pool", self.pool.to_owned()),
+                ("agent_forge.attempt", attempt.to_string()),
+            ],
+            abandoned,
+        }
+    }
+}
+
+/// The phase that `event` ends.
+fn ended_by(event: &str) -> Option<&'static str> {
+    if event == ABSENT {
+        return Some(DESTROY);
+    }
+    rank(event)
+        .and_then(|i| CHART.get(i))
+        .map(|(_, phase)| *phase)
+}
+
+/// The phase that is under way after `event`; `None` where nothing is that gets a span.
+fn begun_by(event: &str) -> Option<&'static str> {
+    match event {
+        DEMANDED => Some(ROOT),
+        REPLACED => Some("vm.place"),
+        // What follows the end is told with it.
+        DELETING | ABSENT => Some(DESTROY),
+        // What a host is given while it serves is not worth a span of months.
+        BOUND => None,
+        _ => CHART.get(rank(event)? + 1).map(|(_, phase)| *phase),
+    }
+}
+
+/// The phases that are over, from what is recorded alone.
+#[must_use]
+pub fn phases(about: &About<'_>, timeline: &[Milestone]) -> Vec<PhaseSpan> {
+    let moments: Vec<(&Milestone, Timestamp)> = timeline
+        .iter()
+        .filter_map(|e| Some((e, e.at.as_ref()?.0)))
+        .collect();
+    let mut spans = Vec::new();
+    for pair in moments.windows(2) {
+        let [(before, start), (entry, end)] = pair else {
+            continue;
+        };
+        let (begun, ended) = (begun_by(&before.event), ended_by(&entry.event));
+        // What was under way, and was not what ended: it came to nothing, or nobody saw its end.
+        if let Some(open) = begun.filter(|b| Some(*b) != ended) {
+            spans.push(about.span(open, before.attempt, *start, *end, true));
+        }
+        if let Some(phase) = ended {
+            spans.push(about.span(phase, entry.attempt, *start, *end, false));
+        }
+        if entry.event == UNFINISHED {
+            spans.push(about.span(INSTALL, entry.attempt, *start, *end, true));
+        }
+    }
+    spans
+}
+
+/// The phase under way when the VM was given to another machine, whose trace goes on.
+#[must_use]
+pub fn handed_over(about: &About<'_>, timeline: &[Milestone], end: Timestamp) -> Option<PhaseSpan> {
+    let last = timeline.last()?;
+    let open = begun_by(&last.event)?;
+    Some(about.span(open, last.attempt, last.at.as_ref()?.0, micro(end), true))
+}
+
+/// The installation, once the Agent says that it is complete.
+#[must_use]
+pub fn installation(about: &About<'_>, timeline: &[Milestone], agent: &Agent) -> Option<PhaseSpan> {
+    let bound = timeline.iter().rev().find(|e| e.event == BOUND)?;
+    let done = agent.condition(INSTALLED).filter(|c| c.is_true())?;
+    let end = done.last_transition_time.as_ref()?.0;
+    Some(about.span(INSTALL, bound.attempt, bound.at.as_ref()?.0, end, false))
+}
+
+/// The rest of the way to a ready Node, once the Agent is installed and the AgentMachine is `ready`.
+#[must_use]
+pub fn readiness(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    agent: &Agent,
+    ready: Timestamp,
+) -> Option<PhaseSpan> {
+    let bound = timeline.iter().rev().find(|e| e.event == BOUND)?;
+    let installed = installation(about, timeline, agent)?.end;
+    Some(about.span(NODE, bound.attempt, installed, ready, false))
+}
+
+/// The destruction, once it is over, where its end could not be recorded.
+#[must_use]
+pub fn destruction(about: &About<'_>, timeline: &[Milestone], end: Timestamp) -> Option<PhaseSpan> {
+    let last = timeline.last().filter(|e| e.event == DELETING)?;
+    Some(about.span(
+        DESTROY,
+        last.attempt,
+        last.at.as_ref()?.0,
+        micro(end),
+        false,
+    ))
+}
+
+/// What was waited for and is not any more: the rows of `old` that `new` lacks, up to `end`.
+#[must_use]
+pub fn waits_over(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    old: &[WaitingOn],
+    new: &[WaitingOn],
+    end: Timestamp,
+) -> Vec<PhaseSpan> {
+    let goes_on = |row: &WaitingOn| {
+        let same = |w: &WaitingOn| w.subject == row.subject && w.reason == row.reason;
+        new.iter().any(|w| same(w) && w.since == row.since)
+    };
+    let over = old.iter().filter(|row| !goes_on(row));
+    over.flat_map(|row| wait_of(about, timeline, row, Until::Over(end)))
+        .collect()
+}
+
+/// What is still waited for at `now`, as far as it can be told.
+#[must_use]
+pub fn waits_lasting(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    rows: &[WaitingOn],
+    now: Timestamp,
+) -> Vec<PhaseSpan> {
+    rows.iter()
+        .flat_map(|row| wait_of(about, timeline, row, Until::Lasts(now)))
+        .collect()
+}
+
+fn wait_of(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    row: &WaitingOn,
+    until: Until,
+) -> Vec<PhaseSpan> {
+    let what = (row.subject.as_str(), row.reason.as_str());
+    let since = row.since.as_ref().map(|t| t.0);
+    since.map_or_else(Vec::new, |since| wait(about, timeline, what, since, until))
+}
+
+/// How far a wait has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// It goes on at that moment.
+    Lasts(Timestamp),
+    /// It ended then.
+    Over(Timestamp),
+}
+
+/// Whole pieces of a wait since `since` that are over at `now`.
+#[must_use]
+pub fn pieces(since: Timestamp, now: Timestamp) -> i64 {
+    let lasted = now.duration_since(whole_second(since)).as_secs();
+    (lasted / PIECE.as_secs()).max(0)
+}
+
+/// As the API server keeps times: what is recorded and what is remembered begin alike.
+fn whole_second(t: Timestamp) -> Timestamp {
+    Timestamp::from_second(t.as_second()).unwrap_or(t)
+}
+
+/// A wait for `what` (subject and reason) since `since`, in the pieces that are over, the last ones of them. A piece lies in
+/// the phase that was under way when it began, and its id follows from pool, reason, first moment and number; so whoever
+/// tells a whole one tells the same.
+#[must_use]
+pub fn wait(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    what: (&str, &str),
+    since: Timestamp,
+    until: Until,
+) -> Vec<PhaseSpan> {
+    let since = whole_second(since);
+    let (Until::Lasts(now) | Until::Over(now)) = until;
+    let begin = |n: i64| {
+        let after = SignedDuration::from_secs(PIECE.as_secs().saturating_mul(n));
+        since.checked_add(after).unwrap_or(now)
+    };
+    let whole = pieces(since, now);
+    let mut all: Vec<PhaseSpan> = (whole.saturating_sub(PIECES).max(0)..whole)
+        .map(|n| piece(about, timeline, what, (since, n), begin(n), begin(n + 1)))
+        .collect();
+    if let Until::Over(end) = until
+        && (whole == 0 || begin(whole) < end)
+    {
+        let last = (since, whole);
+        all.push(piece(about, timeline, what, last, begin(whole), micro(end)));
+    }
+    all
+}
+
+/// One piece, the `n`-th of the wait since `since`.
+fn piece(
+    about: &About<'_>,
+    timeline: &[Milestone],
+    (subject, reason): (&str, &str),
+    (since, n): (Timestamp, i64),
+    start: Timestamp,
+    end: Timestamp,
+) -> PhaseSpan {
+    let timeline = known_at(timeline, start);
+    let which = format!(
+        "{WAIT} {} {subject} {reason} {} {n}",
+        about.pool,
+        since.as_second()
+    );
+    let mut span = about.span(WAIT, attempt_of(timeline), start, end, false);
+    span.id = about.trace.phase(&which, 1);
+    span.parent = Some(under(about.trace, timeline).span);
+    span.attributes.extend([
+        ("agent_forge.waiting_on", reason.to_owned()),
+        ("agent_forge.waiting_for", subject.to_owned()),
+        ("agent_forge.waiting_since", since.to_string()),
+    ]);
+    span
+}
+
+/// What had happened by `then`; waits begin at whole seconds, moments do not.
+fn known_at(timeline: &[Milestone], then: Timestamp) -> &[Milestone] {
+    let happened = |e: &&Milestone| {
+        let at = e.at.as_ref();
+        at.is_none_or(|at| at.0.as_second() <= then.as_second())
+    };
+    let known = timeline.iter().take_while(happened).count();
+    timeline.get(..known).unwrap_or(timeline)
+}
+
+/// The demand of an AgentMachine that never had a VsphereAgent. `served`: it got a host from elsewhere; else it came to
+/// nothing.
+#[must_use]
+pub fn unanswered(
+    about: &About<'_>,
+    demanded: Timestamp,
+    end: Timestamp,
+    served: bool,
+) -> PhaseSpan {
+    about.span(ROOT, 1, demanded, micro(end), !served)
+}
+
+fn attempt_of(timeline: &[Milestone]) -> i32 {
+    timeline.last().map_or(1, |e| e.attempt)
+}
+
+/// Where work belongs that is done now.
+#[must_use]
+pub fn under(trace: TraceId, timeline: &[Milestone]) -> Under {
+    let open = timeline
+        .last()
+        .and_then(|e| Some((begun_by(&e.event)?, e.attempt)));
+    let (phase, attempt) = open.unwrap_or((ROOT, 1));
+    Under {
+        trace,
+        span: trace.phase(phase, u32::try_from(attempt).unwrap_or(1)),
+    }
+}
+
+/// An entry of the timeline that is new.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct News<'a> {
+    /// What happened.
+    pub event: &'a str,
+    /// Seconds from the demand to it.
+    pub seconds: f64,
+    /// No earlier VM of the machine had come that far: a machine is counted once, however often its VM is replaced.
+    pub first: bool,
+}
+
+/// The entries of `new` that `old` lacks.
+pub fn news<'a>(old: &[Milestone], new: &'a [Milestone]) -> impl Iterator<Item = News<'a>> {
+    let demanded = new.first().and_then(|e| e.at.as_ref()).map(|t| t.0);
+    let added = new.iter().enumerate().skip(old.len());
+    added.filter_map(move |(i, e)| {
+        let took = e.at.as_ref()?.0.duration_since(demanded?);
+        let mut before = new.iter().take(i);
+        Some(News {
+            event: &e.event,
+            seconds: took.as_secs_f64(),
+            first: !before.any(|b| b.event == e.event),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! The credentials Secret, parsed and checked: keys `server`, `username`, `password`, optional `insecure`, `caBundle`,
+//! `thumbprint` (predecessor.md §1).
+
+use std::collections::BTreeMap;
+
+use agent_forge_crds::conditions::reason;
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    domain::server::{BadServer, ServerRule},
+    ports::vcenter::{Credentials, Trust},
+};
+
+/// What is wrong with a credentials Secret. Names keys, never values that could be secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadCredentials {
+    /// A key is missing or empty.
+    #[error("key {0:?} is missing or empty")]
+    Missing(&'static str),
+    /// `server` is not usable.
+    #[error("key \"server\": {0}")]
+    Server(#[from] BadServer),
+    /// `thumbprint` is not a SHA-256 digest.
+    #[error("key \"thumbprint\" must be a SHA-256 digest: 64 hex digits, colons allowed")]
+    Thumbprint,
+}
+
+impl BadCredentials {
+    /// As condition reason: a key that is not there is told as a Secret that is not there.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing(_) => reason::SECRET_NOT_FOUND,
+            Self::Server(BadServer::NotAllowed(_)) => reason::VCENTER_NOT_ALLOWED,
+            Self::Server(BadServer::Malformed(_)) | Self::Thumbprint => reason::INVALID_CREDENTIALS,
+        }
+    }
+}
+
+/// Reads `data`; `rule` says which servers it may name.
+///
+/// # Errors
+/// [`BadCredentials`] names the key and what it must be.
+pub fn parse(
+    data: &BTreeMap<String, SecretString>,
+    rule: &ServerRule,
+) -> Result<Credentials, BadCredentials> {
+    let get = |key: &'static str| {
+        data.get(key)
+            .map(|v| v.expose_secret().trim())
+            .filter(|v| !v.is_empty())
+            .ok_or(BadCredentials::Missing(key))
+    };
+    let trust = if get("insecure").is_ok_and(|v| v.eq_ignore_ascii_case("true")) {
+        Trust::Insecure
+    } else if let Ok(text) = get("thumbprint") {
+        let bare: String = text.chars().filter(|c| *c != ':').collect();
+        let bytes = hex::decode(bare).map_err(|_| BadCredentials::Thumbprint)?;
+        Trust::Thumbprint(bytes.try_into().map_err(|_| BadCredentials::Thumbprint)?)
+    } else if let Ok(pem) = get("caBundle") {
+        Trust::CaBundle(pem.to_owned())
+    } else {
+        Trust::System
+    };
+    // The password is taken to the letter: blanks may be part of it.
+    let password = data
+        .get("password")
+        .filter(|p| !p.expose_secret().is_empty());
+    Ok(Credentials {
+        server: rule.parse(get("server")?)?,
+        username: get("username")?.to_owned(),
+        password: password
+            .cloned()
+            .ok_or(BadCredentials::Missing("password"))?,
+        trust,
+    })
+}
+
+/// Digest of everything that makes a login: equal digests share one session, and a refused login is not repeated with
+/// the same bytes.
+#[must_use]
+pub fn digest(credentials: &Credentials) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let trust = match &credentials.trust {
+        Trust::System => "system".to_owned(),
+        Trust::CaBundle(pem) => format!("ca:{pem}"),
+        Trust::Thumbprint(bytes) => format!("thumb:{}", hex::encode(bytes)),
+        Trust::Insecure => "insecure".to_owned(),
+    };
+    for part in [
+        credentials.server.as_str(),
+        &credentials.username,
+        credentials.password.expose_secret(),
+        &trust,
+    ] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(pairs: &[(&str, &str)]) -> BTreeMap<String, SecretString> {
+        let mut all: BTreeMap<String, SecretString> =
+            [("server", "vc"), ("username", "u"), ("password", "p")]
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), SecretString::from(*v)))
+                .collect();
+        for (k, v) in pairs {
+            all.insert((*k).to_owned(), SecretString::from(*v));
+        }
+        all
+    }
+
+    #[test]
+    fn a_server_that_is_none_is_told_apart_from_one_that_is_not_allowed() {
+        let told = |server| {
+            let bad = parse(&secret(&[("server", server)]), &ServerRule::default());
+            bad.expect_err(server)
+        };
+        let (none, not_allowed) = (told("ftp://vc"), told("127.0.0.1"));
+        assert_eq!(none.reason(), reason::INVALID_CREDENTIALS);
+        assert_eq!(not_allowed.reason(), reason::VCENTER_NOT_ALLOWED);
+        for said in [none.to_string(), not_allowed.to_string()] {
+            assert!(said.contains("\"server\""), "{said}");
+        }
+    }
+
+    #[test]
+    fn missing_keys_and_bad_thumbprints_are_named() {
+        for key in ["server", "username", "password"] {
+            let e = parse(&secret(&[(key, "")]), &ServerRule::default())
+                .expect_err(key)
+                .to_string();
+            assert!(e.contains(key), "{e}");
+        }
+        assert_eq!(
+            parse(&secret(&[("thumbprint", "abc")]), &ServerRule::default()).expect_err("short"),
+            BadCredentials::Thumbprint
+        );
+        let good = parse(
+            &secret(&[("thumbprint", &"AB:".repeat(32))]),
+            &ServerRule::default(),
+        )
+        .expect("digest");
+        assert_eq!(good.trust, Trust::Thumbprint([0xab; 32]));
+    }
+
+    #[test]
+    fn digests_tell_credentials_apart() {
+        let a = parse(&secret(&[]), &ServerRule::default()).expect("a");
+        let b = parse(&secret(&[("password", "q")]), &ServerRule::default()).expect("b");
+        assert_eq!(digest(&a), digest(&a.clone()));
+        assert_ne!(digest(&a), digest(&b));
+        assert!(!format!("{a:?}").contains("\"p\""), "{a:?}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Which Secret a pool's credentials are read from, and whether that Secret admits the pool.
+
+use agent_forge_crds::{
+    conditions::reason,
+    names::{ALLOW_POOLS_FROM_ANNOTATION, CREDENTIALS_FINALIZER_PREFIX},
+    pool::{CredentialsSecretRef, HeldSecret, VsphereAgentPool},
+};
+use kube::ResourceExt;
+
+use crate::{
+    domain::{
+        failure::{ErrorSource, ReconcileError},
+        grants,
+        names::ObjectKey,
+    },
+    mutants::{Mutant, on},
+};
+
+/// The Secret with the pool's credentials.
+///
+/// # Errors
+/// `SecretNamespaceRefused` when it lies in another namespace that the operator's flag excludes. Whether the Secret itself
+/// admits the pool is asked when it is read ([`admit`]).
+pub fn secret(
+    pool: &VsphereAgentPool,
+    allowed_namespaces: &[String],
+) -> Result<ObjectKey, ReconcileError> {
+    let own = pool.namespace().unwrap_or_default();
+    secret_at(
+        &pool.spec.vsphere.credentials_secret_ref,
+        &own,
+        allowed_namespaces,
+    )
+}
+
+/// Whether pools of that namespace may use this Secret, by its annotation `allow-pools-from`. One that is not there admits
+/// nobody from elsewhere, so that nobody learns from the answer whether it is.
+///
+/// # Errors
+/// `SecretNamespaceRefused` names the annotation.
+pub fn admit(
+    secret: &ObjectKey,
+    pools_from: Option<&str>,
+    namespace: &str,
+) -> Result<(), ReconcileError> {
+    let own = secret.namespace == namespace;
+    if own || grants::allows(pools_from, namespace) || on(Mutant::AnySecret) {
+        return Ok(());
+    }
+    Err(ReconcileError::blocked(
+        ErrorSource::Vsphere,
+        reason::SECRET_NAMESPACE_REFUSED,
+        format!(
+            "spec.vsphere.credentialsSecretRef: Secret {secret} does not exist, or does not admit pools of namespace \
+             {namespace:?}; annotate it with {ALLOW_POOLS_FROM_ANNOTATION}: {namespace}, or put a Secret into the pool's \
+             namespace"
+        ),
+    ))
+}
+
+/// The Secret that a reference in namespace `own` means.
+///
+/// # Errors
+/// As [`secret`].
+pub fn secret_at(
+    reference: &CredentialsSecretRef,
+    own: &str,
+    allowed_namespaces: &[String],
+) -> Result<ObjectKey, ReconcileError> {
+    let namespace = reference
+        .namespace
+        .as_deref()
+        .filter(|n| !n.is_empty())
+        .unwrap_or(own);
+    let bounded = !allowed_namespaces.is_empty();
+    if namespace != own && bounded && !allowed_namespaces.iter().any(|n| n == namespace) {
+        return Err(ReconcileError::blocked(
+            ErrorSource::Vsphere,
+            reason::SECRET_NAMESPACE_REFUSED,
+            format!(
+                "spec.vsphere.credentialsSecretRef.namespace: {namespace:?} is neither the pool's own namespace nor among \
+                 --secret-namespaces of the operator; put the Secret into the pool's namespace"
+            ),
+        ));
+    }
+    Ok(ObjectKey::new(namespace, &reference.name))
+}
+
+/// Name of the pool's finalizer on Secrets.
+#[must_use]
+pub fn finalizer(pool: &VsphereAgentPool) -> String {
+    format!(
+        "{CREDENTIALS_FINALIZER_PREFIX}{}",
+        pool.uid().unwrap_or_default()
+    )
+}
+
+/// The Secrets on record.
+#[must_use]
+pub fn on_record(pool: &VsphereAgentPool) -> &[HeldSecret] {
+    pool.status
+        .as_ref()
+        .map(|s| s.held_secrets.as_slice())
+        .unwrap_or_default()
+}
+
+/// Whether that Secret is confirmed as held for the pool.
+#[must_use]
+pub fn holds(pool: &VsphereAgentPool, secret: &ObjectKey) -> bool {
+    on(Mutant::NothingHeld) || on_record(pool).iter().any(|h| h.held && key(h) == *secret)
+}
+
+/// The Secret of one entry on record.
+#[must_use]
+pub fn key(held: &HeldSecret) -> ObjectKey {
+    ObjectKey::new(&held.namespace, &held.name)
+}

@@ -1,0 +1,363 @@
+//! Which Secret has which session, and when it is read again. Pure. When a password is sent again is not decided here
+//! ([`super::refusals`]).
+//!
+//! A session stays on the books until it is closed. It is to be closed once no Secret holds its bytes any more, by what was
+//! read last; a Secret that cannot be read holds what it held.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{
+    login::{Digest, Login},
+    refusals::Rest,
+};
+use crate::domain::{failure::ReconcileError, names::ObjectKey};
+
+/// A session is handed out this long before its Secret is read again.
+pub const FRESH: Duration = Duration::from_secs(20);
+/// A Secret whose bytes were refused, or cannot be used, is read again at most that often: whoever asks every 20 to 24 s
+/// ([`crate::runtime::backoff::SLOW_PROBE`]) then has the answer to a changed Secret within 30 s, whoever asked before him.
+pub const REFUSED_LOOK: Duration = Duration::from_secs(5);
+/// First delay after a failure other than a refused login; doubles up to [`FRESH`].
+pub const FIRST_RETRY: Duration = Duration::from_secs(2);
+
+/// What is known of one Secret.
+#[derive(Clone, Debug)]
+enum Entry {
+    Ready {
+        login: Login,
+        at: Duration,
+    },
+    Failed {
+        trouble: ReconcileError,
+        at: Duration,
+        times: u32,
+        rest: Duration,
+        /// The login that vCenter refused, if that is what failed.
+        refused: Option<Login>,
+        /// The bytes of an open session that it holds all the same.
+        holds: Option<Digest>,
+    },
+}
+
+impl Entry {
+    const fn holds(&self) -> Option<&Digest> {
+        match self {
+            Self::Ready { login, .. } => Some(&login.digest),
+            Self::Failed { holds, .. } => holds.as_ref(),
+        }
+    }
+}
+
+/// How a resolution (Secret read, login tried) ended.
+#[derive(Clone, Debug)]
+pub enum Resolved<S> {
+    /// A session.
+    Session(S, Login),
+    /// vCenter refused these bytes, now or lately, or too many others of their account.
+    Refused(Login, Rest),
+    /// What the Secret holds cannot be used as it stands: no login was tried.
+    Unusable(ReconcileError),
+    /// The Secret could not be read: what it held before is taken to stand there still.
+    Unread(ReconcileError),
+    /// Anything else.
+    Failed(ReconcileError),
+}
+
+/// Answer to "may I have the session of this Secret".
+#[derive(Clone, Debug)]
+pub enum Answer<S> {
+    /// Here it is.
+    Session(S),
+    /// Not now, and why.
+    ReconcileError(ReconcileError),
+    /// Read the Secret (and log in where its bytes are new), then ask again.
+    Resolve,
+}
+
+/// The table.
+#[derive(Clone, Debug)]
+pub struct Table<S> {
+    entries: BTreeMap<ObjectKey, Entry>,
+    /// Sessions by the bytes that opened them.
+    open: BTreeMap<Digest, S>,
+}
+
+impl<S> Default for Table<S> {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            open: BTreeMap::new(),
+        }
+    }
+}
+
+impl<S: Clone> Table<S> {
+    /// What to do for that Secret now.
+    pub fn answer(&self, secret: &ObjectKey, now: Duration) -> Answer<S> {
+        match self.entries.get(secret) {
+            Some(Entry::Ready { login, at }) if now.saturating_sub(*at) < FRESH => self
+                .open_session(&login.digest)
+                .map_or(Answer::Resolve, Answer::Session),
+            Some(Entry::Failed {
+                trouble, at, rest, ..
+            }) if now.saturating_sub(*at) < *rest => Answer::ReconcileError(trouble.clone()),
+            _ => Answer::Resolve,
+        }
+    }
+
+    /// The session whose credentials have that digest, if one is open: no second login.
+    pub fn open_session(&self, digest: &Digest) -> Option<S> {
+        self.open.get(digest).cloned()
+    }
+
+    /// The login that is refused with what that Secret held when it was read last.
+    pub fn refused(&self, secret: &ObjectKey) -> Option<&Login> {
+        match self.entries.get(secret) {
+            Some(Entry::Failed { refused, .. }) => refused.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Takes in a resolution's end; `at` is monotonic.
+    pub fn resolved(&mut self, secret: &ObjectKey, end: Resolved<S>, at: Duration) {
+        let times = match self.entries.get(secret) {
+            Some(Entry::Failed { times, .. }) => times.saturating_add(1),
+            _ => 1,
+        };
+        let held = self.entries.get(secret).and_then(Entry::holds).copied();
+        let entry = match end {
+            Resolved::Session(session, login) => {
+                self.open.insert(login.digest, session);
+                Entry::Ready { login, at }
+            }
+            Resolved::Refused(login, rest) => Entry::Failed {
+                trouble: login.told(secret, rest),
+                at,
+                times,
+                rest: REFUSED_LOOK,
+                refused: Some(login),
+                holds: None,
+            },
+            Resolved::Unusable(trouble) => Entry::Failed {
+                trouble,
+                at,
+                times,
+                rest: pause(times).min(REFUSED_LOOK),
+                refused: None,
+                holds: None,
+            },
+            Resolved::Unread(trouble) => Entry::Failed {
+                trouble,
+                at,
+                times,
+                rest: pause(times),
+                refused: None,
+                holds: held,
+            },
+            Resolved::Failed(trouble) => Entry::Failed {
+                trouble,
+                at,
+                times,
+                rest: pause(times),
+                refused: None,
+                holds: None,
+            },
+        };
+        self.entries.insert(secret.clone(), entry);
+    }
+
+    /// Turns sessions that `useless` names into refusals of their bytes, each in the words of its own Secret, and takes them
+    /// off the books.
+    pub fn drop_useless(
+        &mut self,
+        useless: impl Fn(&S) -> bool,
+        rest: impl Fn(&Login) -> Rest,
+        at: Duration,
+    ) -> Vec<S> {
+        let dead: BTreeMap<Digest, S> = self.open.extract_if(.., |_, s| useless(s)).collect();
+        let met: Vec<(ObjectKey, Login)> = self
+            .entries
+            .iter()
+            .filter_map(|(key, e)| match e {
+                Entry::Ready { login, .. } if dead.contains_key(&login.digest) => {
+                    Some((key.clone(), login.clone()))
+                }
+                _ => None,
+            })
+            .collect();
+        for (key, login) in met {
+            let rest = rest(&login);
+            self.resolved(&key, Resolved::Refused(login, rest), at);
+        }
+        dead.into_values().collect()
+    }
+
+    /// Takes off the books what no Secret holds the bytes of any more and nobody works with: it is to be closed.
+    pub fn outdated(&mut self, in_use: impl Fn(&S) -> bool) -> Vec<S> {
+        let held: BTreeSet<Digest> = self
+            .entries
+            .values()
+            .filter_map(Entry::holds)
+            .copied()
+            .collect();
+        let outdated = |digest: &Digest, s: &mut S| !held.contains(digest) && !in_use(s);
+        let closing = self.open.extract_if(.., outdated);
+        closing.map(|(_, session)| session).collect()
+    }
+
+    /// All open sessions.
+    pub fn sessions(&self) -> impl Iterator<Item = &S> {
+        self.open.values()
+    }
+}
+
+fn pause(times: u32) -> Duration {
+    FIRST_RETRY
+        .saturating_mul(1 << times.saturating_sub(1).min(5))
+        .min(FRESH)
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::SecretString;
+
+    use super::*;
+    use crate::{
+        domain::failure::ErrorSource,
+        ports::{
+            cluster::SecretVersion,
+            vcenter::{Credentials, Trust},
+        },
+    };
+
+    fn s(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    fn refused(password: &str) -> Resolved<u8> {
+        Resolved::Refused(login(password), rest())
+    }
+
+    fn rest() -> Rest {
+        Rest::Limited {
+            again: crate::testing::at(600),
+        }
+    }
+
+    /// The login of `user` with this password.
+    fn login(password: &str) -> Login {
+        let credentials = Credentials {
+            server: url::Url::parse("https://vc.example/").expect("url"),
+            username: "user".to_owned(),
+            password: SecretString::from(password),
+            trust: Trust::System,
+        };
+        Login::of(&credentials, SecretVersion::default())
+    }
+
+    #[test]
+    fn a_session_is_shared_until_its_secret_is_due() {
+        let mut t = Table::default();
+        let key = ObjectKey::new("ns", "secret");
+        assert!(matches!(t.answer(&key, s(0)), Answer::Resolve));
+        t.resolved(&key, Resolved::Session(7, login("old")), s(0));
+        assert!(matches!(t.answer(&key, s(19)), Answer::Session(7)));
+        assert!(matches!(t.answer(&key, s(20)), Answer::Resolve));
+        assert_eq!(t.open_session(&login("old").digest), Some(7));
+        assert_eq!(t.open_session(&login("new").digest), None);
+    }
+
+    #[test]
+    fn a_session_that_lost_its_login_is_refused_in_the_words_of_each_secret() {
+        let mut t = Table::default();
+        let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
+        for key in &keys {
+            t.resolved(key, Resolved::Session(7, login("old")), s(0));
+        }
+        assert_eq!(t.drop_useless(|_| true, |_| rest(), s(1)), [7]);
+        assert_eq!(t.open_session(&login("old").digest), None);
+        for key in &keys {
+            let Answer::ReconcileError(trouble) = t.answer(key, s(1)) else {
+                panic!("{key} has an answer")
+            };
+            assert_eq!(trouble, login("old").told(key, rest()));
+            for named in ["vc.example", "\"user\"", &key.to_string()] {
+                assert!(trouble.message.contains(named), "{named}: {trouble}");
+            }
+        }
+        assert!(t.refused(&keys[0]).is_some());
+    }
+
+    #[test]
+    fn a_session_is_outdated_when_the_last_secret_holds_other_bytes_and_nobody_works_with_it() {
+        let away = ReconcileError::blocked(ErrorSource::Kubernetes, "Unreachable", "no answer");
+        let failed = |e: fn(ReconcileError) -> Resolved<u8>| e(away.clone());
+        let ends: [(&str, Resolved<u8>, bool); 6] = [
+            ("the same bytes", Resolved::Session(1, login("old")), false),
+            ("unread", failed(Resolved::Unread), false),
+            ("other bytes", Resolved::Session(2, login("new")), true),
+            ("other bytes, refused", refused("new"), true),
+            ("other bytes, vCenter away", failed(Resolved::Failed), true),
+            ("no bytes", failed(Resolved::Unusable), true),
+        ];
+        for (what, end, outdated) in ends {
+            let mut t = Table::default();
+            let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
+            for key in &keys {
+                t.resolved(key, Resolved::Session(1, login("old")), s(0));
+            }
+            t.resolved(&keys[0], end.clone(), s(30));
+            assert_eq!(t.outdated(|_| false), [0; 0], "{what}: b holds them");
+            t.resolved(&keys[1], end, s(30));
+            assert_eq!(
+                t.outdated(|_| true),
+                [0; 0],
+                "{what}: somebody works with it"
+            );
+            let open = t.open_session(&login("old").digest);
+            assert_eq!(open, Some(1), "{what}: no second login while it is open");
+            let closing = t.outdated(|_| false);
+            assert_eq!(closing, vec![1; usize::from(outdated)], "{what}");
+            let left: Vec<u8> = t.sessions().copied().collect();
+            assert_eq!(left.contains(&1), !outdated, "{what}");
+        }
+    }
+
+    /// Many ask for one Secret, each at its own times: what one of them has just been told keeps none of them waiting.
+    #[test]
+    fn everybody_has_the_answer_to_a_changed_secret_within_thirty_seconds() {
+        let key = ObjectKey::new("ns", "secret");
+        let period = crate::runtime::backoff::SLOW_PROBE.as_secs() * 7 / 6 + 1;
+        let missing =
+            ReconcileError::blocked(ErrorSource::Vsphere, "SecretNotFound", "it is not there");
+        let wrong = [refused("old"), Resolved::Unusable(missing)];
+        let changes = (100..200).flat_map(|changed| wrong.each_ref().map(|w| (changed, w)));
+        for (changed, wrong) in changes {
+            let mut t: Table<u8> = Table::default();
+            let mut waiting: Vec<u64> = (0..period).collect();
+            for now in 0..=changed + 30 {
+                if !waiting.contains(&(now % period)) {
+                    continue;
+                }
+                if matches!(t.answer(&key, s(now)), Answer::Resolve) {
+                    let end = if now < changed {
+                        wrong.clone()
+                    } else {
+                        Resolved::Session(7, login("new"))
+                    };
+                    t.resolved(&key, end, s(now));
+                }
+                if matches!(t.answer(&key, s(now)), Answer::Session(_)) {
+                    waiting.retain(|phase| *phase != now % period);
+                }
+            }
+            assert!(
+                waiting.is_empty(),
+                "{wrong:?} changed at {changed}: {waiting:?} wait"
+            );
+        }
+    }
+}

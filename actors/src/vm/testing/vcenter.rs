@@ -1,0 +1,602 @@
+//! A vCenter that holds VMs: tasks end at once, a create ends as it was told to.
+
+// The port's own error type; a fake returns it as the adapters do.
+#![allow(clippy::result_large_err)]
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use agent_forge_crds::pool::RefusedCredentials;
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use crate::{
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
+        identity::{BiosUuid, MacAddress},
+        marker::Mark,
+        names::{DatastorePath, MoRef, ObjectKey},
+        notes::Notes,
+    },
+    placement::Placer,
+    ports::{
+        effect::{Effect, EffectKind},
+        sessions::Sessions,
+        slots::Slots,
+        vcenter::{
+            BareVm, BootDevice, ByteStream, CreateVm, Drives, Fault, FileInfo, FolderSight,
+            MarkedVm, Place, PlaceRequest, PowerState, Survey, TaskEnd, TaskRef, VCenter, VcError,
+            VcErrorKind, VcResult, VmObservation,
+        },
+    },
+};
+
+/// Tasks that may be in flight.
+pub const SLOTS: usize = 8;
+/// A task that vCenter does not know any more.
+const FORGOTTEN: &str = "forgotten";
+/// A task whose end nobody hears of, however it comes.
+const ENDLESS: &str = "endless";
+
+/// What a task does.
+type Work = Box<dyn FnOnce(&mut Inventory) + Send>;
+
+/// What vCenter holds, and how it behaves.
+#[derive(Default)]
+pub struct Inventory {
+    pub vms: Vec<VmObservation>,
+    /// Ends of the creates to come; without any, they succeed.
+    pub creates: VecDeque<VcErrorKind>,
+    /// The create of that fault is done all the same, and nobody hears of it.
+    pub lost_but_done: bool,
+    /// Free bytes by datastore id; the one with the most left is chosen where the vCenter is asked.
+    pub free: BTreeMap<&'static str, u64>,
+    /// Datastores that the next placements choose; the last one stays.
+    pub datastores: VecDeque<&'static str>,
+    pub tags_fail: bool,
+    /// Tags of each request that attached some.
+    pub tagged: Vec<Vec<String>>,
+    /// Every mark that was written to a VM that there was already.
+    pub marks: Vec<String>,
+    pub scan_fails: bool,
+    /// vCenter forgets the next task of that kind, which has been done by then or not.
+    pub vanishes: Option<(EffectKind, bool)>,
+    /// The next task of that kind hangs.
+    pub hangs: Option<EffectKind>,
+    /// The user lacks a right to hear of the end of the next task.
+    pub deaf: bool,
+    /// The task that hangs, or another that keeps ours away.
+    pub under_way: Option<Work>,
+    /// Tasks in flight.
+    pub slots: Option<Slots>,
+    /// How long a create takes.
+    pub create_takes: Duration,
+    /// When (virtual) the creates end, by task.
+    pub creates_end: BTreeMap<String, Instant>,
+    /// The most creates that ran at once.
+    pub most_creates: usize,
+    /// So many logouts are never answered.
+    pub silent_logouts: usize,
+    /// Logouts that were answered.
+    pub logouts: usize,
+    /// Emptying a drive does not end.
+    pub eject_hangs: bool,
+    /// A create of a name that is taken fails as vCenter's does.
+    pub names_are_unique: bool,
+    /// The list of marked VMs shows them as they were made.
+    pub list_is_old: bool,
+    pub folder_hidden: bool,
+    /// Looking for a place panics.
+    pub placing_panics: bool,
+    /// How often somebody deleted the folder: it has another reference when it is made again.
+    pub folders_deleted: usize,
+    /// vCenter shows no configuration of these, by reference.
+    pub inaccessible: Vec<MoRef>,
+    /// No VM is switched off.
+    pub power_off_fails: bool,
+    /// vCenter does not switch a suspended VM off.
+    pub suspended_stays: bool,
+    /// The user may not destroy this VM.
+    pub destroy_refused: Option<&'static str>,
+    /// Secrets whose login is refused.
+    pub refused_secrets: Vec<ObjectKey>,
+    /// What is to be recorded of them.
+    pub refusal: Option<RefusedCredentials>,
+    /// Open sessions have lost their login.
+    pub login_refused: bool,
+    pub sessions_by: Vec<ObjectKey>,
+    pub effects: Vec<EffectKind>,
+    pub reads: usize,
+    pub born: usize,
+}
+
+fn folder_of(inventory: &Inventory) -> MoRef {
+    MoRef::new(
+        "Folder",
+        format!("group-v{}", 1 + inventory.folders_deleted),
+    )
+}
+
+impl Inventory {
+    /// The VM as vCenter shows it now.
+    fn as_shown(&self, vm: &VmObservation) -> VmObservation {
+        if !self.inaccessible.contains(&vm.moref) {
+            return vm.clone();
+        }
+        VmObservation {
+            bios_uuid: None,
+            instance_uuid: None,
+            marker: None,
+            connection_state: "inaccessible".to_owned(),
+            macs: Vec::new(),
+            disk_keys: Vec::new(),
+            cdroms: Vec::new(),
+            boot_order: Vec::new(),
+            vm_path: String::new(),
+            ..vm.clone()
+        }
+    }
+
+    fn begin_create(&mut self, task: &str) {
+        let now = Instant::now();
+        self.creates_end
+            .insert(task.to_owned(), now + self.create_takes);
+        let running = self.creates_end.values().filter(|end| **end > now).count();
+        self.most_creates = self.most_creates.max(running);
+    }
+}
+
+/// The vCenter, and the way to it.
+#[derive(Clone, Default)]
+pub struct Site(pub Arc<Mutex<Inventory>>);
+
+pub fn fault(kind: VcErrorKind) -> VcError {
+    VcError {
+        kind,
+        operation: "CreateVM_Task",
+        subject: "it".to_owned(),
+        message: "as told".to_owned(),
+    }
+}
+
+impl Site {
+    pub fn with<T>(&self, f: impl FnOnce(&mut Inventory) -> T) -> T {
+        f(&mut self.0.lock().expect("lock"))
+    }
+
+    /// Begins a task on the VM; `work` is done when it ends, which is at once unless told otherwise.
+    fn task(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        work: impl FnOnce(&mut Inventory) + Send + 'static,
+    ) -> VcResult<TaskRef> {
+        self.with(|i| {
+            i.effects.push(effect.kind);
+            if !i.vms.iter().any(|v| v.moref == *vm) {
+                let gone = Fault::ManagedObjectNotFound(Some(vm.clone()));
+                return Err(fault(VcErrorKind::Fault(gone)));
+            }
+            if i.under_way.is_some() {
+                return Err(fault(VcErrorKind::Fault(Fault::TaskInProgress)));
+            }
+            if i.hangs.take_if(|kind| *kind == effect.kind).is_some() {
+                i.under_way = Some(Box::new(work));
+                return Ok(TaskRef(ENDLESS.to_owned()));
+            }
+            let forgotten = i.vanishes.take_if(|(kind, _)| *kind == effect.kind);
+            if forgotten.is_none_or(|(_, done)| done) {
+                work(i);
+            }
+            let task = if forgotten.is_some() {
+                FORGOTTEN
+            } else {
+                "done"
+            };
+            Ok(TaskRef(task.to_owned()))
+        })
+    }
+
+    /// A task that changes the VM.
+    fn change(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        f: impl FnOnce(&mut VmObservation) + Send + 'static,
+    ) -> VcResult<TaskRef> {
+        let changed = vm.clone();
+        self.task(effect, vm, move |i| {
+            if let Some(found) = i.vms.iter_mut().find(|v| v.moref == changed) {
+                f(found);
+            }
+        })
+    }
+
+    /// Somebody else's task keeps ours away.
+    pub fn occupy(&self) {
+        self.with(|i| i.under_way = Some(Box::new(|_: &mut Inventory| {})));
+    }
+
+    /// Ends the task that hangs, or keeps ours away.
+    pub fn end_task(&self) {
+        self.with(|i| {
+            if let Some(work) = i.under_way.take() {
+                work(i);
+            }
+        });
+    }
+}
+
+#[async_trait]
+impl Sessions for Site {
+    async fn session(
+        &self,
+        secret: &ObjectKey,
+        namespace: &str,
+    ) -> Result<Arc<dyn VCenter>, ReconcileError> {
+        crate::sessions::secret_ref::admit(secret, None, namespace)?;
+        self.with(|i| {
+            i.sessions_by.push(secret.clone());
+            if i.refused_secrets.contains(secret) {
+                return Err(ReconcileError {
+                    side: ErrorSource::Vsphere,
+                    reason: "InvalidCredentials".to_owned(),
+                    message: "as told".to_owned(),
+                    class: Class::Blocked,
+                });
+            }
+            Ok(())
+        })?;
+        Ok(Arc::new(self.clone()))
+    }
+
+    async fn refusal(&self, secret: &ObjectKey) -> Option<RefusedCredentials> {
+        self.with(|i| {
+            let known = i.refusal.clone();
+            known.filter(|_| i.refused_secrets.contains(secret))
+        })
+    }
+}
+
+#[async_trait]
+impl Placer for Site {
+    async fn place(
+        &self,
+        _: Arc<dyn VCenter>,
+        _: Effect,
+        request: PlaceRequest,
+    ) -> Result<Place, ReconcileError> {
+        Ok(self.with(|i| {
+            let datastore = match i.datastores.len() {
+                0 => "ds1",
+                1 => i.datastores[0],
+                _ => i.datastores.pop_front().expect("not empty"),
+            };
+            place_on(
+                datastore,
+                &format!("id-{datastore}"),
+                folder_of(i),
+                &request,
+            )
+        }))
+    }
+}
+
+fn place_on(datastore: &str, id: &str, folder: MoRef, request: &PlaceRequest) -> Place {
+    Place {
+        datacenter: MoRef::new("Datacenter", "datacenter-1"),
+        folder,
+        resource_pool: MoRef::new("ResourcePool", "resgroup-1"),
+        datastore: (datastore.to_owned(), MoRef::new("Datastore", id)),
+        host: None,
+        network: request.network.clone(),
+    }
+}
+
+#[async_trait]
+impl VCenter for Site {
+    fn server(&self) -> &str {
+        "vc.example"
+    }
+    fn instance(&self) -> Option<String> {
+        Some(crate::testing::INSTANCE.to_owned())
+    }
+    fn insecure(&self) -> bool {
+        false
+    }
+    fn login_refused(&self) -> bool {
+        self.with(|i| i.login_refused)
+    }
+    async fn reachable(&self) -> VcResult<()> {
+        Ok(())
+    }
+    fn slots(&self) -> Slots {
+        self.with(|i| {
+            let slots = i.slots.get_or_insert_with(|| Slots::new(SLOTS));
+            slots.clone()
+        })
+    }
+    async fn place(&self, _: &Effect, request: &PlaceRequest) -> VcResult<Place> {
+        tracing::debug!("a place is looked for");
+        assert!(!self.with(|i| i.placing_panics), "as told");
+        self.with(|i| {
+            let left = i.free.iter().map(|(id, free)| {
+                let reserved = request.reserved.get(*id).copied().unwrap_or(0);
+                (free.saturating_sub(reserved), *id)
+            });
+            match left.max() {
+                Some((left, id)) if left >= request.bytes => {
+                    Ok(place_on(id, id, folder_of(i), request))
+                }
+                _ => Err(fault(VcErrorKind::Fault(Fault::NoDiskSpace(String::new())))),
+            }
+        })
+    }
+    async fn find_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
+        Ok(self.with(|i| {
+            i.reads += 1;
+            let shown = i.vms.iter().map(|v| i.as_shown(v));
+            shown.filter(|v| v.bios_uuid == Some(uuid)).collect()
+        }))
+    }
+    async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {
+        Ok(self.with(|i| {
+            i.reads += 1;
+            let found = i.vms.iter().find(|v| v.moref == *vm);
+            found.map(|v| i.as_shown(v))
+        }))
+    }
+    async fn survey(&self) -> VcResult<Arc<Survey>> {
+        self.with(|i| {
+            if i.scan_fails {
+                return Err(fault(VcErrorKind::Unreachable));
+            }
+            let marked = |v: &VmObservation| {
+                Some(MarkedVm {
+                    moref: v.moref.clone(),
+                    name: v.name.clone(),
+                    marker: v.marker.clone()?,
+                    power: if i.list_is_old {
+                        PowerState::Off
+                    } else {
+                        v.power
+                    },
+                    has_boot_order: !i.list_is_old && !v.boot_order.is_empty(),
+                })
+            };
+            let all: Vec<VmObservation> = i.vms.iter().map(|v| i.as_shown(v)).collect();
+            let bare = |v: &VmObservation| BareVm {
+                moref: v.moref.clone(),
+                name: v.name.clone(),
+                vm_path: None,
+                connection_state: v.connection_state.clone(),
+            };
+            Ok(Arc::new(Survey {
+                marked: all.iter().filter_map(marked).collect(),
+                bare: all.iter().filter(|v| !v.shows_config()).map(bare).collect(),
+            }))
+        })
+    }
+    async fn folder_sight(&self, folder: &MoRef, _: &MoRef) -> VcResult<FolderSight> {
+        Ok(self.with(|i| {
+            if i.folder_hidden {
+                FolderSight::Hidden
+            } else if *folder != folder_of(i) {
+                FolderSight::Deleted
+            } else {
+                FolderSight::Visible
+            }
+        }))
+    }
+    async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
+        self.with(|i| {
+            i.effects.push(effect.kind);
+            let holder = i
+                .vms
+                .iter()
+                .find(|v| i.names_are_unique && v.name == vm.name);
+            if let Some(holder) = holder {
+                return Err(fault(VcErrorKind::Fault(Fault::DuplicateName {
+                    name: vm.name.clone(),
+                    holder: Some(holder.moref.clone()),
+                })));
+            }
+            if vm.place.folder != folder_of(i) {
+                let gone = Fault::ManagedObjectNotFound(Some(vm.place.folder.clone()));
+                return Err(fault(VcErrorKind::Fault(gone)));
+            }
+            let told = i.creates.pop_front();
+            if let Some(kind) = &told
+                && !i.lost_but_done
+            {
+                return Err(fault(kind.clone()));
+            }
+            i.lost_but_done = false;
+            i.born += 1;
+            let id = format!("vm-{}", i.born);
+            i.begin_create(&id);
+            i.vms.push(VmObservation {
+                moref: MoRef::new("VirtualMachine", &id),
+                name: vm.name.clone(),
+                bios_uuid: Some(vm.uuid),
+                instance_uuid: Some(format!("instance-{id}")),
+                folder: Some(vm.place.folder.clone()),
+                marker: Some(vm.marker.clone()),
+                notes: Notes::read(Some(&vm.annotation)),
+                power: PowerState::Off,
+                connection_state: "connected".to_owned(),
+                macs: MacAddress::parse(&format!("00:50:56:00:00:{:02x}", i.born))
+                    .into_iter()
+                    .collect(),
+                disk_keys: vec![2000],
+                cdroms: vec![],
+                boot_order: vec![],
+                vm_path: vm.vm_path.to_string(),
+                tools: None,
+                guest_address: None,
+                guest_host: None,
+            });
+            match told {
+                Some(kind) => Err(fault(kind)),
+                None => Ok(TaskRef(id)),
+            }
+        })
+    }
+    async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
+        let order = keys.iter().map(|k| BootDevice::Disk(*k));
+        let order = order.chain([BootDevice::Cdrom]).collect();
+        self.change(e, vm, move |v| v.boot_order = order)
+    }
+    async fn stamp_marker(
+        &self,
+        e: &Effect,
+        vm: &MoRef,
+        mark: &Mark,
+        notes: bool,
+    ) -> VcResult<TaskRef> {
+        let marker = mark.read().cloned();
+        self.with(|i| i.marks.push(mark.to_string()));
+        self.change(e, vm, move |v| {
+            if let Some(marker) = marker.as_ref().filter(|_| notes) {
+                v.notes = Notes::OfAgent(marker.uid.clone());
+            }
+            v.marker = marker;
+        })
+    }
+    async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.change(e, vm, |v| v.power = PowerState::On)
+    }
+    async fn power_off(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        if self.with(|i| i.power_off_fails) {
+            return Err(fault(VcErrorKind::Unreachable));
+        }
+        let stays = |i: &mut Inventory| {
+            let mut all = i.vms.iter();
+            let suspended = all.any(|v| v.moref == *vm && v.power == PowerState::Suspended);
+            let refused = i.suspended_stays && suspended;
+            if refused {
+                i.effects.push(e.kind);
+            }
+            refused
+        };
+        if self.with(stays) {
+            return Err(fault(VcErrorKind::Fault(Fault::InvalidPowerState {
+                existing: "suspended".to_owned(),
+            })));
+        }
+        self.change(e, vm, |v| v.power = PowerState::Off)
+    }
+    async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        if self.with(|i| i.destroy_refused == Some(vm.id.as_str())) {
+            return Err(fault(VcErrorKind::Fault(Fault::NoPermission {
+                object: Some(vm.clone()),
+                privilege: "VirtualMachine.Inventory.Delete".to_owned(),
+            })));
+        }
+        let gone = vm.clone();
+        self.task(e, vm, move |i| i.vms.retain(|v| v.moref != gone))
+    }
+    async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
+        if self.with(|i| std::mem::take(&mut i.deaf)) {
+            return Err(fault(VcErrorKind::Fault(Fault::NoPermission {
+                object: None,
+                privilege: "System.View".to_owned(),
+            })));
+        }
+        if task.0 == FORGOTTEN {
+            return Ok(Ok(TaskEnd::Vanished));
+        }
+        if task.0 == ENDLESS {
+            return std::future::pending().await;
+        }
+        let end = self.with(|i| i.creates_end.get(&task.0).copied());
+        if let Some(end) = end {
+            tokio::time::sleep_until(end).await;
+        }
+        let created = Some(&task.0).filter(|t| t.starts_with("vm-"));
+        let result = created.map(|id| MoRef::new("VirtualMachine", id));
+        Ok(Ok(TaskEnd::Success(result)))
+    }
+    async fn eject_isos(&self, e: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<()> {
+        if self.with(|i| i.eject_hangs) {
+            return std::future::pending().await;
+        }
+        self.with(|i| {
+            i.effects.push(e.kind);
+            let drives = i.vms.iter_mut().filter(|v| v.moref == *vm);
+            let ours = |iso: &Option<String>| iso.as_ref().is_some_and(|iso| isos.contains(iso));
+            drives.for_each(|v| v.cdroms.retain(|c| !ours(&c.iso)));
+            Ok(())
+        })
+    }
+    async fn attach_tags(&self, e: &Effect, vm: &MoRef, tags: &[String]) -> VcResult<()> {
+        self.with(|i| {
+            i.effects.push(e.kind);
+            i.tagged.push(tags.to_vec());
+            if !i.vms.iter().any(|v| v.moref == *vm) {
+                return Err(fault(VcErrorKind::Unresolved {
+                    field: "vmTags",
+                    value: "urn:tag".to_owned(),
+                }));
+            }
+            if i.tags_fail {
+                let property = "tag".to_owned();
+                return Err(fault(VcErrorKind::Fault(Fault::InvalidArgument {
+                    property,
+                })));
+            }
+            Ok(())
+        })
+    }
+    async fn datacenter(&self, _: &str) -> VcResult<MoRef> {
+        unreachable!("no files here")
+    }
+    async fn stat(&self, _: &MoRef, _: &DatastorePath) -> VcResult<Option<u64>> {
+        unreachable!("no files here")
+    }
+    async fn list(&self, _: &MoRef, _: &DatastorePath) -> VcResult<Option<Vec<FileInfo>>> {
+        unreachable!("no files here")
+    }
+    async fn make_directory(&self, _: &Effect, _: &MoRef, _: &DatastorePath) -> VcResult<()> {
+        unreachable!("no files here")
+    }
+    async fn upload(
+        &self,
+        _: &Effect,
+        _: &MoRef,
+        _: &DatastorePath,
+        _: u64,
+        _: ByteStream,
+    ) -> VcResult<()> {
+        unreachable!("no files here")
+    }
+    async fn move_file(
+        &self,
+        _: &Effect,
+        _: &MoRef,
+        _: &DatastorePath,
+        _: &DatastorePath,
+    ) -> VcResult<()> {
+        unreachable!("no files here")
+    }
+    async fn delete_file(&self, _: &Effect, _: &MoRef, _: &DatastorePath) -> VcResult<()> {
+        unreachable!("no files here")
+    }
+    async fn drives(&self) -> VcResult<Drives> {
+        unreachable!("no files here")
+    }
+    async fn logout(&self, _: &Effect) {
+        let silent = self.with(|i| {
+            let left = i.silent_logouts.checked_sub(1);
+            i.silent_logouts = left.unwrap_or_default();
+            i.logouts += usize::from(left.is_none());
+            left.is_some()
+        });
+        if silent {
+            std::future::pending::<()>().await;
+        }
+    }
+}
