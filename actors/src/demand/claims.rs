@@ -26,7 +26,6 @@ use crate::{
         upstream::{self, MachineFacts, WaitingSign},
     },
     iso::infra_env_guards::Guard,
-    mutants::{Mutant, on},
 };
 
 /// How long an AgentMachine must have been seen waiting before a VM is made for it: free Agents that fit are claimed
@@ -276,7 +275,7 @@ fn need(
         .other_pools
         .iter()
         .find(|p| facts.grants.serves(p, am));
-    if let Some(other) = other.filter(|_| !on(Mutant::EveryPoolAnswers)) {
+    if let Some(other) = other {
         return Need::NotNow {
             why: Why::PoolConflict(ObjectKey::of(other.as_ref())),
             again: None,

@@ -36,7 +36,6 @@ use crate::{
         names::ObjectKey,
         upstream::{self, MachineFacts},
     },
-    mutants::{Mutant, on},
     ports::cluster::AgentPatch,
     sessions::secret_ref,
 };
@@ -193,7 +192,7 @@ pub fn plan(s: &Observed) -> Plan {
         plan.actions.push(Action::AddFinalizer);
     }
     let records = Records::of(&plan.claims);
-    let reassigned = if deleting && !on(Mutant::ClosedAnswers) {
+    let reassigned = if deleting {
         BTreeSet::new()
     } else {
         demand::answer(s, &records, &mut plan)

@@ -21,7 +21,6 @@ use super::{Memory, observed::Observed, pass, plan::Action};
 use crate::{
     context::Context,
     domain::{failure::ReconcileError, names::ObjectKey},
-    mutants::{Mutant, on},
     ports::effect::{Effect, EffectKind},
     sessions::secret_ref,
 };
@@ -67,7 +66,7 @@ pub async fn tend(
     actions: &[Action],
     memory: &mut Memory,
 ) -> Result<(), ReconcileError> {
-    if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) || on(Mutant::NothingHeld) {
+    if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) {
         return Ok(());
     }
     let allowed = &context.settings.secret_namespaces;

@@ -26,7 +26,6 @@ use crate::{
         machine_state::MachineState,
         names::ObjectKey,
     },
-    mutants::{Mutant, on},
     ports::{
         clock::Clock,
         cluster::{ClusterError, Notice, Precondition},
@@ -454,7 +453,7 @@ async fn publish(
         .into_iter()
         .flatten()
         .min();
-    if object.status.as_ref() == Some(&rendered) && !on(Mutant::AlwaysWrites) {
+    if object.status.as_ref() == Some(&rendered) {
         memory.batch.clear();
         return;
     }
