@@ -12,8 +12,8 @@ use agent_forge_actors::{
         effect::Effect,
         slots::Slots,
         vcenter::{
-            ByteStream, CreateVm, Drives, FileInfo, FolderSight, Place, PlaceRequest, Survey,
-            TaskEnd, TaskRef, VCenter, VcResult, VmObservation,
+            ByteStream, CreateVm, Datastores, Drives, FileInfo, FolderSight, Inventory, Machines,
+            Place, PlaceRequest, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcResult, VmObservation,
         },
     },
 };
@@ -46,28 +46,19 @@ impl VCenter for Handle {
         self.0.is_there().await
     }
 
-    fn slots(&self) -> Slots {
-        self.0.slots.clone()
+    async fn logout(&self, effect: &Effect) {
+        self.0.logout(effect).await;
     }
+}
 
-    async fn place(&self, effect: &Effect, request: &PlaceRequest) -> VcResult<Place> {
-        self.0.resolve_place(effect, request).await
-    }
-
+#[async_trait]
+impl Machines for Handle {
     async fn find_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
         self.0.vms_by_uuid(uuid).await
     }
 
     async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {
         self.0.vm(vm).await
-    }
-
-    async fn survey(&self) -> VcResult<Arc<Survey>> {
-        self.0.survey().await
-    }
-
-    async fn folder_sight(&self, folder: &MoRef, datacenter: &MoRef) -> VcResult<FolderSight> {
-        self.0.sight_of(folder, datacenter).await
     }
 
     async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
@@ -105,10 +96,6 @@ impl VCenter for Handle {
         self.0.start_plain(effect, vm, "Destroy_Task").await
     }
 
-    async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
-        self.0.tasks.wait(task).await
-    }
-
     async fn eject_isos(&self, effect: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<()> {
         self.0.empty_drives(effect, vm, isos).await
     }
@@ -116,7 +103,25 @@ impl VCenter for Handle {
     async fn attach_tags(&self, effect: &Effect, vm: &MoRef, tag_ids: &[String]) -> VcResult<()> {
         self.0.tag(effect, vm, tag_ids).await
     }
+}
 
+#[async_trait]
+impl Inventory for Handle {
+    async fn place(&self, effect: &Effect, request: &PlaceRequest) -> VcResult<Place> {
+        self.0.resolve_place(effect, request).await
+    }
+
+    async fn survey(&self) -> VcResult<Arc<Survey>> {
+        self.0.survey().await
+    }
+
+    async fn folder_sight(&self, folder: &MoRef, datacenter: &MoRef) -> VcResult<FolderSight> {
+        self.0.sight_of(folder, datacenter).await
+    }
+}
+
+#[async_trait]
+impl Datastores for Handle {
     async fn datacenter(&self, name: &str) -> VcResult<MoRef> {
         self.0.find_datacenter(name).await
     }
@@ -175,8 +180,15 @@ impl VCenter for Handle {
     async fn drives(&self) -> VcResult<Drives> {
         self.0.all_drives().await
     }
+}
 
-    async fn logout(&self, effect: &Effect) {
-        self.0.logout(effect).await;
+#[async_trait]
+impl Tasks for Handle {
+    fn slots(&self) -> Slots {
+        self.0.slots.clone()
+    }
+
+    async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
+        self.0.tasks.wait(task).await
     }
 }
