@@ -8,14 +8,16 @@ use std::{
 use agent_forge_actors::{
     domain::server::server_name,
     ports::{
-        effect::Gate,
+        effect::{Effect, Gate},
         vcenter::{Connector, Credentials, VCenter, VcResult},
     },
     sessions::credentials,
 };
 use async_trait::async_trait;
 
-use super::{client::Client, limits::Limits, options::Options, session::Asked, vcenter::Handle};
+use super::rpc::{
+    client::Client, http::unchecked, limits::Limits, options::Options, session::Asked,
+};
 
 /// Logs in to vCenters; see the module's contract.
 pub struct VsphereConnector {
@@ -83,13 +85,40 @@ impl Connector for VsphereConnector {
             self.forget(&client);
             return Err(e);
         }
-        Ok(Arc::new(Handle(client)))
+        Ok(client)
     }
 
     fn open(&self) -> Vec<Arc<dyn VCenter>> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|_, client| !client.session.closed());
-        let handle = |client: &Arc<Client>| Arc::new(Handle(client.clone())) as Arc<dyn VCenter>;
-        clients.values().map(handle).collect()
+        let session = |client: &Arc<Client>| Arc::clone(client) as Arc<dyn VCenter>;
+        clients.values().map(session).collect()
+    }
+}
+
+#[async_trait]
+impl VCenter for Client {
+    fn server(&self) -> &str {
+        self.http.server()
+    }
+
+    fn instance(&self) -> Option<String> {
+        self.session.instance()
+    }
+
+    fn insecure(&self) -> bool {
+        unchecked(&self.credentials)
+    }
+
+    fn login_refused(&self) -> bool {
+        self.session.refused()
+    }
+
+    async fn reachable(&self) -> VcResult<()> {
+        self.is_there().await
+    }
+
+    async fn logout(&self, effect: &Effect) {
+        self.close(effect).await;
     }
 }

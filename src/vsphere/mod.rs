@@ -11,48 +11,20 @@
 //!
 //! Assumptions: callers retry; nothing here does, but for the one replay after a lost session.
 
-mod automation;
-mod cache;
-mod call;
-mod circuit_breaker;
-mod client;
 mod connector;
 mod datastore;
-mod eject;
-mod fault;
-mod folders;
-mod http;
 mod inventory;
-mod limits;
-mod login;
-mod look;
-mod lookup;
 mod machines;
-mod networks;
-mod observation;
-mod options;
-mod placement;
-#[cfg(test)]
-mod played;
-mod properties;
-mod reply;
-mod resolver;
-mod session;
-mod site;
-mod storage;
-mod storage_drs;
-mod survey;
-mod tags;
-mod task;
-mod transport;
-pub(crate) mod trust;
-mod upload;
-mod vcenter;
-mod wire;
+mod rpc;
+mod tasks;
 
-pub(crate) use trust as tls;
+pub(crate) use rpc::trust as tls;
 
-pub use connector::VsphereConnector;
-pub use options::{Options, RequestObserver, RequestRecord};
-pub use transport::{Transport, TransportFailure};
-pub(crate) use upload::UPLOAD_LIMIT;
+pub use self::{
+    connector::VsphereConnector,
+    rpc::{
+        options::{Options, RequestObserver, RequestRecord},
+        transport::{Transport, TransportFailure},
+    },
+};
+pub(crate) use datastore::upload::UPLOAD_LIMIT;

@@ -1,0 +1,134 @@
+//! The survey: whose the VMs of a vCenter are. Who asks at about the same time shares one.
+//!
+//! Guarantee: a survey is begun after it was asked for, never before; one at a time runs for a client.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use agent_forge_actors::{
+    orphans::MOST_MARKED,
+    ports::vcenter::{Survey, VcErrorKind, VcResult},
+};
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+
+use crate::vsphere::{
+    machines::observation::{self, SURVEY_PATHS},
+    rpc::{client::Client, properties::MAX_KEPT},
+};
+
+/// Who asks waits that long for company.
+const GATHER: Duration = Duration::from_millis(15);
+
+type Told = VcResult<Arc<Survey>>;
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<oneshot::Sender<Told>>,
+    runs: bool,
+}
+
+/// Those who wait for the next survey.
+#[derive(Clone, Default)]
+pub(crate) struct Surveys(Arc<Mutex<State>>);
+
+impl Surveys {
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Joins; `true` for the first one, who sees to the rest.
+    fn join(&self, asker: oneshot::Sender<Told>) -> bool {
+        self.with(|s| {
+            s.waiting.push(asker);
+            !std::mem::replace(&mut s.runs, true)
+        })
+    }
+
+    /// Who waits now; nobody: the next asker begins anew.
+    fn take(&self) -> Vec<oneshot::Sender<Told>> {
+        self.with(|s| {
+            s.runs = !s.waiting.is_empty();
+            std::mem::take(&mut s.waiting)
+        })
+    }
+}
+
+/// Work that ends before its time: who waits hears of it, and the next asker begins anew.
+struct Running {
+    surveys: Surveys,
+    ended: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.surveys.with(|s| *s = State::default());
+        }
+    }
+}
+
+impl Client {
+    /// All VMs as they are after this call.
+    pub(super) async fn shared_survey(&self) -> Told {
+        let (tell, told) = oneshot::channel();
+        if self.surveys.join(tell) {
+            let running = Running {
+                surveys: self.surveys.clone(),
+                ended: false,
+            };
+            let me = self.me();
+            // On its own task: the first asker may give up, the others still wait.
+            let work = async move {
+                let mut running = running;
+                loop {
+                    tokio::time::sleep(GATHER).await;
+                    let askers = running.surveys.take();
+                    if askers.is_empty() {
+                        running.ended = true;
+                        return;
+                    }
+                    let Some(client) = me.upgrade() else {
+                        return;
+                    };
+                    let survey = client.survey_now().await.map(Arc::new);
+                    for asker in askers {
+                        let _ = asker.send(survey.clone());
+                    }
+                }
+            };
+            tokio::spawn(work.in_current_span());
+        }
+        told.await.unwrap_or_else(|_| {
+            let message = "the look at all VMs was interrupted".to_owned();
+            Err(self.server_failure("RetrievePropertiesEx", VcErrorKind::NoAnswer, message))
+        })
+    }
+
+    async fn survey_now(&self) -> VcResult<Survey> {
+        let mut survey = Survey::default();
+        let mut kept = 0;
+        self.each_vm(SURVEY_PATHS, |vm| {
+            survey.marked.extend(observation::marked(&vm));
+            if let Some(bare) = observation::bare(&vm) {
+                kept += bare.name.len() + bare.vm_path.as_ref().map_or(0, String::len) + 128;
+                survey.bare.push(bare);
+            }
+            if survey.marked.len() > MOST_MARKED {
+                return Err(
+                    self.endless("all VMs", &format!("more than {MOST_MARKED} with a mark"))
+                );
+            }
+            if kept > MAX_KEPT {
+                return Err(self.endless("all VMs", &format!("more than {MAX_KEPT} bytes")));
+            }
+            Ok(())
+        })
+        .await?;
+        survey.marked.sort_by(|a, b| a.moref.cmp(&b.moref));
+        survey.bare.sort_by(|a, b| a.moref.cmp(&b.moref));
+        Ok(survey)
+    }
+}
