@@ -18,10 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::vsphere::{
-    inventory::{
-        cache::STRUCTURE,
-        lookup::{DATASTORE, unresolved},
-    },
+    inventory::{cache::STRUCTURE, lookup::DATASTORE},
     rpc::{
         call::Call,
         client::Client,
@@ -41,7 +38,7 @@ const FIELD: &str = "isoDatastore";
 
 /// A name that is no datastore's.
 pub(crate) fn invisible(name: &str) -> VcError {
-    unresolved(
+    VcError::unresolved(
         FIELD,
         name,
         "no datastore of that name is visible to this user",
@@ -185,9 +182,9 @@ impl Client {
             .get_or(store.clone(), STRUCTURE, async {
                 let found: Option<crate::vsphere::rpc::wire::Ref> =
                     self.property(&store, "browser").await?;
-                found
-                    .map(MoRef::from)
-                    .ok_or_else(|| unresolved(FIELD, &directory.datastore, "it has no browser"))
+                found.map(MoRef::from).ok_or_else(|| {
+                    VcError::unresolved(FIELD, &directory.datastore, "it has no browser")
+                })
             })
             .await?;
         let details = FileQueryFlags {
@@ -292,7 +289,7 @@ impl Client {
             "that is a datastore cluster, and the ISO lies on one datastore: name one of {}",
             names.join(", ")
         );
-        Ok(unresolved(FIELD, name, why))
+        Ok(VcError::unresolved(FIELD, name, why))
     }
 
     async fn file_manager(&self) -> VcResult<MoRef> {

@@ -10,15 +10,13 @@ use std::{
     time::Duration,
 };
 
-use agent_forge_actors::{domain::names::MoRef, ports::vcenter::VcResult};
+use agent_forge_actors::{
+    domain::names::MoRef,
+    ports::vcenter::{ComputeTopology, Datastore, Recommendation, VcResult},
+};
 use tokio::time::Instant;
 
-use super::{
-    compute::{Site, SiteKey},
-    networks::Network,
-    storage_drs::Recommended,
-    stores::Datastore,
-};
+use super::networks::Network;
 
 /// Names and structure: changed by people, seldom.
 pub(crate) const STRUCTURE: Duration = Duration::from_secs(300);
@@ -85,10 +83,10 @@ pub(crate) struct Cache {
     pub(crate) folders: TtlCache<(MoRef, String), MoRef>,
     /// Datastore -> its browser.
     pub(crate) browsers: TtlCache<MoRef, MoRef>,
-    /// Where a pool's VMs can run.
-    pub(crate) sites: TtlCache<SiteKey, Arc<Site>>,
+    /// Datacenter and name of a resource pool -> where its VMs can run.
+    pub(crate) topologies: TtlCache<(MoRef, String), Arc<ComputeTopology>>,
     /// Datastore cluster, folder, pool and hardware -> what Storage DRS proposes.
-    pub(crate) recommendations: TtlCache<String, Vec<Recommended>>,
+    pub(crate) recommendations: TtlCache<String, Vec<Recommendation>>,
     /// Datastore or cluster -> its datastores with their free space.
     pub(crate) space: TtlCache<MoRef, Arc<Vec<Datastore>>>,
 }
@@ -102,7 +100,7 @@ impl Cache {
         self.stores.clear();
         self.folders.clear();
         self.browsers.clear();
-        self.sites.clear();
+        self.topologies.clear();
         self.recommendations.clear();
         self.space.clear();
     }

@@ -1,56 +1,27 @@
 //! Where the VMs of a resource pool can run: its compute resource and hosts.
 
-use std::{
-    collections::HashSet,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::Arc;
 
 use agent_forge_actors::{
     domain::names::MoRef,
-    ports::vcenter::{PlaceRequest, VcResult},
+    ports::vcenter::{ComputeTopology, Host, VcError, VcResult},
 };
 use serde_json::Value;
 
-use super::{
-    cache::STRUCTURE,
-    lookup::{candidates, unresolved},
-    stores::Datastore,
-};
+use super::{cache::STRUCTURE, lookup::candidates};
 use crate::vsphere::rpc::{
     client::Client,
     properties::{Properties, Question},
     wire::collector::Selection,
 };
 
-/// Datacenter and pool's name.
-pub(crate) type SiteKey = (MoRef, String);
-
-/// Where a pool's VMs can run.
-#[derive(Debug)]
-pub(crate) struct Site {
-    /// The pool.
-    pub(super) pool: MoRef,
-    /// vCenter chooses the host: its cluster has DRS, or it is a host of its own.
-    chosen: bool,
-    hosts: Vec<Host>,
-    turn: AtomicUsize,
-}
-
-/// A host that takes VMs.
-#[derive(Clone, Debug)]
-pub(super) struct Host {
-    /// Reference.
-    pub(super) object: MoRef,
-    name: String,
-    networks: HashSet<MoRef>,
-}
-
 impl Client {
-    /// The site of a resource pool or cluster of that name.
-    pub(super) async fn site(&self, datacenter: &MoRef, name: &str) -> VcResult<Arc<Site>> {
+    /// The compute resource of a resource pool or cluster of that name.
+    pub(super) async fn compute(
+        &self,
+        datacenter: &MoRef,
+        name: &str,
+    ) -> VcResult<Arc<ComputeTopology>> {
         let look_up = async {
             let below = self.datacenter_path(datacenter).await?;
             let mut start = None;
@@ -60,7 +31,7 @@ impl Client {
                     break;
                 }
             }
-            let missing = |why: &str| unresolved("resourcePool", name, why);
+            let missing = |why: &str| VcError::unresolved("resourcePool", name, why);
             let start = start.ok_or_else(|| {
                 missing("no resource pool or cluster of that path is visible to this user")
             })?;
@@ -92,38 +63,18 @@ impl Client {
                 )
                 .from(&start, select);
             let found = self.retrieve(question).await?;
-            site(&start, &found)
+            topology(&start, &found)
                 .map(Arc::new)
                 .ok_or_else(|| missing("its cluster is not visible to this user"))
         };
         self.cache
-            .sites
+            .topologies
             .get_or((datacenter.clone(), name.to_owned()), STRUCTURE, look_up)
             .await
     }
 }
 
-impl Site {
-    /// The host to name, if one has to be named.
-    pub(super) fn host_for(
-        &self,
-        seeing: &[&Host],
-        datastore: &Datastore,
-    ) -> Option<(String, MoRef)> {
-        if self.chosen {
-            return None;
-        }
-        let able: Vec<_> = seeing
-            .iter()
-            .filter(|h| datastore.hosts.contains(&h.object.id))
-            .collect();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let host = able.get(turn.checked_rem(able.len())?)?;
-        Some((host.name.clone(), host.object.clone()))
-    }
-}
-
-fn site(start: &MoRef, found: &[Properties]) -> Option<Site> {
+fn topology(start: &MoRef, found: &[Properties]) -> Option<ComputeTopology> {
     let compute = found.iter().find(|p| {
         matches!(
             p.object.kind.as_str(),
@@ -143,223 +94,27 @@ fn site(start: &MoRef, found: &[Properties]) -> Option<Site> {
     let hosts = found
         .iter()
         .filter(|p| p.object.kind == "HostSystem")
-        .filter(|p| takes_vms(p))
         .map(|p| Host {
-            object: p.object.clone(),
+            moref: p.object.clone(),
             name: p.text("name").unwrap_or_default().to_owned(),
+            connected: p
+                .text("runtime.connectionState")
+                .is_none_or(|state| state == "connected"),
+            in_maintenance: p.flag("runtime.inMaintenanceMode").unwrap_or(false),
             networks: p.references("network").into_iter().collect(),
         });
-    Some(Site {
-        pool,
+    Some(ComputeTopology {
+        resource_pool: pool,
         // A cluster without DRS wants its host named even where only one is left to choose.
-        chosen: drs.unwrap_or(compute.object.kind == "ComputeResource"),
+        chooses_host: drs.unwrap_or(compute.object.kind == "ComputeResource"),
         hosts: hosts.collect(),
-        turn: AtomicUsize::new(0),
     })
-}
-
-fn takes_vms(host: &Properties) -> bool {
-    host.text("runtime.connectionState")
-        .is_none_or(|state| state == "connected")
-        && !host.flag("runtime.inMaintenanceMode").unwrap_or(false)
-}
-
-/// The hosts that see network, a datastore and the ISO datastore; else the field to blame.
-pub(super) fn meeting<'a>(
-    site: &'a Site,
-    request: &PlaceRequest,
-    network: &MoRef,
-    stores: &[Datastore],
-    iso_stores: &[Datastore],
-) -> VcResult<Vec<&'a Host>> {
-    let sees_store = |h: &Host| {
-        stores
-            .iter()
-            .any(|d| d.usable && d.hosts.contains(&h.object.id))
-    };
-    let sees_iso = |h: &Host| {
-        iso_stores
-            .iter()
-            .any(|d| d.usable && d.hosts.contains(&h.object.id))
-    };
-    let sees_network = |h: &Host| h.networks.contains(network);
-    let place = &request.resource_pool;
-    if site.hosts.is_empty() {
-        return Err(unresolved(
-            "resourcePool",
-            place,
-            "none of its hosts is connected and out of maintenance",
-        ));
-    }
-    let any = |sees: &dyn Fn(&Host) -> bool| site.hosts.iter().any(sees);
-    if !any(&sees_network) {
-        return Err(unresolved(
-            "network",
-            &request.network,
-            format!("no usable host of {place:?} has this network"),
-        ));
-    }
-    if !any(&sees_store) {
-        let why = format!("no usable host of {place:?} has an accessible datastore of it mounted");
-        return Err(unresolved(
-            "datastoreCluster",
-            &request.datastore_cluster,
-            why,
-        ));
-    }
-    if !any(&sees_iso) {
-        let why = format!("it is not mounted on any usable host of {place:?}, where the VMs run");
-        return Err(unresolved("isoDatastore", &request.iso_datastore, why));
-    }
-    let all: Vec<&Host> = site
-        .hosts
-        .iter()
-        .filter(|h| sees_network(h) && sees_store(h) && sees_iso(h))
-        .collect();
-    if all.is_empty() {
-        let why = format!(
-            "no usable host of {place:?} has network, datastore and this ISO datastore together"
-        );
-        return Err(unresolved("isoDatastore", &request.iso_datastore, why));
-    }
-    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use agent_forge_actors::{
-        domain::hardware::{DiskController, Firmware, Hardware, NetworkAdapter},
-        ports::vcenter::VcErrorKind,
-    };
-
     use super::*;
     use crate::vsphere::rpc::wire::collector::ObjectContent;
-
-    fn host(id: &str, networks: &[&str]) -> Host {
-        Host {
-            object: MoRef::new("HostSystem", id),
-            name: id.to_owned(),
-            networks: networks.iter().map(|n| MoRef::new("Network", *n)).collect(),
-        }
-    }
-
-    fn store(id: &str, hosts: &[&str]) -> Datastore {
-        Datastore {
-            object: MoRef::new("Datastore", id),
-            name: id.to_owned(),
-            free: 1 << 40,
-            usable: true,
-            hosts: hosts.iter().map(|h| (*h).to_owned()).collect(),
-            storage_drs: false,
-        }
-    }
-
-    fn site(chosen: bool, hosts: Vec<Host>) -> Site {
-        Site {
-            pool: MoRef::new("ResourcePool", "p"),
-            chosen,
-            hosts,
-            turn: AtomicUsize::new(0),
-        }
-    }
-
-    fn request() -> PlaceRequest {
-        PlaceRequest {
-            datacenter: "dc".into(),
-            folder: "f".into(),
-            resource_pool: "c/Resources".into(),
-            datastore_cluster: "pod".into(),
-            iso_datastore: "iso".into(),
-            network: "net".into(),
-            bytes: 1,
-            reserved: BTreeMap::new(),
-            hardware: Hardware {
-                guest_id: "g".into(),
-                firmware: Firmware::Efi,
-                num_cpus: 1,
-                memory_mib: 1,
-                disk_gib: 1,
-                eagerly_scrub: false,
-                disk_controller: DiskController::ParaVirtual,
-                network_adapter: NetworkAdapter::Vmxnet3,
-            },
-        }
-    }
-
-    #[test]
-    fn the_field_to_blame_is_named() {
-        let net = MoRef::new("Network", "n");
-        let site = site(true, vec![host("h1", &["n"]), host("h2", &[])]);
-        let table = [
-            (
-                &net,
-                vec![store("d", &["h1"])],
-                vec![store("i", &["h1"])],
-                None,
-            ),
-            (
-                &net,
-                vec![store("d", &["h1"])],
-                vec![store("i", &["h9"])],
-                Some("isoDatastore"),
-            ),
-            (
-                &net,
-                vec![store("d", &["h9"])],
-                vec![store("i", &["h1"])],
-                Some("datastoreCluster"),
-            ),
-            (
-                &MoRef::new("Network", "x"),
-                vec![store("d", &["h1"])],
-                vec![store("i", &["h1"])],
-                Some("network"),
-            ),
-            // Each is there somewhere, but never together.
-            (
-                &net,
-                vec![store("d", &["h1"])],
-                vec![store("i", &["h2"])],
-                Some("isoDatastore"),
-            ),
-        ];
-        for (network, stores, isos, blamed) in table {
-            match (meeting(&site, &request(), network, &stores, &isos), blamed) {
-                (Ok(hosts), None) => assert_eq!(hosts.len(), 1),
-                (Err(e), Some(wanted)) => {
-                    assert!(
-                        matches!(e.kind, VcErrorKind::Unresolved { field, .. } if field == wanted),
-                        "{e}"
-                    );
-                }
-                (got, wanted) => panic!("{got:?} instead of {wanted:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn hosts_take_turns_only_where_no_drs_chooses() {
-        let datastore = store("d", &["h1", "h2"]);
-        let hosts = || vec![host("h1", &["n"]), host("h2", &["n"]), host("h3", &["n"])];
-        let without = site(false, hosts());
-        let seeing: Vec<&Host> = without.hosts.iter().collect();
-        let picks: Vec<_> = (0..4)
-            .filter_map(|_| without.host_for(&seeing, &datastore))
-            .map(|(name, _)| name)
-            .collect();
-        assert_eq!(picks, ["h1", "h2", "h1", "h2"]);
-        let with = site(true, hosts());
-        assert_eq!(
-            with.host_for(&with.hosts.iter().collect::<Vec<_>>(), &datastore),
-            None
-        );
-        // The other hosts of that cluster are in maintenance, say.
-        let single = site(false, vec![host("h1", &["n"])]);
-        let named = single.host_for(&single.hosts.iter().collect::<Vec<_>>(), &datastore);
-        assert_eq!(named.map(|(name, _)| name).as_deref(), Some("h1"));
-    }
 
     #[test]
     fn vcenter_chooses_where_it_has_drs_or_nothing_to_choose() {
@@ -383,8 +138,8 @@ mod tests {
             ("ClusterComputeResource", None, false),
             ("ComputeResource", None, true),
         ] {
-            let site = super::site(&pool, &[compute(kind, drs)]).expect("a site");
-            assert_eq!(site.chosen, chosen, "{kind} {drs:?}");
+            let topology = topology(&pool, &[compute(kind, drs)]).expect("a cluster");
+            assert_eq!(topology.chooses_host, chosen, "{kind} {drs:?}");
         }
     }
 }

@@ -4,15 +4,12 @@ use agent_forge_actors::{
     domain::names::MoRef,
     ports::{
         effect::Effect,
-        vcenter::{Fault, VcResult},
+        vcenter::{Fault, VcError, VcResult},
     },
 };
 use serde::Serialize;
 
-use super::{
-    cache::STRUCTURE,
-    lookup::{candidates, unresolved},
-};
+use super::lookup::candidates;
 use crate::vsphere::rpc::{call::Call, client::Client, wire::Ref};
 
 #[derive(Serialize)]
@@ -22,18 +19,7 @@ struct CreateFolder<'a> {
 
 impl Client {
     /// The folder at `path` below the datacenter's `vm` folder; an empty path is that folder itself.
-    pub(super) async fn folder(
-        &self,
-        effect: &Effect,
-        datacenter: &MoRef,
-        path: &str,
-    ) -> VcResult<MoRef> {
-        let key = (datacenter.clone(), path.to_owned());
-        let ensure = self.ensure_folder(effect, datacenter, path);
-        self.cache.folders.get_or(key, STRUCTURE, ensure).await
-    }
-
-    async fn ensure_folder(
+    pub(super) async fn find_or_create_folder(
         &self,
         effect: &Effect,
         datacenter: &MoRef,
@@ -42,14 +28,14 @@ impl Client {
         let below = self.datacenter_path(datacenter).await?;
         let root = format!("{below}/vm");
         let Some(wanted) = candidates(&below, "vm", path).into_iter().next() else {
-            return Err(unresolved("folder", path, "not a folder path"));
+            return Err(VcError::unresolved("folder", path, "not a folder path"));
         };
         let wanted = wanted.trim_matches('/').to_owned();
         if let Some(found) = self.at_path(&wanted).await? {
             return if found.kind == "Folder" {
                 Ok(found)
             } else {
-                Err(unresolved(
+                Err(VcError::unresolved(
                     "folder",
                     path,
                     format!("the object of that path is a {}", found.kind),
@@ -57,14 +43,14 @@ impl Client {
             };
         }
         let Some(mut parent) = self.at_path(&root).await? else {
-            return Err(unresolved(
+            return Err(VcError::unresolved(
                 "folder",
                 path,
                 "the datacenter's VM folder is not visible to this user",
             ));
         };
         let Some(rest) = wanted.strip_prefix(&format!("{root}/")) else {
-            return Err(unresolved(
+            return Err(VcError::unresolved(
                 "folder",
                 path,
                 "not below the VM folder of the datacenter",
@@ -73,13 +59,17 @@ impl Client {
         let mut here = root;
         for name in rest.split('/') {
             if name.is_empty() {
-                return Err(unresolved("folder", path, "a folder name is empty"));
+                return Err(VcError::unresolved(
+                    "folder",
+                    path,
+                    "a folder name is empty",
+                ));
             }
             here = format!("{here}/{name}");
             parent = match self.at_path(&here).await? {
                 Some(found) if found.kind == "Folder" => found,
                 Some(found) => {
-                    return Err(unresolved(
+                    return Err(VcError::unresolved(
                         "folder",
                         path,
                         format!("{here} is a {}", found.kind),
@@ -100,7 +90,7 @@ impl Client {
     ) -> VcResult<MoRef> {
         let call = Call::new(parent, "CreateFolder", &CreateFolder { name }).about(path);
         let undecodable = || {
-            unresolved(
+            VcError::unresolved(
                 "folder",
                 path,
                 "vCenter did not say which folder it created",

@@ -21,19 +21,6 @@ struct FindByInventoryPath<'a> {
     inventory_path: &'a str,
 }
 
-/// A name in the spec that leads nowhere.
-pub(crate) fn unresolved(field: &'static str, value: &str, message: impl Into<String>) -> VcError {
-    VcError {
-        kind: VcErrorKind::Unresolved {
-            field,
-            value: value.to_owned(),
-        },
-        operation: "Resolve",
-        subject: format!("{field} {value:?}"),
-        message: message.into(),
-    }
-}
-
 /// What a name can stand for below a datacenter.
 #[derive(Clone, Copy)]
 pub(crate) struct Sort {
@@ -83,7 +70,7 @@ impl Client {
                 self.read::<Ref>(call)
                     .await?
                     .map(MoRef::from)
-                    .ok_or_else(|| unresolved("path", path, "not found"))
+                    .ok_or_else(|| VcError::unresolved("path", path, "not found"))
             })
             .await;
         match found {
@@ -133,12 +120,12 @@ impl Client {
         }
         match matching.as_slice() {
             [one] => Ok(one.object.clone()),
-            [] => Err(unresolved(
+            [] => Err(VcError::unresolved(
                 "datacenter",
                 name,
                 "no datacenter of that name is visible to this user",
             )),
-            _ => Err(unresolved(
+            _ => Err(VcError::unresolved(
                 "datacenter",
                 name,
                 "several datacenters have that name: write its path",
@@ -160,7 +147,7 @@ impl Client {
                 .from(datacenter, vec![up]);
             let chain = self.retrieve(question).await?;
             path_of(datacenter, &chain).ok_or_else(|| {
-                unresolved(
+                VcError::unresolved(
                     "datacenter",
                     &datacenter.id,
                     "its folders are not visible to this user",
@@ -202,7 +189,7 @@ impl Client {
         matching.retain(|p| p.text("name").is_some_and(|n| same_name(n, name)));
         if matching.len() > 1 {
             let why = format!("{} objects have that name: write its path", matching.len());
-            return Err(unresolved(field, name, why));
+            return Err(VcError::unresolved(field, name, why));
         }
         Ok(matching.pop().map(|p| p.object))
     }

@@ -7,7 +7,6 @@ mod folders;
 pub(crate) mod look;
 pub(crate) mod lookup;
 mod networks;
-mod place;
 mod storage_drs;
 mod stores;
 pub(crate) mod survey;
@@ -15,20 +14,71 @@ pub(crate) mod survey;
 use std::sync::Arc;
 
 use agent_forge_actors::{
-    domain::names::MoRef,
+    domain::{hardware::Hardware, names::MoRef},
     ports::{
         effect::Effect,
-        vcenter::{Fault, FolderSight, Inventory, Place, PlaceRequest, Survey, VcResult},
+        vcenter::{
+            Fault, FolderSight, Inventory, PlaceCandidates, PlaceRequest, Recommendation, Survey,
+            VcResult,
+        },
     },
 };
 use async_trait::async_trait;
 
-use super::rpc::client::Client;
+use self::cache::STRUCTURE;
+use super::{datastore::invisible, rpc::client::Client};
 
 #[async_trait]
 impl Inventory for Client {
-    async fn place(&self, effect: &Effect, request: &PlaceRequest) -> VcResult<Place> {
-        self.resolve_place(effect, request).await
+    async fn place_candidates(&self, request: &PlaceRequest) -> VcResult<PlaceCandidates> {
+        let datacenter = self.find_datacenter(&request.datacenter).await?;
+        let (compute, network, store, iso_store) = futures::try_join!(
+            self.compute(&datacenter, &request.resource_pool),
+            self.network(&datacenter, &request.network),
+            self.store(&datacenter, &request.datastore_cluster, "datastoreCluster"),
+            self.store(&datacenter, &request.iso_datastore, "isoDatastore"),
+        )?;
+        if iso_store.kind != "Datastore" {
+            let name = &request.iso_datastore;
+            let why = self.no_datastore(&datacenter, name, invisible(name));
+            return Err(why.await?);
+        }
+        let (datastores, iso_datastores) =
+            futures::try_join!(self.datastores(&store), self.datastores(&iso_store))?;
+        Ok(PlaceCandidates {
+            datacenter,
+            compute,
+            network: network.object,
+            store,
+            datastores,
+            iso_datastores,
+        })
+    }
+
+    async fn ensure_folder(
+        &self,
+        effect: &Effect,
+        datacenter: &MoRef,
+        path: &str,
+    ) -> VcResult<MoRef> {
+        let key = (datacenter.clone(), path.to_owned());
+        let ensure = self.find_or_create_folder(effect, datacenter, path);
+        self.cache.folders.get_or(key, STRUCTURE, ensure).await
+    }
+
+    async fn recommend_datastores(
+        &self,
+        candidates: &PlaceCandidates,
+        folder: &MoRef,
+        hardware: &Hardware,
+    ) -> VcResult<Vec<Recommendation>> {
+        self.recommended(
+            &candidates.store,
+            folder,
+            &candidates.compute.resource_pool,
+            hardware,
+        )
+        .await
     }
 
     async fn survey(&self) -> VcResult<Arc<Survey>> {

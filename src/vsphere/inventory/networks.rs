@@ -7,7 +7,7 @@ use agent_forge_actors::{
 
 use super::{
     cache::STRUCTURE,
-    lookup::{NETWORK, unescaped, unresolved},
+    lookup::{NETWORK, unescaped},
 };
 use crate::vsphere::rpc::{
     client::Client,
@@ -35,7 +35,7 @@ impl Client {
                 .find_below(datacenter, name, NETWORK, "network")
                 .await?
                 .ok_or_else(|| {
-                    unresolved(
+                    VcError::unresolved(
                         "network",
                         name,
                         "no network of that name is visible to this user",

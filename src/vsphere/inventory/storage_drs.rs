@@ -2,7 +2,7 @@
 
 use agent_forge_actors::{
     domain::{hardware::Hardware, names::MoRef},
-    ports::vcenter::VcResult,
+    ports::vcenter::{Recommendation, VcResult},
 };
 
 use super::cache::SPACE;
@@ -23,15 +23,6 @@ use crate::vsphere::{
     },
 };
 
-/// A datastore that Storage DRS proposes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Recommended {
-    /// Datastore.
-    pub(super) store: MoRef,
-    /// 1 (worst) to 5 (best).
-    pub(super) rating: i32,
-}
-
 impl Client {
     /// What Storage DRS proposes for such a VM; machines of one burst share the answer, since it knows nothing of those
     /// that are still being created. Nothing when it proposes nothing or refuses: free space decides then.
@@ -41,7 +32,7 @@ impl Client {
         folder: &MoRef,
         pool: &MoRef,
         hardware: &Hardware,
-    ) -> VcResult<Vec<Recommended>> {
+    ) -> VcResult<Vec<Recommendation>> {
         let key = format!("{pod} {folder} {pool} {hardware:?}");
         let ask = self.ask_storage_drs(pod, folder, pool, hardware);
         self.cache.recommendations.get_or(key, SPACE, ask).await
@@ -53,7 +44,7 @@ impl Client {
         folder: &MoRef,
         pool: &MoRef,
         hardware: &Hardware,
-    ) -> VcResult<Vec<Recommended>> {
+    ) -> VcResult<Vec<Recommendation>> {
         let session = self.session(Asked::ByCall).await?;
         let Some(manager) = session.endpoint.content.storage_resource_manager.clone() else {
             return Ok(Vec::new());
@@ -94,18 +85,18 @@ fn question(pod: &MoRef, folder: &MoRef, pool: &MoRef, hardware: &Hardware) -> R
     }
 }
 
-fn proposals(answer: &StoragePlacementResult) -> Vec<Recommended> {
+fn proposals(answer: &StoragePlacementResult) -> Vec<Recommendation> {
     let actions = answer
         .recommendations
         .iter()
         .flat_map(|r| r.action.iter().map(|action| (r.rating, action)));
     actions
         .filter_map(|(rating, action)| {
-            let store = action
+            let datastore = action
                 .get("destination")
                 .map(unboxed)
                 .and_then(reference_in)?;
-            Some(Recommended { store, rating })
+            Some(Recommendation { datastore, rating })
         })
         .collect()
 }
@@ -126,7 +117,7 @@ mod tests {
         let answer = json!({"recommendations": [rec(2, "a"), rec(5, "b")]});
         let seen: Vec<_> = proposals(&serde_json::from_value(answer).expect("answer"))
             .into_iter()
-            .map(|r| (r.store.id, r.rating))
+            .map(|r| (r.datastore.id, r.rating))
             .collect();
         assert_eq!(seen, [("a".to_owned(), 2), ("b".to_owned(), 5)]);
         let none = serde_json::from_value(json!({"drsFault": {"reason": "x"}})).expect("answer");

@@ -1,44 +1,22 @@
-//! Which datastore? What Storage DRS recommends must still fit beside the creations that are under way. Without Storage
-//! DRS, or when nothing it recommends fits, the datastore with the most space is taken.
+//! Datastores and datastore clusters, with what placement wants to know of them.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use agent_forge_actors::{
     domain::names::MoRef,
-    ports::vcenter::{Fault, VcError, VcErrorKind, VcResult},
+    ports::vcenter::{Datastore, VcError, VcResult},
 };
 use serde_json::Value;
 
 use super::{
     cache::{SPACE, STRUCTURE},
-    lookup::{DATASTORE, candidates, unresolved},
-    storage_drs::Recommended,
+    lookup::{DATASTORE, candidates},
 };
 use crate::vsphere::rpc::{
     client::Client,
     properties::{Properties, Question},
     wire::{collector::Selection, reference_in},
 };
-
-/// A datastore, as far as placement needs it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Datastore {
-    /// Reference.
-    pub(super) object: MoRef,
-    /// Name.
-    pub(crate) name: String,
-    /// Free bytes.
-    pub(super) free: u64,
-    /// Accessible and not in maintenance.
-    pub(super) usable: bool,
-    /// Ids of the hosts that can write to it.
-    pub(super) hosts: HashSet<String>,
-    /// Storage DRS places new VMs there (only known for a datastore of a cluster).
-    pub(super) storage_drs: bool,
-}
 
 const DATASTORE_PATHS: &[&str] = &["summary", "host"];
 
@@ -62,7 +40,7 @@ impl Client {
             self.find_below(datacenter, name, DATASTORE, field)
                 .await?
                 .ok_or_else(|| {
-                    unresolved(
+                    VcError::unresolved(
                         field,
                         name,
                         "no datastore cluster or datastore of that name is visible to this user",
@@ -109,41 +87,6 @@ impl Client {
     }
 }
 
-/// The datastore with room for `bytes` beside what is promised already: one of the best rated ones, else any; among
-/// equals the one with the most space left, so that creations under way spread.
-pub(super) fn choose<'a>(
-    fitting: &[&'a Datastore],
-    recommended: &[Recommended],
-    reserved: &BTreeMap<String, u64>,
-    bytes: u64,
-) -> Option<&'a Datastore> {
-    let left = |d: &Datastore| {
-        d.free
-            .saturating_sub(reserved.get(&d.object.id).copied().unwrap_or(0))
-    };
-    let rating = |d: &Datastore| {
-        let own = recommended.iter().filter(|r| r.store == d.object);
-        own.map(|r| r.rating).max()
-    };
-    let roomy = fitting.iter().copied().filter(|d| left(d) >= bytes);
-    roomy.max_by_key(|d| (rating(d), left(d), std::cmp::Reverse(&d.object.id)))
-}
-
-/// No datastore has room.
-pub(super) fn full(name: &str, bytes: u64, best: u64) -> VcError {
-    let gib = |b: u64| b.div_ceil(1 << 30);
-    VcError {
-        kind: VcErrorKind::Fault(Fault::NoDiskSpace(name.to_owned())),
-        operation: "Place",
-        subject: format!("datastoreCluster {name:?}"),
-        message: format!(
-            "no datastore has {} GiB left beside the VMs that are being created (the emptiest one has {} GiB free)",
-            gib(bytes),
-            best >> 30
-        ),
-    }
-}
-
 fn datastore(properties: &Properties, storage_drs: bool) -> Option<Datastore> {
     let summary = properties.value("summary")?;
     let text = |key: &str| summary.get(key).and_then(Value::as_str);
@@ -156,13 +99,14 @@ fn datastore(properties: &Properties, storage_drs: bool) -> Option<Datastore> {
         .iter()
         .filter(|mount| mounted(mount));
     Some(Datastore {
-        object: properties.object.clone(),
+        moref: properties.object.clone(),
         name: text("name")?.to_owned(),
         free: summary
             .get("freeSpace")
             .and_then(Value::as_u64)
             .unwrap_or(0),
-        usable: accessible && text("maintenanceMode").is_none_or(|mode| mode == "normal"),
+        accessible,
+        in_maintenance: text("maintenanceMode").is_some_and(|mode| mode != "normal"),
         hosts: hosts
             .filter_map(|mount| mount.get("key").and_then(reference_in))
             .map(|host| host.id)
@@ -187,42 +131,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn ds(id: &str, free: u64) -> Datastore {
-        Datastore {
-            object: MoRef::new("Datastore", id),
-            name: id.to_owned(),
-            free,
-            usable: true,
-            hosts: HashSet::new(),
-            storage_drs: true,
-        }
-    }
-
-    #[test]
-    fn recommendations_count_only_where_the_promised_space_leaves_room() {
-        let (a, b, c) = (ds("a", 100), ds("b", 90), ds("c", 80));
-        let all = [&a, &b, &c];
-        let rated = |store: &str, rating: i32| Recommended {
-            store: MoRef::new("Datastore", store),
-            rating,
-        };
-        let recommended = [rated("c", 2), rated("b", 5)];
-        let none = BTreeMap::new();
-        let pick = |rec: &[Recommended], res: &BTreeMap<String, u64>, bytes| {
-            choose(&all, rec, res, bytes).map(|d| d.object.id.clone())
-        };
-        assert_eq!(pick(&recommended, &none, 50).as_deref(), Some("b"));
-        assert_eq!(pick(&[], &none, 50).as_deref(), Some("a"));
-        let equal = [rated("c", 3), rated("b", 3)];
-        assert_eq!(pick(&equal, &none, 50).as_deref(), Some("b"));
-        let promised = BTreeMap::from([("a".to_owned(), 30), ("b".to_owned(), 60)]);
-        assert_eq!(pick(&equal, &promised, 50).as_deref(), Some("c"));
-        assert_eq!(pick(&recommended, &promised, 50).as_deref(), Some("c"));
-        assert_eq!(pick(&[], &promised, 50).as_deref(), Some("c"));
-        assert_eq!(pick(&recommended, &none, 95).as_deref(), Some("a"));
-        assert_eq!(pick(&recommended, &none, 101), None);
-    }
 
     #[test]
     fn a_host_counts_when_it_can_write() {

@@ -9,10 +9,7 @@ use agent_forge_actors::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::vsphere::{
-    inventory::lookup::unresolved,
-    rpc::{client::Client, http::segment, reply::decode},
-};
+use crate::vsphere::rpc::{client::Client, http::segment, reply::decode};
 
 #[derive(Serialize)]
 struct ObjectId<'a> {
@@ -84,7 +81,7 @@ impl Client {
                 Ok(_) => {}
                 Err(e) if matches!(e.fault(), Some(Fault::AlreadyExists(_))) => {}
                 Err(e) if names_no_tag(&e) => {
-                    return Err(unresolved(
+                    return Err(VcError::unresolved(
                         "vmTags",
                         tag,
                         "no tag of that id is visible to this user",

@@ -16,6 +16,7 @@ use std::{
 use agent_forge_actors::{
     domain::{
         failure::ReconcileError,
+        hardware::Hardware,
         identity::BiosUuid,
         marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
@@ -32,8 +33,8 @@ use agent_forge_actors::{
         slots::Slots,
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
-            Machines, MountedIso, Place, PlaceRequest, Survey, TaskEnd, TaskRef, Tasks, VCenter,
-            VcError, VcErrorKind, VcResult, VmObservation,
+            Machines, MountedIso, PlaceCandidates, PlaceRequest, Recommendation, Survey, TaskEnd,
+            TaskRef, Tasks, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -568,7 +569,18 @@ impl Machines for Ports {
 
 #[async_trait]
 impl Inventory for Ports {
-    async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
+    async fn place_candidates(&self, _: &PlaceRequest) -> VcResult<PlaceCandidates> {
+        unreachable!("no VMs here")
+    }
+    async fn ensure_folder(&self, _: &Effect, _: &MoRef, _: &str) -> VcResult<MoRef> {
+        unreachable!("no VMs here")
+    }
+    async fn recommend_datastores(
+        &self,
+        _: &PlaceCandidates,
+        _: &MoRef,
+        _: &Hardware,
+    ) -> VcResult<Vec<Recommendation>> {
         unreachable!("no VMs here")
     }
     async fn survey(&self) -> VcResult<Arc<Survey>> {

@@ -14,6 +14,7 @@ use std::{
 use agent_forge_actors::{
     domain::{
         failure::ReconcileError,
+        hardware::Hardware,
         identity::BiosUuid,
         marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
@@ -31,8 +32,8 @@ use agent_forge_actors::{
         slots::Slots,
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, FileInfo, FolderSight, Inventory, Machines,
-            MarkedVm, Place, PlaceRequest, Survey, TaskEnd, TaskRef, Tasks, VCenter, VcErrorKind,
-            VcResult, VmObservation,
+            MarkedVm, Place, PlaceCandidates, PlaceRequest, Recommendation, Survey, TaskEnd,
+            TaskRef, Tasks, VCenter, VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -622,7 +623,18 @@ impl Machines for Ports {
 
 #[async_trait]
 impl Inventory for Ports {
-    async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
+    async fn place_candidates(&self, _: &PlaceRequest) -> VcResult<PlaceCandidates> {
+        unreachable!("the placer does")
+    }
+    async fn ensure_folder(&self, _: &Effect, _: &MoRef, _: &str) -> VcResult<MoRef> {
+        unreachable!("the placer does")
+    }
+    async fn recommend_datastores(
+        &self,
+        _: &PlaceCandidates,
+        _: &MoRef,
+        _: &Hardware,
+    ) -> VcResult<Vec<Recommendation>> {
         unreachable!("the placer does")
     }
     async fn survey(&self) -> VcResult<Arc<Survey>> {

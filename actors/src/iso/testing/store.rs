@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     domain::{
+        hardware::Hardware,
         identity::BiosUuid,
         marker::Mark,
         names::{DatastorePath, MoRef},
@@ -24,8 +25,8 @@ use crate::{
         slots::Slots,
         vcenter::{
             ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
-            Machines, MountedIso, Place, PlaceRequest, Survey, TaskEnd, TaskRef, Tasks, Unread,
-            VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+            Machines, MountedIso, PlaceCandidates, PlaceRequest, Recommendation, Survey, TaskEnd,
+            TaskRef, Tasks, Unread, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -246,8 +247,19 @@ impl Machines for Store {
 
 #[async_trait]
 impl Inventory for Store {
-    async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
-        self.not_for_isos("place")
+    async fn place_candidates(&self, _: &PlaceRequest) -> VcResult<PlaceCandidates> {
+        self.not_for_isos("place_candidates")
+    }
+    async fn ensure_folder(&self, _: &Effect, _: &MoRef, _: &str) -> VcResult<MoRef> {
+        self.not_for_isos("ensure_folder")
+    }
+    async fn recommend_datastores(
+        &self,
+        _: &PlaceCandidates,
+        _: &MoRef,
+        _: &Hardware,
+    ) -> VcResult<Vec<Recommendation>> {
+        self.not_for_isos("recommend_datastores")
     }
 
     async fn survey(&self) -> VcResult<Arc<Survey>> {

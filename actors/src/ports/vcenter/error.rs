@@ -199,6 +199,20 @@ pub struct VcError {
 }
 
 impl VcError {
+    /// A name in `field` of the spec leads to nothing usable; `message` is the reason.
+    #[must_use]
+    pub fn unresolved(field: &'static str, value: &str, message: impl Into<String>) -> Self {
+        Self {
+            kind: VcErrorKind::Unresolved {
+                field,
+                value: value.to_owned(),
+            },
+            operation: "Resolve",
+            subject: format!("{field} {value:?}"),
+            message: message.into(),
+        }
+    }
+
     /// The typed fault, if vCenter gave one.
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {

@@ -1,6 +1,6 @@
 //! What a vCenter holds and how it is organised: datacenters, folders, hosts, networks, and all VMs at a glance.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -26,12 +26,81 @@ pub struct PlaceRequest {
     pub iso_datastore: String,
     /// `spec.vsphere.network`.
     pub network: String,
-    /// Space that the VM will need on its datastore, in bytes (disk and swap file).
+    /// Space that the VM needs on its datastore, in bytes (disk and swap file).
     pub bytes: u64,
-    /// Bytes that creations in flight will still take, per datastore id. Placement subtracts them from the free space.
-    pub reserved: BTreeMap<String, u64>,
-    /// Hardware, for recommendations.
+    /// Hardware. Storage DRS bases its recommendations on it.
     pub hardware: Hardware,
+}
+
+/// The objects that the names of a [`PlaceRequest`] mean, with the facts that the choice of a place needs.
+#[derive(Clone, Debug)]
+pub struct PlaceCandidates {
+    /// Datacenter.
+    pub datacenter: MoRef,
+    /// Resource pool with the hosts of its cluster.
+    pub compute: Arc<ComputeTopology>,
+    /// Network.
+    pub network: MoRef,
+    /// The `datastoreCluster` of the request: a StoragePod or a Datastore.
+    pub store: MoRef,
+    /// The datastores of `store`, whatever their state.
+    pub datastores: Arc<Vec<Datastore>>,
+    /// The ISO datastore; empty where vCenter shows nothing of it.
+    pub iso_datastores: Arc<Vec<Datastore>>,
+}
+
+/// Where the VMs of a resource pool can run.
+#[derive(Clone, Debug)]
+pub struct ComputeTopology {
+    /// Resource pool.
+    pub resource_pool: MoRef,
+    /// vCenter chooses the host: the cluster has DRS, or there is only one host.
+    pub chooses_host: bool,
+    /// All hosts of the compute resource, whatever their state.
+    pub hosts: Vec<Host>,
+}
+
+/// A host.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Reference.
+    pub moref: MoRef,
+    /// Name.
+    pub name: String,
+    /// vCenter is connected to it.
+    pub connected: bool,
+    /// It is in maintenance mode, or enters it.
+    pub in_maintenance: bool,
+    /// Networks that it has.
+    pub networks: HashSet<MoRef>,
+}
+
+/// A datastore.
+#[derive(Clone, Debug)]
+pub struct Datastore {
+    /// Reference.
+    pub moref: MoRef,
+    /// Name.
+    pub name: String,
+    /// Free space in bytes.
+    pub free: u64,
+    /// vCenter can access it.
+    pub accessible: bool,
+    /// It is in maintenance mode, or enters it.
+    pub in_maintenance: bool,
+    /// Ids of the hosts that can write to it.
+    pub hosts: HashSet<String>,
+    /// Storage DRS is on for its datastore cluster. Only known when the request names the cluster.
+    pub storage_drs: bool,
+}
+
+/// A datastore that Storage DRS recommends for a new VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recommendation {
+    /// Datastore.
+    pub datastore: MoRef,
+    /// 1 (worst) to 5 (best).
+    pub rating: i32,
 }
 
 /// Where a VM runs. The operator resolves it once per attempt, and records it before the first write.
@@ -45,7 +114,7 @@ pub struct Place {
     pub resource_pool: MoRef,
     /// Chosen datastore: name and reference.
     pub datastore: (String, MoRef),
-    /// Host that sees network and both datastores; only where the cluster has no DRS.
+    /// Host that reaches network and both datastores; only where the cluster has no DRS.
     pub host: Option<(String, MoRef)>,
     /// Network name as in the spec; resolved to a backing at create time.
     pub network: String,
@@ -102,9 +171,29 @@ pub struct MarkedVm {
 /// Looks up objects by their names, and lists VMs.
 #[async_trait]
 pub trait Inventory: Send + Sync {
-    /// Resolves names to a place. Creates the folder when it is missing, as `effect`
+    /// Resolves the names of a request, except for the folder, and reads what the choice of a place depends on.
+    ///
+    /// # Errors
+    /// `Unresolved` with the field whose name leads to nothing.
+    async fn place_candidates(&self, request: &PlaceRequest) -> VcResult<PlaceCandidates>;
+
+    /// The VM folder at a path below the datacenter's `vm` folder. Creates missing folders, as `effect`
     /// ([`crate::ports::effect::EffectKind::CreateFolder`]).
-    async fn place(&self, effect: &Effect, request: &PlaceRequest) -> VcResult<Place>;
+    async fn ensure_folder(
+        &self,
+        effect: &Effect,
+        datacenter: &MoRef,
+        path: &str,
+    ) -> VcResult<MoRef>;
+
+    /// What Storage DRS recommends for such a VM on the datastore cluster of `candidates`. Empty when it recommends nothing
+    /// or refuses to answer.
+    async fn recommend_datastores(
+        &self,
+        candidates: &PlaceCandidates,
+        folder: &MoRef,
+        hardware: &Hardware,
+    ) -> VcResult<Vec<Recommendation>>;
 
     /// All VMs of this vCenter that the user can see. The answer is never older than the call; calls at about the same time
     /// share one request.

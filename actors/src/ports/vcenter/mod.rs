@@ -20,7 +20,10 @@ use secrecy::SecretString;
 pub use self::{
     datastore::{ByteStream, Datastores, Drives, FileInfo, MountedIso, Unread},
     error::{Fault, VcError, VcErrorKind},
-    inventory::{BareVm, FolderSight, Inventory, MarkedVm, Place, PlaceRequest, Survey},
+    inventory::{
+        BareVm, ComputeTopology, Datastore, FolderSight, Host, Inventory, MarkedVm, Place,
+        PlaceCandidates, PlaceRequest, Recommendation, Survey,
+    },
     machines::{BootDevice, Cdrom, CreateVm, Machines, PowerState, VmObservation},
     tasks::{TASK_PATIENCE, TaskEnd, TaskRef, Tasks},
 };

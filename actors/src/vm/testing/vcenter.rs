@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
+        hardware::Hardware,
         identity::{BiosUuid, MacAddress},
         marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
@@ -27,9 +28,10 @@ use crate::{
         sessions::Sessions,
         slots::Slots,
         vcenter::{
-            BareVm, BootDevice, ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo,
-            FolderSight, Inventory, Machines, MarkedVm, Place, PlaceRequest, PowerState, Survey,
-            TaskEnd, TaskRef, Tasks, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+            BareVm, BootDevice, ByteStream, ComputeTopology, CreateVm, Datastore, Datastores,
+            Drives, Fault, FileInfo, FolderSight, Host, Inventory, Machines, MarkedVm, Place,
+            PlaceCandidates, PlaceRequest, PowerState, Recommendation, Survey, TaskEnd, TaskRef,
+            Tasks, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -52,8 +54,10 @@ pub struct Inventory {
     pub creates: VecDeque<VcErrorKind>,
     /// The create of that fault is done all the same, and nobody hears of it.
     pub lost_but_done: bool,
-    /// Free bytes by datastore id; the one with the most left is chosen where the vCenter is asked.
+    /// Free bytes by datastore id, as candidates for a place.
     pub free: BTreeMap<&'static str, u64>,
+    /// The cluster has no DRS, and these hosts.
+    pub hosts_without_drs: Option<Vec<&'static str>>,
     /// Datastores that the next placements choose; the last one stays.
     pub datastores: VecDeque<&'static str>,
     pub tags_fail: bool,
@@ -296,6 +300,44 @@ fn place_on(datastore: &str, id: &str, folder: MoRef, request: &PlaceRequest) ->
     }
 }
 
+/// Hosts that reach everything, and the datastores of `free`.
+fn candidates(inventory: &Inventory, request: &PlaceRequest) -> PlaceCandidates {
+    let hosts: Vec<&str> = match &inventory.hosts_without_drs {
+        Some(hosts) => hosts.clone(),
+        None => vec!["host-1"],
+    };
+    let network = MoRef::new("Network", "network-1");
+    let host = |name: &&str| Host {
+        moref: MoRef::new("HostSystem", *name),
+        name: (*name).to_owned(),
+        connected: true,
+        in_maintenance: false,
+        networks: [network.clone()].into(),
+    };
+    let datastore = |(id, free): (&&str, &u64)| Datastore {
+        moref: MoRef::new("Datastore", *id),
+        name: (*id).to_owned(),
+        free: *free,
+        accessible: true,
+        in_maintenance: false,
+        hosts: hosts.iter().map(|h| (*h).to_owned()).collect(),
+        storage_drs: false,
+    };
+    let compute = ComputeTopology {
+        resource_pool: MoRef::new("ResourcePool", &request.resource_pool),
+        chooses_host: inventory.hosts_without_drs.is_none(),
+        hosts: hosts.iter().map(host).collect(),
+    };
+    PlaceCandidates {
+        datacenter: MoRef::new("Datacenter", "datacenter-1"),
+        compute: Arc::new(compute),
+        store: MoRef::new("StoragePod", "group-p1"),
+        datastores: Arc::new(inventory.free.iter().map(datastore).collect()),
+        iso_datastores: Arc::new(vec![datastore((&"datastore-iso", &0))]),
+        network,
+    }
+}
+
 #[async_trait]
 impl VCenter for Site {
     fn server(&self) -> &str {
@@ -485,21 +527,21 @@ impl Machines for Site {
 
 #[async_trait]
 impl Inventory for Site {
-    async fn place(&self, _: &Effect, request: &PlaceRequest) -> VcResult<Place> {
+    async fn place_candidates(&self, request: &PlaceRequest) -> VcResult<PlaceCandidates> {
         tracing::debug!("a place is looked for");
         assert!(!self.with(|i| i.placing_panics), "as told");
-        self.with(|i| {
-            let left = i.free.iter().map(|(id, free)| {
-                let reserved = request.reserved.get(*id).copied().unwrap_or(0);
-                (free.saturating_sub(reserved), *id)
-            });
-            match left.max() {
-                Some((left, id)) if left >= request.bytes => {
-                    Ok(place_on(id, id, folder_of(i), request))
-                }
-                _ => Err(fault(VcErrorKind::Fault(Fault::NoDiskSpace(String::new())))),
-            }
-        })
+        Ok(self.with(|i| candidates(i, request)))
+    }
+    async fn ensure_folder(&self, _: &Effect, _: &MoRef, _: &str) -> VcResult<MoRef> {
+        Ok(self.with(|i| folder_of(i)))
+    }
+    async fn recommend_datastores(
+        &self,
+        _: &PlaceCandidates,
+        _: &MoRef,
+        _: &Hardware,
+    ) -> VcResult<Vec<Recommendation>> {
+        unreachable!("no Storage DRS here")
     }
     async fn survey(&self) -> VcResult<Arc<Survey>> {
         self.with(|i| {
