@@ -1,4 +1,5 @@
-//! Shares clients: equal credentials, equal client. A pool never uses a session that its own Secret could not open.
+//! Shares clients: equal credentials give the same client. A pool never uses a session that its own Secret could not
+//! open.
 
 use std::{
     collections::HashMap,
@@ -19,7 +20,7 @@ use super::rpc::{
     client::Client, http::unchecked, limits::Limits, options::Options, session::Asked,
 };
 
-/// Logs in to vCenters; see the module's contract.
+/// Logs in to vCenters and shares the clients.
 pub struct VsphereConnector {
     gate: Arc<dyn Gate>,
     options: Arc<Options>,
@@ -66,7 +67,8 @@ impl VsphereConnector {
         Ok(client)
     }
 
-    /// Whoever writes other bytes again and again leaves no client behind. One that somebody else has lives on.
+    /// Drops a client whose login failed, so that changing credentials do not pile up clients. A client that another
+    /// caller has stays.
     fn forget(&self, failed: &Arc<Client>) {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|_, client| {

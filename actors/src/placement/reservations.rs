@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_vm_in_the_making_holds_its_space_however_long_it_takes() {
         let mut desk = desk();
-        // Nobody answered anything in this life: the record is enough.
+        // No place was found since the start: the record is enough.
         for now in [0, 60, 3600, 7200] {
             let all = [making("a"), making("b")];
             assert_eq!(desk.reserved("x", &all, s(now)), 200, "{now}");

@@ -20,7 +20,7 @@ const DEVICES: &str = "config.hardware.device";
 const DATASTORES: &str = "datastore";
 const DRIVE_PATHS: &[&str] = &["name", DEVICES, DATASTORES];
 
-/// ISOs in the drives of one VM. A VM without any device does not exist: it is inaccessible, or not all there yet.
+/// ISOs in the drives of one VM. A VM without any device is inaccessible or not complete yet.
 fn in_drives(vm: &Properties, name: &str) -> VcResult<Vec<MountedIso>> {
     vm.require_readable(&[DEVICES])?;
     let devices = vm.list(DEVICES);
@@ -40,7 +40,7 @@ fn in_drives(vm: &Properties, name: &str) -> VcResult<Vec<MountedIso>> {
 }
 
 impl Client {
-    /// What all VMs have in their drives; of which that is not said, and why.
+    /// What all VMs have in their drives, and which VMs are unknown.
     pub(super) async fn all_drives(&self) -> VcResult<Drives> {
         let mut drives = Drives::default();
         let mut kept = 0;
@@ -83,7 +83,7 @@ impl Client {
         Ok(drives)
     }
 
-    /// The names of these datastores, as far as they can be had.
+    /// The names of these datastores, if they can be read.
     async fn datastore_names(&self, stores: BTreeSet<MoRef>) -> BTreeMap<MoRef, String> {
         if stores.is_empty() {
             return BTreeMap::new();

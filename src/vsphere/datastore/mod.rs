@@ -36,7 +36,7 @@ use crate::vsphere::{
 
 const FIELD: &str = "isoDatastore";
 
-/// A name that is no datastore's.
+/// No visible datastore has this name.
 pub(crate) fn invisible(name: &str) -> VcError {
     VcError::unresolved(
         FIELD,
@@ -74,7 +74,7 @@ impl Datastores for Client {
             return Ok(None);
         };
         let files = found.into_iter().filter(|f| !is_directory(f));
-        // A name that is no path of ours cannot be acted upon either: leave it out.
+        // Leave out a name that makes no valid path: no call can act on it.
         let files = files.filter_map(|f| {
             Some(FileInfo {
                 path: directory.join(&f.path).ok()?,
@@ -101,7 +101,7 @@ impl Datastores for Client {
         match self.mutate::<Value>(effect, call).await {
             Err(e) if matches!(e.fault(), Some(Fault::AlreadyExists(_))) => Ok(()),
             Err(e) if matches!(e.fault(), Some(Fault::InvalidArgument { .. })) => {
-                // It says no more than that: whether there is such a datastore tells people what to mend.
+                // The fault says no more. Whether the datastore exists shows people what to correct.
                 self.datastore(datacenter, &path.datastore).await?;
                 Err(e)
             }
@@ -168,7 +168,7 @@ impl Datastores for Client {
 }
 
 impl Client {
-    /// Files in `directory` that match; `None` when there is no such directory.
+    /// Files in `directory` that match; `None` when the directory does not exist.
     pub(super) async fn search(
         &self,
         datacenter: &MoRef,
@@ -203,7 +203,7 @@ impl Client {
         };
         let call =
             Call::new(&browser, "SearchDatastore_Task", &arguments).about(directory.to_string());
-        // A task, yet it changes nothing: no effect.
+        // A task that changes nothing is no effect.
         let found = match self.run::<SearchResults>(None, call).await {
             Ok(found) => found,
             Err(e) if matches!(e.fault(), Some(Fault::FileNotFound(_))) => return Ok(None),
@@ -260,7 +260,7 @@ impl Client {
         let key = (datacenter.clone(), name.to_owned());
         match self.cache.stores.get_or(key, STRUCTURE, look_up).await {
             Ok(found) if found.kind != "StoragePod" => Ok(found),
-            // Asked only now: who looks for a cluster waits for whoever looks up that name already.
+            // Ask only now. Asked inside the lookup above, it would wait for that lookup of the same name.
             Ok(_) => Err(self.no_datastore(datacenter, name, invisible(name)).await?),
             Err(e) if matches!(e.kind, VcErrorKind::Unresolved { .. }) => {
                 Err(self.no_datastore(datacenter, name, e).await?)
@@ -269,8 +269,8 @@ impl Client {
         }
     }
 
-    /// Why no datastore has that name; `otherwise` where it is not a datastore cluster's. Files lie on one datastore, and
-    /// nobody chooses it from a cluster for them.
+    /// Why no datastore has that name: it may be the name of a datastore cluster, else `otherwise`. A file is on one
+    /// datastore, and nothing chooses one of a cluster for it.
     pub(crate) async fn no_datastore(
         &self,
         datacenter: &MoRef,

@@ -1,4 +1,4 @@
-//! Uploads through `/folder`, the datastores' file access over plain HTTP.
+//! Uploads through `/folder`, the plain HTTP access to datastore files.
 
 use std::{
     sync::{
@@ -29,11 +29,11 @@ use crate::vsphere::rpc::{
     session::Asked,
 };
 
-/// An upload that moves no byte for that long is given up. Who feeds it has tighter bounds while bytes are to come; what
-/// a slow datastore needs after the last one must fit in.
+/// An upload that moves no byte for that long is given up. It must include the time that a slow datastore needs after
+/// the last byte. Its source has tighter limits while bytes are to come.
 const STALL: Duration = Duration::from_secs(360);
-/// Bound of a whole upload: longer than the download that feeds it may take (`--iso-deadline`), whose own bound names what is
-/// slow.
+/// Time limit of a whole upload. It is longer than the download behind it may take (`--iso-deadline`), whose own limit
+/// shows what is slow.
 pub(crate) const UPLOAD_LIMIT: Duration = Duration::from_secs(13 * 3600);
 
 impl Client {
@@ -98,15 +98,15 @@ impl Client {
         }
         match sent {
             Ok(_) => Ok(()),
-            // The source's own words tell more than "connection ended".
+            // The source's own message is better than "connection ended".
             Err(e) => Err(watch
                 .complaint()
                 .map_or(e, |why| failure(VcErrorKind::NoAnswer, why))),
         }
     }
 
-    /// How `/folder` wants to be asked: with the session as cookie, or with user and password. Found out by asking for
-    /// the file, since a stream of bytes can be sent only once.
+    /// Whether `/folder` accepts the session as a cookie, or wants user and password. The client finds out with a
+    /// request for the file, since it can send a stream of bytes only once.
     async fn upload_authorisation(
         &self,
         path: &str,
@@ -194,7 +194,7 @@ impl Client {
 /// What `/folder` accepts.
 struct Authorisation {
     headers: HeaderMap,
-    /// User and password, not the session.
+    /// With user and password instead of the session.
     by_password: bool,
 }
 
@@ -216,7 +216,7 @@ fn one_header(name: header::HeaderName, text: &str) -> VcResult<HeaderMap> {
     Ok(HeaderMap::from_iter([(name, value)]))
 }
 
-/// `/folder` speaks plain HTTP status codes; `privilege` is what the request needs, which no status says.
+/// The failure in an HTTP status of `/folder`. `privilege` is what the request needs: no status names it.
 fn judge_file(
     reply: &Reply,
     file: &DatastorePath,
@@ -251,7 +251,7 @@ fn judge_file(
     }
 }
 
-/// Progress and end of the source of an upload.
+/// Progress of an upload, and the complaint about its source.
 #[derive(Default)]
 struct Watch {
     moved: AtomicU64,
@@ -274,7 +274,7 @@ impl Watch {
         std::io::Error::other(why)
     }
 
-    /// Ends when nothing moved for a while.
+    /// Ends when no byte has moved for a while.
     async fn stalled(&self) {
         let mut seen = self.moved.load(Ordering::Relaxed);
         loop {
@@ -288,8 +288,8 @@ impl Watch {
     }
 }
 
-/// Passes the bytes on, counted: neither one less nor one more than declared. Always one chunk behind, so that a source
-/// that goes on too long fails the upload instead of being cut off at the declared length.
+/// Passes the bytes on and counts them. It stays one chunk behind. So a source that sends too much fails the upload,
+/// instead of being cut at the declared length.
 fn counted(
     body: ByteStream,
     length: u64,

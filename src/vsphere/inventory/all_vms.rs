@@ -1,4 +1,4 @@
-//! Reading all VMs of a vCenter, page by page, through a view that lives as long as the question.
+//! Reads all VMs of a vCenter, page by page, through a view that exists for one question.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ use crate::vsphere::rpc::{
 };
 
 impl Client {
-    /// Reads these properties of all VMs, a page in memory at a time. Each page has the bound of a call. Whoever stops
-    /// listening leaves nothing behind: the view goes all the same.
+    /// Reads these properties of all VMs, with one page in memory at a time. Each page has the time limit of a call.
+    /// The view is destroyed even when the caller stops.
     pub(crate) async fn each_vm(
         &self,
         paths: &'static [&'static str],

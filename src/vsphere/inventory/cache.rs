@@ -1,7 +1,7 @@
-//! What was looked up lately. Fifty VMs that want the same place ask vCenter once.
+//! Recent lookups. Fifty VMs that want the same place ask vCenter once.
 //!
-//! Guarantees: one look-up per key at a time, who comes meanwhile shares it; only what was found is kept; everything is
-//! forgotten as soon as vCenter says that some object is not there any more.
+//! One lookup per key runs at a time; others that come meanwhile share it. Only results are kept, not failures. The
+//! cache forgets everything when vCenter says that an object is not there any more.
 
 use std::{
     collections::HashMap,
@@ -18,14 +18,14 @@ use tokio::time::Instant;
 
 use super::networks::Network;
 
-/// Names and structure: changed by people, seldom.
+/// For names and structure. People change them, and seldom.
 pub(crate) const STRUCTURE: Duration = Duration::from_secs(300);
-/// Free space: changed by everything.
+/// For free space. It changes all the time.
 pub(crate) const SPACE: Duration = Duration::from_secs(10);
 
 type Entry<V> = Arc<tokio::sync::Mutex<Option<(Instant, V)>>>;
 
-/// Values by key, each fresh for a time.
+/// Values by key. Each expires.
 pub(crate) struct TtlCache<K, V> {
     entries: Mutex<HashMap<K, Entry<V>>>,
 }
@@ -39,8 +39,8 @@ impl<K, V> Default for TtlCache<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> TtlCache<K, V> {
-    /// The value if it is younger than `ttl`, else what `look_up` finds now. That must not ask for the same key: it would wait
-    /// for itself.
+    /// The value if it is younger than `ttl`, else the result of `look_up`. `look_up` must not ask for the same key: it
+    /// would wait for itself.
     pub(crate) async fn get_or<F>(&self, key: K, ttl: Duration, look_up: F) -> VcResult<V>
     where
         F: Future<Output = VcResult<V>>,
@@ -68,7 +68,7 @@ impl<K: Eq + Hash, V: Clone> TtlCache<K, V> {
     }
 }
 
-/// Everything that one client remembers.
+/// All caches of one client.
 #[derive(Default)]
 pub(crate) struct Cache {
     /// Inventory path -> object.
@@ -83,9 +83,9 @@ pub(crate) struct Cache {
     pub(crate) folders: TtlCache<(MoRef, String), MoRef>,
     /// Datastore -> its browser.
     pub(crate) browsers: TtlCache<MoRef, MoRef>,
-    /// Datacenter and name of a resource pool -> where its VMs can run.
+    /// Datacenter and name of a resource pool -> its hosts.
     pub(crate) topologies: TtlCache<(MoRef, String), Arc<ComputeTopology>>,
-    /// Datastore cluster, folder, pool and hardware -> what Storage DRS proposes.
+    /// Datastore cluster, folder, pool and hardware -> recommendations of Storage DRS.
     pub(crate) recommendations: TtlCache<String, Vec<Recommendation>>,
     /// Datastore or cluster -> its datastores with their free space.
     pub(crate) space: TtlCache<MoRef, Arc<Vec<Datastore>>>,

@@ -1,4 +1,4 @@
-//! Where the VMs of a resource pool can run: its compute resource and hosts.
+//! Compute topology: the hosts where the VMs of a resource pool can run.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ fn topology(start: &MoRef, found: &[Properties]) -> Option<ComputeTopology> {
         });
     Some(ComputeTopology {
         resource_pool: pool,
-        // A cluster without DRS wants its host named even where only one is left to choose.
+        // A cluster without DRS needs a named host, even if it has only one.
         chooses_host: drs.unwrap_or(compute.object.kind == "ComputeResource"),
         hosts: hosts.collect(),
     })
@@ -134,7 +134,7 @@ mod tests {
         for (kind, drs, chosen) in [
             ("ClusterComputeResource", Some(true), true),
             ("ClusterComputeResource", Some(false), false),
-            // Nobody may read that.
+            // The user may not read that.
             ("ClusterComputeResource", None, false),
             ("ComputeResource", None, true),
         ] {

@@ -1,4 +1,4 @@
-//! VM folders, created segment by segment where they are missing.
+//! VM folders. Missing ones are created, one segment after the other.
 
 use agent_forge_actors::{
     domain::names::MoRef,
@@ -98,7 +98,7 @@ impl Client {
         };
         match self.mutate::<Ref>(effect, call).await {
             Ok(created) => created.map(MoRef::from).ok_or_else(undecodable),
-            // Somebody was quicker, most likely another VM of the same pool.
+            // Another creation was faster, most likely for a VM of the same pool.
             Err(e) => match e.fault() {
                 Some(Fault::DuplicateName {
                     holder: Some(holder),

@@ -1,7 +1,7 @@
-//! Looking at objects: who looks at about the same time shares one request.
+//! Reads single objects. Reads at about the same time share one request.
 //!
-//! Guarantees: the request is sent after the look was asked for, never before. `None` comes from the typed fault
-//! `ManagedObjectNotFound` alone: an object that is merely missing from a shared reply is asked for by itself.
+//! The request leaves after the read was asked for, never before. `None` comes only from the typed fault
+//! `ManagedObjectNotFound`. An object that is missing in a shared reply is read once more by itself.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -23,7 +23,7 @@ use crate::vsphere::{
     },
 };
 
-/// A look waits that long for company.
+/// How long a read waits for others.
 const GATHER: Duration = Duration::from_millis(15);
 /// Objects per request.
 const BATCH: usize = 50;
@@ -35,12 +35,12 @@ struct Asker {
     tell: oneshot::Sender<Seen>,
 }
 
-/// Looks that wait for company.
+/// Reads that wait for others.
 #[derive(Default)]
 pub(crate) struct Looks(Mutex<Vec<Asker>>);
 
 impl Looks {
-    /// Joins; `true` for the first one, who sees to the rest.
+    /// Joins. `true` for the first one, which then serves all.
     fn join(&self, asker: Asker) -> bool {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push(asker);
@@ -53,7 +53,7 @@ impl Looks {
 }
 
 impl Client {
-    /// What is to be known of this VM or folder; `None` when vCenter says that there is no such object.
+    /// The properties of this VM or folder; `None` when vCenter says that there is no such object.
     pub(crate) async fn look(&self, object: &MoRef) -> Seen {
         let (tell, seen) = oneshot::channel();
         let asker = Asker {
@@ -62,7 +62,7 @@ impl Client {
         };
         if self.looks.join(asker) {
             let me = self.me();
-            // On its own task: the first asker may give up, the others still wait.
+            // In a task of its own: the first caller may stop while the others still wait.
             let gathering = async move {
                 tokio::time::sleep(GATHER).await;
                 if let Some(client) = me.upgrade() {
@@ -109,7 +109,7 @@ impl Client {
                     let _ = asker.tell.send(seen);
                 }
             }
-            // One unreadable object must not blind all the others.
+            // One unreadable object must not hide the others.
             Ok(Err(e)) if e.fault().is_some() => {
                 for asker in batch {
                     let _ = asker.tell.send(self.look_at(&asker.object).await);
@@ -127,7 +127,7 @@ impl Client {
         match self.retrieve(question(std::slice::from_ref(object))).await {
             Ok(mut found) => match found.pop() {
                 Some(properties) => Ok(Some(Arc::new(properties))),
-                // Neither the object nor a fault: not a proof of absence.
+                // Neither the object nor a fault: that is no proof of absence.
                 None => Err(self.unseen(object, "the reply does not mention the object")),
             },
             Err(e) if matches!(e.fault(), Some(Fault::ManagedObjectNotFound(_))) => Ok(None),

@@ -1,4 +1,4 @@
-//! Names become references: inventory paths, datacenters, datastores, networks.
+//! Finds objects by name: inventory paths, datacenters, datastores, networks.
 
 use agent_forge_actors::{
     domain::names::MoRef,
@@ -21,14 +21,14 @@ struct FindByInventoryPath<'a> {
     inventory_path: &'a str,
 }
 
-/// What a name can stand for below a datacenter.
+/// A kind of object below a datacenter.
 #[derive(Clone, Copy)]
 pub(crate) struct Sort {
-    /// Folder of the datacenter, and its property of all such objects at any depth.
+    /// Folder of the datacenter, and the datacenter's property with all such objects at any depth.
     folder: &'static str,
     property: &'static str,
     base: &'static str,
-    /// Types that are meant.
+    /// Types of these objects.
     kinds: &'static [&'static str],
 }
 
@@ -39,7 +39,7 @@ pub(crate) const DATASTORE: Sort = Sort {
     base: "Datastore",
     kinds: &["Datastore"],
 };
-/// Networks of any make.
+/// Networks of any type.
 pub(super) const NETWORK: Sort = Sort {
     folder: "network",
     property: "network",
@@ -48,7 +48,7 @@ pub(super) const NETWORK: Sort = Sort {
 };
 
 impl Client {
-    /// The object at this path below the root folder. Not there and not visible look the same: `None`.
+    /// The object at this path below the root folder. `None`: it does not exist, or the user cannot see it.
     pub(super) async fn at_path(&self, path: &str) -> VcResult<Option<MoRef>> {
         let path = path.trim_matches('/');
         let found = self
@@ -95,7 +95,7 @@ impl Client {
         }
         let mut matching = Vec::new();
         if !path.contains('/') {
-            // Datacenters may stand in folders.
+            // Datacenters may be in folders.
             let root: MoRef = self
                 .session(Asked::ByCall)
                 .await?
@@ -160,8 +160,8 @@ impl Client {
             .await
     }
 
-    /// An object below a datacenter, by its path in the datacenter's folder, by inventory path, or by its mere name
-    /// wherever it stands (a datastore may be part of a cluster). `field` is where the name comes from.
+    /// An object below a datacenter: by its path in the datacenter's folder, by inventory path, or by its bare name at
+    /// any depth (a datastore may be part of a cluster). `field` is the field of the spec with the name.
     pub(crate) async fn find_below(
         &self,
         datacenter: &MoRef,
@@ -177,7 +177,7 @@ impl Client {
                 return Ok(Some(found));
             }
         }
-        // Port groups are named after their subnets: a slash may be part of a mere name.
+        // Port groups are named after their subnets, so a bare name may contain a slash.
         if name.starts_with('/') {
             return Ok(None);
         }
@@ -195,7 +195,7 @@ impl Client {
     }
 }
 
-/// Paths that a name in the spec may stand for, the likeliest first.
+/// Paths that a name in the spec may mean, the most likely one first.
 pub(super) fn candidates(datacenter: &str, folder: &str, name: &str) -> Vec<String> {
     let trimmed = name.trim_matches('/');
     let relative = format!("{datacenter}/{folder}/{trimmed}");
@@ -207,7 +207,7 @@ pub(super) fn candidates(datacenter: &str, folder: &str, name: &str) -> Vec<Stri
     }
 }
 
-/// vCenter escapes `%`, `/` and `\` in names; people write either form.
+/// vCenter escapes `%`, `/` and `\` in names. People write either form.
 pub(super) fn same_name(wire: &str, written: &str) -> bool {
     wire == written || unescaped(wire) == written
 }
@@ -275,7 +275,7 @@ mod tests {
             ("VM-10.0.0.0/24", true),
             ("VM-10.0.0.0%2f24", true),
             ("VM-10.0.0.0/25", false),
-            // A path, and nothing stands there.
+            // A path that leads to nothing.
             ("/dc/network/VM-10.0.0.0/24", false),
         ] {
             let seen = client

@@ -1,4 +1,4 @@
-//! Networks: what a NIC must say to be plugged into one.
+//! Networks, and the NIC backing that connects to each.
 
 use agent_forge_actors::{
     domain::names::MoRef,
@@ -23,7 +23,7 @@ use crate::vsphere::rpc::{
 pub(crate) struct Network {
     /// Reference.
     pub(crate) object: MoRef,
-    /// What a NIC says.
+    /// Backing of a NIC that connects to it.
     pub(crate) backing: NicBacking,
 }
 

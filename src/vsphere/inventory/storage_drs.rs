@@ -1,4 +1,4 @@
-//! Asking Storage DRS where a new VM should go.
+//! Asks Storage DRS for a datastore for a new VM.
 
 use agent_forge_actors::{
     domain::{hardware::Hardware, names::MoRef},
@@ -24,8 +24,9 @@ use crate::vsphere::{
 };
 
 impl Client {
-    /// What Storage DRS proposes for such a VM; machines of one burst share the answer, since it knows nothing of those
-    /// that are still being created. Nothing when it proposes nothing or refuses: free space decides then.
+    /// What Storage DRS recommends for such a VM. VMs that are placed together share the answer: Storage DRS knows
+    /// nothing of VMs that are still being created. Empty when it recommends nothing or refuses: free space decides
+    /// then.
     pub(super) async fn recommended(
         &self,
         pod: &MoRef,

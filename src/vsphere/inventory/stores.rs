@@ -1,4 +1,4 @@
-//! Datastores and datastore clusters, with what placement wants to know of them.
+//! Datastores and datastore clusters, with the facts that placement needs.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! The survey: whose the VMs of a vCenter are. Who asks at about the same time shares one.
+//! The survey of all VMs with their owners. Calls at about the same time share one survey.
 //!
-//! Guarantee: a survey is begun after it was asked for, never before; one at a time runs for a client.
+//! A survey begins after the call, never before. One survey at a time runs for a client.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -19,7 +19,7 @@ use crate::vsphere::{
     rpc::{client::Client, properties::MAX_KEPT},
 };
 
-/// Who asks waits that long for company.
+/// How long a call waits for others.
 const GATHER: Duration = Duration::from_millis(15);
 
 type Told = VcResult<Arc<Survey>>;
@@ -30,7 +30,7 @@ struct State {
     runs: bool,
 }
 
-/// Those who wait for the next survey.
+/// The calls that wait for the next survey.
 #[derive(Clone, Default)]
 pub(crate) struct Surveys(Arc<Mutex<State>>);
 
@@ -39,7 +39,7 @@ impl Surveys {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Joins; `true` for the first one, who sees to the rest.
+    /// Joins. `true` for the first one, which then serves all.
     fn join(&self, asker: oneshot::Sender<Told>) -> bool {
         self.with(|s| {
             s.waiting.push(asker);
@@ -47,7 +47,7 @@ impl Surveys {
         })
     }
 
-    /// Who waits now; nobody: the next asker begins anew.
+    /// The calls that wait now. If there are none, the next call starts a new run.
     fn take(&self) -> Vec<oneshot::Sender<Told>> {
         self.with(|s| {
             s.runs = !s.waiting.is_empty();
@@ -56,7 +56,7 @@ impl Surveys {
     }
 }
 
-/// Work that ends before its time: who waits hears of it, and the next asker begins anew.
+/// Releases the waiting calls if the work is dropped. The next call then starts a new run.
 struct Running {
     surveys: Surveys,
     ended: bool,
@@ -80,7 +80,7 @@ impl Client {
                 ended: false,
             };
             let me = self.me();
-            // On its own task: the first asker may give up, the others still wait.
+            // In a task of its own: the first caller may stop while the others still wait.
             let work = async move {
                 let mut running = running;
                 loop {

@@ -1,4 +1,4 @@
-//! What creations and changes of VMs say on the wire.
+//! Arguments of creations and changes of VMs.
 
 use agent_forge_actors::{
     domain::{
@@ -22,7 +22,7 @@ use crate::vsphere::rpc::wire::{
     },
 };
 
-// Temporary keys tie the devices of one request together; vCenter gives them real ones.
+// Temporary keys connect the devices of one request. vCenter replaces them with real ones.
 const DISK_CONTROLLER_KEY: i32 = -101;
 /// Temporary key of the system disk.
 pub(crate) const DISK_KEY: i32 = -102;
@@ -41,14 +41,14 @@ pub(super) fn creation(vm: &CreateVm, network: NicBacking) -> impl Serialize + u
         vm_path_name: vm.vm_path.to_string(),
     });
     config.extra_config = vec![
-        // The guest finds its disks by uuid only with this.
+        // Without this the guest cannot find its disks by uuid.
         OptionValue::text("disk.EnableUUID", "TRUE"),
         OptionValue::text(MARKER_KEY, vm.marker.to_string()),
     ];
     config
         .device_change
         .push(DeviceChange::add(nic(hardware.network_adapter, network)));
-    // With a SATA disk, its controller serves the CD-ROM as well.
+    // The controller of a SATA disk also serves the CD-ROM.
     let (controller_key, unit_number) = if hardware.disk_controller == DiskController::Sata {
         (DISK_CONTROLLER_KEY, 1)
     } else {
@@ -79,7 +79,7 @@ pub(super) fn creation(vm: &CreateVm, network: NicBacking) -> impl Serialize + u
     }
 }
 
-/// Hardware with its disk and nothing else: what Storage DRS is asked about, and the beginning of a creation.
+/// Hardware with its disk and nothing else: the question to Storage DRS, and the basis of a creation.
 pub(crate) fn diskful(hardware: &Hardware) -> VirtualMachineConfigSpec {
     let disk = Device::VirtualDisk(Disk {
         key: DISK_KEY,

@@ -1,9 +1,11 @@
-//! Emptying CD-ROM drives.
+//! Empties CD-ROM drives.
 //!
-//! Facts: an edit needs the whole device with its real keys; an ISO goes when the backing becomes the drive of a client
-//! that is not there. A guest that has mounted the medium locks the tray; vCenter then asks, as `runtime.question`, and
-//! the task waits for the answer (message `msg.cdromdisconnect.locked`, choices yes and no). It goes on waiting when
-//! whoever began it is gone, and until then no other change of the VM begins (`TaskInProgress`).
+//! An edit needs the whole device with its real keys. The ISO goes away when the backing becomes the drive of a client
+//! that does not exist.
+//!
+//! A guest that has mounted the medium locks the tray. vCenter then asks a question (`runtime.question`, message
+//! `msg.cdromdisconnect.locked`, choices yes and no), and the task waits for the answer. The task keeps waiting when
+//! the process that began it dies. Until then no other change of the VM can begin (`TaskInProgress`).
 
 use std::time::Duration;
 
@@ -27,14 +29,14 @@ use crate::vsphere::rpc::{
     },
 };
 
-/// How often it is looked for a question while the task runs. A task without one is over before.
+/// How often the client looks for a question while the task runs. A task without a question ends sooner.
 const ASK: Duration = Duration::from_secs(1);
 const LOCKED: &str = "cdromdisconnect.locked";
 const DEVICES: &str = "config.hardware.device";
 const QUESTION: &str = "runtime.question";
 
 impl Client {
-    /// Takes these ISOs out of the VM's drives; a locked tray is overruled.
+    /// Takes these ISOs out of the VM's drives. It overrules a locked tray.
     pub(super) async fn empty_drives(
         &self,
         effect: &Effect,
@@ -45,7 +47,7 @@ impl Client {
             return Ok(());
         }
         let (mut device_change, asked) = self.drives_with(vm, isos).await?;
-        // An earlier try's, whose process died: its task waits still.
+        // The task of an earlier process still waits for this answer.
         if let Some(question) = asked.filter(|q| is_of_locked_tray(q) && !device_change.is_empty())
         {
             self.answer(effect, vm, &question).await?;
@@ -76,7 +78,7 @@ impl Client {
         }
     }
 
-    /// The changes that empty the VM's drives with these ISOs, and what the VM asks.
+    /// The changes that empty the VM's drives with these ISOs, and the VM's open question.
     async fn drives_with(
         &self,
         vm: &MoRef,
@@ -95,7 +97,7 @@ impl Client {
         Ok((changes, asked))
     }
 
-    /// Answers the question of a locked tray, if that is asked. A vCenter that does not say is asked again.
+    /// Answers the question of a locked tray, if vCenter asks it. If vCenter does not answer, the next look asks again.
     async fn overrule(&self, effect: &Effect, vm: &MoRef) -> VcResult<()> {
         let asked = Question::about(vm.to_string())
             .read("VirtualMachine", &[QUESTION])
@@ -114,7 +116,7 @@ impl Client {
         }
     }
 
-    /// Answers this question, if it is that of a locked tray; any other one is for people.
+    /// Answers this question if it is about a locked tray. Any other question is for people.
     async fn answer(&self, effect: &Effect, vm: &MoRef, question: &Value) -> VcResult<()> {
         let text = |key: &str| {
             question
@@ -141,7 +143,7 @@ impl Client {
             .mutate::<Value>(effect, Call::new(vm, "AnswerVM", &answer))
             .await;
         match answered {
-            // Somebody was faster, or it is not known whether it came: the next look tells.
+            // Somebody was faster, or the outcome is unknown: the next look shows it.
             Err(e)
                 if e.class() == Class::Transient
                     || matches!(e.fault(), Some(Fault::InvalidArgument { .. })) =>
@@ -154,8 +156,8 @@ impl Client {
     }
 }
 
-/// Whether the drives are empty by now. Of a task that vCenter has forgotten nobody knows how it ended: `left`, a fresh
-/// count of the drives that are not empty, tells.
+/// Whether the drives are empty now. The outcome of a forgotten task is unknown: then `left` counts the drives that are
+/// not empty.
 async fn settled(
     end: &TaskEnd,
     vm: &MoRef,
@@ -202,8 +204,8 @@ fn is_of_locked_tray(question: &Value) -> bool {
         || messages.is_some_and(|all| all.iter().any(|m| named(m.get("id"))))
 }
 
-/// Key of the choice that says yes, whatever the language: that is told by its label's id or English text, else it is
-/// the first of two.
+/// Key of the choice "yes" in any language. The label's id or its English text shows it. Otherwise it is the first of
+/// two.
 fn yes(question: &Value) -> Option<String> {
     let choices = question.pointer("/choice/choiceInfo")?.as_array()?;
     let says_yes = |choice: &&Value| {

@@ -31,7 +31,7 @@ pub(crate) const PATHS: &[&str] = &[
     "guest.hostName",
 ];
 
-/// Longest name that vCenter gives to an object, and more than any reference of its has.
+/// Longest name that vCenter gives to an object. References are shorter.
 const LONGEST_NAME: usize = 80;
 /// Longer than any path of a configuration file.
 const LONGEST_PATH: usize = 512;
@@ -55,7 +55,7 @@ const MARKED_PATHS: &[&str] = &[
     "runtime.powerState",
 ];
 
-/// Without these, a VM could look like somebody else's.
+/// Without these, a VM could seem to have another owner.
 const IDENTITY: &[&str] = &[
     "config.uuid",
     "config.annotation",
@@ -63,12 +63,12 @@ const IDENTITY: &[&str] = &[
     "runtime.powerState",
 ];
 
-/// The VM, where it carries an ownership marker. One of which the user may not read everything is none: what is unset
-/// would look like a fact.
+/// The VM, if it has an ownership marker. A VM with properties that the user may not read does not count: an unset
+/// value would look like a fact.
 pub(crate) fn marked(vm: &Properties) -> Option<MarkedVm> {
     vm.require_readable(MARKED_PATHS).ok()?;
     vm.text("runtime.powerState")?;
-    // vCenter's own are shorter by far: what is longer is kept out of memory and messages.
+    // vCenter's own values are far shorter. Longer ones must not get into memory and messages.
     if vm.object.id.len() > LONGEST_NAME || vm.object.kind.len() > LONGEST_NAME {
         return None;
     }
@@ -82,7 +82,7 @@ pub(crate) fn marked(vm: &Properties) -> Option<MarkedVm> {
     })
 }
 
-/// The VM, where vCenter shows no configuration of it: `config` is unset while its files cannot be read.
+/// The VM, if vCenter shows no configuration: `config` is unset while its files cannot be read.
 pub(crate) fn bare(vm: &Properties) -> Option<BareVm> {
     if vm.value("config.uuid").is_some() || vm.object.id.len() > LONGEST_NAME {
         return None;
@@ -93,7 +93,7 @@ pub(crate) fn bare(vm: &Properties) -> Option<BareVm> {
     };
     Some(BareVm {
         moref: vm.object.clone(),
-        // It may be the path of its file.
+        // vCenter may show the path of its file as the name.
         name: text("name", LONGEST_PATH).unwrap_or_default(),
         vm_path: text("summary.config.vmPathName", LONGEST_PATH),
         connection_state: text("runtime.connectionState", LONGEST_NAME).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Tags, by the Automation API.
+//! Attaches tags through the Automation API.
 
 use agent_forge_actors::{
     domain::names::MoRef,
@@ -42,7 +42,7 @@ fn object_id(vm: &MoRef) -> ObjectId<'_> {
 }
 
 impl Client {
-    /// Attaches tags; already attached is success.
+    /// Attaches tags. An attached one is success.
     pub(super) async fn tag(
         &self,
         effect: &Effect,
@@ -67,7 +67,7 @@ impl Client {
                 Err(e) if names_no_tag(&e) => {}
                 Err(e) => return Err(e),
             }
-            // One by one, then: the failing one will name itself.
+            // Attach them one by one, to see which one fails.
         }
         for tag in tag_ids {
             let path = format!("{ASSOCIATION}/{}", segment(tag));
@@ -94,7 +94,7 @@ impl Client {
     }
 }
 
-/// An id leads to no tag. Which one of several, the answer does not say.
+/// Whether an id belongs to no tag. The answer does not say which id.
 fn names_no_tag(error: &VcError) -> bool {
     match error.fault() {
         Some(Fault::Other { type_name, .. }) => type_name == "NOT_FOUND",

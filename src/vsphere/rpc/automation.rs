@@ -1,4 +1,5 @@
-//! The Automation API's session. Before 8.0U3 it is one of its own; since then the other interface's serves here, too.
+//! The session of the Automation API. Before 8.0U3 that API has a session of its own. Since then it accepts the session
+//! of VI/JSON.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -36,11 +37,11 @@ pub(crate) struct RestSession {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Our own session there, once one was needed.
+    /// Our own session there, if one was needed.
     own: Option<HeaderValue>,
-    /// The VIM session (its generation) whose id was not accepted there.
+    /// The VI/JSON session (its generation) whose id the Automation API did not accept.
     unshared: Option<u64>,
-    /// When this login failed, and how: calls of other VMs do not try it again at once.
+    /// When and how this login failed. Calls for other VMs do not try it again at once.
     failed: Option<(Instant, VcError)>,
 }
 
@@ -66,7 +67,7 @@ impl RestSession {
 }
 
 impl Client {
-    /// One call about a VM, repeated when a session turns out to be gone.
+    /// One call about a VM. It is repeated when a session turns out to be gone.
     pub(crate) async fn automation(
         &self,
         effect: &Effect,

@@ -11,15 +11,15 @@ use serde::Serialize;
 
 /// A call of a method.
 pub(crate) struct Call {
-    /// Of this object.
+    /// The object that it is called on.
     pub(crate) target: MoRef,
     /// WSDL name.
     pub(crate) method: &'static str,
-    /// What it is about, for people.
+    /// The subject, for people.
     pub(crate) subject: String,
     /// Encoded arguments.
     pub(crate) body: VcResult<Bytes>,
-    /// Bound, if not the usual one.
+    /// Time limit, if not the usual one.
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -44,13 +44,13 @@ impl Call {
         }
     }
 
-    /// Names the subject in people's words.
+    /// Sets the subject that people read.
     pub(crate) fn about(mut self, subject: impl Into<String>) -> Self {
         self.subject = subject.into();
         self
     }
 
-    /// Another bound than the usual one.
+    /// Sets another time limit than the usual one.
     pub(crate) fn within(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

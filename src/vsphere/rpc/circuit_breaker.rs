@@ -1,14 +1,16 @@
 //! Whether a vCenter that cannot be reached is worth another try.
 //!
-//! Hundreds of VM actors look at theirs by one vCenter. While that is away, each look would be a connection of its own;
-//! so who comes between two tries shares the last one's failure, and nothing leaves.
-//! Guarantee: from the first failed connection on, nobody tries for [`FIRST`], then for twice that, up to [`MOST`]: in
-//! two hours fewer than 200 times, and the return is noticed within [`MOST`]. Any reply, whatever it says, ends it.
-//! Those that come between the end of a pause and the next failure all try, and count as one: requests of one pass go out
-//! side by side, and if all but one were refused, that one would be dropped with them, unheard.
+//! Hundreds of VM actors share one vCenter. While it is away, each of their calls would open a connection of its own.
+//! So between two tries every call fails with the last failure, and nothing is sent.
 //!
-//! Nobody may have work there for hours: who has not been heard of for [`SILENCE`] is in doubt, and asked for something small
-//! by whoever wants to know ([`Client::is_there`]).
+//! After the first failed connection there is no try for [`FIRST`], then for twice that, up to [`MOST`]. That is fewer
+//! than 200 tries in two hours, and the operator notices the return within [`MOST`]. Any reply closes the breaker.
+//!
+//! Calls between the end of a pause and the next failure all try, and count as one try. The requests of one pass leave
+//! together: if the breaker let only one through, that one would be cancelled with the others.
+//!
+//! There may be no work at a vCenter for hours. After [`SILENCE`] without a reply it is in doubt, and
+//! [`Client::is_there`] sends a small read.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -23,14 +25,14 @@ use tokio::time::Instant;
 
 use super::{client::Client, properties::Question, session::Asked};
 
-/// From the first failed connection to the next try.
+/// Pause after the first failed connection.
 const FIRST: Duration = Duration::from_secs(1);
-/// Between two tries at most.
+/// Longest pause.
 const MOST: Duration = Duration::from_secs(40);
-/// Who has not been heard of for so long may be away.
+/// After so long without a reply, a vCenter may be away.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// What is known of the way to one vCenter.
+/// What is known about the connection to one vCenter.
 #[derive(Debug, Default)]
 pub(crate) struct CircuitBreaker(Mutex<Known>);
 
@@ -55,7 +57,7 @@ impl CircuitBreaker {
     /// Whether to try now.
     ///
     /// # Errors
-    /// Not yet: why the last try failed.
+    /// Why the last try failed, while the pause lasts.
     pub(crate) fn worth_a_try(&self) -> Result<(), String> {
         match &self.known().away {
             Some(away) if Instant::now() < away.until => Err(away.message.clone()),
@@ -63,12 +65,12 @@ impl CircuitBreaker {
         }
     }
 
-    /// No connection came about.
+    /// Notes that a connection failed.
     pub(crate) fn failed(&self, message: String) {
         let now = Instant::now();
         let mut known = self.known();
         let pause = match &known.away {
-            // Several set out together: their failures are one.
+            // Several calls left together: their failures count as one.
             Some(away) if now < away.until => return,
             Some(away) => (away.pause * 2).min(MOST),
             None => FIRST,
@@ -80,7 +82,7 @@ impl CircuitBreaker {
         });
     }
 
-    /// The server was there.
+    /// Notes that the server answered.
     pub(crate) fn answered(&self) {
         *self.known() = Known {
             away: None,
@@ -88,7 +90,7 @@ impl CircuitBreaker {
         };
     }
 
-    /// It could not be reached last, or nothing has been heard of it for a while.
+    /// Whether the last connection failed, or the last reply is old.
     pub(crate) fn is_in_doubt(&self) -> bool {
         let known = self.known();
         known.away.is_some() || known.heard.is_none_or(|at| at.elapsed() >= SILENCE)
@@ -96,7 +98,7 @@ impl CircuitBreaker {
 }
 
 impl Client {
-    /// Does vCenter answer? Whatever else its answer says, it is one.
+    /// Asks vCenter for something small. Any answer counts, also a fault.
     pub(crate) async fn is_there(&self) -> VcResult<()> {
         if !self.http.is_in_doubt() {
             return Ok(());
@@ -115,7 +117,7 @@ impl Client {
     }
 }
 
-/// The failure, unless it is somebody's word.
+/// The failure, unless vCenter itself answered with it.
 fn transient(e: VcError) -> VcResult<()> {
     if e.class() == Class::Transient {
         return Err(e);

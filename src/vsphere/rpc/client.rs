@@ -1,4 +1,4 @@
-//! The client of one vCenter and one user: sessions, the one replay, the effect gate, decoding.
+//! The client of one vCenter and one user: sessions, the one repeat after a lost session, the effect gate, decoding.
 
 use std::sync::{Arc, Weak};
 
@@ -43,7 +43,7 @@ pub(crate) struct Client {
     pub(crate) gate: Arc<dyn Gate>,
     pub(crate) session: SessionCell,
     pub(crate) rest: RestSession,
-    /// What of the credentials may be remembered.
+    /// What the ledger may remember of the credentials.
     pub(crate) login: Login,
     pub(crate) cache: Cache,
     pub(crate) tasks: TaskHub,
@@ -78,7 +78,7 @@ impl Client {
         }))
     }
 
-    /// For work that must not keep the client alive.
+    /// A weak reference, for work that must not keep the client alive.
     pub(crate) fn me(&self) -> Weak<Self> {
         Weak::clone(&self.me)
     }
@@ -88,17 +88,17 @@ impl Client {
         self.http.server()
     }
 
-    /// Has a task counted that nobody but this client awaits, for as long as the answer lives.
+    /// Counts a task that only this client awaits, until the returned value is dropped.
     pub(crate) fn awaits(&self, task: &'static str) -> Awaited {
         Awaited::begin(self.http.options(), self.server(), task)
     }
 
-    /// Where refused passwords are written down.
+    /// Remembers refused passwords.
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.http.options().ledger
     }
 
-    /// The session, by a login if need be.
+    /// The session. Logs in if there is none.
     pub(crate) async fn session(&self, asked: Asked) -> VcResult<Arc<Session>> {
         if let Some(session) = self.session.current() {
             return Ok(session);
@@ -106,7 +106,7 @@ impl Client {
         let Some(me) = self.me.upgrade() else {
             return Err(super::session::closed(self.server()));
         };
-        // On its own task: an opened session must be noted even if this caller goes away.
+        // In a task of its own: the client must know an opened session even if this caller stops.
         let work = async move {
             let client = &me;
             let server = client.server();
@@ -115,7 +115,7 @@ impl Client {
                 .obtain(asked, server, async || client.login().await)
                 .await?;
             if client.session.closed() {
-                // Logged out meanwhile: this session is nobody's.
+                // The client was logged out meanwhile: end this session.
                 client
                     .end(&session, &client.session_effect(EffectKind::Logout))
                     .await;
@@ -158,7 +158,7 @@ impl Client {
         if let Err(e) = &replied
             && self.begins_anew(&session, e).await
         {
-            // vCenter refuses such a call before it looks at it, so repeating it cannot do a thing twice.
+            // vCenter refuses such a call before it does anything, so a repeat cannot do it twice.
             let session = self.session(Asked::ByCall).await?;
             replied = self.invoke_in(effect, &session, &call).await;
         }
@@ -169,7 +169,8 @@ impl Client {
         decode(&reply.body).map_err(|message| call.failure(VcErrorKind::Undecodable, message))
     }
 
-    /// Whether this failure means that another session is needed: this one is gone, or the API release that it speaks.
+    /// Whether this failure calls for a new session: the session is gone, or vCenter does not serve its API release any
+    /// more.
     async fn begins_anew(&self, session: &Session, failure: &VcError) -> bool {
         let gone = session_gone(failure)
             || release_refused(failure) && self.serves_another(&session.endpoint.release).await;
@@ -179,8 +180,8 @@ impl Client {
         gone
     }
 
-    /// The failure with the name of the object that a privilege is missing on, where the user may see it: people grant
-    /// it to a name, not to a reference.
+    /// Adds the name of the object to a missing privilege, if the user can see it. People grant privileges to a name,
+    /// not to a reference.
     async fn named(&self, mut e: VcError) -> VcError {
         let Some(Fault::NoPermission {
             object: Some(object),
@@ -196,7 +197,8 @@ impl Client {
         e
     }
 
-    /// Calls a method of a session-scoped object: no replay, since the object dies with its session.
+    /// Calls a method of an object that lives in a session. It is not repeated in another session, because the object
+    /// dies with its session.
     pub(crate) async fn scoped<T: DeserializeOwned>(
         &self,
         effect: Option<&Effect>,
@@ -329,7 +331,7 @@ impl Client {
         }
     }
 
-    /// Sends something through the effect gate, which hears of the end even when the caller goes away.
+    /// Sends a request through the effect gate. The gate learns the outcome even when the caller stops.
     pub(crate) async fn gated<T>(
         &self,
         effect: Option<&Effect>,
@@ -340,9 +342,9 @@ impl Client {
         let Some(effect) = effect else {
             return sending.await;
         };
-        // What would not leave is no effect.
+        // A request that would not leave is no effect.
         self.http.worth_a_try(operation, subject)?;
-        // The bound counts from before the gate is asked: what was admitted ends within the lease.
+        // The limit starts before the gate is asked, so an admitted effect ends within the lease.
         let end = Instant::now() + self.http.call_timeout();
         self.gate.admit(effect).await.map_err(|held| VcError {
             operation,
@@ -379,7 +381,7 @@ impl Client {
         Effect::new(kind, self.server())
     }
 
-    /// A failure about the server as such.
+    /// A failure that concerns the server itself.
     pub(crate) fn server_failure(
         &self,
         operation: &'static str,
@@ -395,7 +397,7 @@ impl Client {
     }
 }
 
-/// Reports the end of an effect when it goes out of scope: a dropped call ended with an unknown outcome.
+/// Reports the end of an effect on drop. A dropped call has an unknown outcome.
 struct Settle<'a> {
     gate: &'a dyn Gate,
     effect: &'a Effect,

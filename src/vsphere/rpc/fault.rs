@@ -1,5 +1,5 @@
-//! Faults of the wire become one enum, matched on `_typeName` alone. On the JSON wire a fault is
-//! the object itself, without the wrapper that other bindings know.
+//! Decodes faults into one enum, by `_typeName` alone. On the JSON wire a fault is the object itself, without the
+//! wrapper of other bindings.
 
 use agent_forge_actors::{
     domain::names::MoRef,
@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use super::wire::{reference_in, unboxed};
 
-/// Most characters of a text that a fault carries: names, paths and sentences are shorter.
+/// Most characters of a text in a fault. Names, paths and sentences are shorter.
 const MAX_TEXT: usize = 400;
 /// Most characters of a fault's type name; the longest in the API has about 50.
 const MAX_TYPE_NAME: usize = 64;
 
-/// A decoded fault with the server's sentence about it.
+/// A decoded fault and the server's sentence about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
-    /// What it is.
+    /// The fault.
     pub(crate) fault: Fault,
-    /// For people.
+    /// The sentence for people.
     pub(crate) message: String,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn decode(value: &Value) -> Option<Decoded> {
             message: said.clone(),
         },
     };
-    // The server's sentence is for people and says little ("permission was denied"); what the fault carries says what to do.
+    // The server's sentence says little ("permission was denied"). The content of the fault says what to do.
     let message = match (describe(&fault), said) {
         (ours, said) if said.is_empty() => ours,
         (ours, said) if ours == fault.name() => said,
@@ -120,7 +120,8 @@ pub(crate) fn decode(value: &Value) -> Option<Decoded> {
     Some(Decoded { fault, message })
 }
 
-/// The type name of a fault that is none of ours: it becomes a reason, and reasons are words. What is no word is not believed.
+/// The type name of an unknown fault. It becomes a reason, and a reason is one word. Anything else becomes a fixed
+/// word.
 fn type_named(name: &str) -> &str {
     let is_word = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.len() <= MAX_TYPE_NAME
@@ -128,7 +129,7 @@ fn type_named(name: &str) -> &str {
     if is_word { name } else { "UnknownFault" }
 }
 
-/// Short name of a failure for metrics and spans: one of a closed list, whatever a server calls its faults.
+/// Short name of a failure for metrics and spans. It is from a closed list, whatever the server calls its faults.
 pub(crate) fn kind_name(kind: &VcErrorKind) -> &str {
     match kind {
         VcErrorKind::Fault(Fault::Other { .. }) => "OtherFault",
@@ -145,7 +146,7 @@ pub(crate) fn kind_name(kind: &VcErrorKind) -> &str {
     }
 }
 
-/// The server's sentence, from wherever this release puts it.
+/// The server's sentence. Its place depends on the release.
 fn message(value: &Value) -> String {
     let localized = value
         .get("faultMessage")
@@ -176,7 +177,7 @@ fn message(value: &Value) -> String {
         .collect()
 }
 
-/// Our sentence; the fault's name where it carries nothing else.
+/// Our sentence about the fault, or its name if it carries nothing else.
 fn describe(fault: &Fault) -> String {
     let on = |object: &Option<MoRef>| {
         object

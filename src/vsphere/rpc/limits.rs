@@ -1,4 +1,4 @@
-//! Bounds per vCenter, whatever the session: two pools with two users still share one vCenter.
+//! Limits per vCenter. They do not depend on the session: two pools with two users share one vCenter.
 
 use std::{
     collections::HashMap,
@@ -17,11 +17,11 @@ use super::circuit_breaker::CircuitBreaker;
 pub(crate) struct Bounds {
     /// For tasks in flight.
     pub(crate) slots: Slots,
-    /// For connections while there are none.
+    /// For connections while vCenter is away.
     pub(crate) reach: Arc<CircuitBreaker>,
 }
 
-/// Bounds by vCenter (`host[:port]`).
+/// Limits by vCenter (`host[:port]`).
 #[derive(Debug)]
 pub(crate) struct Limits {
     max: usize,
@@ -41,7 +41,7 @@ impl Limits {
         }
     }
 
-    /// The bounds of a vCenter.
+    /// The limits of a vCenter.
     pub(crate) fn of(&self, server: &str) -> Bounds {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let bounds = servers.entry(server.to_owned()).or_insert_with(|| Bounds {

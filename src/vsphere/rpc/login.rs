@@ -1,4 +1,4 @@
-//! Getting in and out: which release, where the singletons are, login, logout.
+//! Login and logout: choose the API release, find the singletons, log in, log out.
 
 use std::sync::Arc;
 
@@ -26,14 +26,15 @@ use super::{
     },
 };
 
-/// Releases in our order of preference: the newest one whose fields we use, then older ones; newer ones only for a
-/// server that would not serve those any more. Naming a release freezes the schema.
+/// API releases in our order of preference. First comes the newest one whose fields we use, then older ones. Newer ones
+/// come last, for a server that does not serve the others any more. Naming a release freezes the schema.
 const RELEASES: &[&str] = &["8.0.3.0", "8.0.2.0", "8.0.1.0", "9.0.0.0", "9.1.0.0"];
-/// The only release of a vCenter that does not know how to negotiate.
+/// The release of a vCenter that cannot negotiate.
 const FIRST_RELEASE: &str = "8.0.1.0";
 
 impl Client {
-    /// One login. It is repeated where vCenter does not serve the known API release any more: then it has not looked at it.
+    /// One login. It is repeated when vCenter does not serve the known API release any more, because vCenter then has
+    /// not looked at it.
     pub(crate) async fn login(&self) -> VcResult<(Arc<Endpoint>, HeaderValue)> {
         if let Some(known) = self.session.endpoint() {
             match self.login_at(&known).await {
@@ -45,7 +46,8 @@ impl Client {
         self.login_at(&endpoint).await
     }
 
-    /// Whether vCenter names another API release by now, as after an upgrade or a restore. Then it is forgotten.
+    /// Whether vCenter now names another API release, as after an upgrade or a restore. The known one is then
+    /// forgotten.
     pub(crate) async fn serves_another(&self, release: &str) -> bool {
         let another = self.negotiate().await.is_ok_and(|named| named != release);
         if another {
@@ -92,7 +94,7 @@ impl Client {
         Ok((endpoint.clone(), token.clone()))
     }
 
-    /// A login's failure names who was to log in: people need that, the request's span must not say it.
+    /// Adds the user to a login's failure: people need it. The span of the request must not contain it.
     pub(crate) fn as_user(&self, failure: VcError) -> VcError {
         VcError {
             subject: format!("{} as {}", self.server(), self.credentials.username),
@@ -100,7 +102,7 @@ impl Client {
         }
     }
 
-    /// Which release, and where are the singletons? Needs no session.
+    /// Finds release and singletons. It needs no session.
     async fn discover(&self) -> VcResult<Endpoint> {
         let release = self.negotiate().await?;
         let request = self.request(
@@ -166,7 +168,7 @@ impl Client {
                     )),
                 }
             }
-            // Negotiation came with 8.0U2; its absence means the release before.
+            // Negotiation exists since 8.0U2. Without it, this is the release before.
             Err(VcError {
                 kind: VcErrorKind::Status(400..=499) | VcErrorKind::Fault(_),
                 ..
@@ -175,7 +177,7 @@ impl Client {
         }
     }
 
-    /// Ends the session(s); later calls fail.
+    /// Ends the sessions. Later calls fail.
     pub(crate) async fn close(&self, effect: &Effect) {
         let session = self.session.close();
         self.tasks.stop();

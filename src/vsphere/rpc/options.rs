@@ -1,4 +1,4 @@
-//! Settings of the client and the hook for its measurements.
+//! Settings of the client, and the observer of its requests.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -13,9 +13,9 @@ use crate::clock::SystemClock;
 pub struct Options {
     /// Tasks in flight per vCenter (`--max-concurrent-vcenter-tasks`).
     pub max_concurrent_tasks: usize,
-    /// Bound of one call, connection included. Long polls and uploads have their own bounds.
+    /// Time limit of one call, connection included. Long polls and uploads have limits of their own.
     pub call_timeout: Duration,
-    /// How long vCenter may be silent before those who wait for tasks hear of it.
+    /// How long vCenter may be silent before those who wait for tasks get an error.
     pub wait_patience: Duration,
     /// `User-Agent`; vCenter shows it on the session.
     pub user_agent: String,
@@ -23,11 +23,11 @@ pub struct Options {
     pub allow_http: bool,
     /// Accept servers whose name resolves to a loopback or link-local address (labs only).
     pub allow_local: bool,
-    /// Where refused passwords are written down.
+    /// Remembers refused passwords.
     pub ledger: Arc<Ledger>,
-    /// Hears of every request.
+    /// Learns of every request.
     pub observer: Option<Arc<dyn RequestObserver>>,
-    /// What carries the requests instead of the network; trust settings are not looked at then.
+    /// Carries the requests instead of the network. The client then ignores its trust settings.
     pub transport: Option<Arc<dyn Transport>>,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Debug for Options {
     }
 }
 
-/// What there is to know of one finished request.
+/// One finished request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestRecord<'a> {
     /// `host[:port]` of the vCenter.
@@ -73,18 +73,18 @@ pub struct RequestRecord<'a> {
     pub duration: Duration,
 }
 
-/// Hears of every request that a client made, for metrics, and of the tasks that it awaits by itself. Called inline: must be
-/// quick.
+/// Learns of every request and of every task that a client awaits by itself, for metrics. It is called inline and must
+/// be quick.
 pub trait RequestObserver: Send + Sync {
     /// One request ended.
     fn request(&self, record: &RequestRecord<'_>);
-    /// A task is awaited from now on.
+    /// The client begins to await a task.
     fn awaits(&self, server: &str, task: &'static str);
-    /// It is not any more, however it ended.
+    /// The client awaits the task no more, however it ended.
     fn awaited(&self, server: &str, task: &'static str, took: Duration);
 }
 
-/// A task that a client awaits by itself, told of until this is dropped.
+/// A task that a client awaits by itself. The observer learns of its begin, and of its end on drop.
 pub(crate) struct Awaited {
     observer: Option<Arc<dyn RequestObserver>>,
     server: String,
@@ -93,7 +93,7 @@ pub(crate) struct Awaited {
 }
 
 impl Awaited {
-    /// One that is about to be submitted to `server`.
+    /// Begins with a task that is about to go to `server`.
     pub(crate) fn begin(options: &Options, server: &str, task: &'static str) -> Self {
         if let Some(observer) = &options.observer {
             observer.awaits(server, task);

@@ -1,4 +1,4 @@
-//! A vCenter made of one function, for tests of single requests. It has no way to negotiate, and takes every login.
+//! A vCenter made of one function, for tests of single requests. It cannot negotiate, and accepts every login.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     vsphere::{Options, Transport, TransportFailure},
 };
 
-/// Answers a request by the last part of its path, and its body: HTTP status and reply.
+/// Answers a request by the last part of its path and by its body, with HTTP status and reply.
 struct Played<F>(F);
 
 /// A reference; kind and id are the same word.

@@ -1,4 +1,4 @@
-//! Reading properties of many objects in one request.
+//! Reads properties of many objects in one request.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -23,16 +23,16 @@ use super::{
 
 use crate::deadline;
 
-/// Objects per page; vCenter itself caps pages near this.
+/// Objects per page. vCenter itself limits pages to about this.
 const PAGE: u32 = 100;
 /// Pages of one answer: more objects than any vCenter holds.
 const MAX_PAGES: usize = 1000;
-/// How long an answer may take, all pages together.
+/// Time limit of an answer, all pages together.
 const ALL_PAGES_WITHIN: Duration = Duration::from_secs(300);
-/// How much of one answer is kept, in bytes.
+/// Most bytes of one answer that the client keeps.
 pub(crate) const MAX_KEPT: usize = 16 << 20;
 
-/// Properties of one object, as far as they are set and readable.
+/// Properties of one object that are set and readable.
 #[derive(Clone, Debug)]
 pub(crate) struct Properties {
     /// Object.
@@ -42,7 +42,7 @@ pub(crate) struct Properties {
 }
 
 impl Properties {
-    /// The value, out of its box.
+    /// The value, without its box.
     pub(crate) fn value(&self, path: &str) -> Option<&Value> {
         self.values.get(path).map(unboxed)
     }
@@ -74,13 +74,13 @@ impl Properties {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// About how many bytes they take in memory.
+    /// Roughly the bytes that they take in memory.
     pub(crate) fn weight(&self) -> usize {
         let all = self.values.iter().chain(&self.unreadable);
         all.map(|(path, v)| path.len() + weight(v)).sum()
     }
 
-    /// Fails when vCenter withheld one of these properties for lack of a privilege: an unset value would look like a
+    /// Fails when the user may not read one of these properties. Without that check an unset value would look like a
     /// fact.
     pub(crate) fn require_readable(&self, paths: &[&str]) -> VcResult<()> {
         for path in paths {
@@ -118,7 +118,7 @@ impl From<ObjectContent> for Properties {
     }
 }
 
-/// What to read and where to begin.
+/// What to read, and where to begin.
 pub(crate) struct Question {
     properties: Vec<PropertySpec>,
     objects: Vec<ObjectSpec>,
@@ -127,7 +127,7 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Nothing yet; an unknown object fails the call with `ManagedObjectNotFound`.
+    /// Reads nothing yet. An unknown object fails the call with `ManagedObjectNotFound`.
     pub(crate) fn about(subject: impl Into<String>) -> Self {
         Self {
             properties: Vec::new(),
@@ -137,7 +137,7 @@ impl Question {
         }
     }
 
-    /// Of objects of that type (and its subtypes) these properties.
+    /// Reads these properties of objects of that type and its subtypes.
     pub(crate) fn read(mut self, kind: &'static str, paths: &[&'static str]) -> Self {
         self.properties.push(PropertySpec {
             kind,
@@ -146,12 +146,12 @@ impl Question {
         self
     }
 
-    /// Of this object.
+    /// Reads this object.
     pub(crate) fn of(self, object: &MoRef) -> Self {
         self.from(object, Vec::new())
     }
 
-    /// Of this object and what is found from there.
+    /// Reads this object and what the selections find from there.
     pub(crate) fn from(mut self, object: &MoRef, select_set: Vec<Selection>) -> Self {
         self.objects.push(ObjectSpec {
             obj: object.into(),
@@ -161,7 +161,7 @@ impl Question {
         self
     }
 
-    /// Only of what is found from there.
+    /// Reads only what the selections find from this object.
     pub(crate) fn found_from(mut self, object: &MoRef, select_set: Vec<Selection>) -> Self {
         self.objects.push(ObjectSpec {
             obj: object.into(),
@@ -171,13 +171,13 @@ impl Question {
         self
     }
 
-    /// Unknown objects are left out.
+    /// Leaves out unknown objects.
     pub(crate) fn missing_ok(mut self) -> Self {
         self.missing_ok = true;
         self
     }
 
-    /// As filter for updates.
+    /// The filter for updates.
     pub(crate) fn into_filter(self) -> PropertyFilterSpec {
         PropertyFilterSpec {
             prop_set: self.properties,
@@ -188,7 +188,7 @@ impl Question {
 }
 
 impl Client {
-    /// Asks; pages are put together.
+    /// Asks, and joins the pages.
     pub(crate) async fn retrieve(&self, question: Question) -> VcResult<Vec<Properties>> {
         let subject = question.subject.clone();
         let (mut found, mut kept) = (Vec::new(), 0);
@@ -204,7 +204,7 @@ impl Client {
         Ok(found)
     }
 
-    /// The failure of an answer that is larger or longer than any can be.
+    /// The failure of an answer that is larger or longer than a real one.
     pub(crate) fn endless(&self, subject: &str, what: &str) -> VcError {
         VcError {
             kind: VcErrorKind::Undecodable,
@@ -214,7 +214,7 @@ impl Client {
         }
     }
 
-    /// Asks and hands out object by object, so that only one page is in memory. What `each` keeps it has to bound.
+    /// Asks, and gives each object to `each`. Only one page is in memory; `each` must limit what it keeps.
     pub(crate) async fn retrieve_each(
         &self,
         question: Question,
@@ -243,7 +243,8 @@ impl Client {
         Ok(())
     }
 
-    /// Begins an answer that is read page by page. Each page has the bound of a call; how long all of them take has none.
+    /// Begins an answer that the caller reads page by page. Each page has the time limit of a call. All pages together
+    /// have none.
     pub(crate) async fn pages(&self, question: Question) -> VcResult<Pages> {
         let collector = self
             .session(super::session::Asked::ByCall)
@@ -258,7 +259,7 @@ impl Client {
     }
 }
 
-/// What is asked for the next page.
+/// The call for the next page.
 enum Asks {
     First(PropertyFilterSpec),
     Next(String),
@@ -309,7 +310,7 @@ impl Pages {
     }
 }
 
-/// About how many bytes a value takes in memory.
+/// Roughly the bytes that a value takes in memory.
 pub(crate) fn weight(value: &Value) -> usize {
     let inner = match value {
         Value::String(text) => text.len(),

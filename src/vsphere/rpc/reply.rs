@@ -1,4 +1,4 @@
-//! Reading replies: results, faults, statuses.
+//! Reads replies: results, faults, HTTP statuses.
 
 use agent_forge_actors::ports::vcenter::{Fault, VcError, VcErrorKind};
 use serde::de::DeserializeOwned;
@@ -9,7 +9,7 @@ use super::{
     http::{Reply, VcErrorKindAndMessage},
 };
 
-/// Did vCenter say that the session is gone? The specification knows the fault only; a 401 means the same.
+/// Whether vCenter says that the session is gone. The specification names a fault for that. A 401 means the same.
 pub(crate) fn session_gone(error: &VcError) -> bool {
     matches!(
         error.kind,
@@ -17,12 +17,12 @@ pub(crate) fn session_gone(error: &VcError) -> bool {
     )
 }
 
-/// May it be that vCenter does not serve the API release that was named? What there is no object or method for is a fault.
+/// Whether vCenter may not serve the named API release. A missing object or method would be a fault.
 pub(crate) fn release_refused(error: &VcError) -> bool {
     matches!(error.kind, VcErrorKind::Status(400 | 404 | 410))
 }
 
-/// Reads a result: nothing for 204, an empty body and `null`.
+/// Reads a result. Status 204, an empty body and `null` are `None`.
 pub(crate) fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<Option<T>, String> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
@@ -30,7 +30,7 @@ pub(crate) fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<Option<T>, Stri
     serde_json::from_slice(body).map_err(|e| format!("the reply does not decode: {e}"))
 }
 
-/// Is this reply of VI/JSON a failure?
+/// The failure in a reply of VI/JSON, if it is one.
 pub(crate) fn judge(reply: &Reply) -> Option<VcErrorKindAndMessage> {
     if (200..300).contains(&reply.status) {
         return None;
@@ -45,7 +45,7 @@ pub(crate) fn judge(reply: &Reply) -> Option<VcErrorKindAndMessage> {
     })
 }
 
-/// Is this reply of another interface a failure?
+/// The failure in a reply of another interface, if it is one.
 pub(crate) fn judge_rest(reply: &Reply) -> Option<VcErrorKindAndMessage> {
     (!(200..300).contains(&reply.status)).then(|| status(reply.status))
 }

@@ -1,8 +1,8 @@
-//! The session: release negotiation, login, single flight.
+//! The session of one client, and its single login at a time.
 //!
-//! Guarantees: at most one login is under way per client; who comes meanwhile shares its end. A login runs to its end
-//! even when its caller gives up, so that no session is opened and forgotten. After a refusal nothing is sent any more
-//! until somebody asks for a new login explicitly: wrong passwords lock accounts.
+//! At most one login runs per client. Callers that come meanwhile share its outcome. A login runs to its end even when
+//! its caller stops, so that no session is opened and forgotten. After a refused login the client sends nothing until
+//! somebody asks for a new login explicitly: wrong passwords lock accounts.
 
 use std::{
     sync::{
@@ -21,25 +21,25 @@ use tokio::time::Instant;
 
 use super::wire::session::ServiceContent;
 
-/// Header that carries the session's id, both ways.
+/// Header with the session's id, in requests and replies.
 pub(crate) const SESSION_HEADER: &str = "vmware-api-session-id";
 
-/// After a failed (not refused) login, calls share its failure that long instead of trying again each.
+/// After a failed login (not a refused one), calls share its failure that long.
 pub(crate) const COOL_DOWN: Duration = Duration::from_secs(5);
 
-/// What is the same for every session with one vCenter.
+/// What all sessions with one vCenter have in common.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    /// API release that all calls name, e.g. `8.0.1.0`.
+    /// API release in the path of all calls, e.g. `8.0.1.0`.
     pub(crate) release: String,
-    /// Where the singletons are.
+    /// The singleton objects.
     pub(crate) content: ServiceContent,
 }
 
-/// One login's fruit.
+/// One session.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Which login this is of; session-scoped objects die with it.
+    /// Number of its login. Objects that live in the session die with it.
     pub(crate) generation: u64,
     /// Endpoint.
     pub(crate) endpoint: Arc<Endpoint>,
@@ -47,7 +47,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The session's id, as header value.
+    /// The session's id as a header value.
     pub(crate) fn token(&self) -> HeaderValue {
         self.token
             .lock()
@@ -55,7 +55,7 @@ impl Session {
             .clone()
     }
 
-    /// vCenter may renew the id with any reply.
+    /// Takes a new id: vCenter may send one with any reply.
     pub(crate) fn renew(&self, token: &HeaderValue) {
         let mut held = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         if *held != *token {
@@ -87,13 +87,13 @@ enum State {
 /// Who asks for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// Somebody who decided that now is the time for a login.
+    /// An actor that decided to log in now.
     Explicitly,
     /// A call that needs one.
     ByCall,
 }
 
-/// Holds the session of one client.
+/// The session of one client, if there is one.
 #[derive(Debug)]
 pub(crate) struct SessionCell {
     state: Mutex<State>,
@@ -137,7 +137,7 @@ impl SessionCell {
         *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(endpoint));
     }
 
-    /// What the vCenter called itself at the last login.
+    /// The vCenter's id at the last login.
     pub(crate) fn instance(&self) -> Option<String> {
         self.instance
             .lock()
@@ -145,12 +145,12 @@ impl SessionCell {
             .clone()
     }
 
-    /// Forgets the endpoint: the next login negotiates anew.
+    /// Forgets the endpoint, so that the next login negotiates again.
     pub(crate) fn forget_endpoint(&self) {
         *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// vCenter says that this session is gone.
+    /// Notes that vCenter does not know this session any more.
     pub(crate) fn lost(&self, generation: u64) {
         let mut state = self.state();
         if matches!(&*state, State::In(session) if session.generation == generation) {
@@ -158,7 +158,7 @@ impl SessionCell {
         }
     }
 
-    /// No session any more, ever. Returns the last one.
+    /// Closes for good. Returns the last session.
     pub(crate) fn close(&self) -> Option<Arc<Session>> {
         match std::mem::replace(&mut *self.state(), State::Closed) {
             State::In(session) => Some(session),
@@ -166,17 +166,17 @@ impl SessionCell {
         }
     }
 
-    /// Was it closed?
+    /// Whether it is closed.
     pub(crate) fn closed(&self) -> bool {
         matches!(&*self.state(), State::Closed)
     }
 
-    /// Has a login been refused for good?
+    /// Whether vCenter has refused the login.
     pub(crate) fn refused(&self) -> bool {
         matches!(&*self.state(), State::Refused(_))
     }
 
-    /// The session, by `login` if there is none. `login` gives the endpoint and the session's id.
+    /// The session. Calls `login` if there is none; `login` returns the endpoint and the session's id.
     pub(crate) async fn obtain<F>(
         &self,
         asked: Asked,
@@ -210,7 +210,7 @@ impl SessionCell {
                     endpoint,
                     token: Mutex::new(sensitive(&token)),
                 });
-                // Closed meanwhile: the caller of `obtain` sees to the end of this session.
+                // Closed meanwhile: the caller of `obtain` ends this session.
                 if !matches!(&*state, State::Closed) {
                     *state = State::In(Arc::clone(&session));
                 }

@@ -1,12 +1,12 @@
-//! The last step to a vCenter: one request out, one reply in. The seam at which a test puts a vCenter of its own: all
-//! that builds requests and reads replies lies above it.
+//! Sends one request to a vCenter and receives one reply. Tests put a vCenter of their own here: all code that builds
+//! requests and reads replies is above.
 
 use agent_forge_actors::ports::vcenter::VcErrorKind;
 use async_trait::async_trait;
 
 use super::{resolver, trust};
 
-/// Carries requests. Time bounds lie above: a transport may wait for ever.
+/// Carries requests. The caller limits the time: a transport may wait for ever.
 #[async_trait]
 pub trait Transport: Send + Sync {
     /// Sends one request; the reply's body may still be on its way.
@@ -16,7 +16,8 @@ pub trait Transport: Send + Sync {
     async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, TransportFailure>;
 }
 
-/// No reply. `Unreachable`, `Untrusted` and `NotAllowed`: nothing was sent. `NoAnswer`: it may or may not have had an effect.
+/// No reply. With `Unreachable`, `Untrusted` and `NotAllowed` nothing was sent. With `NoAnswer` the request may have
+/// had an effect.
 #[derive(Clone, Debug)]
 pub struct TransportFailure {
     /// One of these four.
@@ -50,7 +51,7 @@ pub(crate) fn failure(error: &reqwest::Error) -> TransportFailure {
     if let Some(why) = resolver::refusal(error) {
         return of(VcErrorKind::NotAllowed, why);
     }
-    // The innermost cause is the telling one ("connection refused"); reqwest's own text repeats the URL.
+    // The innermost cause is the useful one ("connection refused"). reqwest's own text repeats the URL.
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;

@@ -1,5 +1,5 @@
-//! How a vCenter's certificate is checked. The check is part of the TLS handshake, so nothing of ours (no header, no
-//! credential) is sent to a server that fails it.
+//! Checks a vCenter's certificate. The check is part of the TLS handshake, so no header and no credential reaches a
+//! server that fails it.
 
 use std::{error::Error, sync::Arc};
 
@@ -56,7 +56,7 @@ fn config(
         .with_no_client_auth())
 }
 
-/// TLS settings with the system's roots and, where given, the certificates of a PEM bundle beside them.
+/// TLS settings with the system's roots and, if given, the certificates of a PEM bundle.
 ///
 /// # Errors
 /// A sentence for people.
@@ -68,14 +68,14 @@ pub(crate) fn system_and(extra_pem: Option<&str>) -> Result<ClientConfig, String
         match rustls_platform_verifier::Verifier::new_with_extra_roots(extra, Arc::clone(&provider))
         {
             Ok(verifier) => Arc::new(verifier),
-            // An image without any roots: the bundle alone then.
+            // An image without roots: use the bundle alone.
             Err(_) if !only_extra.is_empty() => Arc::new(Bundle::of(only_extra, &provider)?),
             Err(e) => return Err(format!("this system has no usable root certificates ({e})")),
         };
     config(provider, verifier)
 }
 
-/// Does this error stem from a certificate that we refused? Then the answer to "why" is its text.
+/// The text of the refusal, if a refused certificate caused this error.
 pub(crate) fn refusal(error: &(dyn Error + 'static)) -> Option<String> {
     let mut current = Some(error);
     while let Some(e) = current {
@@ -94,8 +94,8 @@ pub(crate) fn refusal(error: &(dyn Error + 'static)) -> Option<String> {
     None
 }
 
-/// The TLS error that this error is, or that it carries as an I/O error, however often wrapped: `source` skips what an
-/// I/O error carries.
+/// The TLS error in this error, also when I/O errors wrap it several times. `source` does not show the content of an
+/// I/O error.
 fn unwrapped<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     loop {
         if let Some(tls) = error.downcast_ref::<rustls::Error>() {
@@ -107,11 +107,11 @@ fn unwrapped<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Err
 
 const MISMATCH: &str = "thumbprint mismatch";
 
-/// The certificates of a PEM bundle. One that is not usable is left out, with a warning: the others go on to count, and a
-/// server that needs it is refused.
+/// The certificates of a PEM bundle. An unusable one is left out with a warning. The others still count, and a server
+/// that needs it is refused.
 ///
 /// # Errors
-/// None is usable.
+/// No certificate is usable.
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let (mut usable, mut unusable) = (Vec::new(), Vec::new());
     for (number, section) in (1..).zip(sections(pem)) {
@@ -142,7 +142,7 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     Ok(usable)
 }
 
-/// The sections of a PEM text, each by itself: one that is broken spoils no other.
+/// The sections of a PEM text, one by one, so that a broken one does not spoil the others.
 fn sections(pem: &str) -> impl Iterator<Item = &str> {
     let starts: Vec<usize> = pem.match_indices("-----BEGIN ").map(|(at, _)| at).collect();
     let ends: Vec<usize> = starts.iter().skip(1).copied().chain([pem.len()]).collect();
@@ -153,7 +153,7 @@ fn sections(pem: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Trusts what the bundle's authorities signed, and the bundle's certificates themselves: people paste the server's own
-/// self-signed certificate there. The host name is checked in both cases.
+/// self-signed certificate there. It checks the host name in both cases.
 #[derive(Debug)]
 struct Bundle {
     inner: Arc<WebPkiServerVerifier>,
@@ -233,7 +233,8 @@ impl ServerCertVerifier for Bundle {
     }
 }
 
-/// Trusts one certificate by its digest, or (without a digest) any. The peer must still prove that it holds the key.
+/// Trusts one certificate by its digest, or any certificate if there is no digest. The peer must still prove that it
+/// has the key.
 #[derive(Debug)]
 struct Fixed {
     provider: Arc<CryptoProvider>,
@@ -256,7 +257,7 @@ impl ServerCertVerifier for Fixed {
         if seen == wanted {
             return Ok(ServerCertVerified::assertion());
         }
-        // The digest of a certificate is public; showing it lets people compare.
+        // The digest of a certificate is public. People can compare it.
         Err(rustls::Error::General(format!(
             "{MISMATCH}: the server's certificate has SHA-256 {}",
             hex::encode_upper(seen)

@@ -1,4 +1,5 @@
-//! How tasks ended, for whoever asks again. Bounded in number and in bytes: a result is vCenter's word.
+//! How tasks ended, for callers that ask again. It is limited in number and in bytes, since vCenter decides the size of
+//! a result.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,23 +8,23 @@ use agent_forge_actors::ports::vcenter::VcResult;
 use super::Outcome;
 use crate::vsphere::properties;
 
-/// Ends remembered: more than are told between somebody's death and the next one's asking.
+/// Most ends that are kept. That is more than end between the death of a caller and the next question.
 const KEPT: usize = 512;
-/// And no more of them than take so many bytes; the latest stays in any case.
+/// Most bytes that the ends may take. The latest end always stays.
 const KEPT_BYTES: usize = 4 << 20;
 
-/// How tasks ended, as long as their filter lives. One that leaves the view and comes back between two polls has not changed
-/// for vCenter, which says nothing of it then; so an end outlives the place in the view.
+/// How tasks ended, for the life of their filter. If a task leaves the view and returns between two polls, vCenter does
+/// not report it again. So an end is kept longer than its place in the view.
 #[derive(Default)]
 pub(super) struct Ends {
     outcomes: HashMap<String, VcResult<Outcome>>,
     /// Oldest first.
     order: VecDeque<String>,
-    /// About how many bytes they all take.
+    /// Roughly the bytes that they take.
     bytes: usize,
 }
 
-/// About how many bytes an end takes.
+/// Roughly the bytes that an end takes.
 fn weight(task: &str, outcome: &VcResult<Outcome>) -> usize {
     let inner = match outcome {
         Ok(Outcome::Success(Some(result))) => properties::weight(result),
@@ -50,7 +51,7 @@ impl Ends {
         }
     }
 
-    /// How that task ended.
+    /// How that task ended, if known.
     pub(super) fn of(&self, task: &str) -> Option<&VcResult<Outcome>> {
         self.outcomes.get(task)
     }

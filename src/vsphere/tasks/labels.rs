@@ -1,4 +1,4 @@
-//! What a task is about, so that its failure names method and object instead of a number.
+//! What each task is about, so that its failure names method and object instead of a number.
 
 use std::{
     collections::VecDeque,
@@ -7,7 +7,7 @@ use std::{
 
 use agent_forge_actors::ports::vcenter::{VcError, VcErrorKind};
 
-/// Tasks remembered; far more than are ever in flight.
+/// Most tasks that are kept: far more than are ever in flight.
 const KEPT: usize = 512;
 
 struct Label {
@@ -16,7 +16,7 @@ struct Label {
     subject: String,
 }
 
-/// The tasks that this client started, newest last.
+/// The tasks that this client started, the newest last.
 #[derive(Default)]
 pub(crate) struct Labels(Mutex<VecDeque<Label>>);
 
@@ -34,7 +34,7 @@ impl Labels {
         });
     }
 
-    /// What that task is and what it is about; of one that was started elsewhere, its number.
+    /// Method and subject of the task. Another client's task has its number as subject.
     fn of(&self, task: &str) -> (&'static str, String) {
         let labels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let label = labels.iter().rev().find(|l| l.task == task);
@@ -54,7 +54,7 @@ impl Labels {
         }
     }
 
-    /// Whether it is a failure of that task, and not one of asking for its end.
+    /// Whether it is a failure of that task itself, and not of the question for its end.
     pub(super) fn is_of(&self, task: &str, failure: &VcError) -> bool {
         self.of(task).0 == failure.operation
     }

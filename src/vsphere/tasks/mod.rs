@@ -1,12 +1,12 @@
-//! Waiting for tasks: one list view, one property collector and one long poll carry all tasks of a session.
+//! Waits for tasks. One list view, one property collector and one long poll serve all tasks of a session.
 //!
-//! Flow: [`TaskHub`] hands a waiter to the watcher, a task of its own that starts with the first waiter. The watcher
-//! keeps the long poll and at most one `ModifyListView` in flight; tasks that come and go meanwhile share the next one.
+//! [`TaskHub`] gives each waiter to the watcher. The watcher is a task of its own that starts with the first waiter. It
+//! keeps the long poll and at most one `ModifyListView` in flight. Tasks that come and go meanwhile share the next one.
 //!
-//! Guarantees: every waiter hears of an end: success, the task's fault, `Vanished` for a task that vCenter does not know
-//! (any more), or the trouble itself once vCenter has been silent for the patience of its options. A lost session or reply costs nobody
-//! the wait: view and filter are built anew and vCenter tells the current state of each task. An end that was told once is
-//! known to whoever asks again. Without tasks there is no request at all.
+//! Every waiter learns an end: success, the task's fault, `Vanished` for a task that vCenter does not know, or an error
+//! after vCenter was silent for the patience of the options. A lost session or reply ends no wait: the watcher makes a
+//! new view and filter, and vCenter reports the current state of each task. A reported end is known to callers that ask
+//! again. Without tasks there are no requests.
 
 mod ends;
 mod labels;
@@ -32,31 +32,31 @@ use super::rpc::{
     wire::{reference_in, unboxed},
 };
 
-/// How a task ended, with its result as it came.
+/// How a task ended, with its result as received.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// Success, with a boxed result or none.
+    /// Success, with a boxed result if there is one.
     Success(Option<Value>),
     /// vCenter does not know the task.
     Vanished,
 }
 
-/// Somebody who waits.
+/// A call that waits.
 struct Waiter {
     task: String,
     done: oneshot::Sender<VcResult<Outcome>>,
 }
 
-/// The way to the watcher of one client.
+/// Access to the watcher of one client.
 pub(crate) struct TaskHub {
     client: Weak<Client>,
     watcher: Mutex<Option<mpsc::UnboundedSender<Waiter>>>,
-    /// What the tasks that we started are about.
+    /// Methods and subjects of the tasks that this client started.
     pub(crate) labels: Labels,
 }
 
 impl TaskHub {
-    /// Nothing runs before somebody waits.
+    /// Starts nothing: the watcher starts with the first waiter.
     pub(crate) fn new(client: Weak<Client>) -> Self {
         Self {
             client,
@@ -80,8 +80,8 @@ impl TaskHub {
                 .labels
                 .failure(&task.0, VcErrorKind::NoAnswer, "the session was ended"))
         });
-        // Said by whoever waits, so that the line names the object. Conditions repeat the failure: the task's number differs
-        // with every try and stands in the log alone.
+        // The waiter logs it, so that the line names its object. Conditions repeat the failure. The task's number
+        // differs with every try, so it is only in the log.
         if let Err(e) = ended.as_ref()
             && self.labels.is_of(&task.0, e)
         {
@@ -91,7 +91,7 @@ impl TaskHub {
         ended
     }
 
-    /// No more waiting; who waits is told.
+    /// Stops. Waiters get an error.
     pub(crate) fn stop(&self) {
         self.watcher
             .lock()
@@ -110,7 +110,7 @@ impl TaskHub {
             None => waiter,
         };
         let (sender, inbox) = mpsc::unbounded_channel();
-        // Cannot fail: the receiver is at hand.
+        // Cannot fail: the receiver exists.
         let _ = sender.send(waiter);
         *watcher = Some(sender);
         tokio::spawn(Watcher::new(Weak::clone(&self.client), inbox).run());

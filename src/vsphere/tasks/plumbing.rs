@@ -27,7 +27,7 @@ use crate::vsphere::rpc::{
 
 /// Seconds after which vCenter answers a quiet long poll.
 pub(super) const MAX_WAIT: u32 = 20;
-/// And we give it that much more before we call it silent.
+/// How much longer the client waits before vCenter counts as silent.
 pub(super) const MARGIN: Duration = Duration::from_secs(10);
 
 /// View, collector and filter of one session.
@@ -38,7 +38,7 @@ pub(super) struct Plumbing {
     collector: MoRef,
 }
 
-/// What vCenter keeps for us in one session until it is given back. The filter goes with its collector.
+/// What vCenter keeps for the client in one session until it is destroyed. The filter goes with its collector.
 #[derive(Clone)]
 pub(super) struct Parts {
     session: Arc<Session>,
@@ -46,7 +46,7 @@ pub(super) struct Parts {
     collector: Option<MoRef>,
 }
 
-/// Not all of it came about: why, and what is to be given back.
+/// Building failed: why, and what to destroy.
 pub(super) struct Unbuilt {
     pub(super) why: VcError,
     pub(super) left: Option<Parts>,
@@ -60,13 +60,13 @@ fn task(id: &str) -> Ref {
 }
 
 impl Plumbing {
-    /// Builds it, in three requests.
+    /// Builds all, in three requests.
     ///
     /// # Errors
-    /// What failed, and what had come about by then. What vCenter made and could not tell us of goes with the session.
+    /// What failed, and what exists by then. Objects whose reply was lost go with the session.
     pub(super) async fn build(client: &Client) -> Result<Self, Unbuilt> {
-        // If the session changes between these calls, the later one fails on an object of the earlier session and the watcher
-        // builds anew.
+        // If the session changes between these calls, the later one fails on an object of the earlier session. The
+        // watcher then builds all again.
         let session = match client.session(Asked::ByCall).await {
             Ok(session) => session,
             Err(why) => return Err(Unbuilt { why, left: None }),
@@ -89,12 +89,12 @@ impl Plumbing {
         }
     }
 
-    /// What is to be given back once it is of no use any more.
+    /// What to destroy when it is not needed any more.
     pub(super) fn into_parts(self) -> Parts {
         self.parts
     }
 
-    /// Takes tasks into the view and others out of it; returns those that vCenter does not know.
+    /// Adds tasks to the view and removes others. Returns the tasks that vCenter does not know.
     pub(super) async fn modify(
         self,
         client: Arc<Client>,
@@ -117,7 +117,7 @@ impl Plumbing {
             .collect())
     }
 
-    /// Waits for news after `version`; `None` when there were none for a while.
+    /// Waits for news after `version`; `None` if there were none for a while.
     pub(super) async fn poll(
         self,
         client: Arc<Client>,
@@ -182,8 +182,8 @@ impl Parts {
         made.map(MoRef::from).ok_or(missing)
     }
 
-    /// Gives back to vCenter what there is; `false` when vCenter did not answer, so that it has to be tried again. What belongs
-    /// to a session that is gone is gone.
+    /// Destroys what exists at vCenter. `false` when vCenter did not answer, so that the caller tries again. Objects of
+    /// a lost session are gone already.
     pub(super) async fn give_back(&mut self, client: &Client) -> bool {
         let effect = client.session_effect(EffectKind::SessionView);
         let current = client.session.current();

@@ -1,4 +1,4 @@
-//! Reading updates: which tasks have come to an end? Pure.
+//! Reads updates: which tasks have ended? Pure.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::vsphere::rpc::{
     wire::{collector::UpdateSet, unboxed},
 };
 
-/// A task whose result or fault takes more bytes than that has failed, for all that we can know.
+/// A task with a larger result or fault counts as failed: its outcome cannot be read.
 pub(super) const LARGEST: usize = 4 << 20;
 
 /// What is known of a running task. Its parts may come in different updates.
@@ -20,16 +20,16 @@ struct Seen {
     result: Value,
 }
 
-/// An end, as it came.
+/// An end as received.
 #[derive(Debug, PartialEq)]
 pub(super) enum End {
-    /// With its result.
+    /// Success, with its result.
     Success(Option<Value>),
-    /// With its fault.
+    /// Failure, with its fault.
     Error(Value),
-    /// With a result or a fault that is larger than any can be.
+    /// The result or fault is too large.
     TooLarge,
-    /// Left the view: by itself, or because it was taken out a moment ago and is wanted again.
+    /// It left the view: by itself, or because it was removed a moment ago and is wanted again.
     Left,
     /// vCenter says that there is no such task.
     Vanished,
@@ -40,7 +40,7 @@ pub(super) enum End {
 pub(super) struct Progress(HashMap<String, Seen>);
 
 impl Progress {
-    /// Takes an update in and tells which tasks ended with it. Of tasks that nobody `wanted` to hear of nothing is kept.
+    /// Applies an update and returns the tasks that ended with it. It keeps nothing of tasks that are not `wanted`.
     pub(super) fn apply(
         &mut self,
         update: UpdateSet,
@@ -92,7 +92,7 @@ impl Progress {
         ends
     }
 
-    /// A new filter tells everything from the start.
+    /// Forgets all: a new filter reports everything from the start.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }

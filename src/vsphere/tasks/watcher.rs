@@ -1,4 +1,4 @@
-//! The watcher: keeps the view in step with who waits, and the long poll running.
+//! The watcher: it keeps the view equal to the waiters, and the long poll running.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,12 +23,12 @@ use super::{
 };
 use crate::vsphere::{client::Client, wire::collector::UpdateSet};
 
-/// How long new tasks wait for company before the view is modified; the tasks run meanwhile.
+/// How long new tasks wait for others before the view is modified. The tasks run meanwhile.
 const GATHER: Duration = Duration::from_millis(40);
-/// How long updates wait for company before the next long poll asks for them. That puts off the news of an end, and a VM
-/// keeps its task slot until then: longer costs more time than it saves requests (docs/reference/benchmarks.md).
+/// How long updates wait for others before the next long poll. That delays the news of an end, and a VM keeps its task
+/// slot until then. A longer wait costs more time than it saves requests (docs/reference/benchmarks.md).
 const PAUSE: Duration = Duration::from_millis(40);
-/// Pauses between attempts while vCenter is in trouble.
+/// Pauses between tries while vCenter fails.
 const BACKOFF: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(500),
@@ -37,9 +37,9 @@ const BACKOFF: [Duration; 5] = [
     Duration::from_secs(5),
 ];
 
-/// Those who wait do not wait longer than that for the giving back of what is of no use any more.
+/// Longest time that waiters wait while the watcher destroys old objects.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
-/// The least seconds that vCenter is asked to hold a quiet long poll back.
+/// Shortest long poll that the watcher asks for, in seconds.
 const LEAST_WAIT: u32 = 5;
 
 type Running<T> = Pin<Box<OptionFuture<Pin<Box<dyn Future<Output = VcResult<T>> + Send>>>>>;
@@ -56,36 +56,36 @@ fn some<T>(future: impl Future<Output = VcResult<T>> + Send + 'static) -> Runnin
 
 /// Why the watcher stopped looking.
 enum Stop {
-    /// Nobody waits.
+    /// No call waits.
     Idle,
-    /// Nobody ever will.
+    /// No call can come any more.
     Closed,
     /// Something failed.
     Trouble(VcError),
 }
 
-/// See the module's contract.
+/// Serves all waiters of one client.
 pub(super) struct Watcher {
     client: Weak<Client>,
     inbox: mpsc::UnboundedReceiver<Waiter>,
     waiting: BTreeMap<String, Vec<oneshot::Sender<VcResult<Outcome>>>>,
     plumbing: Option<Plumbing>,
-    /// What vCenter keeps for us and we have no use for: given back once it answers.
+    /// What vCenter keeps and the watcher does not need: to be destroyed when vCenter answers.
     left: Vec<Parts>,
-    /// Seconds that vCenter is asked to hold a quiet long poll back: less than what a proxy on the way has patience for.
+    /// Length of a quiet long poll in seconds: shorter than a proxy on the way tolerates.
     max_wait: u32,
     /// Tasks in the view.
     members: BTreeSet<String>,
-    /// Tasks on their way into the view; the long poll may tell their end before `ModifyListView` has answered.
+    /// Tasks that are being added to the view. The long poll may report their end before `ModifyListView` has answered.
     adding: Option<Vec<String>>,
-    /// Tasks whose end was told: vCenter need not tell it again, and somebody may ask again (a pass that was aborted, or
-    /// one that lost a later call).
+    /// Tasks whose end is known. vCenter need not report it again, but a caller may ask again (after an aborted pass,
+    /// or one that lost a later call).
     ended: Ends,
     progress: Progress,
     version: String,
     /// Last time that vCenter answered a poll, or that waiting began.
     last_good: Instant,
-    /// Failures since a poll that vCenter may hold back was answered.
+    /// Failures since the last answered long poll.
     failures: usize,
 }
 
@@ -190,7 +190,7 @@ impl Watcher {
                         Ok(unknown) => unknown,
                         Err(e) => return Stop::Trouble(e),
                     };
-                    // No sign that vCenter tells of tasks: only an answered poll is one.
+                    // That does not show that vCenter reports tasks: only an answered poll does.
                     self.members.extend(added);
                     for task in unknown {
                         self.members.remove(&task);
@@ -204,7 +204,7 @@ impl Watcher {
                         Ok(update) => {
                             self.last_good = Instant::now();
                             if !self.version.is_empty() {
-                                // The first one is answered at once, whatever becomes of those that wait.
+                                // The first poll is answered at once, whether or not tasks run.
                                 self.failures = 0;
                             }
                             if let Some(update) = update {
@@ -253,16 +253,16 @@ impl Watcher {
             .push(waiter.done);
     }
 
-    /// A poll failed after that time. A proxy that cuts what is quiet for too long is asked for shorter polls.
+    /// Notes that a poll failed after that time. If a proxy cuts quiet connections, the watcher asks for shorter polls.
     fn cut(&mut self, after: Duration) {
         let seconds = |n: u32| Duration::from_secs(u64::from(n));
-        // Later, it was silence.
+        // After that time it was silence.
         if (seconds(LEAST_WAIT)..seconds(self.max_wait) + MARGIN / 2).contains(&after) {
             self.max_wait = (self.max_wait / 2).max(LEAST_WAIT);
         }
     }
 
-    /// Gives back what is left of earlier views, as far as vCenter answers in time.
+    /// Destroys the rest of earlier views, if vCenter answers in time.
     async fn give_back(&mut self, client: &Client) {
         while let Some(mut parts) = self.left.pop() {
             let given = tokio::time::timeout(GIVE_BACK_WITHIN, parts.give_back(client)).await;
@@ -277,7 +277,7 @@ impl Watcher {
         let outcome = match end {
             End::Success(result) => Ok(Outcome::Success(result)),
             End::Vanished => Ok(Outcome::Vanished),
-            // Who still waits for it has it added again; then vCenter says whether it exists.
+            // A waiter has it added again. vCenter then says whether it exists.
             End::Left => {
                 self.members.remove(task);
                 return;
@@ -295,7 +295,7 @@ impl Watcher {
         self.tell(task, outcome);
     }
 
-    /// Tells the end of a task to those who wait, and keeps it for those who ask later.
+    /// Gives the end of a task to its waiters, and keeps it for later questions.
     fn tell(&mut self, task: &str, outcome: VcResult<Outcome>) {
         self.ended.note(task, outcome.clone());
         for waiter in self.waiting.remove(task).into_iter().flatten() {
@@ -303,7 +303,7 @@ impl Watcher {
         }
     }
 
-    /// Forgets view and filter; tells everybody if there is no hope or has been none for too long.
+    /// Forgets view and filter. Gives all waiters the error if there is no hope, or has been none for too long.
     fn trouble(&mut self, client: &Client, error: VcError) {
         tracing::info!(server = client.server(), %error, waiting = self.waiting.len(), "waiting for tasks: starting anew");
         self.members.clear();
@@ -312,7 +312,7 @@ impl Watcher {
         self.progress.forget();
         self.version.clear();
         self.failures += 1;
-        // Given back when vCenter answers the next time: this failure may be that it does not.
+        // To be destroyed when vCenter answers again: it may not answer now.
         self.left
             .extend(self.plumbing.take().map(Plumbing::into_parts));
         let hopeless = matches!(
@@ -334,7 +334,7 @@ impl Watcher {
         }
     }
 
-    /// Pauses before the next attempt, with open ears; `false` when nobody will ever wait again.
+    /// Pauses before the next try, and accepts waiters meanwhile. `false` when no waiter can come any more.
     async fn rest(&mut self) -> bool {
         let pause = BACKOFF[self.failures.saturating_sub(1).min(BACKOFF.len() - 1)];
         let until = Instant::now() + pause;

@@ -1,4 +1,4 @@
-//! What a vCenter call can end with. Matched on the fault's type name, never on text (vsphere-rest.md §3).
+//! What a vCenter call can end with. The type name of a fault decides, never its text.
 
 use agent_forge_crds::conditions::reason;
 
@@ -22,18 +22,18 @@ pub enum Fault {
     InvalidLogin,
     /// The user lacks a privilege.
     NoPermission {
-        /// On this object.
+        /// The object.
         object: Option<MoRef>,
         /// E.g. `VirtualMachine.Inventory.Create`.
         privilege: String,
     },
-    /// The reference names nothing.
+    /// The reference leads to nothing.
     ManagedObjectNotFound(Option<MoRef>),
     /// The name is taken in this folder, by `holder`.
     DuplicateName {
-        /// Name in question.
+        /// The name.
         name: String,
-        /// Who has it.
+        /// The object that has it.
         holder: Option<MoRef>,
     },
     /// The file (or a loaded configuration file) is there already.
@@ -44,7 +44,7 @@ pub enum Fault {
     FileLocked(String),
     /// Datastore full.
     NoDiskSpace(String),
-    /// CPU, memory or storage cannot be had now.
+    /// CPU, memory or storage is not available now.
     InsufficientResources(String),
     /// The VM is in another power state than the call needs.
     InvalidPowerState {
@@ -96,8 +96,8 @@ impl Fault {
     }
 }
 
-/// Every reason that [`VcError::reason`] gives, but for the type names of [`Fault::Other`]. A test of the alerts puts each
-/// into one of them, or into none on purpose.
+/// Every reason that [`VcError::reason`] gives, except the type names of [`Fault::Other`]. A test of the alerts assigns
+/// each to one of them, or to none on purpose.
 pub const REASONS: [&str; 24] = [
     "NotAuthenticated",
     reason::INVALID_CREDENTIALS,
@@ -125,8 +125,8 @@ pub const REASONS: [&str; 24] = [
     "EffectHeld",
 ];
 
-/// Reasons that concern whatever is done there: vCenter is away, or refuses the account. The alerts about vCenter ask for
-/// these, so a pool says one of them before what is wrong with a single object.
+/// Reasons that concern all work at a vCenter: it is away, or refuses the account. The alerts about vCenter watch them.
+/// So a pool reports one of them before it reports what is wrong with a single object.
 pub const OF_ALL: [&str; 11] = [
     reason::VCENTER_UNREACHABLE,
     "VCenterUnavailable",
@@ -141,8 +141,8 @@ pub const OF_ALL: [&str; 11] = [
     reason::SECRET_NAMESPACE_REFUSED,
 ];
 
-/// Reasons of a [`ReconcileError`](crate::domain::failure::ReconcileError) with vCenter that say nothing of the object it was met with: vCenter is
-/// away, or the way there is. Its pools say so once for all of theirs.
+/// Reasons that say nothing about the object that met them: vCenter is away, or the connection to it. A pool reports
+/// them once for all of its objects.
 pub const AWAY: [&str; 8] = [
     reason::VCENTER_UNREACHABLE,
     "VCenterNoAnswer",
@@ -166,21 +166,21 @@ pub enum VcErrorKind {
         /// Its value.
         value: String,
     },
-    /// Nothing was sent: no connection.
+    /// No connection: nothing was sent.
     Unreachable,
-    /// Sent, but no complete answer: the effect may or may not have happened.
+    /// Sent, but no complete answer: the effect may have happened.
     NoAnswer,
-    /// The server's certificate is not trusted; no credential byte was sent.
+    /// The server's certificate is not trusted. No credential was sent.
     Untrusted,
-    /// The server's name resolves to an address where no vCenter may be; nothing was sent.
+    /// The server's name resolves to an address that a vCenter must not have. Nothing was sent.
     NotAllowed,
-    /// No login is tried before that time, since others of the account were refused; nothing was sent.
+    /// Logins of this account were refused, so none is tried before that time. Nothing was sent.
     LoginLimited(Timestamp),
     /// An HTTP status without a fault (gateway in front of vCenter).
     Status(u16),
     /// The reply does not decode.
     Undecodable,
-    /// The effect gate said no.
+    /// The effect gate held the call back.
     Held(Held),
 }
 
@@ -222,7 +222,7 @@ impl VcError {
         }
     }
 
-    /// May the effect have happened although the call failed? (reliability.md: unknown is a state)
+    /// Whether the effect may have happened although the call failed.
     #[must_use]
     pub fn outcome_unknown(&self) -> bool {
         match &self.kind {
@@ -241,7 +241,7 @@ impl VcError {
     #[must_use]
     pub fn reason(&self) -> String {
         match &self.kind {
-            // In the words that the session actor has for it.
+            // The session actor uses the same reason.
             VcErrorKind::Fault(Fault::InvalidLogin) => reason::INVALID_CREDENTIALS.to_owned(),
             VcErrorKind::Fault(f) => f.name().to_owned(),
             VcErrorKind::Unresolved { .. } => reason::VSPHERE_OBJECT_NOT_FOUND.to_owned(),
@@ -293,7 +293,7 @@ impl VcError {
 
 impl From<VcError> for ReconcileError {
     fn from(e: VcError) -> Self {
-        // Which of many calls met a server that cannot be reached says nothing, and is another one with each try.
+        // Only the server matters here: the call that happened to fail differs with each try.
         let message = match e.kind {
             VcErrorKind::Unreachable
             | VcErrorKind::Untrusted
@@ -317,7 +317,7 @@ mod tests {
     use super::*;
     use crate::ports::effect::{Effect, EffectKind};
 
-    /// One of each kind, in a row that has no end before the last one.
+    /// The kind after this one, in an order that contains each kind once.
     fn after(kind: Option<&VcErrorKind>) -> Option<VcErrorKind> {
         use Fault as F;
         use VcErrorKind as K;

@@ -49,7 +49,7 @@ pub struct PlaceCandidates {
     pub iso_datastores: Arc<Vec<Datastore>>,
 }
 
-/// Where the VMs of a resource pool can run.
+/// Compute topology: the hosts where the VMs of a resource pool can run.
 #[derive(Clone, Debug)]
 pub struct ComputeTopology {
     /// Resource pool.

@@ -30,7 +30,7 @@ pub(crate) enum Selection {
         kind: &'static str,
         /// This property.
         path: &'static str,
-        /// PublishPermit the objects found out of the answer.
+        /// Leave the objects found out of the answer.
         skip: bool,
         /// And from there.
         #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -67,7 +67,7 @@ impl Selection {
 pub(crate) struct ObjectSpec {
     /// Object.
     pub(crate) obj: Ref,
-    /// PublishPermit the object itself out of the answer.
+    /// Leave the object itself out of the answer.
     pub(crate) skip: bool,
     /// Where to go from there.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -50,7 +50,7 @@ impl DeviceChange {
     }
 }
 
-/// Where a SCSI controller stands.
+/// A SCSI controller.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ScsiController {
@@ -62,7 +62,7 @@ pub(crate) struct ScsiController {
     pub(crate) shared_bus: &'static str,
 }
 
-/// Where any other controller stands.
+/// Any other controller.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Controller {

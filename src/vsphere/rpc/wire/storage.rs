@@ -30,11 +30,11 @@ pub(crate) struct StoragePlacementSpec {
     pub(crate) pod_selection_spec: StorageDrsPodSelectionSpec,
 }
 
-/// Datastore cluster and what goes there.
+/// A datastore cluster and the disks for it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "_typeName", rename_all = "camelCase")]
 pub(crate) struct StorageDrsPodSelectionSpec {
-    /// What goes there.
+    /// The disks for it.
     pub(crate) initial_vm_config: Vec<VmPodConfigForPlacement>,
     /// Datastore cluster.
     pub(crate) storage_pod: Ref,
