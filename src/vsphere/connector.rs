@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use agent_forge_actors::{
@@ -17,7 +17,7 @@ use agent_forge_actors::{
 use async_trait::async_trait;
 
 use super::rpc::{
-    client::Client, http::unchecked, limits::Limits, options::Options, session::Asked,
+    client::Client, http::unchecked, limits::Limits, locked, options::Options, session::Asked,
 };
 
 /// Logs in to vCenters and shares the clients.
@@ -51,7 +51,7 @@ impl VsphereConnector {
 
     fn client(&self, credentials: &Credentials) -> VcResult<Arc<Client>> {
         let key = credentials::digest(credentials);
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = locked(&self.clients);
         clients.retain(|_, client| !client.session.closed());
         if let Some(client) = clients.get(&key) {
             return Ok(Arc::clone(client));
@@ -70,7 +70,7 @@ impl VsphereConnector {
     /// Drops a client whose login failed, so that changing credentials do not pile up clients. A client that another
     /// caller has stays.
     fn forget(&self, failed: &Arc<Client>) {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = locked(&self.clients);
         clients.retain(|_, client| {
             !Arc::ptr_eq(client, failed)
                 || Arc::strong_count(client) > 2
@@ -91,7 +91,7 @@ impl Connector for VsphereConnector {
     }
 
     fn open(&self) -> Vec<Arc<dyn VCenter>> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = locked(&self.clients);
         clients.retain(|_, client| !client.session.closed());
         let session = |client: &Arc<Client>| Arc::clone(client) as Arc<dyn VCenter>;
         clients.values().map(session).collect()

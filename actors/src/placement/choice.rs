@@ -80,15 +80,15 @@ impl NoPlace {
 fn full(request: &PlaceRequest, best: u64) -> VcError {
     let name = &request.datastore_cluster;
     let wanted = request.bytes.div_ceil(1 << 30);
-    VcError {
-        kind: VcErrorKind::Fault(Fault::NoDiskSpace(name.clone())),
-        operation: "Place",
-        subject: format!("datastoreCluster {name:?}"),
-        message: format!(
+    VcError::new(
+        VcErrorKind::Fault(Fault::NoDiskSpace(name.clone())),
+        "Place",
+        format!("datastoreCluster {name:?}"),
+        format!(
             "no datastore has {wanted} GiB left beside the VMs that are being created (the emptiest one has {} GiB free)",
             best >> 30
         ),
-    }
+    )
 }
 
 /// The candidates that can take the VM.

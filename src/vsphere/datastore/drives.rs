@@ -25,12 +25,12 @@ fn in_drives(vm: &Properties, name: &str) -> VcResult<Vec<MountedIso>> {
     vm.require_readable(&[DEVICES])?;
     let devices = vm.list(DEVICES);
     if devices.is_empty() {
-        return Err(VcError {
-            kind: VcErrorKind::NoAnswer,
-            operation: "RetrievePropertiesEx",
-            subject: name.to_owned(),
-            message: "vCenter shows none of its devices; is the VM inaccessible?".to_owned(),
-        });
+        return Err(VcError::new(
+            VcErrorKind::NoAnswer,
+            "RetrievePropertiesEx",
+            name,
+            "vCenter shows none of its devices; is the VM inaccessible?",
+        ));
     }
     let mounted = |iso: &str| MountedIso {
         iso: iso.to_owned(),

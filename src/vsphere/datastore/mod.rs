@@ -220,12 +220,8 @@ impl Client {
     ) -> VcResult<Option<T>> {
         let (method, subject) = (call.method, call.subject.clone());
         let _awaited = self.awaits(effect.map_or("search_datastore", |e| e.kind.name()));
-        let failure = |kind: VcErrorKind, message: &str| VcError {
-            kind,
-            operation: method,
-            subject: subject.clone(),
-            message: message.to_owned(),
-        };
+        let failure =
+            |kind: VcErrorKind, message: &str| VcError::new(kind, method, subject.clone(), message);
         let task: Option<crate::vsphere::rpc::wire::Ref> = match effect {
             Some(effect) => self.mutate(effect, call).await?,
             None => self.read(call).await?,

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -26,6 +26,7 @@ use serde_json::Value;
 use crate::vsphere::rpc::{
     client::Client,
     http::{Reply, VcErrorKindAndMessage, query, segment},
+    locked,
     session::Asked,
 };
 
@@ -75,11 +76,8 @@ impl Client {
             HeaderValue::from_static("application/octet-stream"),
         );
         request.body = reqwest::Body::wrap_stream(counted(body, length, Arc::clone(&watch)));
-        let failure = |kind: VcErrorKind, message: String| VcError {
-            kind,
-            operation: "PutFile",
-            subject: path.to_string(),
-            message,
+        let failure = |kind: VcErrorKind, message: String| {
+            VcError::new(kind, "PutFile", path.to_string(), message)
         };
         let sending = async {
             tokio::select! {
@@ -206,11 +204,13 @@ fn cookie(token: &HeaderValue) -> VcResult<HeaderMap> {
 }
 
 fn one_header(name: header::HeaderName, text: &str) -> VcResult<HeaderMap> {
-    let mut value = HeaderValue::try_from(text).map_err(|_| VcError {
-        kind: VcErrorKind::Undecodable,
-        operation: "PutFile",
-        subject: name.to_string(),
-        message: "the session's id does not fit into a header".to_owned(),
+    let mut value = HeaderValue::try_from(text).map_err(|_| {
+        VcError::new(
+            VcErrorKind::Undecodable,
+            "PutFile",
+            name.to_string(),
+            "the session's id does not fit into a header",
+        )
     })?;
     value.set_sensitive(true);
     Ok(HeaderMap::from_iter([(name, value)]))
@@ -260,17 +260,11 @@ struct Watch {
 
 impl Watch {
     fn complaint(&self) -> Option<String> {
-        self.complaint
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locked(&self.complaint).clone()
     }
 
     fn complain(&self, why: String) -> std::io::Error {
-        *self
-            .complaint
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
+        *locked(&self.complaint) = Some(why.clone());
         std::io::Error::other(why)
     }
 

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     hash::Hash,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -17,6 +17,7 @@ use agent_forge_actors::{
 use tokio::time::Instant;
 
 use super::networks::Network;
+use crate::vsphere::rpc::locked;
 
 /// For names and structure. People change them, and seldom.
 pub(crate) const STRUCTURE: Duration = Duration::from_secs(300);
@@ -46,7 +47,7 @@ impl<K: Eq + Hash, V: Clone> TtlCache<K, V> {
         F: Future<Output = VcResult<V>>,
     {
         let entry = {
-            let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut entries = locked(&self.entries);
             Arc::clone(entries.entry(key).or_default())
         };
         let mut held = entry.lock().await;
@@ -61,10 +62,7 @@ impl<K: Eq + Hash, V: Clone> TtlCache<K, V> {
     }
 
     fn clear(&self) {
-        self.entries
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        locked(&self.entries).clear();
     }
 }
 

@@ -4,7 +4,7 @@
 //! `ManagedObjectNotFound`. An object that is missing in a shared reply is read once more by itself.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -19,6 +19,7 @@ use crate::vsphere::{
     machines::observation,
     rpc::{
         client::Client,
+        locked,
         properties::{Properties, Question},
     },
 };
@@ -42,13 +43,13 @@ pub(crate) struct Looks(Mutex<Vec<Asker>>);
 impl Looks {
     /// Joins. `true` for the first one, which then serves all.
     fn join(&self, asker: Asker) -> bool {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.0);
         waiting.push(asker);
         waiting.len() == 1
     }
 
     fn take(&self) -> Vec<Asker> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *locked(&self.0))
     }
 }
 
@@ -136,12 +137,12 @@ impl Client {
     }
 
     fn unseen(&self, object: &MoRef, message: &str) -> VcError {
-        VcError {
-            kind: VcErrorKind::Undecodable,
-            operation: "RetrievePropertiesEx",
-            subject: object.to_string(),
-            message: message.to_owned(),
-        }
+        VcError::new(
+            VcErrorKind::Undecodable,
+            "RetrievePropertiesEx",
+            object.to_string(),
+            message,
+        )
     }
 }
 

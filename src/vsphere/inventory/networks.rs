@@ -61,11 +61,13 @@ impl Client {
                 _ => question.read("Network", &["name"]),
             };
             let facts = self.retrieve(question).await?;
-            let backing = backing(&object, &facts).ok_or_else(|| VcError {
-                kind: VcErrorKind::Undecodable,
-                operation: "RetrievePropertiesEx",
-                subject: format!("network {name:?}"),
-                message: "vCenter does not tell how to connect to this network".to_owned(),
+            let backing = backing(&object, &facts).ok_or_else(|| {
+                VcError::new(
+                    VcErrorKind::Undecodable,
+                    "RetrievePropertiesEx",
+                    format!("network {name:?}"),
+                    "vCenter does not tell how to connect to this network",
+                )
             })?;
             Ok(Network { object, backing })
         };

@@ -66,15 +66,15 @@ impl Client {
 
 fn question(pod: &MoRef, folder: &MoRef, pool: &MoRef, hardware: &Hardware) -> RecommendDatastores {
     let disk = PodDiskLocator {
-        disk_id: machines::DISK_KEY,
-        disk_backing_info: machines::disk_backing(hardware),
+        disk_id: config::DISK_KEY,
+        disk_backing_info: config::disk_backing(hardware),
     };
     RecommendDatastores {
         storage_spec: StoragePlacementSpec {
             kind: "create",
             folder: folder.into(),
             resource_pool: pool.into(),
-            config_spec: machines::diskful(hardware),
+            config_spec: config::diskful(hardware),
             pod_selection_spec: StorageDrsPodSelectionSpec {
                 initial_vm_config: vec![VmPodConfigForPlacement {
                     storage_pod: pod.into(),

@@ -3,7 +3,7 @@
 //! A survey begins after the call, never before. One survey at a time runs for a client.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 
 use crate::vsphere::{
     machines::observation::{self, SURVEY_PATHS},
-    rpc::{client::Client, properties::MAX_KEPT},
+    rpc::{client::Client, locked, properties::MAX_KEPT},
 };
 
 /// How long a call waits for others.
@@ -36,7 +36,7 @@ pub(crate) struct Surveys(Arc<Mutex<State>>);
 
 impl Surveys {
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut locked(&self.0))
     }
 
     /// Joins. `true` for the first one, which then serves all.

@@ -166,13 +166,12 @@ async fn settled(
     if matches!(end, TaskEnd::Success(_)) || left.await? == 0 {
         return Ok(());
     }
-    Err(VcError {
-        kind: VcErrorKind::NoAnswer,
-        operation: "ReconfigVM_Task",
-        subject: vm.to_string(),
-        message: "vCenter does not know the task any more, and the CD-ROM drive is not empty"
-            .to_owned(),
-    })
+    Err(VcError::new(
+        VcErrorKind::NoAnswer,
+        "ReconfigVM_Task",
+        vm.to_string(),
+        "vCenter does not know the task any more, and the CD-ROM drive is not empty",
+    ))
 }
 
 /// The change that empties this device, if it is a drive with one of these ISOs.

@@ -4,7 +4,6 @@ use agent_forge_actors::{
     domain::{
         identity::{BiosUuid, MacAddress},
         marker::{MARKER_KEY, Marker},
-        names::MoRef,
         notes::Notes,
     },
     ports::vcenter::{BareVm, BootDevice, Cdrom, MarkedVm, PowerState, VcResult, VmObservation},

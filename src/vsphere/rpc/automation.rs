@@ -1,7 +1,7 @@
 //! The session of the Automation API. Before 8.0U3 that API has a session of its own. Since then it accepts the session
 //! of VI/JSON.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use agent_forge_actors::{
     domain::names::MoRef,
@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::{
     client::Client,
     http::{Reply, Request, VcErrorKindAndMessage},
+    locked,
     reply::decode,
     session::{Asked, COOL_DOWN, SESSION_HEADER, Session},
 };
@@ -55,14 +56,11 @@ impl RestSession {
     }
 
     fn get(&self) -> State {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locked(&self.state).clone()
     }
 
     fn set(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut locked(&self.state));
     }
 }
 

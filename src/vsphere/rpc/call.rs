@@ -27,14 +27,14 @@ impl Call {
     /// `method` of `target` with these arguments.
     pub(crate) fn new(target: &MoRef, method: &'static str, body: &impl Serialize) -> Self {
         let subject = target.to_string();
-        let body = serde_json::to_vec(body)
-            .map(Bytes::from)
-            .map_err(|e| VcError {
-                kind: VcErrorKind::Undecodable,
-                operation: method,
-                subject: subject.clone(),
-                message: format!("the arguments do not encode: {e}"),
-            });
+        let body = serde_json::to_vec(body).map(Bytes::from).map_err(|e| {
+            VcError::new(
+                VcErrorKind::Undecodable,
+                method,
+                subject.clone(),
+                format!("the arguments do not encode: {e}"),
+            )
+        });
         Self {
             target: target.clone(),
             method,
@@ -58,11 +58,6 @@ impl Call {
 
     /// A failure of this call.
     pub(crate) fn failure(&self, kind: VcErrorKind, message: impl Into<String>) -> VcError {
-        VcError {
-            kind,
-            operation: self.method,
-            subject: self.subject.clone(),
-            message: message.into(),
-        }
+        VcError::new(kind, self.method, self.subject.clone(), message)
     }
 }

@@ -13,7 +13,7 @@
 //! [`Client::is_there`] sends a small read.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -23,7 +23,7 @@ use agent_forge_actors::{
 };
 use tokio::time::Instant;
 
-use super::{client::Client, properties::Question, session::Asked};
+use super::{client::Client, locked, properties::Question, session::Asked};
 
 /// Pause after the first failed connection.
 const FIRST: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ struct Away {
 
 impl CircuitBreaker {
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// Whether to try now.

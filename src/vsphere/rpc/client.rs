@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 use super::{
     automation::RestSession,
     call::Call,
-    http::{Http, Reply, Request, segment, unchecked},
+    http::{Http, Reply, Request, segment},
     limits::Bounds,
     options::{Awaited, Options},
     reply::{decode, judge, release_refused, session_gone},
@@ -125,12 +125,12 @@ impl Client {
         };
         match tokio::spawn(work.in_current_span()).await {
             Ok(outcome) => outcome,
-            Err(e) => Err(VcError {
-                kind: VcErrorKind::NoAnswer,
-                operation: "Login",
-                subject: self.server().to_owned(),
-                message: format!("the login was interrupted: {e}"),
-            }),
+            Err(e) => Err(VcError::new(
+                VcErrorKind::NoAnswer,
+                "Login",
+                self.server(),
+                format!("the login was interrupted: {e}"),
+            )),
         }
     }
 
@@ -271,11 +271,13 @@ impl Client {
         let mut request = self.request(Method::GET, path, property, target.to_string());
         request.headers.insert(SESSION_HEADER, session.token());
         let reply = self.http.send(request, judge).await?;
-        decode(&reply.body).map_err(|message| VcError {
-            kind: VcErrorKind::Undecodable,
-            operation: property,
-            subject: target.to_string(),
-            message,
+        decode(&reply.body).map_err(|message| {
+            VcError::new(
+                VcErrorKind::Undecodable,
+                property,
+                target.to_string(),
+                message,
+            )
         })
     }
 
@@ -359,12 +361,12 @@ impl Client {
         };
         let outcome = match Need::of(effect.kind) {
             Need::Whole => deadline::until(end, sending).await.unwrap_or_else(|_| {
-                Err(VcError {
-                    kind: VcErrorKind::NoAnswer,
+                Err(VcError::new(
+                    VcErrorKind::NoAnswer,
                     operation,
-                    subject: subject.to_owned(),
-                    message: format!("{}: no answer in time", self.server()),
-                })
+                    subject,
+                    format!("{}: no answer in time", self.server()),
+                ))
             }),
             Need::Begin | Need::Nothing => sending.await,
         };
@@ -388,12 +390,7 @@ impl Client {
         kind: VcErrorKind,
         message: String,
     ) -> VcError {
-        VcError {
-            kind,
-            operation,
-            subject: self.server().to_owned(),
-            message,
-        }
+        VcError::new(kind, operation, self.server(), message)
     }
 }
 

@@ -110,11 +110,8 @@ impl Http {
         reach: Arc<CircuitBreaker>,
     ) -> VcResult<Self> {
         let server = server_name(&credentials.server);
-        let refuse = |message: String| VcError {
-            kind: VcErrorKind::Untrusted,
-            operation: "Connect",
-            subject: server.clone(),
-            message,
+        let refuse = |message: String| {
+            VcError::new(VcErrorKind::Untrusted, "Connect", server.clone(), message)
         };
         match credentials.server.scheme() {
             "https" => {}
@@ -169,12 +166,9 @@ impl Http {
     /// # Errors
     /// The failure that the request would have.
     pub(crate) fn worth_a_try(&self, operation: &'static str, subject: &str) -> VcResult<()> {
-        self.reach.worth_a_try().map_err(|message| VcError {
-            kind: VcErrorKind::Unreachable,
-            operation,
-            subject: subject.to_owned(),
-            message,
-        })
+        self.reach
+            .worth_a_try()
+            .map_err(|message| VcError::new(VcErrorKind::Unreachable, operation, subject, message))
     }
 
     /// Whether the last connection failed, or the last reply is old.
@@ -234,12 +228,8 @@ impl Http {
                 duration: started.elapsed(),
             });
         }
-        result.map_err(|(kind, message)| VcError {
-            kind,
-            operation,
-            subject,
-            message: self.redact(message),
-        })
+        result
+            .map_err(|(kind, message)| VcError::new(kind, operation, subject, self.redact(message)))
     }
 
     async fn exchange(&self, request: Request) -> Result<Reply, VcErrorKindAndMessage> {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use agent_forge_actors::{
@@ -10,7 +10,7 @@ use agent_forge_actors::{
     ports::slots::Slots,
 };
 
-use super::circuit_breaker::CircuitBreaker;
+use super::{circuit_breaker::CircuitBreaker, locked};
 
 /// What all sessions with one vCenter share.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Limits {
 
     /// The limits of a vCenter.
     pub(crate) fn of(&self, server: &str) -> Bounds {
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = locked(&self.servers);
         let bounds = servers.entry(server.to_owned()).or_insert_with(|| Bounds {
             slots: Slots::new(self.max),
             reach: Arc::default(),

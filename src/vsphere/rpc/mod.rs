@@ -18,3 +18,10 @@ pub(crate) mod session;
 pub(crate) mod transport;
 pub(crate) mod trust;
 pub(crate) mod wire;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks, also after a panic of another holder: all values here are whole between two statements.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

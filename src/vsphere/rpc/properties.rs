@@ -88,12 +88,12 @@ impl Properties {
                 continue;
             };
             if let Fault::NoPermission { .. } = decoded.fault {
-                return Err(VcError {
-                    kind: VcErrorKind::Fault(decoded.fault),
-                    operation: "RetrievePropertiesEx",
-                    subject: format!("{} {path}", self.object),
-                    message: decoded.message,
-                });
+                return Err(VcError::new(
+                    VcErrorKind::Fault(decoded.fault),
+                    "RetrievePropertiesEx",
+                    format!("{} {path}", self.object),
+                    decoded.message,
+                ));
             }
         }
         Ok(())
@@ -206,12 +206,12 @@ impl Client {
 
     /// The failure of an answer that is larger or longer than a real one.
     pub(crate) fn endless(&self, subject: &str, what: &str) -> VcError {
-        VcError {
-            kind: VcErrorKind::Undecodable,
-            operation: "RetrievePropertiesEx",
-            subject: subject.to_owned(),
-            message: format!("{} does not end its answer: {what}", self.server()),
-        }
+        VcError::new(
+            VcErrorKind::Undecodable,
+            "RetrievePropertiesEx",
+            subject,
+            format!("{} does not end its answer: {what}", self.server()),
+        )
     }
 
     /// Asks, and gives each object to `each`. Only one page is in memory; `each` must limit what it keeps.
@@ -328,7 +328,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::vsphere::played;
+    use crate::vsphere::rpc::played;
 
     fn page(text: &str) -> Value {
         let object = json!({

@@ -6,7 +6,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -19,7 +19,7 @@ use agent_forge_actors::{
 use http::HeaderValue;
 use tokio::time::Instant;
 
-use super::wire::session::ServiceContent;
+use super::{locked, wire::session::ServiceContent};
 
 /// Header with the session's id, in requests and replies.
 pub(crate) const SESSION_HEADER: &str = "vmware-api-session-id";
@@ -49,15 +49,12 @@ pub(crate) struct Session {
 impl Session {
     /// The session's id as a header value.
     pub(crate) fn token(&self) -> HeaderValue {
-        self.token
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locked(&self.token).clone()
     }
 
     /// Takes a new id: vCenter may send one with any reply.
     pub(crate) fn renew(&self, token: &HeaderValue) {
-        let mut held = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = locked(&self.token);
         if *held != *token {
             *held = sensitive(token);
         }
@@ -124,30 +121,24 @@ impl SessionCell {
 
     /// The endpoint, once known.
     pub(crate) fn endpoint(&self) -> Option<Arc<Endpoint>> {
-        self.endpoint
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locked(&self.endpoint).clone()
     }
 
     /// Remembers the endpoint.
     pub(crate) fn set_endpoint(&self, endpoint: &Arc<Endpoint>) {
         let instance = endpoint.content.about.instance_uuid.clone();
-        *self.instance.lock().unwrap_or_else(PoisonError::into_inner) = instance;
-        *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(endpoint));
+        *locked(&self.instance) = instance;
+        *locked(&self.endpoint) = Some(Arc::clone(endpoint));
     }
 
     /// The vCenter's id at the last login.
     pub(crate) fn instance(&self) -> Option<String> {
-        self.instance
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locked(&self.instance).clone()
     }
 
     /// Forgets the endpoint, so that the next login negotiates again.
     pub(crate) fn forget_endpoint(&self) {
-        *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *locked(&self.endpoint) = None;
     }
 
     /// Notes that vCenter does not know this session any more.
@@ -233,16 +224,16 @@ impl SessionCell {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 }
 
 /// The failure of calls after a logout.
 pub(crate) fn closed(server: &str) -> VcError {
-    VcError {
-        kind: VcErrorKind::Fault(Fault::NotAuthenticated),
-        operation: "Login",
-        subject: server.to_owned(),
-        message: "this session was ended".to_owned(),
-    }
+    VcError::new(
+        VcErrorKind::Fault(Fault::NotAuthenticated),
+        "Login",
+        server,
+        "this session was ended",
+    )
 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use agent_forge_actors::ports::vcenter::VcResult;
 
 use super::Outcome;
-use crate::vsphere::properties;
+use crate::vsphere::rpc::properties;
 
 /// Most ends that are kept. That is more than end between the death of a caller and the next question.
 const KEPT: usize = 512;

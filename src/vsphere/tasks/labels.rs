@@ -1,11 +1,10 @@
 //! What each task is about, so that its failure names method and object instead of a number.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::VecDeque, sync::Mutex};
 
 use agent_forge_actors::ports::vcenter::{VcError, VcErrorKind};
+
+use crate::vsphere::rpc::locked;
 
 /// Most tasks that are kept: far more than are ever in flight.
 const KEPT: usize = 512;
@@ -23,7 +22,7 @@ pub(crate) struct Labels(Mutex<VecDeque<Label>>);
 impl Labels {
     /// Remembers what a task is about.
     pub(crate) fn note(&self, task: &str, operation: &'static str, subject: &str) {
-        let mut labels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut labels = locked(&self.0);
         if labels.len() == KEPT {
             labels.pop_front();
         }
@@ -36,7 +35,7 @@ impl Labels {
 
     /// Method and subject of the task. Another client's task has its number as subject.
     fn of(&self, task: &str) -> (&'static str, String) {
-        let labels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let labels = locked(&self.0);
         let label = labels.iter().rev().find(|l| l.task == task);
         label.map_or(("Task", task.to_owned()), |l| {
             (l.operation, l.subject.clone())
@@ -46,12 +45,7 @@ impl Labels {
     /// A failure of that task.
     pub(crate) fn failure(&self, task: &str, kind: VcErrorKind, message: &str) -> VcError {
         let (operation, subject) = self.of(task);
-        VcError {
-            kind,
-            operation,
-            subject,
-            message: message.to_owned(),
-        }
+        VcError::new(kind, operation, subject, message.to_owned())
     }
 
     /// Whether it is a failure of that task itself, and not of the question for its end.

@@ -14,7 +14,7 @@ mod plumbing;
 mod progress;
 mod watcher;
 
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{Mutex, Weak};
 
 use agent_forge_actors::ports::{
     slots::Slots,
@@ -28,7 +28,7 @@ pub(crate) use self::labels::Labels;
 use self::watcher::Watcher;
 use super::rpc::{
     client::Client,
-    fault,
+    fault, locked,
     wire::{reference_in, unboxed},
 };
 
@@ -93,14 +93,11 @@ impl TaskHub {
 
     /// Stops. Waiters get an error.
     pub(crate) fn stop(&self) {
-        self.watcher
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        locked(&self.watcher).take();
     }
 
     fn enqueue(&self, waiter: Waiter) {
-        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watcher = locked(&self.watcher);
         let waiter = match watcher.as_ref() {
             Some(running) => match running.send(waiter) {
                 Ok(()) => return,
@@ -201,11 +198,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_whose_end_cannot_be_asked_for_has_not_failed() {
-        let away = |_: &Labels| VcError {
-            kind: VcErrorKind::NoAnswer,
-            operation: "WaitForUpdatesEx",
-            subject: "tasks".to_owned(),
-            message: "no route".to_owned(),
+        let away = |_: &Labels| {
+            VcError::new(
+                VcErrorKind::NoAnswer,
+                "WaitForUpdatesEx",
+                "tasks",
+                "no route",
+            )
         };
         assert_eq!(lines(away).await, Vec::<Value>::new());
     }

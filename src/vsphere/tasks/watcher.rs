@@ -21,7 +21,7 @@ use super::{
     progress::{End, LARGEST, Progress},
     task_failure,
 };
-use crate::vsphere::{client::Client, wire::collector::UpdateSet};
+use crate::vsphere::rpc::{client::Client, wire::collector::UpdateSet};
 
 /// How long new tasks wait for others before the view is modified. The tasks run meanwhile.
 const GATHER: Duration = Duration::from_millis(40);

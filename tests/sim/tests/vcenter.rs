@@ -228,11 +228,7 @@ fn file(path: &str) -> DatastorePath {
 
 impl Side {
     async fn new(vc: Arc<dyn VCenter>, kill: Kill) -> Self {
-        let request = place_request("demo/workers");
-        let create = effect(EffectKind::CreateFolder);
-        let place = search::find(&*vc, &create, &request, &alone)
-            .await
-            .expect("a place");
+        let place = place(&*vc, "demo/workers").await.expect("a place");
         let labels = BTreeMap::from([(place.folder.clone(), "the folder".to_owned())]);
         Self {
             datacenter: vc.datacenter("dc1").await.expect("dc1"),

@@ -199,18 +199,30 @@ pub struct VcError {
 }
 
 impl VcError {
+    /// A failure of `operation` on `subject`.
+    #[must_use]
+    pub fn new(
+        kind: VcErrorKind,
+        operation: &'static str,
+        subject: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            operation,
+            subject: subject.into(),
+            message: message.into(),
+        }
+    }
+
     /// A name in `field` of the spec leads to nothing usable; `message` is the reason.
     #[must_use]
     pub fn unresolved(field: &'static str, value: &str, message: impl Into<String>) -> Self {
-        Self {
-            kind: VcErrorKind::Unresolved {
-                field,
-                value: value.to_owned(),
-            },
-            operation: "Resolve",
-            subject: format!("{field} {value:?}"),
-            message: message.into(),
-        }
+        let kind = VcErrorKind::Unresolved {
+            field,
+            value: value.to_owned(),
+        };
+        Self::new(kind, "Resolve", format!("{field} {value:?}"), message)
     }
 
     /// The typed fault, if vCenter gave one.

@@ -28,10 +28,10 @@ use crate::{
         sessions::Sessions,
         slots::Slots,
         vcenter::{
-            BareVm, BootDevice, ByteStream, ComputeTopology, CreateVm, Datastore, Datastores,
-            Drives, Fault, FileInfo, FolderSight, Host, Inventory, Machines, MarkedVm, Place,
-            PlaceCandidates, PlaceRequest, PowerState, Recommendation, Survey, TaskEnd, TaskRef,
-            Tasks, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
+            self, BareVm, BootDevice, ByteStream, ComputeTopology, CreateVm, Datastore, Datastores,
+            Drives, Fault, FileInfo, FolderSight, Host, Machines, MarkedVm, Place, PlaceCandidates,
+            PlaceRequest, PowerState, Recommendation, Survey, TaskEnd, TaskRef, Tasks, VCenter,
+            VcError, VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -526,7 +526,7 @@ impl Machines for Site {
 }
 
 #[async_trait]
-impl Inventory for Site {
+impl vcenter::Inventory for Site {
     async fn place_candidates(&self, request: &PlaceRequest) -> VcResult<PlaceCandidates> {
         tracing::debug!("a place is looked for");
         assert!(!self.with(|i| i.placing_panics), "as told");
