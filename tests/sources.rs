@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agent_forge_actors::ports::vcenter_error;
+use agent_forge_actors::ports::vcenter;
 
 /// Folders of the repository in which people read, with what they read there.
 const FOLDERS: [&str; 6] = ["actors", "config", "crds", "docs", "src", "tests"];
@@ -186,7 +186,7 @@ fn reasons_to_wait() -> BTreeSet<String> {
         .filter(|line| line.trim().starts_with("pub const "));
     let values = named.filter_map(|line| line.split('"').nth(1));
     all.extend(values.map(str::to_owned));
-    let of_vcenter = vcenter_error::REASONS.iter().chain(&vcenter_error::AWAY);
+    let of_vcenter = vcenter::error::REASONS.iter().chain(&vcenter::error::AWAY);
     all.extend(of_vcenter.map(|reason| (*reason).to_owned()));
     all
 }

@@ -1,23 +1,26 @@
-//! Shares clients: equal credentials, equal client. A pool never uses a session that its own Secret could not open.
+//! Shares clients: equal credentials give the same client. A pool never uses a session that its own Secret could not
+//! open.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use agent_forge_actors::{
     domain::server::server_name,
     ports::{
-        effect::Gate,
+        effect::{Effect, Gate},
         vcenter::{Connector, Credentials, VCenter, VcResult},
     },
     sessions::credentials,
 };
 use async_trait::async_trait;
 
-use super::{client::Client, limits::Limits, options::Options, session::Asked, vcenter::Handle};
+use super::rpc::{
+    client::Client, http::unchecked, limits::Limits, locked, options::Options, session::Asked,
+};
 
-/// Logs in to vCenters; see the module's contract.
+/// Logs in to vCenters and shares the clients.
 pub struct VsphereConnector {
     gate: Arc<dyn Gate>,
     options: Arc<Options>,
@@ -48,7 +51,7 @@ impl VsphereConnector {
 
     fn client(&self, credentials: &Credentials) -> VcResult<Arc<Client>> {
         let key = credentials::digest(credentials);
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = locked(&self.clients);
         clients.retain(|_, client| !client.session.closed());
         if let Some(client) = clients.get(&key) {
             return Ok(Arc::clone(client));
@@ -64,9 +67,10 @@ impl VsphereConnector {
         Ok(client)
     }
 
-    /// Whoever writes other bytes again and again leaves no client behind. One that somebody else has lives on.
+    /// Drops a client whose login failed, so that changing credentials do not pile up clients. A client that another
+    /// caller has stays.
     fn forget(&self, failed: &Arc<Client>) {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = locked(&self.clients);
         clients.retain(|_, client| {
             !Arc::ptr_eq(client, failed)
                 || Arc::strong_count(client) > 2
@@ -83,13 +87,40 @@ impl Connector for VsphereConnector {
             self.forget(&client);
             return Err(e);
         }
-        Ok(Arc::new(Handle(client)))
+        Ok(client)
     }
 
     fn open(&self) -> Vec<Arc<dyn VCenter>> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = locked(&self.clients);
         clients.retain(|_, client| !client.session.closed());
-        let handle = |client: &Arc<Client>| Arc::new(Handle(client.clone())) as Arc<dyn VCenter>;
-        clients.values().map(handle).collect()
+        let session = |client: &Arc<Client>| Arc::clone(client) as Arc<dyn VCenter>;
+        clients.values().map(session).collect()
+    }
+}
+
+#[async_trait]
+impl VCenter for Client {
+    fn server(&self) -> &str {
+        self.http.server()
+    }
+
+    fn instance(&self) -> Option<String> {
+        self.session.instance()
+    }
+
+    fn insecure(&self) -> bool {
+        unchecked(&self.credentials)
+    }
+
+    fn login_refused(&self) -> bool {
+        self.session.refused()
+    }
+
+    async fn reachable(&self) -> VcResult<()> {
+        self.is_there().await
+    }
+
+    async fn logout(&self, effect: &Effect) {
+        self.close(effect).await;
     }
 }

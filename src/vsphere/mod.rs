@@ -1,58 +1,33 @@
-//! A thin typed client of vCenter over VI/JSON (vCenter 8.0U1 and newer), the Automation API for tags and `/folder` for
-//! datastore files.
+//! A thin typed client of vCenter. It uses VI/JSON (vCenter 8.0U1 and newer), the Automation API for tags, and
+//! `/folder` for datastore files.
 //!
-//! Flow: [`VsphereConnector`] shares one client per (server, user, password, trust settings). A client logs in once for
-//! all its callers, logs in again when vCenter says that the session is gone, and replays the refused call once. Every
-//! mutating request passes the effect gate. All tasks of a session are awaited by one property collector.
+//! Each port of [`agent_forge_actors::ports::vcenter`] has a room here with its `impl`: `machines`, `inventory`,
+//! `datastore` and `tasks`. The room `rpc` sends calls and reads replies.
 //!
-//! Guarantees: every call is bounded in time. No credential byte leaves before the server's certificate is trusted. A
-//! refused login is never repeated by itself, nor is a password that one of its other doors refused. No error, log or span carries a secret. Faults are told apart by type name
-//! alone.
+//! [`VsphereConnector`] shares one client per server, user, password and trust settings. A client logs in once for all
+//! its callers. When vCenter says that the session is gone, the client logs in again and repeats the refused call once.
+//! Every call that changes something passes the effect gate. One property collector awaits all tasks of a session.
 //!
-//! Assumptions: callers retry; nothing here does, but for the one replay after a lost session.
+//! Every call has a time limit. No credential leaves before the server's certificate is trusted. The client never
+//! repeats a refused login by itself, nor a password that another interface refused. No error, log or span contains a
+//! secret. Only the type name distinguishes faults.
+//!
+//! Callers retry. The client itself repeats only the one call after a lost session.
 
-mod automation;
-mod cache;
-mod call;
-mod circuit_breaker;
-mod client;
 mod connector;
 mod datastore;
-mod eject;
-mod fault;
-mod folders;
-mod http;
 mod inventory;
-mod limits;
-mod login;
-mod look;
-mod lookup;
 mod machines;
-mod networks;
-mod observation;
-mod options;
-mod placement;
-#[cfg(test)]
-mod played;
-mod properties;
-mod reply;
-mod resolver;
-mod session;
-mod site;
-mod storage;
-mod storage_drs;
-mod survey;
-mod tags;
-mod task;
-mod transport;
-pub(crate) mod trust;
-mod upload;
-mod vcenter;
-mod wire;
+mod rpc;
+mod tasks;
 
-pub(crate) use trust as tls;
+pub(crate) use rpc::trust as tls;
 
-pub use connector::VsphereConnector;
-pub use options::{Options, RequestObserver, RequestRecord};
-pub use transport::{Transport, TransportFailure};
-pub(crate) use upload::UPLOAD_LIMIT;
+pub use self::{
+    connector::VsphereConnector,
+    rpc::{
+        options::{Options, RequestObserver, RequestRecord},
+        transport::{Transport, TransportFailure},
+    },
+};
+pub(crate) use datastore::upload::UPLOAD_LIMIT;

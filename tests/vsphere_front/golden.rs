@@ -314,10 +314,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     tap.step("distributed");
     let mut request = place_request();
     request.network = "dvpg-0".into();
-    let distributed = vc
-        .place(&effect(EffectKind::CreateFolder), &request)
-        .await
-        .unwrap();
+    let distributed = place_as(vc, &request).await.unwrap();
     let mut other = create_vm("distributed", &distributed);
     other.hardware.disk_controller = DiskController::Sata;
     other.hardware.network_adapter = NetworkAdapter::E1000e;

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use agent_forge_actors::ports::{
-    effect::EffectKind,
-    vcenter::{Fault, PlaceRequest, TaskEnd, VcErrorKind},
+use agent_forge_actors::{
+    placement::choice::EarlierChoices,
+    ports::{
+        effect::EffectKind,
+        vcenter::{Fault, PlaceRequest, TaskEnd, VcErrorKind},
+    },
 };
 use agent_forge_lab::{parts::vcenter::VCenterOptions, patience::HANG};
 use serde_json::json;
@@ -15,8 +18,7 @@ use crate::support::*;
 async fn names_are_understood_as_people_write_them() {
     let world = world(quick()).await;
     let vc = world.connect().await;
-    let create = effect(EffectKind::CreateFolder);
-    let base = vc.place(&create, &place_request()).await.unwrap();
+    let base = place(&*vc).await.unwrap();
     assert_eq!(base.datacenter.kind, "Datacenter");
     assert_eq!(base.folder.kind, "Folder");
     assert_eq!(base.resource_pool.kind, "ResourcePool");
@@ -44,8 +46,7 @@ async fn names_are_understood_as_people_write_them() {
         change(&|r| r.datastore_cluster = "/dc1/datastore/workload-datastore-cluster".into()),
         change(&|r| r.network = "/dc1/network/VM Network".into()),
     ] {
-        let place = vc
-            .place(&create, &request)
+        let place = place_as(&*vc, &request)
             .await
             .unwrap_or_else(|e| panic!("{request:?}: {e}"));
         assert_eq!(
@@ -58,7 +59,7 @@ async fn names_are_understood_as_people_write_them() {
         r.datastore_cluster = "ds-1".into();
         r.folder = String::new();
     });
-    let place = vc.place(&create, &request).await.unwrap();
+    let place = place_as(&*vc, &request).await.unwrap();
     assert_eq!(place.datastore.0, "ds-1");
     assert_ne!(place.folder, base.folder);
     assert_eq!(
@@ -99,10 +100,7 @@ async fn what_is_not_there_is_named_and_nothing_is_made() {
     for (field, value, set) in table {
         let mut request = place_request();
         set(&mut request, value);
-        let e = vc
-            .place(&effect(EffectKind::CreateFolder), &request)
-            .await
-            .unwrap_err();
+        let e = place_as(&*vc, &request).await.unwrap_err();
         let wanted = VcErrorKind::Unresolved {
             field,
             value: value.to_owned(),
@@ -129,13 +127,13 @@ async fn promised_space_spreads_machines_and_fullness_is_told() {
             )
             .await;
     }
-    let create = effect(EffectKind::CreateFolder);
     let mut request = place_request();
     request.bytes = 120 * gib;
     let mut chosen = BTreeSet::new();
+    let mut earlier = EarlierChoices::default();
     for _ in 0..5 {
-        let place = vc.place(&create, &request).await.unwrap();
-        *request
+        let place = place_beside(&*vc, &request, &earlier).await.unwrap();
+        *earlier
             .reserved
             .entry(place.datastore.1.id.clone())
             .or_default() += request.bytes;
@@ -143,7 +141,7 @@ async fn promised_space_spreads_machines_and_fullness_is_told() {
     }
     // 2 + 2 + 1 fit, and not one more.
     assert_eq!(chosen.len(), 3, "{chosen:?}");
-    let e = vc.place(&create, &request).await.unwrap_err();
+    let e = place_beside(&*vc, &request, &earlier).await.unwrap_err();
     assert!(matches!(e.fault(), Some(Fault::NoDiskSpace(_))), "{e}");
     assert!(e.message.contains("120 GiB"), "{e}");
 }
@@ -174,8 +172,12 @@ async fn without_drs_hosts_take_turns() {
     let vc = world.connect().await;
     upload_iso(&*vc).await;
     let mut hosts = BTreeSet::new();
+    let mut earlier = EarlierChoices::default();
     for n in 0..3 {
-        let place = place(&*vc).await.unwrap();
+        earlier.hosts_named = n;
+        let place = place_beside(&*vc, &place_request(), &earlier)
+            .await
+            .unwrap();
         let (host, _) = place.host.clone().expect("somebody has to choose");
         let vm = create_vm(&format!("node-{n}"), &place);
         let task = vc
@@ -192,10 +194,7 @@ async fn without_drs_hosts_take_turns() {
     let mut request = place_request();
     request.datastore_cluster = "local-only".into();
     for _ in 0..3 {
-        let place = vc
-            .place(&effect(EffectKind::CreateFolder), &request)
-            .await
-            .unwrap();
+        let place = place_as(&*vc, &request).await.unwrap();
         assert_eq!(place.host.unwrap().0, "host-0");
     }
 }
@@ -207,10 +206,7 @@ async fn a_distributed_port_group_is_plugged_in() {
     upload_iso(&*vc).await;
     let mut request = place_request();
     request.network = "dvpg-0".into();
-    let place = vc
-        .place(&effect(EffectKind::CreateFolder), &request)
-        .await
-        .unwrap();
+    let place = place_as(&*vc, &request).await.unwrap();
     let task = vc
         .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-1", &place))
         .await

@@ -14,6 +14,7 @@ use agent_forge_actors::{
         marker::Marker,
         names::{DatastorePath, MoRef},
     },
+    placement::{choice::EarlierChoices, search},
     ports::{
         effect::{Effect, EffectKind, Gate, Held, Settled},
         vcenter::{
@@ -205,7 +206,6 @@ pub fn place_request() -> PlaceRequest {
         iso_datastore: "iso-datastore".into(),
         network: "VM Network".into(),
         bytes: 116 << 30,
-        reserved: BTreeMap::new(),
         hardware: hardware(),
     }
 }
@@ -243,8 +243,20 @@ pub fn create_vm(name: &str, place: &Place) -> CreateVm {
 }
 
 pub async fn place(vc: &dyn VCenter) -> VcResult<Place> {
-    vc.place(&effect(EffectKind::CreateFolder), &place_request())
-        .await
+    place_as(vc, &place_request()).await
+}
+
+/// The place of such a VM where no other one is in the making.
+pub async fn place_as(vc: &dyn VCenter, request: &PlaceRequest) -> VcResult<Place> {
+    place_beside(vc, request, &EarlierChoices::default()).await
+}
+
+pub async fn place_beside(
+    vc: &dyn VCenter,
+    request: &PlaceRequest,
+    earlier: &EarlierChoices,
+) -> VcResult<Place> {
+    search::find(vc, &effect(EffectKind::CreateFolder), request, earlier).await
 }
 
 /// Uploads a small ISO where [`create_vm`] expects it.

@@ -1,11 +1,18 @@
-//! The placement actor: resolves places one at a time per vCenter, so that VMs created in parallel do not herd onto
-//! the datastore that was the emptiest a moment ago.
+//! Placement: where a new VM runs.
 //!
-//! Guarantees: the space of VMs in the making is subtracted from what is free ([`reservations`]), also when this actor has
-//! just been started; an answer is never shared.
+//! Flow: vCenter shows the candidates ([`search`]). A pure function chooses among them ([`choice`]). The actor reserves the
+//! space ([`reservations`]). The VM actor records the place.
+//!
+//! The actor searches one place at a time per vCenter. Otherwise VMs that are created together would all get the datastore
+//! that was the emptiest a moment ago.
+//!
+//! Guarantees: the actor subtracts the space of VMs in the making from the free space, also right after its start. Each
+//! request gets an answer of its own.
 
+pub mod choice;
 pub mod request;
 pub mod reservations;
+pub mod search;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +30,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::JoinSet;
 use tracing::{Instrument as _, Span};
 
-use self::reservations::Reservations;
+use self::{choice::EarlierChoices, reservations::Reservations};
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
@@ -42,11 +49,11 @@ use crate::{
     },
 };
 
-/// Resolves places.
+/// Finds places.
 #[async_trait]
 pub trait Placer: Send + Sync {
-    /// Resolves `request` at `session`'s vCenter. `effect` is of the VsphereAgent whose VM it is: its space is reserved from
-    /// then on.
+    /// Finds a place at `session`'s vCenter. `effect` belongs to the VsphereAgent of the VM. Its space is reserved from then
+    /// on.
     ///
     /// # Errors
     /// [`ReconcileError`] names field and value that do not resolve.
@@ -64,17 +71,17 @@ pub struct Job {
     effect: Effect,
     request: PlaceRequest,
     reply: RpcReplyPort<Result<Place, ReconcileError>>,
-    /// Whose request it is: what is asked of vCenter for it stands there in the trace, and names that in the log.
+    /// Span of the asking VM actor: the calls for this request appear there in trace and log.
     around: Span,
-    /// Until it is read.
+    /// Counts the message until the actor reads it.
     queued: Option<Queued>,
 }
 
 /// Messages of the placement actor.
 pub enum PlacementMsg {
-    /// Resolve.
+    /// Find a place.
     Place(Box<Job>),
-    /// A resolution at that server ended (internal).
+    /// A search at that server ended (internal).
     Done(String, Option<Answered>),
     /// Describe yourself.
     Describe(RpcReplyPort<Description>),
@@ -82,18 +89,43 @@ pub enum PlacementMsg {
     Panic,
 }
 
-/// A place that was answered.
+/// A place that was found.
 pub struct Answered {
     whose: EffectKey,
     datastore: String,
     bytes: u64,
+    /// Resource pool, if placement named the host.
+    host_named_in: Option<PoolName>,
 }
 
+/// Datacenter and resource pool, as a pool's spec names them.
+type PoolName = (String, String);
+
+/// One vCenter.
 #[derive(Default)]
 struct Lane {
     busy: bool,
     queue: VecDeque<Job>,
     reservations: Reservations,
+    /// How many hosts placement has named, so that hosts take turns.
+    hosts_named: BTreeMap<PoolName, usize>,
+}
+
+impl Lane {
+    fn answered(&mut self, a: Answered, now: Duration) {
+        self.reservations
+            .answered(a.whose, a.datastore, a.bytes, now);
+        if let Some(pool) = a.host_named_in {
+            *self.hosts_named.entry(pool).or_default() += 1;
+        }
+    }
+
+    fn earlier(&self, job: &Job, pool: &PoolName) -> EarlierChoices {
+        EarlierChoices {
+            reserved: self.reservations.beside(&job.effect.key),
+            hosts_named: self.hosts_named.get(pool).copied().unwrap_or(0),
+        }
+    }
 }
 
 /// What the placement actor needs.
@@ -161,9 +193,8 @@ impl Actor for Placement {
                 let now = state.args.clock.monotonic();
                 let lane = state.lanes.entry(server.clone()).or_default();
                 lane.busy = false;
-                if let Some(a) = answered {
-                    lane.reservations
-                        .answered(a.whose, a.datastore, a.bytes, now);
+                if let Some(answered) = answered {
+                    lane.answered(answered, now);
                 }
                 state.about.passes += 1;
                 server
@@ -188,29 +219,34 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
     if lane.busy {
         return;
     }
-    // Whoever has given up asks again, and is not served twice.
+    // A VM actor that has given up asks again: it needs no answer to its first request.
     while lane
         .queue
         .pop_front_if(|job| job.reply.is_closed())
         .is_some()
     {}
-    let Some(mut job) = lane.queue.pop_front() else {
+    let Some(job) = lane.queue.pop_front() else {
         return;
     };
     let children = view.all_children();
     let space = |child: &VsphereAgent| space(view.as_ref(), child);
     lane.reservations
         .look(server, children.iter().map(AsRef::as_ref), space, now);
-    job.request.reserved = lane.reservations.beside(&job.effect.key);
+    let pool = (
+        job.request.datacenter.clone(),
+        job.request.resource_pool.clone(),
+    );
+    let earlier = lane.earlier(&job, &pool);
     lane.busy = true;
     let (server, to) = (server.to_owned(), myself.clone());
     let around = job.around.clone();
     let search = async move {
-        let placed = job.session.place(&job.effect, &job.request).await;
+        let placed = search::find(&*job.session, &job.effect, &job.request, &earlier).await;
         let answered = placed.as_ref().ok().map(|place| Answered {
             whose: job.effect.key,
             datastore: place.datastore.1.id.clone(),
             bytes: job.request.bytes,
+            host_named_in: place.host.is_some().then_some(pool),
         });
         let _ = job.reply.send(placed.map_err(ReconcileError::from));
         let _ = to.send_message(PlacementMsg::Done(server, answered));
@@ -218,17 +254,17 @@ fn begin(state: &mut PlacementState, myself: &ActorRef<PlacementMsg>, server: &s
     beside(&mut state.running, myself, search.instrument(around));
 }
 
-/// Bytes that the VM of a VsphereAgent needs, by its pool as it is now.
+/// Bytes that the VM of a VsphereAgent needs, by the current spec of its pool.
 fn space(view: &dyn View, child: &VsphereAgent) -> Option<u64> {
     let namespace = child.namespace().unwrap_or_default();
     let pool = view.pool(&ObjectKey::new(&namespace, &child.spec.pool_ref.name))?;
     request::hardware(&pool).ok().map(|h| h.bytes())
 }
 
-/// [`Placer`] over the actor, whichever generation of it is alive.
+/// [`Placer`] over the actor. After a restart it reaches the new actor.
 pub struct PlacementDesk<F>(pub F);
 
-/// How long to wait for an answer: the queue of one vCenter may be long.
+/// Longest wait for an answer: the queue of one vCenter may be long.
 const ANSWER_WITHIN: Duration = Duration::from_secs(300);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! From a pool's spec to what is built: hardware, names, places to look up. A value that cannot be mapped is a
+//! From a pool's spec to hardware and to the names that placement looks up. A value without meaning is a
 //! [`ReconcileError`] that names the field.
 
 use agent_forge_crds::{
@@ -29,8 +29,8 @@ fn positive(field: &str, value: i32) -> Result<u64, ReconcileError> {
         .ok_or_else(|| invalid(field, &value.to_string(), "must be positive"))
 }
 
-/// The field of the spec that a property of vCenter's creation is made from, and its value; `None`: of no single one, or
-/// of one whose value is checked here.
+/// The field of the spec behind a property of vCenter's creation, and its value. `None`: no single field, or one whose value
+/// is checked here.
 #[must_use]
 pub fn field_of(pool: &VsphereAgentPool, property: &str) -> Option<(&'static str, String)> {
     let (vsphere, template) = (&pool.spec.vsphere, &pool.spec.template);
@@ -95,7 +95,7 @@ pub fn folder(pool: &VsphereAgentPool) -> String {
     }
 }
 
-/// What to look up in vCenter.
+/// What placement looks up in vCenter.
 ///
 /// # Errors
 /// `InvalidSpec`, as for [`hardware`].
@@ -110,7 +110,6 @@ pub fn place_request(pool: &VsphereAgentPool) -> Result<PlaceRequest, ReconcileE
         iso_datastore: vsphere.iso_datastore.clone(),
         network: vsphere.network.clone(),
         bytes: hardware.bytes(),
-        reserved: std::collections::BTreeMap::new(),
         hardware,
     })
 }

@@ -1,8 +1,8 @@
 //! Space that VMs in the making will need. Pure.
 //!
-//! Facts: a VsphereAgent whose place is recorded and whose VM is not is in the making, however long that takes and whoever
-//! asks after whatever restart. Two gaps are bridged by memory: a place that was answered stands in no record yet, and a
-//! datastore's figures show the files of a new VM late.
+//! A VM is in the making while its VsphereAgent records a place and no VM. That holds for any time, and after a restart.
+//! Memory bridges two gaps: the record of a new place appears late, and so do the files of a new VM in the figures of a
+//! datastore.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,7 +10,8 @@ use agent_forge_crds::agent::VsphereAgent;
 
 use crate::{domain::names::ObjectKey, ports::effect::EffectKey};
 
-/// A reservation outlives its last reason that long: by then a record shows in the view, and a VM in the datastore's figures.
+/// How long a reservation outlives its last reason. By then the view shows the record, and the datastore's figures show the
+/// VM.
 pub const LAG: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,26 +19,26 @@ struct Reservation {
     /// Id of the datastore.
     datastore: String,
     bytes: u64,
-    /// When (monotonic) there was last a reason for it.
+    /// When (monotonic) it last had a reason.
     at: Duration,
 }
 
-/// Reservations at one vCenter: one per VsphereAgent, by the key that its effects have.
+/// Reservations at one vCenter: one per VsphereAgent, by the key of its effects.
 #[derive(Debug, Default)]
 pub struct Reservations(BTreeMap<EffectKey, Reservation>);
 
-/// Where a VsphereAgent's VM stands, as far as space is concerned.
+/// What a VsphereAgent's VM means for space.
 enum Stage<'a> {
-    /// It will be made on this datastore (id).
+    /// The operator will create it on this datastore (id).
     Making(&'a str),
-    /// It will not be made.
+    /// The operator will not create it.
     Dropped,
-    /// It is made, or has no place yet.
+    /// It exists, or has no place yet.
     Other,
 }
 
 impl Reservations {
-    /// That place was answered.
+    /// Reserves the space of a place that was found.
     pub fn answered(&mut self, whose: EffectKey, datastore: String, bytes: u64, now: Duration) {
         let reservation = Reservation {
             datastore,
@@ -47,7 +48,7 @@ impl Reservations {
         self.0.insert(whose, reservation);
     }
 
-    /// Takes in what is recorded at `server`. `space`: what a VM needs, in bytes, where that is known.
+    /// Compares the reservations with the records of `server`. `space`: bytes that a VM needs, if known.
     pub fn look<'a>(
         &mut self,
         server: &str,
@@ -73,10 +74,10 @@ impl Reservations {
             };
             self.0.extend(kept.map(|reservation| (key, reservation)));
         }
-        // What is left is nobody's: its VsphereAgent is gone.
+        // The rest of `before` has no VsphereAgent any more.
     }
 
-    /// Bytes by datastore id, but for those of `asking` itself: who is placed again needs its space once.
+    /// Bytes by datastore id, without those of `asking`: a VM that is placed again needs its space once.
     #[must_use]
     pub fn beside(&self, asking: &EffectKey) -> BTreeMap<String, u64> {
         let mut reserved = BTreeMap::<String, u64>::new();
@@ -151,7 +152,7 @@ mod tests {
     #[test]
     fn a_vm_in_the_making_holds_its_space_however_long_it_takes() {
         let mut desk = desk();
-        // Nobody answered anything in this life: the record is enough.
+        // No place was found since the start: the record is enough.
         for now in [0, 60, 3600, 7200] {
             let all = [making("a"), making("b")];
             assert_eq!(desk.reserved("x", &all, s(now)), 200, "{now}");

@@ -46,18 +46,24 @@ impl Desk {
         }
     }
 
-    /// Where the VM of that VsphereAgent shall stand.
+    /// The datastore for the VM of that VsphereAgent.
     async fn place(&self, name: &str) -> Result<String, ReconcileError> {
+        let request = request::place_request(&testing::pool(POOL))?;
+        assert_eq!(request.bytes, VM * GIB);
+        self.find(name, request)
+            .await
+            .map(|place| place.datastore.1.id)
+    }
+
+    async fn find(&self, name: &str, request: PlaceRequest) -> Result<Place, ReconcileError> {
         let desk = PlacementDesk({
             let mailbox = Mailbox::new("placement", Arc::new(NoInstruments));
             let actor = Counted::new(self.actor.clone(), mailbox);
             move || Some(actor.clone())
         });
         let effect = Effect::new(EffectKind::CreateFolder, ObjectKey::of(&child(name)));
-        let request = request::place_request(&testing::pool(POOL))?;
-        assert_eq!(request.bytes, VM * GIB);
-        let placed = desk.place(Arc::new(self.site.clone()), effect, request);
-        placed.await.map(|place| place.datastore.1.id)
+        desk.place(Arc::new(self.site.clone()), effect, request)
+            .await
     }
 
     /// That is what its status says of the VM.
@@ -91,6 +97,30 @@ async fn vms_that_are_placed_at_once_spread() {
         .filter(|p| p.as_deref() == Ok("datastore-1"))
         .count();
     assert_eq!(on_first, 2, "{placed:?}");
+}
+
+/// Each resource pool has turns of its own: VMs of another one do not disturb them.
+#[tokio::test]
+async fn hosts_of_a_cluster_without_drs_take_turns() {
+    let desk = Desk::new(900, 900).await;
+    desk.site
+        .with(|i| i.hosts_without_drs = Some(vec!["host-1", "host-2"]));
+    let request = request::place_request(&testing::pool(POOL)).expect("valid");
+    let other = PlaceRequest {
+        resource_pool: "other/Resources".to_owned(),
+        ..request.clone()
+    };
+    let mut named = Vec::new();
+    for (name, request) in [
+        ("a", &request),
+        ("b", &other),
+        ("c", &request),
+        ("d", &other),
+    ] {
+        let place = desk.find(name, request.clone()).await.expect("room");
+        named.push(place.host.expect("a host").0);
+    }
+    assert_eq!(named, ["host-1", "host-1", "host-2", "host-2"]);
 }
 
 #[tokio::test]

@@ -10,4 +10,3 @@ pub mod sessions;
 pub mod slots;
 pub mod tracer;
 pub mod vcenter;
-pub mod vcenter_error;

@@ -30,7 +30,7 @@ use crate::{
         clock::Clock,
         cluster::{ClusterError, Notice, Precondition},
         effect::Effect,
-        vcenter_error::AWAY,
+        vcenter::error::AWAY,
     },
     runtime::{lasting::Lasting, shell::Verdict, written::is_newer},
 };

@@ -6,7 +6,7 @@ use agent_forge_actors::{
     ports::{
         effect::EffectKind,
         instruments::{ISO_OPERATIONS, VM_OPERATIONS},
-        vcenter_error,
+        vcenter,
     },
     supervisor::routing::ActorKey,
 };
@@ -82,7 +82,7 @@ fn values(of: &Family, label: &str) -> Option<Vec<String>> {
         "phase" => words(&phases.each_ref().map(Phase::as_str)),
         "condition" => words(&conditions::POOL_CONDITIONS),
         "status" => words(&["True", "False", "Unknown"]),
-        "reason" => words(&[&vcenter_error::REASONS[..], &OWN_REASONS[..]].concat()),
+        "reason" => words(&[&vcenter::error::REASONS[..], &OWN_REASONS[..]].concat()),
         "effect" => {
             let names: Vec<_> = EffectKind::ALL.iter().map(|kind| kind.name()).collect();
             words(&names)
@@ -230,10 +230,10 @@ fn each_reason_of_a_failed_vcenter_call_belongs_to_one_alert_or_to_none_on_purpo
         OF_ONE_OBJECT.map(str::to_owned).into(),
     ];
     // What a pool says first is what they ask for, or a trouble of one object would hide it from them.
-    let of_all: BTreeSet<String> = vcenter_error::OF_ALL.map(str::to_owned).into();
+    let of_all: BTreeSet<String> = vcenter::error::OF_ALL.map(str::to_owned).into();
     let both: BTreeSet<String> = alerts[..2].iter().flatten().cloned().collect();
     assert_eq!(both, of_all);
-    let all = vcenter_error::REASONS.into_iter().chain(OWN_REASONS);
+    let all = vcenter::error::REASONS.into_iter().chain(OWN_REASONS);
     for reason in all.clone() {
         let times = alerts.iter().filter(|a| a.contains(reason)).count();
         assert_eq!(times, 1, "{reason} stands in {times} of them");

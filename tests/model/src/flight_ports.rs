@@ -16,6 +16,7 @@ use std::{
 use agent_forge_actors::{
     domain::{
         failure::ReconcileError,
+        hardware::Hardware,
         identity::BiosUuid,
         marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
@@ -31,9 +32,9 @@ use agent_forge_actors::{
         sessions::Sessions,
         slots::Slots,
         vcenter::{
-            ByteStream, CreateVm, Drives, Fault, FileInfo, FolderSight, MountedIso, Place,
-            PlaceRequest, Survey, TaskEnd, TaskRef, VCenter, VcError, VcErrorKind, VcResult,
-            VmObservation,
+            ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
+            Machines, MountedIso, PlaceCandidates, PlaceRequest, Recommendation, Survey, TaskEnd,
+            TaskRef, Tasks, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -529,22 +530,15 @@ impl VCenter for Ports {
     async fn reachable(&self) -> VcResult<()> {
         Ok(())
     }
-    fn slots(&self) -> Slots {
-        Slots::new(8)
-    }
-    async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
-        unreachable!("no VMs here")
-    }
+    async fn logout(&self, _: &Effect) {}
+}
+
+#[async_trait]
+impl Machines for Ports {
     async fn find_by_uuid(&self, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
         unreachable!("no VMs here")
     }
     async fn observe(&self, _: &MoRef) -> VcResult<Option<VmObservation>> {
-        unreachable!("no VMs here")
-    }
-    async fn survey(&self) -> VcResult<Arc<Survey>> {
-        unreachable!("no VMs here")
-    }
-    async fn folder_sight(&self, _: &MoRef, _: &MoRef) -> VcResult<FolderSight> {
         unreachable!("no VMs here")
     }
     async fn create_vm(&self, _: &Effect, _: &CreateVm) -> VcResult<TaskRef> {
@@ -565,15 +559,40 @@ impl VCenter for Ports {
     async fn destroy(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
         unreachable!("no VMs here")
     }
-    async fn wait(&self, _: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
-        unreachable!("no VMs here")
-    }
     async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
         unreachable!("no VMs here")
     }
     async fn attach_tags(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
         unreachable!("no VMs here")
     }
+}
+
+#[async_trait]
+impl Inventory for Ports {
+    async fn place_candidates(&self, _: &PlaceRequest) -> VcResult<PlaceCandidates> {
+        unreachable!("no VMs here")
+    }
+    async fn ensure_folder(&self, _: &Effect, _: &MoRef, _: &str) -> VcResult<MoRef> {
+        unreachable!("no VMs here")
+    }
+    async fn recommend_datastores(
+        &self,
+        _: &PlaceCandidates,
+        _: &MoRef,
+        _: &Hardware,
+    ) -> VcResult<Vec<Recommendation>> {
+        unreachable!("no VMs here")
+    }
+    async fn survey(&self) -> VcResult<Arc<Survey>> {
+        unreachable!("no VMs here")
+    }
+    async fn folder_sight(&self, _: &MoRef, _: &MoRef) -> VcResult<FolderSight> {
+        unreachable!("no VMs here")
+    }
+}
+
+#[async_trait]
+impl Datastores for Ports {
     async fn datacenter(&self, _: &str) -> VcResult<MoRef> {
         Ok(datacenter())
     }
@@ -644,5 +663,14 @@ impl VCenter for Ports {
             other => panic!("{other:?} are no drives"),
         }
     }
-    async fn logout(&self, _: &Effect) {}
+}
+
+#[async_trait]
+impl Tasks for Ports {
+    fn slots(&self) -> Slots {
+        Slots::new(8)
+    }
+    async fn wait(&self, _: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
+        unreachable!("no VMs here")
+    }
 }

@@ -14,6 +14,7 @@ use std::{
 use agent_forge_actors::{
     domain::{
         failure::ReconcileError,
+        hardware::Hardware,
         identity::BiosUuid,
         marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
@@ -30,8 +31,9 @@ use agent_forge_actors::{
         sessions::Sessions,
         slots::Slots,
         vcenter::{
-            ByteStream, CreateVm, Drives, FileInfo, FolderSight, MarkedVm, Place, PlaceRequest,
-            Survey, TaskEnd, TaskRef, VCenter, VcErrorKind, VcResult, VmObservation,
+            ByteStream, CreateVm, Datastores, Drives, FileInfo, FolderSight, Inventory, Machines,
+            MarkedVm, Place, PlaceCandidates, PlaceRequest, Recommendation, Survey, TaskEnd,
+            TaskRef, Tasks, VCenter, VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -571,12 +573,11 @@ impl VCenter for Ports {
     async fn reachable(&self) -> VcResult<()> {
         Ok(())
     }
-    fn slots(&self) -> Slots {
-        Slots::new(8)
-    }
-    async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
-        unreachable!("the placer does")
-    }
+    async fn logout(&self, _: &Effect) {}
+}
+
+#[async_trait]
+impl Machines for Ports {
     async fn find_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
         if self.0.defect == Some(Defect::HiddenVms) {
             return Ok(Vec::new());
@@ -591,6 +592,50 @@ impl VCenter for Ports {
             let mut all = w.vms.iter();
             all.find(|v| v.moref == *vm).map(Shared::as_ref_clone)
         }))
+    }
+    async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
+        self.order(effect.kind, Order::Create(Box::new(vm.clone())))
+            .await
+    }
+    async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
+        self.order(e.kind, Order::Boot(vm.clone(), keys.to_vec()))
+            .await
+    }
+    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Mark, _: bool) -> VcResult<TaskRef> {
+        unreachable!("no records of the predecessor here")
+    }
+    async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.order(e.kind, Order::On(vm.clone())).await
+    }
+    async fn power_off(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.order(e.kind, Order::Off(vm.clone())).await
+    }
+    async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        self.order(e.kind, Order::Destroy(vm.clone())).await
+    }
+    async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
+        unreachable!("no drives here")
+    }
+    async fn attach_tags(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
+        unreachable!("no tags here")
+    }
+}
+
+#[async_trait]
+impl Inventory for Ports {
+    async fn place_candidates(&self, _: &PlaceRequest) -> VcResult<PlaceCandidates> {
+        unreachable!("the placer does")
+    }
+    async fn ensure_folder(&self, _: &Effect, _: &MoRef, _: &str) -> VcResult<MoRef> {
+        unreachable!("the placer does")
+    }
+    async fn recommend_datastores(
+        &self,
+        _: &PlaceCandidates,
+        _: &MoRef,
+        _: &Hardware,
+    ) -> VcResult<Vec<Recommendation>> {
+        unreachable!("the placer does")
     }
     async fn survey(&self) -> VcResult<Arc<Survey>> {
         if self.0.defect == Some(Defect::HiddenVms) {
@@ -616,37 +661,10 @@ impl VCenter for Ports {
     async fn folder_sight(&self, _: &MoRef, _: &MoRef) -> VcResult<FolderSight> {
         Ok(FolderSight::Visible)
     }
-    async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
-        self.order(effect.kind, Order::Create(Box::new(vm.clone())))
-            .await
-    }
-    async fn set_boot_order(&self, e: &Effect, vm: &MoRef, keys: &[i32]) -> VcResult<TaskRef> {
-        self.order(e.kind, Order::Boot(vm.clone(), keys.to_vec()))
-            .await
-    }
-    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Mark, _: bool) -> VcResult<TaskRef> {
-        unreachable!("no records of the predecessor here")
-    }
-    async fn power_on(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        self.order(e.kind, Order::On(vm.clone())).await
-    }
-    async fn power_off(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        self.order(e.kind, Order::Off(vm.clone())).await
-    }
-    async fn destroy(&self, e: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
-        self.order(e.kind, Order::Destroy(vm.clone())).await
-    }
-    async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
-        let created = Some(&task.0).filter(|t| t.starts_with("vm-"));
-        let result = created.map(|id| MoRef::new("VirtualMachine", id));
-        Ok(Ok(TaskEnd::Success(result)))
-    }
-    async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
-        unreachable!("no drives here")
-    }
-    async fn attach_tags(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
-        unreachable!("no tags here")
-    }
+}
+
+#[async_trait]
+impl Datastores for Ports {
     async fn datacenter(&self, _: &str) -> VcResult<MoRef> {
         unreachable!("no files here")
     }
@@ -684,5 +702,16 @@ impl VCenter for Ports {
     async fn drives(&self) -> VcResult<Drives> {
         unreachable!("no files here")
     }
-    async fn logout(&self, _: &Effect) {}
+}
+
+#[async_trait]
+impl Tasks for Ports {
+    fn slots(&self) -> Slots {
+        Slots::new(8)
+    }
+    async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
+        let created = Some(&task.0).filter(|t| t.starts_with("vm-"));
+        let result = created.map(|id| MoRef::new("VirtualMachine", id));
+        Ok(Ok(TaskEnd::Success(result)))
+    }
 }

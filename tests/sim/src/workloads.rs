@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_forge_actors::ports::vcenter_error::AWAY;
+use agent_forge_actors::ports::vcenter::error::AWAY;
 use anyhow::Result;
 use futures::future::BoxFuture;
 use serde_json::json;

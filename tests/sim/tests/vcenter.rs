@@ -15,6 +15,7 @@ use agent_forge_actors::{
         marker::{Mark, Marker},
         names::{DatastorePath, MoRef},
     },
+    placement::{choice::EarlierChoices, search},
     ports::{
         effect::{Effect, EffectKind, Gate, Held, Settled},
         vcenter::{
@@ -201,9 +202,14 @@ fn place_request(folder: &str) -> PlaceRequest {
         iso_datastore: "iso-datastore".into(),
         network: "VM Network".into(),
         bytes: 116 << 30,
-        reserved: BTreeMap::new(),
         hardware: hardware(),
     }
+}
+
+async fn place(vc: &dyn VCenter, folder: &str) -> VcResult<Place> {
+    let create = effect(EffectKind::CreateFolder);
+    let alone = EarlierChoices::default();
+    search::find(vc, &create, &place_request(folder), &alone).await
 }
 
 fn marker(name: &str, attempt: u32) -> Marker {
@@ -222,9 +228,7 @@ fn file(path: &str) -> DatastorePath {
 
 impl Side {
     async fn new(vc: Arc<dyn VCenter>, kill: Kill) -> Self {
-        let request = place_request("demo/workers");
-        let create = effect(EffectKind::CreateFolder);
-        let place = vc.place(&create, &request).await.expect("a place");
+        let place = place(&*vc, "demo/workers").await.expect("a place");
         let labels = BTreeMap::from([(place.folder.clone(), "the folder".to_owned())]);
         Self {
             datacenter: vc.datacenter("dc1").await.expect("dc1"),
@@ -382,8 +386,7 @@ impl Side {
         let dc = self.datacenter.clone();
         match operation {
             O::Place(folder) => {
-                let create = effect(EffectKind::CreateFolder);
-                let place = vc.place(&create, &place_request(folder)).await;
+                let place = place(&*vc, folder).await;
                 self.told(place, |p| json!(self.label(&p.folder)))
             }
             O::Create { name, file_of, iso } => self.create(number, name, (*file_of, *iso)).await,

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     domain::{
+        hardware::Hardware,
         identity::BiosUuid,
         marker::Mark,
         names::{DatastorePath, MoRef},
@@ -23,9 +24,9 @@ use crate::{
         effect::{Effect, EffectKind},
         slots::Slots,
         vcenter::{
-            ByteStream, CreateVm, Drives, Fault, FileInfo, FolderSight, MountedIso, Place,
-            PlaceRequest, Survey, TaskEnd, TaskRef, Unread, VCenter, VcError, VcErrorKind,
-            VcResult, VmObservation,
+            ByteStream, CreateVm, Datastores, Drives, Fault, FileInfo, FolderSight, Inventory,
+            Machines, MountedIso, PlaceCandidates, PlaceRequest, Recommendation, Survey, TaskEnd,
+            TaskRef, Tasks, Unread, VCenter, VcError, VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -185,19 +186,93 @@ impl VCenter for Store {
     fn server(&self) -> &str {
         "vc"
     }
+
     fn insecure(&self) -> bool {
         false
     }
+
     fn login_refused(&self) -> bool {
         false
     }
+
     async fn reachable(&self) -> VcResult<()> {
         Ok(())
     }
-    fn slots(&self) -> Slots {
-        Slots::new(8)
+
+    async fn logout(&self, _: &Effect) {}
+}
+
+#[async_trait]
+impl Machines for Store {
+    async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
+        self.not_for_isos("eject_isos")
     }
 
+    async fn find_by_uuid(&self, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
+        self.not_for_isos("find_by_uuid")
+    }
+
+    async fn observe(&self, _: &MoRef) -> VcResult<Option<VmObservation>> {
+        self.not_for_isos("observe")
+    }
+
+    async fn create_vm(&self, _: &Effect, _: &CreateVm) -> VcResult<TaskRef> {
+        self.not_for_isos("create_vm")
+    }
+
+    async fn set_boot_order(&self, _: &Effect, _: &MoRef, _: &[i32]) -> VcResult<TaskRef> {
+        self.not_for_isos("set_boot_order")
+    }
+
+    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Mark, _: bool) -> VcResult<TaskRef> {
+        self.not_for_isos("stamp_marker")
+    }
+
+    async fn power_on(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+        self.not_for_isos("power_on")
+    }
+
+    async fn power_off(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+        self.not_for_isos("power_off")
+    }
+
+    async fn destroy(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
+        self.not_for_isos("destroy")
+    }
+
+    async fn attach_tags(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
+        self.not_for_isos("attach_tags")
+    }
+}
+
+#[async_trait]
+impl Inventory for Store {
+    async fn place_candidates(&self, _: &PlaceRequest) -> VcResult<PlaceCandidates> {
+        self.not_for_isos("place_candidates")
+    }
+    async fn ensure_folder(&self, _: &Effect, _: &MoRef, _: &str) -> VcResult<MoRef> {
+        self.not_for_isos("ensure_folder")
+    }
+    async fn recommend_datastores(
+        &self,
+        _: &PlaceCandidates,
+        _: &MoRef,
+        _: &Hardware,
+    ) -> VcResult<Vec<Recommendation>> {
+        self.not_for_isos("recommend_datastores")
+    }
+
+    async fn survey(&self) -> VcResult<Arc<Survey>> {
+        unreachable!("no VMs here")
+    }
+
+    async fn folder_sight(&self, _: &MoRef, _: &MoRef) -> VcResult<FolderSight> {
+        self.not_for_isos("folder_sight")
+    }
+}
+
+#[async_trait]
+impl Datastores for Store {
     async fn datacenter(&self, name: &str) -> VcResult<MoRef> {
         self.called("datacenter", None)?;
         assert_eq!(name, "dc1");
@@ -410,49 +485,15 @@ impl VCenter for Store {
             }),
         })
     }
+}
 
-    async fn place(&self, _: &Effect, _: &PlaceRequest) -> VcResult<Place> {
-        self.not_for_isos("place")
-    }
-    async fn eject_isos(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
-        self.not_for_isos("eject_isos")
-    }
-    async fn find_by_uuid(&self, _: BiosUuid) -> VcResult<Vec<VmObservation>> {
-        self.not_for_isos("find_by_uuid")
-    }
-    async fn observe(&self, _: &MoRef) -> VcResult<Option<VmObservation>> {
-        self.not_for_isos("observe")
-    }
-    async fn survey(&self) -> VcResult<Arc<Survey>> {
-        unreachable!("no VMs here")
+#[async_trait]
+impl Tasks for Store {
+    fn slots(&self) -> Slots {
+        Slots::new(8)
     }
 
-    async fn folder_sight(&self, _: &MoRef, _: &MoRef) -> VcResult<FolderSight> {
-        self.not_for_isos("folder_sight")
-    }
-    async fn create_vm(&self, _: &Effect, _: &CreateVm) -> VcResult<TaskRef> {
-        self.not_for_isos("create_vm")
-    }
-    async fn set_boot_order(&self, _: &Effect, _: &MoRef, _: &[i32]) -> VcResult<TaskRef> {
-        self.not_for_isos("set_boot_order")
-    }
-    async fn stamp_marker(&self, _: &Effect, _: &MoRef, _: &Mark, _: bool) -> VcResult<TaskRef> {
-        self.not_for_isos("stamp_marker")
-    }
-    async fn power_on(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
-        self.not_for_isos("power_on")
-    }
-    async fn power_off(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
-        self.not_for_isos("power_off")
-    }
-    async fn destroy(&self, _: &Effect, _: &MoRef) -> VcResult<TaskRef> {
-        self.not_for_isos("destroy")
-    }
     async fn wait(&self, _: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
         self.not_for_isos("wait")
     }
-    async fn attach_tags(&self, _: &Effect, _: &MoRef, _: &[String]) -> VcResult<()> {
-        self.not_for_isos("attach_tags")
-    }
-    async fn logout(&self, _: &Effect) {}
 }

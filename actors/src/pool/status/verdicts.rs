@@ -15,7 +15,7 @@ use crate::{
     domain::{failure::ErrorSource, upstream::WaitingSign},
     iso::{infra_env::INVALID_URL, msg::IsoState, of_pool::NoSource},
     pool::{observed::Observed, plan::Plan},
-    ports::{instruments::PoolGauges, vcenter_error::OF_ALL},
+    ports::{instruments::PoolGauges, vcenter::error::OF_ALL},
 };
 
 type Row = (&'static str, bool, String, String);

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
+        hardware::Hardware,
         identity::{BiosUuid, MacAddress},
         marker::Mark,
         names::{DatastorePath, MoRef, ObjectKey},
@@ -27,9 +28,10 @@ use crate::{
         sessions::Sessions,
         slots::Slots,
         vcenter::{
-            BareVm, BootDevice, ByteStream, CreateVm, Drives, Fault, FileInfo, FolderSight,
-            MarkedVm, Place, PlaceRequest, PowerState, Survey, TaskEnd, TaskRef, VCenter, VcError,
-            VcErrorKind, VcResult, VmObservation,
+            self, BareVm, BootDevice, ByteStream, ComputeTopology, CreateVm, Datastore, Datastores,
+            Drives, Fault, FileInfo, FolderSight, Host, Machines, MarkedVm, Place, PlaceCandidates,
+            PlaceRequest, PowerState, Recommendation, Survey, TaskEnd, TaskRef, Tasks, VCenter,
+            VcError, VcErrorKind, VcResult, VmObservation,
         },
     },
 };
@@ -52,8 +54,10 @@ pub struct Inventory {
     pub creates: VecDeque<VcErrorKind>,
     /// The create of that fault is done all the same, and nobody hears of it.
     pub lost_but_done: bool,
-    /// Free bytes by datastore id; the one with the most left is chosen where the vCenter is asked.
+    /// Free bytes by datastore id, as candidates for a place.
     pub free: BTreeMap<&'static str, u64>,
+    /// The cluster has no DRS, and these hosts.
+    pub hosts_without_drs: Option<Vec<&'static str>>,
     /// Datastores that the next placements choose; the last one stays.
     pub datastores: VecDeque<&'static str>,
     pub tags_fail: bool,
@@ -296,6 +300,44 @@ fn place_on(datastore: &str, id: &str, folder: MoRef, request: &PlaceRequest) ->
     }
 }
 
+/// Hosts that reach everything, and the datastores of `free`.
+fn candidates(inventory: &Inventory, request: &PlaceRequest) -> PlaceCandidates {
+    let hosts: Vec<&str> = match &inventory.hosts_without_drs {
+        Some(hosts) => hosts.clone(),
+        None => vec!["host-1"],
+    };
+    let network = MoRef::new("Network", "network-1");
+    let host = |name: &&str| Host {
+        moref: MoRef::new("HostSystem", *name),
+        name: (*name).to_owned(),
+        connected: true,
+        in_maintenance: false,
+        networks: [network.clone()].into(),
+    };
+    let datastore = |(id, free): (&&str, &u64)| Datastore {
+        moref: MoRef::new("Datastore", *id),
+        name: (*id).to_owned(),
+        free: *free,
+        accessible: true,
+        in_maintenance: false,
+        hosts: hosts.iter().map(|h| (*h).to_owned()).collect(),
+        storage_drs: false,
+    };
+    let compute = ComputeTopology {
+        resource_pool: MoRef::new("ResourcePool", &request.resource_pool),
+        chooses_host: inventory.hosts_without_drs.is_none(),
+        hosts: hosts.iter().map(host).collect(),
+    };
+    PlaceCandidates {
+        datacenter: MoRef::new("Datacenter", "datacenter-1"),
+        compute: Arc::new(compute),
+        store: MoRef::new("StoragePod", "group-p1"),
+        datastores: Arc::new(inventory.free.iter().map(datastore).collect()),
+        iso_datastores: Arc::new(vec![datastore((&"datastore-iso", &0))]),
+        network,
+    }
+}
+
 #[async_trait]
 impl VCenter for Site {
     fn server(&self) -> &str {
@@ -313,28 +355,21 @@ impl VCenter for Site {
     async fn reachable(&self) -> VcResult<()> {
         Ok(())
     }
-    fn slots(&self) -> Slots {
-        self.with(|i| {
-            let slots = i.slots.get_or_insert_with(|| Slots::new(SLOTS));
-            slots.clone()
-        })
+    async fn logout(&self, _: &Effect) {
+        let silent = self.with(|i| {
+            let left = i.silent_logouts.checked_sub(1);
+            i.silent_logouts = left.unwrap_or_default();
+            i.logouts += usize::from(left.is_none());
+            left.is_some()
+        });
+        if silent {
+            std::future::pending::<()>().await;
+        }
     }
-    async fn place(&self, _: &Effect, request: &PlaceRequest) -> VcResult<Place> {
-        tracing::debug!("a place is looked for");
-        assert!(!self.with(|i| i.placing_panics), "as told");
-        self.with(|i| {
-            let left = i.free.iter().map(|(id, free)| {
-                let reserved = request.reserved.get(*id).copied().unwrap_or(0);
-                (free.saturating_sub(reserved), *id)
-            });
-            match left.max() {
-                Some((left, id)) if left >= request.bytes => {
-                    Ok(place_on(id, id, folder_of(i), request))
-                }
-                _ => Err(fault(VcErrorKind::Fault(Fault::NoDiskSpace(String::new())))),
-            }
-        })
-    }
+}
+
+#[async_trait]
+impl Machines for Site {
     async fn find_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
         Ok(self.with(|i| {
             i.reads += 1;
@@ -347,48 +382,6 @@ impl VCenter for Site {
             i.reads += 1;
             let found = i.vms.iter().find(|v| v.moref == *vm);
             found.map(|v| i.as_shown(v))
-        }))
-    }
-    async fn survey(&self) -> VcResult<Arc<Survey>> {
-        self.with(|i| {
-            if i.scan_fails {
-                return Err(fault(VcErrorKind::Unreachable));
-            }
-            let marked = |v: &VmObservation| {
-                Some(MarkedVm {
-                    moref: v.moref.clone(),
-                    name: v.name.clone(),
-                    marker: v.marker.clone()?,
-                    power: if i.list_is_old {
-                        PowerState::Off
-                    } else {
-                        v.power
-                    },
-                    has_boot_order: !i.list_is_old && !v.boot_order.is_empty(),
-                })
-            };
-            let all: Vec<VmObservation> = i.vms.iter().map(|v| i.as_shown(v)).collect();
-            let bare = |v: &VmObservation| BareVm {
-                moref: v.moref.clone(),
-                name: v.name.clone(),
-                vm_path: None,
-                connection_state: v.connection_state.clone(),
-            };
-            Ok(Arc::new(Survey {
-                marked: all.iter().filter_map(marked).collect(),
-                bare: all.iter().filter(|v| !v.shows_config()).map(bare).collect(),
-            }))
-        })
-    }
-    async fn folder_sight(&self, folder: &MoRef, _: &MoRef) -> VcResult<FolderSight> {
-        Ok(self.with(|i| {
-            if i.folder_hidden {
-                FolderSight::Hidden
-            } else if *folder != folder_of(i) {
-                FolderSight::Deleted
-            } else {
-                FolderSight::Visible
-            }
         }))
     }
     async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
@@ -499,27 +492,6 @@ impl VCenter for Site {
         let gone = vm.clone();
         self.task(e, vm, move |i| i.vms.retain(|v| v.moref != gone))
     }
-    async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
-        if self.with(|i| std::mem::take(&mut i.deaf)) {
-            return Err(fault(VcErrorKind::Fault(Fault::NoPermission {
-                object: None,
-                privilege: "System.View".to_owned(),
-            })));
-        }
-        if task.0 == FORGOTTEN {
-            return Ok(Ok(TaskEnd::Vanished));
-        }
-        if task.0 == ENDLESS {
-            return std::future::pending().await;
-        }
-        let end = self.with(|i| i.creates_end.get(&task.0).copied());
-        if let Some(end) = end {
-            tokio::time::sleep_until(end).await;
-        }
-        let created = Some(&task.0).filter(|t| t.starts_with("vm-"));
-        let result = created.map(|id| MoRef::new("VirtualMachine", id));
-        Ok(Ok(TaskEnd::Success(result)))
-    }
     async fn eject_isos(&self, e: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<()> {
         if self.with(|i| i.eject_hangs) {
             return std::future::pending().await;
@@ -551,6 +523,72 @@ impl VCenter for Site {
             Ok(())
         })
     }
+}
+
+#[async_trait]
+impl vcenter::Inventory for Site {
+    async fn place_candidates(&self, request: &PlaceRequest) -> VcResult<PlaceCandidates> {
+        tracing::debug!("a place is looked for");
+        assert!(!self.with(|i| i.placing_panics), "as told");
+        Ok(self.with(|i| candidates(i, request)))
+    }
+    async fn ensure_folder(&self, _: &Effect, _: &MoRef, _: &str) -> VcResult<MoRef> {
+        Ok(self.with(|i| folder_of(i)))
+    }
+    async fn recommend_datastores(
+        &self,
+        _: &PlaceCandidates,
+        _: &MoRef,
+        _: &Hardware,
+    ) -> VcResult<Vec<Recommendation>> {
+        unreachable!("no Storage DRS here")
+    }
+    async fn survey(&self) -> VcResult<Arc<Survey>> {
+        self.with(|i| {
+            if i.scan_fails {
+                return Err(fault(VcErrorKind::Unreachable));
+            }
+            let marked = |v: &VmObservation| {
+                Some(MarkedVm {
+                    moref: v.moref.clone(),
+                    name: v.name.clone(),
+                    marker: v.marker.clone()?,
+                    power: if i.list_is_old {
+                        PowerState::Off
+                    } else {
+                        v.power
+                    },
+                    has_boot_order: !i.list_is_old && !v.boot_order.is_empty(),
+                })
+            };
+            let all: Vec<VmObservation> = i.vms.iter().map(|v| i.as_shown(v)).collect();
+            let bare = |v: &VmObservation| BareVm {
+                moref: v.moref.clone(),
+                name: v.name.clone(),
+                vm_path: None,
+                connection_state: v.connection_state.clone(),
+            };
+            Ok(Arc::new(Survey {
+                marked: all.iter().filter_map(marked).collect(),
+                bare: all.iter().filter(|v| !v.shows_config()).map(bare).collect(),
+            }))
+        })
+    }
+    async fn folder_sight(&self, folder: &MoRef, _: &MoRef) -> VcResult<FolderSight> {
+        Ok(self.with(|i| {
+            if i.folder_hidden {
+                FolderSight::Hidden
+            } else if *folder != folder_of(i) {
+                FolderSight::Deleted
+            } else {
+                FolderSight::Visible
+            }
+        }))
+    }
+}
+
+#[async_trait]
+impl Datastores for Site {
     async fn datacenter(&self, _: &str) -> VcResult<MoRef> {
         unreachable!("no files here")
     }
@@ -588,15 +626,35 @@ impl VCenter for Site {
     async fn drives(&self) -> VcResult<Drives> {
         unreachable!("no files here")
     }
-    async fn logout(&self, _: &Effect) {
-        let silent = self.with(|i| {
-            let left = i.silent_logouts.checked_sub(1);
-            i.silent_logouts = left.unwrap_or_default();
-            i.logouts += usize::from(left.is_none());
-            left.is_some()
-        });
-        if silent {
-            std::future::pending::<()>().await;
+}
+
+#[async_trait]
+impl Tasks for Site {
+    fn slots(&self) -> Slots {
+        self.with(|i| {
+            let slots = i.slots.get_or_insert_with(|| Slots::new(SLOTS));
+            slots.clone()
+        })
+    }
+    async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
+        if self.with(|i| std::mem::take(&mut i.deaf)) {
+            return Err(fault(VcErrorKind::Fault(Fault::NoPermission {
+                object: None,
+                privilege: "System.View".to_owned(),
+            })));
         }
+        if task.0 == FORGOTTEN {
+            return Ok(Ok(TaskEnd::Vanished));
+        }
+        if task.0 == ENDLESS {
+            return std::future::pending().await;
+        }
+        let end = self.with(|i| i.creates_end.get(&task.0).copied());
+        if let Some(end) = end {
+            tokio::time::sleep_until(end).await;
+        }
+        let created = Some(&task.0).filter(|t| t.starts_with("vm-"));
+        let result = created.map(|id| MoRef::new("VirtualMachine", id));
+        Ok(Ok(TaskEnd::Success(result)))
     }
 }

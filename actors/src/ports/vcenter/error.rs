@@ -1,0 +1,404 @@
+//! What a vCenter call can end with. The type name of a fault decides, never its text.
+
+use agent_forge_crds::conditions::reason;
+
+use jiff::Timestamp;
+
+use crate::{
+    domain::{
+        failure::{Class, ErrorSource, ReconcileError},
+        names::MoRef,
+    },
+    ports::effect::Held,
+};
+
+/// A typed vSphere fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The session is gone.
+    NotAuthenticated,
+    /// User or password is wrong.
+    InvalidLogin,
+    /// The user lacks a privilege.
+    NoPermission {
+        /// The object.
+        object: Option<MoRef>,
+        /// E.g. `VirtualMachine.Inventory.Create`.
+        privilege: String,
+    },
+    /// The reference leads to nothing.
+    ManagedObjectNotFound(Option<MoRef>),
+    /// The name is taken in this folder, by `holder`.
+    DuplicateName {
+        /// The name.
+        name: String,
+        /// The object that has it.
+        holder: Option<MoRef>,
+    },
+    /// The file (or a loaded configuration file) is there already.
+    AlreadyExists(String),
+    /// No such file or directory.
+    FileNotFound(String),
+    /// The file is in use.
+    FileLocked(String),
+    /// Datastore full.
+    NoDiskSpace(String),
+    /// CPU, memory or storage is not available now.
+    InsufficientResources(String),
+    /// The VM is in another power state than the call needs.
+    InvalidPowerState {
+        /// State that the VM is in, as on the wire (`poweredOn`).
+        existing: String,
+    },
+    /// Another task is working on the object.
+    TaskInProgress,
+    /// Somebody else changed the object first (`changeVersion`).
+    ConcurrentAccess,
+    /// Cancelled by a user.
+    RequestCanceled,
+    /// An argument that vSphere does not accept.
+    InvalidArgument {
+        /// Property named by the fault.
+        property: String,
+    },
+    /// Anything else: type name and message.
+    Other {
+        /// `_typeName` of the fault.
+        type_name: String,
+        /// The server's message, for people.
+        message: String,
+    },
+}
+
+impl Fault {
+    /// Short CamelCase name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::NotAuthenticated => "NotAuthenticated",
+            Self::InvalidLogin => "InvalidLogin",
+            Self::NoPermission { .. } => reason::NO_PERMISSION,
+            Self::ManagedObjectNotFound(_) => "ManagedObjectNotFound",
+            Self::DuplicateName { .. } => "DuplicateName",
+            Self::AlreadyExists(_) => "AlreadyExists",
+            Self::FileNotFound(_) => "FileNotFound",
+            Self::FileLocked(_) => "FileLocked",
+            Self::NoDiskSpace(_) => reason::NO_DISK_SPACE,
+            Self::InsufficientResources(_) => reason::INSUFFICIENT_RESOURCES,
+            Self::InvalidPowerState { .. } => "InvalidPowerState",
+            Self::TaskInProgress => "TaskInProgress",
+            Self::ConcurrentAccess => "ConcurrentAccess",
+            Self::RequestCanceled => "RequestCanceled",
+            Self::InvalidArgument { .. } => "InvalidArgument",
+            Self::Other { type_name, .. } => type_name,
+        }
+    }
+}
+
+/// Every reason that [`VcError::reason`] gives, except the type names of [`Fault::Other`]. A test of the alerts assigns
+/// each to one of them, or to none on purpose.
+pub const REASONS: [&str; 24] = [
+    "NotAuthenticated",
+    reason::INVALID_CREDENTIALS,
+    reason::NO_PERMISSION,
+    "ManagedObjectNotFound",
+    "DuplicateName",
+    "AlreadyExists",
+    "FileNotFound",
+    "FileLocked",
+    reason::NO_DISK_SPACE,
+    reason::INSUFFICIENT_RESOURCES,
+    "InvalidPowerState",
+    "TaskInProgress",
+    "ConcurrentAccess",
+    "RequestCanceled",
+    "InvalidArgument",
+    reason::VSPHERE_OBJECT_NOT_FOUND,
+    reason::VCENTER_UNREACHABLE,
+    "VCenterNoAnswer",
+    reason::UNTRUSTED_CERTIFICATE,
+    reason::VCENTER_NOT_ALLOWED,
+    reason::LOGIN_LIMITED,
+    "VCenterUnavailable",
+    reason::VCENTER_REPLY_UNUSABLE,
+    "EffectHeld",
+];
+
+/// Reasons that concern all work at a vCenter: it is away, or refuses the account. The alerts about vCenter watch them.
+/// So a pool reports one of them before it reports what is wrong with a single object.
+pub const OF_ALL: [&str; 11] = [
+    reason::VCENTER_UNREACHABLE,
+    "VCenterUnavailable",
+    "VCenterNoAnswer",
+    reason::UNTRUSTED_CERTIFICATE,
+    reason::VCENTER_NOT_ALLOWED,
+    reason::NO_PERMISSION,
+    "NotAuthenticated",
+    reason::INVALID_CREDENTIALS,
+    reason::LOGIN_LIMITED,
+    reason::SECRET_NOT_FOUND,
+    reason::SECRET_NAMESPACE_REFUSED,
+];
+
+/// Reasons that say nothing about the object that met them: vCenter is away, or the connection to it. A pool reports
+/// them once for all of its objects.
+pub const AWAY: [&str; 8] = [
+    reason::VCENTER_UNREACHABLE,
+    "VCenterNoAnswer",
+    "UntrustedCertificate",
+    reason::VCENTER_NOT_ALLOWED,
+    "VCenterUnavailable",
+    "EffectHeld",
+    "SessionActorRestarting",
+    "PlacementActorRestarting",
+];
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VcErrorKind {
+    /// vCenter answered with a fault (of the call or of its task).
+    Fault(Fault),
+    /// A name in the spec resolves to nothing (or is not visible to the user).
+    Unresolved {
+        /// Field of `spec.vsphere`, e.g. `network`.
+        field: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// No connection: nothing was sent.
+    Unreachable,
+    /// Sent, but no complete answer: the effect may have happened.
+    NoAnswer,
+    /// The server's certificate is not trusted. No credential was sent.
+    Untrusted,
+    /// The server's name resolves to an address that a vCenter must not have. Nothing was sent.
+    NotAllowed,
+    /// Logins of this account were refused, so none is tried before that time. Nothing was sent.
+    LoginLimited(Timestamp),
+    /// An HTTP status without a fault (gateway in front of vCenter).
+    Status(u16),
+    /// The reply does not decode.
+    Undecodable,
+    /// The effect gate held the call back.
+    Held(Held),
+}
+
+/// A failed vCenter call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{operation} of {subject}: {message}")]
+pub struct VcError {
+    /// What kind of failure.
+    pub kind: VcErrorKind,
+    /// WSDL method or operation (`CreateVM_Task`).
+    pub operation: &'static str,
+    /// What it was about: object, path, server.
+    pub subject: String,
+    /// One sentence for people, without secrets.
+    pub message: String,
+}
+
+impl VcError {
+    /// A failure of `operation` on `subject`.
+    #[must_use]
+    pub fn new(
+        kind: VcErrorKind,
+        operation: &'static str,
+        subject: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            operation,
+            subject: subject.into(),
+            message: message.into(),
+        }
+    }
+
+    /// A name in `field` of the spec leads to nothing usable; `message` is the reason.
+    #[must_use]
+    pub fn unresolved(field: &'static str, value: &str, message: impl Into<String>) -> Self {
+        let kind = VcErrorKind::Unresolved {
+            field,
+            value: value.to_owned(),
+        };
+        Self::new(kind, "Resolve", format!("{field} {value:?}"), message)
+    }
+
+    /// The typed fault, if vCenter gave one.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        match &self.kind {
+            VcErrorKind::Fault(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    /// Whether the effect may have happened although the call failed.
+    #[must_use]
+    pub fn outcome_unknown(&self) -> bool {
+        match &self.kind {
+            VcErrorKind::NoAnswer | VcErrorKind::Status(_) | VcErrorKind::Undecodable => true,
+            VcErrorKind::Fault(Fault::Other { type_name, .. }) => {
+                matches!(
+                    type_name.as_str(),
+                    "SystemError" | "RuntimeFault" | "HostCommunication"
+                )
+            }
+            _ => false,
+        }
+    }
+
+    /// CamelCase reason for conditions.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match &self.kind {
+            // The session actor uses the same reason.
+            VcErrorKind::Fault(Fault::InvalidLogin) => reason::INVALID_CREDENTIALS.to_owned(),
+            VcErrorKind::Fault(f) => f.name().to_owned(),
+            VcErrorKind::Unresolved { .. } => reason::VSPHERE_OBJECT_NOT_FOUND.to_owned(),
+            VcErrorKind::Unreachable => reason::VCENTER_UNREACHABLE.to_owned(),
+            VcErrorKind::NoAnswer => "VCenterNoAnswer".to_owned(),
+            VcErrorKind::Untrusted => reason::UNTRUSTED_CERTIFICATE.to_owned(),
+            VcErrorKind::LoginLimited(_) => reason::LOGIN_LIMITED.to_owned(),
+            VcErrorKind::NotAllowed => reason::VCENTER_NOT_ALLOWED.to_owned(),
+            VcErrorKind::Status(_) => "VCenterUnavailable".to_owned(),
+            VcErrorKind::Undecodable => reason::VCENTER_REPLY_UNUSABLE.to_owned(),
+            VcErrorKind::Held(_) => "EffectHeld".to_owned(),
+        }
+    }
+
+    /// What the failure means for the next try.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match &self.kind {
+            VcErrorKind::Unreachable
+            | VcErrorKind::NoAnswer
+            | VcErrorKind::Status(_)
+            | VcErrorKind::Held(_) => Class::Transient,
+            VcErrorKind::Unresolved { .. }
+            | VcErrorKind::Untrusted
+            | VcErrorKind::NotAllowed
+            | VcErrorKind::LoginLimited(_) => Class::Blocked,
+            VcErrorKind::Undecodable => Class::Defect,
+            VcErrorKind::Fault(fault) => match fault {
+                Fault::NotAuthenticated
+                | Fault::RequestCanceled
+                | Fault::TaskInProgress
+                | Fault::FileLocked(_)
+                | Fault::InvalidPowerState { .. }
+                | Fault::ManagedObjectNotFound(_)
+                | Fault::FileNotFound(_)
+                | Fault::Other { .. } => Class::Transient,
+                Fault::ConcurrentAccess => Class::Conflict,
+                Fault::InvalidLogin
+                | Fault::NoPermission { .. }
+                | Fault::DuplicateName { .. }
+                | Fault::AlreadyExists(_)
+                | Fault::NoDiskSpace(_)
+                | Fault::InsufficientResources(_)
+                | Fault::InvalidArgument { .. } => Class::Blocked,
+            },
+        }
+    }
+}
+
+impl From<VcError> for ReconcileError {
+    fn from(e: VcError) -> Self {
+        // Only the server matters here: the call that happened to fail differs with each try.
+        let message = match e.kind {
+            VcErrorKind::Unreachable
+            | VcErrorKind::Untrusted
+            | VcErrorKind::NotAllowed
+            | VcErrorKind::LoginLimited(_) => e.message.clone(),
+            _ => e.to_string(),
+        };
+        Self {
+            side: ErrorSource::Vsphere,
+            reason: e.reason(),
+            message,
+            class: e.class(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::ports::effect::{Effect, EffectKind};
+
+    /// The kind after this one, in an order that contains each kind once.
+    fn after(kind: Option<&VcErrorKind>) -> Option<VcErrorKind> {
+        use Fault as F;
+        use VcErrorKind as K;
+        let text = String::new;
+        let next = match kind {
+            None => K::Fault(F::NotAuthenticated),
+            Some(K::Fault(fault)) => match fault {
+                F::NotAuthenticated => K::Fault(F::InvalidLogin),
+                F::InvalidLogin => K::Fault(F::NoPermission {
+                    object: None,
+                    privilege: text(),
+                }),
+                F::NoPermission { .. } => K::Fault(F::ManagedObjectNotFound(None)),
+                F::ManagedObjectNotFound(_) => K::Fault(F::DuplicateName {
+                    name: text(),
+                    holder: None,
+                }),
+                F::DuplicateName { .. } => K::Fault(F::AlreadyExists(text())),
+                F::AlreadyExists(_) => K::Fault(F::FileNotFound(text())),
+                F::FileNotFound(_) => K::Fault(F::FileLocked(text())),
+                F::FileLocked(_) => K::Fault(F::NoDiskSpace(text())),
+                F::NoDiskSpace(_) => K::Fault(F::InsufficientResources(text())),
+                F::InsufficientResources(_) => K::Fault(F::InvalidPowerState { existing: text() }),
+                F::InvalidPowerState { .. } => K::Fault(F::TaskInProgress),
+                F::TaskInProgress => K::Fault(F::ConcurrentAccess),
+                F::ConcurrentAccess => K::Fault(F::RequestCanceled),
+                F::RequestCanceled => K::Fault(F::InvalidArgument { property: text() }),
+                F::InvalidArgument { .. } => K::Fault(F::Other {
+                    type_name: text(),
+                    message: text(),
+                }),
+                F::Other { .. } => K::Unresolved {
+                    field: "network",
+                    value: text(),
+                },
+            },
+            Some(K::Unresolved { .. }) => K::Unreachable,
+            Some(K::Unreachable) => K::NoAnswer,
+            Some(K::NoAnswer) => K::Untrusted,
+            Some(K::Untrusted) => K::NotAllowed,
+            Some(K::NotAllowed) => K::LoginLimited(Timestamp::UNIX_EPOCH),
+            Some(K::LoginLimited(_)) => K::Status(503),
+            Some(K::Status(_)) => K::Undecodable,
+            Some(K::Undecodable) => K::Held(Held {
+                effect: Effect::new(EffectKind::Login, "vc"),
+                reason: text(),
+            }),
+            Some(K::Held(_)) => return None,
+        };
+        Some(next)
+    }
+
+    #[test]
+    fn every_kind_has_its_reason_in_the_list() {
+        let mut given = BTreeSet::new();
+        let mut kind = after(None);
+        while let Some(now) = kind {
+            kind = after(Some(&now));
+            let error = VcError {
+                kind: now,
+                operation: "Test",
+                subject: String::new(),
+                message: String::new(),
+            };
+            given.insert(error.reason());
+        }
+        // The type name of a fault that is none of ours.
+        given.remove("");
+        let listed: BTreeSet<String> = REASONS.map(str::to_owned).into();
+        assert_eq!(given, listed);
+    }
+}

@@ -1,0 +1,180 @@
+//! The virtual machines: how they look, and each change to them.
+
+use async_trait::async_trait;
+
+use super::{Place, TaskRef, VcResult};
+use crate::{
+    domain::{
+        hardware::Hardware,
+        identity::{BiosUuid, MacAddress},
+        marker::{Mark, Marker},
+        names::{DatastorePath, MoRef},
+        notes::Notes,
+    },
+    ports::effect::Effect,
+};
+
+/// Everything that one `CreateVM_Task` carries.
+#[derive(Clone, Debug)]
+pub struct CreateVm {
+    /// Inventory name.
+    pub name: String,
+    /// BIOS uuid.
+    pub uuid: BiosUuid,
+    /// Ownership marker. The VM has it from its first moment.
+    pub marker: Marker,
+    /// CPUs, memory, disk and adapters.
+    pub hardware: Hardware,
+    /// Where the VM will run.
+    pub place: Place,
+    /// Configuration file, `[ds] <name>-<uid8>-<attempt>/<name>.vmx`. It is explicit so that a second creation fails.
+    pub vm_path: DatastorePath,
+    /// Discovery ISO in its CD-ROM drive.
+    pub iso: DatastorePath,
+    /// Text of its notes ([`Notes`]).
+    pub annotation: String,
+}
+
+/// Power state of a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerState {
+    /// `poweredOn`
+    On,
+    /// `poweredOff`
+    Off,
+    /// `suspended`
+    Suspended,
+}
+
+impl PowerState {
+    /// As on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::On => "poweredOn",
+            Self::Off => "poweredOff",
+            Self::Suspended => "suspended",
+        }
+    }
+}
+
+/// A device in the boot order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BootDevice {
+    /// Disk with this device key.
+    Disk(i32),
+    /// Any CD-ROM.
+    Cdrom,
+    /// Anything else.
+    Other(String),
+}
+
+/// A CD-ROM drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cdrom {
+    /// Device key.
+    pub key: i32,
+    /// ISO behind it, as `[datastore] path`.
+    pub iso: Option<String>,
+    /// Connected now.
+    pub connected: bool,
+    /// Connected at power-on.
+    pub start_connected: bool,
+}
+
+/// A VM as vCenter shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmObservation {
+    /// Reference in this vCenter.
+    pub moref: MoRef,
+    /// Inventory name.
+    pub name: String,
+    /// BIOS uuid; absent on VMs that are broken or inaccessible.
+    pub bios_uuid: Option<BiosUuid>,
+    /// vCenter's own unique id of this VM (a clone has another one).
+    pub instance_uuid: Option<String>,
+    /// Folder it is in.
+    pub folder: Option<MoRef>,
+    /// Ownership marker, if any.
+    pub marker: Option<Marker>,
+    /// The owner that its notes name to the predecessor.
+    pub notes: Notes,
+    /// Power state.
+    pub power: PowerState,
+    /// `connected`, `disconnected`, `inaccessible`, ... as on the wire.
+    pub connection_state: String,
+    /// MACs of its virtual NICs.
+    pub macs: Vec<MacAddress>,
+    /// Device keys of its disks, in order.
+    pub disk_keys: Vec<i32>,
+    /// CD-ROM drives.
+    pub cdroms: Vec<Cdrom>,
+    /// Boot order; empty when none is set.
+    pub boot_order: Vec<BootDevice>,
+    /// Configuration file.
+    pub vm_path: String,
+    /// VMware Tools' running status, as evidence (`guestToolsRunning`).
+    pub tools: Option<String>,
+    /// Guest address that VMware Tools reports, as evidence.
+    pub guest_address: Option<String>,
+    /// Host name that VMware Tools reports, as evidence.
+    pub guest_host: Option<String>,
+}
+
+impl VmObservation {
+    /// Whether vCenter shows its configuration. vCenter shows none for a VM that is `inaccessible` or `invalid`, nor at the
+    /// beginning of a creation. The owner of such a VM is unknown.
+    #[must_use]
+    pub fn shows_config(&self) -> bool {
+        self.bios_uuid.is_some()
+    }
+}
+
+/// Reads and changes VMs. A method that returns a [`TaskRef`] only starts its task; [`super::Tasks::wait`] shows its end.
+#[async_trait]
+pub trait Machines: Send + Sync {
+    /// All VMs with that BIOS uuid that the user can see, clones included. VMs whose configuration vCenter does not show
+    /// are missing.
+    async fn find_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>>;
+
+    /// The VM behind a reference; `None` from the typed fault `ManagedObjectNotFound` only.
+    async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>>;
+
+    /// Starts the creation.
+    async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef>;
+
+    /// Sets the boot order to the given disks, then CD-ROM.
+    async fn set_boot_order(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        disk_keys: &[i32],
+    ) -> VcResult<TaskRef>;
+
+    /// Writes the ownership marker to a VM that the predecessor created (after proof), or releases a VM of ours. With
+    /// `notes`, it also writes the notes that name the owner to the predecessor.
+    async fn stamp_marker(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        mark: &Mark,
+        notes: bool,
+    ) -> VcResult<TaskRef>;
+
+    /// Powers on.
+    async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
+
+    /// Powers off, hard.
+    async fn power_off(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
+
+    /// Destroys the VM and its files.
+    async fn destroy(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef>;
+
+    /// Takes these ISOs (as in [`Cdrom::iso`]) out of the VM's CD-ROM drives, connected or not, and waits. It overrules a
+    /// guest that has locked its tray, also after an earlier call that left vCenter's question open. If no drive holds any
+    /// of them, the call succeeds and writes nothing.
+    async fn eject_isos(&self, effect: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<()>;
+
+    /// Attaches tags (ids as in `spec.vsphere.vmTags`); already attached is success.
+    async fn attach_tags(&self, effect: &Effect, vm: &MoRef, tag_ids: &[String]) -> VcResult<()>;
+}

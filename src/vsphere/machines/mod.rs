@@ -1,0 +1,122 @@
+//! The virtual machines: how they look, and each change to them.
+
+pub(crate) mod config;
+mod eject;
+pub(crate) mod observation;
+mod tags;
+
+use agent_forge_actors::{
+    domain::{identity::BiosUuid, marker::Mark, names::MoRef},
+    ports::{
+        effect::Effect,
+        vcenter::{CreateVm, Machines, TaskRef, VcErrorKind, VcResult, VmObservation},
+    },
+};
+use async_trait::async_trait;
+use serde::Serialize;
+
+use self::{
+    config::{boot_order, creation, stamp},
+    observation::observation,
+};
+use super::rpc::{
+    call::Call,
+    client::Client,
+    session::Asked,
+    wire::{NoArguments, Ref},
+};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FindAllByUuid {
+    uuid: String,
+    vm_search: bool,
+}
+
+#[async_trait]
+impl Machines for Client {
+    async fn find_by_uuid(&self, uuid: BiosUuid) -> VcResult<Vec<VmObservation>> {
+        let session = self.session(Asked::ByCall).await?;
+        let index: MoRef = session.endpoint.content.search_index.clone().into();
+        let arguments = FindAllByUuid {
+            uuid: uuid.to_string(),
+            vm_search: true,
+        };
+        let call = Call::new(&index, "FindAllByUuid", &arguments).about(format!("VM {uuid}"));
+        let found: Vec<Ref> = self.read(call).await?.unwrap_or_default();
+        let found: Vec<MoRef> = found.into_iter().map(MoRef::from).collect();
+        let seen = futures::future::try_join_all(found.iter().map(|vm| self.observe(vm))).await?;
+        Ok(seen.into_iter().flatten().collect())
+    }
+
+    async fn observe(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {
+        let seen = self.look(vm).await?;
+        seen.map(|seen| observation(&seen)).transpose()
+    }
+
+    async fn create_vm(&self, effect: &Effect, vm: &CreateVm) -> VcResult<TaskRef> {
+        let place = &vm.place;
+        let network = self.network(&place.datacenter, &place.network).await?;
+        let arguments = creation(vm, network.backing);
+        let call = Call::new(&place.folder, "CreateVM_Task", &arguments);
+        self.start(effect, call.about(format!("VM {:?}", vm.name)))
+            .await
+    }
+
+    async fn set_boot_order(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        disk_keys: &[i32],
+    ) -> VcResult<TaskRef> {
+        let call = Call::new(vm, "ReconfigVM_Task", &boot_order(disk_keys));
+        self.start(effect, call).await
+    }
+
+    async fn stamp_marker(
+        &self,
+        effect: &Effect,
+        vm: &MoRef,
+        mark: &Mark,
+        notes: bool,
+    ) -> VcResult<TaskRef> {
+        let call = Call::new(vm, "ReconfigVM_Task", &stamp(mark, notes));
+        self.start(effect, call).await
+    }
+
+    async fn power_on(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        let call = Call::new(vm, "PowerOnVM_Task", &NoArguments {});
+        self.start(effect, call).await
+    }
+
+    async fn power_off(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        let call = Call::new(vm, "PowerOffVM_Task", &NoArguments {});
+        self.start(effect, call).await
+    }
+
+    async fn destroy(&self, effect: &Effect, vm: &MoRef) -> VcResult<TaskRef> {
+        let call = Call::new(vm, "Destroy_Task", &NoArguments {});
+        self.start(effect, call).await
+    }
+
+    async fn eject_isos(&self, effect: &Effect, vm: &MoRef, isos: &[String]) -> VcResult<()> {
+        self.empty_drives(effect, vm, isos).await
+    }
+
+    async fn attach_tags(&self, effect: &Effect, vm: &MoRef, tag_ids: &[String]) -> VcResult<()> {
+        self.tag(effect, vm, tag_ids).await
+    }
+}
+
+impl Client {
+    /// Calls a task method. The labels of the task name the method and its subject.
+    async fn start(&self, effect: &Effect, call: Call) -> VcResult<TaskRef> {
+        let missing = call.failure(VcErrorKind::Undecodable, "the reply names no task");
+        let (method, subject) = (call.method, call.subject.clone());
+        let Some(task) = self.mutate::<Ref>(effect, call).await? else {
+            return Err(missing);
+        };
+        self.tasks.labels.note(&task.value, method, &subject);
+        Ok(TaskRef(task.value))
+    }
+}

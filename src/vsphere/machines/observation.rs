@@ -1,0 +1,357 @@
+//! A VM as vCenter shows it, in one request for any number of VMs.
+
+use agent_forge_actors::{
+    domain::{
+        identity::{BiosUuid, MacAddress},
+        marker::{MARKER_KEY, Marker},
+        notes::Notes,
+    },
+    ports::vcenter::{BareVm, BootDevice, Cdrom, MarkedVm, PowerState, VcResult, VmObservation},
+};
+use serde_json::Value;
+
+use crate::vsphere::rpc::{properties::Properties, wire::unboxed};
+
+/// Everything that [`observation`] reads.
+pub(crate) const PATHS: &[&str] = &[
+    "name",
+    "parent",
+    "config.uuid",
+    "config.instanceUuid",
+    "config.annotation",
+    "config.extraConfig",
+    "config.hardware.device",
+    "config.bootOptions",
+    "config.files.vmPathName",
+    "runtime.powerState",
+    "runtime.connectionState",
+    "guest.toolsRunningStatus",
+    "guest.ipAddress",
+    "guest.hostName",
+];
+
+/// Longest name that vCenter gives to an object. References are shorter.
+const LONGEST_NAME: usize = 80;
+/// Longer than any path of a configuration file.
+const LONGEST_PATH: usize = 512;
+
+/// Everything that [`marked`] and [`bare`] read.
+pub(crate) const SURVEY_PATHS: &[&str] = &[
+    "name",
+    "config.uuid",
+    "config.extraConfig",
+    "config.bootOptions",
+    "summary.config.vmPathName",
+    "runtime.powerState",
+    "runtime.connectionState",
+];
+
+/// What [`marked`] must be able to read.
+const MARKED_PATHS: &[&str] = &[
+    "name",
+    "config.extraConfig",
+    "config.bootOptions",
+    "runtime.powerState",
+];
+
+/// Without these, a VM could seem to have another owner.
+const IDENTITY: &[&str] = &[
+    "config.uuid",
+    "config.annotation",
+    "config.extraConfig",
+    "runtime.powerState",
+];
+
+/// The VM, if it has an ownership marker. A VM with properties that the user may not read does not count: an unset
+/// value would look like a fact.
+pub(crate) fn marked(vm: &Properties) -> Option<MarkedVm> {
+    vm.require_readable(MARKED_PATHS).ok()?;
+    vm.text("runtime.powerState")?;
+    // vCenter's own values are far shorter. Longer ones must not get into memory and messages.
+    if vm.object.id.len() > LONGEST_NAME || vm.object.kind.len() > LONGEST_NAME {
+        return None;
+    }
+    let name = vm.text("name").unwrap_or_default();
+    Some(MarkedVm {
+        moref: vm.object.clone(),
+        name: name.chars().take(LONGEST_NAME).collect(),
+        marker: marker(vm.list("config.extraConfig"))?,
+        power: power(vm),
+        has_boot_order: boot_order(vm).is_some_and(|order| !order.is_empty()),
+    })
+}
+
+/// The VM, if vCenter shows no configuration: `config` is unset while its files cannot be read.
+pub(crate) fn bare(vm: &Properties) -> Option<BareVm> {
+    if vm.value("config.uuid").is_some() || vm.object.id.len() > LONGEST_NAME {
+        return None;
+    }
+    let text = |path: &str, longest| {
+        let text = vm.text(path)?;
+        Some(text.chars().take(longest).collect::<String>())
+    };
+    Some(BareVm {
+        moref: vm.object.clone(),
+        // vCenter may show the path of its file as the name.
+        name: text("name", LONGEST_PATH).unwrap_or_default(),
+        vm_path: text("summary.config.vmPathName", LONGEST_PATH),
+        connection_state: text("runtime.connectionState", LONGEST_NAME).unwrap_or_default(),
+    })
+}
+
+fn power(vm: &Properties) -> PowerState {
+    match vm.text("runtime.powerState") {
+        Some("poweredOn") => PowerState::On,
+        Some("suspended") => PowerState::Suspended,
+        _ => PowerState::Off,
+    }
+}
+
+fn boot_order(vm: &Properties) -> Option<&Vec<Value>> {
+    vm.value("config.bootOptions")
+        .and_then(|o| o.get("bootOrder"))
+        .map(unboxed)
+        .and_then(Value::as_array)
+}
+
+pub(super) fn observation(vm: &Properties) -> VcResult<VmObservation> {
+    vm.require_readable(IDENTITY)?;
+    let devices = vm.list("config.hardware.device");
+    Ok(VmObservation {
+        moref: vm.object.clone(),
+        name: vm.text("name").unwrap_or_default().to_owned(),
+        bios_uuid: vm.text("config.uuid").and_then(BiosUuid::parse),
+        instance_uuid: vm
+            .text("config.instanceUuid")
+            .filter(|t| !t.is_empty())
+            .map(str::to_owned),
+        folder: vm.reference("parent"),
+        marker: marker(vm.list("config.extraConfig")),
+        notes: Notes::read(vm.text("config.annotation")),
+        power: power(vm),
+        connection_state: vm
+            .text("runtime.connectionState")
+            .unwrap_or_default()
+            .to_owned(),
+        macs: devices
+            .iter()
+            .filter_map(|d| d.get("macAddress")?.as_str().and_then(MacAddress::parse))
+            .collect(),
+        disk_keys: devices
+            .iter()
+            .filter(|d| type_name(d) == "VirtualDisk")
+            .filter_map(key)
+            .collect(),
+        cdroms: devices
+            .iter()
+            .filter(|d| type_name(d) == "VirtualCdrom")
+            .filter_map(cdrom)
+            .collect(),
+        boot_order: boot_order(vm)
+            .map(|all| all.iter().map(boot_device).collect())
+            .unwrap_or_default(),
+        vm_path: vm
+            .text("config.files.vmPathName")
+            .unwrap_or_default()
+            .to_owned(),
+        tools: vm.text("guest.toolsRunningStatus").map(str::to_owned),
+        guest_address: vm
+            .text("guest.ipAddress")
+            .filter(|t| !t.is_empty())
+            .map(str::to_owned),
+        guest_host: vm
+            .text("guest.hostName")
+            .filter(|t| !t.is_empty())
+            .map(str::to_owned),
+    })
+}
+
+fn type_name(value: &Value) -> &str {
+    value
+        .get("_typeName")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+fn key(device: &Value) -> Option<i32> {
+    device.get("key")?.as_i64()?.try_into().ok()
+}
+
+fn marker(extra_config: &[Value]) -> Option<Marker> {
+    let owner = extra_config
+        .iter()
+        .find(|o| o.get("key").and_then(Value::as_str) == Some(MARKER_KEY))?;
+    Marker::parse(owner.get("value").map(unboxed)?.as_str()?)
+}
+
+/// The ISO behind a CD-ROM drive.
+pub(crate) fn iso_of(device: &Value) -> Option<&str> {
+    let backing = device.get("backing")?;
+    (type_name(backing) == "VirtualCdromIsoBackingInfo")
+        .then(|| backing.get("fileName")?.as_str())?
+}
+
+fn cdrom(device: &Value) -> Option<Cdrom> {
+    let flag = |name: &str| {
+        device
+            .pointer(&format!("/connectable/{name}"))
+            .and_then(Value::as_bool)
+            .unwrap_or(false)
+    };
+    Some(Cdrom {
+        key: key(device)?,
+        iso: iso_of(device).map(str::to_owned),
+        connected: flag("connected"),
+        start_connected: flag("startConnected"),
+    })
+}
+
+fn boot_device(device: &Value) -> BootDevice {
+    match type_name(device) {
+        "VirtualMachineBootOptionsBootableCdromDevice" => BootDevice::Cdrom,
+        "VirtualMachineBootOptionsBootableDiskDevice" => device
+            .get("deviceKey")
+            .and_then(Value::as_i64)
+            .and_then(|k| k.try_into().ok())
+            .map_or_else(
+                || BootDevice::Other("disk without key".to_owned()),
+                BootDevice::Disk,
+            ),
+        other => BootDevice::Other(other.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::vsphere::rpc::wire::collector::ObjectContent;
+
+    fn vm(props: Value) -> Properties {
+        let set: Vec<Value> = props
+            .as_object()
+            .expect("object")
+            .iter()
+            .map(|(n, v)| json!({"name": n, "val": v}))
+            .collect();
+        let content: ObjectContent = serde_json::from_value(json!({
+            "obj": {"type": "VirtualMachine", "value": "vm-1", "_typeName": "ManagedObjectReference"}, "propSet": set
+        }))
+        .expect("content");
+        content.into()
+    }
+
+    #[test]
+    fn a_vm_is_read_out_of_its_boxes() {
+        let owner = Marker {
+            cluster_id: "c".into(),
+            namespace: "ns".into(),
+            name: "vm".into(),
+            uid: "u".into(),
+            attempt: 2,
+        };
+        let seen = observation(&vm(json!({
+            "name": {"_typeName": "string", "_value": "node-1"},
+            "parent": {"_typeName": "ManagedObjectReference", "type": "Folder", "value": "group-v3"},
+            "config.uuid": {"_typeName": "string", "_value": "423e36c8-723d-2b24-8590-0eb1d9180aa2"},
+            "config.annotation": {"_typeName": "string", "_value": Notes::text("u")},
+            "runtime.powerState": {"_typeName": "VirtualMachinePowerState", "_value": "poweredOn"},
+            "config.extraConfig": {"_typeName": "ArrayOfOptionValue", "_value": [
+                {"_typeName": "OptionValue", "key": "x", "value": {"_typeName": "string", "_value": "y"}},
+                {"value": {"_value": owner.to_string(), "_typeName": "string"}, "key": MARKER_KEY}]},
+            "config.hardware.device": {"_value": [
+                {"key": 202, "_typeName": "VirtualDisk"},
+                {"key": 4000, "_typeName": "VirtualVmxnet3", "macAddress": "00:50:56:AA:00:01"},
+                {"key": 16000, "_typeName": "VirtualCdrom", "connectable": {"connected": true, "startConnected": true},
+                 "backing": {"fileName": "[iso] a.iso", "_typeName": "VirtualCdromIsoBackingInfo"}}],
+                "_typeName": "ArrayOfVirtualDevice"},
+            "config.bootOptions": {"_typeName": "VirtualMachineBootOptions", "bootOrder": [
+                {"_typeName": "VirtualMachineBootOptionsBootableDiskDevice", "deviceKey": 202},
+                {"_typeName": "VirtualMachineBootOptionsBootableCdromDevice"},
+                {"_typeName": "VirtualMachineBootOptionsBootableEthernetDevice", "deviceKey": 4000}]},
+        })))
+        .expect("observation");
+        assert_eq!(seen.power, PowerState::On);
+        assert_eq!(seen.marker, Some(owner));
+        assert_eq!(seen.notes, Notes::OfAgent("u".into()));
+        assert_eq!(seen.disk_keys, [202]);
+        assert_eq!(
+            seen.macs,
+            [MacAddress::parse("00:50:56:aa:00:01").expect("mac")]
+        );
+        assert_eq!(seen.cdroms[0].iso.as_deref(), Some("[iso] a.iso"));
+        assert_eq!(
+            seen.boot_order,
+            [
+                BootDevice::Disk(202),
+                BootDevice::Cdrom,
+                BootDevice::Other("VirtualMachineBootOptionsBootableEthernetDevice".into())
+            ]
+        );
+    }
+
+    #[test]
+    fn a_scan_sees_marked_vms_and_believes_only_what_it_may_read() {
+        let read = |mark: Value, power: Value, boot: Value| {
+            marked(&vm(json!({
+                "name": {"_typeName": "string", "_value": "x"},
+                "config.extraConfig": {"_typeName": "ArrayOfOptionValue", "_value": [
+                    {"_typeName": "OptionValue", "key": MARKER_KEY, "value": mark}
+                ]},
+                "runtime.powerState": power,
+                "config.bootOptions": boot,
+            })))
+        };
+        let text = |t: &str| json!({"_typeName": "string", "_value": t});
+        let mark = || text("v1/c/ns/a/u/2");
+        let bare = json!({"_typeName": "VirtualMachineBootOptions"});
+        let made = read(mark(), text("poweredOff"), bare.clone()).expect("marked");
+        assert_eq!((made.marker.attempt, made.has_boot_order), (2, false));
+        let ordered = json!({"_typeName": "VirtualMachineBootOptions", "bootOrder": [
+            {"_typeName": "VirtualMachineBootOptionsBootableCdromDevice"}
+        ]});
+        let ran = read(mark(), text("poweredOn"), ordered).expect("marked");
+        assert!(ran.has_boot_order && ran.power == PowerState::On);
+        assert_eq!(
+            read(text("somebody's"), text("poweredOff"), bare.clone()),
+            None
+        );
+        assert_eq!(read(mark(), Value::Null, bare), None, "no power state");
+    }
+
+    #[test]
+    fn a_vm_without_configuration_is_listed_as_such_and_no_other_is() {
+        let text = |t: &str| json!({"_typeName": "string", "_value": t});
+        let state = text("inaccessible");
+        let away = vm(json!({
+            "name": text("x"), "summary.config.vmPathName": text("[ds] x/x.vmx"), "runtime.connectionState": state,
+        }));
+        let found = bare(&away).expect("bare");
+        assert_eq!(
+            (
+                found.name.as_str(),
+                found.vm_path.as_deref(),
+                found.connection_state.as_str()
+            ),
+            ("x", Some("[ds] x/x.vmx"), "inaccessible")
+        );
+        assert_eq!(marked(&away), None);
+        let there = vm(
+            json!({"name": text("x"), "config.uuid": text("423e36c8-723d-2b24-8590-0eb1d9180aa2")}),
+        );
+        assert_eq!(bare(&there), None);
+    }
+
+    #[test]
+    fn a_bare_vm_is_read_without_inventing_anything() {
+        let seen = observation(&vm(json!({"name": {"_typeName": "string", "_value": "x"}})))
+            .expect("observation");
+        assert!(!seen.shows_config());
+        assert_eq!(
+            (seen.bios_uuid, seen.marker, seen.folder),
+            (None, None, None)
+        );
+        assert!(seen.macs.is_empty() && seen.disk_keys.is_empty() && seen.boot_order.is_empty());
+    }
+}
