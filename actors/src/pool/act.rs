@@ -21,9 +21,8 @@ use tokio::sync::OnceCell;
 use super::{
     Memory, approve, begin,
     observed::Observed,
-    pass,
     plan::{self, Action, ReleaseWhy, Waiting},
-    traced,
+    publish, traced,
 };
 use crate::{
     context::Context,
@@ -38,7 +37,6 @@ use crate::{
         cluster::{MetadataPatch, Precondition},
         effect::{Effect, EffectKind},
     },
-    runtime::written::Written,
 };
 
 /// What a live read held back is looked at again after that.
@@ -98,7 +96,11 @@ pub async fn perform_all(
             if unpinned && matches!(action, Action::Prepare { .. }) {
                 continue;
             }
-            let result = traced::perform(context, s, action, &memory.failures, &live).await;
+            let mut result = traced::perform(context, s, action, &memory.failures, &live).await;
+            if let Ok(ActionOutcome::Record(change)) = result {
+                let written = publish::record(context, s, memory, change).await;
+                result = written.map(|()| ActionOutcome::It);
+            }
             acted.note(s, action, result, memory);
         }
     }
@@ -121,16 +123,13 @@ impl Acted {
                 self.reassigned += usize::from(matches!(action, Action::Reassign { .. }));
                 self.released += usize::from(matches!(action, Action::Release { .. }));
             }
-            Ok(ActionOutcome::Wrote(written)) => memory.wrote(*written),
+            Ok(ActionOutcome::Record(_)) => {}
             Ok(ActionOutcome::Gone) => self.gone = true,
             Ok(ActionOutcome::Held(why)) => {
                 self.again = Some(self.again.map_or(HELD, |a| a.min(HELD)));
                 self.held.extend(why);
             }
             Err(trouble) => {
-                if matches!(action, Action::Close) {
-                    memory.not_written(&trouble);
-                }
                 let worse = self
                     .result
                     .as_ref()
@@ -148,8 +147,8 @@ impl Acted {
 pub enum ActionOutcome {
     /// It.
     It,
-    /// It, and this is the pool's status now.
-    Wrote(Box<Written<VsphereAgentPoolStatus>>),
+    /// It is a change of the pool's status, which is to be written.
+    Record(fn(&mut VsphereAgentPoolStatus)),
     /// It, and the pool object is another one now, or none.
     Gone,
     /// Not now; with the words for it where the plan has none.
@@ -223,12 +222,7 @@ pub async fn perform(
             // The patch moved the resourceVersion: the status is written in the next pass.
             Ok(ActionOutcome::Gone)
         }
-        Action::Close => {
-            let mut status = s.pool.status.clone().unwrap_or_default();
-            status.closed = Some(true);
-            let written = pass::write(context, EffectKind::PoolStatus, &s.pool, status).await?;
-            Ok(ActionOutcome::Wrote(Box::new(written)))
-        }
+        Action::Close => Ok(ActionOutcome::Record(|status| status.closed = Some(true))),
         Action::Pin { agent_machine, pin } => {
             let at = Precondition::of(agent_machine.as_ref());
             cluster

@@ -11,6 +11,7 @@ pub mod index;
 pub mod observed;
 pub mod pass;
 pub mod plan;
+pub mod publish;
 pub mod secret_finalizers;
 pub mod status;
 pub mod traced;
@@ -24,19 +25,15 @@ use futures::future::BoxFuture;
 
 use crate::{
     context::Context,
-    domain::{
-        failure::{Class, ReconcileError},
-        names::ObjectKey,
-    },
+    domain::names::ObjectKey,
     iso::{
         infra_env,
         of_pool::{self, IsoCaches},
     },
     ports::instruments::Instruments,
     runtime::{
-        batch::Batch,
         shell::{Verdict, Worker},
-        written::Written,
+        status_writer::StatusWriter,
     },
 };
 
@@ -53,12 +50,8 @@ pub struct Memory {
     pub settling: agent_debounce::Settling,
     /// What failed and is tried again, for the traces of their machines.
     pub failures: traced::Failures,
-    /// Our last status write, until the watch shows it.
-    pub written: Option<Written<VsphereAgentPoolStatus>>,
-    /// Why the status could not be written in this pass, where that may pass: it is not tried again before the next one.
-    pub unwritten: Option<Class>,
-    /// A status that waits to be written.
-    pub batch: Batch,
+    /// Writes the status.
+    pub status: StatusWriter<VsphereAgentPoolStatus>,
     /// Passes in a row that found vCenter or its credentials in trouble.
     pub vsphere_failures: u32,
     /// Waits of AgentMachines, for their traces.
@@ -83,21 +76,6 @@ pub struct Memory {
     pub announced_failure: Option<String>,
     /// What was said of its InfraEnv in an Event.
     pub infra_env_said: infra_env::Said,
-}
-
-impl Memory {
-    /// The status was written: what waited to be written went with it.
-    pub fn wrote(&mut self, written: Written<VsphereAgentPoolStatus>) {
-        self.written = Some(written);
-        self.unwritten = None;
-        self.batch.clear();
-    }
-
-    /// The status was not written. What the server refuses for its content is no reason to withhold another one, which may
-    /// say why.
-    pub fn not_written(&mut self, trouble: &ReconcileError) {
-        self.unwritten = Some(trouble.class).filter(|class| class.passes());
-    }
 }
 
 /// Worker of a pool actor.

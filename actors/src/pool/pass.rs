@@ -7,10 +7,8 @@ use std::{
 };
 
 use agent_forge_crds::{
-    conditions::{
-        self, CAPACITY_SATISFIED, POOL_CONDITIONS, event, find_condition, is_true, reason,
-    },
-    pool::{VsphereAgentPool, VsphereAgentPoolStatus},
+    conditions::{self, event, find_condition, reason},
+    pool::VsphereAgentPool,
 };
 use kube::ResourceExt;
 
@@ -19,7 +17,7 @@ use super::{
     applied::GATHER,
     observed::{self, Observed},
     plan::{self, Plan},
-    secret_finalizers,
+    publish, secret_finalizers,
     status::{self, Surroundings},
     traced, waits,
 };
@@ -35,22 +33,11 @@ use crate::{
         of_pool::{self, IsoCaches, held::Held, kept},
     },
     placement::request,
-    ports::{
-        cluster::{Notice, Precondition, Regarding},
-        effect::{Effect, EffectKind},
-    },
-    runtime::{backoff, shell::Verdict, written::Written},
+    ports::cluster::{Notice, Regarding},
+    runtime::{backoff, shell::Verdict},
     sessions::{secret_ref, users},
 };
 
-/// Counts and rows alone wait that long for company; what [`urgent`] names is written at once.
-const QUIET_WRITES: Duration = Duration::from_secs(2);
-/// And longer the more VsphereAgents there are, for it changes all the time while they come; for each of the first ten.
-const QUIET_PER_CHILD: Duration = Duration::from_millis(500);
-/// Beyond fifty the status is large as well: for each of all.
-const QUIET_IN_LARGE: Duration = Duration::from_millis(100);
-/// How far an ISO is may be written that often.
-const PROGRESS_WRITES: Duration = Duration::from_secs(5);
 /// While an ISO is on its way, or vCenter is in trouble, the pass looks again after that.
 const PROGRESS: Duration = Duration::from_secs(2);
 /// A pass waits that long for a login, which itself goes on, and for a sign that vCenter is there.
@@ -74,8 +61,7 @@ pub async fn run(
         return (memory, Verdict::default());
     };
     traced::name_pass(&s.pool);
-    memory.unwritten = None;
-    s.pool = newest(&mut memory, &s.pool);
+    s.pool = memory.status.begin(&s.pool);
     note_waiting(&mut memory, &mut s);
     memory.begun.recall(&mut s);
     let plan = plan::plan(&s);
@@ -110,33 +96,9 @@ pub async fn run(
         .flatten()
         .min();
     if !acted.gone {
-        publish(&context, &s, &plan, &around, &mut memory, &mut verdict).await;
+        publish::publish(&context, &s, &plan, &around, &mut memory, &mut verdict).await;
     }
     (memory, verdict)
-}
-
-/// The pool as the watch shows it, or as this actor wrote it since; a write that the watch shows is forgotten.
-fn newest(memory: &mut Memory, shown: &Arc<VsphereAgentPool>) -> Arc<VsphereAgentPool> {
-    let newer = |w: &Written<_>| w.newer_than(shown.as_ref());
-    if !memory.written.as_ref().is_some_and(newer) {
-        memory.written = None;
-    }
-    over(memory, shown)
-}
-
-/// `pool`, with our own status on it where that is newer.
-pub(super) fn over(memory: &Memory, pool: &Arc<VsphereAgentPool>) -> Arc<VsphereAgentPool> {
-    let Some(written) = memory
-        .written
-        .as_ref()
-        .filter(|w| w.newer_than(pool.as_ref()))
-    else {
-        return pool.clone();
-    };
-    let mut pool = pool.as_ref().clone();
-    pool.status = Some(written.status.clone());
-    pool.metadata.resource_version = Some(written.resource_version.clone());
-    Arc::new(pool)
 }
 
 /// Starts and stops the debounce clocks of AgentMachines.
@@ -520,103 +482,6 @@ fn verdict(
         failure: acting.filter(|_| blocked.is_none()),
         waiting_on,
     }
-}
-
-/// How long counts and rows wait in a pool with so many VsphereAgents.
-fn quiet(children: usize) -> Duration {
-    let children = u32::try_from(children).unwrap_or(u32::MAX);
-    let growing = QUIET_PER_CHILD.saturating_mul(children.min(10));
-    let large = QUIET_IN_LARGE.saturating_mul(children);
-    growing.max(large).clamp(QUIET_WRITES, QUIET_WRITES * 5)
-}
-
-/// Whether the difference is worth a write at once: conditions, the ISO, refused credentials, closing; not counts and rows,
-/// nor that they suffice, which the counts say too: that they do not is said at once.
-fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
-    let condition = |s: &VsphereAgentPoolStatus, t: &str| {
-        find_condition(&s.conditions, t).map(|c| (c.status.clone(), c.reason.clone()))
-    };
-    // VM actors and other pools go by what lies where.
-    let stored = |s: &VsphereAgentPoolStatus| {
-        let iso = s.iso.as_ref();
-        iso.map(|i| (i.stored_path.clone(), i.history.clone()))
-    };
-    stored(old) != stored(new)
-        // A process that is about to die leaves it to the next one.
-        || old.refused_credentials != new.refused_credentials
-        || old.observed_generation != new.observed_generation
-        || POOL_CONDITIONS
-            .iter()
-            .filter(|t| **t != CAPACITY_SATISFIED || !is_true(&new.conditions, t))
-            .any(|t| condition(old, t) != condition(new, t))
-}
-
-async fn publish(
-    context: &Context,
-    s: &Observed,
-    plan: &Plan,
-    around: &Surroundings,
-    memory: &mut Memory,
-    verdict: &mut Verdict,
-) {
-    // What was written while acting (`closed`) is part of the record.
-    let pool = over(memory, &s.pool);
-    let old = pool.status.clone().unwrap_or_default();
-    let new = status::render(&old, s, plan, around);
-    let view = status::view(s, plan, &new);
-    context.instruments.pool_view(&s.key, &view);
-    if old == new {
-        memory.batch.clear();
-        return;
-    }
-    // An API server that did not take it a moment ago does not take it now: the next pass tries, after its backoff.
-    if let Some(class) = memory.unwritten {
-        verdict.failure = verdict.failure.or(Some(class));
-        return;
-    }
-    let window = quiet(s.children.len());
-    let window = if old.iso == new.iso {
-        window
-    } else {
-        window.max(PROGRESS_WRITES)
-    };
-    if !urgent(&old, &new)
-        && let Some(left) = memory.batch.hold(s.now, window)
-    {
-        verdict.again = Some(verdict.again.map_or(left, |a| a.min(left)));
-        return;
-    }
-    let kind = if old.iso == new.iso {
-        EffectKind::PoolStatus
-    } else {
-        EffectKind::IsoStatus
-    };
-    match write(context, kind, &pool, new).await {
-        Ok(written) => {
-            memory.wrote(written);
-            // The cache waits for what was just recorded.
-            if matches!(around.iso, Some(IsoState::Publishing(_))) {
-                verdict.again = Some(Duration::ZERO);
-            }
-        }
-        Err(e) => verdict.failure = verdict.failure.or(Some(e.class)),
-    }
-}
-
-/// Writes the pool's status with its precondition.
-///
-/// # Errors
-/// The [`ReconcileError`] of the write.
-pub async fn write(
-    context: &Context,
-    kind: EffectKind,
-    pool: &Arc<VsphereAgentPool>,
-    status: VsphereAgentPoolStatus,
-) -> Result<Written<VsphereAgentPoolStatus>, ReconcileError> {
-    let effect = Effect::new(kind, ObjectKey::of(pool.as_ref()));
-    let at = Precondition::of(pool.as_ref());
-    let version = context.cluster.pool_status(&effect, &at, &status).await?;
-    Ok(Written::new(pool.as_ref(), version, status))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Memory, observed::Observed, pass, plan::Action};
+use super::{Memory, observed::Observed, pass, plan::Action, publish};
 use crate::{
     context::Context,
     domain::{failure::ReconcileError, names::ObjectKey},
@@ -188,15 +188,8 @@ async fn record(
     entries: Vec<HeldSecret>,
     memory: &mut Memory,
 ) -> Result<(), ReconcileError> {
-    if secret_ref::on_record(&s.pool) == entries {
-        return Ok(());
-    }
-    let mut status = s.pool.status.clone().unwrap_or_default();
-    status.held_secrets = entries;
-    let written = pass::write(context, EffectKind::PoolStatus, &s.pool, status).await;
-    let written = written.inspect_err(|trouble| memory.not_written(trouble))?;
-    memory.wrote(written);
-    s.pool = pass::over(memory, &s.pool);
+    publish::record(context, s, memory, |status| status.held_secrets = entries).await?;
+    s.pool = memory.status.over(&s.pool);
     Ok(())
 }
 

@@ -1,7 +1,6 @@
 //! What all actors run on: the shell that coalesces wakes into passes, backoff, the lease, and the timeline of a machine.
 
 pub mod backoff;
-pub mod batch;
 pub mod beside;
 #[cfg(test)]
 mod facts;
@@ -10,4 +9,4 @@ pub mod lease;
 pub mod mailbox;
 pub mod shell;
 pub mod timeline;
-pub mod written;
+pub mod status_writer;

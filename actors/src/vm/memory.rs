@@ -29,7 +29,7 @@ use crate::{
         slots::{Slot, Ticket},
         vcenter::{Place, PowerState, VmObservation},
     },
-    runtime::{backoff, batch::Batch, lasting::Lasting, written::Written},
+    runtime::{backoff, lasting::Lasting, status_writer::StatusWriter},
 };
 
 /// The cache.
@@ -94,12 +94,8 @@ pub struct Memory {
     pub suspended: u8,
     /// When (monotonic) absence was last confirmed.
     pub proof_at: Option<Duration>,
-    /// Our last write of the status, until the watch shows it.
-    pub written: Option<Written<VsphereAgentStatus>>,
-    /// Why the last write of this pass failed, where that may pass: the status is not tried again before the next pass.
-    pub unwritten: Option<Class>,
-    /// A status that waits to be written.
-    pub batch: Batch,
+    /// Writes the status.
+    pub status: StatusWriter<VsphereAgentStatus>,
     /// What happened to the machine of that trace, with what is not written yet.
     pub timeline: Option<(TraceId, Vec<Milestone>)>,
     /// The step that failed last, and how often in a row.
@@ -279,45 +275,6 @@ impl Memory {
         }
     }
 
-    /// The object as last known: what the view shows, or our own newer status on it.
-    pub fn newest(&mut self, shown: &Arc<VsphereAgent>) -> Arc<VsphereAgent> {
-        if !self
-            .written
-            .as_ref()
-            .is_some_and(|w| w.newer_than(shown.as_ref()))
-        {
-            self.written = None;
-        }
-        self.over(shown)
-    }
-
-    /// `object`, with our own status on it where that is newer.
-    #[must_use]
-    pub fn over(&self, object: &Arc<VsphereAgent>) -> Arc<VsphereAgent> {
-        let Some(written) = self
-            .written
-            .as_ref()
-            .filter(|w| w.newer_than(object.as_ref()))
-        else {
-            return object.clone();
-        };
-        let mut object = object.as_ref().clone();
-        object.status = Some(written.status.clone());
-        object.metadata.resource_version = Some(written.resource_version.clone());
-        Arc::new(object)
-    }
-
-    /// Notes a write.
-    pub fn note(
-        &mut self,
-        object: &VsphereAgent,
-        resource_version: String,
-        status: VsphereAgentStatus,
-    ) {
-        self.written = Some(Written::new(object, resource_version, status));
-        self.batch.clear();
-    }
-
     /// Takes in a fresh view of the VM.
     pub fn look(&mut self, seen: Ownership) {
         let suspended = |vm: &VmObservation| vm.power == PowerState::Suspended;
@@ -407,7 +364,7 @@ impl Memory {
         *self = Self {
             uid: self.uid.take(),
             known_since: self.known_since,
-            written: self.written.take(),
+            status: self.status.with_write_only(),
             recorded: self.recorded,
             paused: self.paused,
             stuck_since: self.stuck_since,

@@ -29,11 +29,15 @@ use crate::{
     mutants::{Mutant, on},
     ports::{
         clock::Clock,
-        cluster::{ClusterError, Notice, Precondition},
+        cluster::{Notice, Precondition},
         effect::Effect,
         vcenter_error::AWAY,
     },
-    runtime::{lasting::Lasting, shell::Verdict, written::is_newer},
+    runtime::{
+        lasting::Lasting,
+        shell::Verdict,
+        status_writer::{Publish, is_newer},
+    },
 };
 
 /// More steps than any path through the chart has; a guard against a decision that does not move.
@@ -76,9 +80,8 @@ async fn steps(
     memory.is_about(&shown);
     let now = context.clock.monotonic();
     memory.known_since.get_or_insert(now);
-    memory.unwritten = None;
     traced::name_pass(&shown);
-    let mut object = memory.newest(&shown);
+    let mut object = memory.status.begin(&shown);
     let mut outcome = Outcome::default();
     watch_for_stuck_hook(&context, &object, &mut memory);
     keep_up(&context, &object, &mut memory);
@@ -144,7 +147,7 @@ async fn steps(
             return (memory, outcome.verdict());
         }
         if is_newer(shown.as_ref(), object.as_ref()) {
-            object = memory.newest(&shown);
+            object = memory.status.newest(&shown);
         }
     }
     memory.slot = None;
@@ -166,7 +169,7 @@ async fn steps(
     tell_trouble(&context, &object, &mut memory, &mut outcome);
     publish(&context, object, &mut memory, &mut outcome).await;
     if let Some(shown) = context.view.child(&key) {
-        traced::export(&context, &memory.over(&shown), &mut memory);
+        traced::export(&context, &memory.status.over(&shown), &mut memory);
     }
     (memory, outcome.verdict())
 }
@@ -427,7 +430,7 @@ async fn publish(
     outcome: &mut Outcome,
 ) {
     // A step may have written before it failed: what it wrote is what the condition goes on.
-    let object = memory.over(&object);
+    let object = memory.status.over(&object);
     let observed = Observed::gather(context.view.as_ref(), object.clone());
     traced::note(context, &observed, memory);
     let clock = context.clock.as_ref();
@@ -454,26 +457,24 @@ async fn publish(
         .into_iter()
         .flatten()
         .min();
-    if object.status.as_ref() == Some(&rendered) && !on(Mutant::AlwaysWrites) {
-        memory.batch.clear();
-        return;
-    }
-    // An API server that did not take a write a moment ago does not take this one.
-    if let Some(class) = memory.unwritten {
-        outcome.failure = outcome.failure.or(Some(class));
-        return;
-    }
-    if can_wait(object.status.as_ref(), &rendered)
-        && let Some(left) = memory
-            .batch
-            .hold(context.clock.monotonic(), patience(&observed, &rendered))
-    {
-        outcome.again = Some(outcome.again.map_or(left, |a| a.min(left)));
-        return;
-    }
-    if let Err(e) = traced::publish(context, &observed, rendered, memory).await {
-        outcome.failure = outcome.failure.or(Some(e.class()));
-    }
+    let changed = object.status.as_ref() != Some(&rendered) || on(Mutant::AlwaysWrites);
+    let window = || {
+        let waits = can_wait(object.status.as_ref(), &rendered);
+        waits.then(|| patience(&observed, &rendered))
+    };
+    let failed = match memory.status.next(changed, clock.monotonic(), window) {
+        Publish::Unchanged => None,
+        Publish::Failed(class) => Some(class),
+        Publish::Later(left) => {
+            outcome.again = Some(outcome.again.map_or(left, |a| a.min(left)));
+            None
+        }
+        Publish::Now => {
+            let written = traced::publish(context, &observed, rendered, memory).await;
+            written.err().map(|e| e.class())
+        }
+    };
+    outcome.failure = outcome.failure.or(failed);
 }
 
 /// What the time is for the discovery deadline of the VM.
@@ -535,17 +536,12 @@ pub async fn write(
     memory: &mut Memory,
 ) -> crate::ports::cluster::ClusterResult<Arc<VsphereAgent>> {
     let at = Precondition::of(object.as_ref());
-    let written = context.cluster.child_status(effect, &at, &status).await;
-    // What is refused for its content is no reason to withhold another status, which may say why.
-    let failed = written.as_ref().err().map(ClusterError::class);
-    memory.unwritten = failed.filter(|class| class.passes());
-    let version = written?;
-    traced::recorded(context, object, &status);
-    memory.note(object, version.clone(), status.clone());
-    let mut next = object.as_ref().clone();
-    next.status = Some(status);
-    next.metadata.resource_version = Some(version);
-    Ok(Arc::new(next))
+    let version = context.cluster.child_status(effect, &at, &status).await;
+    let next = memory.status.record(object, status, version)?;
+    if let Some(status) = &next.status {
+        traced::recorded(context, object, status);
+    }
+    Ok(next)
 }
 
 #[cfg(test)]

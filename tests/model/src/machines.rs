@@ -290,7 +290,7 @@ impl Machines {
         let object = w.shown_children().iter().find(|c| c.name_any() == name)?;
         let known = w.memory.get(name).map(Shared::as_ref_clone);
         let mut memory = known.unwrap_or_default();
-        let object = memory.newest(&object.arc());
+        let object = memory.status.newest(&object.arc());
         let observed = ObservedVm::gather(context.view.as_ref(), object);
         let overdue = matches!(observed.arrival(&context, &memory), Arrival::Overdue { .. });
         if overdue && !memory.looked_late {

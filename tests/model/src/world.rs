@@ -591,11 +591,10 @@ pub fn ageless(memory: &mut Memory) {
     memory.installing = None;
     memory.told_hold = None;
     memory.trouble = None;
-    memory.batch.clear();
     // Nobody empties a record.
     memory.recorded = None;
-    // Each pass begins without, or says it anew.
-    memory.unwritten = None;
+    // Each pass begins without a failed write, or finds it again.
+    memory.status.reduce(bare);
     memory.known_since = None;
     // Both clocks go alike here.
     memory.discovery = None;
@@ -609,9 +608,6 @@ pub fn ageless(memory: &mut Memory) {
     }
     if let Some(refused) = &mut memory.create_refused {
         refused.at = THEN;
-    }
-    if let Some(written) = &mut memory.written {
-        bare(&mut written.status);
     }
 }
 
