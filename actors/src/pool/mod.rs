@@ -4,6 +4,7 @@
 
 pub mod act;
 pub mod agent_debounce;
+mod announce;
 pub mod applied;
 mod approve;
 mod begin;
@@ -26,12 +27,10 @@ use futures::future::BoxFuture;
 use crate::{
     context::Context,
     domain::names::ObjectKey,
-    iso::{
-        infra_env,
-        of_pool::{self, IsoCaches},
-    },
+    iso::of_pool::{self, IsoCaches},
     ports::instruments::Instruments,
     runtime::{
+        announcer::Announcer,
         shell::{Verdict, Worker},
         status_writer::StatusWriter,
     },
@@ -58,24 +57,16 @@ pub struct Memory {
     pub watched: waits::Watched,
     /// AgentMachines that have no VsphereAgent yet, for their traces.
     pub unanswered: unanswered::Unanswered,
-    /// What AgentMachines were told about their wait.
-    pub said: waits::Said,
+    /// What was announced in Events.
+    pub announcer: Announcer<announce::Topic>,
     /// When (monotonic) the Secrets on record were last seen to be held.
     pub custody_checked: Option<Duration>,
     /// The image service's certificates, as they were read last.
     pub iso_ca: Option<of_pool::ca::Known>,
     /// The InfraEnv, where the API server has a newer one than the watch shows.
     pub infra_env: of_pool::fresh::Known,
-    /// Old versions of the ISO that stay because VMs are in the making.
-    pub iso_held: of_pool::held::Held,
-    /// Digest-named ISO last announced in an Event.
-    pub announced_iso: Option<String>,
-    /// What was done with VsphereAgents and is not told in an Event yet.
+    /// What was done with VsphereAgents and is not announced in an Event yet.
     pub applied: applied::Applied,
-    /// Reason of the plan's failure last announced in an Event.
-    pub announced_failure: Option<String>,
-    /// What was said of its InfraEnv in an Event.
-    pub infra_env_said: infra_env::Said,
 }
 
 /// Worker of a pool actor.

@@ -13,13 +13,12 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use super::{
-    Memory, act,
-    applied::GATHER,
+    Memory, act, announce,
     observed::{self, Observed},
     plan::{self, Plan},
     publish, secret_finalizers,
     status::{self, Surroundings},
-    traced, waits,
+    traced,
 };
 use crate::{
     context::Context,
@@ -30,10 +29,9 @@ use crate::{
     },
     iso::{
         msg::{IsoKey, IsoState, IsoWant},
-        of_pool::{self, IsoCaches, held::Held, kept},
+        of_pool::{self, IsoCaches, held::HeldBack, kept},
     },
     placement::request,
-    ports::cluster::{Notice, Regarding},
     runtime::{backoff, shell::Verdict},
     sessions::{secret_ref, users},
 };
@@ -71,8 +69,6 @@ pub async fn run(
     let mut acted = act::perform_all(&context, &s, &plan.actions, &mut memory).await;
     acted.result = acted.result.and(custody);
     let mut around = surroundings(&context, isos.as_ref(), &s, &mut memory).await;
-    announce_iso(&context, &s, &around, &mut memory);
-    announce_infra_env(&context, &s, &around, &mut memory);
     if let Err(trouble) = &acted.result {
         // A lost race is worth neither a warning nor a condition: it is looked at again at once.
         if trouble.class == Class::Conflict {
@@ -87,14 +83,10 @@ pub async fn run(
         Some(_) => memory.vsphere_failures.saturating_add(1),
         None => 0,
     };
-    let untold = announce_plan(&context, &s, &acted, &mut memory);
-    let say_again = announce_waits(&context, &s, &plan, &mut memory);
+    let announce = announce::announce(&context, &s, &plan, &around, &acted, &mut memory);
     context.instruments.pool(&key, &status::gauges(&s, &plan));
     let mut verdict = verdict(&key, &plan, &around, &acted, memory.vsphere_failures);
-    verdict.again = [verdict.again, untold, say_again]
-        .into_iter()
-        .flatten()
-        .min();
+    verdict.again = [verdict.again, announce].into_iter().flatten().min();
     if !acted.gone {
         publish::publish(&context, &s, &plan, &around, &mut memory, &mut verdict).await;
     }
@@ -166,12 +158,16 @@ async fn surroundings(
     let env =
         of_pool::fresh::infra_env(cluster, now, s.infra_env.as_ref(), &mut memory.infra_env).await;
     let want = match of_pool::want(&s.pool, &others, env.as_deref(), &secret) {
-        Ok(want) => Some(IsoWant {
-            prunable: prunable(context, s, &others, &mut memory.iso_held),
-            ca_pem: of_pool::ca::bundle(cluster, now, &s.pool, &mut memory.iso_ca).await,
-            look_within: of_pool::look::within(&s.children),
-            ..want
-        }),
+        Ok(want) => {
+            let (prunable, held_back) = prunable(context, s, &others);
+            around.held_back = Some(held_back);
+            Some(IsoWant {
+                prunable,
+                ca_pem: of_pool::ca::bundle(cluster, now, &s.pool, &mut memory.iso_ca).await,
+                look_within: of_pool::look::within(&s.children),
+                ..want
+            })
+        }
         Err(no) => {
             around.no_source = refused.or(Some(no));
             None
@@ -255,27 +251,21 @@ fn prunable(
     context: &Context,
     s: &Observed,
     others: &[Arc<VsphereAgentPool>],
-    held: &mut Held,
-) -> Vec<DatastorePath> {
+) -> (Vec<DatastorePath>, Option<HeldBack>) {
     let children = context.view.all_children();
     let making = children.iter().find(|c| of_pool::look::is_in_the_making(c));
     let shown = context.view.pool(&s.key);
-    let goes = shown.map_or_else(Vec::new, |shown| kept::prunable(&shown, others, s.wall));
-    let Some(child) = making.filter(|_| !goes.is_empty()) else {
-        held.over();
-        return goes;
-    };
-    let child = ObjectKey::of(child.as_ref());
-    if let Some(note) = held.by(&child, goes.len(), s.now) {
-        context.cluster.notify(Notice {
-            regarding: pool_regarding(s),
-            warning: true,
-            reason: event::ISO_PRUNE_FAILED,
-            action: "PruneISO",
-            note,
-        });
+    let all = shown.map_or_else(Vec::new, |shown| kept::prunable(&shown, others, s.wall));
+    match making.filter(|_| !all.is_empty()) {
+        None => (all, None),
+        Some(child) => {
+            let held = HeldBack {
+                by: ObjectKey::of(child.as_ref()),
+                files: all.len(),
+            };
+            (Vec::new(), Some(held))
+        }
     }
-    Vec::new()
 }
 
 /// The login goes on; what was known to be wrong before stays said meanwhile.
@@ -293,141 +283,6 @@ fn no_answer_yet(s: &Observed) -> ReconcileError {
             "vCenter has not answered yet",
         ),
     }
-}
-
-fn pool_regarding(s: &Observed) -> Regarding {
-    Regarding {
-        api_version: agent_forge_crds::names::API_VERSION.to_owned(),
-        kind: "VsphereAgentPool".to_owned(),
-        key: s.key.clone(),
-        uid: s.pool.uid().unwrap_or_default(),
-    }
-}
-
-fn announce_iso(context: &Context, s: &Observed, around: &Surroundings, memory: &mut Memory) {
-    let notify = |warning, reason, action, note| {
-        context.cluster.notify(Notice {
-            regarding: pool_regarding(s),
-            warning,
-            reason,
-            action,
-            note,
-        });
-    };
-    if matches!(around.iso, Some(IsoState::Lost(_))) {
-        // When it is back, that is news.
-        memory.announced_iso = None;
-    }
-    let Some(IsoState::Ready {
-        file,
-        reused,
-        prune_failures,
-        ..
-    }) = &around.iso
-    else {
-        return;
-    };
-    let recorded = s
-        .pool
-        .status
-        .as_ref()
-        .and_then(|st| st.iso.as_ref())
-        .and_then(|i| i.stored_path.clone());
-    let place = file.path.to_string();
-    if memory.announced_iso.as_ref() != Some(&place) && recorded.as_ref() != Some(&place) {
-        let reason = if *reused {
-            event::ISO_REUSED
-        } else {
-            event::ISO_UPLOADED
-        };
-        notify(
-            false,
-            reason,
-            "EnsureISO",
-            format!("{place} ({} bytes)", file.size),
-        );
-    }
-    memory.announced_iso = Some(place);
-    for (path, why) in prune_failures {
-        notify(
-            true,
-            event::ISO_PRUNE_FAILED,
-            "PruneISO",
-            format!("{path}: {why}"),
-        );
-    }
-}
-
-/// Tells of an InfraEnv that offers no ISO.
-fn announce_infra_env(context: &Context, s: &Observed, around: &Surroundings, memory: &mut Memory) {
-    let lacks = around.no_source.as_ref();
-    if let Some(note) = memory.infra_env_said.due(&s.infra_env_key, lacks, s.now) {
-        context.cluster.notify(Notice {
-            regarding: pool_regarding(s),
-            warning: true,
-            reason: event::INFRA_ENV_UNAVAILABLE,
-            action: "EnsureISO",
-            note,
-        });
-    }
-}
-
-/// Tells what was done, and what failed; when there is more to tell.
-fn announce_plan(
-    context: &Context,
-    s: &Observed,
-    acted: &act::Acted,
-    memory: &mut Memory,
-) -> Option<Duration> {
-    memory.applied.add(acted, s.now);
-    // Of a pool that is gone there is no later pass.
-    let by = if acted.gone { s.now + GATHER } else { s.now };
-    let untold = match memory.applied.due(by) {
-        Ok(note) => {
-            context.cluster.notify(Notice {
-                regarding: pool_regarding(s),
-                warning: false,
-                reason: event::PLAN_APPLIED,
-                action: "ApplyPlan",
-                note,
-            });
-            None
-        }
-        Err(left) => left,
-    };
-    match &acted.result {
-        Err(t) if t.class != Class::Conflict => {
-            if memory.announced_failure.as_ref() != Some(&t.reason) {
-                memory.announced_failure = Some(t.reason.clone());
-                context.cluster.notify(Notice {
-                    regarding: pool_regarding(s),
-                    warning: true,
-                    reason: event::APPLY_PLAN_FAILED,
-                    action: "ApplyPlan",
-                    note: t.message.clone(),
-                });
-            }
-        }
-        Err(_) => {}
-        Ok(()) => memory.announced_failure = None,
-    }
-    untold
-}
-
-/// Tells AgentMachines why they wait; when there is more to tell.
-fn announce_waits(
-    context: &Context,
-    s: &Observed,
-    plan: &Plan,
-    memory: &mut Memory,
-) -> Option<Duration> {
-    let waits = waits::waits(s, plan);
-    let untold = traced::tell_waits(context, s, plan, &waits, memory);
-    let (notices, next) = memory.said.due(&waits, s.now);
-    for notice in notices {
-        context.cluster.notify(notice);
-    }
-    [untold, next].into_iter().flatten().min()
 }
 
 fn verdict(

@@ -25,7 +25,10 @@ use super::{
 };
 use crate::{
     domain::failure::ReconcileError,
-    iso::{msg::IsoState, of_pool::NoSource},
+    iso::{
+        msg::IsoState,
+        of_pool::{NoSource, held::HeldBack},
+    },
 };
 
 /// What is known of the surroundings.
@@ -45,6 +48,8 @@ pub struct Surroundings {
     pub iso_status: Option<IsoStatus>,
     /// The ISO that is wanted is the one that the record names, and is only looked for.
     pub iso_known: bool,
+    /// Old versions of the ISO that stay; the outer `None`: no ISO is wanted.
+    pub held_back: Option<Option<HeldBack>>,
     /// What failed while acting.
     pub failed: Option<ReconcileError>,
     /// What a live read held back while acting.

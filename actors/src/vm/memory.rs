@@ -29,8 +29,19 @@ use crate::{
         slots::{Slot, Ticket},
         vcenter::{Place, PowerState, VmObservation},
     },
-    runtime::{backoff, lasting::Lasting, status_writer::StatusWriter},
+    runtime::{announcer::Announcer, backoff, status_writer::StatusWriter},
 };
+
+/// What Events of a VsphereAgent are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Topic {
+    /// A step is held.
+    Hold,
+    /// vCenter rejects an operation on the VM.
+    Vcenter,
+    /// The host makes no progress, or is gone.
+    Host,
+}
 
 /// The cache.
 #[derive(Clone, Debug, Default)]
@@ -80,8 +91,6 @@ pub struct Memory {
     pub guest_may_be_node: bool,
     /// Since when (monotonic) its Agent is lost, where this actor saw that begin.
     pub lost_since: Option<Duration>,
-    /// A concern that is told in Events.
-    pub concern: Option<Lasting>,
     /// The VM was looked at since its Agent is overdue.
     pub looked_late: bool,
     /// When (monotonic) the view of a VM that is recorded as running was begun.
@@ -104,10 +113,8 @@ pub struct Memory {
     pub busy: Option<Busy>,
     /// The machine of that trace has a bound Agent that was not installed when last seen.
     pub installing: Option<TraceId>,
-    /// The hold that an Event told of.
-    pub told_hold: Option<&'static str>,
-    /// What vCenter refuses or fails for this VM, as it is told in Events.
-    pub trouble: Option<Lasting>,
+    /// What was announced in Events.
+    pub announcer: Announcer<Topic>,
     /// How much of that trace has left: entries of the timeline, and whether installation and readiness.
     pub traced: Option<(TraceId, usize, [bool; 2])>,
 }
@@ -361,6 +368,7 @@ impl Memory {
 
     /// Forgets everything about a VM: another attempt begins.
     pub fn forget_vm(&mut self) {
+        self.announcer.keep(|topic| *topic == Topic::Vcenter);
         *self = Self {
             uid: self.uid.take(),
             known_since: self.known_since,
@@ -369,7 +377,7 @@ impl Memory {
             paused: self.paused,
             stuck_since: self.stuck_since,
             timeline: self.timeline.take(),
-            trouble: self.trouble.take(),
+            announcer: std::mem::take(&mut self.announcer),
             traced: self.traced,
             ..Self::default()
         };

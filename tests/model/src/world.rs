@@ -13,7 +13,10 @@ use agent_forge_actors::{
         BootDevice, CreateVm, Fault as VcFault, PowerState, TaskRef, VcError, VcErrorKind,
         VcResult, VmObservation,
     },
-    vm::{memory::Memory, ownership::Ownership},
+    vm::{
+        memory::{Memory, Topic},
+        ownership::Ownership,
+    },
 };
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
@@ -589,8 +592,7 @@ pub fn ageless(memory: &mut Memory) {
     // For traces and Events alone.
     memory.failed_step = None;
     memory.installing = None;
-    memory.told_hold = None;
-    memory.trouble = None;
+    memory.announcer.keep(|topic| *topic == Topic::Host);
     // Nobody empties a record.
     memory.recorded = None;
     // Each pass begins without a failed write, or finds it again.
