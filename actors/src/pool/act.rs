@@ -21,8 +21,8 @@ use tokio::sync::OnceCell;
 use super::{
     Memory, approve, begin,
     observed::Observed,
-    plan::{self, Action, ReleaseWhy, Waiting},
-    publish, traced,
+    plan::{self, Action, Plan, ReleaseWhy, Waiting, iso::IsoPlan},
+    publish, secret_finalizers, traced,
 };
 use crate::{
     context::Context,
@@ -33,6 +33,7 @@ use crate::{
         names::ObjectKey,
         upstream::MachineFacts,
     },
+    iso::{msg::IsoState, of_pool::IsoCaches},
     ports::{
         cluster::{MetadataPatch, Precondition},
         effect::{Effect, EffectKind},
@@ -58,6 +59,55 @@ pub struct Acted {
     pub held: Vec<Waiting>,
     /// The first trouble; actions after it were tried all the same.
     pub result: Result<(), ReconcileError>,
+}
+
+/// Carries the plan out: first the Secrets, which machines need, then the machines. Only the cluster is needed for that.
+pub async fn execute(
+    context: &Context,
+    isos: &dyn IsoCaches,
+    s: &Observed,
+    plan: &Plan,
+    memory: &mut Memory,
+) -> Acted {
+    let secrets = secret_finalizers::execute(context, s, &plan.secrets, memory).await;
+    let mut acted = perform_all(context, s, &plan.actions, memory).await;
+    acted.result = acted.result.and(secrets);
+    if plan.leave_iso {
+        isos.leave(&s.key);
+    }
+    acted
+}
+
+/// Carries the plan of the ISO out: how far the ISO is, where one is wanted.
+pub async fn execute_iso(
+    isos: &dyn IsoCaches,
+    plan: &IsoPlan,
+    memory: &mut Memory,
+) -> Option<IsoState> {
+    let (cache, want) = plan.ensure.as_ref()?;
+    let mut state = match isos.ensure(cache.clone(), want.clone()).await {
+        Ok(state) => state,
+        Err(trouble) => IsoState::Failed(trouble),
+    };
+    memory.infra_env.told(&state);
+    let IsoState::Ready {
+        pruned,
+        prune_failures,
+        ..
+    } = &mut state
+    else {
+        return Some(state);
+    };
+    for (key, left) in &plan.clear {
+        match isos.clear(key.clone(), left.clone()).await {
+            Ok((gone, kept)) => {
+                pruned.extend(gone);
+                prune_failures.extend(kept);
+            }
+            Err(trouble) => tracing::debug!(reason = %trouble.reason, "{trouble}"),
+        }
+    }
+    Some(state)
 }
 
 /// Carries all actions out in order; those that begin with different AgentMachines go side by side. One that fails does
@@ -108,6 +158,20 @@ pub async fn perform_all(
 }
 
 impl Acted {
+    /// Says in the log what failed.
+    pub fn log(&self, pool: &ObjectKey) {
+        match &self.result {
+            // The next pass looks again at once after a lost race: it is not worth a warning.
+            Err(trouble) if trouble.class == Class::Conflict => {
+                tracing::debug!(object = %pool, reason = %trouble.reason, "{trouble}");
+            }
+            Err(trouble) => {
+                tracing::warn!(object = %pool, reason = %trouble.reason, "{trouble}");
+            }
+            Ok(()) => {}
+        }
+    }
+
     fn note(
         &mut self,
         s: &Observed,
@@ -207,6 +271,7 @@ pub async fn perform(
 ) -> Result<ActionOutcome, ReconcileError> {
     let cluster = context.cluster.as_ref();
     let effect = |kind| Effect::new(kind, &s.key);
+    // Only without records of Secrets are finalizers of the pool changed: no status was written in this pass before.
     let at = || Precondition::of(s.pool.as_ref());
     match action {
         Action::AddFinalizer => {

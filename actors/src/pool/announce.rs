@@ -6,7 +6,7 @@ use agent_forge_crds::conditions::event;
 use kube::ResourceExt;
 
 use super::{
-    Memory, act::Acted, applied::GATHER, observed::Observed, plan::Plan, status::Surroundings, traced,
+    Memory, act::Acted, applied::GATHER, observed::Observed, plan::Plan, status::Outcome, traced,
     waits,
 };
 use crate::{
@@ -37,14 +37,14 @@ pub fn announce(
     context: &Context,
     s: &Observed,
     plan: &Plan,
-    around: &Surroundings,
+    outcome: &Outcome,
     acted: &Acted,
     memory: &mut Memory,
 ) -> Option<Duration> {
     let events = Events { context, s };
-    events.old_isos(around, memory);
-    events.iso(around, memory);
-    events.infra_env(around, memory);
+    events.old_isos(outcome, memory);
+    events.iso(outcome, memory);
+    events.infra_env(outcome, memory);
     let applied = events.applied(acted, memory);
     events.failure(acted, memory);
     let waits = waits::waits(s, plan);
@@ -81,8 +81,8 @@ impl Events<'_> {
         memory.announcer.announce(topic, reason, self.s.now, pace) == Due::Now
     }
 
-    fn old_isos(&self, around: &Surroundings, memory: &mut Memory) {
-        match &around.held_back {
+    fn old_isos(&self, outcome: &Outcome, memory: &mut Memory) {
+        match &outcome.held_back {
             None => {}
             Some(None) => memory.announcer.over(&Topic::OldIsos),
             Some(Some(held)) => {
@@ -93,8 +93,8 @@ impl Events<'_> {
         }
     }
 
-    fn iso(&self, around: &Surroundings, memory: &mut Memory) {
-        if matches!(around.iso, Some(IsoState::Lost(_))) {
+    fn iso(&self, outcome: &Outcome, memory: &mut Memory) {
+        if matches!(outcome.iso, Some(IsoState::Lost(_))) {
             // When it is back, that is news.
             memory.announcer.over(&Topic::Iso);
         }
@@ -103,7 +103,7 @@ impl Events<'_> {
             reused,
             prune_failures,
             ..
-        }) = &around.iso
+        }) = &outcome.iso
         else {
             return;
         };
@@ -125,8 +125,8 @@ impl Events<'_> {
         }
     }
 
-    fn infra_env(&self, around: &Surroundings, memory: &mut Memory) {
-        let no_source = around.no_source.as_ref();
+    fn infra_env(&self, outcome: &Outcome, memory: &mut Memory) {
+        let no_source = outcome.no_source.as_ref();
         let lack = no_source.and_then(|no| infra_env::lack(&self.s.infra_env_key, no));
         let Some((reason, pace, note)) = lack else {
             memory.announcer.over(&Topic::InfraEnv);

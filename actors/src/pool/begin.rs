@@ -63,8 +63,9 @@ impl Begun {
         }
     }
 
-    /// Lets the plan know of it; forgets what is in sight, and what ought to be.
-    pub fn recall(&mut self, s: &mut Observed) {
+    /// The uids of AgentMachines that were pinned, and of those that got a VsphereAgent, which is not in sight yet. Forgets what
+    /// is in sight, and what should be.
+    pub fn recall(&mut self, s: &Observed) -> (BTreeSet<String>, BTreeSet<String>) {
         let recent = |at: &Duration| s.now.saturating_sub(*at) < BEGUN;
         self.pinned.retain(|uid, (version, at)| {
             let is_old =
@@ -73,8 +74,8 @@ impl Begun {
         });
         self.made
             .retain(|uid, at| recent(at) && !s.has_child_for(uid));
-        s.pinned = self.pinned.keys().cloned().collect();
-        s.made = self.made.keys().cloned().collect();
+        let pinned = self.pinned.keys().cloned().collect();
+        (pinned, self.made.keys().cloned().collect())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The pool: demand in, VsphereAgents out.
 //!
-//! Flow of a pass: gather a [`snapshot`] -> pure [`plan`] -> [`act`] -> pure [`status`] -> one write if it changed.
+//! Flow of a pass: [`observed`] -> pure [`plan`] -> [`act`] -> pure [`status`] -> [`publish`] if it changed.
 
 pub mod act;
 pub mod agent_debounce;
@@ -17,16 +17,25 @@ pub mod secret_finalizers;
 pub mod status;
 pub mod traced;
 pub mod unanswered;
+pub mod vcenter;
 pub mod waits;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use agent_forge_crds::pool::VsphereAgentPoolStatus;
+use agent_forge_crds::{external::agent_machine::AgentMachine, pool::VsphereAgentPoolStatus};
 use futures::future::BoxFuture;
+use kube::ResourceExt;
 
 use crate::{
     context::Context,
-    domain::names::ObjectKey,
+    domain::{
+        names::ObjectKey,
+        upstream::{self, WaitingSign},
+    },
     iso::of_pool::{self, IsoCaches},
     ports::instruments::Instruments,
     runtime::{
@@ -60,13 +69,35 @@ pub struct Memory {
     /// What was announced in Events.
     pub announcer: Announcer<announce::Topic>,
     /// When (monotonic) the Secrets on record were last seen to be held.
-    pub custody_checked: Option<Duration>,
+    pub secrets_checked: Option<Duration>,
     /// The image service's certificates, as they were read last.
     pub iso_ca: Option<of_pool::ca::Known>,
     /// The InfraEnv, where the API server has a newer one than the watch shows.
     pub infra_env: of_pool::fresh::Known,
     /// What was done with VsphereAgents and is not announced in an Event yet.
     pub applied: applied::Applied,
+}
+
+impl Memory {
+    /// Starts and stops the debounce clocks of AgentMachines.
+    fn note_waiting(&mut self, agent_machines: &[Arc<AgentMachine>], now: Duration) {
+        let waits = |am: &&Arc<AgentMachine>| {
+            upstream::waiting_sign(am) != WaitingSign::Other
+                && am.agent_ref().is_none()
+                && am.has_provider_finalizer()
+        };
+        let waiting = agent_machines.iter().filter(waits);
+        let uids: BTreeSet<String> = waiting.filter_map(|am| am.uid()).collect();
+        keep_clocks(&mut self.waiting_since, &uids, now);
+    }
+}
+
+/// Starts the clocks of what is new among `uids`, and stops the others.
+fn keep_clocks(clocks: &mut BTreeMap<String, Duration>, uids: &BTreeSet<String>, now: Duration) {
+    clocks.retain(|uid, _| uids.contains(uid));
+    for uid in uids {
+        clocks.entry(uid.clone()).or_insert(now);
+    }
 }
 
 /// Worker of a pool actor.

@@ -1,4 +1,4 @@
-//! All that one pool decision is made from, gathered once: nothing is read again while deciding.
+//! All that one pool decision is made from. It is observed once per pass, and never changed afterwards.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::index::Index;
+use super::{Memory, index::Index, secret_finalizers};
 use crate::{
     demand::{agents_home, boundary::Grants, claims},
     domain::{
@@ -101,6 +101,10 @@ pub struct Observed {
     pub pinned: BTreeSet<String>,
     /// uids of AgentMachines whose VsphereAgent was made and is not in sight yet.
     pub made: BTreeSet<String>,
+    /// The only namespaces beside the pool's own from which credentials may be read; empty: any.
+    pub secret_namespaces: Vec<String>,
+    /// The Secrets that are held are to be looked at again.
+    pub secrets_due: bool,
     /// Monotonic now.
     pub now: Duration,
     /// Wall clock.
@@ -153,16 +157,19 @@ impl Observed {
     }
 }
 
-/// Gathers the facts from the cached view; `None` when the pool is gone.
+/// Observes the cluster: all facts of a pass, from the cached view, the memory and the clocks. `None`: the pool is gone.
+///
+/// The memory forgets what the view shows by now.
 #[must_use]
-pub fn gather(
+pub fn observe(
     view: &dyn View,
     clock: &dyn Clock,
     key: &ObjectKey,
-    waiting_since: &BTreeMap<String, Duration>,
-    spare_since: &BTreeMap<String, Duration>,
+    secret_namespaces: &[String],
+    memory: &mut Memory,
 ) -> Option<Observed> {
-    let pool = view.pool(key)?;
+    let pool = memory.status.begin(&view.pool(key)?);
+    let now = clock.monotonic();
     let namespace = &pool.spec.control_plane_namespace;
     let pools = view.pools();
     let is_other = |p: &&Arc<VsphereAgentPool>| {
@@ -196,7 +203,8 @@ pub fn gather(
     let mut agents = agents_home::of_pool(view, &pool, &children, &own, home);
     agents.retain(|agent| is_shown(agent, &grants, &pool, &children));
     let matching = matching(view, &grants, (&pool, &children), &agents);
-    Some(Observed {
+    memory.note_waiting(&agent_machines, now);
+    let mut observed = Observed {
         recorded_homes: recorded_homes(view, &pool, &children),
         other_pools: pools.iter().filter(is_other).cloned().collect(),
         machines: view
@@ -213,17 +221,21 @@ pub fn gather(
         infra_env_key,
         infra_env,
         ambiguous_names,
-        waiting_since: waiting_since.clone(),
-        spare_since: spare_since.clone(),
+        waiting_since: memory.waiting_since.clone(),
+        spare_since: memory.spare_since.clone(),
         pinned: BTreeSet::new(),
         made: BTreeSet::new(),
-        now: clock.monotonic(),
+        secret_namespaces: secret_namespaces.to_vec(),
+        secrets_due: secret_finalizers::is_check_due(memory.secrets_checked, now),
+        now,
         wall: clock.wall(),
         index: Index::default(),
         agent_machines,
         key: key.clone(),
         pool,
-    })
+    };
+    (observed.pinned, observed.made) = memory.begun.recall(&observed);
+    Some(observed)
 }
 
 /// VsphereAgents of other pools that are for one of these AgentMachines. Of tenants whom the AgentMachine's namespaces do not

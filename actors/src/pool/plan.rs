@@ -8,6 +8,7 @@
 //!   absence by live reads first (reliability.md: fence first, a Machine is gone only by proof).
 
 mod demand;
+pub mod iso;
 mod tend;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,10 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::observed::Observed;
+use super::{
+    observed::Observed,
+    secret_finalizers::{self, SecretPlan},
+};
 use crate::{
     demand::{
         agents_home,
@@ -133,6 +137,10 @@ pub struct Plan {
     pub again: Option<Duration>,
     /// uids of the VsphereAgents whose VMs are offered to the next AgentMachine that waits.
     pub spare: BTreeSet<String>,
+    /// What is done with the Secrets of the pool.
+    pub secrets: SecretPlan,
+    /// The pool asks for no ISO any more: a transfer for it ends.
+    pub leave_iso: bool,
 }
 
 impl Plan {
@@ -159,6 +167,7 @@ impl Plan {
 pub fn plan(s: &Observed) -> Plan {
     let mut plan = Plan::default();
     let deleting = s.pool.metadata.deletion_timestamp.is_some();
+    plan.leave_iso = deleting || s.may_have_lost_source();
     let guard = s.guard();
     let has_finalizer = s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER);
     plan.claims = claims::classify(&claims::Facts {
@@ -201,6 +210,9 @@ pub fn plan(s: &Observed) -> Plan {
     for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
         tend::tend(s, child, &records, deleting, &mut plan);
     }
+    let mut actions = plan.actions.iter();
+    let creating = actions.any(|a| matches!(a, Action::CreateChild { .. }));
+    plan.secrets = secret_finalizers::plan(s, creating);
     plan
 }
 

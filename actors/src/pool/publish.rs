@@ -11,7 +11,7 @@ use super::{
     Memory,
     observed::Observed,
     plan::Plan,
-    status::{self, Surroundings},
+    status::{self, Outcome},
 };
 use crate::{
     context::Context,
@@ -67,20 +67,24 @@ pub async fn publish(
     context: &Context,
     s: &Observed,
     plan: &Plan,
-    around: &Surroundings,
+    outcome: &Outcome,
     memory: &mut Memory,
     verdict: &mut Verdict,
 ) {
     // A record that was written while acting (`closed`, `heldSecrets`) is part of it.
     let old = memory.status.over(&s.pool).status.clone();
     let old = old.unwrap_or_default();
-    let new = status::render(&old, s, plan, around);
+    let new = status::render(&old, s, plan, outcome);
     let view = status::view(s, plan, &new);
     context.instruments.pool_view(&s.key, &view);
     let of_iso = old.iso != new.iso;
     let window = || {
         let window = window(s.children.len());
-        let window = if of_iso { window.max(PROGRESS_WRITES) } else { window };
+        let window = if of_iso {
+            window.max(PROGRESS_WRITES)
+        } else {
+            window
+        };
         (!urgent(&old, &new)).then_some(window)
     };
     let failed = match memory.status.next(old != new, s.now, window) {
@@ -98,7 +102,7 @@ pub async fn publish(
             };
             let written = write(context, kind, s, memory, new).await;
             // The ISO cache waits for what was just recorded.
-            if written.is_ok() && matches!(around.iso, Some(IsoState::Publishing(_))) {
+            if written.is_ok() && matches!(outcome.iso, Some(IsoState::Publishing(_))) {
                 verdict.again = Some(Duration::ZERO);
             }
             written.err().map(|e| e.class())

@@ -17,7 +17,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Memory, observed::Observed, pass, plan::Action, publish};
+use super::{Memory, observed::Observed, publish, vcenter::SESSION_PATIENCE};
 use crate::{
     context::Context,
     domain::{failure::ReconcileError, names::ObjectKey},
@@ -57,84 +57,120 @@ pub fn needed<'a>(
     all
 }
 
-/// Holds what is needed and lets go of what is not; the record in `s.pool` is as new as what was done.
+/// What is done with one Secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretAction {
+    /// Nothing: it is needed, and held.
+    Keep,
+    /// Put the pool's finalizer on it. `recorded`: it was on record before.
+    Hold {
+        /// It was on record before.
+        recorded: bool,
+    },
+    /// Take the finalizer off, after a live list of the pool's VsphereAgents shows that none needs it.
+    Release,
+}
+
+/// The Secrets of a pool, in the order of the record, and what is done with each.
+pub type SecretPlan = Vec<(HeldSecret, SecretAction)>;
+
+/// Whether the held Secrets are to be looked at again.
+#[must_use]
+pub fn is_check_due(checked: Option<Duration>, now: Duration) -> bool {
+    checked.is_none_or(|at| now.saturating_sub(at) >= RECHECK)
+}
+
+/// Decides what to hold and what to let go. Pure. `creating`: a VsphereAgent is about to be made.
+#[must_use]
+pub fn plan(s: &Observed, creating: bool) -> SecretPlan {
+    if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) || on(Mutant::NothingHeld) {
+        return SecretPlan::new();
+    }
+    let children = s.children.iter().map(|c| c.object.as_ref());
+    let needed = needed(&s.pool, children, creating, &s.secret_namespaces);
+    let record = secret_ref::on_record(&s.pool);
+    let recorded = record.iter().map(|entry| {
+        let action = if !needed.contains(&secret_ref::key(entry)) {
+            SecretAction::Release
+        } else if entry.held && !s.secrets_due {
+            SecretAction::Keep
+        } else {
+            SecretAction::Hold { recorded: true }
+        };
+        (entry.clone(), action)
+    });
+    let mut plan: SecretPlan = recorded.collect();
+    let known: BTreeSet<ObjectKey> = record.iter().map(secret_ref::key).collect();
+    plan.extend(
+        needed
+            .into_iter()
+            .filter(|k| !known.contains(k))
+            .map(|secret| {
+                let entry = HeldSecret {
+                    name: secret.name,
+                    namespace: secret.namespace,
+                    held: false,
+                };
+                (entry, SecretAction::Hold { recorded: false })
+            }),
+    );
+    plan
+}
+
+/// Carries the plan out. The record in the status is written before the first finalizer, and again with the outcome.
 ///
 /// # Errors
-/// The first trouble; the other Secrets were seen to all the same.
-pub async fn tend(
+/// The first failure; the other Secrets were seen to all the same.
+pub async fn execute(
     context: &Context,
-    s: &mut Observed,
-    actions: &[Action],
+    s: &Observed,
+    plan: &SecretPlan,
     memory: &mut Memory,
 ) -> Result<(), ReconcileError> {
-    if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) || on(Mutant::NothingHeld) {
+    if plan.is_empty() {
         return Ok(());
     }
-    let allowed = &context.settings.secret_namespaces;
-    let creating = actions
-        .iter()
-        .any(|a| matches!(a, Action::CreateChild { .. }));
-    let children = s.children.iter().map(|c| c.object.as_ref());
-    let needed = needed(&s.pool, children, creating, allowed);
-    let known: BTreeSet<ObjectKey> = secret_ref::on_record(&s.pool)
-        .iter()
-        .map(secret_ref::key)
-        .collect();
-    if needed.is_empty() && known.is_empty() {
-        return Ok(());
-    }
-    let mut entries = secret_ref::on_record(&s.pool).to_vec();
-    entries.extend(needed.difference(&known).map(|k| HeldSecret {
-        name: k.name.clone(),
-        namespace: k.namespace.clone(),
-        held: false,
-    }));
-    record(context, s, entries.clone(), memory).await?;
-
-    let due = memory
-        .custody_checked
-        .is_none_or(|at| s.now.saturating_sub(at) >= RECHECK);
-    let mut trouble = None;
+    let entries = plan.iter().map(|(entry, _)| entry.clone()).collect();
+    publish::record(context, s, memory, |status| status.held_secrets = entries).await?;
+    let mut failure = None;
     let mut kept = Vec::new();
-    for mut entry in entries {
-        let secret = secret_ref::key(&entry);
-        if needed.contains(&secret) {
-            if due || !entry.held {
+    for (entry, action) in plan {
+        let (mut entry, secret) = (entry.clone(), secret_ref::key(entry));
+        match action {
+            SecretAction::Keep => kept.push(entry),
+            SecretAction::Hold { recorded } => {
                 match hold(context, s, &secret).await {
                     Ok(held) => entry.held = held,
                     Err(t) => {
-                        if t.reason == reason::SECRET_NAMESPACE_REFUSED && known.contains(&secret) {
-                            // Its owner took the pool's leave back: nobody can log in with it, so it need not stay. The entry
-                            // does, until the pool needs the Secret no more.
+                        if t.reason == reason::SECRET_NAMESPACE_REFUSED && *recorded {
+                            // Its owner does not admit the pool any more: the pool cannot log in with it, so it need not stay. The
+                            // entry does, until the pool needs the Secret no more.
                             release(context, s, &secret).await?;
                             entry.held = false;
                         }
-                        trouble = trouble.or(Some(t));
+                        failure = failure.or(Some(t));
                     }
                 }
-            }
-            kept.push(entry);
-            continue;
-        }
-        match let_go(context, s, &secret).await {
-            Ok(true) => {}
-            Ok(false) => kept.push(entry),
-            Err(t) => {
-                trouble = trouble.or(Some(t));
                 kept.push(entry);
             }
+            SecretAction::Release => match let_go(context, s, &secret).await {
+                Ok(true) => {}
+                Ok(false) => kept.push(entry),
+                Err(t) => {
+                    failure = failure.or(Some(t));
+                    kept.push(entry);
+                }
+            },
         }
     }
-    record(context, s, kept, memory).await?;
-    match trouble {
-        Some(trouble) => Err(trouble),
-        None => {
-            if due {
-                memory.custody_checked = Some(s.now);
-            }
-            Ok(())
-        }
+    publish::record(context, s, memory, |status| status.held_secrets = kept).await?;
+    if let Some(failure) = failure {
+        return Err(failure);
     }
+    if s.secrets_due {
+        memory.secrets_checked = Some(s.now);
+    }
+    Ok(())
 }
 
 async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<bool, ReconcileError> {
@@ -142,7 +178,7 @@ async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<boo
     if secret.namespace != *namespace {
         // A finalizer is a write: the Secret has to admit the pool first. Whether vCenter answers does not matter.
         let asked = context.sessions.session(secret, namespace);
-        match tokio::time::timeout(pass::SESSION_PATIENCE, asked).await {
+        match tokio::time::timeout(SESSION_PATIENCE, asked).await {
             Ok(Err(t)) if t.reason == reason::SECRET_NAMESPACE_REFUSED => return Err(t),
             Ok(_) => {}
             Err(_) => return Ok(false),
@@ -163,8 +199,7 @@ async fn let_go(
     secret: &ObjectKey,
 ) -> Result<bool, ReconcileError> {
     let living = context.cluster.live_children(&s.key).await?;
-    let allowed = &context.settings.secret_namespaces;
-    if needed(&s.pool, living.iter(), false, allowed).contains(secret) {
+    if needed(&s.pool, living.iter(), false, &s.secret_namespaces).contains(secret) {
         return Ok(false);
     }
     release(context, s, secret).await?;
@@ -180,17 +215,6 @@ async fn release(
     let finalizer = secret_ref::finalizer(&s.pool);
     let released = context.cluster.release_secret(&effect, secret, &finalizer);
     Ok(released.await?)
-}
-
-async fn record(
-    context: &Context,
-    s: &mut Observed,
-    entries: Vec<HeldSecret>,
-    memory: &mut Memory,
-) -> Result<(), ReconcileError> {
-    publish::record(context, s, memory, |status| status.held_secrets = entries).await?;
-    s.pool = memory.status.over(&s.pool);
-    Ok(())
 }
 
 #[cfg(test)]

@@ -314,7 +314,11 @@ mod tests {
         assert!(notice.note.starts_with("IsoNotReady: ") && notice.note.contains(&trace));
         assert_eq!(notice.regarding.kind, "AgentMachine");
         for later in [31, 60, 929] {
-            assert_eq!(events(&mut said, &waits, s(later)).0, vec![], "after {later} s");
+            assert_eq!(
+                events(&mut said, &waits, s(later)).0,
+                vec![],
+                "after {later} s"
+            );
         }
         assert_eq!(events(&mut said, &waits, s(930)).0.len(), 1);
         // Served, and waiting once more: another wait.

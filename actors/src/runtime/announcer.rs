@@ -183,6 +183,10 @@ mod tests {
         assert_eq!(announcer.announce("y", "A", s(32), Pace::NEWS), Due::Never);
         announcer.keep(|topic| *topic == "y");
         assert_eq!(announcer.due("x", "A", s(33), Pace::NEWS), Due::Now);
-        assert_eq!(announcer.due("x", "A", s(33), Pace::NEWS), Due::Now, "not announced");
+        assert_eq!(
+            announcer.due("x", "A", s(33), Pace::NEWS),
+            Due::Now,
+            "not announced"
+        );
     }
 }

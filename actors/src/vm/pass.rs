@@ -220,7 +220,13 @@ fn announce_vcenter(
         Due::Now => {
             let observed = Observed::gather(context.view.as_ref(), object.clone());
             let words = format!("{reason}: {message}");
-            notify(context, &observed, event::VSPHERE_TROUBLE, "ChangeVM", &words);
+            notify(
+                context,
+                &observed,
+                event::VSPHERE_TROUBLE,
+                "ChangeVM",
+                &words,
+            );
         }
         Due::In(left) => outcome.again = Some(outcome.again.map_or(left, |a| a.min(left))),
         Due::Never => {}
@@ -243,7 +249,13 @@ fn announce_host(
     match announcer.announce(Topic::Host, &row.reason, now, Pace::OBSTACLE) {
         Due::Now => {
             let words = format!("{}: {}", row.reason, row.message);
-            notify(context, observed, event::HOST_TROUBLE, "ProvideHost", &words);
+            notify(
+                context,
+                observed,
+                event::HOST_TROUBLE,
+                "ProvideHost",
+                &words,
+            );
             None
         }
         Due::In(left) => Some(left),

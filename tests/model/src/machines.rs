@@ -395,7 +395,12 @@ impl Machines {
             Some((c.uid()?, since))
         });
         let key = ObjectKey::new(NAMESPACE, POOL);
-        let observed = observed::gather(ports, ports, &key, &waiting.collect(), &spare.collect());
+        let mut memory = pool::Memory {
+            waiting_since: waiting.collect(),
+            spare_since: spare.collect(),
+            ..pool::Memory::default()
+        };
+        let observed = observed::observe(ports, ports, &key, &[], &mut memory);
         observed.expect("the pool is there")
     }
 

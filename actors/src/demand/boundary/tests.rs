@@ -17,7 +17,7 @@ use crate::{
     pool::{
         observed::{self, Observed},
         plan::{Action, Plan, plan},
-        status::{self, Surroundings},
+        status::{self, Outcome},
     },
     testing::{
         CONTROL_PLANE, NAMESPACE, POOL, World, agent_machine, agent_on, child_with_vm, delete,
@@ -51,11 +51,11 @@ fn seen_from_outside(mut world: World, granted: &[(&str, &str)]) -> World {
 }
 
 fn rendered(s: &Observed, plan: &Plan) -> agent_forge_crds::pool::VsphereAgentPoolStatus {
-    let around = Surroundings {
+    let outcome = Outcome {
         no_source: s.refused_source(),
-        ..Surroundings::default()
+        ..Outcome::default()
     };
-    status::render(&Default::default(), s, plan, &around)
+    status::render(&Default::default(), s, plan, &outcome)
 }
 
 #[test]

@@ -52,11 +52,17 @@ mod tests {
             "{note}"
         );
         let mut announcer = Announcer::default();
-        let mut announced = |n: u32| announcer.announce((), "", n * minute, HeldBack::PACE) == Due::Now;
+        let mut announced =
+            |n: u32| announcer.announce((), "", n * minute, HeldBack::PACE) == Due::Now;
         assert_eq!((0..60).filter(|n| announced(*n)).count(), 1);
         announcer.over(&());
-        let mut announced = |n: u32| announcer.announce((), "", n * minute, HeldBack::PACE) == Due::Now;
-        assert_eq!((60..90).filter(|n| announced(*n)).count(), 1, "held back again");
+        let mut announced =
+            |n: u32| announcer.announce((), "", n * minute, HeldBack::PACE) == Due::Now;
+        assert_eq!(
+            (60..90).filter(|n| announced(*n)).count(),
+            1,
+            "held back again"
+        );
         let short = (90..150).filter(|n| {
             let now = announcer.announce((), "", *n * minute, HeldBack::PACE) == Due::Now;
             announcer.over(&());

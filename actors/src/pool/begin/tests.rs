@@ -118,7 +118,7 @@ async fn what_was_begun_is_not_begun_again_while_it_is_not_in_sight() {
     let mut effects = async |after: Duration| {
         let mut s = world.observed();
         s.now += after;
-        memory.begun.recall(&mut s);
+        (s.pinned, s.made) = memory.begun.recall(&s);
         let actions = plan::plan(&s).actions;
         perform_all(&bench.context, &s, &actions, &mut memory).await;
         let both = [EffectKind::PinSelector, EffectKind::CreateChild];
@@ -144,7 +144,7 @@ fn what_is_in_sight_is_not_remembered() {
     begun.note(&both("b")[1], Duration::ZERO);
     let mut s = world.observed();
     s.now = Duration::ZERO;
-    begun.recall(&mut s);
+    (s.pinned, s.made) = begun.recall(&s);
     let known = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>();
     assert_eq!(
         known(&s.made),
@@ -155,7 +155,7 @@ fn what_is_in_sight_is_not_remembered() {
     world.agent_machines[0].metadata.resource_version = Some("next".to_owned());
     let mut s = world.observed();
     s.now = Duration::ZERO;
-    begun.recall(&mut s);
+    (s.pinned, s.made) = begun.recall(&s);
     assert!(
         s.pinned.is_empty(),
         "it shows by itself whether it is pinned"

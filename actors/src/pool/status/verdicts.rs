@@ -6,7 +6,7 @@ use agent_forge_crds::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::Surroundings;
+use super::Outcome;
 use crate::{
     demand::{
         claims::{self, Need, Why},
@@ -23,23 +23,18 @@ type Row = (&'static str, bool, String, String);
 /// Nothing can be stored before vCenter answers.
 const WAITING_FOR_VSPHERE: &str = "WaitingForVsphere";
 
-pub(super) fn verdicts(
-    s: &Observed,
-    plan: &Plan,
-    around: &Surroundings,
-    g: &PoolGauges,
-) -> Vec<Row> {
+pub(super) fn verdicts(s: &Observed, plan: &Plan, outcome: &Outcome, g: &PoolGauges) -> Vec<Row> {
     let mut rows = vec![
         demand(s, plan, g),
-        infra_env(s, around),
+        infra_env(s, outcome),
         capacity(g, plan),
-        vsphere(s, around),
+        vsphere(s, outcome),
     ];
     // A pool that is being deleted asks for no ISO any more; what was true of it stays said.
     if s.pool.metadata.deletion_timestamp.is_none() {
         let before = s.pool.status.as_ref();
         let before = before.and_then(|st| find_condition(&st.conditions, conditions::ISO_READY));
-        rows.push(iso(around, before));
+        rows.push(iso(outcome, before));
     }
     rows
 }
@@ -111,7 +106,7 @@ fn demand(s: &Observed, plan: &Plan, g: &PoolGauges) -> Row {
     )
 }
 
-fn infra_env(s: &Observed, around: &Surroundings) -> Row {
+fn infra_env(s: &Observed, outcome: &Outcome) -> Row {
     let key = &s.infra_env_key;
     let own = s.pool.metadata.namespace.as_deref().unwrap_or_default();
     let no = |reason: &str, message: String| {
@@ -122,7 +117,7 @@ fn infra_env(s: &Observed, around: &Surroundings) -> Row {
             message,
         )
     };
-    match &around.no_source {
+    match &outcome.no_source {
         Some(NoSource::InfraEnvNotFound) => {
             let refused = s.grants.refused_homes(&s.pool);
             let skipped = if refused.is_empty() {
@@ -191,8 +186,8 @@ fn capacity(g: &PoolGauges, plan: &Plan) -> Row {
     )
 }
 
-fn vsphere(s: &Observed, around: &Surroundings) -> Row {
-    if let Some(t) = &around.vsphere {
+fn vsphere(s: &Observed, outcome: &Outcome) -> Row {
+    if let Some(t) = &outcome.vsphere {
         return (
             conditions::VSPHERE_READY,
             false,
@@ -200,10 +195,10 @@ fn vsphere(s: &Observed, around: &Surroundings) -> Row {
             t.message.clone(),
         );
     }
-    match met_at_vcenter(s, around) {
+    match met_at_vcenter(s, outcome) {
         Some((reason, message)) => (conditions::VSPHERE_READY, false, reason, message),
         None => {
-            let words = if around.insecure {
+            let words = if outcome.insecure {
                 "vCenter answers; WARNING: its certificate is not checked (insecure: \"true\" in the Secret)"
             } else {
                 "vCenter answers and everything named in spec.vsphere was found so far"
@@ -228,9 +223,9 @@ fn vsphere(s: &Observed, around: &Surroundings) -> Row {
 
 /// What the ISO or a VsphereAgent met at vCenter, as reason and sentence. The first that concerns all of them; else a tag of
 /// one VM would keep the alerts from seeing that a privilege is lost.
-fn met_at_vcenter(s: &Observed, around: &Surroundings) -> Option<(String, String)> {
+fn met_at_vcenter(s: &Observed, outcome: &Outcome) -> Option<(String, String)> {
     // Where the ISO cannot be stored for a reason of vCenter's, that is a trouble with vCenter too.
-    let iso = match &around.iso {
+    let iso = match &outcome.iso {
         Some(IsoState::Failed(t)) if t.side == ErrorSource::Vsphere => {
             let datastore = &s.pool.spec.vsphere.iso_datastore;
             let message = format!(
@@ -254,7 +249,7 @@ fn met_at_vcenter(s: &Observed, around: &Surroundings) -> Option<(String, String
 /// minutes only: the reason of the last failure stands until one succeeds, or nobody would ever read it. What kept the pool
 /// from asking at all is over once it asks. And what lay there lies there until a look says otherwise: each start of the
 /// operator begins with such a look, and would unsay and say it again.
-fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
+fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
     let under_way = [
         reason::ISO_UPLOADING,
         reason::ISO_URL_PENDING,
@@ -267,9 +262,9 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
     let row = |holds, reason: &str, message: String| {
         (conditions::ISO_READY, holds, reason.to_owned(), message)
     };
-    match (&around.iso, &around.no_source) {
+    match (&outcome.iso, &outcome.no_source) {
         (Some(IsoState::Ready { file, .. }), _) => {
-            let volatile = around.iso_status.as_ref().and_then(|i| i.volatile) == Some(true);
+            let volatile = outcome.iso_status.as_ref().and_then(|i| i.volatile) == Some(true);
             let note = if volatile {
                 "; its source sends other bytes at every download, so it stays until the InfraEnv's URL or createdTime changes"
             } else {
@@ -290,7 +285,7 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
                 ..
             }),
             _,
-        ) if let Some(lies) = before.filter(|c| around.iso_known && c.status == "True") => {
+        ) if let Some(lies) = before.filter(|c| outcome.iso_known && c.status == "True") => {
             row(true, &lies.reason, lies.message.clone())
         }
         (Some(IsoState::Lost(place)), _) => row(
@@ -311,7 +306,7 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
             "the discovery ISO is on its way to the datastore".to_owned(),
         ),
         (Some(IsoState::Failed(t)), _) => {
-            let before = around.iso_status.as_ref().and_then(|i| i.path.as_ref());
+            let before = outcome.iso_status.as_ref().and_then(|i| i.path.as_ref());
             let note = if before.is_some() {
                 "; new VMs are made from the ISO that status.iso names meanwhile"
             } else {
@@ -341,7 +336,7 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
 pub(super) fn overall(
     status: &VsphereAgentPoolStatus,
     s: &Observed,
-    around: &Surroundings,
+    outcome: &Outcome,
 ) -> Option<(String, String)> {
     if s.pool.metadata.deletion_timestamp.is_some() {
         let left = s.children.len();
@@ -352,7 +347,7 @@ pub(super) fn overall(
             ),
         ));
     }
-    if let Some(t) = &around.failed {
+    if let Some(t) = &outcome.failed {
         return Some((t.reason.clone(), t.message.clone()));
     }
     conditions::POOL_CONDITIONS
