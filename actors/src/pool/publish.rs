@@ -25,13 +25,13 @@ use crate::{
 };
 
 /// Counts and rows alone wait that long for company; what [`urgent`] names is written at once.
-const QUIET_WRITES: Duration = Duration::from_secs(2);
+pub(super) const QUIET_WRITES: Duration = Duration::from_secs(2);
 /// And longer the more VsphereAgents there are, for it changes all the time while they come; for each of the first ten.
 const QUIET_PER_CHILD: Duration = Duration::from_millis(500);
 /// Beyond fifty the status is large as well: for each of all.
 const QUIET_IN_LARGE: Duration = Duration::from_millis(100);
 /// How far an ISO is may be written that often.
-const PROGRESS_WRITES: Duration = Duration::from_secs(5);
+pub(super) const PROGRESS_WRITES: Duration = Duration::from_secs(5);
 
 /// How long counts and rows wait in a pool with so many VsphereAgents.
 pub(super) fn window(children: usize) -> Duration {

@@ -15,6 +15,7 @@ use crate::{
     domain::names::ObjectKey,
     iso::of_pool::NoSource,
     pool::{
+        Memory,
         observed::{self, Observed},
         plan::{Action, Plan, plan},
         status::{self, Outcome},
@@ -237,8 +238,8 @@ fn what_a_pool_gathers_of_a_namespace_that_refuses_it_is_its_own_hosts_alone() {
         });
         let key = ObjectKey::new(ATTACKER, POOL);
         let clock = Turned::default();
-        observed::gather(&hub, &clock, &key, &Default::default(), &Default::default())
-            .expect("a pool")
+        let mut memory = Memory::default();
+        observed::observe(&hub, &clock, &key, &[], &mut memory).expect("a pool")
     };
     let names = |s: &Observed| -> Vec<String> {
         s.agents.iter().map(|a: &Arc<Agent>| a.name_any()).collect()

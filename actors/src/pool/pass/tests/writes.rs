@@ -11,7 +11,7 @@ use agent_forge_crds::{
 use super::*;
 use crate::{
     pool::publish::{urgent, window},
-    ports::{cluster::ClusterErrorKind, effect::EffectKind},
+    ports::cluster::ClusterErrorKind,
 };
 
 /// A status that says of one condition that it holds or does not.
