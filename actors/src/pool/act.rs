@@ -19,10 +19,10 @@ use kube::ResourceExt;
 use tokio::sync::OnceCell;
 
 use super::{
-    Memory, approve, begin,
+    Memory, approve,
     observed::Observed,
     plan::{self, Action, Plan, ReleaseWhy, Waiting, iso::IsoPlan},
-    publish, secret_finalizers, traced,
+    provision, publish, secret_finalizers, traced,
 };
 use crate::{
     context::Context,
@@ -129,12 +129,12 @@ pub async fn perform_all(
         held: Vec::new(),
         result: Ok(()),
     };
-    let mut failed = begin::Failed::new();
+    let mut failed = provision::Failed::new();
     let mut unpinned = false;
     let live = LiveMachines::default();
-    for run in due.chunk_by(|a, b| begin::whose(a).is_some() && begin::whose(b).is_some()) {
-        if run.iter().any(|a| begin::whose(a).is_some()) {
-            let all = begin::side_by_side(context, s, run, &memory.failures, &mut failed).await;
+    for run in due.chunk_by(|a, b| provision::whose(a).is_some() && provision::whose(b).is_some()) {
+        if run.iter().any(|a| provision::whose(a).is_some()) {
+            let all = provision::side_by_side(context, s, run, &memory.failures, &mut failed).await;
             for (action, result) in all {
                 unpinned |= result.is_err() && matches!(action, Action::Pin { .. });
                 acted.note(s, action, result, memory);
@@ -182,7 +182,7 @@ impl Acted {
         memory.failures.note(action, result.is_err());
         match result {
             Ok(ActionOutcome::It) => {
-                memory.begun.note(action, s.now);
+                memory.pending.note(action, s.now);
                 self.created += usize::from(matches!(action, Action::CreateChild { .. }));
                 self.reassigned += usize::from(matches!(action, Action::Reassign { .. }));
                 self.released += usize::from(matches!(action, Action::Release { .. }));
@@ -305,7 +305,7 @@ pub async fn perform(
             machine,
             name,
         } => {
-            begin::create(context, s, agent_machine, machine, name).await?;
+            provision::create(context, s, agent_machine, machine, name).await?;
             Ok(ActionOutcome::It)
         }
         Action::Reassign {

@@ -7,11 +7,11 @@ pub mod agent_debounce;
 mod announce;
 pub mod applied;
 mod approve;
-mod begin;
 pub mod index;
 pub mod observed;
 pub mod pass;
 pub mod plan;
+mod provision;
 pub mod publish;
 pub mod secret_finalizers;
 pub mod status;
@@ -53,7 +53,7 @@ pub struct Memory {
     /// Since when (monotonic) each VsphereAgent's VM is offered to another AgentMachine, by uid.
     pub spare_since: BTreeMap<String, Duration>,
     /// What was begun lately for AgentMachines, until the watch shows it.
-    pub begun: begin::Begun,
+    pub pending: provision::PendingWrites,
     /// Agents that are to be prepared once they stand still.
     pub settling: agent_debounce::Settling,
     /// What failed and is tried again, for the traces of their machines.

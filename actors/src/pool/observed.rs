@@ -16,7 +16,7 @@ use kube::ResourceExt;
 
 use super::{Memory, index::Index, secret_finalizers};
 use crate::{
-    demand::{agents_home, boundary::Grants, claims},
+    demand::{agents_home, boundary::Grants, classify},
     domain::{
         identity::{AgentMatch, agent_runs_on},
         managed_vm::ManagedVm,
@@ -134,7 +134,7 @@ impl Observed {
     pub fn refusing(&self) -> Vec<String> {
         let all = self.agent_machines.iter();
         let refused: BTreeSet<String> = all
-            .filter(|am| claims::belongs(&self.pool, am) && !self.grants.shows(&self.pool, am))
+            .filter(|am| classify::belongs(&self.pool, am) && !self.grants.shows(&self.pool, am))
             .filter_map(|am| self.grants.lacking(&self.pool, am))
             .chain(self.grants.unserved_control_plane(&self.pool))
             .collect();
@@ -198,7 +198,7 @@ pub fn observe(
     let made_by_others = made_by_others(view, &grants, key, &agent_machines);
     let (infra_env_key, infra_env) = agents_home::find(view, &grants, &pool);
     let own = agent_machines.iter().map(AsRef::as_ref);
-    let own: Vec<_> = own.filter(|am| claims::belongs(&pool, am)).collect();
+    let own: Vec<_> = own.filter(|am| classify::belongs(&pool, am)).collect();
     let home = &infra_env_key.namespace;
     let mut agents = agents_home::of_pool(view, &pool, &children, &own, home);
     agents.retain(|agent| is_shown(agent, &grants, &pool, &children));
@@ -234,7 +234,7 @@ pub fn observe(
         key: key.clone(),
         pool,
     };
-    (observed.pinned, observed.made) = memory.begun.recall(&observed);
+    (observed.pinned, observed.made) = memory.pending.recall(&observed);
     Some(observed)
 }
 

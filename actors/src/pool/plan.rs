@@ -32,7 +32,7 @@ use super::{
 use crate::{
     demand::{
         agents_home,
-        claims::{self, Claim},
+        classify::{self, Demand},
     },
     domain::{
         identity::agent_runs_on,
@@ -128,7 +128,7 @@ pub struct Waiting {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Every AgentMachine of the pool with its need.
-    pub claims: Vec<Claim>,
+    pub demands: Vec<Demand>,
     /// To be carried out in this order.
     pub actions: Vec<Action>,
     /// Why nothing happens for these.
@@ -170,7 +170,7 @@ pub fn plan(s: &Observed) -> Plan {
     plan.leave_iso = deleting || s.may_have_lost_source();
     let guard = s.guard();
     let has_finalizer = s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER);
-    plan.claims = claims::classify(&claims::Facts {
+    plan.demands = classify::classify(&classify::Facts {
         pool: &s.pool,
         grants: &s.grants,
         other_pools: &s.other_pools,
@@ -201,14 +201,14 @@ pub fn plan(s: &Observed) -> Plan {
     } else if !has_finalizer {
         plan.actions.push(Action::AddFinalizer);
     }
-    let records = Records::of(&plan.claims);
+    let records = Records::of(&plan.demands);
     let reassigned = if deleting && !on(Mutant::ClosedAnswers) {
         BTreeSet::new()
     } else {
-        demand::answer(s, &records, &mut plan)
+        demand::assign_hosts(s, &records, &mut plan)
     };
     for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
-        tend::tend(s, child, &records, deleting, &mut plan);
+        tend::plan_vm(s, child, &records, deleting, &mut plan);
     }
     let mut actions = plan.actions.iter();
     let creating = actions.any(|a| matches!(a, Action::CreateChild { .. }));
@@ -223,29 +223,29 @@ struct Records {
 }
 
 impl Records {
-    fn of(claims: &[Claim]) -> Self {
+    fn of(demands: &[Demand]) -> Self {
         let (mut names, mut uids) = (HashMap::new(), HashMap::new());
-        for (at, claim) in claims.iter().enumerate() {
-            names.entry(claim.name()).or_insert(at);
-            uids.entry(claim.uid()).or_insert(at);
+        for (at, demand) in demands.iter().enumerate() {
+            names.entry(demand.name()).or_insert(at);
+            uids.entry(demand.uid()).or_insert(at);
         }
         Self { names, uids }
     }
 
     /// The claim of the AgentMachine on record.
-    fn find<'a>(&self, claims: &'a [Claim], record: Option<&Recorded>) -> Option<&'a Claim> {
+    fn find<'a>(&self, demands: &'a [Demand], record: Option<&Recorded>) -> Option<&'a Demand> {
         let record = record?;
         let at = match &record.uid {
             Some(uid) => self.uids.get(uid),
             None => self.names.get(&record.name),
         };
-        claims.get(*at?)
+        demands.get(*at?)
     }
 
     /// The claim of the AgentMachine that has claimed that Agent.
-    fn served_by<'a>(&self, claims: &'a [Claim], agent: &Agent) -> Option<&'a Claim> {
-        let claim = claims.get(*self.names.get(agent.claimed_by()?)?)?;
-        upstream::claims(agent, &claim.agent_machine).then_some(claim)
+    fn served_by<'a>(&self, demands: &'a [Demand], agent: &Agent) -> Option<&'a Demand> {
+        let demand = demands.get(*self.names.get(agent.claimed_by()?)?)?;
+        upstream::claims(agent, &demand.agent_machine).then_some(demand)
     }
 }
 
@@ -287,8 +287,8 @@ fn serving_agent<'a>(s: &'a Observed, child: &'a ManagedVm) -> Option<&'a Arc<Ag
 }
 
 /// The AgentMachine's Agent is, or may be, the one on this child's VM.
-fn served_by_child(s: &Observed, claim: &Claim, child: &ManagedVm) -> bool {
-    let am = claim.agent_machine.as_ref();
+fn served_by_child(s: &Observed, demand: &Demand, child: &ManagedVm) -> bool {
+    let am = demand.agent_machine.as_ref();
     let reference = am.agent_ref().map(|r| r.name.as_str());
     let serves = |a: &Arc<Agent>| {
         reference.is_some_and(|name| a.name_any() == name) || upstream::claims(a, am)

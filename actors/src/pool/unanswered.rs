@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{observed::Observed, plan::Plan, waits::Wait};
-use crate::{demand::claims::Need, domain::names::ObjectKey};
+use crate::{demand::classify::DemandState, domain::names::ObjectKey};
 
 /// Between the end of a demand and its being told; and from there until it is forgotten, so that another pool that claimed
 /// it as well does not tell it anew.
@@ -49,13 +49,13 @@ pub struct Look {
 /// Those that are without, by uid.
 #[derive(Clone, Debug, Default)]
 pub struct Unanswered {
-    demands: BTreeMap<String, Demand>,
+    demands: BTreeMap<String, Unmet>,
     /// Those that have had a VsphereAgent, as long as they exist: it tells of them.
     answered: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
-struct Demand {
+struct Unmet {
     agent_machine: ObjectKey,
     demanded: Timestamp,
     over: Option<Over>,
@@ -106,7 +106,7 @@ impl Unanswered {
         let uid = am.uid().unwrap_or_default();
         let demanded = am.creation_timestamp();
         if let (Some(demanded), false) = (demanded, self.answered.contains(&uid)) {
-            self.demands.entry(uid).or_insert_with(|| Demand {
+            self.demands.entry(uid).or_insert_with(|| Unmet {
                 agent_machine: ObjectKey::of(am),
                 demanded: demanded.0,
                 over: None,
@@ -115,7 +115,7 @@ impl Unanswered {
     }
 }
 
-impl Demand {
+impl Unmet {
     /// Whether it is kept.
     fn goes_on(&mut self, uid: &str, stands: &Stands, s: &Observed, look: &mut Look) -> bool {
         let told = self.over.as_ref().is_some_and(|over| over.told);
@@ -181,8 +181,8 @@ fn stands(s: &Observed, plan: &Plan, uid: &str) -> Stands {
     if let Some(deleted) = &am.metadata.deletion_timestamp {
         return Stands::Over(deleted.0, false);
     }
-    match plan.claims.iter().find(|c| c.uid() == uid) {
-        Some(claim) if claim.need == Need::Served => Stands::Over(s.wall, true),
+    match plan.demands.iter().find(|c| c.uid() == uid) {
+        Some(demand) if demand.state == DemandState::Served => Stands::Over(s.wall, true),
         Some(_) => Stands::Waits,
         None => Stands::NotOurs,
     }

@@ -15,7 +15,7 @@ use kube::{Resource as _, ResourceExt};
 
 use super::{announce::Topic, observed::Observed, plan::Plan};
 use crate::{
-    demand::claims::{Claim, Need, Why},
+    demand::classify::{Demand, DemandReason, DemandState},
     domain::{names::ObjectKey, trace::TraceId},
     ports::cluster::{Notice, Regarding},
     runtime::{
@@ -143,31 +143,31 @@ impl Watched {
 }
 
 /// It is without a host, whether it asks for one or its provider cannot even look.
-fn lacks_a_host(claim: &Claim) -> bool {
-    let lacks = match &claim.need {
-        Need::Served => false,
-        Need::Quiet(why) => matches!(why, Why::SearchFailed(_)),
+fn lacks_a_host(demand: &Demand) -> bool {
+    let lacks = match &demand.state {
+        DemandState::Served => false,
+        DemandState::NotRequested(why) => matches!(why, DemandReason::SearchFailed(_)),
         // Nothing is written where the pool is not admitted, not even an Event: its own conditions say it.
-        Need::NotNow {
-            why: Why::NamespaceNotAllowed(_),
+        DemandState::NotNow {
+            why: DemandReason::NamespaceNotAllowed(_),
             ..
         } => false,
         _ => true,
     };
-    lacks && !claim.agent_machine.is_deleting()
+    lacks && !demand.agent_machine.is_deleting()
 }
 
 /// Who waits: for want of a decision of the pool, or of progress of its VM.
 #[must_use]
 pub fn waits(s: &Observed, plan: &Plan) -> Vec<Wait> {
-    let live = plan.claims.iter().filter(|c| lacks_a_host(c));
+    let live = plan.demands.iter().filter(|c| lacks_a_host(c));
     let mut rows: HashMap<&str, usize> = HashMap::new();
     for (at, row) in plan.waiting.iter().enumerate() {
         rows.entry(&row.subject).or_insert(at);
     }
-    live.filter_map(|claim| {
-        let child = s.child_for(&claim.agent_machine);
-        let own = rows.get(claim.name().as_str());
+    live.filter_map(|demand| {
+        let child = s.child_for(&demand.agent_machine);
+        let own = rows.get(demand.name().as_str());
         let of_child = child.and_then(|c| rows.get(c.key.name.as_str()));
         let planned = own
             .into_iter()
@@ -183,7 +183,7 @@ pub fn waits(s: &Observed, plan: &Plan) -> Vec<Wait> {
         let (reason, message) = planned.or_else(of_vm)?;
         Some(Wait {
             of_vm: !by_pool,
-            agent_machine: claim.agent_machine.clone(),
+            agent_machine: demand.agent_machine.clone(),
             reason,
             message,
         })

@@ -10,7 +10,7 @@ use std::{
 
 use agent_forge_actors::{
     context::{Context, Settings, SuspectVms},
-    demand::claims::{Claim, Need, Why},
+    demand::classify::{Demand, DemandReason, DemandState},
     domain::names::ObjectKey,
     orphans::{self, OrphanScan},
     pool::{
@@ -318,17 +318,19 @@ impl Machines {
     /// What each AgentMachine needs, as the pool sees it.
     fn needs(&self, w: &World) -> BTreeMap<String, String> {
         let ports = self.ports(w, false, None);
-        let named = |claim: &Claim| {
-            let need = match &claim.need {
-                Need::Quiet(Why::Deleting) => "Leaving".to_owned(),
-                Need::Quiet(why) | Need::NotNow { why, .. } => format!("{why:?}"),
+        let named = |demand: &Demand| {
+            let need = match &demand.state {
+                DemandState::NotRequested(DemandReason::Deleting) => "Leaving".to_owned(),
+                DemandState::NotRequested(why) | DemandState::NotNow { why, .. } => {
+                    format!("{why:?}")
+                }
                 need => format!("{need:?}"),
             };
             let name = need.split('(').next().unwrap_or_default().to_owned();
-            (claim.name(), name)
+            (demand.name(), name)
         };
         let plan = plan::plan(&Self::observed(&ports, w, false));
-        plan.claims.iter().map(named).collect()
+        plan.demands.iter().map(named).collect()
     }
 
     fn note_needs(&self, before: &World, after: &World) {

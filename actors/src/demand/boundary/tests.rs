@@ -11,7 +11,7 @@ use kube::ResourceExt;
 
 use super::Grants;
 use crate::{
-    demand::claims::{Need, Why},
+    demand::classify::{DemandReason, DemandState},
     domain::names::ObjectKey,
     iso::of_pool::NoSource,
     pool::{
@@ -126,7 +126,7 @@ fn a_pool_that_is_not_admitted_does_nothing_and_says_so_without_a_word_of_what_i
         let s = world.observed();
         let plan = plan(&s);
         assert!(
-            plan.claims.is_empty() && plan.actions.is_empty(),
+            plan.demands.is_empty() && plan.actions.is_empty(),
             "{plan:?}"
         );
         let status = rendered(&s, &plan);
@@ -169,12 +169,12 @@ fn a_grant_lets_it_serve_and_its_end_stops_pins_creates_and_approvals() {
     let stopped = prepares(&[]);
     assert!(stopped.actions.is_empty(), "{:?}", stopped.actions);
     // Its own host is still on its books, and it says what that waits for.
-    let needs: Vec<_> = stopped.claims.iter().map(|c| &c.need).collect();
+    let needs: Vec<_> = stopped.demands.iter().map(|c| &c.state).collect();
     assert!(
         matches!(
             needs[..],
-            [Need::NotNow {
-                why: Why::NamespaceNotAllowed(_),
+            [DemandState::NotNow {
+                why: DemandReason::NamespaceNotAllowed(_),
                 ..
             }]
         ),
@@ -210,12 +210,11 @@ fn a_pool_that_is_not_admitted_is_in_nobodys_way() {
         world.other_pools.push(foreign());
         world.grants = seen_from_outside(World::default(), granted).grants;
         let plan = plan(&world.observed());
-        plan.claims[0].need.clone()
+        plan.demands[0].state.clone()
     };
-    assert_eq!(needs(&[]), Need::Host);
+    assert_eq!(needs(&[]), DemandState::Host);
     let rival = ObjectKey::new(ATTACKER, POOL);
-    let conflict =
-        |need| matches!(need, Need::NotNow { why: Why::PoolConflict(key), .. } if key == rival);
+    let conflict = |need| matches!(need, DemandState::NotNow { why: DemandReason::PoolConflict(key), .. } if key == rival);
     assert!(conflict(needs(&[(NAMESPACE, ATTACKER)])));
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::Outcome;
 use crate::{
     demand::{
-        claims::{self, Need, Why},
+        classify::{self, DemandReason, DemandState},
         prepare,
     },
     domain::{failure::ErrorSource, upstream::WaitingSign},
@@ -60,20 +60,20 @@ fn demand(s: &Observed, plan: &Plan, g: &PoolGauges) -> Row {
             message,
         );
     }
-    let trouble = plan.claims.iter().find_map(|c| match &c.need {
-        Need::NotNow {
-            why: why @ (Why::PoolConflict(_) | Why::SelectorUnsatisfiable(_)),
+    let trouble = plan.demands.iter().find_map(|c| match &c.state {
+        DemandState::NotNow {
+            why: why @ (DemandReason::PoolConflict(_) | DemandReason::SelectorUnsatisfiable(_)),
             ..
         } => Some((c, why)),
-        Need::NotNow {
-            why: why @ Why::ProviderNotAccepting,
+        DemandState::NotNow {
+            why: why @ DemandReason::ProviderNotAccepting,
             again: None,
         } => Some((c, why)),
         _ => None,
     });
-    if let Some((claim, why)) = trouble {
-        let (reason, message) = claims::explain(why);
-        let message = format!("AgentMachine {}: {message}", claim.name());
+    if let Some((demand, why)) = trouble {
+        let (reason, message) = classify::explain(why);
+        let message = format!("AgentMachine {}: {message}", demand.name());
         return (
             conditions::AGENT_MACHINE_DEMAND_FOUND,
             false,
@@ -81,12 +81,15 @@ fn demand(s: &Observed, plan: &Plan, g: &PoolGauges) -> Row {
             message,
         );
     }
-    if let Some(claim) = plan.claims.iter().find(|c| {
+    if let Some(demand) = plan.demands.iter().find(|c| {
         c.sign == WaitingSign::NoConditions
-            && matches!(c.need, Need::HostUnconfirmed | Need::InFlight)
+            && matches!(
+                c.state,
+                DemandState::HostUnconfirmed | DemandState::InFlight
+            )
     }) {
-        let (_, message) = claims::explain(&Why::ConditionsMissing);
-        let message = format!("AgentMachine {}: {message}", claim.name());
+        let (_, message) = classify::explain(&DemandReason::ConditionsMissing);
+        let message = format!("AgentMachine {}: {message}", demand.name());
         return (
             conditions::AGENT_MACHINE_DEMAND_FOUND,
             false,
@@ -156,12 +159,15 @@ fn infra_env(s: &Observed, outcome: &Outcome) -> Row {
 
 fn capacity(g: &PoolGauges, plan: &Plan) -> Row {
     let waiting = plan
-        .claims
+        .demands
         .iter()
         .filter(|c| {
             matches!(
-                c.need,
-                Need::Host | Need::HostUnconfirmed | Need::InFlight | Need::NotNow { .. }
+                c.state,
+                DemandState::Host
+                    | DemandState::HostUnconfirmed
+                    | DemandState::InFlight
+                    | DemandState::NotNow { .. }
             )
         })
         .count();

@@ -36,18 +36,18 @@ const SIDE_BY_SIDE: usize = 8;
 
 /// What was done and is not in sight counts as done for that long: watches lag by seconds, and whoever undid it meanwhile
 /// gets it anew after that.
-const BEGUN: Duration = Duration::from_secs(60);
+const PENDING_FOR: Duration = Duration::from_secs(60);
 
 /// What was begun for AgentMachines, by their uids, and when (monotonic): until the watch shows it, it would be decided
 /// again in each pass, and neither write is refused for that.
 #[derive(Debug, Default)]
-pub struct Begun {
+pub struct PendingWrites {
     /// The version that was pinned.
     pinned: BTreeMap<String, (String, Duration)>,
     made: BTreeMap<String, Duration>,
 }
 
-impl Begun {
+impl PendingWrites {
     /// That was done.
     pub fn note(&mut self, action: &Action, now: Duration) {
         let Some(am) = whose(action) else { return };
@@ -66,7 +66,7 @@ impl Begun {
     /// The uids of AgentMachines that were pinned, and of those that got a VsphereAgent, which is not in sight yet. Forgets what
     /// is in sight, and what should be.
     pub fn recall(&mut self, s: &Observed) -> (BTreeSet<String>, BTreeSet<String>) {
-        let recent = |at: &Duration| s.now.saturating_sub(*at) < BEGUN;
+        let recent = |at: &Duration| s.now.saturating_sub(*at) < PENDING_FOR;
         self.pinned.retain(|uid, (version, at)| {
             let is_old =
                 |am: &Arc<AgentMachine>| am.resource_version().unwrap_or_default() == *version;
