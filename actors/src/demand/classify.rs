@@ -1,7 +1,6 @@
-//! Demand: which AgentMachines of this pool wait for a host that nobody has.
+//! Demand: which AgentMachines of this pool ask for a host, and why the others do not.
 //!
-//! Pure. Each AgentMachine of the pool's NodePool gets exactly one [`Claim`]; "not now" always has its reason.
-//! Facts: upstream-contract.md §0.1, §0.2, §0.13, §0.14, §1.3-1.5, §8.2 A, K.
+//! Pure. Each AgentMachine of the pool's NodePool gets exactly one [`Demand`]. A "not now" always has its reason.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -29,25 +28,25 @@ use crate::{
     mutants::{Mutant, on},
 };
 
-/// How long an AgentMachine must have been seen waiting before a VM is made for it: free Agents that fit are claimed
-/// by the provider within tens of milliseconds (upstream-contract.md §8.3).
+/// How long an AgentMachine must wait before a VM is made for it: the provider claims a free Agent that fits within tens of
+/// milliseconds.
 pub const DEBOUNCE: Duration = Duration::from_millis(500);
 /// How long the provider may leave a fitting free Agent unclaimed before a VM is made all the same.
 pub const FREE_AGENT_GRACE: Duration = Duration::from_secs(60);
-/// How long an AgentMachine may lack conditions or the provider's finalizer before that is said and acted on.
+/// How long an AgentMachine may lack conditions or the provider's finalizer before the pool reports it and acts.
 pub const PROVIDER_GRACE: Duration = Duration::from_secs(60);
 
 /// Characters of a provider's error that are repeated.
 const LONGEST_ERROR: usize = 300;
 
-/// What is known of one AgentMachine's need.
+/// Whether one AgentMachine asks for a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DemandState {
     /// Needs a host now.
     Host,
     /// Needs a host, but the provider writes no conditions: only one VM until one such AgentMachine is served.
     HostUnconfirmed,
-    /// Its request is already answered by a VsphereAgent of ours.
+    /// A VsphereAgent of ours is for it already.
     InFlight,
     /// Has, or is just getting, an Agent.
     Served,
@@ -73,7 +72,7 @@ pub enum DemandReason {
     MachinePending,
     /// It does not report `NoSuitableAgents`.
     NotWaiting,
-    /// Its provider cannot look for an Agent, and says why.
+    /// Its provider cannot look for an Agent, and reports why.
     SearchFailed(String),
     /// Seen waiting only just now.
     Debouncing,
@@ -85,7 +84,7 @@ pub enum DemandReason {
     ProviderNotAccepting,
     /// A namespace does not admit the pool: the sentence that names it.
     NamespaceNotAllowed(String),
-    /// `spec.agent.labels` of the pool has this key, which another service goes by.
+    /// `spec.agent.labels` of the pool has this key, which another service uses.
     LabelRefused(String),
     /// Another pool claims it as well.
     PoolConflict(ObjectKey),
@@ -97,14 +96,14 @@ pub enum DemandReason {
     Guarded(Guard),
 }
 
-/// One AgentMachine and its need.
+/// One AgentMachine, and whether it asks for a host.
 #[derive(Clone, Debug)]
 pub struct Demand {
     /// The AgentMachine.
     pub agent_machine: Arc<AgentMachine>,
     /// Its owner Machine, where it is there.
     pub machine: Option<MachineFacts>,
-    /// What it needs.
+    /// Whether it asks, and for what reason not.
     pub state: DemandState,
     /// What its conditions say, without regard to anything else.
     pub sign: WaitingSign,
@@ -384,7 +383,7 @@ pub fn is_free_for(agent: &Agent, am: &AgentMachine) -> bool {
         && selector::matches(am.spec.agent_label_selector.as_ref(), agent.labels())
 }
 
-/// Reason and sentence for a [`Why`].
+/// Reason and sentence of a [`DemandReason`].
 #[must_use]
 pub fn explain(why: &DemandReason) -> (&'static str, String) {
     match why {

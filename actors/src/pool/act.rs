@@ -1,5 +1,6 @@
-//! Carrying a plan out, action by action. Chooses nothing; before anything is released, and before an Agent is approved or
-//! fenced, live reads prove what the plan saw in its cache.
+//! Carries a plan out, action by action. It chooses nothing.
+//!
+//! Before it releases a VsphereAgent, and before it approves or fences an Agent, live reads prove what the plan saw in the cache.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -40,7 +41,7 @@ use crate::{
     },
 };
 
-/// What a live read held back is looked at again after that.
+/// The pass looks again after that time at what a live read held back.
 const HELD: Duration = Duration::from_secs(5);
 
 /// How it went.
@@ -57,7 +58,7 @@ pub struct Acted {
     pub again: Option<Duration>,
     /// What a live read held back.
     pub held: Vec<Waiting>,
-    /// The first trouble; actions after it were tried all the same.
+    /// The first failure; the actions after it were tried all the same.
     pub result: Result<(), ReconcileError>,
 }
 
@@ -110,8 +111,10 @@ pub async fn execute_iso(
     Some(state)
 }
 
-/// Carries all actions out in order; those that begin with different AgentMachines go side by side. One that fails does
-/// not hold the others back: they are for different machines. An Agent that still moves is prepared a moment later.
+/// Carries all actions on machines out, in order. Actions that provision different AgentMachines run side by side.
+///
+/// An action that fails does not hold the others back: they are for different machines. An Agent that still changes is prepared
+/// a moment later.
 pub async fn perform_all(
     context: &Context,
     s: &Observed,
@@ -142,7 +145,7 @@ pub async fn perform_all(
             continue;
         }
         for action in run {
-            // Whoever could not be pinned might take this Agent: it is prepared when that is settled.
+            // An AgentMachine that could not be pinned might take this Agent: a later pass prepares it.
             if unpinned && matches!(action, Action::Prepare { .. }) {
                 continue;
             }
@@ -215,18 +218,19 @@ pub enum ActionOutcome {
     Record(fn(&mut VsphereAgentPoolStatus)),
     /// It, and the pool object is another one now, or none.
     Gone,
-    /// Not now; with the words for it where the plan has none.
+    /// Not now. The words for it, where the plan has none.
     Held(Option<Waiting>),
 }
 
-/// The Machines of the control plane namespace, read live when the first action of a pass asks, and so after its plan was
-/// made; the others of that pass ask nobody again, so that a hundred machines that go together cost one list. Those of
-/// another namespace, where one has its Machine on record, are read for each.
+/// The Machines of the control plane namespace, read live when the first action of a pass asks: after its plan was made.
+///
+/// The other actions of the pass use the same list, so that a hundred machines that are deleted together cost one list. Machines
+/// of another namespace, where a VsphereAgent has its Machine on record, are read for each action.
 #[derive(Default)]
 pub struct LiveMachines(OnceCell<Vec<MachineFacts>>);
 
 impl LiveMachines {
-    /// How the Machine behind `child` stands, and its AgentMachine: live.
+    /// The state of the Machine of `child`, and its AgentMachine: live.
     async fn machine_state(
         &self,
         context: &Context,
@@ -330,7 +334,7 @@ pub async fn perform(
             let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {
                 return Ok(ActionOutcome::Held(None));
             };
-            // No host that serves loses its labels because a watch lags.
+            // A watch that lags must not take the labels off a host that serves.
             if agent.is_claimed_or_bound() {
                 let (machine_state, _) = machines.machine_state(context, s, child).await?;
                 if !matches!(machine_state, MachineState::Leaving | MachineState::Gone) {
@@ -385,7 +389,7 @@ pub async fn perform(
     }
 }
 
-/// What makes a VsphereAgent one for another AgentMachine. A Machine that is not known takes the old one's record away.
+/// The patch that makes a VsphereAgent one for another AgentMachine. Without a Machine it removes the record of the old one.
 #[must_use]
 pub fn reassignment(am: &AgentMachine, machine: Option<&MachineFacts>) -> MetadataPatch {
     let known = annotations(am, machine);
@@ -416,7 +420,7 @@ fn annotations(am: &AgentMachine, machine: Option<&MachineFacts>) -> BTreeMap<St
     all
 }
 
-/// The VsphereAgent for an AgentMachine, finalizer and all: one write.
+/// The VsphereAgent for an AgentMachine, with its finalizer: one write creates both.
 #[must_use]
 pub fn child_object(
     pool: &VsphereAgentPool,
@@ -460,7 +464,9 @@ pub fn child_object(
     child
 }
 
-/// Live proof that a VsphereAgent may go (reliability.md: fence first, a Machine is gone only by proof); `Some` says what holds it.
+/// Proves by live reads that a VsphereAgent may be deleted. `Some` says what holds it.
+///
+/// A Machine counts as gone only by proof, and an Agent that is bound or reserved keeps its VM.
 async fn prove_released(
     context: &Context,
     s: &Observed,
@@ -497,7 +503,7 @@ async fn prove_released(
     Ok(None)
 }
 
-/// What holds an action back whose Machine does not stand as the plan saw it.
+/// What holds an action back whose Machine is not in the state that the plan saw.
 fn shown_otherwise(child: &ManagedVm, machine_state: &MachineState) -> Waiting {
     Waiting {
         subject: child.key.name.clone(),

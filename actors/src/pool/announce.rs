@@ -48,7 +48,7 @@ pub fn announce(
     let applied = events.applied(acted, memory);
     events.failure(acted, memory);
     let waits = waits::waits(s, plan);
-    let traces = traced::tell_waits(context, s, plan, &waits, memory);
+    let traces = traced::export_waits(context, s, plan, &waits, memory);
     let (notices, wait) = waits::events(&mut memory.announcer, &waits, s.now);
     for notice in notices {
         context.cluster.notify(notice);

@@ -68,12 +68,12 @@ pub struct Observed {
     pub other_pools: Vec<Arc<VsphereAgentPool>>,
     /// AgentMachines of the control plane namespace.
     pub agent_machines: Vec<Arc<AgentMachine>>,
-    /// AgentMachines of all namespaces: whoever may choose a freed Agent.
+    /// AgentMachines of all namespaces: each may choose a freed Agent.
     pub choosers: Vec<Arc<AgentMachine>>,
     /// Machines of the control plane namespace.
     pub machines: Vec<MachineFacts>,
-    /// AgentMachines and Machines of other namespaces in which VsphereAgents of the pool have theirs on record; none of those
-    /// that the operator does not serve.
+    /// AgentMachines and Machines of other namespaces in which VsphereAgents of the pool have theirs on record; only namespaces
+    /// that the operator serves.
     pub recorded_homes: BTreeMap<String, Home>,
     /// The pool's VsphereAgents.
     pub children: Vec<ManagedVm>,
@@ -109,7 +109,7 @@ pub struct Observed {
     pub now: Duration,
     /// Wall clock.
     pub wall: Timestamp,
-    /// Who belongs to whom.
+    /// Which of these objects belong together.
     pub index: Index,
 }
 
@@ -238,8 +238,8 @@ pub fn observe(
     Some(observed)
 }
 
-/// VsphereAgents of other pools that are for one of these AgentMachines. Of tenants whom the AgentMachine's namespaces do not
-/// admit none counts: they could keep a pool from serving.
+/// VsphereAgents of other pools that are for one of these AgentMachines. Those of a tenant that the AgentMachine's namespaces do
+/// not admit do not count: such a tenant could keep a pool from serving.
 fn made_by_others(
     view: &dyn View,
     grants: &Grants,
@@ -313,7 +313,7 @@ fn matching(
     namespaces.iter().map(of).sum()
 }
 
-/// Other tenants' Agents are nothing to a pool that they do not admit; those of its own VMs are, for they have to go.
+/// A pool does not see Agents of a namespace that does not admit it, except those of its own VMs: they have to be removed.
 fn is_shown(
     agent: &Agent,
     grants: &Grants,

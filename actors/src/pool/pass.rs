@@ -1,4 +1,7 @@
-//! One pass of a pool actor: gather, decide, act, publish.
+//! One pass of a pool actor: observe, plan, execute, announce, publish.
+//!
+//! The pass plans and executes twice. First the Secrets and the machines, for which the cluster is enough; then the ISO, which needs
+//! an answer of vCenter.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,11 +1,11 @@
 //! The pool's decision: from one [`Observed`] to one [`Plan`]. Pure; the same facts give the same plan.
 //!
 //! Guarantees
-//! - At most one VsphereAgent per AgentMachine: one in flight, or one being deleted, holds back the next.
-//! - An Agent is prepared only when THE rule says that it runs on a VM of ours and its AgentMachine waits.
+//! - At most one VsphereAgent per AgentMachine: one that exists or is being deleted holds back the next.
+//! - An Agent is prepared only when the identity rule says that it runs on a VM of ours, and its AgentMachine waits.
 //! - An Agent whose Machine is being deleted is fenced before anything else is decided about its VM.
-//! - A VsphereAgent is released only when fenced and unbound; whoever carries the release out proves the Machine's
-//!   absence by live reads first (reliability.md: fence first, a Machine is gone only by proof).
+//! - A VsphereAgent is released only when its Agent is fenced and unbound. The executor first proves by live reads that the
+//!   Machine is gone.
 
 mod demand;
 pub mod iso;
@@ -45,7 +45,7 @@ use crate::{
     sessions::secret_ref,
 };
 
-/// One thing to do. Specific: whoever carries it out has nothing left to choose.
+/// One thing to do for a machine, or with the pool. It leaves nothing to choose for the executor.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Put our finalizer on the pool.
@@ -84,7 +84,7 @@ pub enum Action {
         /// VsphereAgent.
         child: ManagedVm,
     },
-    /// Fence an Agent; one that is bound only after a live look at the Machine that it serves.
+    /// Fence an Agent. A bound one only after a live look at the Machine that it serves.
     Fence {
         /// What is taken off the Agent.
         patch: AgentPatch,
@@ -107,7 +107,7 @@ pub enum Action {
 pub enum ReleaseWhy {
     /// Its Machine and AgentMachine are gone.
     MachineGone,
-    /// Nobody waits and nobody asked for it, or its AgentMachine is served by another host.
+    /// No AgentMachine needs it, or another host serves its AgentMachine.
     Surplus,
     /// The pool is being deleted and its Agent is unbound.
     PoolDeleting,
@@ -127,7 +127,7 @@ pub struct Waiting {
 /// What to do, what not, and when to look again.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Every AgentMachine of the pool with its need.
+    /// Every AgentMachine of the pool, and whether it asks for a host.
     pub demands: Vec<Demand>,
     /// To be carried out in this order.
     pub actions: Vec<Action>,
@@ -216,7 +216,7 @@ pub fn plan(s: &Observed) -> Plan {
     plan
 }
 
-/// Where among the claims is what a VsphereAgent records of its AgentMachine.
+/// Finds the demand of the AgentMachine that a VsphereAgent records.
 struct Records {
     names: HashMap<String, usize>,
     uids: HashMap<String, usize>,
@@ -232,7 +232,7 @@ impl Records {
         Self { names, uids }
     }
 
-    /// The claim of the AgentMachine on record.
+    /// The demand of the AgentMachine on record.
     fn find<'a>(&self, demands: &'a [Demand], record: Option<&Recorded>) -> Option<&'a Demand> {
         let record = record?;
         let at = match &record.uid {
@@ -242,7 +242,7 @@ impl Records {
         demands.get(*at?)
     }
 
-    /// The claim of the AgentMachine that has claimed that Agent.
+    /// The demand of the AgentMachine that has claimed that Agent.
     fn served_by<'a>(&self, demands: &'a [Demand], agent: &Agent) -> Option<&'a Demand> {
         let demand = demands.get(*self.names.get(agent.claimed_by()?)?)?;
         upstream::claims(agent, &demand.agent_machine).then_some(demand)
@@ -270,8 +270,8 @@ fn possible_agents<'a>(
     })
 }
 
-/// Agents that have to be asked live before the child's VM may go: whoever may run there, whoever was last seen there, in
-/// whatever namespace, and whoever has a name that one of its Agents would have and is not in view.
+/// Agents to read live before the child's VM may be removed: those that may run there, the one that was last seen there, and
+/// those that have a name which an Agent of this VM would have.
 #[must_use]
 pub fn agents_to_ask(s: &Observed, child: &ManagedVm) -> BTreeSet<ObjectKey> {
     possible_agents(s, child)
@@ -293,7 +293,7 @@ fn served_by_child(s: &Observed, demand: &Demand, child: &ManagedVm) -> bool {
     let serves = |a: &Arc<Agent>| {
         reference.is_some_and(|name| a.name_any() == name) || upstream::claims(a, am)
     };
-    // An Agent that is not in our view cannot be told apart: it may be the child's.
+    // An Agent that the view does not show may be the child's.
     !s.sees_agent_of(reference, am)
         || possible_agents(s, child).any(serves)
         || child.identity.is_none() && s.agents.iter().any(|a| serves(a) && is_nobodys(s, a))

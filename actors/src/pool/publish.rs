@@ -24,16 +24,16 @@ use crate::{
     runtime::{shell::Verdict, status_writer::Publish},
 };
 
-/// Counts and rows alone wait that long for company; what [`urgent`] names is written at once.
+/// A change of counts and rows alone waits that long for other changes. What [`urgent`] names is written at once.
 pub(super) const QUIET_WRITES: Duration = Duration::from_secs(2);
-/// And longer the more VsphereAgents there are, for it changes all the time while they come; for each of the first ten.
+/// It waits longer the more VsphereAgents there are, since counts change all the time while they come: for each of the first ten.
 const QUIET_PER_CHILD: Duration = Duration::from_millis(500);
-/// Beyond fifty the status is large as well: for each of all.
+/// Beyond fifty the status is large as well: for each VsphereAgent.
 const QUIET_IN_LARGE: Duration = Duration::from_millis(100);
-/// How far an ISO is may be written that often.
+/// The progress of an ISO is written that often at most.
 pub(super) const PROGRESS_WRITES: Duration = Duration::from_secs(5);
 
-/// How long counts and rows wait in a pool with so many VsphereAgents.
+/// How long counts and rows wait in a pool with that many VsphereAgents.
 pub(super) fn window(children: usize) -> Duration {
     let children = u32::try_from(children).unwrap_or(u32::MAX);
     let growing = QUIET_PER_CHILD.saturating_mul(children.min(10));
@@ -41,19 +41,19 @@ pub(super) fn window(children: usize) -> Duration {
     growing.max(large).clamp(QUIET_WRITES, QUIET_WRITES * 5)
 }
 
-/// Whether the difference is worth a write at once: conditions, the ISO, refused credentials, closing; not counts and rows,
-/// nor that they suffice, which the counts say too: that they do not is said at once.
+/// Whether the difference is written at once: conditions, the ISO, refused credentials, closing. Not counts and rows, and not
+/// that the capacity suffices, which the counts show too. That it does not suffice is written at once.
 pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
     let condition = |s: &VsphereAgentPoolStatus, t: &str| {
         find_condition(&s.conditions, t).map(|c| (c.status.clone(), c.reason.clone()))
     };
-    // VM actors and other pools go by what lies where.
+    // VM actors and other pools decide by the place of the ISO.
     let stored = |s: &VsphereAgentPoolStatus| {
         let iso = s.iso.as_ref();
         iso.map(|i| (i.stored_path.clone(), i.history.clone()))
     };
     stored(old) != stored(new)
-        // A process that is about to die leaves it to the next one.
+        // The next process has to know it, whenever this one dies.
         || old.refused_credentials != new.refused_credentials
         || old.observed_generation != new.observed_generation
         || POOL_CONDITIONS
@@ -111,7 +111,7 @@ pub async fn publish(
     verdict.failure = verdict.failure.or(failed);
 }
 
-/// Writes a record into the status before the effect that it is for. Nothing is written where the status says it already.
+/// Writes a record into the status before the effect that needs it. Nothing is written where the status has it already.
 ///
 /// # Errors
 /// The [`ReconcileError`] of the write.

@@ -1,11 +1,10 @@
-//! Custody of credentials: the Secrets that a pool's VsphereAgents need stay as long as those do (reliability.md: credentials outlive their use).
+//! Finalizers on Secrets: the credentials that a pool's VsphereAgents need stay as long as the VsphereAgents do.
 //!
-//! Each pool holds them by a finalizer of its own, named after its uid, so that pools which share a Secret need not agree
-//! on who is the last. What is held stands in `status.heldSecrets` *before* the finalizer is put on and until it is proven
-//! off; so nothing is held that nobody knows of, whenever the process dies. VM actors write nothing to vCenter for the
-//! first time before the Secret is confirmed as held.
+//! Each pool has a finalizer of its own, named after its uid, so that pools which share a Secret need not agree on the last user.
+//! `status.heldSecrets` lists a Secret *before* its finalizer is put on, and until the finalizer is proven off. So no finalizer is
+//! unknown, whenever the process dies. A VM actor writes nothing to vCenter before the Secret is confirmed as held.
 //!
-//! Assumption: the pool carries our finalizer, which stays until this list is empty.
+//! Assumption: the pool has our finalizer, which stays until this list is empty.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -26,7 +25,7 @@ use crate::{
     sessions::secret_ref,
 };
 
-/// What was confirmed is looked at again after that: a person may have taken the finalizer off.
+/// Confirmed finalizers are checked again after that time: a person may have taken one off.
 const RECHECK: Duration = Duration::from_secs(300);
 
 /// The Secret that a VsphereAgent's record names.
@@ -36,8 +35,8 @@ fn recorded(child: &VsphereAgent, allowed: &[String]) -> Option<ObjectKey> {
     secret_ref::secret_at(vm.credentials_ref.as_ref()?, &own, allowed).ok()
 }
 
-/// The Secrets that the pool's VsphereAgents need: what each one has on record, and, while there are any or one is about
-/// to be made, what the spec names.
+/// The Secrets that the pool's VsphereAgents need: what each one has on record, and what the spec names while there is any
+/// VsphereAgent, or one is about to be made.
 #[must_use]
 pub fn needed<'a>(
     pool: &VsphereAgentPool,
@@ -176,7 +175,7 @@ pub async fn execute(
 async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<bool, ReconcileError> {
     let namespace = &s.key.namespace;
     if secret.namespace != *namespace {
-        // A finalizer is a write: the Secret has to admit the pool first. Whether vCenter answers does not matter.
+        // A finalizer is a write: the Secret has to admit the pool first. It does not matter whether vCenter answers.
         let asked = context.sessions.session(secret, namespace);
         match tokio::time::timeout(SESSION_PATIENCE, asked).await {
             Ok(Err(t)) if t.reason == reason::SECRET_NAMESPACE_REFUSED => return Err(t),
@@ -192,7 +191,7 @@ async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<boo
     Ok(held)
 }
 
-/// Lets go of a Secret, unless a live look shows somebody who needs it.
+/// Takes the finalizer off a Secret, unless a live list shows a VsphereAgent that needs it.
 async fn let_go(
     context: &Context,
     s: &Observed,

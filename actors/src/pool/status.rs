@@ -1,4 +1,4 @@
-//! What a pool's status says, from snapshot, plan and the state of its surroundings. Pure.
+//! Renders a pool's status from what was observed, the plan and its outcome. Pure.
 
 mod gauges;
 #[cfg(test)]
@@ -40,7 +40,7 @@ pub struct Outcome {
     pub vsphere: Option<ReconcileError>,
     /// `status.refusedCredentials` as it should be.
     pub refused: Option<RefusedCredentials>,
-    /// The certificate goes unchecked.
+    /// The certificate is not checked.
     pub insecure: bool,
     /// Why no ISO is wanted.
     pub no_source: Option<NoSource>,

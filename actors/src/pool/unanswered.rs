@@ -1,8 +1,8 @@
-//! AgentMachines that wait and have no VsphereAgent: should they go without one, nobody else tells their traces' root.
+//! AgentMachines that end without a VsphereAgent. The pool exports the root of their traces: no VM actor does.
 //!
-//! Assumption: a VsphereAgent that was made, whatever became of the answer, is in sight within [`GRACE`].
-//! Caveats: a process that first sees an AgentMachine while that one is being deleted does not know whether it ever had a
-//! VsphereAgent, and tells nothing; nor does anybody of one whose pool goes before it.
+//! Assumption: the watch shows a VsphereAgent within [`GRACE`] after it was created.
+//! Caveats: a process that first sees an AgentMachine while it is being deleted does not know whether it ever had a VsphereAgent,
+//! and exports nothing. The root is missing as well where the pool is deleted before its AgentMachine.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,8 +16,8 @@ use kube::ResourceExt;
 use super::{observed::Observed, plan::Plan, waits::Wait};
 use crate::{demand::classify::DemandState, domain::names::ObjectKey};
 
-/// Between the end of a demand and its being told; and from there until it is forgotten, so that another pool that claimed
-/// it as well does not tell it anew.
+/// The time between the end of a demand and its export, and again until it is forgotten. So another pool with the same demand
+/// does not export it again.
 pub const GRACE: Duration = Duration::from_secs(60);
 
 /// The demand of an AgentMachine that went without a VsphereAgent.
@@ -38,11 +38,11 @@ pub struct Ended {
 /// What came of a look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// To be told, each once.
+    /// To be exported, each once.
     pub ended: Vec<Ended>,
     /// uids of which nothing more comes.
     pub forgotten: Vec<String>,
-    /// When the next one is to be told.
+    /// When the next one is due.
     pub again: Option<Duration>,
 }
 
@@ -50,7 +50,7 @@ pub struct Look {
 #[derive(Clone, Debug, Default)]
 pub struct Unanswered {
     demands: BTreeMap<String, Unmet>,
-    /// Those that have had a VsphereAgent, as long as they exist: it tells of them.
+    /// Those that have had a VsphereAgent, as long as they exist: its VM actor exports their traces.
     answered: BTreeSet<String>,
 }
 
@@ -72,7 +72,7 @@ struct Over {
     told: bool,
 }
 
-/// How a demand stands.
+/// The state of a demand.
 enum Stands {
     Waits,
     /// Gone, being deleted, or served: when, and whether it is served.

@@ -1,4 +1,4 @@
-//! What is said on an AgentMachine that waits, as an Event: why it waits. Pure, but for its own memory.
+//! Which AgentMachines wait and why, for their Events and traces. Pure, but for its own memory.
 //!
 //! Guarantees: a wait is announced at the pace of an obstacle ([`Pace::OBSTACLE`]), so a scale-up that succeeds announces
 //! nothing; at most [`AT_ONCE`] Events in one pass.
@@ -38,11 +38,11 @@ pub struct Wait {
     pub reason: String,
     /// Sentence.
     pub message: String,
-    /// It waits for its VM, whose VsphereAgent says so too.
+    /// It waits for its VM, and its VsphereAgent has the same reason in its status.
     pub of_vm: bool,
 }
 
-/// A wait for the pool's decision, as far as it is to be told in the trace of its machine.
+/// A wait for the pool's decision, as a part of its machine's trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lasted {
     /// The AgentMachine.
@@ -53,7 +53,7 @@ pub struct Lasted {
     pub reason: String,
     /// First moment, wall clock.
     pub since: Timestamp,
-    /// Whether it goes on, and when.
+    /// Whether it is over, and when.
     pub until: Until,
 }
 
@@ -70,7 +70,7 @@ struct UnderWay {
     agent_machine: ObjectKey,
     reason: String,
     since: Timestamp,
-    /// Whole pieces that were told.
+    /// Whole pieces that were sent.
     told: i64,
 }
 
@@ -87,9 +87,10 @@ impl UnderWay {
 }
 
 impl Watched {
-    /// Takes in who waits at `now`; gives back the waits that are over, and those of which another piece is. What is under
-    /// way at the first look began when `recorded` says; later a record that was made since then counts, as it will for
-    /// the next process.
+    /// Takes in who waits at `now`. Returns the waits that are over, and those of which another piece is over.
+    ///
+    /// A wait that is under way at the first look began when `recorded` says. Later a newer record counts, as it will for the
+    /// next process.
     pub fn look(
         &mut self,
         waits: &[Wait],

@@ -1,4 +1,4 @@
-//! Who waits gets a host: a VM in the making that nobody needs any more, or a new one.
+//! Assigns a host to each AgentMachine that waits: a VM in the making that is not needed any more, or a new one.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -63,7 +63,7 @@ pub(super) fn assign_hosts(
 ) -> BTreeSet<ObjectKey> {
     let mut reassigned = BTreeSet::new();
     let demands = plan.demands.clone();
-    // The Agent tells whom its VM serves: where the provider bound it to another AgentMachine, the record follows.
+    // The Agent shows which AgentMachine its VM serves. Where the provider bound it to another one, the record follows.
     for child in s.children.iter().filter(|c| !c.deleting) {
         if let Some((agent_machine, machine)) = belongs_to(s, records, &demands, child) {
             reassigned.insert(child.key.clone());
@@ -162,7 +162,7 @@ fn belongs_to(
             .then(found)
             .or_else(|| relabelled(demands, records, child));
     }
-    // The provider may have bound it to an AgentMachine of another NodePool: it goes with that one's Machine, and its own
+    // The provider may have bound it to an AgentMachine of another NodePool. Then it belongs to that one's Machine, and its own
     // AgentMachine asks again.
     let foreign = agent.and_then(|a| {
         let mut all = s.agent_machines.iter();
@@ -191,8 +191,8 @@ fn relabelled(
     (!right).then(|| (demand.agent_machine.clone(), Some(machine)))
 }
 
-/// It waits, or is about to, no VM is made for it yet, and no free Agent is there for the provider to bind. Unpinned it
-/// would take the first Agent of ours that becomes valid, whoever that is meant for (upstream-contract.md §0.4, §0.15).
+/// It waits, or is about to; no VM is made for it yet; and there is no free Agent that the provider could bind. Without a pin it
+/// would take the first of our Agents that becomes valid, even one that is meant for another AgentMachine.
 fn pins_early(s: &Observed, demand: &Demand) -> bool {
     let am = demand.agent_machine.as_ref();
     let about_to_ask = matches!(
@@ -224,8 +224,7 @@ pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Pla
     }
 }
 
-/// A VM in the making that nobody waits for any more, whose Agent nobody has approved and may still come: it can serve
-/// another.
+/// A VM in the making that no AgentMachine waits for any more. Its Agent is not approved and may still come: it can serve another.
 fn is_spare(s: &Observed, records: &Records, demands: &[Demand], child: &ManagedVm) -> bool {
     if child.deleting || child.adopted || !is_sound(child) {
         return false;
@@ -241,9 +240,9 @@ fn is_spare(s: &Observed, records: &Records, demands: &[Demand], child: &Managed
     untouched && !wanted && is_in_the_making(s, child)
 }
 
-/// Nothing says that it was a host before, and its Agent is there or may still come. None comes any more of a guest whose
-/// Agent is gone or has not registered in time; where the hub was restored from before that Agent, this is all it knows
-/// of a VM that was a node.
+/// Nothing shows that it was a host before, and its Agent is there or may still come. A guest whose Agent is gone, or has not
+/// registered in time, sends none any more. Where the hub was restored from before that Agent, this is all it knows of a VM that
+/// was a node.
 fn is_in_the_making(s: &Observed, child: &ManagedVm) -> bool {
     let vm = child.object.status.as_ref().and_then(|s| s.vm.as_ref());
     let Some(vm) = vm.filter(|_| child.identity.is_some()) else {
@@ -259,7 +258,7 @@ fn is_in_the_making(s: &Observed, child: &ManagedVm) -> bool {
     comes && !child.given_up && !child.has_served(&[])
 }
 
-/// Nothing keeps its VM from serving: one that is in the way of somebody's name, or that nobody can find, helps nobody.
+/// Nothing keeps its VM from serving. A VM whose name conflicts, or that cannot be found, is of no use.
 fn is_sound(child: &ManagedVm) -> bool {
     let status = child.object.status.as_ref();
     let orphaned = status

@@ -50,7 +50,7 @@ pub fn gauges(s: &Observed, plan: &Plan) -> PoolGauges {
     }
 }
 
-/// What is said of the pool beside its counts, for metrics; `status` as it reads now.
+/// What metrics show of the pool beside its counts; `status` as it reads now.
 #[must_use]
 pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolView {
     let oldest = |wanted: &dyn Fn(&Demand) -> bool| {
@@ -89,8 +89,8 @@ pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
     view
 }
 
-/// For what each machine waits, by name: a VsphereAgent is named like its AgentMachine. What the pool says of it comes first,
-/// as in its Event.
+/// Why each machine waits, by name: a VsphereAgent has the name of its AgentMachine. The pool's reason comes first, as in its
+/// Event.
 fn reasons<'a>(s: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, &'a str> {
     let mut all: BTreeMap<&str, &str> = BTreeMap::new();
     for row in &plan.waiting {
@@ -105,8 +105,8 @@ fn reasons<'a>(s: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, &'a str> {
     all
 }
 
-/// Somebody's clock runs until it is ready, whatever its provider says of it: one that cannot even look for an Agent does
-/// not report that it waits for one. Nobody misses what goes, is paused, or has no Machine.
+/// A user waits for it until it is ready, whatever its provider reports: a provider that cannot even look for an Agent does not
+/// report that it waits for one. One that is being deleted, is paused or has no Machine is not missed.
 fn is_missed(c: &Demand) -> bool {
     let quiet = matches!(
         c.state,
