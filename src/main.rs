@@ -7,12 +7,8 @@ use agent_forge::{
     iso_view, run,
     telemetry::logging,
 };
-use agent_forge_actors::mutants;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
-
-// The shipped program has no mutant: this does not compile where one could be switched on.
-const _: () = assert!(!mutants::on(mutants::Mutant::ALL[0]));
 
 async fn stop_signal() {
     let (Ok(mut term), Ok(mut int)) = (

@@ -11,7 +11,6 @@ pub mod context;
 pub mod demand;
 pub mod domain;
 pub mod iso;
-pub mod mutants;
 pub mod orphans;
 pub mod placement;
 pub mod pool;

@@ -16,7 +16,6 @@ use syn::{
 
 /// From the ground up. Rooms on one floor do not import each other.
 const FLOORS: &[&[&str]] = &[
-    &["mutants"],
     &["domain"],
     &["ports"],
     &["runtime"],

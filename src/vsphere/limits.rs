@@ -5,10 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use agent_forge_actors::{
-    mutants::{Mutant, on},
-    ports::slots::Slots,
-};
+use agent_forge_actors::ports::slots::Slots;
 
 use super::circuit_breaker::CircuitBreaker;
 
@@ -32,11 +29,7 @@ impl Limits {
     /// At most `max` (at least one) tasks in flight per vCenter.
     pub(super) fn new(max: usize) -> Self {
         Self {
-            max: if on(Mutant::OneAtATime) {
-                1
-            } else {
-                max.max(1)
-            },
+            max: max.max(1),
             servers: Mutex::default(),
         }
     }

@@ -22,7 +22,6 @@ use agent_forge_crds::{
 use super::{agents_home, classify};
 use crate::{
     domain::{grants, names::ObjectKey},
-    mutants::{Mutant, on},
     ports::cluster::View,
 };
 
@@ -79,7 +78,7 @@ impl Grants {
     #[must_use]
     pub fn admit(&self, namespace: &str, pool: &VsphereAgentPool) -> bool {
         let own = pool.metadata.namespace.as_deref().unwrap_or_default();
-        if namespace == own || on(Mutant::AnyNamespace) {
+        if namespace == own {
             return true;
         }
         let grant = self.annotations.get(namespace).and_then(Option::as_deref);

@@ -25,7 +25,6 @@ use crate::{
         upstream::{self, MachineFacts, WaitingSign},
     },
     iso::infra_env_guards::Guard,
-    mutants::{Mutant, on},
 };
 
 /// How long an AgentMachine must wait before a VM is made for it: the provider claims a free Agent that fits within tens of
@@ -275,7 +274,7 @@ fn state(
         .other_pools
         .iter()
         .find(|p| facts.grants.serves(p, am));
-    if let Some(other) = other.filter(|_| !on(Mutant::EveryPoolAnswers)) {
+    if let Some(other) = other {
         return DemandState::NotNow {
             why: DemandReason::PoolConflict(ObjectKey::of(other.as_ref())),
             again: None,

@@ -22,7 +22,6 @@ use crate::{
         names::ObjectKey,
         selector::{self, Labels, Unsatisfiable},
     },
-    mutants::{Mutant, on},
     ports::cluster::AgentPatch,
 };
 
@@ -55,9 +54,7 @@ pub fn refused_label(pool: &VsphereAgentPool) -> Option<&str> {
         own || key.starts_with(OSAC) || selector::is_service_label(key)
     };
     let mut keys = pool.spec.agent.labels.keys();
-    keys.find(is_refused)
-        .filter(|_| !on(Mutant::AnyLabel))
-        .map(String::as_str)
+    keys.find(is_refused).map(String::as_str)
 }
 
 /// What is said of [`refused_label`].
@@ -206,7 +203,7 @@ fn fenced(
 ) -> Option<AgentPatch> {
     // Unapproved it is chosen by nobody; where the service approves it again, its labels go.
     let out = is_let_go(agent) && !agent.spec.approved && !auto_approved;
-    if out || on(Mutant::NoFence) {
+    if out {
         return None;
     }
     let selectors: Vec<Option<&LabelSelector>> = choosers

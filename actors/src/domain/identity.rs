@@ -13,8 +13,6 @@ use std::fmt;
 pub use self::proof::{AgentMatch, BootSource, Misfit, VmIdentity, agent_runs_on};
 use uuid::Uuid;
 
-use crate::mutants::{Mutant, on};
-
 /// BIOS uuid in vSphere's byte order (`config.uuid`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BiosUuid(Uuid);
@@ -43,10 +41,7 @@ impl BiosUuid {
     /// not a VMware identity (predecessor fault 2: any 32 characters were taken for one).
     #[must_use]
     pub fn from_vmware_serial(serial: &str) -> Option<Self> {
-        let rest = match serial.trim().strip_prefix("VMware-") {
-            None if on(Mutant::AnySerial) => serial.trim(),
-            rest => rest?,
-        };
+        let rest = serial.trim().strip_prefix("VMware-")?;
         // Every VM is compared with every Agent: no allocation.
         let (mut number, mut digits) = (0_u128, 0_u32);
         for c in rest.chars().filter(|c| *c != ' ' && *c != '-') {

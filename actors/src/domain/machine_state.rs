@@ -7,14 +7,11 @@
 
 use std::{borrow::Borrow, sync::Arc};
 
-use agent_forge_crds::{conditions::Phase, external::agent_machine::AgentMachine};
+use agent_forge_crds::external::agent_machine::AgentMachine;
 use kube::ResourceExt;
 
 use super::managed_vm::ManagedVm;
-use crate::{
-    domain::upstream::MachineFacts,
-    mutants::{Mutant, on},
-};
+use crate::domain::upstream::MachineFacts;
 
 /// How the recorded Machine and AgentMachine stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,9 +72,6 @@ pub fn machine_state(
         Some(r) if child.reborn && machines.any(|m| m.key.name == r.name) => {
             namesake("Machine", &r.name)
         }
-        _ if on(Mutant::GoneMustBeSeen) && phase(child) != Some(&Phase::Released) => {
-            MachineState::Alive
-        }
         _ => MachineState::Gone,
     }
 }
@@ -88,10 +82,6 @@ pub fn unserved(namespace: &str) -> MachineState {
     MachineState::Unknown(format!(
         "its Machine is recorded in namespace {namespace}, which the operator does not serve (--namespaces)"
     ))
-}
-
-fn phase(child: &ManagedVm) -> Option<&Phase> {
-    child.object.status.as_ref()?.vm.as_ref()?.phase.as_ref()
 }
 
 #[cfg(test)]

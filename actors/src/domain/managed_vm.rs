@@ -15,8 +15,6 @@ use agent_forge_crds::{
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
 
-use crate::mutants::{Mutant, on};
-
 use super::{
     identity::{BiosUuid, BootSource, MacAddress, VmIdentity, lineup::Lineup},
     names::ObjectKey,
@@ -112,9 +110,6 @@ fn recorded_agent_machine(object: &VsphereAgent) -> Option<Recorded> {
     let uid = annotation(object, AGENT_MACHINE_UID_ANNOTATION);
     let label = object.labels().get(AGENT_MACHINE_LABEL);
     let label = label.filter(|name| !name.is_empty()).cloned();
-    if on(Mutant::LabelDecides) && label.is_none() {
-        return None;
-    }
     let in_status = || {
         let vm = object.status.as_ref()?.vm.as_ref()?;
         let r = vm.agent_machine_ref.as_ref()?;
@@ -239,12 +234,10 @@ impl ManagedVm {
                     .labels()
                     .get(CREATED_FOR_LABEL)
                     .is_some_and(|v| v == CREATED_FOR_ADOPTED)
-                    && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true")
-                    && !on(Mutant::AdoptedIsOurs),
+                    && annotation(ADOPT_ANNOTATION).is_none_or(|v| v != "true"),
             deleting: object.metadata.deletion_timestamp.is_some(),
             has_finalizer: object.finalizers().iter().any(|f| f == AGENT_FINALIZER),
-            forced: annotation(FORCE_DELETE_ANNOTATION).is_some_and(|v| v == "true")
-                || on(Mutant::DeleteMeansDelete),
+            forced: annotation(FORCE_DELETE_ANNOTATION).is_some_and(|v| v == "true"),
             given_up: vm.is_some_and(|vm| is_given_up(vm, failure)),
             object,
         }

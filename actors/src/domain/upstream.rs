@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::names::ObjectKey;
-use crate::mutants::{Mutant, on};
 
 /// What an AgentMachine's conditions say about waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +25,7 @@ pub enum WaitingSign {
 pub fn waiting_sign(am: &AgentMachine) -> WaitingSign {
     if am.conditions().is_empty() {
         WaitingSign::NoConditions
-    } else if am.is_waiting() && !on(Mutant::ReadyOnly) || am.is_waiting_legacy() {
+    } else if am.is_waiting() || am.is_waiting_legacy() {
         WaitingSign::NoSuitableAgents
     } else {
         WaitingSign::Other

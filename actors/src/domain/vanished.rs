@@ -4,7 +4,6 @@
 use agent_forge_crds::external::agent::Agent;
 
 use super::{machine_state::MachineState, managed_vm::ManagedVm};
-use crate::mutants::{Mutant, on};
 
 /// What is to be thought of a Machine's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +35,6 @@ pub fn vanished(
     let marked = vm.is_some_and(|vm| vm.machine_vanished_paused == Some(true));
     let is_free = || own.is_some_and(|a| !a.is_claimed_or_bound());
     match machine_state {
-        _ if on(Mutant::GoneIsFree) => Vanished::No,
         MachineState::Alive | MachineState::Leaving if marked => Vanished::Over,
         MachineState::Alive | MachineState::Leaving => Vanished::No,
         MachineState::Gone if !marked && !paused => Vanished::No,

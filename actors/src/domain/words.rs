@@ -30,8 +30,7 @@ pub struct Word(u64);
 
 #[derive(Hash)]
 enum Fact<'a> {
-    /// `None`: any, where a mutant asks for that.
-    Machine(Option<BiosUuid>),
+    Machine(BiosUuid),
     Name(&'a str),
     Hostname(&'a str),
     Claimant(&'a str),
@@ -50,8 +49,7 @@ impl Word {
     /// It names that machine, in whichever byte order.
     #[must_use]
     pub fn machine(uuid: BiosUuid) -> Self {
-        let uuid = (!proof::goes_beyond_uuids()).then(|| uuid.in_one_order());
-        Self::of(&Fact::Machine(uuid))
+        Self::of(&Fact::Machine(uuid.in_one_order()))
     }
 
     /// It is of that pool.
@@ -89,8 +87,6 @@ pub fn identities(agent: &Agent) -> Words {
     let facts = named.into_iter().chain(hostname).chain(claimant);
     let machines = proof::named_machines(agent);
     let machines = machines.into_iter().map(Word::machine);
-    let any = proof::goes_beyond_uuids().then(|| Word::of(&Fact::Machine(None)));
-    let machines = machines.chain(any);
     facts.map(|fact| Word::of(&fact)).chain(machines).collect()
 }
 

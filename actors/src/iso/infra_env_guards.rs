@@ -22,7 +22,6 @@ use crate::{
         names::ObjectKey,
         selector::{self, Labels},
     },
-    mutants::{Mutant, on},
     ports::{cluster::View, iso_source::IsoUrl},
 };
 
@@ -44,9 +43,6 @@ pub fn guard(
     choosers: &[Arc<AgentMachine>],
     shown: &dyn Fn(&AgentMachine) -> bool,
 ) -> Option<Guard> {
-    if on(Mutant::NoGuards) {
-        return None;
-    }
     late_binding(infra_env)
         .or_else(|| of_another(pool, infra_env))
         .or_else(|| image(infra_env))
@@ -74,11 +70,11 @@ fn late_binding(infra_env: &InfraEnv) -> Option<Guard> {
 
 /// The guard where the InfraEnv `key`, whose ISO may still lie there, does not exist.
 #[must_use]
-pub fn gone(key: &ObjectKey) -> Option<Guard> {
-    (!on(Mutant::NoGuards)).then(|| Guard {
+pub fn gone(key: &ObjectKey) -> Guard {
+    Guard {
         reason: reason::INFRA_ENV_NOT_FOUND,
         message: format!("InfraEnv {key} does not exist: no VM is made from an ISO of it"),
-    })
+    }
 }
 
 /// The ISO that lies there is of another InfraEnv, or of one of that name that was deleted since: an Agent of its guest

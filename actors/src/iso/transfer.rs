@@ -25,7 +25,6 @@ use crate::{
         failure::{Class, ErrorSource, ReconcileError},
         names::{DatastorePath, MoRef, ObjectKey},
     },
-    mutants::{Mutant, on},
     ports::{
         effect::{Effect, EffectKind},
         iso_source::{Freshness, IsoDownload, IsoUrl, Validators},
@@ -266,7 +265,7 @@ impl Site {
             (Some(Ok(sha256)), Ok(())) => sha256,
         };
         match self.vc.stat(&self.datacenter, partial).await? {
-            Some(there) if there == size || on(Mutant::NoSizeCheck) => {}
+            Some(there) if there == size => {}
             Some(there) => {
                 return Err(incomplete(format!(
                     "{partial} has {there} bytes after an upload of {size}"

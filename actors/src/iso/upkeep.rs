@@ -18,7 +18,6 @@ use crate::{
         failure::{ErrorSource, ReconcileError},
         names::DatastorePath,
     },
-    mutants::{Mutant, on},
     ports::{
         effect::EffectKind,
         iso_source::{Freshness, Validators},
@@ -56,9 +55,6 @@ pub(super) async fn check(
         return Ok(Found::NotThere);
     }
     site.sweep(ports, want).await;
-    if on(Mutant::VolatileRefetched) {
-        return Ok(Found::Outdated);
-    }
     if let Some(had) = compare.filter(|had| !had.is_empty()) {
         let answer = match want.request() {
             Ok(request) => ports

@@ -34,7 +34,6 @@ use crate::{
         failure::{ErrorSource, ReconcileError},
         names::{MoRef, ObjectKey},
     },
-    mutants::{Mutant, on},
     ports::{
         cluster::{Notice, Regarding},
         effect::{Effect, EffectKind},
@@ -503,7 +502,7 @@ fn notify(
     note: String,
 ) {
     let marker = &orphan.vm.marker;
-    if !place.namespaces.contains(&marker.namespace) && !on(Mutant::MarkBelieved) {
+    if !place.namespaces.contains(&marker.namespace) {
         tracing::info!("no Event: no pool and no VsphereAgent of that namespace uses this vCenter");
         return;
     }

@@ -14,15 +14,12 @@ use std::{
 use agent_forge_crds::external::{agent::Agent, agent_machine::AgentMachine};
 
 use super::observed::Observed;
-use crate::{
-    domain::{
-        identity::{BiosUuid, lineup::Lineup, proof},
-        machine_state::{MachineState, machine_state, unserved},
-        managed_vm::{ManagedVm, Recorded},
-        names::ObjectKey,
-        upstream::{self, MachineFacts},
-    },
-    mutants::{Mutant, on},
+use crate::domain::{
+    identity::{BiosUuid, lineup::Lineup, proof},
+    machine_state::{MachineState, machine_state, unserved},
+    managed_vm::{ManagedVm, Recorded},
+    names::ObjectKey,
+    upstream::{self, MachineFacts},
 };
 
 /// Positions in a list.
@@ -65,8 +62,6 @@ impl Known {
 
 #[derive(Clone, Debug, Default)]
 struct Tables {
-    /// Every Agent.
-    agents: Places,
     /// Agents by the machines that they name.
     machines_of_agents: HashMap<BiosUuid, Places>,
     agent_names: HashMap<String, Places>,
@@ -88,7 +83,6 @@ impl Tables {
     fn of(s: &Observed) -> Self {
         let mut tables = Self::default();
         for (at, agent) in s.agents.iter().enumerate() {
-            tables.agents.push(at);
             for machine in proof::named_machines(agent) {
                 let machine = machine.in_one_order();
                 note(&mut tables.machines_of_agents, Some(machine), at);
@@ -128,7 +122,6 @@ impl Observed {
         let tables = self.tables();
         let vm = child.identity.as_ref().map(|vm| vm.bios_uuid);
         let places = match vm {
-            Some(_) if proof::goes_beyond_uuids() => tables.agents.as_slice(),
             Some(uuid) => {
                 let all = tables.machines_of_agents.get(&uuid.in_one_order());
                 all.map_or(&[][..], Vec::as_slice)
@@ -173,8 +166,7 @@ impl Observed {
         let by_name = at(&children.names, name.unwrap_or_default()).iter();
         let all: BTreeSet<usize> = by_uid.chain(by_name).copied().collect();
         let mut all = all.into_iter().filter_map(|at| self.children.get(at));
-        let served = on(Mutant::ElsewhereIsServed);
-        all.find(|child| served || self.serves_elsewhere(child).is_none())
+        all.find(|child| self.serves_elsewhere(child).is_none())
     }
 
     /// The AgentMachine of another control plane that has claimed the child's Agent.

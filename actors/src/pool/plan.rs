@@ -40,7 +40,6 @@ use crate::{
         names::ObjectKey,
         upstream::{self, MachineFacts},
     },
-    mutants::{Mutant, on},
     ports::cluster::AgentPatch,
     sessions::secret_ref,
 };
@@ -202,7 +201,7 @@ pub fn plan(s: &Observed) -> Plan {
         plan.actions.push(Action::AddFinalizer);
     }
     let records = Records::of(&plan.demands);
-    let reassigned = if deleting && !on(Mutant::ClosedAnswers) {
+    let reassigned = if deleting {
         BTreeSet::new()
     } else {
         demand::assign_hosts(s, &records, &mut plan)

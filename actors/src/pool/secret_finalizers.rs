@@ -20,7 +20,6 @@ use super::{Memory, observed::Observed, publish, vcenter::SESSION_PATIENCE};
 use crate::{
     context::Context,
     domain::{failure::ReconcileError, names::ObjectKey},
-    mutants::{Mutant, on},
     ports::effect::{Effect, EffectKind},
     sessions::secret_ref,
 };
@@ -82,7 +81,7 @@ pub fn is_check_due(checked: Option<Duration>, now: Duration) -> bool {
 /// Decides what to hold and what to let go. Pure. `creating`: a VsphereAgent is about to be made.
 #[must_use]
 pub fn plan(s: &Observed, creating: bool) -> SecretPlan {
-    if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) || on(Mutant::NothingHeld) {
+    if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) {
         return SecretPlan::new();
     }
     let children = s.children.iter().map(|c| c.object.as_ref());

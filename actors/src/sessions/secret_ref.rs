@@ -7,13 +7,10 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use crate::{
-    domain::{
-        failure::{ErrorSource, ReconcileError},
-        grants,
-        names::ObjectKey,
-    },
-    mutants::{Mutant, on},
+use crate::domain::{
+    failure::{ErrorSource, ReconcileError},
+    grants,
+    names::ObjectKey,
 };
 
 /// The Secret with the pool's credentials.
@@ -44,7 +41,7 @@ pub fn admit(
     namespace: &str,
 ) -> Result<(), ReconcileError> {
     let own = secret.namespace == namespace;
-    if own || grants::allows(pools_from, namespace) || on(Mutant::AnySecret) {
+    if own || grants::allows(pools_from, namespace) {
         return Ok(());
     }
     Err(ReconcileError::blocked(
@@ -107,7 +104,7 @@ pub fn on_record(pool: &VsphereAgentPool) -> &[HeldSecret] {
 /// Whether that Secret is confirmed as held for the pool.
 #[must_use]
 pub fn holds(pool: &VsphereAgentPool, secret: &ObjectKey) -> bool {
-    on(Mutant::NothingHeld) || on_record(pool).iter().any(|h| h.held && key(h) == *secret)
+    on_record(pool).iter().any(|h| h.held && key(h) == *secret)
 }
 
 /// The Secret of one entry on record.

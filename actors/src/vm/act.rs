@@ -26,7 +26,7 @@ use self::turn::Turn;
 use super::{
     memory::Memory,
     observed::Observed,
-    ownership::{self, Expected},
+    ownership::Expected,
     pass::{known, write},
     place,
     reached::Reached,
@@ -41,7 +41,6 @@ use crate::{
         identity::BiosUuid,
         marker::Marker,
     },
-    mutants::{Mutant, on},
     ports::{
         cluster::Precondition,
         effect::{Effect, EffectKind},
@@ -102,13 +101,7 @@ async fn carry_out(executor: &Executor<'_>, memory: &mut Memory, step: Step) -> 
         Step::AddFinalizer => executor.add_finalizer().await,
         Step::RecordIdentity => executor.record_identity(memory).await,
         Step::FinishTask(task) => executor.finish_task(memory, &TaskRef(task)).await,
-        Step::Lookup => match executor.lookup(memory).await {
-            Err(_) if on(Mutant::ErrorIsAbsence) => {
-                memory.seen = ownership::absent_once_more(&memory.seen);
-                Ok(StepOutcome::Same)
-            }
-            done => done,
-        },
+        Step::Lookup => executor.lookup(memory).await,
         Step::TakeOver => executor.take_over(memory).await,
         Step::PlaceAgain => executor.place_again(memory).await,
         Step::Create => executor.create(memory).await,

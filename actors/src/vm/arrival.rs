@@ -19,7 +19,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
     domain::{identity::BootSource, managed_vm::is_given_up},
-    mutants::{Mutant, on},
     ports::vcenter::{PowerState, VmObservation},
     vm::lost::Lost,
 };
@@ -109,14 +108,14 @@ pub fn arrival(
         return Arrival::GivenUp;
     }
     let over = vm.discovery_deadline.as_ref().is_some_and(|d| d.0 <= now);
-    let allowed = allowed.is_some() && (allowed == vm.attempt || on(Mutant::AnyWish));
+    let allowed = allowed.is_some() && allowed == vm.attempt;
     let cause = match agent {
         Sight::Lost(lost, Duration::ZERO) => Some(Cause::Lost(lost)),
         // One that had an Agent once may be a node, even where the Agent is gone.
         Sight::Unseen if over && vm.agent_ref.is_none() => Some(Cause::NotRegistered),
         _ => allowed.then_some(Cause::Asked),
     };
-    let Some(cause) = cause.filter(|_| !on(Mutant::NoReplacement)) else {
+    let Some(cause) = cause else {
         return Arrival::Awaited;
     };
     Arrival::Overdue {

@@ -16,12 +16,9 @@ use agent_forge_crds::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    domain::{
-        identity::{AgentMatch, agent_runs_on},
-        managed_vm::ManagedVm,
-    },
-    mutants::{Mutant, on},
+use crate::domain::{
+    identity::{AgentMatch, agent_runs_on},
+    managed_vm::ManagedVm,
 };
 
 /// How long validations may fail before that is said: they do for a moment after registering and after binding.
@@ -107,7 +104,7 @@ pub fn lost(child: &ManagedVm, possible: &[Arc<Agent>], served: bool) -> Option<
     if served || was_bound(vm) || child.adopted || vm.attempt.is_none() {
         return None;
     }
-    if possible.is_empty() && !on(Mutant::LostIsAwaited) {
+    if possible.is_empty() {
         return vm.agent_ref.as_ref().map(|_| Lost::Gone);
     }
     candidate(child, possible)

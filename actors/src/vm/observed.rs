@@ -36,7 +36,6 @@ use crate::{
         infra_env_guards::{self, Guard},
         of_pool,
     },
-    mutants::{Mutant, on},
     placement::request,
     ports::cluster::{AgentPatch, Regarding, View},
     sessions::secret_ref,
@@ -194,7 +193,7 @@ impl Observed {
             return None;
         }
         let Some(infra_env) = infra_env else {
-            return infra_env_guards::gone(&agents_home::candidates(pool)[0]);
+            return Some(infra_env_guards::gone(&agents_home::candidates(pool)[0]));
         };
         let choosers = view.all_agent_machines();
         let shown = |am: &AgentMachine| grants.shows(pool, am);
@@ -525,7 +524,7 @@ impl Observed {
     pub fn tagged_as<'a>(&self, memory: &'a Memory) -> Option<&'a str> {
         let wanted = self.pool.as_ref().map(|p| p.spec.vsphere.vm_tags());
         let tagged = memory.tagged.as_ref()?;
-        let same = wanted.is_none_or(|tags| tagged.tags == tags || on(Mutant::TagsOnce));
+        let same = wanted.is_none_or(|tags| tagged.tags == tags);
         same.then_some(tagged.moref.as_str())
     }
 
@@ -603,7 +602,7 @@ impl Observed {
             create_not_sent: memory.create_not_sent,
             path_taken: memory.path_taken,
             folder_deleted: memory.folder_deleted,
-            stays_suspended: memory.suspended >= SUSPENDED_TRIES && !on(Mutant::SuspendedForEver),
+            stays_suspended: memory.suspended >= SUSPENDED_TRIES,
             site: self.site(memory, now),
             tagged: self.is_tagged(memory),
             arrival: self.arrival(context, memory),
@@ -640,8 +639,7 @@ impl Observed {
             agent_fenced: self.is_fenced(context),
             stuck_on_guest: memory
                 .stuck_since
-                .is_some_and(|t| now.saturating_sub(t) >= STUCK_GRACE)
-                && !on(Mutant::HookWaits),
+                .is_some_and(|t| now.saturating_sub(t) >= STUCK_GRACE),
             now,
         }
     }

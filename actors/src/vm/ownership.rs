@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::{
     domain::{marker::Marker, names::MoRef, notes::Notes},
-    mutants::{Mutant, on},
     ports::vcenter::{BareVm, VmObservation},
 };
 
@@ -75,15 +74,13 @@ pub fn judge(
     now: Duration,
 ) -> Ownership {
     let (found, bare): (Vec<_>, Vec<_>) = found.into_iter().partition(VmObservation::shows_config);
-    if let Some(vm) = bare.first()
-        && !on(Mutant::BareIsAbsent)
-    {
+    if let Some(vm) = bare.first() {
         let what = without_config(&vm.name, &vm.moref, &vm.connection_state);
         return Ownership::Bare { what, at: now };
     }
     let candidates: Vec<VmObservation> = found
         .into_iter()
-        .filter(|vm| !is_other_instance(vm, expected) || on(Mutant::CloneIsOurs))
+        .filter(|vm| !is_other_instance(vm, expected))
         .collect();
     if candidates.is_empty() {
         return absent_once_more(before);
@@ -117,10 +114,8 @@ pub fn judge(
 pub fn judge_holder(holder: VmObservation, expected: &Expected, now: Duration) -> Ownership {
     let what = format!("{} ({})", holder.name, holder.moref.id);
     let moref = holder.moref.clone();
-    let named = Box::new(holder.clone());
     match judge(vec![holder], expected, &Ownership::NotAsked, now) {
         told @ (Ownership::Ours(_) | Ownership::Bare { .. }) => told,
-        _ if on(Mutant::NameIsProof) => Ownership::Ours(named),
         _ => Ownership::Foreign {
             what,
             met: FoundBy::Name(Some(moref)),
@@ -150,9 +145,6 @@ pub fn bare_namesake(
         vm.name == name || by_file || path.is_some() && vm.vm_path.as_deref() == path
     };
     let vm = bare.iter().find(may_be_ours)?;
-    if on(Mutant::BareIsAbsent) {
-        return None;
-    }
     let what = without_config(&vm.name, &vm.moref, &vm.connection_state);
     Some(Ownership::Bare { what, at: now })
 }

@@ -25,7 +25,6 @@ use crate::{
         vanished::{self, Vanished},
     },
     iso::infra_env_guards::Guard,
-    mutants::{Mutant, on},
     ports::{
         effect::EffectKind,
         slots::turns::Errand,
@@ -458,7 +457,6 @@ fn alive(f: &Facts<'_>) -> Step {
             }
             Ownership::Foreign { .. } => Step::Lookup,
             Ownership::Bare { what, at } => bare(f, what, *at),
-            Ownership::NotAsked if vm.task_id.is_some() && on(Mutant::NotResumed) => Step::Settled,
             Ownership::NotAsked if vm.task_id.is_some() => {
                 Step::FinishTask(vm.task_id.clone().unwrap_or_default())
             }
@@ -660,8 +658,7 @@ fn proofs_needed(f: &Facts<'_>) -> u8 {
 fn has_new_mac(f: &Facts<'_>, shown: &VmObservation) -> bool {
     let recorded = f.vm.map_or(&[][..], |vm| vm.mac_addresses.as_slice());
     let mut macs = shown.macs.iter().map(ToString::to_string);
-    let known = on(Mutant::OldCardOnly) && !recorded.is_empty();
-    macs.any(|mac| !recorded.contains(&mac)) && !known
+    macs.any(|mac| !recorded.contains(&mac))
 }
 
 fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
@@ -689,7 +686,7 @@ fn made(f: &Facts<'_>, shown: &VmObservation) -> Step {
             "the VM is not powered on although its Agent is bound, or was, or its guest may be a node; it is left as it is",
             Some(MISSING_PROBE),
         ),
-        _ if !boots_disk_first(shown) && !shown.disk_keys.is_empty() && !on(Mutant::CdromFirst) => {
+        _ if !boots_disk_first(shown) && !shown.disk_keys.is_empty() => {
             Step::SetBootOrder(shown.disk_keys.clone())
         }
         // Its guest cannot have registered: somebody else has, with what this VM will be known by.
@@ -799,12 +796,11 @@ fn deleting(f: &Facts<'_>) -> Step {
         Loss::Unrecoverable => return record_lost(),
         Loss::Restorable => return Step::RecordIdentity,
     }
-    let forgotten = on(Mutant::PoolGoneForgets) && !f.pool_exists;
     let nameless = f.vm.is_some_and(|vm| vm.bios_uuid.is_none()) && !f.adopted && !f.forced;
     if let Some(step) = predecessors(f).filter(|_| nameless) {
         return step;
     }
-    if f.adopted || f.vm.is_none_or(|vm| vm.bios_uuid.is_none()) || forgotten {
+    if f.adopted || f.vm.is_none_or(|vm| vm.bios_uuid.is_none()) {
         // Nothing of ours exists: an adopted VM is somebody else's, and before its identity none is made.
         return Step::RemoveFinalizer;
     }
@@ -820,10 +816,7 @@ fn deleting(f: &Facts<'_>) -> Step {
     let recorded = f.vm.is_some_and(|v| v.moref.is_some());
     let task = f.vm.and_then(|v| v.task_id.clone()).filter(|_| !recorded);
     match f.seen {
-        Ownership::NotAsked if (f.create_not_sent || on(Mutant::UnseenIsUnmade)) && !recorded => {
-            Step::RemoveFinalizer
-        }
-        Ownership::Ours(_) if on(Mutant::AgentFirst) && f.agent_present => Step::DeleteAgent,
+        Ownership::NotAsked if f.create_not_sent && !recorded => Step::RemoveFinalizer,
         Ownership::NotAsked => task.map_or(Step::Lookup, Step::FinishTask),
         // Its Agent is told by the addresses on record: without them it would be left behind.
         Ownership::Ours(vm) if has_new_mac(f, vm) => Step::RecordVm,
@@ -861,7 +854,6 @@ fn after_service(f: &Facts<'_>) -> Option<Step> {
         return Some(hold(reason::MACHINE_VANISHED_PAUSED, vanished::STAYS, None));
     }
     let why = match f.machine_state {
-        _ if on(Mutant::UnknownIsGone) => return None,
         MachineState::Nobody => "it does not name the AgentMachine that it served",
         MachineState::Unknown(why) => why,
         MachineState::Alive | MachineState::Leaving | MachineState::Gone => return None,
@@ -880,7 +872,7 @@ fn after_service(f: &Facts<'_>) -> Option<Step> {
 /// deletion does without, as where its vCenter is gone for good.
 fn retained(f: &Facts<'_>) -> Step {
     let vm = f.vm.filter(|vm| vm.attempt.is_some() && f.has_identity);
-    let Some(vm) = vm.filter(|_| !f.forced && !on(Mutant::KeptKeepsMark)) else {
+    let Some(vm) = vm.filter(|_| !f.forced) else {
         return Step::RemoveFinalizer;
     };
     let task = vm.task_id.clone().filter(|_| vm.moref.is_none());

@@ -6,6 +6,7 @@
 //! Guarantee: the operator that is played here is a copy, compiled for this package alone (docs/adr/0009-mutants.md).
 
 pub mod cases;
+pub mod defects;
 pub mod docs;
 pub mod hunt;
 pub mod scenes;

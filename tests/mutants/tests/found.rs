@@ -59,6 +59,26 @@ fn the_docs_have_the_table() {
     );
 }
 
+#[test]
+fn the_product_has_no_trace_of_them() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut folders = vec![root.join("actors/src"), root.join("src")];
+    let mut read = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).expect("a source");
+            read += 1;
+            assert!(!text.contains("Mutant"), "{}", path.display());
+        }
+    }
+    assert!(read > 100, "only {read} sources");
+}
+
 /// The copies are compiled from the same sources with the same crates: a dependency that is added to an original is
 /// missing here, or has other features.
 #[test]

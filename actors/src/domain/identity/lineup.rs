@@ -8,10 +8,7 @@ use std::sync::Arc;
 use agent_forge_crds::{conditions::reason, external::agent::Agent};
 
 use super::{AgentMatch, Misfit, agent_runs_on};
-use crate::{
-    domain::{managed_vm::ManagedVm, names::ObjectKey},
-    mutants::{Mutant, on},
-};
+use crate::domain::{managed_vm::ManagedVm, names::ObjectKey};
 
 /// The Agents that name one VM.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +41,6 @@ impl<'a> Lineup<'a> {
         let (mut matching, mut awaited) = (Vec::new(), Vec::new());
         for agent in agents {
             match agent_runs_on(agent, identity) {
-                _ if by_mutation(child, agent) => matching.push(agent),
                 AgentMatch::Same => matching.push(agent),
                 AgentMatch::Partly(_) if child.was_bound_to(agent) => matching.push(agent),
                 AgentMatch::Partly(misfit) => lineup.doubtful.push((agent, misfit)),
@@ -53,15 +49,9 @@ impl<'a> Lineup<'a> {
             }
         }
         // A guest registers a moment before its inventory is there: whoever is quicker is not the VM's own for that.
-        let alone = awaited.is_empty() || on(Mutant::RivalsIgnored);
-        lineup.own = own(child, &matching, alone);
+        lineup.own = own(child, &matching, awaited.is_empty());
         let is_own = |a: &Arc<Agent>| lineup.own.is_some_and(|own| Arc::ptr_eq(own, a));
-        matching.extend(
-            awaited
-                .iter()
-                .copied()
-                .filter(|_| !on(Mutant::RivalsIgnored)),
-        );
+        matching.extend(awaited);
         if let [_] = matching[..] {
             // The only one that names the VM is nobody's rival, whether or not all of its evidence is there.
             matching.clear();
@@ -74,8 +64,7 @@ impl<'a> Lineup<'a> {
     /// The Agent that may be prepared and approved.
     #[must_use]
     pub fn approvable(&self) -> Option<&'a Arc<Agent>> {
-        self.own
-            .filter(|_| self.rivals.is_empty() || on(Mutant::RivalsIgnored))
+        self.own.filter(|_| self.rivals.is_empty())
     }
 
     /// What keeps the VM's Agent from being approved, in words.
@@ -134,9 +123,6 @@ fn own<'a>(child: &ManagedVm, matching: &[&'a Arc<Agent>], alone: bool) -> Optio
     {
         return Some(only);
     }
-    if on(Mutant::RivalsIgnored) {
-        return matching.first().copied();
-    }
     let mut bound = matching
         .iter()
         .filter(|a| child.was_bound_to(a) || child.is_bound_to(a));
@@ -144,11 +130,6 @@ fn own<'a>(child: &ManagedVm, matching: &[&'a Arc<Agent>], alone: bool) -> Optio
         (Some(one), None) => Some(one),
         _ => None,
     }
-}
-
-fn by_mutation(child: &ManagedVm, agent: &Agent) -> bool {
-    on(Mutant::HostnameIsProof) && agent.spec.hostname.as_ref() == Some(&child.vm_name)
-        || on(Mutant::AnyUnapproved) && !agent.spec.approved
 }
 
 #[cfg(test)]

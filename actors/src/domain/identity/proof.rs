@@ -13,7 +13,6 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 
 use super::{BiosUuid, MacAddress};
-use crate::mutants::{Mutant, on};
 
 /// How much older than the VM's first start its Agent may look: two clocks tell of the two moments.
 pub const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
@@ -152,10 +151,9 @@ impl Words {
             .and_then(|v| v.serial_number.as_deref())
             .map(str::trim)
             .unwrap_or_default();
-        let is_vmware = on(Mutant::AnySerial)
-            || vendor
-                .and_then(|v| v.manufacturer.as_deref())
-                .is_some_and(|m| m.starts_with("VMware"));
+        let is_vmware = vendor
+            .and_then(|v| v.manufacturer.as_deref())
+            .is_some_and(|m| m.starts_with("VMware"));
         Self {
             name: BiosUuid::parse(agent.metadata.name.as_deref().unwrap_or_default()),
             serial: BiosUuid::from_vmware_serial(serial).filter(|_| is_vmware),
@@ -174,35 +172,23 @@ pub fn named_machines(agent: &Agent) -> Vec<BiosUuid> {
     all
 }
 
-/// A mutant is on for which an Agent may run on a VM that it does not name.
-#[must_use]
-pub fn goes_beyond_uuids() -> bool {
-    on(Mutant::ForeignAgents)
-        || on(Mutant::OrderIsProof)
-        || on(Mutant::HostnameIsProof)
-        || on(Mutant::AnyUnapproved)
-}
-
 /// THE rule. See the module's contract.
 #[must_use]
 pub fn agent_runs_on(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
-    if by_mutation(agent) {
-        return AgentMatch::Same;
-    }
     let words = Words::of(agent);
     let ours = |uuid: Option<BiosUuid>| uuid.is_some_and(|u| u.same_machine(vm.bios_uuid));
     if !ours(words.name) && !ours(words.serial) {
         return AgentMatch::Other;
     }
-    let misfit = if words.name.is_some() && !ours(words.name) && !on(Mutant::AnyName) {
+    let misfit = if words.name.is_some() && !ours(words.name) {
         Some(Misfit::Name)
     } else if words.has_serial && !ours(words.serial) {
         Some(Misfit::Serial)
-    } else if agent.is_bare_metal_host() && !on(Mutant::BareMetalToo) {
+    } else if agent.is_bare_metal_host() {
         Some(Misfit::BareMetal)
-    } else if is_of_another(agent, vm) && !on(Mutant::AnyInfraEnv) {
+    } else if is_of_another(agent, vm) {
         Some(Misfit::InfraEnv)
-    } else if is_too_old(agent, vm) && !on(Mutant::AnyAge) {
+    } else if is_too_old(agent, vm) {
         Some(Misfit::Age)
     } else {
         None
@@ -224,9 +210,9 @@ fn by_what_may_come(agent: &Agent, vm: &VmIdentity) -> AgentMatch {
     let unlabelled = agent.infra_env().is_none_or(str::is_empty) && vm.infra_env.is_some();
     if seen.is_empty() || vm.macs.is_empty() {
         AgentMatch::NotYet
-    } else if !vm.macs.iter().any(|m| seen.contains(m)) && !on(Mutant::AnyMac) {
+    } else if !vm.macs.iter().any(|m| seen.contains(m)) {
         AgentMatch::Partly(Misfit::Mac)
-    } else if unlabelled && !on(Mutant::AnyInfraEnv) {
+    } else if unlabelled {
         AgentMatch::NotYet
     } else {
         AgentMatch::Same
@@ -255,16 +241,6 @@ fn is_too_old(agent: &Agent, vm: &VmIdentity) -> bool {
     };
     let created = agent.metadata.creation_timestamp.as_ref();
     created.is_none_or(|t| first.duration_since(t.0) > CLOCK_SKEW)
-}
-
-fn by_mutation(agent: &Agent) -> bool {
-    let vendor = agent.inventory().and_then(|i| i.system_vendor.as_ref());
-    let other_maker = vendor
-        .and_then(|v| v.manufacturer.as_deref())
-        .is_some_and(|m| !m.starts_with("VMware"));
-    let serial = vendor.and_then(|v| v.serial_number.as_deref());
-    let bare = on(Mutant::OrderIsProof) && serial.is_none_or(str::is_empty);
-    on(Mutant::ForeignAgents) && other_maker || bare
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use super::lost;
 use crate::{
     domain::names::DatastorePath,
     iso::msg::{IsoFile, IsoPlace, IsoState, IsoWant},
-    mutants::{Mutant, on},
     ports::iso_source::{IsoUrl, Validators},
 };
 
@@ -122,11 +121,7 @@ const UNPUBLISHED: usize = 10;
 
 /// Where it is downloaded from, as the status may say it.
 fn source(want: &IsoWant) -> String {
-    if on(Mutant::TokenShown) {
-        want.source.expose().to_string()
-    } else {
-        want.source.redacted()
-    }
+    want.source.redacted()
 }
 
 /// `iso` with a version that is about to be published.

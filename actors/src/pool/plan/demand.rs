@@ -21,7 +21,6 @@ use crate::{
         names::ObjectKey,
         upstream::{self, MachineFacts, WaitingSign},
     },
-    mutants::{Mutant, on},
     pool::observed::Observed,
 };
 
@@ -32,9 +31,6 @@ const MOST_NAMES: usize = 9;
 /// holds it for somebody else.
 fn child_name(s: &Observed, am: &AgentMachine) -> String {
     let name = am.name_any();
-    if on(Mutant::RandomNames) {
-        return format!("{name}-{:05x}", s.now.as_micros() % 0xf_ffff);
-    }
     let is_taken = |name: &String| {
         let mut all = s.children.iter();
         all.any(|c| c.key.name == *name && (!is_for(c, am) || s.serves_elsewhere(c).is_some()))
@@ -215,7 +211,7 @@ pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Pla
     let uid = am.metadata.uid.as_ref();
     let done = prepare::pinned(am).is_some() || uid.is_some_and(|uid| s.pinned.contains(uid));
     let planned = |a: &Action| matches!(a, Action::Pin { agent_machine, .. } if agent_machine.metadata.uid.as_ref() == uid);
-    if !done && !plan.actions.iter().any(planned) && !on(Mutant::NoPin) {
+    if !done && !plan.actions.iter().any(planned) {
         let pin = prepare::pin_value(am, s.ambiguous_names.contains(&am.name_any()));
         plan.actions.push(Action::Pin {
             agent_machine: am.clone(),

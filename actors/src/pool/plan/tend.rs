@@ -22,7 +22,6 @@ use crate::{
         vanished::{STAYS, Vanished, vanished},
     },
     iso::infra_env_guards,
-    mutants::{Mutant, on},
     pool::observed::Observed,
 };
 
@@ -86,14 +85,7 @@ pub(super) fn plan_vm(
     {
         return;
     }
-    let labelled = |a: &Agent| {
-        let all = prepare::base_labels(&s.pool);
-        all.iter().all(|(k, v)| a.labels().get(k) == Some(v))
-    };
-    let agent = s
-        .agent_on(child)
-        .filter(|a| !a.is_deleting())
-        .filter(|a| !on(Mutant::LabelsFirst) || labelled(a));
+    let agent = s.agent_on(child).filter(|a| !a.is_deleting());
     let elsewhere = s.serves_elsewhere(child);
     let going =
         matches!(machine_state, MachineState::Leaving | MachineState::Gone) && elsewhere.is_none();
@@ -104,10 +96,7 @@ pub(super) fn plan_vm(
         );
         plan.wait(child.key.name.clone(), reason::AGENT_ELSEWHERE, message);
     }
-    let moved = demand.is_none()
-        && !child.adopted
-        && is_of_another_node_pool(s, child)
-        && !on(Mutant::MovedStays);
+    let moved = demand.is_none() && !child.adopted && is_of_another_node_pool(s, child);
     // It has served another control plane, and its AgentMachine has another VsphereAgent since.
     let replaced = elsewhere.is_none()
         && child.has_served(&[])
@@ -120,12 +109,7 @@ pub(super) fn plan_vm(
         .is_some_and(|c| c.state == DemandState::Served && !served_by_child(s, c, child))
         || machine_state == MachineState::Nobody && !child.adopted
         || moved
-        || replaced
-        || on(Mutant::WaitingIsSurplus)
-            && demand
-                .as_ref()
-                .is_some_and(|c| c.state == DemandState::InFlight)
-            && plan.demands.iter().any(|c| c.state == DemandState::Served);
+        || replaced;
     let bound = serving_agent(s, child);
     let leaving = going || bound.is_none() && (child.deleting || surplus || pool_deleting);
     if let Some(agent) = agent {
@@ -202,9 +186,7 @@ pub(super) fn plan_vm(
             "Offered",
             "its AgentMachine went before its Agent was approved; the VM is kept a moment for the next one that waits",
         );
-    } else if let Some(left) =
-        kept.filter(|_| why == ReleaseWhy::Surplus && !on(Mutant::WaitingIsSurplus))
-    {
+    } else if let Some(left) = kept.filter(|_| why == ReleaseWhy::Surplus) {
         if left <= HOPE {
             plan.look_again(left);
         }
@@ -339,8 +321,7 @@ fn prepare_agent(
     }
     let am = &demand.agent_machine;
     // The pin must stand in the AgentMachine before its Agent can be chosen (upstream-contract.md §0.4).
-    let unpinned = on(Mutant::NoPin).then(|| am.name_any());
-    let Some(pin) = prepare::pinned(am).or(unpinned.as_ref()) else {
+    let Some(pin) = prepare::pinned(am) else {
         demand::pin_if_needed(s, am, plan);
         return;
     };

@@ -6,10 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    domain::names::ObjectKey,
-    mutants::{Mutant, on},
-};
+use crate::domain::names::ObjectKey;
 
 /// What a slot is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,10 +76,6 @@ impl Turns {
         &self,
         waiting: impl Iterator<Item = &'a Request> + Clone,
     ) -> Option<(usize, Kind)> {
-        if on(Mutant::SlotsInOrder) {
-            let first = waiting.clone().next().filter(|_| self.free() > 0);
-            return first.map(|_| (0, Kind::Common));
-        }
         let places = || waiting.clone().enumerate();
         let removals = places().filter(|(_, r)| r.errand == Errand::Remove);
         if !self.reserve

@@ -26,7 +26,6 @@ use crate::{
         upstream::MachineFacts,
         words::{self, Words},
     },
-    mutants::{Mutant, on},
     ports::{
         cluster::View,
         vcenter::{VCenter, VmObservation},
@@ -145,10 +144,6 @@ impl Executor<'_> {
     ) -> Result<Result<Looked, StepOutcome>, ReconcileError> {
         let before = self.shown(memory)?;
         let session = self.session().await?;
-        if on(Mutant::OldLook) {
-            let shown = before;
-            return Ok(Ok(Looked { session, shown }));
-        }
         let child = self
             .context
             .cluster

@@ -12,7 +12,6 @@ use crate::{
         failure::{ErrorSource, ReconcileError},
         names::MoRef,
     },
-    mutants::{Mutant, on},
     ports::{
         effect::EffectKind,
         vcenter::{BootDevice, Fault, PowerState, TaskEnd, VCenter, VmObservation},
@@ -49,9 +48,6 @@ impl Executor<'_> {
         session: &dyn VCenter,
         vm: &MoRef,
     ) -> Result<bool, ReconcileError> {
-        if on(Mutant::OldLook) {
-            return Ok(true);
-        }
         let found = session.observe(vm).await?.into_iter().collect();
         let now = self.context.clock.monotonic();
         let seen = ownership::judge(found, &self.expected(), &Ownership::NotAsked, now);
@@ -296,15 +292,6 @@ impl Executor<'_> {
         let tags = pool.spec.vsphere.vm_tags();
         let effect = self.effect(EffectKind::AttachTags);
         let attached = session.attach_tags(&effect, &vm, tags).await;
-        if on(Mutant::TagsOrDie) && attached.is_err() {
-            self.lookup(memory).await?;
-            if runs {
-                let seen = self.as_seen(memory).await?;
-                self.power(memory, EffectKind::PowerOff, seen).await?;
-            }
-            let seen = self.as_seen(memory).await?;
-            return self.power(memory, EffectKind::Destroy, seen).await;
-        }
         let Err(e) = attached else {
             memory.tagged = Some(Tagged {
                 moref: vm.id,

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use super::Executor;
 use crate::{
     domain::{failure::ReconcileError, names::ObjectKey},
-    mutants::{Mutant, on},
     ports::slots::turns::Errand,
     vm::memory::Memory,
 };
@@ -51,11 +50,7 @@ impl Executor<'_> {
         Ok(match granted {
             Ok(slot) => {
                 memory.slot = Some(Arc::new(slot));
-                if on(Mutant::DecidedBeforeTheWait) {
-                    Turn::Now
-                } else {
-                    Turn::Come
-                }
+                Turn::Come
             }
             Err(_) => {
                 memory.ticket = Some(ticket);
