@@ -533,6 +533,8 @@ impl World {
                 .collect(),
             pinned: Default::default(),
             made: Default::default(),
+            secret_namespaces: Vec::new(),
+            secrets_due: true,
             now,
             wall: at(AGE),
             index: Default::default(),

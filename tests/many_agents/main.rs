@@ -7,11 +7,11 @@
 mod counting;
 mod hub;
 
-use std::{collections::BTreeMap, fs, io::Write as _, time::Duration};
+use std::{fs, io::Write as _, time::Duration};
 
 use agent_forge_actors::{
     domain::names::ObjectKey,
-    pool::{observed, plan, status},
+    pool::{Memory, observed, plan, status},
     ports::{clock::Clock, cluster::View},
     vm::observed::Observed,
 };
@@ -123,11 +123,9 @@ impl Stage {
 }
 
 fn pool_pass(view: &dyn View, n: usize) {
-    let (key, none) = (
-        ObjectKey::new(HOME, format!("p{}", n % POOLS)),
-        BTreeMap::new(),
-    );
-    let s = observed::gather(view, &Standing, &key, &none, &none).expect("a pool");
+    let key = ObjectKey::new(HOME, format!("p{}", n % POOLS));
+    let mut memory = Memory::default();
+    let s = observed::observe(view, &Standing, &key, &[], &mut memory).expect("a pool");
     let plan = plan::plan(&s);
     assert_eq!(status::gauges(&s, &plan).bound_agents, 5);
 }

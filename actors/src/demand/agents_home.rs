@@ -12,7 +12,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{boundary::Grants, claims};
+use super::{boundary::Grants, classify};
 use crate::{
     domain::{
         managed_vm::ManagedVm,
@@ -79,7 +79,7 @@ pub fn of_pool(
     let namespaces = namespaces(Some(pool), children).into_iter();
     let named = namespaces.flat_map(|n| view.agents_saying(&n, &words));
     let first_free = |am: &&AgentMachine| {
-        let fits = |agent: &Agent| claims::is_free_for(agent, am);
+        let fits = |agent: &Agent| classify::is_free_for(agent, am);
         view.first_agent(home, Word::free_for(am), &fits)
     };
     let free = agent_machines.iter().filter_map(first_free);

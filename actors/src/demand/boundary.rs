@@ -19,7 +19,7 @@ use agent_forge_crds::{
     pool::VsphereAgentPool,
 };
 
-use super::{agents_home, claims};
+use super::{agents_home, classify};
 use crate::{
     domain::{grants, names::ObjectKey},
     ports::cluster::View,
@@ -139,7 +139,7 @@ impl Grants {
     /// Whether the pool serves this AgentMachine, and may.
     #[must_use]
     pub fn serves(&self, pool: &VsphereAgentPool, am: &AgentMachine) -> bool {
-        claims::belongs(pool, am) && self.lacking(pool, am).is_none()
+        classify::belongs(pool, am) && self.lacking(pool, am).is_none()
     }
 
     /// What a pool of namespace `own` is told of namespaces that it may not use, and who can change that.

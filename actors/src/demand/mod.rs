@@ -2,5 +2,5 @@
 
 pub mod agents_home;
 pub mod boundary;
-pub mod claims;
+pub mod classify;
 pub mod prepare;

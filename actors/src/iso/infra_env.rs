@@ -1,75 +1,42 @@
-//! What people are told by an Event of an InfraEnv that offers no ISO. Pure, but for its own memory.
+//! What an InfraEnv lacks that offers no ISO, for an Event. Pure.
 //!
-//! Guarantees: each lack is said once, and anew when the InfraEnv had offered an ISO meanwhile or lacks something else;
-//! one that was made just now is given time to get its URL.
-
-use std::time::Duration;
+//! An InfraEnv that was made just now is given time to get its URL.
 
 use agent_forge_crds::conditions::reason;
 
 use super::of_pool::NoSource;
-use crate::{domain::names::ObjectKey, runtime::lasting::QUIET};
+use crate::{
+    domain::names::ObjectKey,
+    runtime::announcer::{Pace, QUIET},
+};
 
-/// What the InfraEnv lacked at the last look.
-#[derive(Debug, Default)]
-pub struct Said(Option<Lack>);
-
-#[derive(Debug)]
-struct Lack {
-    why: String,
-    /// Monotonic.
-    since: Duration,
-    said: bool,
-}
-
-impl Said {
-    /// The sentence that is due at monotonic time `now`, which counts as said then.
-    pub fn due(
-        &mut self,
-        infra_env: &ObjectKey,
-        no_source: Option<&NoSource>,
-        now: Duration,
-    ) -> Option<String> {
-        let Some((why, patience, note)) = no_source.and_then(|no| lack(infra_env, no)) else {
-            self.0 = None;
-            return None;
-        };
-        let known = self.0.take().filter(|lack| lack.why == why);
-        let lack = self.0.insert(known.unwrap_or_else(|| Lack {
-            why: why.to_owned(),
-            since: now,
-            said: false,
-        }));
-        let due = !lack.said && now.saturating_sub(lack.since) >= patience;
-        lack.said |= due;
-        due.then_some(note)
-    }
-}
-
-/// What the InfraEnv lacks: in a word, how long that is the usual course of things, and in a sentence. `None` where
-/// something else than the InfraEnv is to blame.
-fn lack<'a>(infra_env: &ObjectKey, no: &'a NoSource) -> Option<(&'a str, Duration, String)> {
+/// What the InfraEnv lacks: the reason, when it is announced, and a sentence. `None` where the InfraEnv is not to blame.
+#[must_use]
+pub fn lack<'a>(infra_env: &ObjectKey, no: &'a NoSource) -> Option<(&'a str, Pace, String)> {
     match no {
         NoSource::NotAllowed(_) => {
             let note = format!(
                 "InfraEnv {infra_env} is not looked for: its namespace does not admit this pool; see the condition \
                  InfraEnvAvailable"
             );
-            Some((reason::NAMESPACE_NOT_ALLOWED, Duration::ZERO, note))
+            Some((reason::NAMESPACE_NOT_ALLOWED, Pace::NEWS, note))
         }
         NoSource::InfraEnvNotFound => {
             let note = format!("InfraEnv {infra_env} does not exist");
-            Some((reason::INFRA_ENV_NOT_FOUND, Duration::ZERO, note))
+            Some((reason::INFRA_ENV_NOT_FOUND, Pace::NEWS, note))
         }
         NoSource::UrlPending => {
             let note = format!(
                 "InfraEnv {infra_env} has no status.isoDownloadURL; its own conditions may say why"
             );
-            Some((reason::ISO_URL_PENDING, QUIET, note))
+            Some((reason::ISO_URL_PENDING, Pace::once(QUIET), note))
         }
-        NoSource::ImageFailed(note) => Some((reason::IMAGE_NOT_CREATED, QUIET, note.clone())),
+        NoSource::ImageFailed(note) => {
+            let pace = Pace::once(QUIET);
+            Some((reason::IMAGE_NOT_CREATED, pace, note.clone()))
+        }
         NoSource::Invalid(t) if t.reason == INVALID_URL => {
-            Some((INVALID_URL, Duration::ZERO, t.message.clone()))
+            Some((INVALID_URL, Pace::NEWS, t.message.clone()))
         }
         NoSource::Invalid(_) => None,
     }
@@ -80,8 +47,13 @@ pub const INVALID_URL: &str = "InvalidISOURL";
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::domain::failure::{ErrorSource, ReconcileError};
+    use crate::{
+        domain::failure::{ErrorSource, ReconcileError},
+        runtime::announcer::{Announcer, Due},
+    };
 
     fn invalid(reason: &str) -> NoSource {
         NoSource::Invalid(ReconcileError::blocked(
@@ -97,7 +69,15 @@ mod tests {
         let (odd, of_spec) = (invalid(INVALID_URL), invalid("InvalidSpec"));
         let key = ObjectKey::new("demo", "infra");
         let quiet = QUIET.as_secs();
-        let mut said = Said::default();
+        let mut announcer = Announcer::default();
+        let mut due = |no_source: Option<&NoSource>, second| {
+            let Some((why, pace, note)) = no_source.and_then(|no| lack(&key, no)) else {
+                announcer.over(&());
+                return None;
+            };
+            let due = announcer.announce((), why, Duration::from_secs(second), pace);
+            (due == Due::Now).then_some(note)
+        };
         // When, what is lacking then, and words of what is said.
         let steps = [
             (0, None, None),
@@ -129,7 +109,7 @@ mod tests {
             (1103, Some(&missing), Some("does not exist")),
         ];
         for (second, no_source, words) in steps {
-            let due = said.due(&key, no_source, Duration::from_secs(second));
+            let due = due(no_source, second);
             let told = due.as_deref();
             assert_eq!(told.is_some(), words.is_some(), "at {second}: {told:?}");
             let fits = words.is_none_or(|w| told.is_some_and(|t| t.contains(w)));

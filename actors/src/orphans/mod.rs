@@ -41,7 +41,10 @@ use crate::{
         slots::turns::Errand,
         vcenter::{Fault, MarkedVm, TASK_PATIENCE, TaskEnd, VCenter},
     },
-    runtime::shell::{Verdict, Worker},
+    runtime::{
+        announcer::{Announcer, Due, Pace},
+        shell::{Verdict, Worker},
+    },
     sessions::users,
 };
 
@@ -51,6 +54,10 @@ pub const FIRST: Duration = Duration::from_secs(60);
 /// How long it counts as said that a VM is nobody's: then it is said again, for as long as it is true. API servers keep an
 /// Event for an hour by default (`--event-ttl`): with a scan every ten minutes there is always one to be seen.
 pub const SAID: Duration = Duration::from_secs(3000);
+const PACE: Pace = Pace {
+    again: Some(SAID),
+    ..Pace::NEWS
+};
 
 /// A scan of one vCenter that takes longer is given up; what was known of it stays.
 pub const SCAN_WITHIN: Duration = Duration::from_secs(300);
@@ -69,34 +76,17 @@ pub const MOST_MARKED: usize = 20_000;
 pub struct Memory {
     /// When (monotonic) the next scan is due.
     due: Option<Duration>,
-    /// VMs that were nobody's in the last scan, by vCenter.
-    known: BTreeMap<String, BTreeSet<MoRef>>,
-    /// VMs that were said to be nobody's, and when (monotonic) for the last time.
-    said: BTreeMap<(String, MoRef), Duration>,
+    /// What the last scan of each vCenter left.
+    known: BTreeMap<String, Known>,
 }
 
 /// What is remembered of one vCenter.
+#[derive(Clone, Debug, Default)]
 struct Known {
+    /// VMs that were nobody's in the last scan.
     vms: BTreeSet<MoRef>,
-    said: BTreeMap<MoRef, Duration>,
-}
-
-impl Memory {
-    fn of(&self, server: &str) -> Known {
-        let said = self.said.iter().filter(|((at, _), _)| at == server);
-        Known {
-            vms: self.known.get(server).cloned().unwrap_or_default(),
-            said: said.map(|((_, vm), at)| (vm.clone(), *at)).collect(),
-        }
-    }
-
-    fn put(&mut self, server: &str, known: Known) {
-        self.said.retain(|(at, _), _| at != server);
-        let said = known.said.into_iter();
-        self.said
-            .extend(said.map(|(vm, at)| ((server.to_owned(), vm), at)));
-        self.known.insert(server.to_owned(), known.vms);
-    }
+    /// Which of them were announced.
+    announcer: Announcer<MoRef>,
 }
 
 /// The vCenter that an orphan was found on, and who uses it.
@@ -159,7 +149,7 @@ async fn run(
         forget_others(&named, &doubts, &mut memory);
     }
     let scans = reached.iter().map(|(server, users)| {
-        let mut known = memory.of(server);
+        let mut known = memory.known.get(server).cloned().unwrap_or_default();
         let (context, doubts) = (&context, &doubts);
         async move {
             let mut troubles = Verdict::default();
@@ -176,12 +166,12 @@ async fn run(
     });
     for (server, known, troubles) in futures::future::join_all(scans).await {
         if let Some(known) = known {
-            memory.put(server, known);
+            memory.known.insert(server.clone(), known);
         }
         verdict.waiting_on.extend(troubles.waiting_on);
     }
     let known = memory.known.iter();
-    let left = known.map(|(server, vms)| (server.clone(), vms.len()));
+    let left = known.map(|(server, known)| (server.clone(), known.vms.len()));
     context.instruments.orphans(&left.collect());
     verdict.again = Some(interval);
     (memory, verdict)
@@ -200,9 +190,6 @@ fn forget_others(named: &BTreeSet<&str>, doubts: &watch::Sender<SuspectVms>, mem
     memory
         .known
         .retain(|server, _| named.contains(server.as_str()));
-    memory
-        .said
-        .retain(|(server, _), _| named.contains(server.as_str()));
     doubts.send_if_modified(|all| {
         let before = all.len();
         all.retain(|server, _| named.contains(server.as_str()));
@@ -342,12 +329,12 @@ async fn scan(
         };
         // The first time it may be one whose record the view does not show yet.
         if known.vms.contains(&orphan.vm.moref) && quota > 0 {
-            let said = || say(context, &place, &orphan, &fate, known);
+            let said = || announce(context, &place, &orphan, &fate, known);
             quota -= usize::from(about(&orphan).in_scope(said));
         }
         left.insert(orphan.vm.moref);
     }
-    known.said.retain(|moref, _| left.contains(moref));
+    known.announcer.keep(|moref| left.contains(moref));
     known.vms = left;
     Ok(())
 }
@@ -479,20 +466,18 @@ fn quoted(text: &str) -> String {
 }
 
 /// `fate`: what became of it in this scan, as a clause. `true`: it was said now.
-fn say(
+fn announce(
     context: &Context,
     place: &Place<'_>,
     orphan: &Orphan,
     fate: &str,
     known: &mut Known,
 ) -> bool {
-    let now = context.clock.monotonic();
-    let lately = |at: &Duration| now.saturating_sub(*at) < SAID;
-    let vm = &orphan.vm;
-    if known.said.get(&vm.moref).is_some_and(lately) {
+    let (now, vm) = (context.clock.monotonic(), &orphan.vm);
+    let announcer = &mut known.announcer;
+    if announcer.announce(vm.moref.clone(), "", now, PACE) != Due::Now {
         return false;
     }
-    known.said.insert(vm.moref.clone(), now);
     let note = format!(
         "VM {} ({}, {}) on {} carries our mark ({}), and {}; {fate}. If nothing needs it, remove it by hand: \
          docs/runbooks/AgentForgeOrphanVMs.md says how",

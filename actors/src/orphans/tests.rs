@@ -186,7 +186,7 @@ async fn a_destroy_task_that_does_not_end_holds_up_neither_the_scan_nor_the_othe
     scans.bench.site.with(|i| i.vms.push(lost("vm-8")));
     let verdict = scans.next().await;
     assert_eq!(verdict.waiting_on[0].0, "TaskInProgress");
-    let known = &scans.memory.known["vc.example"];
+    let known = &scans.memory.known["vc.example"].vms;
     assert_eq!(known.len(), 2);
     scans.bench.site.end_task();
     scans.next().await;
@@ -393,7 +393,7 @@ async fn an_event_goes_only_where_the_vcenter_is_used_and_quotes_it() {
     for _ in 0..3 {
         scans.next().await;
     }
-    assert_eq!(scans.memory.known["vc.example"].len(), 2, "both count");
+    assert_eq!(scans.memory.known["vc.example"].vms.len(), 2, "both count");
     let said = scans.bench.hub.with(|o| o.notices.clone());
     let said: Vec<_> = said
         .iter()

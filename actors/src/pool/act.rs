@@ -1,5 +1,6 @@
-//! Carrying a plan out, action by action. Chooses nothing; before anything is released, and before an Agent is approved or
-//! fenced, live reads prove what the plan saw in its cache.
+//! Carries a plan out, action by action. It chooses nothing.
+//!
+//! Before it releases a VsphereAgent, and before it approves or fences an Agent, live reads prove what the plan saw in the cache.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,11 +20,10 @@ use kube::ResourceExt;
 use tokio::sync::OnceCell;
 
 use super::{
-    Memory, approve, begin,
+    Memory, approve,
     observed::Observed,
-    pass,
-    plan::{self, Action, ReleaseWhy, Waiting},
-    traced,
+    plan::{self, Action, Plan, ReleaseWhy, Waiting, iso::IsoPlan},
+    provision, publish, secret_finalizers, traced,
 };
 use crate::{
     context::Context,
@@ -34,14 +34,14 @@ use crate::{
         names::ObjectKey,
         upstream::MachineFacts,
     },
+    iso::{msg::IsoState, of_pool::IsoCaches},
     ports::{
         cluster::{MetadataPatch, Precondition},
         effect::{Effect, EffectKind},
     },
-    runtime::written::Written,
 };
 
-/// What a live read held back is looked at again after that.
+/// The pass looks again after that time at what a live read held back.
 const HELD: Duration = Duration::from_secs(5);
 
 /// How it went.
@@ -58,12 +58,63 @@ pub struct Acted {
     pub again: Option<Duration>,
     /// What a live read held back.
     pub held: Vec<Waiting>,
-    /// The first trouble; actions after it were tried all the same.
+    /// The first failure; the actions after it were tried all the same.
     pub result: Result<(), ReconcileError>,
 }
 
-/// Carries all actions out in order; those that begin with different AgentMachines go side by side. One that fails does
-/// not hold the others back: they are for different machines. An Agent that still moves is prepared a moment later.
+/// Carries the plan out: first the Secrets, which machines need, then the machines. Only the cluster is needed for that.
+pub async fn execute(
+    context: &Context,
+    isos: &dyn IsoCaches,
+    s: &Observed,
+    plan: &Plan,
+    memory: &mut Memory,
+) -> Acted {
+    let secrets = secret_finalizers::execute(context, s, &plan.secrets, memory).await;
+    let mut acted = perform_all(context, s, &plan.actions, memory).await;
+    acted.result = acted.result.and(secrets);
+    if plan.leave_iso {
+        isos.leave(&s.key);
+    }
+    acted
+}
+
+/// Carries the plan of the ISO out: how far the ISO is, where one is wanted.
+pub async fn execute_iso(
+    isos: &dyn IsoCaches,
+    plan: &IsoPlan,
+    memory: &mut Memory,
+) -> Option<IsoState> {
+    let (cache, want) = plan.ensure.as_ref()?;
+    let mut state = match isos.ensure(cache.clone(), want.clone()).await {
+        Ok(state) => state,
+        Err(trouble) => IsoState::Failed(trouble),
+    };
+    memory.infra_env.told(&state);
+    let IsoState::Ready {
+        pruned,
+        prune_failures,
+        ..
+    } = &mut state
+    else {
+        return Some(state);
+    };
+    for (key, left) in &plan.clear {
+        match isos.clear(key.clone(), left.clone()).await {
+            Ok((gone, kept)) => {
+                pruned.extend(gone);
+                prune_failures.extend(kept);
+            }
+            Err(trouble) => tracing::debug!(reason = %trouble.reason, "{trouble}"),
+        }
+    }
+    Some(state)
+}
+
+/// Carries all actions on machines out, in order. Actions that provision different AgentMachines run side by side.
+///
+/// An action that fails does not hold the others back: they are for different machines. An Agent that still changes is prepared
+/// a moment later.
 pub async fn perform_all(
     context: &Context,
     s: &Observed,
@@ -81,12 +132,12 @@ pub async fn perform_all(
         held: Vec::new(),
         result: Ok(()),
     };
-    let mut failed = begin::Failed::new();
+    let mut failed = provision::Failed::new();
     let mut unpinned = false;
     let live = LiveMachines::default();
-    for run in due.chunk_by(|a, b| begin::whose(a).is_some() && begin::whose(b).is_some()) {
-        if run.iter().any(|a| begin::whose(a).is_some()) {
-            let all = begin::side_by_side(context, s, run, &memory.failures, &mut failed).await;
+    for run in due.chunk_by(|a, b| provision::whose(a).is_some() && provision::whose(b).is_some()) {
+        if run.iter().any(|a| provision::whose(a).is_some()) {
+            let all = provision::side_by_side(context, s, run, &memory.failures, &mut failed).await;
             for (action, result) in all {
                 unpinned |= result.is_err() && matches!(action, Action::Pin { .. });
                 acted.note(s, action, result, memory);
@@ -94,11 +145,15 @@ pub async fn perform_all(
             continue;
         }
         for action in run {
-            // Whoever could not be pinned might take this Agent: it is prepared when that is settled.
+            // An AgentMachine that could not be pinned might take this Agent: a later pass prepares it.
             if unpinned && matches!(action, Action::Prepare { .. }) {
                 continue;
             }
-            let result = traced::perform(context, s, action, &memory.failures, &live).await;
+            let mut result = traced::perform(context, s, action, &memory.failures, &live).await;
+            if let Ok(ActionOutcome::Record(change)) = result {
+                let written = publish::record(context, s, memory, change).await;
+                result = written.map(|()| ActionOutcome::It);
+            }
             acted.note(s, action, result, memory);
         }
     }
@@ -106,6 +161,20 @@ pub async fn perform_all(
 }
 
 impl Acted {
+    /// Says in the log what failed.
+    pub fn log(&self, pool: &ObjectKey) {
+        match &self.result {
+            // The next pass looks again at once after a lost race: it is not worth a warning.
+            Err(trouble) if trouble.class == Class::Conflict => {
+                tracing::debug!(object = %pool, reason = %trouble.reason, "{trouble}");
+            }
+            Err(trouble) => {
+                tracing::warn!(object = %pool, reason = %trouble.reason, "{trouble}");
+            }
+            Ok(()) => {}
+        }
+    }
+
     fn note(
         &mut self,
         s: &Observed,
@@ -116,21 +185,18 @@ impl Acted {
         memory.failures.note(action, result.is_err());
         match result {
             Ok(ActionOutcome::It) => {
-                memory.begun.note(action, s.now);
+                memory.pending.note(action, s.now);
                 self.created += usize::from(matches!(action, Action::CreateChild { .. }));
                 self.reassigned += usize::from(matches!(action, Action::Reassign { .. }));
                 self.released += usize::from(matches!(action, Action::Release { .. }));
             }
-            Ok(ActionOutcome::Wrote(written)) => memory.wrote(*written),
+            Ok(ActionOutcome::Record(_)) => {}
             Ok(ActionOutcome::Gone) => self.gone = true,
             Ok(ActionOutcome::Held(why)) => {
                 self.again = Some(self.again.map_or(HELD, |a| a.min(HELD)));
                 self.held.extend(why);
             }
             Err(trouble) => {
-                if matches!(action, Action::Close) {
-                    memory.not_written(&trouble);
-                }
                 let worse = self
                     .result
                     .as_ref()
@@ -148,22 +214,23 @@ impl Acted {
 pub enum ActionOutcome {
     /// It.
     It,
-    /// It, and this is the pool's status now.
-    Wrote(Box<Written<VsphereAgentPoolStatus>>),
+    /// It is a change of the pool's status, which is to be written.
+    Record(fn(&mut VsphereAgentPoolStatus)),
     /// It, and the pool object is another one now, or none.
     Gone,
-    /// Not now; with the words for it where the plan has none.
+    /// Not now. The words for it, where the plan has none.
     Held(Option<Waiting>),
 }
 
-/// The Machines of the control plane namespace, read live when the first action of a pass asks, and so after its plan was
-/// made; the others of that pass ask nobody again, so that a hundred machines that go together cost one list. Those of
-/// another namespace, where one has its Machine on record, are read for each.
+/// The Machines of the control plane namespace, read live when the first action of a pass asks: after its plan was made.
+///
+/// The other actions of the pass use the same list, so that a hundred machines that are deleted together cost one list. Machines
+/// of another namespace, where a VsphereAgent has its Machine on record, are read for each action.
 #[derive(Default)]
 pub struct LiveMachines(OnceCell<Vec<MachineFacts>>);
 
 impl LiveMachines {
-    /// How the Machine behind `child` stands, and its AgentMachine: live.
+    /// The state of the Machine of `child`, and its AgentMachine: live.
     async fn machine_state(
         &self,
         context: &Context,
@@ -208,6 +275,7 @@ pub async fn perform(
 ) -> Result<ActionOutcome, ReconcileError> {
     let cluster = context.cluster.as_ref();
     let effect = |kind| Effect::new(kind, &s.key);
+    // Only without records of Secrets are finalizers of the pool changed: no status was written in this pass before.
     let at = || Precondition::of(s.pool.as_ref());
     match action {
         Action::AddFinalizer => {
@@ -223,12 +291,7 @@ pub async fn perform(
             // The patch moved the resourceVersion: the status is written in the next pass.
             Ok(ActionOutcome::Gone)
         }
-        Action::Close => {
-            let mut status = s.pool.status.clone().unwrap_or_default();
-            status.closed = Some(true);
-            let written = pass::write(context, EffectKind::PoolStatus, &s.pool, status).await?;
-            Ok(ActionOutcome::Wrote(Box::new(written)))
-        }
+        Action::Close => Ok(ActionOutcome::Record(|status| status.closed = Some(true))),
         Action::Pin { agent_machine, pin } => {
             let at = Precondition::of(agent_machine.as_ref());
             cluster
@@ -246,7 +309,7 @@ pub async fn perform(
             machine,
             name,
         } => {
-            begin::create(context, s, agent_machine, machine, name).await?;
+            provision::create(context, s, agent_machine, machine, name).await?;
             Ok(ActionOutcome::It)
         }
         Action::Reassign {
@@ -271,7 +334,7 @@ pub async fn perform(
             let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {
                 return Ok(ActionOutcome::Held(None));
             };
-            // No host that serves loses its labels because a watch lags.
+            // A watch that lags must not take the labels off a host that serves.
             if agent.is_claimed_or_bound() {
                 let (machine_state, _) = machines.machine_state(context, s, child).await?;
                 if !matches!(machine_state, MachineState::Leaving | MachineState::Gone) {
@@ -326,7 +389,7 @@ pub async fn perform(
     }
 }
 
-/// What makes a VsphereAgent one for another AgentMachine. A Machine that is not known takes the old one's record away.
+/// The patch that makes a VsphereAgent one for another AgentMachine. Without a Machine it removes the record of the old one.
 #[must_use]
 pub fn reassignment(am: &AgentMachine, machine: Option<&MachineFacts>) -> MetadataPatch {
     let known = annotations(am, machine);
@@ -357,7 +420,7 @@ fn annotations(am: &AgentMachine, machine: Option<&MachineFacts>) -> BTreeMap<St
     all
 }
 
-/// The VsphereAgent for an AgentMachine, finalizer and all: one write.
+/// The VsphereAgent for an AgentMachine, with its finalizer: one write creates both.
 #[must_use]
 pub fn child_object(
     pool: &VsphereAgentPool,
@@ -401,7 +464,9 @@ pub fn child_object(
     child
 }
 
-/// Live proof that a VsphereAgent may go (reliability.md: fence first, a Machine is gone only by proof); `Some` says what holds it.
+/// Proves by live reads that a VsphereAgent may be deleted. `Some` says what holds it.
+///
+/// A Machine counts as gone only by proof, and an Agent that is bound or reserved keeps its VM.
 async fn prove_released(
     context: &Context,
     s: &Observed,
@@ -438,7 +503,7 @@ async fn prove_released(
     Ok(None)
 }
 
-/// What holds an action back whose Machine does not stand as the plan saw it.
+/// What holds an action back whose Machine is not in the state that the plan saw.
 fn shown_otherwise(child: &ManagedVm, machine_state: &MachineState) -> Waiting {
     Waiting {
         subject: child.key.name.clone(),

@@ -1,19 +1,19 @@
-//! Agents that still move. Pure, but for its own memory.
+//! Waits until an Agent has stopped changing before it is prepared. Pure, but for its own memory.
 //!
-//! An Agent that registers is written several times within a second by its own controllers. A patch that is made from a
-//! version in between is refused, and costs a write all the same; so an Agent is prepared once it has stood still for
-//! [`STILL`]. Nothing waits for that longer than [`MOST`], and nothing else than preparing waits at all: a fence never.
+//! The controllers of an Agent write it several times within a second when it registers. The API server refuses a patch that is
+//! made from a version in between, and that costs a write all the same. So an Agent is prepared once it has not changed for
+//! [`STILL`], and after [`MOST`] at the latest. Nothing else waits: a fence never does.
 //!
-//! Assumption: what stands there when the actor begins has stood still for long enough.
+//! Assumption: an Agent that exists when the actor starts has not changed for long enough.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::plan::Action;
 
-/// An Agent that has not changed for that long is prepared. More than the pause between two writes of one
-/// registration, less than anybody notices.
+/// An Agent that has not changed for that long is prepared. It is more than the pause between two writes of one registration,
+/// and too short to be noticed.
 pub const STILL: Duration = Duration::from_millis(300);
-/// An Agent that changes on and on is prepared after that.
+/// An Agent that does not stop changing is prepared after that time.
 pub const MOST: Duration = Duration::from_secs(2);
 
 /// Agents that are to be prepared; times are monotonic.

@@ -1,7 +1,7 @@
-//! What was done with VsphereAgents, told in one Event: a NodePool that grows by ten is answered in several passes, and is one
-//! piece of news. Pure, but for its own memory.
+//! Gathers what was done with VsphereAgents into one Event. Pure, but for its own memory.
 //!
-//! Caveat: what was done within [`GATHER`] before the actor's end is not told.
+//! A NodePool that grows by ten takes several passes, and is one piece of news.
+//! Caveat: what was done within [`GATHER`] before the actor ends is not announced.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::act::Acted;
 /// The Event waits that long for more.
 pub const GATHER: Duration = Duration::from_secs(2);
 
-/// What was done and is not told yet.
+/// What was done and is not announced yet.
 #[derive(Debug, Default)]
 pub struct Applied {
     created: usize,
     reassigned: usize,
     released: usize,
-    /// Since when (monotonic) there is something to tell.
+    /// Since when (monotonic) there is something to announce.
     since: Option<Duration>,
 }
 
@@ -31,7 +31,7 @@ impl Applied {
         }
     }
 
-    /// The note that is due, which counts as told; `Err`: the time that is left, where something waits.
+    /// The note that is due, which counts as announced. `Err`: the time that is left, where something waits.
     ///
     /// # Errors
     /// Nothing is due.

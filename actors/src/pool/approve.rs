@@ -1,9 +1,9 @@
-//! The live look before an Agent is prepared and approved: THE rule once more, on the objects as the API server has them.
+//! The live check before an Agent is prepared and approved: the identity rule again, on the objects as the API server has them.
 //!
-//! Guarantee: nothing is approved because a watch lags: not for a VsphereAgent that does not want it any more, not as it was
-//! a moment ago, and not beside another Agent of the same identity.
-//! Assumption: a host registers under a uuid, so that a rival that no watch shows yet has the VM's in one byte order or the
-//! other. An Agent under any other name was written by hand, and is known by the view.
+//! Guarantee: a watch that lags never leads to an approval. Not for a VsphereAgent that does not want it any more, not for an
+//! older version of the Agent, and not beside another Agent of the same identity.
+//! Assumption: a host registers under a uuid. A rival that no watch shows yet has the VM's uuid as its name, in one byte order or
+//! the other. An Agent with any other name was written by hand, and the view shows it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -36,7 +36,7 @@ pub(super) async fn approve(
     let Some(live) = live.filter(|live| prepare::is_wanted_by(child, live)) else {
         return Ok(ActionOutcome::Held(None));
     };
-    // A lagging watch shows one old version after the other: each would be a write that is refused.
+    // A watch that lags shows one old version after the other: the API server would refuse each write.
     let agent = cluster.live_agent(&patch.key).await?;
     let Some(agent) = agent.filter(|a| patch.is_made_from(a)) else {
         return Ok(ActionOutcome::Held(None));
@@ -57,7 +57,7 @@ pub(super) async fn approve(
     Ok(ActionOutcome::It)
 }
 
-/// That Agent, and whoever else may have its VM's identity: live by the names that such a host has, the others from the view.
+/// That Agent, and all others that may have its VM's identity: live by the names that such a host has, the rest from the view.
 async fn with_rivals(
     context: &Context,
     s: &Observed,

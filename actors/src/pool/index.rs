@@ -1,10 +1,9 @@
-//! Who belongs to whom among the objects of one [`Observed`].
+//! Which objects of one [`Observed`] belong together.
 //!
-//! A pool asks that of each of its machines in each pass: going through all for each would make a pass of a thousand
-//! machines cost ten thousand times as much as one of ten.
+//! A pool asks that for each of its machines in each pass. Without tables, a pass with a thousand machines would cost ten thousand
+//! times as much as a pass with ten.
 //!
-//! Guarantee: what is found is what going through all would find, in the same order (`plan/properties.rs`).
-//! Assumption: the lists of a snapshot do not change after the first question.
+//! Guarantee: a table finds what a search through all objects would find, in the same order (`plan/tests/properties.rs`).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -76,7 +75,7 @@ struct Tables {
     children: Known,
 }
 
-/// See the module's contract. Filled at the first question.
+/// The tables, filled at the first question.
 #[derive(Clone, Debug, Default)]
 pub struct Index(OnceLock<Tables>);
 
@@ -138,7 +137,7 @@ impl Observed {
         child.lineup(self.agents_naming(child))
     }
 
-    /// The Agent that runs on the child's VM, by THE rule.
+    /// The Agent that runs on the child's VM, by the identity rule.
     #[must_use]
     pub fn agent_on(&self, child: &ManagedVm) -> Option<&Arc<Agent>> {
         self.lineup(child).own
@@ -210,7 +209,7 @@ impl Observed {
         upstream::is_reserved(agent, &reserving, &machines)
     }
 
-    /// How the Machine of one of the pool's VsphereAgents stands.
+    /// The state of the Machine of one of the pool's VsphereAgents.
     #[must_use]
     pub fn machine_state(&self, child: &ManagedVm) -> MachineState {
         let home = child.home(&self.pool);

@@ -1,42 +1,47 @@
 //! The pool: demand in, VsphereAgents out.
 //!
-//! Flow of a pass: gather a [`snapshot`] -> pure [`plan`] -> [`act`] -> pure [`status`] -> one write if it changed.
+//! Flow of a pass: [`observed`] -> pure [`plan`] -> [`act`] -> pure [`status`] -> [`publish`] if it changed.
 
 pub mod act;
 pub mod agent_debounce;
+mod announce;
 pub mod applied;
 mod approve;
-mod begin;
 pub mod index;
 pub mod observed;
 pub mod pass;
 pub mod plan;
+mod provision;
+pub mod publish;
 pub mod secret_finalizers;
 pub mod status;
 pub mod traced;
 pub mod unanswered;
+pub mod vcenter;
 pub mod waits;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use agent_forge_crds::pool::VsphereAgentPoolStatus;
+use agent_forge_crds::{external::agent_machine::AgentMachine, pool::VsphereAgentPoolStatus};
 use futures::future::BoxFuture;
+use kube::ResourceExt;
 
 use crate::{
     context::Context,
     domain::{
-        failure::{Class, ReconcileError},
         names::ObjectKey,
+        upstream::{self, WaitingSign},
     },
-    iso::{
-        infra_env,
-        of_pool::{self, IsoCaches},
-    },
+    iso::of_pool::{self, IsoCaches},
     ports::instruments::Instruments,
     runtime::{
-        batch::Batch,
+        announcer::Announcer,
         shell::{Verdict, Worker},
-        written::Written,
+        status_writer::StatusWriter,
     },
 };
 
@@ -48,55 +53,50 @@ pub struct Memory {
     /// Since when (monotonic) each VsphereAgent's VM is offered to another AgentMachine, by uid.
     pub spare_since: BTreeMap<String, Duration>,
     /// What was begun lately for AgentMachines, until the watch shows it.
-    pub begun: begin::Begun,
+    pub pending: provision::PendingWrites,
     /// Agents that are to be prepared once they stand still.
     pub settling: agent_debounce::Settling,
     /// What failed and is tried again, for the traces of their machines.
     pub failures: traced::Failures,
-    /// Our last status write, until the watch shows it.
-    pub written: Option<Written<VsphereAgentPoolStatus>>,
-    /// Why the status could not be written in this pass, where that may pass: it is not tried again before the next one.
-    pub unwritten: Option<Class>,
-    /// A status that waits to be written.
-    pub batch: Batch,
+    /// Writes the status.
+    pub status: StatusWriter<VsphereAgentPoolStatus>,
     /// Passes in a row that found vCenter or its credentials in trouble.
     pub vsphere_failures: u32,
     /// Waits of AgentMachines, for their traces.
     pub watched: waits::Watched,
     /// AgentMachines that have no VsphereAgent yet, for their traces.
     pub unanswered: unanswered::Unanswered,
-    /// What AgentMachines were told about their wait.
-    pub said: waits::Said,
+    /// What was announced in Events.
+    pub announcer: Announcer<announce::Topic>,
     /// When (monotonic) the Secrets on record were last seen to be held.
-    pub custody_checked: Option<Duration>,
+    pub secrets_checked: Option<Duration>,
     /// The image service's certificates, as they were read last.
     pub iso_ca: Option<of_pool::ca::Known>,
     /// The InfraEnv, where the API server has a newer one than the watch shows.
     pub infra_env: of_pool::fresh::Known,
-    /// Old versions of the ISO that stay because VMs are in the making.
-    pub iso_held: of_pool::held::Held,
-    /// Digest-named ISO last announced in an Event.
-    pub announced_iso: Option<String>,
-    /// What was done with VsphereAgents and is not told in an Event yet.
+    /// What was done with VsphereAgents and is not announced in an Event yet.
     pub applied: applied::Applied,
-    /// Reason of the plan's failure last announced in an Event.
-    pub announced_failure: Option<String>,
-    /// What was said of its InfraEnv in an Event.
-    pub infra_env_said: infra_env::Said,
 }
 
 impl Memory {
-    /// The status was written: what waited to be written went with it.
-    pub fn wrote(&mut self, written: Written<VsphereAgentPoolStatus>) {
-        self.written = Some(written);
-        self.unwritten = None;
-        self.batch.clear();
+    /// Starts and stops the debounce clocks of AgentMachines.
+    fn note_waiting(&mut self, agent_machines: &[Arc<AgentMachine>], now: Duration) {
+        let waits = |am: &&Arc<AgentMachine>| {
+            upstream::waiting_sign(am) != WaitingSign::Other
+                && am.agent_ref().is_none()
+                && am.has_provider_finalizer()
+        };
+        let waiting = agent_machines.iter().filter(waits);
+        let uids: BTreeSet<String> = waiting.filter_map(|am| am.uid()).collect();
+        keep_clocks(&mut self.waiting_since, &uids, now);
     }
+}
 
-    /// The status was not written. What the server refuses for its content is no reason to withhold another one, which may
-    /// say why.
-    pub fn not_written(&mut self, trouble: &ReconcileError) {
-        self.unwritten = Some(trouble.class).filter(|class| class.passes());
+/// Starts the clocks of what is new among `uids`, and stops the others.
+fn keep_clocks(clocks: &mut BTreeMap<String, Duration>, uids: &BTreeSet<String>, now: Duration) {
+    clocks.retain(|uid, _| uids.contains(uid));
+    for uid in uids {
+        clocks.entry(uid.clone()).or_insert(now);
     }
 }
 

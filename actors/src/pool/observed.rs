@@ -1,4 +1,4 @@
-//! All that one pool decision is made from, gathered once: nothing is read again while deciding.
+//! All that one pool decision is made from. It is observed once per pass, and never changed afterwards.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,9 +14,9 @@ use agent_forge_crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::index::Index;
+use super::{Memory, index::Index, secret_finalizers};
 use crate::{
-    demand::{agents_home, boundary::Grants, claims},
+    demand::{agents_home, boundary::Grants, classify},
     domain::{
         identity::{AgentMatch, agent_runs_on},
         managed_vm::ManagedVm,
@@ -68,12 +68,12 @@ pub struct Observed {
     pub other_pools: Vec<Arc<VsphereAgentPool>>,
     /// AgentMachines of the control plane namespace.
     pub agent_machines: Vec<Arc<AgentMachine>>,
-    /// AgentMachines of all namespaces: whoever may choose a freed Agent.
+    /// AgentMachines of all namespaces: each may choose a freed Agent.
     pub choosers: Vec<Arc<AgentMachine>>,
     /// Machines of the control plane namespace.
     pub machines: Vec<MachineFacts>,
-    /// AgentMachines and Machines of other namespaces in which VsphereAgents of the pool have theirs on record; none of those
-    /// that the operator does not serve.
+    /// AgentMachines and Machines of other namespaces in which VsphereAgents of the pool have theirs on record; only namespaces
+    /// that the operator serves.
     pub recorded_homes: BTreeMap<String, Home>,
     /// The pool's VsphereAgents.
     pub children: Vec<ManagedVm>,
@@ -101,11 +101,15 @@ pub struct Observed {
     pub pinned: BTreeSet<String>,
     /// uids of AgentMachines whose VsphereAgent was made and is not in sight yet.
     pub made: BTreeSet<String>,
+    /// The only namespaces beside the pool's own from which credentials may be read; empty: any.
+    pub secret_namespaces: Vec<String>,
+    /// The Secrets that are held are to be looked at again.
+    pub secrets_due: bool,
     /// Monotonic now.
     pub now: Duration,
     /// Wall clock.
     pub wall: Timestamp,
-    /// Who belongs to whom.
+    /// Which of these objects belong together.
     pub index: Index,
 }
 
@@ -130,7 +134,7 @@ impl Observed {
     pub fn refusing(&self) -> Vec<String> {
         let all = self.agent_machines.iter();
         let refused: BTreeSet<String> = all
-            .filter(|am| claims::belongs(&self.pool, am) && !self.grants.shows(&self.pool, am))
+            .filter(|am| classify::belongs(&self.pool, am) && !self.grants.shows(&self.pool, am))
             .filter_map(|am| self.grants.lacking(&self.pool, am))
             .chain(self.grants.unserved_control_plane(&self.pool))
             .collect();
@@ -153,16 +157,19 @@ impl Observed {
     }
 }
 
-/// Gathers the facts from the cached view; `None` when the pool is gone.
+/// Observes the cluster: all facts of a pass, from the cached view, the memory and the clocks. `None`: the pool is gone.
+///
+/// The memory forgets what the view shows by now.
 #[must_use]
-pub fn gather(
+pub fn observe(
     view: &dyn View,
     clock: &dyn Clock,
     key: &ObjectKey,
-    waiting_since: &BTreeMap<String, Duration>,
-    spare_since: &BTreeMap<String, Duration>,
+    secret_namespaces: &[String],
+    memory: &mut Memory,
 ) -> Option<Observed> {
-    let pool = view.pool(key)?;
+    let pool = memory.status.begin(&view.pool(key)?);
+    let now = clock.monotonic();
     let namespace = &pool.spec.control_plane_namespace;
     let pools = view.pools();
     let is_other = |p: &&Arc<VsphereAgentPool>| {
@@ -191,12 +198,13 @@ pub fn gather(
     let made_by_others = made_by_others(view, &grants, key, &agent_machines);
     let (infra_env_key, infra_env) = agents_home::find(view, &grants, &pool);
     let own = agent_machines.iter().map(AsRef::as_ref);
-    let own: Vec<_> = own.filter(|am| claims::belongs(&pool, am)).collect();
+    let own: Vec<_> = own.filter(|am| classify::belongs(&pool, am)).collect();
     let home = &infra_env_key.namespace;
     let mut agents = agents_home::of_pool(view, &pool, &children, &own, home);
     agents.retain(|agent| is_shown(agent, &grants, &pool, &children));
     let matching = matching(view, &grants, (&pool, &children), &agents);
-    Some(Observed {
+    memory.note_waiting(&agent_machines, now);
+    let mut observed = Observed {
         recorded_homes: recorded_homes(view, &pool, &children),
         other_pools: pools.iter().filter(is_other).cloned().collect(),
         machines: view
@@ -213,21 +221,25 @@ pub fn gather(
         infra_env_key,
         infra_env,
         ambiguous_names,
-        waiting_since: waiting_since.clone(),
-        spare_since: spare_since.clone(),
+        waiting_since: memory.waiting_since.clone(),
+        spare_since: memory.spare_since.clone(),
         pinned: BTreeSet::new(),
         made: BTreeSet::new(),
-        now: clock.monotonic(),
+        secret_namespaces: secret_namespaces.to_vec(),
+        secrets_due: secret_finalizers::is_check_due(memory.secrets_checked, now),
+        now,
         wall: clock.wall(),
         index: Index::default(),
         agent_machines,
         key: key.clone(),
         pool,
-    })
+    };
+    (observed.pinned, observed.made) = memory.pending.recall(&observed);
+    Some(observed)
 }
 
-/// VsphereAgents of other pools that are for one of these AgentMachines. Of tenants whom the AgentMachine's namespaces do not
-/// admit none counts: they could keep a pool from serving.
+/// VsphereAgents of other pools that are for one of these AgentMachines. Those of a tenant that the AgentMachine's namespaces do
+/// not admit do not count: such a tenant could keep a pool from serving.
 fn made_by_others(
     view: &dyn View,
     grants: &Grants,
@@ -301,7 +313,7 @@ fn matching(
     namespaces.iter().map(of).sum()
 }
 
-/// Other tenants' Agents are nothing to a pool that they do not admit; those of its own VMs are, for they have to go.
+/// A pool does not see Agents of a namespace that does not admit it, except those of its own VMs: they have to be removed.
 fn is_shown(
     agent: &Agent,
     grants: &Grants,

@@ -1,60 +1,29 @@
-//! One pass of a pool actor: gather, decide, act, publish.
+//! One pass of a pool actor: observe, plan, execute, announce, publish.
+//!
+//! The pass plans and executes twice. First the Secrets and the machines, for which the cluster is enough; then the ISO, which needs
+//! an answer of vCenter.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
-
-use agent_forge_crds::{
-    conditions::{
-        self, CAPACITY_SATISFIED, POOL_CONDITIONS, event, find_condition, is_true, reason,
-    },
-    pool::{VsphereAgentPool, VsphereAgentPoolStatus},
-};
-use kube::ResourceExt;
+use std::{sync::Arc, time::Duration};
 
 use super::{
-    Memory, act,
-    applied::GATHER,
-    observed::{self, Observed},
-    plan::{self, Plan},
-    secret_finalizers,
-    status::{self, Surroundings},
-    traced, waits,
+    Memory, act, announce, observed,
+    plan::{self, Plan, iso::plan_iso},
+    publish,
+    status::{self, Outcome},
+    traced, vcenter,
 };
 use crate::{
     context::Context,
     domain::{
-        failure::{Class, ErrorSource, ReconcileError},
-        names::{DatastorePath, ObjectKey},
-        upstream::{self, WaitingSign},
+        failure::{Class, ReconcileError},
+        names::ObjectKey,
     },
-    iso::{
-        msg::{IsoKey, IsoState, IsoWant},
-        of_pool::{self, IsoCaches, held::Held, kept},
-    },
-    placement::request,
-    ports::{
-        cluster::{Notice, Precondition, Regarding},
-        effect::{Effect, EffectKind},
-    },
-    runtime::{backoff, shell::Verdict, written::Written},
-    sessions::{secret_ref, users},
+    iso::{msg::IsoState, of_pool::IsoCaches},
+    runtime::{backoff, shell::Verdict},
 };
 
-/// Counts and rows alone wait that long for company; what [`urgent`] names is written at once.
-const QUIET_WRITES: Duration = Duration::from_secs(2);
-/// And longer the more VsphereAgents there are, for it changes all the time while they come; for each of the first ten.
-const QUIET_PER_CHILD: Duration = Duration::from_millis(500);
-/// Beyond fifty the status is large as well: for each of all.
-const QUIET_IN_LARGE: Duration = Duration::from_millis(100);
-/// How far an ISO is may be written that often.
-const PROGRESS_WRITES: Duration = Duration::from_secs(5);
 /// While an ISO is on its way, or vCenter is in trouble, the pass looks again after that.
 const PROGRESS: Duration = Duration::from_secs(2);
-/// A pass waits that long for a login, which itself goes on, and for a sign that vCenter is there.
-pub(super) const SESSION_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs one pass.
 pub async fn run(
@@ -63,420 +32,45 @@ pub async fn run(
     key: ObjectKey,
     mut memory: Memory,
 ) -> (Memory, Verdict) {
-    let Some(mut s) = observed::gather(
-        context.view.as_ref(),
-        context.clock.as_ref(),
-        &key,
-        &memory.waiting_since,
-        &memory.spare_since,
-    ) else {
+    let (view, clock) = (context.view.as_ref(), context.clock.as_ref());
+    let namespaces = &context.settings.secret_namespaces;
+    let Some(s) = observed::observe(view, clock, &key, namespaces, &mut memory) else {
         // The supervisor stops the actor.
         return (memory, Verdict::default());
     };
     traced::name_pass(&s.pool);
-    memory.unwritten = None;
-    s.pool = newest(&mut memory, &s.pool);
-    note_waiting(&mut memory, &mut s);
-    memory.begun.recall(&mut s);
     let plan = plan::plan(&s);
-    note_spare(&mut memory, &plan, s.now);
-    let custody = secret_finalizers::tend(&context, &mut s, &plan.actions, &mut memory).await;
-    // First what only the cluster is needed for: a vCenter that does not answer must not hold back a fence.
-    let mut acted = act::perform_all(&context, &s, &plan.actions, &mut memory).await;
-    acted.result = acted.result.and(custody);
-    let mut around = surroundings(&context, isos.as_ref(), &s, &mut memory).await;
-    announce_iso(&context, &s, &around, &mut memory);
-    announce_infra_env(&context, &s, &around, &mut memory);
-    if let Err(trouble) = &acted.result {
-        // A lost race is worth neither a warning nor a condition: it is looked at again at once.
-        if trouble.class == Class::Conflict {
-            tracing::debug!(object = %key, reason = %trouble.reason, "{trouble}");
-        } else {
-            tracing::warn!(object = %key, reason = %trouble.reason, "{trouble}");
-        }
-        around.failed = Some(trouble.clone()).filter(|t| t.class != Class::Conflict);
-    }
-    around.held.clone_from(&acted.held);
-    memory.vsphere_failures = match &around.vsphere {
+    super::keep_clocks(&mut memory.spare_since, &plan.spare, s.now);
+    let acted = act::execute(&context, isos.as_ref(), &s, &plan, &mut memory).await;
+    // vCenter comes second: one that does not answer must not hold back a fence. The plan of the ISO needs its answer.
+    acted.log(&key);
+    let seen = vcenter::observe_vcenter(&context, &s, &mut memory).await;
+    let iso_plan = plan_iso(&s, &seen);
+    let iso = act::execute_iso(isos.as_ref(), &iso_plan, &mut memory).await;
+    let outcome = Outcome::of(&s, seen, iso_plan, iso, &acted);
+    memory.vsphere_failures = match &outcome.vsphere {
         Some(_) => memory.vsphere_failures.saturating_add(1),
         None => 0,
     };
-    let untold = announce_plan(&context, &s, &acted, &mut memory);
-    let say_again = announce_waits(&context, &s, &plan, &mut memory);
+    let announce = announce::announce(&context, &s, &plan, &outcome, &acted, &mut memory);
     context.instruments.pool(&key, &status::gauges(&s, &plan));
-    let mut verdict = verdict(&key, &plan, &around, &acted, memory.vsphere_failures);
-    verdict.again = [verdict.again, untold, say_again]
-        .into_iter()
-        .flatten()
-        .min();
+    let mut verdict = verdict(&key, &plan, &outcome, &acted, memory.vsphere_failures);
+    verdict.again = [verdict.again, announce].into_iter().flatten().min();
     if !acted.gone {
-        publish(&context, &s, &plan, &around, &mut memory, &mut verdict).await;
+        publish::publish(&context, &s, &plan, &outcome, &mut memory, &mut verdict).await;
     }
     (memory, verdict)
-}
-
-/// The pool as the watch shows it, or as this actor wrote it since; a write that the watch shows is forgotten.
-fn newest(memory: &mut Memory, shown: &Arc<VsphereAgentPool>) -> Arc<VsphereAgentPool> {
-    let newer = |w: &Written<_>| w.newer_than(shown.as_ref());
-    if !memory.written.as_ref().is_some_and(newer) {
-        memory.written = None;
-    }
-    over(memory, shown)
-}
-
-/// `pool`, with our own status on it where that is newer.
-pub(super) fn over(memory: &Memory, pool: &Arc<VsphereAgentPool>) -> Arc<VsphereAgentPool> {
-    let Some(written) = memory
-        .written
-        .as_ref()
-        .filter(|w| w.newer_than(pool.as_ref()))
-    else {
-        return pool.clone();
-    };
-    let mut pool = pool.as_ref().clone();
-    pool.status = Some(written.status.clone());
-    pool.metadata.resource_version = Some(written.resource_version.clone());
-    Arc::new(pool)
-}
-
-/// Starts and stops the debounce clocks of AgentMachines.
-fn note_waiting(memory: &mut Memory, s: &mut Observed) {
-    let waits = |am: &&Arc<agent_forge_crds::external::agent_machine::AgentMachine>| {
-        upstream::waiting_sign(am) != WaitingSign::Other
-            && am.agent_ref().is_none()
-            && am.has_provider_finalizer()
-    };
-    let uids: BTreeSet<String> = s
-        .agent_machines
-        .iter()
-        .filter(waits)
-        .filter_map(|am| am.uid())
-        .collect();
-    memory.waiting_since.retain(|uid, _| uids.contains(uid));
-    for uid in uids {
-        memory.waiting_since.entry(uid).or_insert(s.now);
-    }
-    s.waiting_since.clone_from(&memory.waiting_since);
-}
-
-/// Starts and stops the clocks of VMs that are on offer.
-fn note_spare(memory: &mut Memory, plan: &Plan, now: Duration) {
-    memory.spare_since.retain(|uid, _| plan.spare.contains(uid));
-    for uid in &plan.spare {
-        memory.spare_since.entry(uid.clone()).or_insert(now);
-    }
-}
-
-async fn surroundings(
-    context: &Context,
-    isos: &dyn IsoCaches,
-    s: &Observed,
-    memory: &mut Memory,
-) -> Surroundings {
-    let status = s.pool.status.as_ref();
-    let mut around = Surroundings {
-        refused: status.and_then(|st| st.refused_credentials.clone()),
-        ..Surroundings::default()
-    };
-    let deleting = s.pool.metadata.deletion_timestamp.is_some();
-    let refused = s.refused_source();
-    // What is under way ends as well.
-    if deleting || s.may_have_lost_source() {
-        isos.leave(&s.key);
-    }
-    let found = request::hardware(&s.pool)
-        .and_then(|_| secret_ref::secret(&s.pool, &context.settings.secret_namespaces));
-    let secret = match found {
-        Ok(secret) => secret,
-        Err(trouble) => {
-            around.no_source = refused.or(of_pool::source(s.infra_env.as_deref()).err());
-            around.vsphere = Some(trouble);
-            return around;
-        }
-    };
-    let others: Vec<Arc<VsphereAgentPool>> = context
-        .view
-        .pools()
-        .into_iter()
-        .filter(|p| ObjectKey::of(p.as_ref()) != s.key && s.grants.lacking_home(p).is_none())
-        .collect();
-    let (cluster, now) = (context.cluster.as_ref(), context.clock.monotonic());
-    let env =
-        of_pool::fresh::infra_env(cluster, now, s.infra_env.as_ref(), &mut memory.infra_env).await;
-    let want = match of_pool::want(&s.pool, &others, env.as_deref(), &secret) {
-        Ok(want) => Some(IsoWant {
-            prunable: prunable(context, s, &others, &mut memory.iso_held),
-            ca_pem: of_pool::ca::bundle(cluster, now, &s.pool, &mut memory.iso_ca).await,
-            look_within: of_pool::look::within(&s.children),
-            ..want
-        }),
-        Err(no) => {
-            around.no_source = refused.or(Some(no));
-            None
-        }
-    };
-    let asked = tokio::time::timeout(
-        SESSION_PATIENCE,
-        context.sessions.session(&secret, &s.key.namespace),
-    )
-    .await;
-    let session = match asked.unwrap_or_else(|_| Err(no_answer_yet(s))) {
-        Ok(session) => session,
-        Err(trouble) => {
-            if trouble.reason == reason::INVALID_CREDENTIALS {
-                let refused = context.sessions.refusal(&secret).await;
-                around.refused = refused.or(around.refused);
-            }
-            around.vsphere = Some(trouble);
-            return around;
-        }
-    };
-    around.refused = None;
-    around.insecure = session.insecure();
-    let cache = of_pool::cache_key(&s.pool, session.server());
-    let instruments = &context.instruments;
-    instruments.pool_uses(&s.key, session.server(), &cache.to_string());
-    // Nobody else may have work there: an outage is told all the same.
-    let answered = tokio::time::timeout(SESSION_PATIENCE, session.reachable()).await;
-    around.vsphere = match answered {
-        Ok(answered) => answered.err().map(ReconcileError::from),
-        Err(_) => Some(no_answer_yet(s)),
-    };
-    if let (Some(mut want), false) = (want, deleting) {
-        if !want.prunable.is_empty() {
-            want.users = users::all(context.view.as_ref(), &context.settings.secret_namespaces);
-        }
-        let left = of_pool::left_behind(&cache, &mut want);
-        let mut state = match isos.ensure(cache, want.clone()).await {
-            Ok(state) => state,
-            Err(trouble) => IsoState::Failed(trouble),
-        };
-        memory.infra_env.told(&state);
-        clear_left(isos, left, &mut state).await;
-        let record = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
-        around.iso_status = of_pool::status(record, &want, &state, s.wall);
-        if let (IsoState::Ready { .. }, Some(status)) = (&state, &mut around.iso_status) {
-            status.infra_env_ref = env.as_deref().map(of_pool::reference);
-        }
-        let known = want.known.as_ref().map(|file| file.path.to_string());
-        around.iso_known = known.is_some() && known == record.and_then(|r| r.stored_path.clone());
-        around.iso = Some(state);
-    }
-    around
-}
-
-/// Lets go what lies on datastores that the pool has left; what comes of it is told with the rest.
-async fn clear_left(isos: &dyn IsoCaches, left: BTreeMap<IsoKey, IsoWant>, state: &mut IsoState) {
-    let IsoState::Ready {
-        pruned,
-        prune_failures,
-        ..
-    } = state
-    else {
-        return;
-    };
-    for (key, left) in left {
-        match isos.clear(key, left).await {
-            Ok((gone, kept)) => {
-                pruned.extend(gone);
-                prune_failures.extend(kept);
-            }
-            Err(trouble) => tracing::debug!(reason = %trouble.reason, "{trouble}"),
-        }
-    }
-}
-
-/// What retention lets go. It goes by the pool as the view shows it, which is what VM actors take their ISO from; and
-/// nothing goes while a VM of ours may be about to get an ISO into its drive that vCenter does not show there yet; where that
-/// lasts, it is told.
-fn prunable(
-    context: &Context,
-    s: &Observed,
-    others: &[Arc<VsphereAgentPool>],
-    held: &mut Held,
-) -> Vec<DatastorePath> {
-    let children = context.view.all_children();
-    let making = children.iter().find(|c| of_pool::look::is_in_the_making(c));
-    let shown = context.view.pool(&s.key);
-    let goes = shown.map_or_else(Vec::new, |shown| kept::prunable(&shown, others, s.wall));
-    let Some(child) = making.filter(|_| !goes.is_empty()) else {
-        held.over();
-        return goes;
-    };
-    let child = ObjectKey::of(child.as_ref());
-    if let Some(note) = held.by(&child, goes.len(), s.now) {
-        context.cluster.notify(Notice {
-            regarding: pool_regarding(s),
-            warning: true,
-            reason: event::ISO_PRUNE_FAILED,
-            action: "PruneISO",
-            note,
-        });
-    }
-    Vec::new()
-}
-
-/// The login goes on; what was known to be wrong before stays said meanwhile.
-fn no_answer_yet(s: &Observed) -> ReconcileError {
-    let conditions = s.pool.status.as_ref().map(|st| st.conditions.as_slice());
-    let known = find_condition(conditions.unwrap_or_default(), conditions::VSPHERE_READY)
-        .filter(|c| c.status == "False");
-    match known {
-        Some(c) => {
-            ReconcileError::transient(ErrorSource::Vsphere, c.reason.clone(), c.message.clone())
-        }
-        None => ReconcileError::transient(
-            ErrorSource::Vsphere,
-            "VCenterNoAnswer",
-            "vCenter has not answered yet",
-        ),
-    }
-}
-
-fn pool_regarding(s: &Observed) -> Regarding {
-    Regarding {
-        api_version: agent_forge_crds::names::API_VERSION.to_owned(),
-        kind: "VsphereAgentPool".to_owned(),
-        key: s.key.clone(),
-        uid: s.pool.uid().unwrap_or_default(),
-    }
-}
-
-fn announce_iso(context: &Context, s: &Observed, around: &Surroundings, memory: &mut Memory) {
-    let notify = |warning, reason, action, note| {
-        context.cluster.notify(Notice {
-            regarding: pool_regarding(s),
-            warning,
-            reason,
-            action,
-            note,
-        });
-    };
-    if matches!(around.iso, Some(IsoState::Lost(_))) {
-        // When it is back, that is news.
-        memory.announced_iso = None;
-    }
-    let Some(IsoState::Ready {
-        file,
-        reused,
-        prune_failures,
-        ..
-    }) = &around.iso
-    else {
-        return;
-    };
-    let recorded = s
-        .pool
-        .status
-        .as_ref()
-        .and_then(|st| st.iso.as_ref())
-        .and_then(|i| i.stored_path.clone());
-    let place = file.path.to_string();
-    if memory.announced_iso.as_ref() != Some(&place) && recorded.as_ref() != Some(&place) {
-        let reason = if *reused {
-            event::ISO_REUSED
-        } else {
-            event::ISO_UPLOADED
-        };
-        notify(
-            false,
-            reason,
-            "EnsureISO",
-            format!("{place} ({} bytes)", file.size),
-        );
-    }
-    memory.announced_iso = Some(place);
-    for (path, why) in prune_failures {
-        notify(
-            true,
-            event::ISO_PRUNE_FAILED,
-            "PruneISO",
-            format!("{path}: {why}"),
-        );
-    }
-}
-
-/// Tells of an InfraEnv that offers no ISO.
-fn announce_infra_env(context: &Context, s: &Observed, around: &Surroundings, memory: &mut Memory) {
-    let lacks = around.no_source.as_ref();
-    if let Some(note) = memory.infra_env_said.due(&s.infra_env_key, lacks, s.now) {
-        context.cluster.notify(Notice {
-            regarding: pool_regarding(s),
-            warning: true,
-            reason: event::INFRA_ENV_UNAVAILABLE,
-            action: "EnsureISO",
-            note,
-        });
-    }
-}
-
-/// Tells what was done, and what failed; when there is more to tell.
-fn announce_plan(
-    context: &Context,
-    s: &Observed,
-    acted: &act::Acted,
-    memory: &mut Memory,
-) -> Option<Duration> {
-    memory.applied.add(acted, s.now);
-    // Of a pool that is gone there is no later pass.
-    let by = if acted.gone { s.now + GATHER } else { s.now };
-    let untold = match memory.applied.due(by) {
-        Ok(note) => {
-            context.cluster.notify(Notice {
-                regarding: pool_regarding(s),
-                warning: false,
-                reason: event::PLAN_APPLIED,
-                action: "ApplyPlan",
-                note,
-            });
-            None
-        }
-        Err(left) => left,
-    };
-    match &acted.result {
-        Err(t) if t.class != Class::Conflict => {
-            if memory.announced_failure.as_ref() != Some(&t.reason) {
-                memory.announced_failure = Some(t.reason.clone());
-                context.cluster.notify(Notice {
-                    regarding: pool_regarding(s),
-                    warning: true,
-                    reason: event::APPLY_PLAN_FAILED,
-                    action: "ApplyPlan",
-                    note: t.message.clone(),
-                });
-            }
-        }
-        Err(_) => {}
-        Ok(()) => memory.announced_failure = None,
-    }
-    untold
-}
-
-/// Tells AgentMachines why they wait; when there is more to tell.
-fn announce_waits(
-    context: &Context,
-    s: &Observed,
-    plan: &Plan,
-    memory: &mut Memory,
-) -> Option<Duration> {
-    let waits = waits::waits(s, plan);
-    let untold = traced::tell_waits(context, s, plan, &waits, memory);
-    let (notices, next) = memory.said.due(&waits, s.now);
-    for notice in notices {
-        context.cluster.notify(notice);
-    }
-    [untold, next].into_iter().flatten().min()
 }
 
 fn verdict(
     key: &ObjectKey,
     plan: &Plan,
-    around: &Surroundings,
+    outcome: &Outcome,
     acted: &act::Acted,
     vsphere_failures: u32,
 ) -> Verdict {
     let busy = matches!(
-        around.iso,
+        outcome.iso,
         Some(
             IsoState::Fetching { .. }
                 | IsoState::Queued(_)
@@ -488,7 +82,7 @@ fn verdict(
     let probe = |t: &ReconcileError| backoff::delay(t.class, vsphere_failures, &key.to_string());
     // What is wrong with vCenter, or what only a changed input mends, must not put off the next pass: it may be for
     // another machine. Only what the next pass can mend counts as its failure.
-    let vsphere = around.vsphere.as_ref().map(probe);
+    let vsphere = outcome.vsphere.as_ref().map(probe);
     let acting = acted.result.as_ref().err().map(|t| t.class);
     let blocked = acting.filter(|c| matches!(c, Class::Blocked | Class::Defect));
     let blocked_probe = blocked.map(|c| backoff::delay(c, 1, &key.to_string()));
@@ -502,7 +96,7 @@ fn verdict(
     .into_iter()
     .flatten()
     .min();
-    let troubles: Vec<&ReconcileError> = [around.vsphere.as_ref(), around.failed.as_ref()]
+    let troubles: Vec<&ReconcileError> = [outcome.vsphere.as_ref(), outcome.failed.as_ref()]
         .into_iter()
         .flatten()
         .collect();
@@ -520,103 +114,6 @@ fn verdict(
         failure: acting.filter(|_| blocked.is_none()),
         waiting_on,
     }
-}
-
-/// How long counts and rows wait in a pool with so many VsphereAgents.
-fn quiet(children: usize) -> Duration {
-    let children = u32::try_from(children).unwrap_or(u32::MAX);
-    let growing = QUIET_PER_CHILD.saturating_mul(children.min(10));
-    let large = QUIET_IN_LARGE.saturating_mul(children);
-    growing.max(large).clamp(QUIET_WRITES, QUIET_WRITES * 5)
-}
-
-/// Whether the difference is worth a write at once: conditions, the ISO, refused credentials, closing; not counts and rows,
-/// nor that they suffice, which the counts say too: that they do not is said at once.
-fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
-    let condition = |s: &VsphereAgentPoolStatus, t: &str| {
-        find_condition(&s.conditions, t).map(|c| (c.status.clone(), c.reason.clone()))
-    };
-    // VM actors and other pools go by what lies where.
-    let stored = |s: &VsphereAgentPoolStatus| {
-        let iso = s.iso.as_ref();
-        iso.map(|i| (i.stored_path.clone(), i.history.clone()))
-    };
-    stored(old) != stored(new)
-        // A process that is about to die leaves it to the next one.
-        || old.refused_credentials != new.refused_credentials
-        || old.observed_generation != new.observed_generation
-        || POOL_CONDITIONS
-            .iter()
-            .filter(|t| **t != CAPACITY_SATISFIED || !is_true(&new.conditions, t))
-            .any(|t| condition(old, t) != condition(new, t))
-}
-
-async fn publish(
-    context: &Context,
-    s: &Observed,
-    plan: &Plan,
-    around: &Surroundings,
-    memory: &mut Memory,
-    verdict: &mut Verdict,
-) {
-    // What was written while acting (`closed`) is part of the record.
-    let pool = over(memory, &s.pool);
-    let old = pool.status.clone().unwrap_or_default();
-    let new = status::render(&old, s, plan, around);
-    let view = status::view(s, plan, &new);
-    context.instruments.pool_view(&s.key, &view);
-    if old == new {
-        memory.batch.clear();
-        return;
-    }
-    // An API server that did not take it a moment ago does not take it now: the next pass tries, after its backoff.
-    if let Some(class) = memory.unwritten {
-        verdict.failure = verdict.failure.or(Some(class));
-        return;
-    }
-    let window = quiet(s.children.len());
-    let window = if old.iso == new.iso {
-        window
-    } else {
-        window.max(PROGRESS_WRITES)
-    };
-    if !urgent(&old, &new)
-        && let Some(left) = memory.batch.hold(s.now, window)
-    {
-        verdict.again = Some(verdict.again.map_or(left, |a| a.min(left)));
-        return;
-    }
-    let kind = if old.iso == new.iso {
-        EffectKind::PoolStatus
-    } else {
-        EffectKind::IsoStatus
-    };
-    match write(context, kind, &pool, new).await {
-        Ok(written) => {
-            memory.wrote(written);
-            // The cache waits for what was just recorded.
-            if matches!(around.iso, Some(IsoState::Publishing(_))) {
-                verdict.again = Some(Duration::ZERO);
-            }
-        }
-        Err(e) => verdict.failure = verdict.failure.or(Some(e.class)),
-    }
-}
-
-/// Writes the pool's status with its precondition.
-///
-/// # Errors
-/// The [`ReconcileError`] of the write.
-pub async fn write(
-    context: &Context,
-    kind: EffectKind,
-    pool: &Arc<VsphereAgentPool>,
-    status: VsphereAgentPoolStatus,
-) -> Result<Written<VsphereAgentPoolStatus>, ReconcileError> {
-    let effect = Effect::new(kind, ObjectKey::of(pool.as_ref()));
-    let at = Precondition::of(pool.as_ref());
-    let version = context.cluster.pool_status(&effect, &at, &status).await?;
-    Ok(Written::new(pool.as_ref(), version, status))
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! The pool's decision: from one [`Observed`] to one [`Plan`]. Pure; the same facts give the same plan.
 //!
 //! Guarantees
-//! - At most one VsphereAgent per AgentMachine: one in flight, or one being deleted, holds back the next.
-//! - An Agent is prepared only when THE rule says that it runs on a VM of ours and its AgentMachine waits.
+//! - At most one VsphereAgent per AgentMachine: one that exists or is being deleted holds back the next.
+//! - An Agent is prepared only when the identity rule says that it runs on a VM of ours, and its AgentMachine waits.
 //! - An Agent whose Machine is being deleted is fenced before anything else is decided about its VM.
-//! - A VsphereAgent is released only when fenced and unbound; whoever carries the release out proves the Machine's
-//!   absence by live reads first (reliability.md: fence first, a Machine is gone only by proof).
+//! - A VsphereAgent is released only when its Agent is fenced and unbound. The executor first proves by live reads that the
+//!   Machine is gone.
 
 mod demand;
+pub mod iso;
 mod tend;
 #[cfg(test)]
 mod tests;
@@ -24,11 +25,14 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::observed::Observed;
+use super::{
+    observed::Observed,
+    secret_finalizers::{self, SecretPlan},
+};
 use crate::{
     demand::{
         agents_home,
-        claims::{self, Claim},
+        classify::{self, Demand},
     },
     domain::{
         identity::agent_runs_on,
@@ -40,7 +44,7 @@ use crate::{
     sessions::secret_ref,
 };
 
-/// One thing to do. Specific: whoever carries it out has nothing left to choose.
+/// One thing to do for a machine, or with the pool. It leaves nothing to choose for the executor.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Put our finalizer on the pool.
@@ -79,7 +83,7 @@ pub enum Action {
         /// VsphereAgent.
         child: ManagedVm,
     },
-    /// Fence an Agent; one that is bound only after a live look at the Machine that it serves.
+    /// Fence an Agent. A bound one only after a live look at the Machine that it serves.
     Fence {
         /// What is taken off the Agent.
         patch: AgentPatch,
@@ -102,7 +106,7 @@ pub enum Action {
 pub enum ReleaseWhy {
     /// Its Machine and AgentMachine are gone.
     MachineGone,
-    /// Nobody waits and nobody asked for it, or its AgentMachine is served by another host.
+    /// No AgentMachine needs it, or another host serves its AgentMachine.
     Surplus,
     /// The pool is being deleted and its Agent is unbound.
     PoolDeleting,
@@ -122,8 +126,8 @@ pub struct Waiting {
 /// What to do, what not, and when to look again.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Every AgentMachine of the pool with its need.
-    pub claims: Vec<Claim>,
+    /// Every AgentMachine of the pool, and whether it asks for a host.
+    pub demands: Vec<Demand>,
     /// To be carried out in this order.
     pub actions: Vec<Action>,
     /// Why nothing happens for these.
@@ -132,6 +136,10 @@ pub struct Plan {
     pub again: Option<Duration>,
     /// uids of the VsphereAgents whose VMs are offered to the next AgentMachine that waits.
     pub spare: BTreeSet<String>,
+    /// What is done with the Secrets of the pool.
+    pub secrets: SecretPlan,
+    /// The pool asks for no ISO any more: a transfer for it ends.
+    pub leave_iso: bool,
 }
 
 impl Plan {
@@ -158,9 +166,10 @@ impl Plan {
 pub fn plan(s: &Observed) -> Plan {
     let mut plan = Plan::default();
     let deleting = s.pool.metadata.deletion_timestamp.is_some();
+    plan.leave_iso = deleting || s.may_have_lost_source();
     let guard = s.guard();
     let has_finalizer = s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER);
-    plan.claims = claims::classify(&claims::Facts {
+    plan.demands = classify::classify(&classify::Facts {
         pool: &s.pool,
         grants: &s.grants,
         other_pools: &s.other_pools,
@@ -191,48 +200,51 @@ pub fn plan(s: &Observed) -> Plan {
     } else if !has_finalizer {
         plan.actions.push(Action::AddFinalizer);
     }
-    let records = Records::of(&plan.claims);
+    let records = Records::of(&plan.demands);
     let reassigned = if deleting {
         BTreeSet::new()
     } else {
-        demand::answer(s, &records, &mut plan)
+        demand::assign_hosts(s, &records, &mut plan)
     };
     for child in s.children.iter().filter(|c| !reassigned.contains(&c.key)) {
-        tend::tend(s, child, &records, deleting, &mut plan);
+        tend::plan_vm(s, child, &records, deleting, &mut plan);
     }
+    let mut actions = plan.actions.iter();
+    let creating = actions.any(|a| matches!(a, Action::CreateChild { .. }));
+    plan.secrets = secret_finalizers::plan(s, creating);
     plan
 }
 
-/// Where among the claims is what a VsphereAgent records of its AgentMachine.
+/// Finds the demand of the AgentMachine that a VsphereAgent records.
 struct Records {
     names: HashMap<String, usize>,
     uids: HashMap<String, usize>,
 }
 
 impl Records {
-    fn of(claims: &[Claim]) -> Self {
+    fn of(demands: &[Demand]) -> Self {
         let (mut names, mut uids) = (HashMap::new(), HashMap::new());
-        for (at, claim) in claims.iter().enumerate() {
-            names.entry(claim.name()).or_insert(at);
-            uids.entry(claim.uid()).or_insert(at);
+        for (at, demand) in demands.iter().enumerate() {
+            names.entry(demand.name()).or_insert(at);
+            uids.entry(demand.uid()).or_insert(at);
         }
         Self { names, uids }
     }
 
-    /// The claim of the AgentMachine on record.
-    fn find<'a>(&self, claims: &'a [Claim], record: Option<&Recorded>) -> Option<&'a Claim> {
+    /// The demand of the AgentMachine on record.
+    fn find<'a>(&self, demands: &'a [Demand], record: Option<&Recorded>) -> Option<&'a Demand> {
         let record = record?;
         let at = match &record.uid {
             Some(uid) => self.uids.get(uid),
             None => self.names.get(&record.name),
         };
-        claims.get(*at?)
+        demands.get(*at?)
     }
 
-    /// The claim of the AgentMachine that has claimed that Agent.
-    fn served_by<'a>(&self, claims: &'a [Claim], agent: &Agent) -> Option<&'a Claim> {
-        let claim = claims.get(*self.names.get(agent.claimed_by()?)?)?;
-        upstream::claims(agent, &claim.agent_machine).then_some(claim)
+    /// The demand of the AgentMachine that has claimed that Agent.
+    fn served_by<'a>(&self, demands: &'a [Demand], agent: &Agent) -> Option<&'a Demand> {
+        let demand = demands.get(*self.names.get(agent.claimed_by()?)?)?;
+        upstream::claims(agent, &demand.agent_machine).then_some(demand)
     }
 }
 
@@ -257,8 +269,8 @@ fn possible_agents<'a>(
     })
 }
 
-/// Agents that have to be asked live before the child's VM may go: whoever may run there, whoever was last seen there, in
-/// whatever namespace, and whoever has a name that one of its Agents would have and is not in view.
+/// Agents to read live before the child's VM may be removed: those that may run there, the one that was last seen there, and
+/// those that have a name which an Agent of this VM would have.
 #[must_use]
 pub fn agents_to_ask(s: &Observed, child: &ManagedVm) -> BTreeSet<ObjectKey> {
     possible_agents(s, child)
@@ -274,13 +286,13 @@ fn serving_agent<'a>(s: &'a Observed, child: &'a ManagedVm) -> Option<&'a Arc<Ag
 }
 
 /// The AgentMachine's Agent is, or may be, the one on this child's VM.
-fn served_by_child(s: &Observed, claim: &Claim, child: &ManagedVm) -> bool {
-    let am = claim.agent_machine.as_ref();
+fn served_by_child(s: &Observed, demand: &Demand, child: &ManagedVm) -> bool {
+    let am = demand.agent_machine.as_ref();
     let reference = am.agent_ref().map(|r| r.name.as_str());
     let serves = |a: &Arc<Agent>| {
         reference.is_some_and(|name| a.name_any() == name) || upstream::claims(a, am)
     };
-    // An Agent that is not in our view cannot be told apart: it may be the child's.
+    // An Agent that the view does not show may be the child's.
     !s.sees_agent_of(reference, am)
         || possible_agents(s, child).any(serves)
         || child.identity.is_none() && s.agents.iter().any(|a| serves(a) && is_nobodys(s, a))

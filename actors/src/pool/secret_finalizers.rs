@@ -1,11 +1,10 @@
-//! Custody of credentials: the Secrets that a pool's VsphereAgents need stay as long as those do (reliability.md: credentials outlive their use).
+//! Finalizers on Secrets: the credentials that a pool's VsphereAgents need stay as long as the VsphereAgents do.
 //!
-//! Each pool holds them by a finalizer of its own, named after its uid, so that pools which share a Secret need not agree
-//! on who is the last. What is held stands in `status.heldSecrets` *before* the finalizer is put on and until it is proven
-//! off; so nothing is held that nobody knows of, whenever the process dies. VM actors write nothing to vCenter for the
-//! first time before the Secret is confirmed as held.
+//! Each pool has a finalizer of its own, named after its uid, so that pools which share a Secret need not agree on the last user.
+//! `status.heldSecrets` lists a Secret *before* its finalizer is put on, and until the finalizer is proven off. So no finalizer is
+//! unknown, whenever the process dies. A VM actor writes nothing to vCenter before the Secret is confirmed as held.
 //!
-//! Assumption: the pool carries our finalizer, which stays until this list is empty.
+//! Assumption: the pool has our finalizer, which stays until this list is empty.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,7 +16,7 @@ use agent_forge_crds::{
 };
 use kube::ResourceExt;
 
-use super::{Memory, observed::Observed, pass, plan::Action};
+use super::{Memory, observed::Observed, publish, vcenter::SESSION_PATIENCE};
 use crate::{
     context::Context,
     domain::{failure::ReconcileError, names::ObjectKey},
@@ -25,7 +24,7 @@ use crate::{
     sessions::secret_ref,
 };
 
-/// What was confirmed is looked at again after that: a person may have taken the finalizer off.
+/// Confirmed finalizers are checked again after that time: a person may have taken one off.
 const RECHECK: Duration = Duration::from_secs(300);
 
 /// The Secret that a VsphereAgent's record names.
@@ -35,8 +34,8 @@ fn recorded(child: &VsphereAgent, allowed: &[String]) -> Option<ObjectKey> {
     secret_ref::secret_at(vm.credentials_ref.as_ref()?, &own, allowed).ok()
 }
 
-/// The Secrets that the pool's VsphereAgents need: what each one has on record, and, while there are any or one is about
-/// to be made, what the spec names.
+/// The Secrets that the pool's VsphereAgents need: what each one has on record, and what the spec names while there is any
+/// VsphereAgent, or one is about to be made.
 #[must_use]
 pub fn needed<'a>(
     pool: &VsphereAgentPool,
@@ -56,92 +55,128 @@ pub fn needed<'a>(
     all
 }
 
-/// Holds what is needed and lets go of what is not; the record in `s.pool` is as new as what was done.
+/// What is done with one Secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretAction {
+    /// Nothing: it is needed, and held.
+    Keep,
+    /// Put the pool's finalizer on it. `recorded`: it was on record before.
+    Hold {
+        /// It was on record before.
+        recorded: bool,
+    },
+    /// Take the finalizer off, after a live list of the pool's VsphereAgents shows that none needs it.
+    Release,
+}
+
+/// The Secrets of a pool, in the order of the record, and what is done with each.
+pub type SecretPlan = Vec<(HeldSecret, SecretAction)>;
+
+/// Whether the held Secrets are to be looked at again.
+#[must_use]
+pub fn is_check_due(checked: Option<Duration>, now: Duration) -> bool {
+    checked.is_none_or(|at| now.saturating_sub(at) >= RECHECK)
+}
+
+/// Decides what to hold and what to let go. Pure. `creating`: a VsphereAgent is about to be made.
+#[must_use]
+pub fn plan(s: &Observed, creating: bool) -> SecretPlan {
+    if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) {
+        return SecretPlan::new();
+    }
+    let children = s.children.iter().map(|c| c.object.as_ref());
+    let needed = needed(&s.pool, children, creating, &s.secret_namespaces);
+    let record = secret_ref::on_record(&s.pool);
+    let recorded = record.iter().map(|entry| {
+        let action = if !needed.contains(&secret_ref::key(entry)) {
+            SecretAction::Release
+        } else if entry.held && !s.secrets_due {
+            SecretAction::Keep
+        } else {
+            SecretAction::Hold { recorded: true }
+        };
+        (entry.clone(), action)
+    });
+    let mut plan: SecretPlan = recorded.collect();
+    let known: BTreeSet<ObjectKey> = record.iter().map(secret_ref::key).collect();
+    plan.extend(
+        needed
+            .into_iter()
+            .filter(|k| !known.contains(k))
+            .map(|secret| {
+                let entry = HeldSecret {
+                    name: secret.name,
+                    namespace: secret.namespace,
+                    held: false,
+                };
+                (entry, SecretAction::Hold { recorded: false })
+            }),
+    );
+    plan
+}
+
+/// Carries the plan out. The record in the status is written before the first finalizer, and again with the outcome.
 ///
 /// # Errors
-/// The first trouble; the other Secrets were seen to all the same.
-pub async fn tend(
+/// The first failure; the other Secrets were seen to all the same.
+pub async fn execute(
     context: &Context,
-    s: &mut Observed,
-    actions: &[Action],
+    s: &Observed,
+    plan: &SecretPlan,
     memory: &mut Memory,
 ) -> Result<(), ReconcileError> {
-    if !s.pool.finalizers().iter().any(|f| f == POOL_FINALIZER) {
+    if plan.is_empty() {
         return Ok(());
     }
-    let allowed = &context.settings.secret_namespaces;
-    let creating = actions
-        .iter()
-        .any(|a| matches!(a, Action::CreateChild { .. }));
-    let children = s.children.iter().map(|c| c.object.as_ref());
-    let needed = needed(&s.pool, children, creating, allowed);
-    let known: BTreeSet<ObjectKey> = secret_ref::on_record(&s.pool)
-        .iter()
-        .map(secret_ref::key)
-        .collect();
-    if needed.is_empty() && known.is_empty() {
-        return Ok(());
-    }
-    let mut entries = secret_ref::on_record(&s.pool).to_vec();
-    entries.extend(needed.difference(&known).map(|k| HeldSecret {
-        name: k.name.clone(),
-        namespace: k.namespace.clone(),
-        held: false,
-    }));
-    record(context, s, entries.clone(), memory).await?;
-
-    let due = memory
-        .custody_checked
-        .is_none_or(|at| s.now.saturating_sub(at) >= RECHECK);
-    let mut trouble = None;
+    let entries = plan.iter().map(|(entry, _)| entry.clone()).collect();
+    publish::record(context, s, memory, |status| status.held_secrets = entries).await?;
+    let mut failure = None;
     let mut kept = Vec::new();
-    for mut entry in entries {
-        let secret = secret_ref::key(&entry);
-        if needed.contains(&secret) {
-            if due || !entry.held {
+    for (entry, action) in plan {
+        let (mut entry, secret) = (entry.clone(), secret_ref::key(entry));
+        match action {
+            SecretAction::Keep => kept.push(entry),
+            SecretAction::Hold { recorded } => {
                 match hold(context, s, &secret).await {
                     Ok(held) => entry.held = held,
                     Err(t) => {
-                        if t.reason == reason::SECRET_NAMESPACE_REFUSED && known.contains(&secret) {
-                            // Its owner took the pool's leave back: nobody can log in with it, so it need not stay. The entry
-                            // does, until the pool needs the Secret no more.
+                        if t.reason == reason::SECRET_NAMESPACE_REFUSED && *recorded {
+                            // Its owner does not admit the pool any more: the pool cannot log in with it, so it need not stay. The
+                            // entry does, until the pool needs the Secret no more.
                             release(context, s, &secret).await?;
                             entry.held = false;
                         }
-                        trouble = trouble.or(Some(t));
+                        failure = failure.or(Some(t));
                     }
                 }
-            }
-            kept.push(entry);
-            continue;
-        }
-        match let_go(context, s, &secret).await {
-            Ok(true) => {}
-            Ok(false) => kept.push(entry),
-            Err(t) => {
-                trouble = trouble.or(Some(t));
                 kept.push(entry);
             }
+            SecretAction::Release => match let_go(context, s, &secret).await {
+                Ok(true) => {}
+                Ok(false) => kept.push(entry),
+                Err(t) => {
+                    failure = failure.or(Some(t));
+                    kept.push(entry);
+                }
+            },
         }
     }
-    record(context, s, kept, memory).await?;
-    match trouble {
-        Some(trouble) => Err(trouble),
-        None => {
-            if due {
-                memory.custody_checked = Some(s.now);
-            }
-            Ok(())
-        }
+    publish::record(context, s, memory, |status| status.held_secrets = kept).await?;
+    if let Some(failure) = failure {
+        return Err(failure);
     }
+    if s.secrets_due {
+        memory.secrets_checked = Some(s.now);
+    }
+    Ok(())
 }
 
 async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<bool, ReconcileError> {
     let namespace = &s.key.namespace;
     if secret.namespace != *namespace {
-        // A finalizer is a write: the Secret has to admit the pool first. Whether vCenter answers does not matter.
+        // A finalizer is a write: the Secret has to admit the pool first. It does not matter whether vCenter answers.
         let asked = context.sessions.session(secret, namespace);
-        match tokio::time::timeout(pass::SESSION_PATIENCE, asked).await {
+        match tokio::time::timeout(SESSION_PATIENCE, asked).await {
             Ok(Err(t)) if t.reason == reason::SECRET_NAMESPACE_REFUSED => return Err(t),
             Ok(_) => {}
             Err(_) => return Ok(false),
@@ -155,15 +190,14 @@ async fn hold(context: &Context, s: &Observed, secret: &ObjectKey) -> Result<boo
     Ok(held)
 }
 
-/// Lets go of a Secret, unless a live look shows somebody who needs it.
+/// Takes the finalizer off a Secret, unless a live list shows a VsphereAgent that needs it.
 async fn let_go(
     context: &Context,
     s: &Observed,
     secret: &ObjectKey,
 ) -> Result<bool, ReconcileError> {
     let living = context.cluster.live_children(&s.key).await?;
-    let allowed = &context.settings.secret_namespaces;
-    if needed(&s.pool, living.iter(), false, allowed).contains(secret) {
+    if needed(&s.pool, living.iter(), false, &s.secret_namespaces).contains(secret) {
         return Ok(false);
     }
     release(context, s, secret).await?;
@@ -179,24 +213,6 @@ async fn release(
     let finalizer = secret_ref::finalizer(&s.pool);
     let released = context.cluster.release_secret(&effect, secret, &finalizer);
     Ok(released.await?)
-}
-
-async fn record(
-    context: &Context,
-    s: &mut Observed,
-    entries: Vec<HeldSecret>,
-    memory: &mut Memory,
-) -> Result<(), ReconcileError> {
-    if secret_ref::on_record(&s.pool) == entries {
-        return Ok(());
-    }
-    let mut status = s.pool.status.clone().unwrap_or_default();
-    status.held_secrets = entries;
-    let written = pass::write(context, EffectKind::PoolStatus, &s.pool, status).await;
-    let written = written.inspect_err(|trouble| memory.not_written(trouble))?;
-    memory.wrote(written);
-    s.pool = pass::over(memory, &s.pool);
-    Ok(())
 }
 
 #[cfg(test)]

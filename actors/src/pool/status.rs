@@ -1,4 +1,4 @@
-//! What a pool's status says, from snapshot, plan and the state of its surroundings. Pure.
+//! Renders a pool's status from what was observed, the plan and its outcome. Pure.
 
 mod gauges;
 #[cfg(test)]
@@ -20,22 +20,27 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{
+    act::Acted,
     observed::Observed,
-    plan::{Action, Plan, ReleaseWhy, Waiting},
+    plan::{Action, Plan, ReleaseWhy, Waiting, iso::IsoPlan},
+    vcenter::VcenterObserved,
 };
 use crate::{
-    domain::failure::ReconcileError,
-    iso::{msg::IsoState, of_pool::NoSource},
+    domain::failure::{Class, ReconcileError},
+    iso::{
+        msg::IsoState,
+        of_pool::{self, NoSource, held::HeldBack},
+    },
 };
 
-/// What is known of the surroundings.
+/// What a pass found at vCenter, and what came of its plan.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct Outcome {
     /// vCenter or its credentials: what is wrong.
     pub vsphere: Option<ReconcileError>,
     /// `status.refusedCredentials` as it should be.
     pub refused: Option<RefusedCredentials>,
-    /// The certificate goes unchecked.
+    /// The certificate is not checked.
     pub insecure: bool,
     /// Why no ISO is wanted.
     pub no_source: Option<NoSource>,
@@ -45,10 +50,50 @@ pub struct Surroundings {
     pub iso_status: Option<IsoStatus>,
     /// The ISO that is wanted is the one that the record names, and is only looked for.
     pub iso_known: bool,
+    /// Old versions of the ISO that stay; the outer `None`: no ISO is wanted.
+    pub held_back: Option<Option<HeldBack>>,
     /// What failed while acting.
     pub failed: Option<ReconcileError>,
     /// What a live read held back while acting.
     pub held: Vec<Waiting>,
+}
+
+impl Outcome {
+    /// Puts a pass together.
+    #[must_use]
+    pub fn of(
+        s: &Observed,
+        seen: VcenterObserved,
+        plan: IsoPlan,
+        iso: Option<IsoState>,
+        acted: &Acted,
+    ) -> Self {
+        let failed = acted.result.as_ref().err();
+        let mut outcome = Self {
+            vsphere: seen.failure,
+            refused: seen.refused,
+            insecure: seen.insecure,
+            no_source: plan.no_source,
+            held_back: plan.held_back,
+            // The next pass looks again at once after a lost race: it is not worth a condition.
+            failed: failed.filter(|t| t.class != Class::Conflict).cloned(),
+            held: acted.held.clone(),
+            ..Self::default()
+        };
+        if let (Some((_, want)), Some(state)) = (plan.ensure, &iso) {
+            let record = s.pool.status.as_ref().and_then(|st| st.iso.as_ref());
+            outcome.iso_status = of_pool::status(record, &want, state, s.wall);
+            if let (IsoState::Ready { .. }, Some(status)) = (state, &mut outcome.iso_status) {
+                let infra_env = seen.iso.and_then(|facts| facts.infra_env);
+                status.infra_env_ref = infra_env.as_deref().map(of_pool::reference);
+            }
+            let known = want.known.as_ref().map(|file| file.path.to_string());
+            outcome.iso_known =
+                known.is_some() && known == record.and_then(|r| r.stored_path.clone());
+        }
+        outcome.iso = iso;
+        outcome
+    }
 }
 
 fn planned(s: &Observed, plan: &Plan) -> Vec<PlannedAction> {
@@ -127,7 +172,7 @@ pub fn render(
     record: &VsphereAgentPoolStatus,
     s: &Observed,
     plan: &Plan,
-    around: &Surroundings,
+    outcome: &Outcome,
 ) -> VsphereAgentPoolStatus {
     let mut status = record.clone();
     let g = gauges(s, plan);
@@ -160,15 +205,15 @@ pub fn render(
         .map(vm_of)
         .collect();
     status.planned_actions = planned(s, plan);
-    status.refused_credentials.clone_from(&around.refused);
-    if around.iso_status.is_some() {
-        status.iso.clone_from(&around.iso_status);
+    status.refused_credentials.clone_from(&outcome.refused);
+    if outcome.iso_status.is_some() {
+        status.iso.clone_from(&outcome.iso_status);
     }
     let now = Time(s.wall);
     let mut waiting: Vec<WaitingOn> = plan
         .waiting
         .iter()
-        .chain(&around.held)
+        .chain(&outcome.held)
         .map(|w| WaitingOn {
             since: WaitingOn::since_of(&record.waiting_on, &w.subject, w.reason)
                 .or_else(|| Some(now.clone())),
@@ -188,7 +233,7 @@ pub fn render(
     );
     waiting.truncate(MAX_WAITING_ROWS);
     status.waiting_on = waiting;
-    for (type_, holds, reason, message) in verdicts(s, plan, around, &g) {
+    for (type_, holds, reason, message) in verdicts(s, plan, outcome, &g) {
         let update = ConditionUpdate {
             type_,
             status: ConditionStatus::from(holds),
@@ -198,7 +243,7 @@ pub fn render(
         };
         set_condition(&mut status.conditions, &update, &now);
     }
-    let ready = overall(&status, s, around);
+    let ready = overall(&status, s, outcome);
     let update = ConditionUpdate {
         type_: conditions::READY,
         status: ConditionStatus::from(ready.is_none()),

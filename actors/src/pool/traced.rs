@@ -44,7 +44,7 @@ fn key(action: &Action) -> Option<Key> {
 pub struct Failures(BTreeMap<Key, u32>);
 
 impl Failures {
-    /// Forgets what is not planned any more: nothing of it is tried again.
+    /// Forgets actions that are not planned any more.
     pub fn keep(&mut self, planned: &[Action]) {
         if !self.0.is_empty() {
             let planned: Vec<Key> = planned.iter().filter_map(key).collect();
@@ -74,7 +74,7 @@ fn under(child: &ManagedVm) -> Under {
     timeline::under(child.trace(), timeline)
 }
 
-/// Lets every line of the pass carry whom it is about.
+/// Puts the pool's uid on every line of the pass.
 pub fn name_pass(pool: &VsphereAgentPool) {
     let uid = pool.uid().unwrap_or_default();
     Span::current().record("uid", uid.as_str());
@@ -116,7 +116,7 @@ impl Machine {
     }
 }
 
-/// Whom an action is for; `None` where it is for no machine.
+/// The machine that an action is for; `None` where it is for no machine.
 fn whose(s: &Observed, action: &Action) -> Option<Machine> {
     let on_agent = |uid: &str| {
         let runs = |c: &&ManagedVm| {
@@ -135,9 +135,9 @@ fn whose(s: &Observed, action: &Action) -> Option<Machine> {
     }
 }
 
-/// Tells what AgentMachines wait for until the pool can act, under their traces' roots; and the roots of those that went
-/// without a VsphereAgent. When the latter asks to be looked at again.
-pub fn tell_waits(
+/// Exports what AgentMachines wait for until the pool can act, under the roots of their traces; and the roots of those that ended
+/// without a VsphereAgent. Returns when the next root is due.
+pub fn export_waits(
     context: &Context,
     s: &Observed,
     plan: &Plan,
@@ -179,8 +179,7 @@ fn about<'a>(s: &'a Observed, uid: &str, agent_machine: &'a ObjectKey) -> About<
     }
 }
 
-/// Carries `action` out as a span of its machine's trace. What is for no machine is the pass's own, which says itself how
-/// it went.
+/// Carries `action` out as a span of its machine's trace. An action that is for no machine belongs to the span of the pass.
 ///
 /// # Errors
 /// As [`act::perform`].

@@ -1,8 +1,8 @@
-//! AgentMachines that wait and have no VsphereAgent: should they go without one, nobody else tells their traces' root.
+//! AgentMachines that end without a VsphereAgent. The pool exports the root of their traces: no VM actor does.
 //!
-//! Assumption: a VsphereAgent that was made, whatever became of the answer, is in sight within [`GRACE`].
-//! Caveats: a process that first sees an AgentMachine while that one is being deleted does not know whether it ever had a
-//! VsphereAgent, and tells nothing; nor does anybody of one whose pool goes before it.
+//! Assumption: the watch shows a VsphereAgent within [`GRACE`] after it was created.
+//! Caveats: a process that first sees an AgentMachine while it is being deleted does not know whether it ever had a VsphereAgent,
+//! and exports nothing. The root is missing as well where the pool is deleted before its AgentMachine.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,10 +14,10 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{observed::Observed, plan::Plan, waits::Wait};
-use crate::{demand::claims::Need, domain::names::ObjectKey};
+use crate::{demand::classify::DemandState, domain::names::ObjectKey};
 
-/// Between the end of a demand and its being told; and from there until it is forgotten, so that another pool that claimed
-/// it as well does not tell it anew.
+/// The time between the end of a demand and its export, and again until it is forgotten. So another pool with the same demand
+/// does not export it again.
 pub const GRACE: Duration = Duration::from_secs(60);
 
 /// The demand of an AgentMachine that went without a VsphereAgent.
@@ -38,24 +38,24 @@ pub struct Ended {
 /// What came of a look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// To be told, each once.
+    /// To be exported, each once.
     pub ended: Vec<Ended>,
     /// uids of which nothing more comes.
     pub forgotten: Vec<String>,
-    /// When the next one is to be told.
+    /// When the next one is due.
     pub again: Option<Duration>,
 }
 
 /// Those that are without, by uid.
 #[derive(Clone, Debug, Default)]
 pub struct Unanswered {
-    demands: BTreeMap<String, Demand>,
-    /// Those that have had a VsphereAgent, as long as they exist: it tells of them.
+    demands: BTreeMap<String, Unmet>,
+    /// Those that have had a VsphereAgent, as long as they exist: its VM actor exports their traces.
     answered: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
-struct Demand {
+struct Unmet {
     agent_machine: ObjectKey,
     demanded: Timestamp,
     over: Option<Over>,
@@ -72,7 +72,7 @@ struct Over {
     told: bool,
 }
 
-/// How a demand stands.
+/// The state of a demand.
 enum Stands {
     Waits,
     /// Gone, being deleted, or served: when, and whether it is served.
@@ -106,7 +106,7 @@ impl Unanswered {
         let uid = am.uid().unwrap_or_default();
         let demanded = am.creation_timestamp();
         if let (Some(demanded), false) = (demanded, self.answered.contains(&uid)) {
-            self.demands.entry(uid).or_insert_with(|| Demand {
+            self.demands.entry(uid).or_insert_with(|| Unmet {
                 agent_machine: ObjectKey::of(am),
                 demanded: demanded.0,
                 over: None,
@@ -115,7 +115,7 @@ impl Unanswered {
     }
 }
 
-impl Demand {
+impl Unmet {
     /// Whether it is kept.
     fn goes_on(&mut self, uid: &str, stands: &Stands, s: &Observed, look: &mut Look) -> bool {
         let told = self.over.as_ref().is_some_and(|over| over.told);
@@ -181,8 +181,8 @@ fn stands(s: &Observed, plan: &Plan, uid: &str) -> Stands {
     if let Some(deleted) = &am.metadata.deletion_timestamp {
         return Stands::Over(deleted.0, false);
     }
-    match plan.claims.iter().find(|c| c.uid() == uid) {
-        Some(claim) if claim.need == Need::Served => Stands::Over(s.wall, true),
+    match plan.demands.iter().find(|c| c.uid() == uid) {
+        Some(demand) if demand.state == DemandState::Served => Stands::Over(s.wall, true),
         Some(_) => Stands::Waits,
         None => Stands::NotOurs,
     }

@@ -1,7 +1,7 @@
-//! What is said on an AgentMachine that waits, as an Event: why it waits. Pure, but for its own memory.
+//! Which AgentMachines wait and why, for their Events and traces. Pure, but for its own memory.
 //!
-//! Guarantees: each wait is said as what lasts is ([`Lasting`]), so a scale-up that goes well says nothing; at most
-//! [`AT_ONCE`] in one pass.
+//! Guarantees: a wait is announced at the pace of an obstacle ([`Pace::OBSTACLE`]), so a scale-up that succeeds announces
+//! nothing; at most [`AT_ONCE`] Events in one pass.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -13,13 +13,13 @@ use agent_forge_crds::{conditions::event, external::agent_machine::AgentMachine}
 use jiff::{SignedDuration, Timestamp};
 use kube::{Resource as _, ResourceExt};
 
-use super::{observed::Observed, plan::Plan};
+use super::{announce::Topic, observed::Observed, plan::Plan};
 use crate::{
-    demand::claims::{Claim, Need, Why},
+    demand::classify::{Demand, DemandReason, DemandState},
     domain::{names::ObjectKey, trace::TraceId},
     ports::cluster::{Notice, Regarding},
     runtime::{
-        lasting::Lasting,
+        announcer::{Announcer, Due, Pace},
         timeline::{self, Until},
     },
 };
@@ -38,11 +38,11 @@ pub struct Wait {
     pub reason: String,
     /// Sentence.
     pub message: String,
-    /// It waits for its VM, whose VsphereAgent says so too.
+    /// It waits for its VM, and its VsphereAgent has the same reason in its status.
     pub of_vm: bool,
 }
 
-/// A wait for the pool's decision, as far as it is to be told in the trace of its machine.
+/// A wait for the pool's decision, as a part of its machine's trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lasted {
     /// The AgentMachine.
@@ -53,7 +53,7 @@ pub struct Lasted {
     pub reason: String,
     /// First moment, wall clock.
     pub since: Timestamp,
-    /// Whether it goes on, and when.
+    /// Whether it is over, and when.
     pub until: Until,
 }
 
@@ -70,7 +70,7 @@ struct UnderWay {
     agent_machine: ObjectKey,
     reason: String,
     since: Timestamp,
-    /// Whole pieces that were told.
+    /// Whole pieces that were sent.
     told: i64,
 }
 
@@ -87,9 +87,10 @@ impl UnderWay {
 }
 
 impl Watched {
-    /// Takes in who waits at `now`; gives back the waits that are over, and those of which another piece is. What is under
-    /// way at the first look began when `recorded` says; later a record that was made since then counts, as it will for
-    /// the next process.
+    /// Takes in who waits at `now`. Returns the waits that are over, and those of which another piece is over.
+    ///
+    /// A wait that is under way at the first look began when `recorded` says. Later a newer record counts, as it will for the
+    /// next process.
     pub fn look(
         &mut self,
         waits: &[Wait],
@@ -142,36 +143,32 @@ impl Watched {
     }
 }
 
-/// What was said, by uid of the AgentMachine.
-#[derive(Clone, Debug, Default)]
-pub struct Said(BTreeMap<String, Lasting>);
-
 /// It is without a host, whether it asks for one or its provider cannot even look.
-fn lacks_a_host(claim: &Claim) -> bool {
-    let lacks = match &claim.need {
-        Need::Served => false,
-        Need::Quiet(why) => matches!(why, Why::SearchFailed(_)),
+fn lacks_a_host(demand: &Demand) -> bool {
+    let lacks = match &demand.state {
+        DemandState::Served => false,
+        DemandState::NotRequested(why) => matches!(why, DemandReason::SearchFailed(_)),
         // Nothing is written where the pool is not admitted, not even an Event: its own conditions say it.
-        Need::NotNow {
-            why: Why::NamespaceNotAllowed(_),
+        DemandState::NotNow {
+            why: DemandReason::NamespaceNotAllowed(_),
             ..
         } => false,
         _ => true,
     };
-    lacks && !claim.agent_machine.is_deleting()
+    lacks && !demand.agent_machine.is_deleting()
 }
 
 /// Who waits: for want of a decision of the pool, or of progress of its VM.
 #[must_use]
 pub fn waits(s: &Observed, plan: &Plan) -> Vec<Wait> {
-    let live = plan.claims.iter().filter(|c| lacks_a_host(c));
+    let live = plan.demands.iter().filter(|c| lacks_a_host(c));
     let mut rows: HashMap<&str, usize> = HashMap::new();
     for (at, row) in plan.waiting.iter().enumerate() {
         rows.entry(&row.subject).or_insert(at);
     }
-    live.filter_map(|claim| {
-        let child = s.child_for(&claim.agent_machine);
-        let own = rows.get(claim.name().as_str());
+    live.filter_map(|demand| {
+        let child = s.child_for(&demand.agent_machine);
+        let own = rows.get(demand.name().as_str());
         let of_child = child.and_then(|c| rows.get(c.key.name.as_str()));
         let planned = own
             .into_iter()
@@ -187,7 +184,7 @@ pub fn waits(s: &Observed, plan: &Plan) -> Vec<Wait> {
         let (reason, message) = planned.or_else(of_vm)?;
         Some(Wait {
             of_vm: !by_pool,
-            agent_machine: claim.agent_machine.clone(),
+            agent_machine: demand.agent_machine.clone(),
             reason,
             message,
         })
@@ -195,29 +192,31 @@ pub fn waits(s: &Observed, plan: &Plan) -> Vec<Wait> {
     .collect()
 }
 
-impl Said {
-    /// The Events that are due at monotonic time `now`, and when the next one may be.
-    pub fn due(&mut self, waits: &[Wait], now: Duration) -> (Vec<Notice>, Option<Duration>) {
-        let uid = |w: &Wait| w.agent_machine.uid().unwrap_or_default();
-        let waiting: BTreeSet<String> = waits.iter().map(uid).collect();
-        self.0.retain(|known, _| waiting.contains(known));
-        let (mut notices, mut next) = (Vec::new(), None::<Duration>);
-        for wait in waits {
-            let fresh = || Lasting::new(&wait.reason, now);
-            let entry = self.0.entry(uid(wait)).or_insert_with(fresh);
-            entry.goes_on(&wait.reason, now);
-            let left = if notices.len() < AT_ONCE {
-                entry.say(now)
-            } else {
-                Err(entry.left(now))
-            };
-            match left {
-                Ok(()) => notices.push(notice(wait)),
-                Err(left) => next = Some(next.map_or(left, |n| n.min(left))),
+/// The Events that are due at monotonic time `now`, and when the next one may be.
+pub fn events(
+    announcer: &mut Announcer<Topic>,
+    waits: &[Wait],
+    now: Duration,
+) -> (Vec<Notice>, Option<Duration>) {
+    let uid = |w: &Wait| w.agent_machine.uid().unwrap_or_default();
+    let waiting: BTreeSet<String> = waits.iter().map(uid).collect();
+    announcer.keep(|topic| !matches!(topic, Topic::Wait(uid) if !waiting.contains(uid)));
+    let (mut notices, mut next) = (Vec::new(), None::<Duration>);
+    for wait in waits {
+        let topic = Topic::Wait(uid(wait));
+        let left = match announcer.due(topic.clone(), &wait.reason, now, Pace::OBSTACLE) {
+            Due::Never => continue,
+            Due::In(left) => left,
+            Due::Now if notices.len() < AT_ONCE => {
+                announcer.announced(&topic, now);
+                notices.push(notice(wait));
+                continue;
             }
-        }
-        (notices, next)
+            Due::Now => Duration::from_secs(1),
+        };
+        next = Some(next.map_or(left, |n| n.min(left)));
     }
+    (notices, next)
 }
 
 fn notice(wait: &Wait) -> Notice {
@@ -247,7 +246,7 @@ mod tests {
     use super::*;
     use crate::{
         pool::plan::plan,
-        runtime::lasting::QUIET,
+        runtime::announcer::QUIET,
         testing::{CONTROL_PLANE, World, agent_machine, condition, with},
     };
 
@@ -305,10 +304,10 @@ mod tests {
 
     #[test]
     fn a_short_wait_is_not_worth_a_word_and_a_long_one_one() {
-        let mut said = Said::default();
+        let mut said = Announcer::default();
         let waits = [wait("a", "IsoNotReady")];
-        assert_eq!(said.due(&waits, s(0)), (vec![], Some(QUIET)));
-        let (told, _) = said.due(&waits, s(30));
+        assert_eq!(events(&mut said, &waits, s(0)), (vec![], Some(QUIET)));
+        let (told, _) = events(&mut said, &waits, s(30));
         let [notice] = &told[..] else {
             panic!("{told:?}")
         };
@@ -316,12 +315,16 @@ mod tests {
         assert!(notice.note.starts_with("IsoNotReady: ") && notice.note.contains(&trace));
         assert_eq!(notice.regarding.kind, "AgentMachine");
         for later in [31, 60, 929] {
-            assert_eq!(said.due(&waits, s(later)).0, vec![], "after {later} s");
+            assert_eq!(
+                events(&mut said, &waits, s(later)).0,
+                vec![],
+                "after {later} s"
+            );
         }
-        assert_eq!(said.due(&waits, s(930)).0.len(), 1);
+        assert_eq!(events(&mut said, &waits, s(930)).0.len(), 1);
         // Served, and waiting once more: another wait.
-        said.due(&[], s(940));
-        assert_eq!(said.due(&waits, s(941)).0, vec![]);
+        events(&mut said, &[], s(940));
+        assert_eq!(events(&mut said, &waits, s(941)).0, vec![]);
     }
 
     /// Reason, first and last second of what is told, and whether it is over.
@@ -415,7 +418,7 @@ mod tests {
 
     #[test]
     fn reasons_that_take_turns_are_no_storm() {
-        let mut said = Said::default();
+        let mut said = Announcer::default();
         let mut told = 0;
         for second in 0..600 {
             let reason = if second % 2 == 0 {
@@ -423,21 +426,21 @@ mod tests {
             } else {
                 "IsoNotReady"
             };
-            told += said.due(&[wait("a", reason)], s(second)).0.len();
+            told += events(&mut said, &[wait("a", reason)], s(second)).0.len();
         }
         assert!(told <= 5, "{told} Events in ten minutes");
     }
 
     #[test]
     fn many_that_wait_are_told_little_by_little() {
-        let mut said = Said::default();
+        let mut said = Announcer::default();
         let waits: Vec<Wait> = (0..100)
             .map(|n| wait(&format!("m{n}"), "NoPermission"))
             .collect();
-        said.due(&waits, s(0));
+        events(&mut said, &waits, s(0));
         let mut told = 0;
         for second in 30..40 {
-            let now = said.due(&waits, s(second)).0.len();
+            let now = events(&mut said, &waits, s(second)).0.len();
             assert!(now <= AT_ONCE, "{now} at once");
             told += now;
         }

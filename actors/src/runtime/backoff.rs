@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::failure::Class;
 
-/// The tick that replaces any lost message (house.md §2).
+/// The tick that replaces any lost message.
 pub const RESYNC: Duration = Duration::from_secs(60);
 /// Slow probe while only a changed input can help. A changed object wakes the actor at once; a changed Secret does not
 /// (Secrets are not watched), and yet it is acted upon within 30 s: jitter and a login must fit in.
@@ -23,18 +23,21 @@ const CONFLICT: Duration = Duration::from_millis(50);
 pub fn delay(class: Class, failures: u32, seed: &str) -> Duration {
     match class {
         // The first look again is almost always the last; a view that lags makes many of them.
-        Class::Conflict => CONFLICT
-            .saturating_mul(1_u32 << failures.saturating_sub(1).min(10))
-            .min(CAP),
+        Class::Conflict => doubled(CONFLICT, failures, CAP),
         Class::Transient => {
-            let base = FIRST
-                .saturating_mul(1_u32 << failures.saturating_sub(1).min(6))
-                .min(CAP);
+            let base = doubled(FIRST, failures, CAP);
             base + jitter(base / 4, failures, seed)
         }
         Class::Throttled(after) => after.max(FIRST),
         Class::Blocked | Class::Defect => SLOW_PROBE + jitter(SLOW_PROBE / 6, failures, seed),
     }
+}
+
+/// `first` after the first failure in a row, twice as long after each further one, and never longer than `cap`.
+#[must_use]
+pub fn doubled(first: Duration, failures: u32, cap: Duration) -> Duration {
+    let times = failures.saturating_sub(1).min(31);
+    first.saturating_mul(1_u32 << times).min(cap)
 }
 
 fn jitter(span: Duration, failures: u32, seed: &str) -> Duration {

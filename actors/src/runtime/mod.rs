@@ -1,13 +1,12 @@
 //! What all actors run on: the shell that coalesces wakes into passes, backoff, the lease, and the timeline of a machine.
 
+pub mod announcer;
 pub mod backoff;
-pub mod batch;
 pub mod beside;
 #[cfg(test)]
 mod facts;
-pub mod lasting;
 pub mod lease;
 pub mod mailbox;
 pub mod shell;
+pub mod status_writer;
 pub mod timeline;
-pub mod written;

@@ -13,7 +13,10 @@ use super::{
     login::{Digest, Login},
     refusals::Rest,
 };
-use crate::domain::{failure::ReconcileError, names::ObjectKey};
+use crate::{
+    domain::{failure::ReconcileError, names::ObjectKey},
+    runtime::backoff,
+};
 
 /// A session is handed out this long before its Secret is read again.
 pub const FRESH: Duration = Duration::from_secs(20);
@@ -145,7 +148,7 @@ impl<S: Clone> Table<S> {
                 trouble,
                 at,
                 times,
-                rest: pause(times).min(REFUSED_LOOK),
+                rest: backoff::doubled(FIRST_RETRY, times, FRESH).min(REFUSED_LOOK),
                 refused: None,
                 holds: None,
             },
@@ -153,7 +156,7 @@ impl<S: Clone> Table<S> {
                 trouble,
                 at,
                 times,
-                rest: pause(times),
+                rest: backoff::doubled(FIRST_RETRY, times, FRESH),
                 refused: None,
                 holds: held,
             },
@@ -161,7 +164,7 @@ impl<S: Clone> Table<S> {
                 trouble,
                 at,
                 times,
-                rest: pause(times),
+                rest: backoff::doubled(FIRST_RETRY, times, FRESH),
                 refused: None,
                 holds: None,
             },
@@ -212,12 +215,6 @@ impl<S: Clone> Table<S> {
     pub fn sessions(&self) -> impl Iterator<Item = &S> {
         self.open.values()
     }
-}
-
-fn pause(times: u32) -> Duration {
-    FIRST_RETRY
-        .saturating_mul(1 << times.saturating_sub(1).min(5))
-        .min(FRESH)
 }
 
 #[cfg(test)]

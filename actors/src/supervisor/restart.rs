@@ -1,6 +1,8 @@
-//! When a dead actor is started anew: a budget of its own per actor, exponential backoff, a cap. Pure.
+//! When a dead actor is started again: each actor has a budget of its own, with exponential backoff and a cap. Pure.
 
 use std::time::Duration;
+
+use crate::runtime::backoff;
 
 /// Restarts older than this are forgotten.
 pub const WINDOW: Duration = Duration::from_secs(60);
@@ -36,13 +38,13 @@ impl Budget {
         if infrastructure && times > ESCALATE_AFTER {
             return Verdict::Escalate;
         }
-        let exponent = u32::try_from(times - 1).unwrap_or(u32::MAX).min(12);
+        let failures = u32::try_from(times).unwrap_or(u32::MAX);
         let cap = if infrastructure {
             INFRASTRUCTURE_CAP
         } else {
             CAP
         };
-        Verdict::RestartAfter(FIRST.saturating_mul(1 << exponent).min(cap))
+        Verdict::RestartAfter(backoff::doubled(FIRST, failures, cap))
     }
 }
 

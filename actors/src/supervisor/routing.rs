@@ -10,7 +10,7 @@ use agent_forge_crds::{
 use kube::ResourceExt;
 
 use crate::{
-    demand::{agents_home, claims},
+    demand::{agents_home, classify},
     domain::{
         managed_vm::recorded_machine,
         names::ObjectKey,
@@ -246,7 +246,7 @@ fn concerned_by(news: &AgentNews, view: &dyn View) -> Vec<(ActorKey, &'static st
     let mut out = Vec::new();
     for pool in view.pools() {
         let key = ObjectKey::of(pool.as_ref());
-        let serves = || machines.iter().any(|am| claims::belongs(&pool, am));
+        let serves = || machines.iter().any(|am| classify::belongs(&pool, am));
         let counts = || news.counts_for(&pool.spec.agent.labels);
         let is_near = near.contains(&key) || serves() || counts();
         if !is_near || !has_agents_in(view, &pool, &key, namespace) {

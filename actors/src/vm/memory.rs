@@ -29,8 +29,19 @@ use crate::{
         slots::{Slot, Ticket},
         vcenter::{Place, PowerState, VmObservation},
     },
-    runtime::{backoff, batch::Batch, lasting::Lasting, written::Written},
+    runtime::{announcer::Announcer, backoff, status_writer::StatusWriter},
 };
+
+/// What Events of a VsphereAgent are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Topic {
+    /// A step is held.
+    Hold,
+    /// vCenter rejects an operation on the VM.
+    Vcenter,
+    /// The host makes no progress, or is gone.
+    Host,
+}
 
 /// The cache.
 #[derive(Clone, Debug, Default)]
@@ -80,8 +91,6 @@ pub struct Memory {
     pub guest_may_be_node: bool,
     /// Since when (monotonic) its Agent is lost, where this actor saw that begin.
     pub lost_since: Option<Duration>,
-    /// A concern that is told in Events.
-    pub concern: Option<Lasting>,
     /// The VM was looked at since its Agent is overdue.
     pub looked_late: bool,
     /// When (monotonic) the view of a VM that is recorded as running was begun.
@@ -94,12 +103,8 @@ pub struct Memory {
     pub suspended: u8,
     /// When (monotonic) absence was last confirmed.
     pub proof_at: Option<Duration>,
-    /// Our last write of the status, until the watch shows it.
-    pub written: Option<Written<VsphereAgentStatus>>,
-    /// Why the last write of this pass failed, where that may pass: the status is not tried again before the next pass.
-    pub unwritten: Option<Class>,
-    /// A status that waits to be written.
-    pub batch: Batch,
+    /// Writes the status.
+    pub status: StatusWriter<VsphereAgentStatus>,
     /// What happened to the machine of that trace, with what is not written yet.
     pub timeline: Option<(TraceId, Vec<Milestone>)>,
     /// The step that failed last, and how often in a row.
@@ -108,10 +113,8 @@ pub struct Memory {
     pub busy: Option<Busy>,
     /// The machine of that trace has a bound Agent that was not installed when last seen.
     pub installing: Option<TraceId>,
-    /// The hold that an Event told of.
-    pub told_hold: Option<&'static str>,
-    /// What vCenter refuses or fails for this VM, as it is told in Events.
-    pub trouble: Option<Lasting>,
+    /// What was announced in Events.
+    pub announcer: Announcer<Topic>,
     /// How much of that trace has left: entries of the timeline, and whether installation and readiness.
     pub traced: Option<(TraceId, usize, [bool; 2])>,
 }
@@ -279,45 +282,6 @@ impl Memory {
         }
     }
 
-    /// The object as last known: what the view shows, or our own newer status on it.
-    pub fn newest(&mut self, shown: &Arc<VsphereAgent>) -> Arc<VsphereAgent> {
-        if !self
-            .written
-            .as_ref()
-            .is_some_and(|w| w.newer_than(shown.as_ref()))
-        {
-            self.written = None;
-        }
-        self.over(shown)
-    }
-
-    /// `object`, with our own status on it where that is newer.
-    #[must_use]
-    pub fn over(&self, object: &Arc<VsphereAgent>) -> Arc<VsphereAgent> {
-        let Some(written) = self
-            .written
-            .as_ref()
-            .filter(|w| w.newer_than(object.as_ref()))
-        else {
-            return object.clone();
-        };
-        let mut object = object.as_ref().clone();
-        object.status = Some(written.status.clone());
-        object.metadata.resource_version = Some(written.resource_version.clone());
-        Arc::new(object)
-    }
-
-    /// Notes a write.
-    pub fn note(
-        &mut self,
-        object: &VsphereAgent,
-        resource_version: String,
-        status: VsphereAgentStatus,
-    ) {
-        self.written = Some(Written::new(object, resource_version, status));
-        self.batch.clear();
-    }
-
     /// Takes in a fresh view of the VM.
     pub fn look(&mut self, seen: Ownership) {
         let suspended = |vm: &VmObservation| vm.power == PowerState::Suspended;
@@ -404,15 +368,16 @@ impl Memory {
 
     /// Forgets everything about a VM: another attempt begins.
     pub fn forget_vm(&mut self) {
+        self.announcer.keep(|topic| *topic == Topic::Vcenter);
         *self = Self {
             uid: self.uid.take(),
             known_since: self.known_since,
-            written: self.written.take(),
+            status: self.status.with_write_only(),
             recorded: self.recorded,
             paused: self.paused,
             stuck_since: self.stuck_since,
             timeline: self.timeline.take(),
-            trouble: self.trouble.take(),
+            announcer: std::mem::take(&mut self.announcer),
             traced: self.traced,
             ..Self::default()
         };

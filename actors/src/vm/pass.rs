@@ -12,7 +12,7 @@ use super::{
     act::StepOutcome,
     arrival::Arrival,
     concern,
-    memory::{Busy, Memory, subject},
+    memory::{Busy, Memory, Topic, subject},
     observed::{Observed, STUCK_GRACE},
     ownership::Ownership,
     status::{self, Known, Obstacle},
@@ -28,11 +28,15 @@ use crate::{
     },
     ports::{
         clock::Clock,
-        cluster::{ClusterError, Notice, Precondition},
+        cluster::{Notice, Precondition},
         effect::Effect,
         vcenter::error::AWAY,
     },
-    runtime::{lasting::Lasting, shell::Verdict, written::is_newer},
+    runtime::{
+        announcer::{Announcer, Due, Pace},
+        shell::Verdict,
+        status_writer::{Publish, is_newer},
+    },
 };
 
 /// More steps than any path through the chart has; a guard against a decision that does not move.
@@ -75,9 +79,8 @@ async fn steps(
     memory.is_about(&shown);
     let now = context.clock.monotonic();
     memory.known_since.get_or_insert(now);
-    memory.unwritten = None;
     traced::name_pass(&shown);
-    let mut object = memory.newest(&shown);
+    let mut object = memory.status.begin(&shown);
     let mut outcome = Outcome::default();
     watch_for_stuck_hook(&context, &object, &mut memory);
     keep_up(&context, &object, &mut memory);
@@ -99,7 +102,7 @@ async fn steps(
                 message,
                 again,
             } => {
-                tell_hold(&context, &observed, &mut memory, reason, &message);
+                announce_hold(&context, &observed, &mut memory, reason, &message);
                 memory
                     .look_again_at([reason::RIVAL_AGENTS, reason::VM_SUSPENDED].contains(&reason));
                 outcome.hold(&key, reason, message, again);
@@ -143,7 +146,7 @@ async fn steps(
             return (memory, outcome.verdict());
         }
         if is_newer(shown.as_ref(), object.as_ref()) {
-            object = memory.newest(&shown);
+            object = memory.status.newest(&shown);
         }
     }
     memory.slot = None;
@@ -162,23 +165,23 @@ async fn steps(
     {
         outcome.say(&key, &trouble);
     }
-    tell_trouble(&context, &object, &mut memory, &mut outcome);
+    announce_vcenter(&context, &object, &mut memory, &mut outcome);
     publish(&context, object, &mut memory, &mut outcome).await;
     if let Some(shown) = context.view.child(&key) {
-        traced::export(&context, &memory.over(&shown), &mut memory);
+        traced::export(&context, &memory.status.over(&shown), &mut memory);
     }
     (memory, outcome.verdict())
 }
 
-/// Holds that people are told of by an Event, once for each time that they begin.
-fn tell_hold(
+/// Sends an Event when a hold begins that people have to know.
+fn announce_hold(
     context: &Context,
     observed: &Observed,
     memory: &mut Memory,
     hold: &'static str,
     message: &str,
 ) {
-    let told = match hold {
+    let news = match hold {
         reason::AGENT_BOUND | reason::MACHINE_STATE_UNKNOWN if observed.child.deleting => {
             Some((event::AGENT_DELETE_DEFERRED, "DeleteAgent"))
         }
@@ -187,21 +190,19 @@ fn tell_hold(
         reason::VM_INACCESSIBLE => Some((event::VSPHERE_TROUBLE, "LookUpVM")),
         _ => None,
     };
-    let before = std::mem::replace(&mut memory.told_hold, told.map(|_| hold));
-    let Some((event, action)) = told.filter(|_| before != Some(hold)) else {
+    let Some((event, action)) = news else {
+        memory.announcer.over(&Topic::Hold);
         return;
     };
-    context.cluster.notify(Notice {
-        regarding: observed.regarding(),
-        warning: true,
-        reason: event,
-        action,
-        note: format!("{message} (trace {})", observed.child.trace()),
-    });
+    let (now, announcer) = (context.clock.monotonic(), &mut memory.announcer);
+    if announcer.announce(Topic::Hold, hold, now, Pace::NEWS) == Due::Now {
+        notify(context, observed, event, action, message);
+    }
 }
 
-/// ReconcileError of this VM with vCenter that does not pass, as an Event. That vCenter is away its pool says, once for all.
-fn tell_trouble(
+/// Sends an Event when vCenter rejects an operation on this VM for long. The pool announces once for all that vCenter does
+/// not answer.
+fn announce_vcenter(
     context: &Context,
     object: &Arc<VsphereAgent>,
     memory: &mut Memory,
@@ -209,59 +210,72 @@ fn tell_trouble(
 ) {
     let of_vm = |o: &&Obstacle| o.subject == VSPHERE && !AWAY.contains(&o.reason.as_str());
     let Some(obstacle) = outcome.obstacle.as_ref().filter(of_vm) else {
-        memory.trouble = None;
+        memory.announcer.over(&Topic::Vcenter);
         return;
     };
-    let now = context.clock.monotonic();
-    let begun = || Lasting::new(&obstacle.reason, now);
-    let trouble = memory.trouble.get_or_insert_with(begun);
-    trouble.goes_on(&obstacle.reason, now);
-    if let Err(left) = trouble.say(now) {
-        outcome.again = Some(outcome.again.map_or(left, |again| again.min(left)));
-        return;
-    }
-    let observed = Observed::gather(context.view.as_ref(), object.clone());
     let (reason, message) = (&obstacle.reason, &obstacle.message);
-    context.cluster.notify(Notice {
-        regarding: observed.regarding(),
-        warning: true,
-        reason: event::VSPHERE_TROUBLE,
-        action: "ChangeVM",
-        note: format!("{reason}: {message} (trace {})", observed.child.trace()),
-    });
+    let (now, announcer) = (context.clock.monotonic(), &mut memory.announcer);
+    match announcer.announce(Topic::Vcenter, reason, now, Pace::OBSTACLE) {
+        Due::Now => {
+            let observed = Observed::gather(context.view.as_ref(), object.clone());
+            let words = format!("{reason}: {message}");
+            notify(
+                context,
+                &observed,
+                event::VSPHERE_TROUBLE,
+                "ChangeVM",
+                &words,
+            );
+        }
+        Due::In(left) => outcome.again = Some(outcome.again.map_or(left, |a| a.min(left))),
+        Due::Never => {}
+    }
 }
 
-/// A host that does not get on, or is not there any more, as an Event; when it is to be told (again).
-fn tell_concern(
+/// Sends an Event when a host makes no progress for long, or is gone. Returns when the next one is due.
+fn announce_host(
     context: &Context,
     observed: &Observed,
-    lasting: &mut Option<Lasting>,
+    announcer: &mut Announcer<Topic>,
     rendered: &VsphereAgentStatus,
 ) -> Option<Duration> {
     let first = rendered.waiting_on.first();
     let Some(row) = first.filter(|w| concern::TOLD.contains(&w.reason.as_str())) else {
-        *lasting = None;
+        announcer.over(&Topic::Host);
         return None;
     };
     let now = context.clock.monotonic();
-    let entry = lasting.get_or_insert_with(|| Lasting::new(&row.reason, now));
-    entry.goes_on(&row.reason, now);
-    if let Err(left) = entry.say(now) {
-        return Some(left);
+    match announcer.announce(Topic::Host, &row.reason, now, Pace::OBSTACLE) {
+        Due::Now => {
+            let words = format!("{}: {}", row.reason, row.message);
+            notify(
+                context,
+                observed,
+                event::HOST_TROUBLE,
+                "ProvideHost",
+                &words,
+            );
+            None
+        }
+        Due::In(left) => Some(left),
+        Due::Never => None,
     }
+}
+
+fn notify(
+    context: &Context,
+    observed: &Observed,
+    reason: &'static str,
+    action: &'static str,
+    words: &str,
+) {
     context.cluster.notify(Notice {
         regarding: observed.regarding(),
         warning: true,
-        reason: event::HOST_TROUBLE,
-        action: "ProvideHost",
-        note: format!(
-            "{}: {} (trace {})",
-            row.reason,
-            row.message,
-            observed.child.trace()
-        ),
+        reason,
+        action,
+        note: format!("{words} (trace {})", observed.child.trace()),
     });
-    None
 }
 
 /// Starts or stops the clock of trap G; while it runs, the VM is looked at afresh.
@@ -426,7 +440,7 @@ async fn publish(
     outcome: &mut Outcome,
 ) {
     // A step may have written before it failed: what it wrote is what the condition goes on.
-    let object = memory.over(&object);
+    let object = memory.status.over(&object);
     let observed = Observed::gather(context.view.as_ref(), object.clone());
     traced::note(context, &observed, memory);
     let clock = context.clock.as_ref();
@@ -448,31 +462,29 @@ async fn publish(
         .vm
         .as_ref()
         .and_then(|vm| concern::wakes(&known, vm));
-    let told = tell_concern(context, &observed, &mut memory.concern, &rendered);
-    outcome.again = [outcome.again, stuck, deadline, wakes, told]
+    let announce = announce_host(context, &observed, &mut memory.announcer, &rendered);
+    outcome.again = [outcome.again, stuck, deadline, wakes, announce]
         .into_iter()
         .flatten()
         .min();
-    if object.status.as_ref() == Some(&rendered) {
-        memory.batch.clear();
-        return;
-    }
-    // An API server that did not take a write a moment ago does not take this one.
-    if let Some(class) = memory.unwritten {
-        outcome.failure = outcome.failure.or(Some(class));
-        return;
-    }
-    if can_wait(object.status.as_ref(), &rendered)
-        && let Some(left) = memory
-            .batch
-            .hold(context.clock.monotonic(), patience(&observed, &rendered))
-    {
-        outcome.again = Some(outcome.again.map_or(left, |a| a.min(left)));
-        return;
-    }
-    if let Err(e) = traced::publish(context, &observed, rendered, memory).await {
-        outcome.failure = outcome.failure.or(Some(e.class()));
-    }
+    let changed = object.status.as_ref() != Some(&rendered);
+    let window = || {
+        let waits = can_wait(object.status.as_ref(), &rendered);
+        waits.then(|| patience(&observed, &rendered))
+    };
+    let failed = match memory.status.next(changed, clock.monotonic(), window) {
+        Publish::Unchanged => None,
+        Publish::Failed(class) => Some(class),
+        Publish::Later(left) => {
+            outcome.again = Some(outcome.again.map_or(left, |a| a.min(left)));
+            None
+        }
+        Publish::Now => {
+            let written = traced::publish(context, &observed, rendered, memory).await;
+            written.err().map(|e| e.class())
+        }
+    };
+    outcome.failure = outcome.failure.or(failed);
 }
 
 /// What the time is for the discovery deadline of the VM.
@@ -534,17 +546,12 @@ pub async fn write(
     memory: &mut Memory,
 ) -> crate::ports::cluster::ClusterResult<Arc<VsphereAgent>> {
     let at = Precondition::of(object.as_ref());
-    let written = context.cluster.child_status(effect, &at, &status).await;
-    // What is refused for its content is no reason to withhold another status, which may say why.
-    let failed = written.as_ref().err().map(ClusterError::class);
-    memory.unwritten = failed.filter(|class| class.passes());
-    let version = written?;
-    traced::recorded(context, object, &status);
-    memory.note(object, version.clone(), status.clone());
-    let mut next = object.as_ref().clone();
-    next.status = Some(status);
-    next.metadata.resource_version = Some(version);
-    Ok(Arc::new(next))
+    let version = context.cluster.child_status(effect, &at, &status).await;
+    let next = memory.status.record(object, status, version)?;
+    if let Some(status) = &next.status {
+        traced::recorded(context, object, status);
+    }
+    Ok(next)
 }
 
 #[cfg(test)]

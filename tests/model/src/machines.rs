@@ -10,7 +10,7 @@ use std::{
 
 use agent_forge_actors::{
     context::{Context, Settings, SuspectVms},
-    demand::claims::{Claim, Need, Why},
+    demand::classify::{Demand, DemandReason, DemandState},
     domain::names::ObjectKey,
     orphans::{self, OrphanScan},
     pool::{
@@ -290,7 +290,7 @@ impl Machines {
         let object = w.shown_children().iter().find(|c| c.name_any() == name)?;
         let known = w.memory.get(name).map(Shared::as_ref_clone);
         let mut memory = known.unwrap_or_default();
-        let object = memory.newest(&object.arc());
+        let object = memory.status.newest(&object.arc());
         let observed = ObservedVm::gather(context.view.as_ref(), object);
         let overdue = matches!(observed.arrival(&context, &memory), Arrival::Overdue { .. });
         if overdue && !memory.looked_late {
@@ -318,17 +318,19 @@ impl Machines {
     /// What each AgentMachine needs, as the pool sees it.
     fn needs(&self, w: &World) -> BTreeMap<String, String> {
         let ports = self.ports(w, false, None);
-        let named = |claim: &Claim| {
-            let need = match &claim.need {
-                Need::Quiet(Why::Deleting) => "Leaving".to_owned(),
-                Need::Quiet(why) | Need::NotNow { why, .. } => format!("{why:?}"),
+        let named = |demand: &Demand| {
+            let need = match &demand.state {
+                DemandState::NotRequested(DemandReason::Deleting) => "Leaving".to_owned(),
+                DemandState::NotRequested(why) | DemandState::NotNow { why, .. } => {
+                    format!("{why:?}")
+                }
                 need => format!("{need:?}"),
             };
             let name = need.split('(').next().unwrap_or_default().to_owned();
-            (claim.name(), name)
+            (demand.name(), name)
         };
         let plan = plan::plan(&Self::observed(&ports, w, false));
-        plan.claims.iter().map(named).collect()
+        plan.demands.iter().map(named).collect()
     }
 
     fn note_needs(&self, before: &World, after: &World) {
@@ -395,7 +397,12 @@ impl Machines {
             Some((c.uid()?, since))
         });
         let key = ObjectKey::new(NAMESPACE, POOL);
-        let observed = observed::gather(ports, ports, &key, &waiting.collect(), &spare.collect());
+        let mut memory = pool::Memory {
+            waiting_since: waiting.collect(),
+            spare_since: spare.collect(),
+            ..pool::Memory::default()
+        };
+        let observed = observed::observe(ports, ports, &key, &[], &mut memory);
         observed.expect("the pool is there")
     }
 

@@ -13,7 +13,10 @@ use agent_forge_actors::{
         BootDevice, CreateVm, Fault as VcFault, PowerState, TaskRef, VcError, VcErrorKind,
         VcResult, VmObservation,
     },
-    vm::{memory::Memory, ownership::Ownership},
+    vm::{
+        memory::{Memory, Topic},
+        ownership::Ownership,
+    },
 };
 use agent_forge_crds::{
     agent::{VsphereAgent, VsphereAgentStatus},
@@ -589,13 +592,11 @@ pub fn ageless(memory: &mut Memory) {
     // For traces and Events alone.
     memory.failed_step = None;
     memory.installing = None;
-    memory.told_hold = None;
-    memory.trouble = None;
-    memory.batch.clear();
+    memory.announcer.keep(|topic| *topic == Topic::Host);
     // Nobody empties a record.
     memory.recorded = None;
-    // Each pass begins without, or says it anew.
-    memory.unwritten = None;
+    // Each pass begins without a failed write, or finds it again.
+    memory.status.reduce(bare);
     memory.known_since = None;
     // Both clocks go alike here.
     memory.discovery = None;
@@ -609,9 +610,6 @@ pub fn ageless(memory: &mut Memory) {
     }
     if let Some(refused) = &mut memory.create_refused {
         refused.at = THEN;
-    }
-    if let Some(written) = &mut memory.written {
-        bare(&mut written.status);
     }
 }
 

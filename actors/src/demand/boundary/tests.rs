@@ -11,13 +11,14 @@ use kube::ResourceExt;
 
 use super::Grants;
 use crate::{
-    demand::claims::{Need, Why},
+    demand::classify::{DemandReason, DemandState},
     domain::names::ObjectKey,
     iso::of_pool::NoSource,
     pool::{
+        Memory,
         observed::{self, Observed},
         plan::{Action, Plan, plan},
-        status::{self, Surroundings},
+        status::{self, Outcome},
     },
     testing::{
         CONTROL_PLANE, NAMESPACE, POOL, World, agent_machine, agent_on, child_with_vm, delete,
@@ -51,11 +52,11 @@ fn seen_from_outside(mut world: World, granted: &[(&str, &str)]) -> World {
 }
 
 fn rendered(s: &Observed, plan: &Plan) -> agent_forge_crds::pool::VsphereAgentPoolStatus {
-    let around = Surroundings {
+    let outcome = Outcome {
         no_source: s.refused_source(),
-        ..Surroundings::default()
+        ..Outcome::default()
     };
-    status::render(&Default::default(), s, plan, &around)
+    status::render(&Default::default(), s, plan, &outcome)
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn a_pool_that_is_not_admitted_does_nothing_and_says_so_without_a_word_of_what_i
         let s = world.observed();
         let plan = plan(&s);
         assert!(
-            plan.claims.is_empty() && plan.actions.is_empty(),
+            plan.demands.is_empty() && plan.actions.is_empty(),
             "{plan:?}"
         );
         let status = rendered(&s, &plan);
@@ -168,12 +169,12 @@ fn a_grant_lets_it_serve_and_its_end_stops_pins_creates_and_approvals() {
     let stopped = prepares(&[]);
     assert!(stopped.actions.is_empty(), "{:?}", stopped.actions);
     // Its own host is still on its books, and it says what that waits for.
-    let needs: Vec<_> = stopped.claims.iter().map(|c| &c.need).collect();
+    let needs: Vec<_> = stopped.demands.iter().map(|c| &c.state).collect();
     assert!(
         matches!(
             needs[..],
-            [Need::NotNow {
-                why: Why::NamespaceNotAllowed(_),
+            [DemandState::NotNow {
+                why: DemandReason::NamespaceNotAllowed(_),
                 ..
             }]
         ),
@@ -209,12 +210,11 @@ fn a_pool_that_is_not_admitted_is_in_nobodys_way() {
         world.other_pools.push(foreign());
         world.grants = seen_from_outside(World::default(), granted).grants;
         let plan = plan(&world.observed());
-        plan.claims[0].need.clone()
+        plan.demands[0].state.clone()
     };
-    assert_eq!(needs(&[]), Need::Host);
+    assert_eq!(needs(&[]), DemandState::Host);
     let rival = ObjectKey::new(ATTACKER, POOL);
-    let conflict =
-        |need| matches!(need, Need::NotNow { why: Why::PoolConflict(key), .. } if key == rival);
+    let conflict = |need| matches!(need, DemandState::NotNow { why: DemandReason::PoolConflict(key), .. } if key == rival);
     assert!(conflict(needs(&[(NAMESPACE, ATTACKER)])));
 }
 
@@ -237,8 +237,8 @@ fn what_a_pool_gathers_of_a_namespace_that_refuses_it_is_its_own_hosts_alone() {
         });
         let key = ObjectKey::new(ATTACKER, POOL);
         let clock = Turned::default();
-        observed::gather(&hub, &clock, &key, &Default::default(), &Default::default())
-            .expect("a pool")
+        let mut memory = Memory::default();
+        observed::observe(&hub, &clock, &key, &[], &mut memory).expect("a pool")
     };
     let names = |s: &Observed| -> Vec<String> {
         s.agents.iter().map(|a: &Arc<Agent>| a.name_any()).collect()

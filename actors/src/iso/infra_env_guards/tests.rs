@@ -15,7 +15,7 @@ use crate::{
     pool::{
         observed::Observed,
         plan::{Action, plan},
-        status::{Surroundings, render},
+        status::{Outcome, render},
     },
     testing::{
         World, agent_machine, agent_on, child_with_vm, condition, infra_env, pool, selector, with,
@@ -176,11 +176,11 @@ fn behind_a_guard_nobody_gets_a_new_vm_and_is_told_why() {
         let plan = plan(&s);
         let row = plan.waiting.iter().find(|w| w.subject == "a");
         assert_eq!(row.map(|w| w.reason), Some(reason));
-        let around = Surroundings {
+        let outcome = Outcome {
             no_source: of_pool::source(s.infra_env.as_deref()).err(),
-            ..Surroundings::default()
+            ..Outcome::default()
         };
-        let status = render(&VsphereAgentPoolStatus::default(), &s, &plan, &around);
+        let status = render(&VsphereAgentPoolStatus::default(), &s, &plan, &outcome);
         let said = find_condition(&status.conditions, INFRA_ENV_AVAILABLE);
         let said = said.map(|c| (c.status.as_str(), c.reason.as_str()));
         assert_eq!(said, Some(("False", reason)));

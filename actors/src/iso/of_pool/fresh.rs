@@ -7,7 +7,7 @@ use agent_forge_crds::external::infra_env::InfraEnv;
 
 use crate::{
     domain::names::ObjectKey, iso::msg::IsoState, ports::cluster::Cluster,
-    runtime::written::is_newer,
+    runtime::status_writer::is_newer,
 };
 
 /// The API server is asked that often at most.

@@ -8,15 +8,18 @@ mod writes;
 
 use std::sync::Mutex;
 
+use agent_forge_crds::conditions::{self, event, find_condition};
 use async_trait::async_trait;
 
 use super::*;
 use crate::{
+    domain::{failure::ErrorSource, names::DatastorePath},
     iso::{
         PruneNews,
-        msg::{IsoFile, IsoKey},
+        msg::{IsoFile, IsoKey, IsoWant},
     },
-    ports::iso_source::Validators,
+    pool::publish::{PROGRESS_WRITES, QUIET_WRITES},
+    ports::{effect::EffectKind, iso_source::Validators},
     testing::{NAMESPACE, POOL, at},
     vm::testing::Bench,
 };

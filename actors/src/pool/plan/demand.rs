@@ -1,4 +1,4 @@
-//! Who waits gets a host: a VM in the making that nobody needs any more, or a new one.
+//! Assigns a host to each AgentMachine that waits: a VM in the making that is not needed any more, or a new one.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use super::{Action, Plan, Records, is_for, possible_agents, served_by_child};
 use crate::{
     demand::{
-        claims::{self, Claim, Need, Why},
+        classify::{self, Demand, DemandReason, DemandState},
         prepare,
     },
     domain::{
@@ -52,12 +52,16 @@ fn child_name(s: &Observed, am: &AgentMachine) -> String {
     name
 }
 
-pub(super) fn answer(s: &Observed, records: &Records, plan: &mut Plan) -> BTreeSet<ObjectKey> {
+pub(super) fn assign_hosts(
+    s: &Observed,
+    records: &Records,
+    plan: &mut Plan,
+) -> BTreeSet<ObjectKey> {
     let mut reassigned = BTreeSet::new();
-    let claims = plan.claims.clone();
-    // The Agent tells whom its VM serves: where the provider bound it to another AgentMachine, the record follows.
+    let demands = plan.demands.clone();
+    // The Agent shows which AgentMachine its VM serves. Where the provider bound it to another one, the record follows.
     for child in s.children.iter().filter(|c| !c.deleting) {
-        if let Some((agent_machine, machine)) = belongs_to(s, records, &claims, child) {
+        if let Some((agent_machine, machine)) = belongs_to(s, records, &demands, child) {
             reassigned.insert(child.key.clone());
             plan.actions.push(Action::Reassign {
                 child: child.clone(),
@@ -69,53 +73,55 @@ pub(super) fn answer(s: &Observed, records: &Records, plan: &mut Plan) -> BTreeS
     let mut spare: Vec<&ManagedVm> = s
         .children
         .iter()
-        .filter(|c| !reassigned.contains(&c.key) && is_spare(s, records, &claims, c))
+        .filter(|c| !reassigned.contains(&c.key) && is_spare(s, records, &demands, c))
         .collect();
     plan.spare = spare.iter().map(|c| c.uid.clone()).collect();
     spare.reverse();
-    let unconfirmed = |c: &&Claim| c.sign == WaitingSign::NoConditions;
-    let confirmed = claims
+    let unconfirmed = |c: &&Demand| c.sign == WaitingSign::NoConditions;
+    let confirmed = demands
         .iter()
         .filter(unconfirmed)
         .any(|c| c.agent_machine.agent_ref().is_some());
-    let mut trial_running = claims
+    let mut trial_running = demands
         .iter()
         .filter(unconfirmed)
-        .any(|c| matches!(c.need, Need::InFlight | Need::Served));
-    for claim in &claims {
-        if pins_early(s, claim) {
-            pin_if_needed(s, &claim.agent_machine, plan);
+        .any(|c| matches!(c.state, DemandState::InFlight | DemandState::Served));
+    for demand in &demands {
+        if pins_early(s, demand) {
+            pin_if_needed(s, &demand.agent_machine, plan);
         }
-        match &claim.need {
-            Need::Host => {}
-            Need::HostUnconfirmed if confirmed || !trial_running => trial_running = true,
-            Need::HostUnconfirmed => {
+        match &demand.state {
+            DemandState::Host => {}
+            DemandState::HostUnconfirmed if confirmed || !trial_running => trial_running = true,
+            DemandState::HostUnconfirmed => {
                 plan.wait(
-                    claim.name(),
+                    demand.name(),
                     reason::CONDITIONS_MISSING,
                     "the provider writes no conditions; one VM is tried until one such AgentMachine gets an Agent",
                 );
                 continue;
             }
-            Need::NotNow { why, again } => {
+            DemandState::NotNow { why, again } => {
                 if let Some(after) = again {
                     plan.look_again(*after);
                 }
-                let (reason, message) = claims::explain(why);
-                plan.wait(claim.name(), reason, message);
+                let (reason, message) = classify::explain(why);
+                plan.wait(demand.name(), reason, message);
                 continue;
             }
-            Need::Quiet(why @ (Why::MachinePending | Why::SearchFailed(_))) => {
-                let (reason, message) = claims::explain(why);
-                plan.wait(claim.name(), reason, message);
+            DemandState::NotRequested(
+                why @ (DemandReason::MachinePending | DemandReason::SearchFailed(_)),
+            ) => {
+                let (reason, message) = classify::explain(why);
+                plan.wait(demand.name(), reason, message);
                 continue;
             }
-            Need::Quiet(_) | Need::InFlight | Need::Served => continue,
+            DemandState::NotRequested(_) | DemandState::InFlight | DemandState::Served => continue,
         }
-        let Some(machine) = claim.machine.clone() else {
+        let Some(machine) = demand.machine.clone() else {
             continue;
         };
-        let am = &claim.agent_machine;
+        let am = &demand.agent_machine;
         pin_if_needed(s, am, plan);
         if let Some(child) = spare.pop() {
             reassigned.insert(child.key.clone());
@@ -140,19 +146,19 @@ pub(super) fn answer(s: &Observed, records: &Records, plan: &mut Plan) -> BTreeS
 fn belongs_to(
     s: &Observed,
     records: &Records,
-    claims: &[Claim],
+    demands: &[Demand],
     child: &ManagedVm,
 ) -> Option<(Arc<AgentMachine>, Option<MachineFacts>)> {
     let agent = s.agent_on(child);
-    if let Some(served) = agent.and_then(|a| records.served_by(claims, a)) {
+    if let Some(served) = agent.and_then(|a| records.served_by(demands, a)) {
         // Another VsphereAgent that was made for that AgentMachine is surplus then, or serves somebody else.
         let moved = !is_for(child, &served.agent_machine);
         let found = || (served.agent_machine.clone(), served.machine.clone());
         return moved
             .then(found)
-            .or_else(|| relabelled(claims, records, child));
+            .or_else(|| relabelled(demands, records, child));
     }
-    // The provider may have bound it to an AgentMachine of another NodePool: it goes with that one's Machine, and its own
+    // The provider may have bound it to an AgentMachine of another NodePool. Then it belongs to that one's Machine, and its own
     // AgentMachine asks again.
     let foreign = agent.and_then(|a| {
         let mut all = s.agent_machines.iter();
@@ -164,39 +170,41 @@ fn belongs_to(
         let machine = machines.find(|m| owner.is_some_and(|o| o.uid == m.uid))?;
         return Some((am.clone(), Some(machine.clone())));
     }
-    relabelled(claims, records, child)
+    relabelled(demands, records, child)
 }
 
 /// Its AgentMachine by uid, where somebody took the label off or changed it: it is put back.
 fn relabelled(
-    claims: &[Claim],
+    demands: &[Demand],
     records: &Records,
     child: &ManagedVm,
 ) -> Option<(Arc<AgentMachine>, Option<MachineFacts>)> {
     let record = child.agent_machine.as_ref().filter(|r| r.uid.is_some());
-    let claim = records.find(claims, record)?;
+    let demand = records.find(demands, record)?;
     let label = child.object.labels().get(AGENT_MACHINE_LABEL);
-    let machine = claim.machine.clone()?;
-    let right = label == Some(&claim.name());
-    (!right).then(|| (claim.agent_machine.clone(), Some(machine)))
+    let machine = demand.machine.clone()?;
+    let right = label == Some(&demand.name());
+    (!right).then(|| (demand.agent_machine.clone(), Some(machine)))
 }
 
-/// It waits, or is about to, no VM is made for it yet, and no free Agent is there for the provider to bind. Unpinned it
-/// would take the first Agent of ours that becomes valid, whoever that is meant for (upstream-contract.md §0.4, §0.15).
-fn pins_early(s: &Observed, claim: &Claim) -> bool {
-    let am = claim.agent_machine.as_ref();
+/// It waits, or is about to; no VM is made for it yet; and there is no free Agent that the provider could bind. Without a pin it
+/// would take the first of our Agents that becomes valid, even one that is meant for another AgentMachine.
+fn pins_early(s: &Observed, demand: &Demand) -> bool {
+    let am = demand.agent_machine.as_ref();
     let about_to_ask = matches!(
-        claim.need,
-        Need::HostUnconfirmed
-            | Need::Quiet(Why::MachinePending)
-            | Need::NotNow {
-                why: Why::Debouncing | Why::ConditionsMissing | Why::ProviderNotAccepting,
+        demand.state,
+        DemandState::HostUnconfirmed
+            | DemandState::NotRequested(DemandReason::MachinePending)
+            | DemandState::NotNow {
+                why: DemandReason::Debouncing
+                    | DemandReason::ConditionsMissing
+                    | DemandReason::ProviderNotAccepting,
                 ..
             }
     );
     about_to_ask
         && !s.other_pools.iter().any(|p| s.grants.serves(p, am))
-        && !s.home_agents().any(|a| claims::is_free_for(a, am))
+        && !s.home_agents().any(|a| classify::is_free_for(a, am))
 }
 
 pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Plan) {
@@ -212,9 +220,8 @@ pub(super) fn pin_if_needed(s: &Observed, am: &Arc<AgentMachine>, plan: &mut Pla
     }
 }
 
-/// A VM in the making that nobody waits for any more, whose Agent nobody has approved and may still come: it can serve
-/// another.
-fn is_spare(s: &Observed, records: &Records, claims: &[Claim], child: &ManagedVm) -> bool {
+/// A VM in the making that no AgentMachine waits for any more. Its Agent is not approved and may still come: it can serve another.
+fn is_spare(s: &Observed, records: &Records, demands: &[Demand], child: &ManagedVm) -> bool {
     if child.deleting || child.adopted || !is_sound(child) {
         return false;
     }
@@ -222,16 +229,16 @@ fn is_spare(s: &Observed, records: &Records, claims: &[Claim], child: &ManagedVm
     let wanted = match s.machine_state(child) {
         MachineState::Leaving | MachineState::Gone => false,
         MachineState::Alive => records
-            .find(claims, child.agent_machine.as_ref())
-            .is_none_or(|c| c.need != Need::Served || served_by_child(s, c, child)),
+            .find(demands, child.agent_machine.as_ref())
+            .is_none_or(|c| c.state != DemandState::Served || served_by_child(s, c, child)),
         MachineState::Nobody | MachineState::Unknown(_) => true,
     };
     untouched && !wanted && is_in_the_making(s, child)
 }
 
-/// Nothing says that it was a host before, and its Agent is there or may still come. None comes any more of a guest whose
-/// Agent is gone or has not registered in time; where the hub was restored from before that Agent, this is all it knows
-/// of a VM that was a node.
+/// Nothing shows that it was a host before, and its Agent is there or may still come. A guest whose Agent is gone, or has not
+/// registered in time, sends none any more. Where the hub was restored from before that Agent, this is all it knows of a VM that
+/// was a node.
 fn is_in_the_making(s: &Observed, child: &ManagedVm) -> bool {
     let vm = child.object.status.as_ref().and_then(|s| s.vm.as_ref());
     let Some(vm) = vm.filter(|_| child.identity.is_some()) else {
@@ -247,7 +254,7 @@ fn is_in_the_making(s: &Observed, child: &ManagedVm) -> bool {
     comes && !child.given_up && !child.has_served(&[])
 }
 
-/// Nothing keeps its VM from serving: one that is in the way of somebody's name, or that nobody can find, helps nobody.
+/// Nothing keeps its VM from serving. A VM whose name conflicts, or that cannot be found, is of no use.
 fn is_sound(child: &ManagedVm) -> bool {
     let status = child.object.status.as_ref();
     let orphaned = status

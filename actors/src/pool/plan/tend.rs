@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use super::{Action, Plan, Records, ReleaseWhy, demand, served_by_child, serving_agent};
 use crate::{
     demand::{
-        claims::{self, Claim, Need, Why},
+        classify::{self, Demand, DemandReason, DemandState},
         prepare,
     },
     domain::{
@@ -41,23 +41,28 @@ const UNPROVEN: &str = "it names this VM and matches it in part only: if it is a
 
 /// For how long yet a VM without demand is kept for this AgentMachine, which asks for a host or is about to; `None`: it is
 /// not.
-fn keeps(s: &Observed, claim: &Claim) -> Option<Duration> {
-    match &claim.need {
-        Need::Host | Need::HostUnconfirmed | Need::InFlight => Some(Duration::MAX),
-        Need::NotNow {
-            why: Why::Debouncing | Why::FreeAgentFits(_) | Why::ConditionsMissing,
+fn keeps(s: &Observed, demand: &Demand) -> Option<Duration> {
+    match &demand.state {
+        DemandState::Host | DemandState::HostUnconfirmed | DemandState::InFlight => {
+            Some(Duration::MAX)
+        }
+        DemandState::NotNow {
+            why:
+                DemandReason::Debouncing
+                | DemandReason::FreeAgentFits(_)
+                | DemandReason::ConditionsMissing,
             ..
         } => Some(Duration::MAX),
-        Need::NotNow { .. } | Need::Quiet(Why::MachinePending) => {
-            let age = upstream::age(claim.agent_machine.as_ref(), s.wall);
+        DemandState::NotNow { .. } | DemandState::NotRequested(DemandReason::MachinePending) => {
+            let age = upstream::age(demand.agent_machine.as_ref(), s.wall);
             let left = HOPE.saturating_sub(age);
-            (claim.sign != WaitingSign::Other && !left.is_zero()).then_some(left)
+            (demand.sign != WaitingSign::Other && !left.is_zero()).then_some(left)
         }
-        Need::Served | Need::Quiet(_) => None,
+        DemandState::Served | DemandState::NotRequested(_) => None,
     }
 }
 
-pub(super) fn tend(
+pub(super) fn plan_vm(
     s: &Observed,
     child: &ManagedVm,
     records: &Records,
@@ -65,7 +70,7 @@ pub(super) fn tend(
     plan: &mut Plan,
 ) {
     let recorded = child.agent_machine.as_ref();
-    let claim = records.find(&plan.claims, recorded).cloned();
+    let demand = records.find(&plan.demands, recorded).cloned();
     let machine_state = s.machine_state(child);
     if let MachineState::Unknown(why) = &machine_state {
         let message = format!("{why}; nothing is fenced or released until that is settled");
@@ -91,15 +96,17 @@ pub(super) fn tend(
         );
         plan.wait(child.key.name.clone(), reason::AGENT_ELSEWHERE, message);
     }
-    let moved = claim.is_none() && !child.adopted && is_of_another_node_pool(s, child);
+    let moved = demand.is_none() && !child.adopted && is_of_another_node_pool(s, child);
     // It has served another control plane, and its AgentMachine has another VsphereAgent since.
     let replaced = elsewhere.is_none()
         && child.has_served(&[])
-        && claim.as_ref().is_some_and(|c| c.need == Need::InFlight)
+        && demand
+            .as_ref()
+            .is_some_and(|c| c.state == DemandState::InFlight)
         && has_other(s, child);
-    let surplus = claim
+    let surplus = demand
         .as_ref()
-        .is_some_and(|c| c.need == Need::Served && !served_by_child(s, c, child))
+        .is_some_and(|c| c.state == DemandState::Served && !served_by_child(s, c, child))
         || machine_state == MachineState::Nobody && !child.adopted
         || moved
         || replaced;
@@ -117,7 +124,7 @@ pub(super) fn tend(
                 return;
             }
         } else if !agent.is_claimed_or_bound() && bound.is_none_or(|b| is_doubtful(s, child, b)) {
-            prepare_agent(s, child, claim.as_ref(), agent, plan);
+            prepare_agent(s, child, demand.as_ref(), agent, plan);
         }
     } else if !leaving && bound.is_none() {
         dispute(s, child, plan);
@@ -135,7 +142,7 @@ pub(super) fn tend(
     } else {
         return;
     };
-    let kept = plan.claims.iter().filter_map(|c| keeps(s, c)).max();
+    let kept = plan.demands.iter().filter_map(|c| keeps(s, c)).max();
     let kept = kept.filter(|_| !moved);
     if moved && bound.is_none() {
         plan.wait(
@@ -156,7 +163,7 @@ pub(super) fn tend(
         let message = format!("Agent {} is bound; {words}", agent.name_any());
         plan.wait(child.key.name.clone(), reason, message);
     } else if pool_deleting
-        && (machine_state == MachineState::Leaving || is_served(s, child, claim.as_ref()))
+        && (machine_state == MachineState::Leaving || is_served(s, child, demand.as_ref()))
     {
         // One that only waits for an Agent loses nothing but a VM in the making.
         plan.wait(
@@ -247,7 +254,7 @@ fn is_of_another_node_pool(s: &Observed, child: &ManagedVm) -> bool {
     let record = child.agent_machine.as_ref();
     let own = |am: &&Arc<AgentMachine>| record.is_some_and(|r| r.is_object(&am.metadata));
     let am = s.agent_machines.iter().find(own);
-    am.is_some_and(|am| !claims::belongs(&s.pool, am))
+    am.is_some_and(|am| !classify::belongs(&s.pool, am))
 }
 
 /// Another VsphereAgent that has not served is for the same AgentMachine.
@@ -284,14 +291,14 @@ fn offer_left(s: &Observed, child: &ManagedVm, plan: &Plan) -> Option<Duration> 
 }
 
 /// Its AgentMachine has its Agent from this VM.
-fn is_served(s: &Observed, child: &ManagedVm, claim: Option<&Claim>) -> bool {
-    claim.is_some_and(|c| c.need == Need::Served && served_by_child(s, c, child))
+fn is_served(s: &Observed, child: &ManagedVm, demand: Option<&Demand>) -> bool {
+    demand.is_some_and(|c| c.state == DemandState::Served && served_by_child(s, c, child))
 }
 
 fn prepare_agent(
     s: &Observed,
     child: &ManagedVm,
-    claim: Option<&Claim>,
+    demand: Option<&Demand>,
     agent: &Agent,
     plan: &mut Plan,
 ) {
@@ -299,20 +306,20 @@ fn prepare_agent(
     if child.given_up {
         return;
     }
-    let Some(claim) = claim.filter(|c| c.need == Need::InFlight) else {
+    let Some(demand) = demand.filter(|c| c.state == DemandState::InFlight) else {
         return;
     };
     let home = agent.namespace().unwrap_or_default();
     if !s.grants.admit(&home, &s.pool) {
         let own = s.pool.namespace().unwrap_or_default();
         let message = s.grants.sentence(&[home], &own);
-        plan.wait(claim.name(), reason::NAMESPACE_NOT_ALLOWED, message);
+        plan.wait(demand.name(), reason::NAMESPACE_NOT_ALLOWED, message);
         return;
     }
     if s.lineup(child).approvable().is_none() && dispute(s, child, plan) {
         return;
     }
-    let am = &claim.agent_machine;
+    let am = &demand.agent_machine;
     // The pin must stand in the AgentMachine before its Agent can be chosen (upstream-contract.md §0.4).
     let Some(pin) = prepare::pinned(am) else {
         demand::pin_if_needed(s, am, plan);
@@ -345,7 +352,7 @@ fn prepare_agent(
         }
         Ok(None) => {}
         Err(why) => plan.wait(
-            claim.name(),
+            demand.name(),
             reason::SELECTOR_UNSATISFIABLE,
             why.to_string(),
         ),

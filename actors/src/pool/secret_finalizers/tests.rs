@@ -123,19 +123,22 @@ async fn tended(
         }
     });
     let now = world.observed().now;
-    memory.custody_checked = checked.map(|ago| now.saturating_sub(Duration::from_secs(ago)));
+    let checked = checked.map(|ago| now.saturating_sub(Duration::from_secs(ago)));
+    memory.secrets_checked = checked;
     change(&bench, &mut world, &mut memory);
     let mut s = world.observed();
-    let end = tend(&bench.context, &mut s, &[], &mut memory).await;
+    s.secrets_due = is_check_due(checked, s.now);
+    let plan = plan(&s, false);
+    let end = execute(&bench.context, &s, &plan, &mut memory).await;
     let told = bench.hub.with(|o| o.effects.clone());
-    let kept = on_record(&s.pool).to_vec();
+    let kept = on_record(&memory.status.over(&s.pool)).to_vec();
     let stored = bench.hub.with(|o| o.pool.clone()).expect("a pool");
     assert_eq!(
         on_record(&stored),
         kept,
         "the record is as new as what was done"
     );
-    let looked = memory.custody_checked == Some(now);
+    let looked = memory.secrets_checked == Some(now);
     assert!(end.is_ok() || !looked, "not looked at where it failed");
     (told, kept)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use agent_forge_crds::pool::VsphereAgentPoolStatus;
 
 use crate::{
-    demand::claims::{Claim, Need, Why},
+    demand::classify::{Demand, DemandReason, DemandState},
     domain::upstream::WaitingSign,
     pool::{observed::Observed, plan::Plan},
     ports::instruments::{PoolGauges, PoolView},
@@ -14,12 +14,12 @@ use crate::{
 /// The counts, for status and metrics.
 #[must_use]
 pub fn gauges(s: &Observed, plan: &Plan) -> PoolGauges {
-    let live: Vec<&Claim> = plan
-        .claims
+    let live: Vec<&Demand> = plan
+        .demands
         .iter()
         .filter(|c| !c.agent_machine.is_deleting())
         .collect();
-    let count = |f: &dyn Fn(&Claim) -> bool| {
+    let count = |f: &dyn Fn(&Demand) -> bool| {
         i64::try_from(live.iter().filter(|c| f(c)).count()).unwrap_or(i64::MAX)
     };
     let pending = s
@@ -33,7 +33,7 @@ pub fn gauges(s: &Observed, plan: &Plan) -> PoolGauges {
         desired: count(&|_| true),
         agent_machines: count(&|_| true),
         waiting_agent_machines: count(&|c| {
-            c.sign == WaitingSign::NoSuitableAgents && !matches!(c.need, Need::Served)
+            c.sign == WaitingSign::NoSuitableAgents && !matches!(c.state, DemandState::Served)
         }),
         unready_agent_machines: count(&|c| !is_ready(c)),
         without_agent: count(&|c| !is_ready(c) && c.agent_machine.agent_ref().is_none()),
@@ -41,19 +41,21 @@ pub fn gauges(s: &Observed, plan: &Plan) -> PoolGauges {
         bound_agents: size(s.matching.bound),
         available_agents: size(s.matching.all - s.matching.bound),
         pending_owned_vms: size(pending),
-        demand_deficit: count(&|c| matches!(c.need, Need::Host | Need::HostUnconfirmed)),
+        demand_deficit: count(&|c| {
+            matches!(c.state, DemandState::Host | DemandState::HostUnconfirmed)
+        }),
         vm_cpu_cores: i64::from(template.num_cpus()),
         vm_memory_bytes: i64::from(template.memory_mib()) << 20,
         vm_disk_bytes: i64::from(template.disk_gib()) << 30,
     }
 }
 
-/// What is said of the pool beside its counts, for metrics; `status` as it reads now.
+/// What metrics show of the pool beside its counts; `status` as it reads now.
 #[must_use]
 pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolView {
-    let oldest = |wanted: &dyn Fn(&Claim) -> bool| {
+    let oldest = |wanted: &dyn Fn(&Demand) -> bool| {
         let live = plan
-            .claims
+            .demands
             .iter()
             .filter(|c| !c.agent_machine.is_deleting());
         live.filter(|c| wanted(c))
@@ -63,7 +65,7 @@ pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
     };
     let mut view = PoolView {
         oldest_waiting: oldest(&|c| {
-            is_missed(c) && c.need != Need::Served && c.agent_machine.agent_ref().is_none()
+            is_missed(c) && c.state != DemandState::Served && c.agent_machine.agent_ref().is_none()
         }),
         oldest_unready: oldest(&is_missed),
         ..PoolView::default()
@@ -87,8 +89,8 @@ pub fn view(s: &Observed, plan: &Plan, status: &VsphereAgentPoolStatus) -> PoolV
     view
 }
 
-/// For what each machine waits, by name: a VsphereAgent is named like its AgentMachine. What the pool says of it comes first,
-/// as in its Event.
+/// Why each machine waits, by name: a VsphereAgent has the name of its AgentMachine. The pool's reason comes first, as in its
+/// Event.
 fn reasons<'a>(s: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, &'a str> {
     let mut all: BTreeMap<&str, &str> = BTreeMap::new();
     for row in &plan.waiting {
@@ -103,17 +105,19 @@ fn reasons<'a>(s: &'a Observed, plan: &'a Plan) -> BTreeMap<&'a str, &'a str> {
     all
 }
 
-/// Somebody's clock runs until it is ready, whatever its provider says of it: one that cannot even look for an Agent does
-/// not report that it waits for one. Nobody misses what goes, is paused, or has no Machine.
-fn is_missed(c: &Claim) -> bool {
+/// A user waits for it until it is ready, whatever its provider reports: a provider that cannot even look for an Agent does not
+/// report that it waits for one. One that is being deleted, is paused or has no Machine is not missed.
+fn is_missed(c: &Demand) -> bool {
     let quiet = matches!(
-        c.need,
-        Need::Quiet(Why::Deleting | Why::Paused | Why::MachinePending)
+        c.state,
+        DemandState::NotRequested(
+            DemandReason::Deleting | DemandReason::Paused | DemandReason::MachinePending
+        )
     );
     !quiet && !is_ready(c)
 }
 
-fn is_ready(c: &Claim) -> bool {
+fn is_ready(c: &Demand) -> bool {
     let condition = c.agent_machine.ready_condition();
     c.agent_machine.is_ready() || condition.is_some_and(|r| r.is_true())
 }

@@ -21,7 +21,7 @@ fn status_of(world: &World) -> VsphereAgentPoolStatus {
         &VsphereAgentPoolStatus::default(),
         &observed,
         &plan(&observed),
-        &Surroundings::default(),
+        &Outcome::default(),
     )
 }
 

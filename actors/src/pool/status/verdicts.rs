@@ -6,10 +6,10 @@ use agent_forge_crds::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::Surroundings;
+use super::Outcome;
 use crate::{
     demand::{
-        claims::{self, Need, Why},
+        classify::{self, DemandReason, DemandState},
         prepare,
     },
     domain::{failure::ErrorSource, upstream::WaitingSign},
@@ -23,28 +23,23 @@ type Row = (&'static str, bool, String, String);
 /// Nothing can be stored before vCenter answers.
 const WAITING_FOR_VSPHERE: &str = "WaitingForVsphere";
 
-pub(super) fn verdicts(
-    s: &Observed,
-    plan: &Plan,
-    around: &Surroundings,
-    g: &PoolGauges,
-) -> Vec<Row> {
+pub(super) fn verdicts(s: &Observed, plan: &Plan, outcome: &Outcome, g: &PoolGauges) -> Vec<Row> {
     let mut rows = vec![
         demand(s, plan, g),
-        infra_env(s, around),
+        infra_env(s, outcome),
         capacity(g, plan),
-        vsphere(s, around),
+        vsphere(s, outcome),
     ];
-    // A pool that is being deleted asks for no ISO any more; what was true of it stays said.
+    // A pool that is being deleted asks for no ISO any more: the condition stays as it was.
     if s.pool.metadata.deletion_timestamp.is_none() {
         let before = s.pool.status.as_ref();
         let before = before.and_then(|st| find_condition(&st.conditions, conditions::ISO_READY));
-        rows.push(iso(around, before));
+        rows.push(iso(outcome, before));
     }
     rows
 }
 
-/// What the pool may not do for anybody, as reason and sentence.
+/// Why the pool may serve no AgentMachine, as reason and sentence.
 fn refused(s: &Observed) -> Option<(&'static str, String)> {
     let own = s.pool.metadata.namespace.as_deref().unwrap_or_default();
     let refusing = s.refusing();
@@ -56,73 +51,59 @@ fn refused(s: &Observed) -> Option<(&'static str, String)> {
     Some((reason::INVALID_SPEC, prepare::refused_label_sentence(label)))
 }
 
+fn row(type_: &'static str, holds: bool, reason: &str, message: impl Into<String>) -> Row {
+    (type_, holds, reason.to_owned(), message.into())
+}
+
 fn demand(s: &Observed, plan: &Plan, g: &PoolGauges) -> Row {
-    if let Some((reason, message)) = refused(s) {
-        return (
+    let row = |holds, reason: &str, message| {
+        row(
             conditions::AGENT_MACHINE_DEMAND_FOUND,
-            false,
-            reason.to_owned(),
+            holds,
+            reason,
             message,
-        );
+        )
+    };
+    if let Some((reason, message)) = refused(s) {
+        return row(false, reason, message);
     }
-    let trouble = plan.claims.iter().find_map(|c| match &c.need {
-        Need::NotNow {
-            why: why @ (Why::PoolConflict(_) | Why::SelectorUnsatisfiable(_)),
+    let lasts = plan.demands.iter().find_map(|d| match &d.state {
+        DemandState::NotNow {
+            why: why @ (DemandReason::PoolConflict(_) | DemandReason::SelectorUnsatisfiable(_)),
             ..
-        } => Some((c, why)),
-        Need::NotNow {
-            why: why @ Why::ProviderNotAccepting,
+        }
+        | DemandState::NotNow {
+            why: why @ DemandReason::ProviderNotAccepting,
             again: None,
-        } => Some((c, why)),
+        } => Some((d, why)),
         _ => None,
     });
-    if let Some((claim, why)) = trouble {
-        let (reason, message) = claims::explain(why);
-        let message = format!("AgentMachine {}: {message}", claim.name());
-        return (
-            conditions::AGENT_MACHINE_DEMAND_FOUND,
-            false,
-            reason.to_owned(),
-            message,
-        );
-    }
-    if let Some(claim) = plan.claims.iter().find(|c| {
-        c.sign == WaitingSign::NoConditions
-            && matches!(c.need, Need::HostUnconfirmed | Need::InFlight)
-    }) {
-        let (_, message) = claims::explain(&Why::ConditionsMissing);
-        let message = format!("AgentMachine {}: {message}", claim.name());
-        return (
-            conditions::AGENT_MACHINE_DEMAND_FOUND,
-            false,
-            reason::CONDITIONS_MISSING.to_owned(),
-            message,
-        );
+    let unconfirmed = || {
+        let mut all = plan.demands.iter();
+        let tried =
+            |s: &DemandState| matches!(s, DemandState::HostUnconfirmed | DemandState::InFlight);
+        let first = all.find(|d| d.sign == WaitingSign::NoConditions && tried(&d.state));
+        first.map(|d| (d, &DemandReason::ConditionsMissing))
+    };
+    if let Some((demand, why)) = lasts.or_else(unconfirmed) {
+        let (reason, message) = classify::explain(why);
+        let message = format!("AgentMachine {}: {message}", demand.name());
+        return row(false, reason, message);
     }
     let message = format!(
         "agentMachines={} waitingForAgents={} unready={} withoutAgent={}",
         g.agent_machines, g.waiting_agent_machines, g.unready_agent_machines, g.without_agent
     );
-    (
-        conditions::AGENT_MACHINE_DEMAND_FOUND,
-        true,
-        reason::OBSERVED.to_owned(),
-        message,
-    )
+    row(true, reason::OBSERVED, message)
 }
 
-fn infra_env(s: &Observed, around: &Surroundings) -> Row {
+fn infra_env(s: &Observed, outcome: &Outcome) -> Row {
     let key = &s.infra_env_key;
     let own = s.pool.metadata.namespace.as_deref().unwrap_or_default();
-    let no = |reason: &str, message: String| {
-        (
-            conditions::INFRA_ENV_AVAILABLE,
-            false,
-            reason.to_owned(),
-            message,
-        )
-    };
-    match &around.no_source {
+    let row =
+        |holds, reason: &str, message| row(conditions::INFRA_ENV_AVAILABLE, holds, reason, message);
+    let no = |reason: &str, message| row(false, reason, message);
+    match &outcome.no_source {
         Some(NoSource::InfraEnvNotFound) => {
             let refused = s.grants.refused_homes(&s.pool);
             let skipped = if refused.is_empty() {
@@ -149,24 +130,25 @@ fn infra_env(s: &Observed, around: &Surroundings) -> Row {
         Some(NoSource::ImageFailed(why)) => no(reason::IMAGE_NOT_CREATED, why.clone()),
         _ => match s.guard() {
             Some(guard) => no(guard.reason, guard.message),
-            None => (
-                conditions::INFRA_ENV_AVAILABLE,
-                true,
-                reason::AVAILABLE.to_owned(),
-                format!("InfraEnv {key} offers a discovery ISO"),
-            ),
+            None => {
+                let message = format!("InfraEnv {key} offers a discovery ISO");
+                row(true, reason::AVAILABLE, message)
+            }
         },
     }
 }
 
 fn capacity(g: &PoolGauges, plan: &Plan) -> Row {
     let waiting = plan
-        .claims
+        .demands
         .iter()
         .filter(|c| {
             matches!(
-                c.need,
-                Need::Host | Need::HostUnconfirmed | Need::InFlight | Need::NotNow { .. }
+                c.state,
+                DemandState::Host
+                    | DemandState::HostUnconfirmed
+                    | DemandState::InFlight
+                    | DemandState::NotNow { .. }
             )
         })
         .count();
@@ -183,54 +165,38 @@ fn capacity(g: &PoolGauges, plan: &Plan) -> Row {
     } else {
         reason::DEMAND_DEFICIT
     };
-    (
-        conditions::CAPACITY_SATISFIED,
-        waiting == 0,
-        word.to_owned(),
-        message,
-    )
+    row(conditions::CAPACITY_SATISFIED, waiting == 0, word, message)
 }
 
-fn vsphere(s: &Observed, around: &Surroundings) -> Row {
-    if let Some(t) = &around.vsphere {
-        return (
-            conditions::VSPHERE_READY,
-            false,
-            t.reason.clone(),
-            t.message.clone(),
-        );
+fn vsphere(s: &Observed, outcome: &Outcome) -> Row {
+    let row = |holds, reason: &str, message| row(conditions::VSPHERE_READY, holds, reason, message);
+    if let Some(t) = &outcome.vsphere {
+        return row(false, &t.reason, t.message.clone());
     }
-    match met_at_vcenter(s, around) {
-        Some((reason, message)) => (conditions::VSPHERE_READY, false, reason, message),
-        None => {
-            let words = if around.insecure {
-                "vCenter answers; WARNING: its certificate is not checked (insecure: \"true\" in the Secret)"
-            } else {
-                "vCenter answers and everything named in spec.vsphere was found so far"
-            };
-            let mut words = words.to_owned();
-            // Accepted for objects of the predecessor (ADR 14): whoever sets it expects something of it.
-            let prefix = s.pool.spec.template.name_prefix.as_deref();
-            if let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) {
-                words.push_str(&format!(
-                    "; spec.template.namePrefix {prefix:?} has no effect: a VM has the name of its AgentMachine"
-                ));
-            }
-            (
-                conditions::VSPHERE_READY,
-                true,
-                reason::READY.to_owned(),
-                words,
-            )
-        }
+    if let Some((reason, message)) = met_at_vcenter(s, outcome) {
+        return row(false, &reason, message);
     }
+    let words = if outcome.insecure {
+        "vCenter answers; WARNING: its certificate is not checked (insecure: \"true\" in the Secret)"
+    } else {
+        "vCenter answers and everything named in spec.vsphere was found so far"
+    };
+    let mut words = words.to_owned();
+    // Accepted for objects of the predecessor (ADR 14): who sets it expects something of it.
+    let prefix = s.pool.spec.template.name_prefix.as_deref();
+    if let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) {
+        words.push_str(&format!(
+            "; spec.template.namePrefix {prefix:?} has no effect: a VM has the name of its AgentMachine"
+        ));
+    }
+    row(true, reason::READY, words)
 }
 
-/// What the ISO or a VsphereAgent met at vCenter, as reason and sentence. The first that concerns all of them; else a tag of
-/// one VM would keep the alerts from seeing that a privilege is lost.
-fn met_at_vcenter(s: &Observed, around: &Surroundings) -> Option<(String, String)> {
-    // Where the ISO cannot be stored for a reason of vCenter's, that is a trouble with vCenter too.
-    let iso = match &around.iso {
+/// What failed at vCenter for the ISO or a VsphereAgent, as reason and sentence. A failure that concerns all comes first: otherwise
+/// a tag of one VM would hide from the alerts that a privilege is lost.
+fn met_at_vcenter(s: &Observed, outcome: &Outcome) -> Option<(String, String)> {
+    // An ISO that cannot be stored for a reason of vCenter is a failure of vCenter too.
+    let iso = match &outcome.iso {
         Some(IsoState::Failed(t)) if t.side == ErrorSource::Vsphere => {
             let datastore = &s.pool.spec.vsphere.iso_datastore;
             let message = format!(
@@ -254,7 +220,7 @@ fn met_at_vcenter(s: &Observed, around: &Surroundings) -> Option<(String, String
 /// minutes only: the reason of the last failure stands until one succeeds, or nobody would ever read it. What kept the pool
 /// from asking at all is over once it asks. And what lay there lies there until a look says otherwise: each start of the
 /// operator begins with such a look, and would unsay and say it again.
-fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
+fn iso(outcome: &Outcome, before: Option<&Condition>) -> Row {
     let under_way = [
         reason::ISO_UPLOADING,
         reason::ISO_URL_PENDING,
@@ -264,12 +230,10 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
         WAITING_FOR_VSPHERE,
     ];
     let failed = before.filter(|c| c.status == "False" && !under_way.contains(&c.reason.as_str()));
-    let row = |holds, reason: &str, message: String| {
-        (conditions::ISO_READY, holds, reason.to_owned(), message)
-    };
-    match (&around.iso, &around.no_source) {
+    let row = |holds, reason: &str, message| row(conditions::ISO_READY, holds, reason, message);
+    match (&outcome.iso, &outcome.no_source) {
         (Some(IsoState::Ready { file, .. }), _) => {
-            let volatile = around.iso_status.as_ref().and_then(|i| i.volatile) == Some(true);
+            let volatile = outcome.iso_status.as_ref().and_then(|i| i.volatile) == Some(true);
             let note = if volatile {
                 "; its source sends other bytes at every download, so it stays until the InfraEnv's URL or createdTime changes"
             } else {
@@ -290,7 +254,7 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
                 ..
             }),
             _,
-        ) if let Some(lies) = before.filter(|c| around.iso_known && c.status == "True") => {
+        ) if let Some(lies) = before.filter(|c| outcome.iso_known && c.status == "True") => {
             row(true, &lies.reason, lies.message.clone())
         }
         (Some(IsoState::Lost(place)), _) => row(
@@ -311,7 +275,7 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
             "the discovery ISO is on its way to the datastore".to_owned(),
         ),
         (Some(IsoState::Failed(t)), _) => {
-            let before = around.iso_status.as_ref().and_then(|i| i.path.as_ref());
+            let before = outcome.iso_status.as_ref().and_then(|i| i.path.as_ref());
             let note = if before.is_some() {
                 "; new VMs are made from the ISO that status.iso names meanwhile"
             } else {
@@ -341,7 +305,7 @@ fn iso(around: &Surroundings, before: Option<&Condition>) -> Row {
 pub(super) fn overall(
     status: &VsphereAgentPoolStatus,
     s: &Observed,
-    around: &Surroundings,
+    outcome: &Outcome,
 ) -> Option<(String, String)> {
     if s.pool.metadata.deletion_timestamp.is_some() {
         let left = s.children.len();
@@ -352,7 +316,7 @@ pub(super) fn overall(
             ),
         ));
     }
-    if let Some(t) = &around.failed {
+    if let Some(t) = &outcome.failed {
         return Some((t.reason.clone(), t.message.clone()));
     }
     conditions::POOL_CONDITIONS

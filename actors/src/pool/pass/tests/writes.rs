@@ -2,11 +2,17 @@
 
 use agent_forge_crds::{
     Time,
-    conditions::{ConditionStatus, ConditionUpdate, set_condition},
+    conditions::{
+        CAPACITY_SATISFIED, ConditionStatus, ConditionUpdate, POOL_CONDITIONS, set_condition,
+    },
+    pool::VsphereAgentPoolStatus,
 };
 
 use super::*;
-use crate::ports::cluster::ClusterErrorKind;
+use crate::{
+    pool::publish::{urgent, window},
+    ports::cluster::ClusterErrorKind,
+};
 
 /// A status that says of one condition that it holds or does not.
 fn saying(type_: &str, holds: bool) -> VsphereAgentPoolStatus {
@@ -34,7 +40,7 @@ fn a_changed_condition_is_written_at_once_but_for_hosts_that_suffice() {
 
 #[test]
 fn counts_wait_the_longer_the_more_vsphere_agents_there_are() {
-    let waits = [0, 1, 4, 6, 10, 50, 60, 100, 5000].map(|n| quiet(n).as_millis());
+    let waits = [0, 1, 4, 6, 10, 50, 60, 100, 5000].map(|n| window(n).as_millis());
     let expected = [2000, 2000, 2000, 3000, 5000, 5000, 6000, 10_000, 10_000];
     assert_eq!(waits, expected);
 }

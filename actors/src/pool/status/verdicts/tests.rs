@@ -30,7 +30,7 @@ type No = (&'static str, &'static str, &'static [&'static str]);
 struct Case {
     so: &'static str,
     world: World,
-    around: Surroundings,
+    outcome: Outcome,
     not: &'static [No],
 }
 
@@ -50,10 +50,10 @@ fn stored() -> IsoState {
     }
 }
 
-fn well() -> Surroundings {
-    Surroundings {
+fn well() -> Outcome {
+    Outcome {
         iso: Some(stored()),
-        ..Surroundings::default()
+        ..Outcome::default()
     }
 }
 
@@ -65,10 +65,10 @@ fn fetching() -> IsoState {
     }
 }
 
-fn no_source(why: NoSource) -> Surroundings {
-    Surroundings {
+fn no_source(why: NoSource) -> Outcome {
+    Outcome {
         no_source: Some(why),
-        ..Surroundings::default()
+        ..Outcome::default()
     }
 }
 
@@ -90,10 +90,10 @@ fn changed(mut world: World, change: impl FnOnce(&mut World)) -> World {
 }
 
 fn cases() -> Vec<Case> {
-    let case = |so, world, around, not| Case {
+    let case = |so, world, outcome, not| Case {
         so,
         world,
-        around,
+        outcome,
         not,
     };
     let waiting = || World::waiting(&["a"]);
@@ -110,9 +110,9 @@ fn cases() -> Vec<Case> {
         case(
             "vCenter refuses the password",
             World::default(),
-            Surroundings {
+            Outcome {
                 vsphere: Some(blocked(ErrorSource::Vsphere, "InvalidCredentials")),
-                ..Surroundings::default()
+                ..Outcome::default()
             },
             &[
                 (
@@ -184,9 +184,9 @@ fn cases() -> Vec<Case> {
             changed(World::default(), |w| {
                 w.children = vec![refused("a", reason::NO_PERMISSION)];
             }),
-            Surroundings {
+            Outcome {
                 iso: Some(full(ErrorSource::Vsphere)),
-                ..Surroundings::default()
+                ..Outcome::default()
             },
             &[
                 (ISO_READY, "DatastoreFull", &["these are the words"]),
@@ -251,9 +251,9 @@ fn cases() -> Vec<Case> {
         case(
             "the ISO is on its way",
             World::default(),
-            Surroundings {
+            Outcome {
                 iso: Some(fetching()),
-                ..Surroundings::default()
+                ..Outcome::default()
             },
             &[
                 (ISO_READY, "ISOUploading", &["on its way"]),
@@ -263,9 +263,9 @@ fn cases() -> Vec<Case> {
         case(
             "the image service fails: vCenter is none the worse",
             World::default(),
-            Surroundings {
+            Outcome {
                 iso: Some(full(ErrorSource::Iso)),
-                ..Surroundings::default()
+                ..Outcome::default()
             },
             &[
                 (ISO_READY, "DatastoreFull", &["these are the words"]),
@@ -275,9 +275,9 @@ fn cases() -> Vec<Case> {
         case(
             "the datastore fails: the field is named",
             World::default(),
-            Surroundings {
+            Outcome {
                 iso: Some(full(ErrorSource::Vsphere)),
-                ..Surroundings::default()
+                ..Outcome::default()
             },
             &[
                 (ISO_READY, "DatastoreFull", &["these are the words"]),
@@ -359,7 +359,7 @@ fn cases() -> Vec<Case> {
         case(
             "something failed while acting: that comes first",
             World::default(),
-            Surroundings {
+            Outcome {
                 failed: Some(blocked(ErrorSource::Kubernetes, "NameConflict")),
                 vsphere: Some(blocked(ErrorSource::Vsphere, "InvalidCredentials")),
                 ..well()
@@ -380,7 +380,7 @@ fn cases() -> Vec<Case> {
                 w.agent_machines = vec![agent_machine("b")];
                 w.machines = vec![machine("b")];
             }),
-            Surroundings::default(),
+            Outcome::default(),
             &[
                 (CAPACITY_SATISFIED, "DemandDeficit", &["waiting=1"]),
                 (READY, "ChildrenRemain", &["left: 1", "status.waitingOn"]),
@@ -389,13 +389,13 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-fn conditions_of(world: &World, around: &Surroundings) -> BTreeMap<String, Condition> {
+fn conditions_of(world: &World, outcome: &Outcome) -> BTreeMap<String, Condition> {
     let observed = world.observed();
     let status = render(
         &VsphereAgentPoolStatus::default(),
         &observed,
         &plan(&observed),
-        around,
+        outcome,
     );
     let all = status.conditions.into_iter();
     all.map(|c| (c.type_.clone(), c)).collect()
@@ -405,7 +405,7 @@ fn conditions_of(world: &World, around: &Surroundings) -> BTreeMap<String, Condi
 fn each_trouble_is_said_where_it_belongs_and_nowhere_else() {
     for case in cases() {
         let so = case.so;
-        let said = conditions_of(&case.world, &case.around);
+        let said = conditions_of(&case.world, &case.outcome);
         for (type_, reason, words) in case.not {
             let c = said
                 .get(*type_)
@@ -437,7 +437,7 @@ fn each_trouble_is_said_where_it_belongs_and_nowhere_else() {
 
 #[test]
 fn what_a_person_should_know_stands_in_a_condition_that_holds() {
-    let insecure = Surroundings {
+    let insecure = Outcome {
         insecure: true,
         ..well()
     };
@@ -451,14 +451,14 @@ fn what_a_person_should_know_stands_in_a_condition_that_holds() {
         let names_it = message.contains("spec.template.namePrefix \"demo\" has no effect");
         assert_eq!(names_it, told, "{message}");
     }
-    let volatile = Surroundings {
+    let volatile = Outcome {
         iso_status: Some(IsoStatus {
             volatile: Some(true),
             ..IsoStatus::default()
         }),
         ..well()
     };
-    let older = Surroundings {
+    let older = Outcome {
         iso: Some(IsoState::Failed(ReconcileError::transient(
             ErrorSource::Iso,
             "ISODownloadFailed",
@@ -468,7 +468,7 @@ fn what_a_person_should_know_stands_in_a_condition_that_holds() {
             path: Some("isos/ab.iso".to_owned()),
             ..IsoStatus::default()
         }),
-        ..Surroundings::default()
+        ..Outcome::default()
     };
     let said = conditions_of(&World::default(), &older);
     assert!(
@@ -524,12 +524,12 @@ fn said(row: &Row) -> Condition {
 
 #[test]
 fn why_the_iso_failed_is_said_until_it_is_there() {
-    let around = |iso: IsoState| Surroundings {
+    let outcome = |iso: IsoState| Outcome {
         iso: Some(iso),
-        ..Surroundings::default()
+        ..Outcome::default()
     };
-    let fetching = around(fetching());
-    let mut looking = around(IsoState::Fetching {
+    let fetching = outcome(fetching());
+    let mut looking = outcome(IsoState::Fetching {
         done: 0,
         total: None,
         rate: None,
@@ -538,7 +538,7 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
     assert_eq!(first.2, reason::ISO_UPLOADING);
     let again = iso(&fetching, Some(&said(&first)));
     assert_eq!(again.2, reason::ISO_UPLOADING);
-    let queued = around(IsoState::Queued(ObjectKey::new("demo", "other")));
+    let queued = outcome(IsoState::Queued(ObjectKey::new("demo", "other")));
     let waits = iso(&queued, Some(&said(&first)));
     assert_eq!(waits.2, reason::ISO_UPLOADING);
     assert!(waits.3.contains("that of pool demo/other"), "{}", waits.3);
@@ -555,13 +555,13 @@ fn why_the_iso_failed_is_said_until_it_is_there() {
     assert_eq!((comes.1, comes.2.as_str()), (false, reason::ISO_UPLOADING));
     let place = DatastorePath::new("ds", "isos/ab.iso").expect("a path");
     let lost = iso(
-        &around(IsoState::Lost(place)),
+        &outcome(IsoState::Lost(place)),
         Some(&said(&iso(&well(), None))),
     );
     assert_eq!((lost.1, lost.2.as_str()), (false, reason::ISO_UPLOADING));
     assert!(lost.3.contains("[ds] isos/ab.iso"), "{}", lost.3);
     let trouble = ReconcileError::transient(ErrorSource::Iso, "ISODownloadStalled", "nothing came");
-    let failed = iso(&around(IsoState::Failed(trouble)), Some(&said(&again)));
+    let failed = iso(&outcome(IsoState::Failed(trouble)), Some(&said(&again)));
     assert_eq!(failed.2, "ISODownloadStalled");
     let retried = iso(&fetching, Some(&said(&failed)));
     assert_eq!(retried, failed, "the next try hides nothing");

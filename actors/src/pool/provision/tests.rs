@@ -118,7 +118,7 @@ async fn what_was_begun_is_not_begun_again_while_it_is_not_in_sight() {
     let mut effects = async |after: Duration| {
         let mut s = world.observed();
         s.now += after;
-        memory.begun.recall(&mut s);
+        (s.pinned, s.made) = memory.pending.recall(&s);
         let actions = plan::plan(&s).actions;
         perform_all(&bench.context, &s, &actions, &mut memory).await;
         let both = [EffectKind::PinSelector, EffectKind::CreateChild];
@@ -127,24 +127,24 @@ async fn what_was_begun_is_not_begun_again_while_it_is_not_in_sight() {
     };
     assert_eq!(effects(Duration::ZERO).await, [1, 1]);
     assert_eq!(
-        effects(BEGUN / 2).await,
+        effects(PENDING_FOR / 2).await,
         [1, 1],
         "it is on its way into sight"
     );
-    assert_eq!(effects(BEGUN).await, [2, 2], "somebody has undone it");
+    assert_eq!(effects(PENDING_FOR).await, [2, 2], "somebody has undone it");
 }
 
 #[test]
 fn what_is_in_sight_is_not_remembered() {
     let mut world = World::discovered("a");
     let [pin, create] = both("a");
-    let mut begun = Begun::default();
-    begun.note(&pin, Duration::ZERO);
-    begun.note(&create, Duration::ZERO);
-    begun.note(&both("b")[1], Duration::ZERO);
+    let mut pending = PendingWrites::default();
+    pending.note(&pin, Duration::ZERO);
+    pending.note(&create, Duration::ZERO);
+    pending.note(&both("b")[1], Duration::ZERO);
     let mut s = world.observed();
     s.now = Duration::ZERO;
-    begun.recall(&mut s);
+    (s.pinned, s.made) = pending.recall(&s);
     let known = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>();
     assert_eq!(
         known(&s.made),
@@ -155,7 +155,7 @@ fn what_is_in_sight_is_not_remembered() {
     world.agent_machines[0].metadata.resource_version = Some("next".to_owned());
     let mut s = world.observed();
     s.now = Duration::ZERO;
-    begun.recall(&mut s);
+    (s.pinned, s.made) = pending.recall(&s);
     assert!(
         s.pinned.is_empty(),
         "it shows by itself whether it is pinned"

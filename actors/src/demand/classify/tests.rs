@@ -1,8 +1,8 @@
 //! Demand as a table: one AgentMachine that needs a host, one fact changed, and what it is given.
 
-use super::{Need, Why, classify};
+use super::{DemandReason, DemandState, classify};
 use crate::{
-    demand::claims,
+    demand::classify,
     domain::names::ObjectKey,
     pool::observed::Observed,
     testing::{
@@ -18,8 +18,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use std::time::Duration;
 
-fn classified(s: &Observed) -> Vec<claims::Claim> {
-    classify(&claims::Facts {
+fn classified(s: &Observed) -> Vec<classify::Demand> {
+    classify(&classify::Facts {
         pool: &s.pool,
         grants: &s.grants,
         other_pools: &s.other_pools,
@@ -42,21 +42,21 @@ fn classified(s: &Observed) -> Vec<claims::Claim> {
 }
 
 /// The need of the only AgentMachine, `None` where it is none of this pool's.
-fn need(change: impl FnOnce(&mut World)) -> Option<Need> {
+fn need(change: impl FnOnce(&mut World)) -> Option<DemandState> {
     let mut world = World::waiting(&["a"]);
     change(&mut world);
     let mut found = classified(&world.observed());
     assert!(found.len() <= 1);
-    found.pop().map(|c| c.need)
+    found.pop().map(|c| c.state)
 }
 
-fn quiet(why: Why) -> Option<Need> {
-    Some(Need::Quiet(why))
+fn quiet(why: DemandReason) -> Option<DemandState> {
+    Some(DemandState::NotRequested(why))
 }
 
-fn later(why: Why, again: impl Into<Option<u64>>) -> Option<Need> {
+fn later(why: DemandReason, again: impl Into<Option<u64>>) -> Option<DemandState> {
     let again = again.into().map(Duration::from_millis);
-    Some(Need::NotNow { why, again })
+    Some(DemandState::NotNow { why, again })
 }
 
 /// A free Agent that fits.
@@ -77,34 +77,37 @@ fn made_now(w: &mut World, seconds_ago: i64) {
 
 #[test]
 fn who_waits_and_has_all_it_takes_needs_a_host() {
-    assert_eq!(need(|_| {}), Some(Need::Host));
+    assert_eq!(need(|_| {}), Some(DemandState::Host));
 }
 
 #[test]
 fn who_does_not_ask_is_left_in_peace() {
     assert_eq!(
         need(|w| delete(&mut w.agent_machines[0])),
-        quiet(Why::Deleting)
+        quiet(DemandReason::Deleting)
     );
     assert_eq!(
         need(|w| w.machines[0].deleting = true),
-        quiet(Why::Deleting)
+        quiet(DemandReason::Deleting)
     );
-    assert_eq!(need(|w| w.machines.clear()), quiet(Why::MachinePending));
+    assert_eq!(
+        need(|w| w.machines.clear()),
+        quiet(DemandReason::MachinePending)
+    );
     // Another Machine of that name is not its owner.
     assert_eq!(
         need(|w| w.machines[0].uid = "m-other".to_owned()),
-        quiet(Why::MachinePending)
+        quiet(DemandReason::MachinePending)
     );
     assert_eq!(
         need(|w| w.agent_machines[0].metadata.owner_references = None),
-        quiet(Why::MachinePending)
+        quiet(DemandReason::MachinePending)
     );
     let paused = |w: &mut World| {
         let annotations = w.agent_machines[0].annotations_mut();
         annotations.insert("cluster.x-k8s.io/paused".to_owned(), "true".to_owned());
     };
-    assert_eq!(need(paused), quiet(Why::Paused));
+    assert_eq!(need(paused), quiet(DemandReason::Paused));
     let says = |reason: &'static str, message: Option<String>| {
         move |w: &mut World| {
             let status = w.agent_machines[0].status.get_or_insert_default();
@@ -114,8 +117,8 @@ fn who_does_not_ask_is_left_in_peace() {
         }
     };
     let other_trouble = says("SomethingElse", None);
-    assert_eq!(need(other_trouble), quiet(Why::NotWaiting));
-    let failed = |error: &str| quiet(Why::SearchFailed(error.to_owned()));
+    assert_eq!(need(other_trouble), quiet(DemandReason::NotWaiting));
+    let failed = |error: &str| quiet(DemandReason::SearchFailed(error.to_owned()));
     assert_eq!(need(says("AgentNotYetFound", None)), failed(""));
     // However much its provider says of it.
     let long = says("AgentNotYetFound", Some("é".repeat(1000)));
@@ -129,20 +132,20 @@ fn both_generations_of_the_provider_are_heard() {
             let status = w.agent_machines[0].status.get_or_insert_default();
             status.conditions = vec![condition(type_, "False", "NoSuitableAgents")];
         };
-        assert_eq!(need(says), Some(Need::Host), "{type_}");
+        assert_eq!(need(says), Some(DemandState::Host), "{type_}");
     }
 }
 
 #[test]
 fn who_has_or_gets_an_agent_is_served_whatever_its_conditions_say() {
     let reserved = |w: &mut World| reserve(&mut w.agent_machines[0], &foreign_agent("x"));
-    assert_eq!(need(reserved), Some(Need::Served));
+    assert_eq!(need(reserved), Some(DemandState::Served));
     let claimed = |w: &mut World| {
         let mut agent = foreign_agent("x");
         claim(&mut agent, &w.agent_machines[0]);
         w.agents.push(agent);
     };
-    assert_eq!(need(claimed), Some(Need::Served));
+    assert_eq!(need(claimed), Some(DemandState::Served));
     let claimed_by_a_namesake = |w: &mut World| {
         let mut agent = foreign_agent("x");
         let mut namesake = w.agent_machines[0].clone();
@@ -150,18 +153,21 @@ fn who_has_or_gets_an_agent_is_served_whatever_its_conditions_say() {
         claim(&mut agent, &namesake);
         w.agents.push(agent);
     };
-    assert_eq!(need(claimed_by_a_namesake), Some(Need::Host));
+    assert_eq!(need(claimed_by_a_namesake), Some(DemandState::Host));
 }
 
 #[test]
 fn a_vm_on_its_way_answers_the_request() {
-    assert_eq!(need(|w| w.children.push(child("a"))), Some(Need::InFlight));
+    assert_eq!(
+        need(|w| w.children.push(child("a"))),
+        Some(DemandState::InFlight)
+    );
     let discovered = |w: &mut World| {
         let child = child_with_vm("a");
         w.agents.push(agent_on(&child));
         w.children.push(child);
     };
-    assert_eq!(need(discovered), Some(Need::InFlight));
+    assert_eq!(need(discovered), Some(DemandState::InFlight));
 }
 
 #[test]
@@ -172,11 +178,11 @@ fn two_pools_that_claim_the_same_one_both_stand_still() {
         w.other_pools.push(other);
     };
     let other = ObjectKey::new(NAMESPACE, "other");
-    assert_eq!(need(rival), later(Why::PoolConflict(other), None));
+    assert_eq!(need(rival), later(DemandReason::PoolConflict(other), None));
     // One of another NodePool is no rival.
     assert_eq!(
         need(|w| w.other_pools.push(pool("other"))),
-        Some(Need::Host)
+        Some(DemandState::Host)
     );
 }
 
@@ -188,40 +194,49 @@ fn a_silent_provider_is_waited_for_then_taken_at_its_silence() {
             made_now(w, age);
         }
     };
-    assert_eq!(need(silent(59)), later(Why::ConditionsMissing, 1000));
-    assert_eq!(need(silent(60)), Some(Need::HostUnconfirmed));
+    assert_eq!(
+        need(silent(59)),
+        later(DemandReason::ConditionsMissing, 1000)
+    );
+    assert_eq!(need(silent(60)), Some(DemandState::HostUnconfirmed));
     let refused = |age| {
         move |w: &mut World| {
             w.agent_machines[0].metadata.finalizers = None;
             made_now(w, age);
         }
     };
-    assert_eq!(need(refused(59)), later(Why::ProviderNotAccepting, 1000));
+    assert_eq!(
+        need(refused(59)),
+        later(DemandReason::ProviderNotAccepting, 1000)
+    );
     // Later only a change helps.
-    assert_eq!(need(refused(60)), later(Why::ProviderNotAccepting, None));
+    assert_eq!(
+        need(refused(60)),
+        later(DemandReason::ProviderNotAccepting, None)
+    );
     // Both at once: no trial for one that the provider does not accept.
     let both = |w: &mut World| {
         w.agent_machines[0].status = None;
         w.agent_machines[0].metadata.finalizers = None;
         made_now(w, 61);
     };
-    assert_eq!(need(both), later(Why::ProviderNotAccepting, None));
+    assert_eq!(need(both), later(DemandReason::ProviderNotAccepting, None));
 }
 
 #[test]
 fn free_agents_are_the_providers_to_bind_for_a_while() {
     let waited = |millis| move |w: &mut World| w.waited = Duration::from_millis(millis);
-    assert_eq!(need(waited(499)), later(Why::Debouncing, 1));
-    assert_eq!(need(waited(500)), Some(Need::Host));
+    assert_eq!(need(waited(499)), later(DemandReason::Debouncing, 1));
+    assert_eq!(need(waited(500)), Some(DemandState::Host));
     let beside_free = |millis| {
         move |w: &mut World| {
             w.agents.push(free(NAMESPACE));
             w.waited = Duration::from_millis(millis);
         }
     };
-    let fits = Why::FreeAgentFits("metal".to_owned());
+    let fits = DemandReason::FreeAgentFits("metal".to_owned());
     assert_eq!(need(beside_free(59_999)), later(fits, 1));
-    assert_eq!(need(beside_free(60_000)), Some(Need::Host));
+    assert_eq!(need(beside_free(60_000)), Some(DemandState::Host));
     for (name, agent) in [
         ("of another namespace", free("elsewhere")),
         ("not approved", with(|a| a.spec.approved = false)),
@@ -238,7 +253,11 @@ fn free_agents_are_the_providers_to_bind_for_a_while() {
         ),
         ("going", with(delete)),
     ] {
-        assert_eq!(need(|w| w.agents.push(agent)), Some(Need::Host), "{name}");
+        assert_eq!(
+            need(|w| w.agents.push(agent)),
+            Some(DemandState::Host),
+            "{name}"
+        );
     }
 }
 
@@ -255,8 +274,8 @@ fn a_selector_that_contradicts_the_pool_is_said_and_makes_nothing() {
             Some(selector(&[("customer", "another")], &[]));
     };
     match need(contradicts) {
-        Some(Need::NotNow {
-            why: Why::SelectorUnsatisfiable(why),
+        Some(DemandState::NotNow {
+            why: DemandReason::SelectorUnsatisfiable(why),
             again: None,
         }) => assert!(why.contains("customer"), "{why}"),
         other => panic!("{other:?}"),
@@ -286,7 +305,7 @@ fn an_agent_machine_belongs_by_node_pool_and_else_by_what_it_selects() {
     };
     assert_eq!(
         need(by_labels(&[("customer", "example")])),
-        Some(Need::Host)
+        Some(DemandState::Host)
     );
     assert_eq!(need(by_labels(&[("customer", "another")])), None);
     assert_eq!(
@@ -296,7 +315,7 @@ fn an_agent_machine_belongs_by_node_pool_and_else_by_what_it_selects() {
     // The pin and what the service writes are not the pool's to offer, and alone say nothing of a pool.
     const SERVICE: (&str, &str) = ("inventory.agent-install.openshift.io/cpu-vendor", "x");
     let beside = by_labels(&[("customer", "example"), (AGENT_MACHINE_LABEL, "a")]);
-    assert_eq!(need(beside), Some(Need::Host));
+    assert_eq!(need(beside), Some(DemandState::Host));
     let beside = by_labels(&[("customer", "example"), SERVICE]);
     assert!(need(beside).is_some());
     assert_eq!(need(by_labels(&[SERVICE])), None);
@@ -311,7 +330,7 @@ fn each_gets_one_claim_in_name_order() {
     world.agent_machines.sort_by_key(ResourceExt::name_any);
     let names: Vec<String> = classified(&world.observed())
         .iter()
-        .map(claims::Claim::name)
+        .map(classify::Demand::name)
         .collect();
     assert_eq!(names, ["a", "b"]);
     assert!(

@@ -1,7 +1,6 @@
-//! Demand: which AgentMachines of this pool wait for a host that nobody has.
+//! Demand: which AgentMachines of this pool ask for a host, and why the others do not.
 //!
-//! Pure. Each AgentMachine of the pool's NodePool gets exactly one [`Claim`]; "not now" always has its reason.
-//! Facts: upstream-contract.md §0.1, §0.2, §0.13, §0.14, §1.3-1.5, §8.2 A, K.
+//! Pure. Each AgentMachine of the pool's NodePool gets exactly one [`Demand`]. A "not now" always has its reason.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,34 +27,34 @@ use crate::{
     iso::infra_env_guards::Guard,
 };
 
-/// How long an AgentMachine must have been seen waiting before a VM is made for it: free Agents that fit are claimed
-/// by the provider within tens of milliseconds (upstream-contract.md §8.3).
+/// How long an AgentMachine must wait before a VM is made for it: the provider claims a free Agent that fits within tens of
+/// milliseconds.
 pub const DEBOUNCE: Duration = Duration::from_millis(500);
 /// How long the provider may leave a fitting free Agent unclaimed before a VM is made all the same.
 pub const FREE_AGENT_GRACE: Duration = Duration::from_secs(60);
-/// How long an AgentMachine may lack conditions or the provider's finalizer before that is said and acted on.
+/// How long an AgentMachine may lack conditions or the provider's finalizer before the pool reports it and acts.
 pub const PROVIDER_GRACE: Duration = Duration::from_secs(60);
 
 /// Characters of a provider's error that are repeated.
 const LONGEST_ERROR: usize = 300;
 
-/// What is known of one AgentMachine's need.
+/// Whether one AgentMachine asks for a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum DemandState {
     /// Needs a host now.
     Host,
     /// Needs a host, but the provider writes no conditions: only one VM until one such AgentMachine is served.
     HostUnconfirmed,
-    /// Its request is already answered by a VsphereAgent of ours.
+    /// A VsphereAgent of ours is for it already.
     InFlight,
     /// Has, or is just getting, an Agent.
     Served,
     /// Does not ask (deleting, paused, no owner Machine, another state).
-    Quiet(Why),
+    NotRequested(DemandReason),
     /// Would ask, but not now.
     NotNow {
         /// Why.
-        why: Why,
+        why: DemandReason,
         /// When to look again, if time alone changes the answer.
         again: Option<Duration>,
     },
@@ -63,7 +62,7 @@ pub enum Need {
 
 /// Why an AgentMachine gets no VM now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum DemandReason {
     /// It or its Machine is being deleted.
     Deleting,
     /// CAPI's paused annotation.
@@ -72,7 +71,7 @@ pub enum Why {
     MachinePending,
     /// It does not report `NoSuitableAgents`.
     NotWaiting,
-    /// Its provider cannot look for an Agent, and says why.
+    /// Its provider cannot look for an Agent, and reports why.
     SearchFailed(String),
     /// Seen waiting only just now.
     Debouncing,
@@ -84,7 +83,7 @@ pub enum Why {
     ProviderNotAccepting,
     /// A namespace does not admit the pool: the sentence that names it.
     NamespaceNotAllowed(String),
-    /// `spec.agent.labels` of the pool has this key, which another service goes by.
+    /// `spec.agent.labels` of the pool has this key, which another service uses.
     LabelRefused(String),
     /// Another pool claims it as well.
     PoolConflict(ObjectKey),
@@ -96,20 +95,20 @@ pub enum Why {
     Guarded(Guard),
 }
 
-/// One AgentMachine and its need.
+/// One AgentMachine, and whether it asks for a host.
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct Demand {
     /// The AgentMachine.
     pub agent_machine: Arc<AgentMachine>,
     /// Its owner Machine, where it is there.
     pub machine: Option<MachineFacts>,
-    /// What it needs.
-    pub need: Need,
+    /// Whether it asks, and for what reason not.
+    pub state: DemandState,
     /// What its conditions say, without regard to anything else.
     pub sign: WaitingSign,
 }
 
-impl Claim {
+impl Demand {
     /// uid of the AgentMachine.
     #[must_use]
     pub fn uid(&self) -> String {
@@ -182,7 +181,7 @@ pub fn belongs(pool: &VsphereAgentPool, agent_machine: &AgentMachine) -> bool {
 
 /// Classifies every AgentMachine of the pool, in name order.
 #[must_use]
-pub fn classify(facts: &Facts<'_>) -> Vec<Claim> {
+pub fn classify(facts: &Facts<'_>) -> Vec<Demand> {
     let sorted = Sorted::of(facts);
     facts
         .agent_machines
@@ -196,11 +195,11 @@ pub fn classify(facts: &Facts<'_>) -> Vec<Claim> {
                 named.find(|m| owner.uid.is_empty() || m.uid == owner.uid)
             });
             let sign = upstream::waiting_sign(am);
-            let need = need(facts, &sorted, am, machine, sign);
-            Claim {
+            let state = state(facts, &sorted, am, machine, sign);
+            Demand {
                 agent_machine: am.clone(),
                 machine: machine.cloned(),
-                need,
+                state,
                 sign,
             }
         })
@@ -248,65 +247,65 @@ impl<'a> Sorted<'a> {
     }
 }
 
-fn need(
+fn state(
     facts: &Facts<'_>,
     sorted: &Sorted<'_>,
     am: &AgentMachine,
     machine: Option<&MachineFacts>,
     sign: WaitingSign,
-) -> Need {
+) -> DemandState {
     if am.is_deleting() || machine.is_some_and(|m| m.deleting) {
-        return Need::Quiet(Why::Deleting);
+        return DemandState::NotRequested(DemandReason::Deleting);
     }
     let served = am.agent_ref().is_some() || sorted.is_claimed_for(am);
     if let Some(why) = refused(facts, am).filter(|_| !served) {
-        return Need::NotNow { why, again: None };
+        return DemandState::NotNow { why, again: None };
     }
     let Some(_) = machine else {
-        return Need::Quiet(Why::MachinePending);
+        return DemandState::NotRequested(DemandReason::MachinePending);
     };
     if served {
-        return Need::Served;
+        return DemandState::Served;
     }
     if am.is_paused() {
-        return Need::Quiet(Why::Paused);
+        return DemandState::NotRequested(DemandReason::Paused);
     }
     let other = facts
         .other_pools
         .iter()
         .find(|p| facts.grants.serves(p, am));
     if let Some(other) = other {
-        return Need::NotNow {
-            why: Why::PoolConflict(ObjectKey::of(other.as_ref())),
+        return DemandState::NotNow {
+            why: DemandReason::PoolConflict(ObjectKey::of(other.as_ref())),
             again: None,
         };
     }
     if (facts.in_flight)(am) {
-        return Need::InFlight;
+        return DemandState::InFlight;
     }
     let uid = am.metadata.uid.as_deref().unwrap_or_default();
     if let Some(other) = facts.made_by_others.get(uid) {
-        return Need::NotNow {
-            why: Why::HostOfAnotherPool(other.clone()),
+        return DemandState::NotNow {
+            why: DemandReason::HostOfAnotherPool(other.clone()),
             again: Some(PROVIDER_GRACE),
         };
     }
     let age = upstream::age(am, facts.wall);
-    let later = |why, bound: Duration| Need::NotNow {
+    let later = |why, bound: Duration| DemandState::NotNow {
         why,
         again: Some(bound.saturating_sub(age)),
     };
     match sign {
-        WaitingSign::Other => return Need::Quiet(not_asking(am)),
+        WaitingSign::Other => return DemandState::NotRequested(not_asking(am)),
         WaitingSign::NoConditions if age < PROVIDER_GRACE => {
-            return later(Why::ConditionsMissing, PROVIDER_GRACE);
+            return later(DemandReason::ConditionsMissing, PROVIDER_GRACE);
         }
         WaitingSign::NoConditions | WaitingSign::NoSuitableAgents => {}
     }
     if !am.has_provider_finalizer() {
         let again = (age < PROVIDER_GRACE).then(|| PROVIDER_GRACE.saturating_sub(age));
-        return Need::NotNow {
-            why: Why::ProviderNotAccepting,
+        return DemandState::NotNow {
+            why: DemandReason::ProviderNotAccepting,
             again,
         };
     }
@@ -314,14 +313,14 @@ fn need(
         am.spec.agent_label_selector.as_ref(),
         &crate::demand::prepare::base_labels(facts.pool),
     ) {
-        return Need::NotNow {
-            why: Why::SelectorUnsatisfiable(why.to_string()),
+        return DemandState::NotNow {
+            why: DemandReason::SelectorUnsatisfiable(why.to_string()),
             again: None,
         };
     }
     if let Some(guard) = facts.guard {
-        return Need::NotNow {
-            why: Why::Guarded(guard.clone()),
+        return DemandState::NotNow {
+            why: DemandReason::Guarded(guard.clone()),
             again: None,
         };
     }
@@ -330,8 +329,8 @@ fn need(
         .get(&am.uid().unwrap_or_default())
         .map_or(Duration::ZERO, |since| facts.now.saturating_sub(*since));
     if waited < DEBOUNCE {
-        return Need::NotNow {
-            why: Why::Debouncing,
+        return DemandState::NotNow {
+            why: DemandReason::Debouncing,
             again: Some(DEBOUNCE.saturating_sub(waited)),
         };
     }
@@ -339,35 +338,36 @@ fn need(
         && let Some(free) = sorted.free.iter().find(|a| is_free_for(a, am))
     {
         let again = Some(FREE_AGENT_GRACE.saturating_sub(waited));
-        return Need::NotNow {
-            why: Why::FreeAgentFits(free.name_any()),
+        return DemandState::NotNow {
+            why: DemandReason::FreeAgentFits(free.name_any()),
             again,
         };
     }
     if sign == WaitingSign::NoConditions {
-        Need::HostUnconfirmed
+        DemandState::HostUnconfirmed
     } else {
-        Need::Host
+        DemandState::Host
     }
 }
 
 /// Why the pool may not do anything for the AgentMachine.
-fn refused(facts: &Facts<'_>, am: &AgentMachine) -> Option<Why> {
+fn refused(facts: &Facts<'_>, am: &AgentMachine) -> Option<DemandReason> {
     if let Some(namespace) = facts.grants.lacking(facts.pool, am) {
         let own = facts.pool.namespace().unwrap_or_default();
         let sentence = facts.grants.sentence(&[namespace], &own);
-        return Some(Why::NamespaceNotAllowed(sentence));
+        return Some(DemandReason::NamespaceNotAllowed(sentence));
     }
-    crate::demand::prepare::refused_label(facts.pool).map(|key| Why::LabelRefused(key.to_owned()))
+    crate::demand::prepare::refused_label(facts.pool)
+        .map(|key| DemandReason::LabelRefused(key.to_owned()))
 }
 
 /// Why an AgentMachine that reports something else than that it waits does not ask.
-fn not_asking(am: &AgentMachine) -> Why {
+fn not_asking(am: &AgentMachine) -> DemandReason {
     let Some(error) = am.search_error() else {
-        return Why::NotWaiting;
+        return DemandReason::NotWaiting;
     };
     let first = error.lines().next().unwrap_or_default();
-    Why::SearchFailed(first.chars().take(LONGEST_ERROR).collect())
+    DemandReason::SearchFailed(first.chars().take(LONGEST_ERROR).collect())
 }
 
 /// The provider could bind this Agent to that AgentMachine, and it is not promised to another one by our pin.
@@ -382,47 +382,47 @@ pub fn is_free_for(agent: &Agent, am: &AgentMachine) -> bool {
         && selector::matches(am.spec.agent_label_selector.as_ref(), agent.labels())
 }
 
-/// Reason and sentence for a [`Why`].
+/// Reason and sentence of a [`DemandReason`].
 #[must_use]
-pub fn explain(why: &Why) -> (&'static str, String) {
+pub fn explain(why: &DemandReason) -> (&'static str, String) {
     match why {
-        Why::Deleting => ("Deleting", "it is being deleted".to_owned()),
-        Why::Paused => ("Paused", "paused by cluster.x-k8s.io/paused".to_owned()),
-        Why::MachinePending => (reason::MACHINE_PENDING, "its owner Machine is not there yet".to_owned()),
-        Why::NotWaiting => ("NotWaiting", "it does not report NoSuitableAgents".to_owned()),
-        Why::SearchFailed(error) => (
+        DemandReason::Deleting => ("Deleting", "it is being deleted".to_owned()),
+        DemandReason::Paused => ("Paused", "paused by cluster.x-k8s.io/paused".to_owned()),
+        DemandReason::MachinePending => (reason::MACHINE_PENDING, "its owner Machine is not there yet".to_owned()),
+        DemandReason::NotWaiting => ("NotWaiting", "it does not report NoSuitableAgents".to_owned()),
+        DemandReason::SearchFailed(error) => (
             reason::AGENT_SEARCH_FAILED,
             format!("the agent provider cannot look for an Agent, so nobody asks for one: {error}"),
         ),
-        Why::Debouncing => (reason::DEBOUNCING, "seen waiting only just now".to_owned()),
-        Why::FreeAgentFits(agent) => {
+        DemandReason::Debouncing => (reason::DEBOUNCING, "seen waiting only just now".to_owned()),
+        DemandReason::FreeAgentFits(agent) => {
             ("FreeAgentFits", format!("free Agent {agent} fits; the provider is given time to bind it"))
         }
-        Why::ConditionsMissing => (
+        DemandReason::ConditionsMissing => (
             reason::CONDITIONS_MISSING,
             "it has no conditions and no agentRef; agent provider and AgentMachine CRD may be of different generations"
                 .to_owned(),
         ),
-        Why::ProviderNotAccepting => (
+        DemandReason::ProviderNotAccepting => (
             reason::PROVIDER_NOT_ACCEPTING,
             "the agent provider has not put its finalizer on it: it does not accept the owner Machine (check that the \
              provider's release fits the CAPI API version), so no VM is made"
                 .to_owned(),
         ),
-        Why::NamespaceNotAllowed(sentence) => (reason::NAMESPACE_NOT_ALLOWED, sentence.clone()),
-        Why::LabelRefused(key) => (reason::INVALID_SPEC, crate::demand::prepare::refused_label_sentence(key)),
-        Why::PoolConflict(other) => {
+        DemandReason::NamespaceNotAllowed(sentence) => (reason::NAMESPACE_NOT_ALLOWED, sentence.clone()),
+        DemandReason::LabelRefused(key) => (reason::INVALID_SPEC, crate::demand::prepare::refused_label_sentence(key)),
+        DemandReason::PoolConflict(other) => {
             (reason::POOL_CONFLICT, format!("VsphereAgentPool {other} claims it too; neither creates a VM until one lets go"))
         }
-        Why::HostOfAnotherPool(other) => (
+        DemandReason::HostOfAnotherPool(other) => (
             reason::HOST_OF_ANOTHER_POOL,
             format!(
                 "VsphereAgent {other} of another pool is for it; that pool lets its VM go, and this pool makes one then. If the \
                  VsphereAgent stays, its status says why; delete it to go on"
             ),
         ),
-        Why::SelectorUnsatisfiable(why) => (reason::SELECTOR_UNSATISFIABLE, why.clone()),
-        Why::Guarded(guard) => (guard.reason, guard.message.clone()),
+        DemandReason::SelectorUnsatisfiable(why) => (reason::SELECTOR_UNSATISFIABLE, why.clone()),
+        DemandReason::Guarded(guard) => (guard.reason, guard.message.clone()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The beginning of a machine: its AgentMachine is pinned, then gets a VsphereAgent.
+//! Provisions a machine: pins its AgentMachine, then creates the VsphereAgent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,25 +30,25 @@ use crate::{
     },
 };
 
-/// AgentMachines that are pinned and given a VsphereAgent at once. Not a setting: each is two writes to the API server,
-/// whose own fairness shares it out from there.
+/// How many AgentMachines are provisioned at once. It is not a setting: each costs two writes, and the API server has its own
+/// priority and fairness.
 const SIDE_BY_SIDE: usize = 8;
 
-/// What was done and is not in sight counts as done for that long: watches lag by seconds, and whoever undid it meanwhile
-/// gets it anew after that.
-const BEGUN: Duration = Duration::from_secs(60);
+/// A write that the watch does not show yet counts as done for that long: watches lag by seconds. If somebody undoes it in that
+/// time, the pool does it again afterwards.
+const PENDING_FOR: Duration = Duration::from_secs(60);
 
-/// What was begun for AgentMachines, by their uids, and when (monotonic): until the watch shows it, it would be decided
-/// again in each pass, and neither write is refused for that.
+/// The writes for AgentMachines that the watch does not show yet, by uid, and when (monotonic) they were sent. Without this
+/// memory each pass would decide them again, and the API server refuses neither.
 #[derive(Debug, Default)]
-pub struct Begun {
+pub struct PendingWrites {
     /// The version that was pinned.
     pinned: BTreeMap<String, (String, Duration)>,
     made: BTreeMap<String, Duration>,
 }
 
-impl Begun {
-    /// That was done.
+impl PendingWrites {
+    /// Notes an action that succeeded.
     pub fn note(&mut self, action: &Action, now: Duration) {
         let Some(am) = whose(action) else { return };
         let uid = am.uid().unwrap_or_default();
@@ -63,9 +63,10 @@ impl Begun {
         }
     }
 
-    /// Lets the plan know of it; forgets what is in sight, and what ought to be.
-    pub fn recall(&mut self, s: &mut Observed) {
-        let recent = |at: &Duration| s.now.saturating_sub(*at) < BEGUN;
+    /// The uids of AgentMachines that were pinned, and of those that got a VsphereAgent, which is not in sight yet. Forgets what
+    /// is in sight, and what should be.
+    pub fn recall(&mut self, s: &Observed) -> (BTreeSet<String>, BTreeSet<String>) {
+        let recent = |at: &Duration| s.now.saturating_sub(*at) < PENDING_FOR;
         self.pinned.retain(|uid, (version, at)| {
             let is_old =
                 |am: &Arc<AgentMachine>| am.resource_version().unwrap_or_default() == *version;
@@ -73,12 +74,12 @@ impl Begun {
         });
         self.made
             .retain(|uid, at| recent(at) && !s.has_child_for(uid));
-        s.pinned = self.pinned.keys().cloned().collect();
-        s.made = self.made.keys().cloned().collect();
+        let pinned = self.pinned.keys().cloned().collect();
+        (pinned, self.made.keys().cloned().collect())
     }
 }
 
-/// The AgentMachine that an action begins with.
+/// The AgentMachine that an action provisions.
 pub fn whose(action: &Action) -> Option<&AgentMachine> {
     match action {
         Action::Pin { agent_machine, .. } | Action::CreateChild { agent_machine, .. } => {
@@ -102,11 +103,11 @@ fn lanes(run: &[Action]) -> Vec<(&str, Vec<&Action>)> {
     lanes
 }
 
-/// AgentMachines of which an action failed: the rest of theirs are left out, wherever in the plan they stand.
+/// AgentMachines for which an action failed: the rest of their actions are left out.
 pub type Failed = BTreeSet<String>;
 
-/// Carries `run` out, whose actions all begin machines: different AgentMachines side by side, the actions of one in
-/// order, up to the first that fails. What came of each, in the order of AgentMachines.
+/// Carries out actions that all provision machines: different AgentMachines side by side, the actions of one in order, up to
+/// the first that fails. Returns the outcomes in the order of the AgentMachines.
 pub async fn side_by_side<'a>(
     context: &Context,
     s: &Observed,
@@ -160,7 +161,7 @@ pub async fn create(
     let effect = Effect::new(EffectKind::CreateChild, &key);
     match context.cluster.create_child(&effect, &child).await {
         Ok(_) => Ok(()),
-        // Made before, and the view lags: fine if it is for this AgentMachine (upstream-contract.md §8.1 no. 8).
+        // It was created before, and the view lags: right if it is for this AgentMachine.
         Err(e) if e.kind == ClusterErrorKind::AlreadyExists => {
             let there = context.cluster.live_child(&key).await?;
             let mine = there

@@ -1,0 +1,147 @@
+//! Writes the pool's status: the outcome of a pass, and the records that an effect needs beforehand.
+
+use std::time::Duration;
+
+use agent_forge_crds::{
+    conditions::{CAPACITY_SATISFIED, POOL_CONDITIONS, find_condition, is_true},
+    pool::VsphereAgentPoolStatus,
+};
+
+use super::{
+    Memory,
+    observed::Observed,
+    plan::Plan,
+    status::{self, Outcome},
+};
+use crate::{
+    context::Context,
+    domain::failure::ReconcileError,
+    iso::msg::IsoState,
+    ports::{
+        cluster::{ClusterResult, Precondition},
+        effect::{Effect, EffectKind},
+    },
+    runtime::{shell::Verdict, status_writer::Publish},
+};
+
+/// A change of counts and rows alone waits that long for other changes. What [`urgent`] names is written at once.
+pub(super) const QUIET_WRITES: Duration = Duration::from_secs(2);
+/// It waits longer the more VsphereAgents there are, since counts change all the time while they come: for each of the first ten.
+const QUIET_PER_CHILD: Duration = Duration::from_millis(500);
+/// Beyond fifty the status is large as well: for each VsphereAgent.
+const QUIET_IN_LARGE: Duration = Duration::from_millis(100);
+/// The progress of an ISO is written that often at most.
+pub(super) const PROGRESS_WRITES: Duration = Duration::from_secs(5);
+
+/// How long counts and rows wait in a pool with that many VsphereAgents.
+pub(super) fn window(children: usize) -> Duration {
+    let children = u32::try_from(children).unwrap_or(u32::MAX);
+    let growing = QUIET_PER_CHILD.saturating_mul(children.min(10));
+    let large = QUIET_IN_LARGE.saturating_mul(children);
+    growing.max(large).clamp(QUIET_WRITES, QUIET_WRITES * 5)
+}
+
+/// Whether the difference is written at once: conditions, the ISO, refused credentials, closing. Not counts and rows, and not
+/// that the capacity suffices, which the counts show too. That it does not suffice is written at once.
+pub(super) fn urgent(old: &VsphereAgentPoolStatus, new: &VsphereAgentPoolStatus) -> bool {
+    let condition = |s: &VsphereAgentPoolStatus, t: &str| {
+        find_condition(&s.conditions, t).map(|c| (c.status.clone(), c.reason.clone()))
+    };
+    // VM actors and other pools decide by the place of the ISO.
+    let stored = |s: &VsphereAgentPoolStatus| {
+        let iso = s.iso.as_ref();
+        iso.map(|i| (i.stored_path.clone(), i.history.clone()))
+    };
+    stored(old) != stored(new)
+        // The next process has to know it, whenever this one dies.
+        || old.refused_credentials != new.refused_credentials
+        || old.observed_generation != new.observed_generation
+        || POOL_CONDITIONS
+            .iter()
+            .filter(|t| **t != CAPACITY_SATISFIED || !is_true(&new.conditions, t))
+            .any(|t| condition(old, t) != condition(new, t))
+}
+
+/// Renders the status and writes it where it is due.
+pub async fn publish(
+    context: &Context,
+    s: &Observed,
+    plan: &Plan,
+    outcome: &Outcome,
+    memory: &mut Memory,
+    verdict: &mut Verdict,
+) {
+    // A record that was written while acting (`closed`, `heldSecrets`) is part of it.
+    let old = memory.status.over(&s.pool).status.clone();
+    let old = old.unwrap_or_default();
+    let new = status::render(&old, s, plan, outcome);
+    let view = status::view(s, plan, &new);
+    context.instruments.pool_view(&s.key, &view);
+    let of_iso = old.iso != new.iso;
+    let window = || {
+        let window = window(s.children.len());
+        let window = if of_iso {
+            window.max(PROGRESS_WRITES)
+        } else {
+            window
+        };
+        (!urgent(&old, &new)).then_some(window)
+    };
+    let failed = match memory.status.next(old != new, s.now, window) {
+        Publish::Unchanged => None,
+        Publish::Failed(class) => Some(class),
+        Publish::Later(left) => {
+            verdict.again = Some(verdict.again.map_or(left, |a| a.min(left)));
+            None
+        }
+        Publish::Now => {
+            let kind = if of_iso {
+                EffectKind::IsoStatus
+            } else {
+                EffectKind::PoolStatus
+            };
+            let written = write(context, kind, s, memory, new).await;
+            // The ISO cache waits for what was just recorded.
+            if written.is_ok() && matches!(outcome.iso, Some(IsoState::Publishing(_))) {
+                verdict.again = Some(Duration::ZERO);
+            }
+            written.err().map(|e| e.class())
+        }
+    };
+    verdict.failure = verdict.failure.or(failed);
+}
+
+/// Writes a record into the status before the effect that needs it. Nothing is written where the status has it already.
+///
+/// # Errors
+/// The [`ReconcileError`] of the write.
+pub async fn record(
+    context: &Context,
+    s: &Observed,
+    memory: &mut Memory,
+    change: impl FnOnce(&mut VsphereAgentPoolStatus),
+) -> Result<(), ReconcileError> {
+    let old = memory.status.over(&s.pool).status.clone();
+    let mut new = old.clone().unwrap_or_default();
+    change(&mut new);
+    if old.unwrap_or_default() == new {
+        return Ok(());
+    }
+    write(context, EffectKind::PoolStatus, s, memory, new).await?;
+    Ok(())
+}
+
+/// The only write of a pool's status.
+async fn write(
+    context: &Context,
+    kind: EffectKind,
+    s: &Observed,
+    memory: &mut Memory,
+    status: VsphereAgentPoolStatus,
+) -> ClusterResult<()> {
+    let pool = memory.status.over(&s.pool);
+    let effect = Effect::new(kind, &s.key);
+    let at = Precondition::of(pool.as_ref());
+    let version = context.cluster.pool_status(&effect, &at, &status).await;
+    memory.status.record(&pool, status, version).map(drop)
+}

@@ -1,0 +1,278 @@
+//! Writes the status of one object. Pure: the caller sends the request.
+//!
+//! Guarantees
+//! - A status is written only when it changed.
+//! - A written status counts until the watch shows it: a pass never works from an older one.
+//! - A change that can wait is written together with the changes that follow it closely.
+//! - A pass that could not write does not try again. Its successor tries after the backoff.
+//!
+//! Assumption: resourceVersions of one resource are numbers that grow (etcd revisions). Where they are not, the watch is
+//! believed.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{ResourceExt, core::object::HasStatus};
+
+use crate::{
+    domain::failure::Class,
+    ports::cluster::{ClusterError, ClusterResult},
+};
+
+/// What the writer remembers of one object between passes.
+#[derive(Clone, Debug)]
+pub struct StatusWriter<S> {
+    /// The last write, until the watch shows it.
+    written: Option<Written<S>>,
+    /// Why the last write of this pass failed, where time alone may mend it.
+    failed: Option<Class>,
+    /// Since when (monotonic) a change waits to be written.
+    waiting_since: Option<Duration>,
+}
+
+#[derive(Clone, Debug)]
+struct Written<S> {
+    uid: String,
+    resource_version: String,
+    status: S,
+}
+
+impl<S> Written<S> {
+    fn is_newer_than<K: ResourceExt>(&self, shown: &K) -> bool {
+        let same = shown.uid().as_deref() == Some(self.uid.as_str());
+        let at = shown.resource_version();
+        same && matches!((number(at.as_deref()), number(Some(&self.resource_version))), (Some(shown), Some(ours)) if ours > shown)
+    }
+}
+
+/// What to do with a status that was rendered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Publish {
+    /// Nothing: it did not change.
+    Unchanged,
+    /// Nothing in this pass: the API server did not take a status a moment ago.
+    Failed(Class),
+    /// Nothing yet: it may wait that long for other changes.
+    Later(Duration),
+    /// Write it.
+    Now,
+}
+
+impl<S> Default for StatusWriter<S> {
+    fn default() -> Self {
+        Self {
+            written: None,
+            failed: None,
+            waiting_since: None,
+        }
+    }
+}
+
+impl<S: Clone> StatusWriter<S> {
+    /// A pass begins with the object that the watch shows: the object as it is known now. Forgets what the watch shows.
+    pub fn begin<K>(&mut self, shown: &Arc<K>) -> Arc<K>
+    where
+        K: ResourceExt + HasStatus<Status = S> + Clone,
+    {
+        self.failed = None;
+        self.newest(shown)
+    }
+
+    /// The object as it is known now. Forgets what the watch shows.
+    pub fn newest<K>(&mut self, shown: &Arc<K>) -> Arc<K>
+    where
+        K: ResourceExt + HasStatus<Status = S> + Clone,
+    {
+        self.written.take_if(|w| !w.is_newer_than(shown.as_ref()));
+        self.over(shown)
+    }
+
+    /// `object`, with the written status where that is newer.
+    #[must_use]
+    pub fn over<K>(&self, object: &Arc<K>) -> Arc<K>
+    where
+        K: ResourceExt + HasStatus<Status = S> + Clone,
+    {
+        let written = self.written.as_ref();
+        let Some(written) = written.filter(|w| w.is_newer_than(object.as_ref())) else {
+            return object.clone();
+        };
+        let version = written.resource_version.clone();
+        with_status(object.as_ref(), written.status.clone(), version)
+    }
+
+    /// What to do at monotonic time `now` with a status that was rendered. `window`: how long the change may wait; `None`: it
+    /// may not.
+    pub fn next(
+        &mut self,
+        changed: bool,
+        now: Duration,
+        window: impl FnOnce() -> Option<Duration>,
+    ) -> Publish {
+        if !changed {
+            self.waiting_since = None;
+            return Publish::Unchanged;
+        }
+        if let Some(class) = self.failed {
+            return Publish::Failed(class);
+        }
+        let Some(window) = window() else {
+            return Publish::Now;
+        };
+        let since = *self.waiting_since.get_or_insert(now);
+        let left = window.saturating_sub(now.saturating_sub(since));
+        if left.is_zero() {
+            Publish::Now
+        } else {
+            Publish::Later(left)
+        }
+    }
+
+    /// Takes in what came of writing `status` to `object`: the object as it is then.
+    ///
+    /// # Errors
+    /// The failure of the write.
+    pub fn record<K>(
+        &mut self,
+        object: &Arc<K>,
+        status: S,
+        version: ClusterResult<String>,
+    ) -> ClusterResult<Arc<K>>
+    where
+        K: ResourceExt + HasStatus<Status = S> + Clone,
+    {
+        // A status that the server refuses for its content does not hold back another one, which may say why.
+        let failed = version.as_ref().err().map(ClusterError::class);
+        self.failed = failed.filter(|class| class.passes());
+        let version = version?;
+        self.waiting_since = None;
+        self.written = Some(Written {
+            uid: object.uid().unwrap_or_default(),
+            resource_version: version.clone(),
+            status: status.clone(),
+        });
+        Ok(with_status(object.as_ref(), status, version))
+    }
+
+    /// What is left of the memory when it is about another VM of the same object: the last write.
+    #[must_use]
+    pub fn with_write_only(&mut self) -> Self {
+        Self {
+            written: self.written.take(),
+            ..Self::default()
+        }
+    }
+
+    /// Reduces the memory to what decisions depend on, so that two memories can be compared; `bare` does the same to the
+    /// written status.
+    pub fn reduce(&mut self, bare: impl FnOnce(&mut S)) {
+        *self = self.with_write_only();
+        if let Some(written) = &mut self.written {
+            bare(&mut written.status);
+        }
+    }
+}
+
+fn with_status<K>(object: &K, status: K::Status, version: String) -> Arc<K>
+where
+    K: ResourceExt + HasStatus + Clone,
+{
+    let mut object = object.clone();
+    *object.status_mut() = Some(status);
+    object.meta_mut().resource_version = Some(version);
+    Arc::new(object)
+}
+
+/// Whether `a` is a later state of the same object than `b`.
+#[must_use]
+pub fn is_newer<K: ResourceExt>(a: &K, b: &K) -> bool {
+    let version = |k: &K| number(k.resource_version().as_deref());
+    a.uid() == b.uid() && matches!((version(a), version(b)), (Some(a), Some(b)) if a > b)
+}
+
+fn number(resource_version: Option<&str>) -> Option<u64> {
+    resource_version?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_forge_crds::pool::VsphereAgentPoolStatus;
+
+    use super::*;
+    use crate::{ports::cluster::ClusterErrorKind, testing};
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_window_begins_with_the_first_change() {
+        let mut writer = StatusWriter::<VsphereAgentPoolStatus>::default();
+        let window = || Some(s(2));
+        for (now, due) in [
+            (10, Publish::Later(s(2))),
+            // Another change does not put it off.
+            (11, Publish::Later(s(1))),
+            (12, Publish::Now),
+            // A write that failed is due at once.
+            (13, Publish::Now),
+        ] {
+            assert_eq!(writer.next(true, s(now), window), due, "at {now}");
+        }
+        assert_eq!(writer.next(false, s(14), window), Publish::Unchanged);
+        assert_eq!(writer.next(true, s(20), window), Publish::Later(s(2)));
+        assert_eq!(writer.next(true, s(21), || None), Publish::Now);
+        let mut other = StatusWriter::<VsphereAgentPoolStatus>::default();
+        assert_eq!(other.next(true, s(1), || Some(s(0))), Publish::Now);
+    }
+
+    #[test]
+    fn what_was_written_counts_until_the_watch_shows_it() {
+        let mut shown = testing::pool("w");
+        shown.metadata.resource_version = Some("7".to_owned());
+        let mut writer = StatusWriter::default();
+        let status = VsphereAgentPoolStatus {
+            closed: Some(true),
+            ..VsphereAgentPoolStatus::default()
+        };
+        let written = writer.record(&Arc::new(shown.clone()), status, Ok("9".to_owned()));
+        let closed = |pool: &Arc<agent_forge_crds::pool::VsphereAgentPool>| {
+            pool.status.as_ref().and_then(|s| s.closed) == Some(true)
+        };
+        assert!(written.is_ok_and(|pool| closed(&pool)));
+        for (version, counts) in [("7", true), ("8", true), ("9", false), ("odd", false)] {
+            shown.metadata.resource_version = Some(version.to_owned());
+            let over = writer.over(&Arc::new(shown.clone()));
+            assert_eq!(closed(&over), counts, "{version}");
+        }
+        shown.metadata.resource_version = Some("9".to_owned());
+        writer.newest(&Arc::new(shown.clone()));
+        shown.metadata.resource_version = Some("8".to_owned());
+        assert!(!closed(&writer.newest(&Arc::new(shown))), "it was shown");
+    }
+
+    #[test]
+    fn a_pass_that_could_not_write_does_not_try_again() {
+        let pool = Arc::new(testing::pool("w"));
+        for (kind, holds) in [
+            (ClusterErrorKind::Unavailable, true),
+            (ClusterErrorKind::Conflict, true),
+            (ClusterErrorKind::Invalid, false),
+        ] {
+            let mut writer = StatusWriter::default();
+            let failed = Err(ClusterError {
+                kind: kind.clone(),
+                operation: "status",
+                subject: "pool".to_owned(),
+                message: "as the test wants it".to_owned(),
+            });
+            let class = failed.as_ref().err().map(ClusterError::class);
+            let came = writer.record(&pool, VsphereAgentPoolStatus::default(), failed);
+            assert!(came.is_err());
+            let next = writer.next(true, s(1), || None);
+            let held = class.filter(|_| holds).map(Publish::Failed);
+            assert_eq!(next, held.unwrap_or(Publish::Now), "{kind:?}");
+            writer.begin(&pool);
+            assert_eq!(writer.next(true, s(1), || None), Publish::Now);
+        }
+    }
+}
