@@ -22,7 +22,7 @@ impl fmt::Display for EffectKey {
 
 macro_rules! effects {
     ($($kind:ident $code:literal $name:literal;)*) => {
-        /// Every kind of mutating call there is. The codes (K01..., V01...) are stable: plans and docs name them.
+        /// Every kind of mutating call there is. The codes (K01..., V01...) are stable: hashes of traces contain them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[allow(missing_docs)]
         pub enum EffectKind {
@@ -110,13 +110,7 @@ impl Effect {
 
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {} ({})",
-            self.kind.code(),
-            self.kind.name(),
-            self.key
-        )
+        write!(f, "{} ({})", self.kind.name(), self.key)
     }
 }
 

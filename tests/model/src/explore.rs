@@ -1,13 +1,13 @@
-//! The search: all states of a [`Model`], but for those that another state stands for.
+//! The search: it looks at all states of a [`Model`], except those that another state covers.
 //!
-//! A state with fewer faults left can do nothing that the same state with more of them cannot, and a promise does not ask
-//! how many are left: so it is only looked at where nothing with more of them has been ([`Spare`]). The search goes on from
-//! what has most left first; a system that comes back from a fault to where it would have been without it costs the way
-//! back, and nothing more. `stateright` has the language of models and promises; a search that knows of this it has not
-//! (docs/adr/0016-less-left-is-nothing-new.md).
+//! Two states may differ only in the faults that are left. The state with fewer faults left cannot do anything that the
+//! other one cannot, and no promise depends on the number. So the search skips a state when it has seen the same one
+//! with at least the same faults left ([`Spare`]). It begins with the states that have most left. A system that returns
+//! from a fault to its former state therefore costs only the way back. `stateright` provides the language for models
+//! and promises. Its own search does not use this rule (docs/adr/0016-less-left-is-nothing-new.md).
 //!
-//! Shortest ways first among states with equally much left. Which states are looked at depends on
-//! the number of threads, not on their pace.
+//! Among states with the same faults left, shorter ways come first. The set of visited states depends on the number of
+//! threads, but not on their speed.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -19,15 +19,15 @@ use std::{
 use ahash::{AHashMap, RandomState};
 use stateright::{Expectation, Model};
 
-/// What of a state only says how much may still come.
+/// The part of a state that says only how much may still happen.
 pub trait Spare: Model {
-    /// As bits: whoever has all of another's has all of its ways to go on, too.
+    /// That part as bits. A state that has all bits of another one can continue in all of its ways.
     fn spare(&self, state: &Self::State) -> u8;
-    /// Digest of all the rest.
+    /// Digest of everything else.
     fn print(&self, state: &Self::State) -> u64;
 }
 
-/// Digest of a value that a table keeps the value itself by.
+/// Digest of a value, as the key of a table that stores the value.
 pub type Digest = (u64, u64);
 
 /// The same value has the same digest in all threads.
@@ -45,10 +45,10 @@ pub fn wide_digest(value: &(impl Hash + ?Sized)) -> Digest {
     (hashes(1).hash_one(value), hashes(5).hash_one(value))
 }
 
-/// So many states are one piece of work.
+/// Number of states in one piece of work.
 const PIECE: usize = 64;
 
-/// For each set of bits, as bits of their numbers: all that are part of it.
+/// For each set of bits: all sets that are part of it, as a bit for each number.
 struct Parts(Vec<[u64; 4]>);
 
 impl Parts {
@@ -63,7 +63,7 @@ impl Parts {
         Self((0..256).map(part).collect())
     }
 
-    /// Notes these bits; `false` where what is noted has all of them.
+    /// Notes these bits. Returns `false` if noted bits contain them already.
     fn note(&self, noted: &mut [u64; 4], bits: u8) -> bool {
         let new = noted[usize::from(bits / 64)] & 1 << (bits % 64) == 0;
         for (noted, part) in noted.iter_mut().zip(self.0[usize::from(bits)]) {
@@ -73,14 +73,14 @@ impl Parts {
     }
 }
 
-/// A state to look at, and how it was come by.
+/// A state to look at, and how the search reached it.
 struct Node<S> {
     state: S,
     number: u32,
     depth: u32,
 }
 
-/// A state that follows, by the how-manieth action.
+/// A following state, and the index of the action that leads to it.
 struct Next<S> {
     state: S,
     action: u16,
@@ -88,19 +88,19 @@ struct Next<S> {
     spare: u8,
 }
 
-/// What a look at one state told.
+/// What the look at one state found.
 struct Looked<S> {
     number: u32,
     depth: u32,
     found: Vec<&'static str>,
-    /// Transitions.
+    /// Number of transitions.
     ways: usize,
-    /// Those of them that its thread has not told lately.
+    /// The following states that this thread has not reported recently.
     next: Vec<Next<S>>,
 }
 
-/// What a thread has told lately. Most transitions lead to what has just been met, and it is cheaper to drop that where it
-/// was made.
+/// States that a thread has reported recently. Most transitions lead to a state that was just met. It is cheaper to
+/// drop such a state in the thread that made it.
 struct Told(Vec<(u64, u8)>);
 
 impl Told {
@@ -111,7 +111,7 @@ impl Told {
         Self(vec![(0, 0); Self::ROOM])
     }
 
-    /// Notes this state; `false` where it was told with at least as much left.
+    /// Notes this state. Returns `false` if it was reported with at least as much left.
     fn note(&mut self, print: u64, spare: u8) -> bool {
         #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
         let place = &mut self.0[print as usize % Self::ROOM];
@@ -123,30 +123,31 @@ impl Told {
     }
 }
 
-/// How one of the properties was met: broken where it must hold always, true where it has to be now and then.
+/// Where a property was met. A promise was broken there, or a state was reached that has to be reachable.
 pub struct Found<M: Model> {
-    /// What happens up to there.
+    /// The actions that lead to the state.
     pub way: Vec<M::Action>,
-    /// Where it ends.
+    /// The state.
     pub last: M::State,
 }
 
-/// What has been looked at.
+/// The result of a search.
 pub struct Explored<M: Model> {
-    /// States.
+    /// Number of states.
     pub states: usize,
-    /// Transitions.
+    /// Number of transitions.
     pub ways: usize,
-    /// Most steps to any of the states.
+    /// The greatest number of steps to a state.
     pub depth: u32,
-    /// Whether that is all there is.
+    /// Whether the search saw everything.
     pub whole: bool,
-    /// Properties, by name.
+    /// The properties that were met, by name.
     pub found: BTreeMap<&'static str, Found<M>>,
 }
 
 impl<M: Model> Explored<M> {
-    /// Prints how much that was, and the way to each broken promise; all that was met, by name.
+    /// Prints the size of the search and the way to each broken promise. Returns the names of all properties that were
+    /// met.
     #[allow(
         clippy::print_stdout,
         reason = "the numbers are what a reader of a test looks for"
@@ -168,8 +169,9 @@ impl<M: Model> Explored<M> {
     }
 }
 
-/// Explores all of it with so many threads, or until one of the promises named is broken. `progress` is asked now and then
-/// whether to go on, with the states that were looked at and those that wait.
+/// Explores all states with that many threads, or until one of the named promises is broken. Calls `progress` from time
+/// to time with the number of states that were looked at and that wait. The search ends early if `progress` returns
+/// false.
 ///
 /// # Panics
 /// More than 2^32 states.
@@ -237,7 +239,8 @@ where
                 (give, take)
             })
             .collect();
-        // Two pieces for each, taken back in turn: what is given does not depend on who is how fast.
+        // Each thread has two pieces, and the results are taken in turn. So the pieces do not depend on the speed of
+        // the threads.
         let mut given = VecDeque::new();
         for turn in 0_usize.. {
             while given.len() < 2 * workers.len()
@@ -318,7 +321,7 @@ fn look<M: Spare>(model: &M, told: &mut Told, node: Node<M::State>) -> Looked<M:
     }
 }
 
-/// Goes there once more.
+/// Follows the way to that state again.
 fn way_to<M: Model>(model: &M, ways: &[(u32, u16)], number: u32) -> Found<M> {
     let mut steps = Vec::new();
     let mut at = number;
@@ -350,7 +353,7 @@ mod tests {
 
     use super::*;
 
-    /// Two counters that grow to three, and two faults, each of which takes one back to nothing.
+    /// Two counters up to three, and two faults that each set one counter back to zero.
     #[derive(Default)]
     struct Counters {
         looked_at: Mutex<Vec<(u8, u8, u8)>>,
@@ -413,7 +416,7 @@ mod tests {
         let all = explore(&model, 2, &[], |_, _| true);
         let looked_at = model.looked_at.into_inner().expect("a list");
         let looked_at: BTreeSet<_> = looked_at.into_iter().collect();
-        // A fault leads back to where the counters have been with more left.
+        // A fault leads back to counters that were seen with more faults left.
         assert!(looked_at.iter().all(|s| s.2 == 3), "{looked_at:?}");
         assert_eq!((all.states, looked_at.len(), all.whole), (16, 16, true));
         let way = &all.found["the first one alone"];

@@ -1,18 +1,20 @@
-//! The ISO flight in a small world: two pools that share one ISO, one datastore, one ISO cache, a VM that boots from it.
+//! The ISO transfer in a small world: two pools that share one ISO, one datastore, one ISO cache, and a VM that boots
+//! from the ISO.
 //!
-//! What decides and acts is the product's: a pool's turn is its real want, retention and status (`pool::iso`), the cache is its
-//! real table, a flight the real one, put together anew for each of its calls from the answers that it had so far
-//! ([`crate::flight_ports`]); between any two calls the rest of the world comes.
+//! The decisions and actions are the product's. A pool's turn uses its real demand, retention and status (`pool::iso`).
+//! The cache is its real table. A transfer is the real one. For each of its calls it runs again from its beginning,
+//! with the answers that it has had so far ([`crate::flight_ports`]). Between any two calls, other parts of the world
+//! may act.
 //!
-//! So that the states are finite:
-//! - Time stands still but for [`Label::Passes`]: longer than anything is waited for, while nothing flies. No state carries a
-//!   clock.
-//! - Numbers of flights tell those under way apart, and are given anew when one ends; so are the names of what dead flights
-//!   left.
-//! - What pools are woken for, they may ask at any moment.
+//! So that the number of states is finite:
+//! - Time does not pass, except in [`Label::Passes`]. That is longer than anything waits, and happens only without a
+//!   transfer. No state contains a clock.
+//! - Numbers only distinguish current transfers. They are given again when a transfer ends, and so are the names of
+//!   files that dead transfers left.
+//! - A pool may ask at any moment, instead of when the cache wakes it.
 //!
-//! Not in it: stalls and deadlines of a flight, sources that fail or change their bytes, pools that leave, datastores that
-//! change, people that touch files, other clusters.
+//! Not included: stalls and deadlines of a transfer, sources that fail or change their bytes, pools that are deleted,
+//! datastores that change, people who change files, other clusters.
 
 use std::{
     cell::RefCell,
@@ -47,20 +49,20 @@ use crate::{
     world::{Budget, Fault},
 };
 
-/// Monotonic time of everything that happens.
+/// Monotonic time of every event.
 pub const NOW: Duration = Duration::from_secs(1_000_000);
-/// So far back lies what was before time passed.
+/// How far back events lie that happened before time passed.
 const LONG: Duration = Duration::from_secs(100_000);
 
-/// A VM's drive holds whole ISOs only, and a final name stands for one.
+/// A VM's drive contains only whole ISOs, and so does a file with a final name.
 pub const WHOLE: &str = "nothing but whole bytes under a final name";
-/// Of uploads to the datastore there is one at a time, and never two to one name.
+/// At most one upload runs at a time, so there are never two to one name.
 pub const ONE_UPLOAD: &str = "one upload at a time";
-/// Nothing that a pool relies on or a VM has in its drive is deleted.
+/// No file is deleted that a pool needs or a VM has in its drive.
 pub const NOT_IN_USE: &str = "nothing in use is deleted";
-/// Once faults are over every pool has its ISO, and nothing else is left.
+/// Once faults are over, every pool has its ISO, and no other file is left.
 pub const ENDS: &str = "every pool gets its ISO, and nothing is left behind";
-/// All of them.
+/// All promises.
 pub const PROMISES: [&str; 4] = [WHOLE, ONE_UPLOAD, NOT_IN_USE, ENDS];
 
 /// A file's name.
@@ -68,71 +70,71 @@ pub const PROMISES: [&str; 4] = [WHOLE, ONE_UPLOAD, NOT_IN_USE, ENDS];
 pub enum Name {
     /// `<sha256>.iso` of that image in the directory of that pool.
     Final {
-        /// Whose directory.
+        /// The pool that owns the directory.
         dir: usize,
-        /// Which image.
+        /// The image.
         image: u8,
     },
-    /// What a flight writes to.
+    /// The file that a transfer writes to.
     Partial {
-        /// Whose directory.
+        /// The pool that owns the directory.
         dir: usize,
-        /// Which image.
+        /// The image.
         image: u8,
-        /// Whether it is of this life of the cache.
+        /// Whether the current life of the cache writes it.
         alive: bool,
-        /// Number of the flight.
+        /// Number of the transfer.
         flight: u64,
     },
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bytes {
     /// All of that image.
     Whole(u8),
-    /// Some of it.
+    /// A part of that image.
     Part(u8),
 }
 
-/// A broken promise, as soon as it is broken.
+/// A broken promise, noted when it breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Harm {
-    /// Two uploads at a time, or two to one name.
+    /// Two uploads run at a time, or two to one name.
     TwoUploads,
-    /// A file was deleted that a pool relies on or a VM has in its drive.
+    /// A file was deleted that a pool needs or a VM has in its drive.
     DeletedInUse,
-    /// A VM got what is not whole.
+    /// A VM got an ISO that is not whole.
     BootedFromPart,
 }
 
 /// The VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vm {
-    /// Not there.
+    /// It does not exist.
     None,
-    /// Being made, with that in its drive.
+    /// It is being created with that file in its drive.
     Making(Name),
-    /// It has that in its drive.
+    /// It has that file in its drive.
     Has(Name),
 }
 
-/// A flight under way.
+/// A current transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Airborne {
-    /// Which; `None`: a look at what a failed transfer left.
+    /// The transfer. `None` for a search for files that a failed transfer left.
     pub flight: Option<Shared<Flight>>,
-    /// Where that look looks, and how many are left.
+    /// The directory of that search, and how many searches are left.
     pub look: Option<(usize, u32)>,
-    /// Of this life of the cache.
+    /// Whether it belongs to the current life of the cache.
     pub alive: bool,
-    /// All that it was answered and told so far.
+    /// All answers and events that it has got so far.
     pub log: Vec<Event>,
-    /// How much it has told.
+    /// How many messages it has sent.
     pub told: usize,
     /// What it does next.
     pub at: At,
-    /// It has to be looked at again.
+    /// It has to be computed again.
     fresh: bool,
 }
 
@@ -151,48 +153,48 @@ impl Airborne {
 pub struct World {
     /// The image that the InfraEnv offers.
     image: u8,
-    /// The pools as the API server has them.
+    /// The pools in the API server.
     pools: [Shared<VsphereAgentPool>; 2],
-    /// The pool whose watch lags, as that shows it.
+    /// The pool whose watch lags, as that watch shows it.
     shown: Option<(usize, Shared<VsphereAgentPool>)>,
     table: Shared<Table>,
     flights: Vec<Airborne>,
-    /// Directories where a transfer failed: looks that are left, and whether it is time.
+    /// Directories in which a transfer failed: the searches that are left, and whether one is due.
     doubtful: BTreeMap<usize, (u32, bool)>,
-    /// Directories in which this life of the cache has looked for what dead ones left.
+    /// Directories in which the current life of the cache has searched for files of dead transfers.
     swept: BTreeSet<usize>,
-    /// The datastore.
+    /// The files on the datastore.
     pub files: BTreeMap<Name, Bytes>,
     vm: Vm,
-    /// A request that may still arrive, whose sender has given up.
+    /// A request that may still arrive although its sender has given up.
     late: Option<Op>,
     left: Budget,
     may_change: bool,
     harm: Option<Harm>,
 }
 
-/// What a transition is.
+/// What happens in a transition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// A pool's turn; its write may go wrong.
+    /// A pool takes its turn. Its write may go wrong.
     Asks(usize, Option<Fault>),
-    /// A flight's next call; it may go wrong, for unknown outcomes at once or later.
+    /// A transfer makes its next call. The call may go wrong; an unknown outcome may come at once or later.
     Calls(&'static str, Op, Option<(Fault, bool)>),
-    /// The cache dies, with all that flies; a call that was sent may arrive.
+    /// The cache dies with all its transfers. A call that was sent may still arrive.
     Dies(Option<Op>),
-    /// What was late arrives.
+    /// The late request arrives.
     Late,
-    /// What was late is lost.
+    /// The late request is lost.
     LateLost,
     /// A watch catches up.
     CatchesUp,
-    /// A long time goes by.
+    /// A long time passes.
     Passes,
-    /// A look at what a failed transfer left begins.
+    /// A search for files of a failed transfer begins.
     LooksAfter(usize),
     /// The InfraEnv offers another image.
     Changes,
-    /// The VM: it is to be made, it is made, it gives the ISO back.
+    /// The VM takes its next step: it is wanted, it is created, it gives the ISO back.
     Vm(&'static str),
 }
 
@@ -215,33 +217,33 @@ impl fmt::Debug for Action {
     }
 }
 
-/// A defect that is planted, to see that the oracles find what comes of it.
+/// A planted defect, to check that the oracles find its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
-    /// The datastore takes a part, and says that it has all.
+    /// The datastore stores a part of the bytes and reports success.
     Truncates,
-    /// PublishPermit to publish is given before any record lists the name.
+    /// The cache permits a publish before any status lists the name.
     LeaveAtOnce,
-    /// Nobody looks for what dead flights left.
+    /// The operator does not search for files of dead transfers.
     NoSweep,
-    /// Drives are not looked at before a file is deleted.
+    /// The operator does not check drives before it deletes a file.
     BlindToDrives,
-    /// A cache that dies leaves its flights flying.
+    /// Transfers continue after their cache has died.
     FlightsLiveOn,
 }
 
-/// What came of a consultation of the table.
+/// The result of a call of the table.
 #[derive(Clone)]
 struct Answered {
     table: Shared<Table>,
-    /// Who was told the rest.
+    /// The transfer that may write and was answered.
     writer: Option<u64>,
     recalled: bool,
     leave: Option<bool>,
     begin: Vec<Shared<Flight>>,
 }
 
-/// All that a pool's turn depends on.
+/// Everything that a pool's turn depends on.
 type Asking = (
     usize,
     u8,
@@ -251,26 +253,26 @@ type Asking = (
     Option<(usize, Shared<VsphereAgentPool>)>,
 );
 
-/// A table, and the numbers that its flights get, by those that they have.
+/// A table, and new numbers for its transfers.
 type Renaming = (Shared<Table>, Vec<(u64, u64)>);
 
 thread_local! {
-    /// Turns that were taken before: in many states a pool asks the same.
+    /// Turns that were computed before. In many states a pool asks the same.
     static ASKED: RefCell<HashMap<Asking, (Answered, Shared<VsphereAgentPool>)>> = RefCell::default();
-    /// Tables with other numbers of flights.
+    /// Tables with other numbers for their transfers.
     static RENAMED: RefCell<HashMap<Renaming, Shared<Table>>> = RefCell::default();
 }
 
 /// The model.
 pub struct Flights {
     faults: Vec<Fault>,
-    /// The InfraEnv may come to offer another image.
+    /// Whether the InfraEnv may offer another image.
     pub changes: bool,
-    /// There is a VM.
+    /// Whether there is a VM.
     pub vm: bool,
-    /// It begins where both pools have their ISO.
+    /// Whether the world begins with an ISO for both pools.
     pub from_rest: bool,
-    /// A planted defect; `None` in earnest.
+    /// A planted defect. `None` to check the product.
     pub defect: Option<Defect>,
     good: Mutex<HashSet<u64>>,
 }
@@ -326,7 +328,7 @@ pub fn source_key(image: u8) -> String {
 }
 
 impl Flights {
-    /// These faults, once each.
+    /// A world with these faults, each at most once.
     pub fn new(faults: &[Fault]) -> Self {
         Self {
             faults: faults.to_vec(),
@@ -342,7 +344,7 @@ impl Flights {
         self.defect == Some(defect)
     }
 
-    /// Works with a copy of the table.
+    /// Calls a copy of the table.
     fn consult<T>(
         table: &Shared<Table>,
         announced: Option<tokio::sync::watch::Receiver<bool>>,
@@ -365,7 +367,7 @@ impl Flights {
         (result, answered)
     }
 
-    /// What a consultation changes: the table, what it says to who flies, what begins.
+    /// Applies the result of a call: the table changes, transfers get messages, and new ones begin.
     fn take_in(w: &mut World, answered: &Answered) {
         w.table = answered.table.clone();
         let flown = |f: &&mut Airborne| f.alive && f.id().is_some() && f.id() == answered.writer;
@@ -381,7 +383,7 @@ impl Flights {
         }
         for flight in &answered.begin {
             let mut flight = flight.clone();
-            // As the actor does: beside the one that a flight writes to, each once in a life.
+            // As the actor does: a directory that no transfer writes to is searched once in each life of the cache.
             let swept: Vec<_> = w
                 .swept
                 .iter()
@@ -408,7 +410,7 @@ impl Flights {
         Self::take_in(w, &answered);
     }
 
-    /// All that follows at once: what flights tell, what they begin.
+    /// Carries out everything that follows at once: messages of transfers, and transfers that they start.
     fn pump(&self, w: &mut World) {
         while let Some(n) = w.flights.iter().position(|f| f.fresh) {
             let run = flight_ports::run(&w.flights[n]);
@@ -461,7 +463,7 @@ impl Flights {
         Self::take_in(w, &answered);
     }
 
-    /// The same state in its one form.
+    /// Brings equal states into one form.
     fn settle(&self, w: &mut World) {
         if let Some((n, old)) = &w.shown
             && *old == w.pools[*n]
@@ -554,7 +556,7 @@ impl Flights {
         }
     }
 
-    /// What a pool asks and is told, and its object with that in its status.
+    /// A pool's question and the answer, and the pool's object with that answer in its status.
     fn asked(w: &World, n: usize) -> (Answered, Shared<VsphereAgentPool>) {
         let making = matches!(w.vm, Vm::Making(_));
         let key = (
@@ -592,7 +594,8 @@ impl Flights {
         asked
     }
 
-    /// A pool's turn: it asks, and writes down what it is told. `Lag`: its watch does not show that for now.
+    /// A pool's turn: it asks, and writes the answer to its status. With `Lag`, its watch does not show that write for
+    /// now.
     fn asks(&self, w: &World, n: usize, blow: Option<Fault>) -> World {
         let mut w = w.clone();
         let (answered, pool) = Self::asked(&w, n);
@@ -679,7 +682,7 @@ impl Flights {
         w.vm == Vm::Has(*name) || w.vm == Vm::Making(*name) || w.pools.iter().any(relies)
     }
 
-    /// A flight's next call, as it should be or with this blow; `true`: the outcome is later.
+    /// The next call of a transfer, as it should be or with this fault. `true`: the outcome comes later.
     fn calls(&self, w: &World, n: usize, blow: Option<(Fault, bool)>) -> Option<World> {
         let mut w = w.clone();
         let At::Call(op) = w.flights[n].at.clone() else {
@@ -715,7 +718,7 @@ impl Flights {
         Some(w)
     }
 
-    /// The cache and its flights end; another life begins with nothing.
+    /// The cache and its transfers end. A new life begins without memory.
     fn dies(&self, w: &World, late: Option<Op>) -> World {
         let mut w = w.clone();
         w.left.spend(Fault::Crash);
@@ -896,7 +899,7 @@ impl Flights {
         all
     }
 
-    /// The faults are over: everybody does what he has to; where that changes nothing, a long time goes by.
+    /// After the faults: each part does what it has to do. If that changes nothing, a long time passes.
     fn round(&self, w: &World) -> World {
         let mut next = w.clone();
         next.left = Budget::default();
@@ -951,10 +954,10 @@ impl Flights {
         None
     }
 
-    /// How it ends once faults are over: `None`, well.
+    /// How the world ends once faults are over. `None` if it ends well.
     pub fn ending(&self, w: &World) -> Option<String> {
         let (mut now, mut way) = (w.clone(), Vec::new());
-        // More than any good ending takes.
+        // More rounds than any good ending takes.
         for _ in 0..100 {
             let seen = explore::digest(&now);
             let good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
@@ -984,7 +987,8 @@ impl Flights {
     }
 }
 
-/// Each name in what is under way, to be changed; files are not among them where they are only looked at.
+/// Gives each name in current transfers and requests to `each`, which may change it. Files are left out where names are
+/// only read.
 fn names(w: &mut World, each: &mut dyn FnMut(&mut Name)) {
     for mut name in w.files.keys().copied().collect::<Vec<_>>() {
         each(&mut name);
@@ -1047,7 +1051,7 @@ impl Model for Flights {
     }
 
     fn actions(&self, w: &World, actions: &mut Vec<Action>) {
-        // What comes after a broken promise tells nothing more.
+        // States after a broken promise show nothing new.
         if w.harm.is_none() {
             actions.extend(self.successors(w));
         }

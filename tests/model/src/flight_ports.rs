@@ -1,7 +1,7 @@
-//! The product's ports as one flight sees them: each call that vCenter has to answer waits until the world has answered it.
+//! The product's ports as one transfer sees them. A call to vCenter waits until the world has answered it.
 //!
-//! A flight is put together anew for each of its calls: it runs from its beginning, is given the answers that it had, and
-//! stands where it stood. So a flight in a state is what it was answered and told, and can be compared.
+//! For each of its calls, a transfer runs again from its beginning. It gets the answers that it had before and stops
+//! where it was. The answers and messages so far therefore describe a transfer completely, and can be compared.
 
 use std::{
     cell::RefCell,
@@ -55,29 +55,29 @@ use crate::{
 /// A call that the world answers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Files in the directory of that pool.
+    /// Lists the files in the directory of that pool.
     List(usize),
-    /// Size of a file.
+    /// Reads the size of a file.
     Stat(Name),
-    /// What is in VMs' drives.
+    /// Reads what is in the drives of VMs.
     Drives,
-    /// The first bytes go there.
+    /// The first bytes of an upload arrive there.
     UploadBegins(Name),
-    /// The last ones have, and it is answered.
+    /// The last bytes of an upload have arrived, and it is answered.
     UploadEnds(Name),
-    /// Another name, without overwriting.
+    /// Gives a file another name, without overwriting.
     Move(Name, Name),
-    /// Gone or not there.
+    /// Deletes a file. A missing file is no error.
     Delete(Name),
 }
 
 impl Op {
-    /// It changes something when it is carried out, and may go wrong.
+    /// Whether the call changes something, and so may go wrong.
     pub fn changes(&self) -> bool {
         matches!(self, Self::UploadEnds(_) | Self::Move(..) | Self::Delete(_))
     }
 
-    /// The names in it.
+    /// Gives the names in the call to `each`.
     pub fn names(&mut self, each: &mut dyn FnMut(&mut Name)) {
         match self {
             Self::List(_) | Self::Drives => {}
@@ -96,7 +96,7 @@ impl Op {
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// Nobody can tell whether it was carried out.
+    /// It is unknown whether it was carried out.
     NoAnswer,
     /// The name is taken.
     AlreadyExists,
@@ -104,68 +104,68 @@ pub enum Failure {
     FileNotFound,
 }
 
-/// What the world answers.
+/// The answer of the world.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
     /// It is done.
     Done,
-    /// Size of the file, if it is there.
+    /// Size of the file, if it exists.
     Size(Option<u64>),
     /// Names of files.
     Files(Vec<Name>),
-    /// What the VM has in its drive.
+    /// The file in the VM's drive.
     Drives(Option<Name>),
     /// It failed.
     Failed(Failure),
 }
 
-/// What a flight has met so far, in order.
+/// What a transfer has met so far, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// Its call was answered, while that flight was the one that may write.
+    /// Its call was answered. The number is the transfer that could write at that moment.
     Reply(Reply, Option<u64>),
-    /// Nobody wants what it fetches any more.
+    /// Its image is not wanted any more.
     Recalled,
-    /// It may publish, or there is nothing to wait for.
+    /// Whether it may publish. Without the permit, there is nothing to wait for.
     PublishPermit(bool),
 }
 
-/// What a flight tells its cache.
+/// A message of a transfer to its cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Bytes.
+    /// Number of bytes so far.
     Progress(u64, Option<u64>),
     /// It is about to publish.
     Publishing(IsoPlace),
-    /// It failed, and something may be left in the directory of that pool; looks that are left.
+    /// It failed, and a file may be left in the directory of that pool. The number says how many searches are left.
     PendingSweep(usize, u32),
-    /// It has looked in the directory of that pool for what dead flights left.
+    /// It has searched the directory of that pool for files of dead transfers.
     Swept(usize),
 }
 
-/// Where a flight stands.
+/// Where a transfer is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum At {
-    /// At a call.
+    /// It waits for the answer to a call.
     Call(Op),
-    /// Until it may publish.
+    /// It waits for the permit to publish.
     Waits,
-    /// At its end.
+    /// It has ended.
     Ended,
 }
 
-/// A flight's way so far.
+/// The course of a transfer so far.
 #[derive(Clone)]
 pub struct Run {
-    /// All that it told.
+    /// All its messages.
     pub told: Vec<Told>,
-    /// Where it stands.
+    /// Where it is.
     pub at: At,
     /// How it ended.
     pub ended: Option<FlightNews>,
 }
 
-/// All that a flight's way depends on.
+/// Everything that the course of a transfer depends on.
 type Way = (
     Option<Shared<bare::Flight>>,
     Option<(usize, u32)>,
@@ -174,7 +174,7 @@ type Way = (
 );
 
 thread_local! {
-    /// Ways that were gone before: many states have the same flights.
+    /// Courses that were computed before. Many states contain the same transfers.
     static RUNS: RefCell<HashMap<Way, Run>> = RefCell::default();
     static RUNTIME: Runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -183,12 +183,13 @@ thread_local! {
         .expect("a runtime without threads");
 }
 
-/// Where the ISO of that image is offered.
+/// The URL of the ISO of that image.
 pub fn url(image: u8) -> String {
     format!("https://images.example/byapikey/TOKEN/4.{image}/x86_64/full.iso")
 }
 
-/// Bytes of an image: the least that passes for ISO 9660, one more of the later image.
+/// Bytes of an image. The first image is the smallest that is accepted as ISO 9660, and the second one is a byte
+/// longer.
 fn image(n: u8) -> &'static Bytes {
     static IMAGES: OnceLock<[Bytes; 2]> = OnceLock::new();
     let made = |n: u8| {
@@ -232,7 +233,7 @@ fn born(alive: bool) -> Timestamp {
     objects::at(i64::from(alive))
 }
 
-/// Where a file of that name lies.
+/// The path of a file with that name.
 ///
 /// # Panics
 /// Never: the names are valid.
@@ -259,7 +260,7 @@ pub fn path(name: &Name) -> DatastorePath {
     directory(*dir).join(&file).expect("a file's path")
 }
 
-/// The final name that lies there.
+/// The final name of that path.
 pub fn name(path: &DatastorePath) -> Option<Name> {
     let mut all = [0, 1]
         .into_iter()
@@ -276,7 +277,7 @@ struct Script {
 
 #[derive(Default)]
 struct Progress {
-    /// Events that were met.
+    /// Number of events that it has met.
     met: usize,
     /// The call that waits.
     call: Option<Op>,
@@ -355,10 +356,10 @@ fn error(failure: Failure) -> VcError {
     }
 }
 
-/// Runs a flight as far as its answers reach.
+/// Runs a transfer until its answers are used up.
 ///
 /// # Panics
-/// Its answers are not those to its calls.
+/// The answers do not belong to its calls.
 pub fn run(flight: &Airborne) -> Run {
     let way = (
         flight.flight.clone(),

@@ -1,15 +1,15 @@
-//! Two Leases in a small world: two operators of ours, a predecessor, our own Lease and the predecessor's.
+//! Two Leases in a small world: two operators of ours, a predecessor, our own Lease and the predecessor's Lease.
 //!
-//! What decides is the product's: an [`Election`] for each Lease, [`Leadership::joined`] and [`Leadership::admits`]. What
-//! `src/lease.rs` does with it is played: the predecessor's Lease is asked for while our own is held; told to end, an
-//! operator lets go of both when its calls are over.
+//! The decisions are the product's: an [`Election`] for each Lease, [`Leadership::joined`] and [`Leadership::admits`].
+//! The model plays what `src/lease.rs` does with them. An operator asks for the predecessor's Lease while it holds our
+//! own. An operator that has to end releases both when its calls are over.
 //!
-//! Played more simply than in [`crate::lease`], where one Lease meets every fault of a call: here each call for a Lease is
-//! answered at once. The predecessor leads by client-go's rules, which are those of an [`Election`] without a fence: it
-//! acts while it leads. So that states are finite, moments are kept relative to [`Guarded::now`], and of versions only
-//! whether it is the object's ([`CURRENT`]).
+//! This world is simpler than [`crate::lease`], where one Lease meets every fault of a call. Here each call for a Lease
+//! is answered at once. The predecessor follows client-go's rules, which are those of an [`Election`] without a fence:
+//! it acts while it leads. So that the number of states is finite, moments are relative to [`Guarded::now`], and a
+//! version is either current ([`CURRENT`]) or old.
 //!
-//! Not in it: a predecessor that stands still and wakes up, which nothing of ours can fence.
+//! Not included: a predecessor that pauses and resumes. Nothing of ours can fence that.
 
 use std::time::Duration;
 
@@ -24,27 +24,27 @@ use crate::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The version that an object has; every other one is old.
+/// The version that an object has. Every other version is old.
 const CURRENT: &str = "current";
 const OLD: &str = "old";
-/// Our operators, and whose place is whose; the last one is the predecessor.
+/// Our two operators, and last the predecessor.
 const NAMES: [&str; 3] = ["a", "b", "agent-forge-operator"];
 const PREDECESSOR: usize = 2;
 /// Namespace of our own Lease.
 const NAMESPACE: &str = "ours";
 
-/// No two act at once, counting the calls that are under way.
+/// No two act at the same time. Calls that have not ended count too.
 pub const ONE_ACTS: &str = "never do two act";
-/// Once faults are over somebody leads, in time.
+/// Once faults are over, one of them leads in time.
 pub const LED: &str = "in the end somebody leads";
-/// It comes to that.
+/// This has to happen in some state.
 pub const HANDED_OVER: &str = "one of ours takes what one of ours held";
-/// It comes to that, too.
+/// This has to happen in some state too.
 pub const GIVEN_BACK: &str = "the predecessor leads after one of ours";
-/// All that is promised.
+/// All promises.
 pub const PROMISES: [&str; 2] = [ONE_ACTS, LED];
 
-/// Our own Lease, and the predecessor's.
+/// Our own Lease, or the predecessor's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Which {
     Own,
@@ -52,59 +52,59 @@ enum Which {
 }
 use Which::{Own, Theirs};
 
-/// Somebody who strives for Leases.
+/// A process that competes for Leases.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Candidate {
     /// For our own Lease and for the predecessor's.
     elections: [Election; 2],
     stands_still: bool,
     ends: bool,
-    /// For so many seconds its calls may still have effects.
+    /// The number of seconds in which its calls may still have effects.
     effects: u64,
 }
 
 /// A state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
-    /// Who stands in each Lease; `None` where there is no object, or nobody in it.
+    /// The holder of each Lease. `None` if the object does not exist or names no holder.
     holders: [Option<String>; 2],
     all: [Candidate; 3],
     ghost: u64,
     left: Budget,
     may_end: [bool; 3],
-    /// Who took over from whom last, of those that the properties ask for.
+    /// The last takeover, if a property asks for it.
     news: Option<&'static str>,
 }
 
-/// What happens.
+/// What happens in a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// A second goes by.
+    /// A second passes.
     Tick,
-    /// What is due with our own Lease, or the predecessor's.
+    /// A process does what is due with our own Lease (`false`) or with the predecessor's (`true`).
     Does(usize, bool),
-    /// Somebody dies with its Pod, and another one takes its place.
+    /// A process dies with its Pod, and another one replaces it.
     Dies(usize),
-    /// An operator stands still.
+    /// An operator pauses.
     StandsStill(usize),
-    /// It goes on.
+    /// It resumes.
     GoesOn(usize),
-    /// Somebody is told to end.
+    /// A process is asked to end.
     Ends(usize),
-    /// It lets go, and another one takes its place.
+    /// It releases its Leases, and another one replaces it.
     LetsGo(usize),
 }
 
-/// A defect that is planted.
+/// A planted defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     /// Our own Lease is enough to act.
     OwnIsEnough,
-    /// The predecessor is taken for one of ours.
+    /// The predecessor counts as one of our operators.
     Fooled,
-    /// The predecessor's Lease is asked for by who does not hold our own.
+    /// A process asks for the predecessor's Lease without our own.
     Unordered,
-    /// Who slept past our own Lease writes into the predecessor's.
+    /// A process that paused until it lost our own Lease writes into the predecessor's.
     Asleep,
 }
 
@@ -112,12 +112,12 @@ pub enum Defect {
 pub struct Guarded {
     timing: Timing,
     faults: Vec<Fault>,
-    /// A planted defect; `None` in earnest.
+    /// A planted defect. `None` to check the product.
     pub defect: Option<Defect>,
 }
 
 impl Guarded {
-    /// With these faults, once each.
+    /// A world with these faults, each at most once.
     pub fn new(timing: Timing, faults: &[Fault]) -> Self {
         Self {
             timing,
@@ -171,7 +171,7 @@ impl Guarded {
                 None => Leadership::Standby,
             });
         if n == PREDECESSOR {
-            // Without a fence: it ends when it could not renew.
+            // It has no fence: it ends when it could not renew.
             let until = match each[1] {
                 Leadership::Leading { until } => until - self.timing.call_bound(),
                 _ => Duration::ZERO,
@@ -184,7 +184,7 @@ impl Guarded {
         Leadership::joined(&each)
     }
 
-    /// What a Lease shows.
+    /// The content of a Lease.
     fn record(&self, w: &World, n: usize, which: Which) -> Option<Record> {
         let holder = w.holders[which as usize].clone()?;
         let is_kin = self.planted(Defect::Fooled) && n != PREDECESSOR && which == Theirs;
@@ -200,7 +200,7 @@ impl Guarded {
         })
     }
 
-    /// What `n` is to do with that Lease now.
+    /// What `n` has to do with that Lease now.
     fn next(&self, w: &World, n: usize, which: Which) -> Next {
         let now = self.now();
         let [own, theirs] = &w.all[n].elections;
@@ -216,7 +216,7 @@ impl Guarded {
         }
     }
 
-    /// Somebody stands in a Lease from now on: what others have seen of it is old.
+    /// Writes a holder into a Lease. What others have seen of the Lease is old then.
     fn write(&self, w: &mut World, which: Which, holder: String) {
         let before = w.holders[which as usize].replace(holder.clone());
         let before = before.unwrap_or_default();
@@ -228,7 +228,7 @@ impl Guarded {
                 [_, false] if holder == NAMES[PREDECESSOR] && w.news == Some(LED) => {
                     Some(GIVEN_BACK)
                 }
-                // Ours held it, or let go of it.
+                // An operator of ours held the Lease, or released it.
                 [_, true] => Some(LED),
                 _ => w.news.filter(|n| *n == LED && holder.is_empty()),
             };
@@ -258,7 +258,7 @@ impl Guarded {
             Next::Create if w.holders[which as usize].is_none() => self.holds(w, n, which),
             Next::Replace { version, .. } if version == CURRENT => self.holds(w, n, which),
             Next::Create | Next::Replace { .. } => {
-                // A conflict: what was seen before it does not matter any more.
+                // After a conflict, what it saw before does not matter any more.
                 let election = &mut w.all[n].elections[which as usize];
                 election.shown(Duration::ZERO, None);
                 election.failed(now);
@@ -271,14 +271,14 @@ impl Guarded {
         w.all[n].elections[which as usize].written(self.now(), CURRENT.to_owned());
     }
 
-    /// In the same Pod, under the same name.
+    /// Starts again in the same Pod, under the same name.
     fn restarts(&self, w: &mut World, n: usize) {
         let effects = w.all[n].effects;
         w.all[n] = self.fresh(n);
         w.all[n].effects = effects;
     }
 
-    /// Another one takes its place; where it stands in a Lease, whoever is gone stands there.
+    /// Another process replaces it. A Lease that it holds keeps the name of a process that is gone.
     fn is_replaced(&self, w: &mut World, n: usize) {
         w.ghost = w.ghost.max(w.all[n].effects);
         for which in [Own, Theirs] {
@@ -337,7 +337,7 @@ impl Guarded {
         w.ghost = w.ghost.saturating_sub(1);
     }
 
-    /// Whoever may act does.
+    /// Each process that may act does so.
     fn settle(&self, w: &mut World) {
         let (now, bound) = (self.now(), self.timing.call_bound());
         for n in 0..NAMES.len() {
@@ -430,7 +430,7 @@ impl Guarded {
         (0..NAMES.len()).filter(leads).count()
     }
 
-    /// Whether somebody leads in time once nothing more goes wrong: both Leases are waited out at most once each.
+    /// Whether one of them leads in time once nothing more goes wrong. Each Lease may have to expire once.
     fn is_led(&self, w: &World) -> bool {
         let mut w = w.clone();
         for candidate in &mut w.all {
@@ -499,7 +499,7 @@ impl Model for Guarded {
     }
 
     fn next_state(&self, w: &World, label: Label) -> Option<World> {
-        // What comes after a broken promise tells nothing more.
+        // States after a broken promise show nothing new.
         if Self::acting(w) > 1 {
             return None;
         }

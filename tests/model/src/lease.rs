@@ -1,20 +1,21 @@
-//! The lease in a small world: two operators, each with its own [`Election`], one Lease object, calls that take their time
-//! or go wrong.
+//! The Lease in a small world: two operators, each with its own [`Election`], one Lease object, and calls that take
+//! time or go wrong.
 //!
-//! What decides is the product's: [`Election`] says what to do next, [`Leadership::admits`] whether a mutating call may begin.
-//! What `src/lease.rs` does with it is played: one call after the other, each stamped before it is sent, failures told as
-//! failures. An operator begins a mutating call whenever the fence lets it, and the call takes all the time it may.
+//! The decisions are the product's. [`Election`] decides what to do next. [`Leadership::admits`] decides whether a
+//! mutating call may begin. The model plays what `src/lease.rs` does with them: it makes one call after the other,
+//! notes the time before each call, and reports failures as failures. An operator begins a mutating call whenever the
+//! fence admits it, and the call takes as long as it may.
 //!
-//! So that the states are finite:
-//! - Time goes in steps of a second for both, and not before everybody who runs has done what is due. Moments are kept
-//!   relative to [`World::now`]; those that lie further back than anything is waited for are one.
-//! - resourceVersions say only which are equal: to the object's, and among those that one operator knows.
-//! - What nothing can come of any more is forgotten: what a call asked for once it has its fate, what an operator was shown
-//!   before once it asks again. A write on a version that is not the object's any more has failed. That this leaves the
-//!   same worlds is tested (`Leases::forgets`).
-//! - Whoever is gone for good, and may still stand in the Lease, is `gone`, whoever he was.
+//! So that the number of states is finite:
+//! - Time moves in steps of a second for both, after every running process has done what is due. Moments are relative
+//!   to [`World::now`]. All moments further back than any timeout count as one.
+//! - resourceVersions only show which are equal to the object's version or to each other, for each operator.
+//! - What cannot have an effect any more is forgotten. That is the question of a call once its outcome is known, and
+//!   what an operator saw before its next question. A write on an old version has failed. A test checks that this
+//!   leaves the same worlds (`Leases::forgets`).
+//! - Every process that is gone for good, but may still hold the Lease, has the name `gone`.
 //!
-//! Not in it: clocks of different rates, a Lease that somebody else deletes or edits, a third operator.
+//! Not included: clocks with different speeds, a Lease that somebody else deletes or edits, a third operator.
 
 mod forms;
 
@@ -30,45 +31,45 @@ use crate::{
 
 /// One step of time.
 const SECOND: Duration = Duration::from_secs(1);
-/// Name of whoever is gone for good.
+/// The name of every process that is gone for good.
 const GONE: &str = "gone";
 /// Names of the operators.
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// No two may act at once, counting the calls that are under way.
+/// No two act at the same time. Calls that have not ended count too.
 pub const ONE_ACTS: &str = "never two operators act";
 /// No two believe that they lead.
 pub const ONE_LEADS: &str = "never two operators lead";
-/// Once faults are over somebody leads, in time.
+/// Once faults are over, one of them leads in time.
 pub const LED: &str = "in the end somebody leads";
-/// It comes to that, now and then.
+/// This has to happen in some state.
 pub const TAKEN: &str = "the other one takes what was let go";
-/// All that is promised.
+/// All promises.
 pub const PROMISES: [&str; 3] = [ONE_ACTS, ONE_LEADS, LED];
 
-/// What a call asks of the API server.
+/// What a call asks the API server for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Ask {
     Read,
-    /// Put `holder` into the object of this version, or make it.
+    /// Write `holder` into the object of this version, or create the object.
     Write {
         version: Option<u64>,
         holder: Option<&'static str>,
     },
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Fate {
     /// It has not arrived yet.
     Underway,
     Shown(Option<Lease>),
     Written(u64),
-    /// It is refused, or there will be no answer: told as a failure either way.
+    /// It is refused, or no answer will come. Both are reported as a failure.
     Fails,
 }
 
-/// A call of an operator that waits for its end.
+/// A call that an operator waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Call {
     ask: Ask,
@@ -76,7 +77,7 @@ struct Call {
     fate: Fate,
 }
 
-/// The object.
+/// The Lease object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Lease {
     version: u64,
@@ -88,11 +89,11 @@ struct Lease {
 struct Operator {
     election: Election,
     call: Option<Call>,
-    /// It does nothing, while the world goes on.
+    /// It is paused: it does nothing while time passes.
     stands_still: bool,
-    /// It was told to end, and begins nothing any more.
+    /// It was asked to end, and starts nothing any more.
     ends: bool,
-    /// For so many seconds its mutating calls may still have effects.
+    /// The number of seconds in which its mutating calls may still have effects.
     effects: u64,
 }
 
@@ -101,52 +102,52 @@ struct Operator {
 pub struct World {
     lease: Option<Lease>,
     operators: [Operator; 2],
-    /// A write that may still arrive, whose sender has given up.
+    /// A write that may still arrive although its sender has given up.
     late: Option<Ask>,
-    /// For so many seconds the mutating calls of whoever is gone for good may still have effects.
+    /// The number of seconds in which mutating calls of processes that are gone for good may still have effects.
     ghost: u64,
-    /// Faults that are left.
+    /// The faults that are left.
     left: Budget,
-    /// Whether an operator may still be told to end.
+    /// Whether an operator may still be asked to end.
     may_end: bool,
-    /// Who has let go as it should, and nobody has taken the lease since.
+    /// The operator that released the Lease in order, as long as no other one has taken it.
     let_go: Option<usize>,
 }
 
-/// What happens.
+/// What happens in a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// A second goes by.
+    /// A second passes.
     Tick,
-    /// An operator does what its election says.
+    /// An operator does what its election decides.
     Does(usize),
     /// Its call arrives.
     Arrives(usize),
-    /// Its call arrives twice, the second answer is heard.
+    /// Its call arrives twice, and it gets the second answer.
     ArrivesTwice(usize),
     /// Its call is lost.
     IsLost(usize),
-    /// Its call arrives, the answer is lost.
+    /// Its call arrives, and the answer is lost.
     AnswerLost(usize),
-    /// Its call will arrive when nobody waits for it any more, or never.
+    /// Its call arrives after it has given up, or never.
     Strays(usize),
-    /// It hears the answer.
+    /// It gets the answer.
     Hears(usize),
     /// It gives the call up.
     GivesUp(usize),
-    /// It stands still from now on.
+    /// It pauses.
     StandsStill(usize),
-    /// It goes on.
+    /// It resumes.
     GoesOn(usize),
-    /// It dies and is started anew in the same Pod.
+    /// It dies and starts again in the same Pod.
     Restarts(usize),
-    /// It dies with its Pod, and another one takes its place.
+    /// It dies with its Pod, and another one replaces it.
     Dies(usize),
-    /// It is told to end.
+    /// It is asked to end.
     Ends(usize),
-    /// It has ended and lets go of the lease, and another one takes its place; what becomes of that write.
+    /// It has ended, releases the Lease, and another one replaces it. The fault is what happens to that write.
     LetsGo(usize, Option<Fault>),
-    /// What was late arrives.
+    /// The late write arrives.
     Late,
 }
 
@@ -177,20 +178,20 @@ impl fmt::Display for Label {
     }
 }
 
-/// A defect that is planted, to see that the oracles find what comes of it.
+/// A planted defect, to check that the oracles find its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     /// A leader's time counts from the answer to its write.
     CountsFromAnswer,
-    /// A candidate waits for a holder only as long as between two looks.
+    /// A candidate waits for a silent holder only as long as between two reads.
     Impatient,
-    /// A candidate takes nothing from a holder, however long that one is silent.
+    /// A candidate never takes the Lease from a silent holder.
     Shy,
     /// The API server does not compare versions.
     BlindWrites,
-    /// The lease is let go while calls are under way.
+    /// An operator releases the Lease while its calls have not ended.
     LetsGoEarly,
-    /// The lease is not let go at the end.
+    /// An operator does not release the Lease at its end.
     KeepsIt,
     /// The fence counts a call as over as soon as it begins.
     NoFence,
@@ -200,11 +201,11 @@ pub enum Defect {
 pub struct Leases {
     timing: Timing,
     faults: Vec<Fault>,
-    /// An operator may be told to end once.
+    /// An operator may be asked to end once.
     pub ends: bool,
-    /// What nothing can come of is forgotten.
+    /// What cannot have an effect any more is forgotten.
     pub forgets: bool,
-    /// A planted defect; `None` in earnest.
+    /// A planted defect. `None` to check the product.
     pub defect: Option<Defect>,
 }
 
@@ -213,7 +214,7 @@ fn seconds(time: Duration) -> u64 {
 }
 
 impl Leases {
-    /// Two operators with these times, and these faults, once each.
+    /// Two operators with these times, and these faults at most once each.
     pub fn new(timing: Timing, faults: &[Fault]) -> Self {
         Self {
             timing,
@@ -224,7 +225,7 @@ impl Leases {
         }
     }
 
-    /// The one moment at which every state is looked at: everything that matters fits before it.
+    /// The moment at which every state is looked at. Everything that matters fits before it.
     fn now(&self) -> Duration {
         self.timing.duration() + SECOND
     }
@@ -281,7 +282,7 @@ impl Leases {
         operator.election.next(self.now())
     }
 
-    /// Does what the election says; whoever has lost starts anew.
+    /// Does what the election decides. An operator that has lost starts again.
     fn does(&self, w: &mut World, n: usize) {
         let ask = match self.next(&w.operators[n]) {
             Next::Wait(_) | Next::Clear(_) => return,
@@ -315,21 +316,21 @@ impl Leases {
             }
             Fate::Written(version) => election.written(call.sent, version.to_string()),
             Fate::Fails | Fate::Underway => {
-                // When it last saw anything tells nothing after that.
+                // After that, the time of its last read has no meaning.
                 election.shown(Duration::ZERO, None);
                 election.failed(now);
             }
         }
     }
 
-    /// A container that is started anew in its Pod: what it had under way goes on, under the same name.
+    /// The container starts again in its Pod under the same name. Its calls continue.
     fn restarts(&self, w: &mut World, n: usize) {
         let effects = w.operators[n].effects;
         w.operators[n] = self.fresh(NAMES[n]);
         w.operators[n].effects = effects;
     }
 
-    /// A Pod that is gone; another one, with another name, takes its place.
+    /// The Pod is gone, and another one with another name replaces it.
     fn is_replaced(&self, w: &mut World, n: usize) {
         w.ghost = w.ghost.max(w.operators[n].effects);
         let name = NAMES[n];
@@ -357,7 +358,7 @@ impl Leases {
         let now = self.now();
         let earlier = |at: Duration| at.saturating_sub(SECOND);
         for operator in &mut w.operators {
-            // The rest that is over a second later is over then.
+            // What ends within a second counts as ended then.
             operator.election = operator
                 .election
                 .retold(now + SECOND, earlier, Record::clone);
@@ -390,7 +391,7 @@ impl Leases {
         self.is_replaced(w, n);
     }
 
-    /// What happens comes to pass; `None` where it cannot.
+    /// The state after that event. `None` if the event is impossible.
     fn after(&self, w: &World, label: Label) -> Option<World> {
         let mut w = w.clone();
         let spend = |w: &mut World, fault: Fault| {
@@ -461,8 +462,8 @@ impl Leases {
             Label::GivesUp(n) => {
                 let call = w.operators[n].call.as_ref().filter(|_| runs(&w, n))?;
                 let waited = self.now().saturating_sub(call.sent);
-                // A failure may be told at once; what is slow for no reason is answered before its time is over, unless
-                // its sender stood still.
+                // A failure may be reported at once. A call that is slow without a reason is answered before its time
+                // is over, unless its sender paused.
                 let over = waited > self.timing.lease_call_bound();
                 if call.fate != Fate::Fails && !over {
                     return None;
@@ -482,14 +483,14 @@ impl Leases {
             }
             Label::Restarts(n) => {
                 spend(&mut w, Fault::Crash)?;
-                // What it had sent may still arrive.
+                // A request that was sent may still arrive.
                 let sent = underway(&w, n).filter(|ask| *ask != Ask::Read);
                 w.late = w.late.take().or(sent);
                 self.restarts(&mut w, n);
             }
             Label::Dies(n) => {
                 spend(&mut w, Fault::Crash)?;
-                // What it had sent may still arrive.
+                // A request that was sent may still arrive.
                 let sent = underway(&w, n).filter(|ask| *ask != Ask::Read);
                 w.late = w.late.take().or(sent);
                 self.is_replaced(&mut w, n);
@@ -520,7 +521,7 @@ impl Leases {
         Some(w)
     }
 
-    /// Whoever may act does; and the state gets its one form.
+    /// Each operator that may act does so. Then the state is brought into its one form.
     fn settle(&self, w: &mut World) {
         let (now, bound) = (self.now(), self.timing.call_bound());
         for operator in &mut w.operators {
@@ -545,15 +546,15 @@ impl Leases {
         }
     }
 
-    /// Whether, with no more faults and every call answered at once, somebody leads in time: after a release, as soon as
-    /// somebody looks; else, once the holder's time is over.
+    /// Whether one operator leads in time, without more faults and with every call answered at once. After a release,
+    /// that is at the next read. Otherwise it is when the holder's time is over.
     pub fn is_led(&self, w: &World) -> bool {
         let mut w = w.clone();
         w.left = Budget::default();
         w.late = None;
         for operator in &mut w.operators {
             operator.stands_still = false;
-            // What it waited for is over: with an answer, or without.
+            // The call that it waited for is over, with or without an answer.
             if let Some(call) = &mut operator.call
                 && call.fate == Fate::Underway
             {
@@ -562,9 +563,9 @@ impl Leases {
         }
         let looks = seconds(self.timing.retry_period());
         let within = match w.let_go {
-            // One look of the other one; whoever takes the place of the one that let go is not there yet.
+            // One read of the other operator. The process that replaces the releasing one does not exist yet.
             Some(_) => looks + 1,
-            // Somebody has seen the holder just now, or it has to end first; a look after that, and one that failed.
+            // An operator has just seen the holder, or has to end first. One read follows, and one that failed.
             None => seconds(self.timing.duration()) + seconds(self.timing.call_bound()) + 3 * looks,
         };
         let absent = w.let_go;
@@ -579,7 +580,7 @@ impl Leases {
         false
     }
 
-    /// Everybody but the `absent` one does all that is due now, every call is answered at once.
+    /// Every operator except `absent` does all that is due now, and every call is answered at once.
     fn runs_on(&self, w: &mut World, absent: Option<usize>) {
         let all = 0..w.operators.len();
         let present: Vec<usize> = all.filter(|n| Some(*n) != absent).collect();
@@ -606,7 +607,7 @@ impl Leases {
         operator.call.is_some() || self.has_to_do(operator)
     }
 
-    /// How many act, those who are gone for good included.
+    /// How many act, including processes that are gone for good.
     fn acting(w: &World) -> usize {
         let living = w.operators.iter().filter(|o| o.effects > 0).count();
         living + usize::from(w.ghost > 0)
@@ -619,7 +620,7 @@ impl Leases {
 }
 
 impl Spare for Leases {
-    /// The faults, and that an operator may be told to end.
+    /// The faults, and whether an operator may be asked to end.
     fn spare(&self, w: &World) -> u8 {
         w.left.bits() | u8::from(w.may_end) << Fault::ALL.len()
     }
@@ -637,7 +638,7 @@ impl Spare for Leases {
             } = w;
             explore::digest(&(lease, operators, late, ghost, let_go))
         };
-        // The two are alike: who of them is which tells nothing.
+        // The two operators are alike, so it does not matter which is which.
         print(w).min(print(&self.mirrored(w)))
     }
 }
@@ -683,7 +684,7 @@ impl Model for Leases {
     }
 
     fn next_state(&self, w: &World, label: Label) -> Option<World> {
-        // What comes after a broken promise tells nothing more.
+        // States after a broken promise show nothing new.
         if Self::acting(w) > 1 || self.leading(w) > 1 {
             return None;
         }

@@ -1,24 +1,25 @@
-//! The product's own decisions inside a model checker: worlds that are small enough to be explored whole.
+//! The product's own decisions in a model checker: worlds that are small enough to be explored completely.
 //!
-//! Flow: [`machines::Machines`] takes a [`world::World`], lets everybody in it do whatever he may do next, and hands each
-//! state that this leads to back to `stateright`, which keeps what is new and asks the oracles of [`verdict`].
+//! Flow: [`machines::Machines`] takes a [`world::World`] and lets each part of it take any of its possible next steps.
+//! It returns each resulting state to the search, which keeps new states and asks the oracles of [`verdict`].
 //!
-//! Nothing of the product is written anew here: a VM actor's transition is a real pass of it that ends after one step
-//! (`vm::pass::run_at_most`), the pool's is its snapshot, plan and actions, the scan's a real pass. All of them work on the
-//! product's ports, and [`ports`] is a world behind them in which any one effect may go wrong. What everybody else does is
-//! in [`upstream`].
+//! The model does not repeat any code of the product. A transition of a VM actor is a real pass that ends after one
+//! step (`vm::pass::run_at_most`). A transition of the pool actor is its real snapshot, plan and actions. The orphan
+//! scan is a real pass too. All of them use the product's ports. [`ports`] implements these over a world in which any
+//! one effect may go wrong. [`upstream`] plays all other parts.
 //!
-//! Two worlds of their own: [`lease`], two operators and one Lease, and [`flight`], two pools and one ISO cache.
+//! Two more models have worlds of their own: [`lease`] has two operators and one Lease, and [`flight`] has two pools
+//! and one ISO cache.
 //!
 //! So that the states of the machines' world are finite:
-//! - Time is the age that a pass sees what is remembered as (a few seconds, or longer than anything is waited for), and hours
-//!   that go by while somebody waits for a guest. No state carries a clock.
-//! - resourceVersions say only which of several copies is newer.
-//! - What a status only tells people (conditions, messages) is left out, and the timeline, which the pool asks of a VM only
-//!   whose freed Agent lost its approval: with these selectors none does.
+//! - Time is the age that a pass sees in its memory: a few seconds, or longer than any timeout. In addition, hours may
+//!   pass while something waits for a guest. No state contains a clock.
+//! - resourceVersions only show which of several copies is newer.
+//! - Parts of a status that only inform people (conditions, messages) are left out. So is the timeline: the pool reads
+//!   it only when a freed Agent lost its approval, which does not happen with these selectors.
 //!
-//! Not in it: tags, drives, the predecessor's records, adoption, force, pool deletion, hooks that wait for a dead
-//! guest; reads that fail; a Kubernetes write that lands late.
+//! Not included: tags, drives, the predecessor's records, adoption, force, pool deletion, hooks that wait for a dead
+//! guest; reads that fail; a Kubernetes write that arrives late.
 
 pub mod explore;
 pub mod flight;

@@ -1,5 +1,5 @@
-//! VM step and pool plan in the small world: real passes of the product, each step of a VM and each round of a pool a
-//! transition of its own, with at most one effect of it going wrong.
+//! VM step and pool plan in the small world, as real passes of the product. Each step of a VM and each round of a pool
+//! is a transition of its own, with at most one effect going wrong.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,15 +45,14 @@ use crate::{
     world::{Fault, Stale, THEN, World, ageless},
 };
 
-/// A pass sees what is remembered as that old: longer than the pause between two proofs of absence, shorter than anything
-/// else that is waited for.
+/// How old a pass sees its memory: longer than the pause between two proofs of absence, shorter than any other timeout.
 const SOON: Duration = Duration::from_secs(3);
-/// ... or as that old: longer than anything that is waited for.
+/// The alternative: longer than any timeout.
 const LONG: Duration = Duration::from_secs(1000);
 
-/// By so many events a watch is behind at most.
+/// The greatest number of events that a watch may lag behind.
 pub const LAG: u8 = 4;
-/// So many events that may still be missed are told apart.
+/// How many missed events are distinguished.
 const MOST_MISSED: u8 = LAG - 1;
 
 thread_local! {
@@ -64,10 +63,10 @@ thread_local! {
         .expect("a runtime without threads");
 }
 
-/// What a transition is.
+/// What happens in a transition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// Everybody else's.
+    /// Another part of the world acts.
     Deed(Deed),
     /// One step of a VM actor.
     Vm(String, bool, Option<(EffectKind, Blow)>),
@@ -77,14 +76,14 @@ pub enum Label {
     Scans,
     /// The operator dies between two passes.
     Dies,
-    /// A watch stops showing what is new.
+    /// A watch stops showing changes.
     Lags(&'static str),
 }
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let blow = |f: &mut fmt::Formatter<'_>, blow: &Option<(EffectKind, Blow)>| match blow {
-            Some((effect, blow)) => write!(f, ", {} {blow:?}", effect.code()),
+            Some((effect, blow)) => write!(f, ", {} {blow:?}", effect.name()),
             None => Ok(()),
         };
         let late = |late: &bool| if *late { "long after" } else { "soon" };
@@ -125,7 +124,7 @@ impl fmt::Debug for Action {
     }
 }
 
-/// A pass as it was run.
+/// The result of a pass.
 #[derive(Debug, PartialEq)]
 struct Ran {
     world: World,
@@ -134,19 +133,19 @@ struct Ran {
 
 /// The model.
 pub struct Machines {
-    /// Where it begins.
+    /// The first state.
     pub start: World,
     /// What people may do.
     pub people: Vec<Deed>,
-    /// So many hours may go by.
+    /// How many hours may pass.
     pub hours: u8,
-    /// By so many events a watch may be behind.
+    /// How many events a watch may lag behind.
     pub lag: u8,
-    /// A planted defect; `None` in earnest.
+    /// A planted defect. `None` to check the product.
     pub defect: Option<Defect>,
-    /// Notes the arrows of the charts.
+    /// Records the arrows of the charts.
     pub draws: bool,
-    /// Runs each pass on the whole world, too, and compares ([`crate::part`]).
+    /// Also runs each pass on the whole world, and compares ([`crate::part`]).
     pub verify: bool,
     pool: Arc<VsphereAgentPool>,
     endings: Endings,
@@ -154,18 +153,18 @@ pub struct Machines {
     pool_chart: Mutex<Arrows>,
 }
 
-/// What comes after what.
+/// Pairs of a state and the next one.
 pub type Arrows = BTreeSet<(String, String)>;
 
-/// A defect that is planted into the world, to see that the oracles find what comes of it.
+/// A planted defect, to check that the oracles find its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Defect {
-    /// vCenter says of every VM that it is not there.
+    /// vCenter reports every VM as absent.
     HiddenVms,
 }
 
 impl Machines {
-    /// These machines and faults; `foreign`: somebody else's VM holds the first one's name.
+    /// These machines and faults. With `foreign`, somebody else's VM has the name of the first machine.
     pub fn new(
         names: &[&str],
         foreign: bool,
@@ -224,7 +223,7 @@ impl Machines {
         })
     }
 
-    /// A pass of a VM actor, of at most so many steps, whatever goes wrong in it.
+    /// A pass of a VM actor, with at most that many steps. The returned function takes what goes wrong in it.
     fn vm<'a>(
         &'a self,
         w: &'a World,
@@ -242,7 +241,8 @@ impl Machines {
         }
     }
 
-    /// What came of a pass on its part of the world; with [`Self::verify`] the same has to come of one on the `whole`.
+    /// The result of a pass on its part of the world. With [`Self::verify`], a pass on the whole world has to give the
+    /// same.
     fn compared(
         &self,
         ran: Ran,
@@ -283,7 +283,7 @@ impl Machines {
         }
     }
 
-    /// What a VM actor decides next; `None` where its pass looks at the VM first, whatever it would decide.
+    /// What a VM actor decides next. `None` if its pass first has to look at the VM.
     fn decides(&self, w: &World, name: &str) -> Option<String> {
         let ports = self.ports(w, false, None);
         let context = self.context(&ports);
@@ -302,14 +302,14 @@ impl Machines {
         })
     }
 
-    /// The arrows of the VM's chart met so far: what is decided, and what is decided after that was done.
+    /// The arrows of the VM's chart that were met: a decision, and the decision after that one was carried out.
     pub fn chart(&self) -> Arrows {
         let chart = self.chart.lock();
         chart.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The arrows of the pool's chart met so far: how it saw an AgentMachine, and how it saw it after the next thing that
-    /// happened.
+    /// The arrows of the pool's chart that were met: how the pool sees an AgentMachine, before and after the next
+    /// event.
     pub fn pool_chart(&self) -> Arrows {
         let chart = self.pool_chart.lock();
         chart.unwrap_or_else(PoisonError::into_inner).clone()
@@ -356,7 +356,7 @@ impl Machines {
         }
     }
 
-    /// A round of the pool actor, whatever goes wrong in it.
+    /// A round of the pool actor. The returned function takes what goes wrong in it.
     fn pool<'a>(&'a self, w: &'a World, long: bool) -> impl Fn(Option<(usize, Blow)>) -> Ran + 'a {
         let part = part::of_pool(w);
         move |blow| {
@@ -385,8 +385,8 @@ impl Machines {
     }
 
     fn observed(ports: &Ports, w: &World, long: bool) -> Observed {
-        // Long after: whatever is waited for is over. Soon: an AgentMachine is seen waiting for longer than the debounce, a
-        // VM is on offer since just now, and the provider may still bind a free Agent.
+        // Long after: every timeout is over. Soon: the AgentMachine has waited longer than the debounce, a VM is on
+        // offer since a moment, and the provider may still bind a free Agent.
         let now = THEN + if long { LONG } else { SOON };
         let waiting = w.agent_machines.iter().filter_map(|am| {
             let since = if long { THEN } else { now.saturating_sub(SOON) };
@@ -406,7 +406,7 @@ impl Machines {
         observed.expect("the pool is there")
     }
 
-    /// The orphan scan: one that meets a VM that is nobody's, and one that meets it again.
+    /// The orphan scan: one scan finds an orphan VM, and a second one finds it again.
     fn scan(&self, w: &World) -> World {
         let mut world = w.clone();
         let mut memory = orphans::Memory::default();
@@ -439,7 +439,7 @@ impl Machines {
         }
     }
 
-    /// A pass as it is, and with each of its effects going wrong in each way that is left.
+    /// A pass without a fault, and with each fault that is left at each of its effects.
     fn pass(
         w: &World,
         all: &mut Vec<Action>,
@@ -447,7 +447,7 @@ impl Machines {
         label: impl Fn(Option<(EffectKind, Blow)>) -> Label,
     ) {
         let plain = run(None);
-        // What changes nothing may go wrong as it likes.
+        // In a pass that changes nothing, a fault changes nothing either.
         let effects = if plain.world == *w {
             &[][..]
         } else {
@@ -496,7 +496,7 @@ impl Machines {
             });
         }
         let mut deeds = upstream::possible(w, &self.people);
-        // No watch is an hour behind.
+        // A watch is never an hour behind.
         if w.hours < self.hours && w.stale.is_none() && upstream::waits_for_time(w) {
             deeds.push(Deed::Hour);
         }
@@ -531,12 +531,13 @@ impl Machines {
             }
         }
         all.retain(|a| a.next != *w);
-        // A watch lags from a change on that it does not show: before that it is like any other.
+        // A watch begins to lag with a change that it does not show. Before that it is like any other.
         if w.left.has(Fault::Lag) && w.stale.is_none() {
             let lagging: Vec<Action> = all.iter().flat_map(|a| lags(w, a)).collect();
             all.extend(lagging);
         }
-        // Long or soon is often the same. There are a dozen: a set would cost more.
+        // Long and soon often give the same state. There are only a dozen states, so a set would cost more than this
+        // list.
         let mut seen = Vec::with_capacity(all.len());
         all.retain(|a| {
             let digest = explore::digest(&a.next);
@@ -547,7 +548,7 @@ impl Machines {
         all
     }
 
-    /// The faults are over: everybody does what he has to, and where that changes nothing, does it again much later.
+    /// After the faults, each part does what it has to do. If that changes nothing, each does it again much later.
     pub fn round(&self, w: &World) -> World {
         let soon = self.round_at(w, false);
         if soon == *w {
@@ -562,7 +563,7 @@ impl Machines {
         w.left = Default::default();
         let deeds = upstream::possible(&w, &[]);
         for deed in deeds {
-            // What one deed has changed may be none of the next one's business any more.
+            // An act may have made the next one impossible.
             if upstream::possible(&w, &[]).contains(&deed) {
                 upstream::act(&mut w, &deed);
                 w.settle();
@@ -612,7 +613,7 @@ fn lags(before: &World, a: &Action) -> Vec<Action> {
     all
 }
 
-/// The leader dies: what it remembers is gone, and the other one takes over, which is the same program.
+/// The leader dies and loses its memory. The other instance takes over, which is the same program.
 fn dies(w: &mut World) {
     w.memory.clear();
 }
@@ -642,7 +643,7 @@ impl Model for Machines {
     }
 
     fn actions(&self, w: &World, actions: &mut Vec<Action>) {
-        // What comes after a broken promise tells nothing more.
+        // States after a broken promise show nothing new.
         if w.harm.is_none() {
             actions.extend(self.successors(w));
         }

@@ -1,4 +1,4 @@
-//! `cargo run --profile opt -p agent-forge-model -- ...`: explores a small world to its end.
+//! `cargo run --profile opt -p agent-forge-model -- ...`: explores a small world completely.
 
 #![allow(clippy::print_stdout, reason = "a command for people")]
 
@@ -17,12 +17,12 @@ use agent_forge_model::{
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
-/// Most of an exploration is making and dropping small values.
+/// An exploration mostly makes and drops small values.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A small world, explored whole: every order of everybody's steps, with each of the faults at most once, at any effect. Without
-/// a subcommand that of the machines.
+/// Explores a small world completely: every order of steps, with each fault at most once, at any effect. Without a
+/// subcommand, the world of the machines.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Command {
@@ -47,10 +47,10 @@ struct MachinesArgs {
     machines: Vec<String>,
     #[command(flatten)]
     faults: Faults,
-    /// So many hours may go by while a guest is waited for: two let a VM be given up and made again.
+    /// How many hours may pass while the operator waits for a guest. With two, a VM can be given up and made again.
     #[arg(long, default_value_t = 0)]
     hours: u8,
-    /// By so many events a lagging watch is behind at most.
+    /// How many events a lagging watch may be behind.
     #[arg(long, default_value_t = LAG, value_parser = clap::value_parser!(u8).range(1..=i64::from(LAG)))]
     lag: u8,
     /// Machines that a person may delete at any moment.
@@ -59,7 +59,7 @@ struct MachinesArgs {
     /// A foreign VM holds the first machine's name.
     #[arg(long)]
     foreign: bool,
-    /// ... until a person renames it, at any moment.
+    /// A foreign VM has the first machine's name until a person renames it, at any moment.
     #[arg(long)]
     renames: bool,
 }
@@ -68,13 +68,13 @@ struct MachinesArgs {
 struct LeaseArgs {
     #[command(flatten)]
     faults: Faults,
-    /// Seconds for which others leave the lease alone.
+    /// Seconds for which other candidates respect the holder.
     #[arg(long, default_value_t = 5)]
     duration: u64,
-    /// Seconds without a renewal after which its holder gives up.
+    /// Seconds without a renewal after which the holder gives up.
     #[arg(long, default_value_t = 3)]
     renew_deadline: u64,
-    /// Seconds between two looks.
+    /// Seconds between two reads.
     #[arg(long, default_value_t = 1)]
     retry_period: u64,
 }
@@ -83,20 +83,20 @@ struct LeaseArgs {
 struct FlightArgs {
     #[command(flatten)]
     faults: Faults,
-    /// The InfraEnv offers the same image all the time.
+    /// The InfraEnv always offers the same image.
     #[arg(long)]
     same_image: bool,
-    /// No VM is made.
+    /// There is no VM.
     #[arg(long)]
     no_vm: bool,
-    /// It begins where both pools have their ISO.
+    /// The world begins with an ISO for both pools.
     #[arg(long)]
     from_rest: bool,
 }
 
 #[derive(Args)]
 struct Faults {
-    /// Faults, each at most once; `none` for none.
+    /// Faults, each at most once. `none` for no faults.
     #[arg(
         long,
         value_delimiter = ',',
@@ -156,7 +156,7 @@ fn machines(args: MachinesArgs) -> Result<()> {
     })
 }
 
-/// Explores all of it and prints what was found; `tell` says more of how one ends.
+/// Explores everything and prints the result. `tell` prints more about how a state ends.
 fn explore<M>(
     model: &M,
     promises: &[&'static str],
@@ -202,7 +202,7 @@ where
     Ok(())
 }
 
-/// Most memory that this process had at any moment (`VmHWM` of proc(5)); 0 where nobody says.
+/// The most memory that this process had at any moment (`VmHWM` of proc(5)). 0 if it is unknown.
 fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));

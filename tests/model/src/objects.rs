@@ -1,4 +1,4 @@
-//! The objects of the small world, each as it is born.
+//! The objects of the small world, as they are created.
 
 use std::collections::BTreeMap;
 
@@ -39,11 +39,11 @@ pub const POOL: &str = "workers";
 pub const CLUSTER_ID: &str = "cluster";
 /// vCenter's name.
 pub const SERVER: &str = "vc.example";
-/// Name of the Agent that nobody here made.
+/// Name of the foreign Agent.
 pub const STRANGER: &str = "stranger";
 const BORN: i64 = 1_700_000_000;
 
-/// Time at `seconds` after everything was made.
+/// Time at `seconds` after everything was created.
 pub fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(BORN + seconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }
@@ -53,7 +53,7 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(owned).collect()
 }
 
-/// What every object has.
+/// The metadata that every object has.
 pub fn meta(namespace: &str, name: &str, uid: String) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
@@ -65,7 +65,7 @@ pub fn meta(namespace: &str, name: &str, uid: String) -> ObjectMeta {
     }
 }
 
-/// The pool: its ISO lies ready, its Secret is held.
+/// The pool. Its ISO is ready, and its Secret has the finalizer.
 pub fn pool() -> VsphereAgentPool {
     let mut pool = VsphereAgentPool::new(POOL, Default::default());
     pool.metadata = ObjectMeta {
@@ -109,7 +109,7 @@ pub fn pool() -> VsphereAgentPool {
     pool
 }
 
-/// A condition of upstream's.
+/// A condition that upstream sets.
 pub fn condition(type_: &str, status: &str, reason: &str) -> ForeignCondition {
     ForeignCondition {
         type_: type_.to_owned(),
@@ -119,7 +119,7 @@ pub fn condition(type_: &str, status: &str, reason: &str) -> ForeignCondition {
     }
 }
 
-/// An AgentMachine that waits.
+/// An AgentMachine that waits for a host.
 pub fn agent_machine(name: &str) -> AgentMachine {
     AgentMachine {
         metadata: ObjectMeta {
@@ -161,20 +161,20 @@ pub fn machine(name: &str) -> MachineFacts {
     }
 }
 
-/// MAC of the `n`-th VM that vCenter makes under a name.
+/// MAC address of the `n`-th VM that vCenter creates under a name.
 pub fn mac(name: &str, n: u8) -> Option<MacAddress> {
     let low = name.bytes().next().unwrap_or_default();
     MacAddress::parse(&format!("00:50:56:00:{low:02x}:{n:02x}"))
 }
 
-/// First letter of the machine that an Agent's VM was made for, from its MAC; `None` for one that nobody here made.
+/// First letter of the machine that an Agent's VM was made for, from its MAC address. `None` for a foreign Agent.
 pub fn initial(agent: &Agent) -> Option<u8> {
     let inventory = agent.status.as_ref()?.inventory.as_ref()?;
     let mac = inventory.interfaces.first()?.mac_address.as_ref()?;
     u8::from_str_radix(mac.split(':').nth(4)?, 16).ok()
 }
 
-/// What a free Agent's conditions say.
+/// The conditions of a free Agent.
 pub fn free() -> Vec<ForeignCondition> {
     vec![
         condition(BOUND, "False", "Unbound"),
@@ -200,7 +200,7 @@ fn bare(name: &str) -> Agent {
     }
 }
 
-/// An Agent that is not ours: another machine's, free, not approved.
+/// A foreign Agent: it runs on another machine, is free and not approved.
 pub fn stranger() -> Agent {
     bare(STRANGER)
 }
@@ -212,7 +212,7 @@ pub fn agent_on(vm: &VmObservation) -> Option<Agent> {
     let pairs: Vec<&str> = (0..16).filter_map(|i| hex.get(2 * i..2 * i + 2)).collect();
     let serial = format!("VMware-{}-{}", pairs[..8].join(" "), pairs[8..].join(" "));
     let mut agent = bare(&uuid.swapped().to_string());
-    // After its VM was switched on, whenever that is.
+    // The Agent registers after its VM was switched on, whenever that is.
     agent.metadata.creation_timestamp = Some(Time(at(86_400)));
     agent.status.get_or_insert_default().inventory = Some(Inventory {
         hostname: None,

@@ -1,9 +1,10 @@
-//! What of a world a pass depends on, so that one that was run before need not be run again: two machines meet in most states
-//! what each of them met alone.
+//! The part of a world that a pass depends on. A pass that ran on the same part before need not run again: in most
+//! states, two machines meet what each of them met alone.
 //!
-//! A VM actor's pass sees its own VsphereAgent, VMs and Agents, what is nobody's, and all AgentMachines and Machines (an Agent is
-//! fenced against each of the ones, and a VsphereAgent may have come to serve another one of the others); the pool's sees no VM and nothing that VM actors remember. That this is all, is not only
-//! said: [`crate::machines::Machines::verify`] runs each pass on the whole world as well, and compares.
+//! A VM actor's pass sees its own VsphereAgent, VMs and Agents, foreign ones, and all AgentMachines and Machines. It
+//! needs those because an Agent is fenced against each AgentMachine, and a VsphereAgent may serve another Machine by
+//! now. The pool's pass sees no VMs, and nothing that VM actors remember. A test proves that these parts are enough:
+//! with [`crate::machines::Machines::verify`], each pass also runs on the whole world, and the results are compared.
 
 use std::{cell::RefCell, cmp::Ordering, hash::Hash, rc::Rc};
 
@@ -20,26 +21,26 @@ use crate::{
     world::{Budget, Late, List, Order, Stale, World},
 };
 
-/// What came of a pass: the part that it works on, as it left it.
+/// The result of a pass: its part of the world, as the pass left it.
 pub struct Outcome {
-    /// Versions not settled, budget not spent.
+    /// The versions are not normalised, and the fault is not counted yet.
     pub world: World,
     /// The effects that it tried.
     pub effects: Vec<EffectKind>,
-    /// The operator died in it.
+    /// Whether the operator died in it.
     pub died: bool,
 }
 
-/// So many outcomes are remembered by each thread.
+/// Number of results that each thread remembers.
 const MOST: usize = 500_000;
 
 thread_local! {
     static OUTCOMES: RefCell<AHashMap<Digest, Rc<Outcome>>> = RefCell::default();
 }
 
-/// What a pass depends on.
+/// The part that a pass depends on.
 pub struct Part {
-    /// That alone.
+    /// A world that contains only that part.
     pub world: World,
     digest: Digest,
 }
@@ -51,7 +52,7 @@ impl Part {
     }
 }
 
-/// The outcome of a pass on `part`, from memory where it was run before; `how` is all else that it depends on.
+/// The result of a pass on `part`, from memory if it ran before. `how` is everything else that it depends on.
 pub fn remembered(
     part: &Part,
     how: &impl Hash,
@@ -95,7 +96,8 @@ fn only<T>(all: &List<T>, keep: impl Fn(&T) -> bool) -> List<T> {
     Held::new(all.iter().filter(|one| keep(one)).cloned().collect())
 }
 
-/// Puts what `all` has of a part, which are those that `mine` knows, back as they came out of a pass, each in its place.
+/// Replaces in `all` the objects of a part, for which `mine` is true, by the objects after the pass. Each keeps its
+/// place.
 fn put_back<T>(
     all: &mut List<T>,
     (before, after): (&List<T>, &List<T>),
@@ -193,7 +195,7 @@ fn own<V: Clone>(all: &Held<LiteMap<String, V>>, name: &str) -> Held<LiteMap<Str
     Held::new(own.map(|value| (name.to_owned(), value.clone())).collect())
 }
 
-/// Without what no pass sees.
+/// The world without what no pass sees.
 fn bare(w: &World) -> World {
     World {
         missed: 0,

@@ -1,4 +1,4 @@
-//! The ports of the product over a [`World`]: every mutating call is one effect that may go wrong as it was told.
+//! The product's ports over a [`World`]. Every mutating call is one effect, which may go wrong as planned.
 
 #![allow(
     clippy::result_large_err,
@@ -58,15 +58,15 @@ use crate::{
 /// What goes wrong with one effect of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Blow {
-    /// The operator dies when it was carried out, before its answer came.
+    /// The effect is carried out, and the operator dies before it gets the answer.
     DiesAfter,
     /// The request is lost.
     Lost,
-    /// Carried out; the answer is lost.
+    /// The effect is carried out, and the answer is lost.
     Unheard,
-    /// Carried out later; nobody hears of it.
+    /// The effect is carried out later, and no answer comes.
     Late,
-    /// Carried out twice.
+    /// The effect is carried out twice.
     Twice,
 }
 
@@ -80,7 +80,7 @@ impl Blow {
         Self::Twice,
     ];
 
-    /// The fault that it is one of.
+    /// The fault that it counts as.
     pub const fn fault(self) -> Fault {
         match self {
             Self::DiesAfter => Fault::Crash,
@@ -91,7 +91,7 @@ impl Blow {
     }
 }
 
-/// One pass's script, and what came of it.
+/// The plan of one pass, and its result.
 #[derive(Debug, Default)]
 struct Script {
     blow: Option<(usize, Blow)>,
@@ -124,7 +124,7 @@ fn refused(kind: ClusterErrorKind) -> ClusterError {
     }
 }
 
-/// An error that says nothing about what happened.
+/// An error that does not show what happened.
 trait NoAnswer {
     fn no_answer() -> Self;
 }
@@ -142,7 +142,7 @@ impl NoAnswer for agent_forge_actors::ports::vcenter::VcError {
 }
 
 impl Ports {
-    /// Over `world`, for one pass that sees everything as `age` old, with one effect going wrong.
+    /// Ports over `world` for one pass. It sees everything as `age` old, and one effect goes wrong.
     pub fn new(
         world: World,
         pool: Arc<VsphereAgentPool>,
@@ -163,7 +163,7 @@ impl Ports {
         }))
     }
 
-    /// Waits until the operator is told to die.
+    /// Waits until the operator has to die.
     pub async fn died(&self) {
         self.0.died.notified().await;
     }
@@ -375,7 +375,7 @@ impl Cluster for Ports {
             made.metadata.uid = Some(format!("va-{name}-{n}"));
             made.metadata.resource_version = Some("1".to_owned());
             made.metadata.generation = Some(1);
-            // Now, but for worlds in which hours go by.
+            // The present time, except in worlds in which hours pass.
             made.metadata.creation_timestamp = Some(Time(objects::at(600)));
             w.children.push(Shared::new(made.clone()));
             w.children.sort_by_key(|c| c.name_any());

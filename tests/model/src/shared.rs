@@ -1,4 +1,4 @@
-//! Values that states share: cloned by reference, compared and hashed by a digest that is worked out once.
+//! Values that states share. They are cloned by reference, and compared and hashed by a digest that is computed once.
 
 use std::{
     any::{Any, TypeId},
@@ -13,7 +13,7 @@ use ahash::AHashMap;
 
 use crate::explore::{Digest, wide_digest};
 
-/// A value in a state. Its digest covers all that `Debug` shows, 128 bits wide.
+/// A value in a state. Its digest of 128 bits covers everything that `Debug` shows.
 pub struct Shared<T> {
     value: Arc<T>,
     digest: Digest,
@@ -22,29 +22,29 @@ pub struct Shared<T> {
 type Known = AHashMap<(TypeId, Digest), Arc<dyn Any + Send + Sync>>;
 type Changed = AHashMap<(TypeId, Digest, u64), Box<dyn Any>>;
 
-/// So many values are known to each thread.
+/// Number of values that each thread knows.
 const MOST: usize = 100_000;
 
 thread_local! {
-    /// Values by their digests: states that were come by in different ways share what is the same in them.
+    /// Values by their digests. States that were reached in different ways share equal values.
     static KNOWN: RefCell<Known> = RefCell::default();
-    /// What small changes have made of values.
+    /// Results of small changes to values.
     static CHANGED: RefCell<Changed> = RefCell::default();
-    /// Room for a value in words.
+    /// Buffer for the text of a value.
     static WORDS: RefCell<String> = RefCell::default();
 }
 
 fn digest_of(value: &impl Debug) -> Digest {
     WORDS.with_borrow_mut(|words| {
         words.clear();
-        // Writing into a string does not fail.
+        // A write into a string cannot fail.
         let _ = write!(words, "{value:?}");
         wide_digest(words.as_bytes())
     })
 }
 
 impl<T: Debug + Send + Sync + 'static> Shared<T> {
-    /// Takes the value.
+    /// A shared value.
     pub fn new(value: T) -> Self {
         let digest = digest_of(&value);
         let key = (TypeId::of::<T>(), digest);
@@ -65,7 +65,7 @@ impl<T: Debug + Send + Sync + 'static> Shared<T> {
 }
 
 impl<T: Debug> Shared<T> {
-    /// Takes a value that changes inside, as one with channels does: it is shared with nobody who did not come by it.
+    /// A value that changes inside, for example one with channels. It is shared only with copies of itself.
     pub fn apart(value: T) -> Self {
         Self {
             digest: digest_of(&value),
@@ -92,7 +92,7 @@ impl<T> Shared<T> {
 }
 
 impl<T: Debug + Clone + Send + Sync + 'static> Shared<T> {
-    /// Changes it.
+    /// Changes the value.
     pub fn change<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let mut value = self.value.as_ref().clone();
         let result = f(&mut value);
@@ -100,7 +100,7 @@ impl<T: Debug + Clone + Send + Sync + 'static> Shared<T> {
         result
     }
 
-    /// Changes it in a way that `how` says all of.
+    /// Changes the value. `how` identifies the change completely.
     pub fn change_so(&mut self, how: u64, f: impl FnOnce(&mut T)) {
         let key = (TypeId::of::<T>(), self.digest, how);
         let known = CHANGED.with_borrow(|all| {
@@ -157,13 +157,13 @@ impl<T: Debug> Debug for Shared<T> {
     }
 }
 
-/// A part of a state, shared with the states before and after it until one of them changes it: most transitions change one
-/// part of many, and most of what they lead to is known and dropped.
+/// A part of a state. States share it until one of them changes it. Most transitions change one part of many, and most
+/// resulting states are known and dropped.
 #[derive(Default, Eq)]
 pub struct Held<T>(Arc<T>);
 
 impl<T> Held<T> {
-    /// Takes the value.
+    /// A shared part.
     pub fn new(value: T) -> Self {
         Self(Arc::new(value))
     }
@@ -188,7 +188,7 @@ impl<T> Deref for Held<T> {
     }
 }
 
-/// Copies what is shared.
+/// Copies the part when it is shared.
 impl<T: Clone> DerefMut for Held<T> {
     fn deref_mut(&mut self) -> &mut T {
         Arc::make_mut(&mut self.0)

@@ -1,4 +1,4 @@
-//! What everybody else does: guests, the agent provider, Cluster API, people. One deed at a time, at any moment.
+//! What all other parts do: guests, the agent provider, Cluster API, people. One act at a time, at any moment.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ use crate::{
     world::{World, bump, is_ours},
 };
 
-/// A deed.
+/// An act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
     /// The guest of that VM registers its Agent.
@@ -34,13 +34,13 @@ pub enum Deed {
     Follows(String),
     /// The provider unbinds the Agent of an AgentMachine that is being deleted.
     Unbinds(String),
-    /// The provider lets that AgentMachine go.
+    /// The provider removes its finalizer from that AgentMachine.
     Forgets(String),
-    /// Cluster API lets that Machine go.
+    /// Cluster API removes its finalizer from that Machine.
     Ends(String),
     /// A person renames the foreign VM.
     Renames,
-    /// An hour goes by.
+    /// An hour passes.
     Hour,
     /// The late request arrives.
     Arrives,
@@ -66,7 +66,7 @@ impl fmt::Display for Deed {
     }
 }
 
-/// uid of the AgentMachine that a VsphereAgent is for.
+/// The uid of the AgentMachine that a VsphereAgent is for.
 pub fn made_for(child: &VsphereAgent) -> Option<String> {
     child
         .annotations()
@@ -74,7 +74,7 @@ pub fn made_for(child: &VsphereAgent) -> Option<String> {
         .cloned()
 }
 
-/// The provider may bind them.
+/// Whether the provider may bind them.
 fn fit(am: &AgentMachine, agent: &Agent) -> bool {
     let asked = am.spec.agent_label_selector.as_ref();
     let asked = asked.and_then(|s| s.match_labels.as_ref());
@@ -89,7 +89,7 @@ fn named<K: ResourceExt + fmt::Debug>(all: &mut [Shared<K>], name: &str) -> Opti
     all.iter().position(|o| o.name_any() == name)
 }
 
-/// What may happen next; `people`: what people do as well.
+/// What may happen next. `people` is what people may do in addition.
 pub fn possible(w: &World, people: &[Deed]) -> Vec<Deed> {
     let mut deeds = Vec::new();
     for vm in w.vms.iter().filter(|v| is_ours(v)) {
@@ -160,7 +160,7 @@ fn names_it(vm: &Shared<agent_forge_actors::ports::vcenter::VmObservation>, name
     vm.marker.is_none() && vm.name == name
 }
 
-/// Time matters: a VM waits for its Agent, or rests after one that was given up.
+/// Whether time matters: a VM waits for its Agent, or the operator pauses after it gave one up.
 pub fn waits_for_time(w: &World) -> bool {
     w.children.iter().any(|c| {
         let Some(status) = &c.status else {
@@ -186,7 +186,7 @@ pub fn waits_for_time(w: &World) -> bool {
     })
 }
 
-/// Does it.
+/// Carries the act out.
 pub fn act(w: &mut World, deed: &Deed) {
     match deed {
         Deed::Registers(vm) => {
@@ -268,7 +268,7 @@ pub fn act(w: &mut World, deed: &Deed) {
         }
         Deed::Hour => {
             w.hours += 1;
-            // No request takes that long: it has arrived before, or never does.
+            // No request takes an hour: it arrived before, or it never does.
             w.late = None;
         }
         Deed::Arrives => {

@@ -1,4 +1,4 @@
-//! The oracles.
+//! The oracles: the promises of the machines' world.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,22 +19,22 @@ use crate::{
     world::{World, is_ours},
 };
 
-/// No marked VM that ran is nobody's.
+/// Every marked VM that ran has its VsphereAgent.
 pub const NO_LEAK: &str = "no leak";
-/// One VM per VsphereAgent.
+/// Each VsphereAgent has at most one VM.
 pub const NO_DOUBLE: &str = "no double";
 /// See [`crate::world::Harm`].
 pub const NO_HARM: &str = "nothing foreign touched, nothing serving destroyed";
-/// From every state, once faults are over, all come to rest as they should.
+/// From every state, once faults are over, all machines come to the rest that they should.
 pub const ENDS: &str = "every machine ends";
-/// All of them.
+/// All promises.
 pub const PROMISES: [&str; 4] = [NO_LEAK, NO_DOUBLE, NO_HARM, ENDS];
 
 fn ours(w: &World) -> impl Iterator<Item = &Shared<VmObservation>> {
     w.vms.iter().filter(|v| is_ours(v))
 }
 
-/// A marked VM that no VsphereAgent with our finalizer answers for.
+/// A marked VM without a VsphereAgent that has our finalizer.
 pub fn orphan(w: &World) -> Option<&Shared<VmObservation>> {
     let answered = |vm: &VmObservation| {
         w.children.iter().any(|c| {
@@ -45,7 +45,7 @@ pub fn orphan(w: &World) -> Option<&Shared<VmObservation>> {
     ours(w).find(|v| !answered(v))
 }
 
-/// An orphan that the orphan scan may not remove: one that ran.
+/// An orphan that ran, so the orphan scan may not remove it.
 pub fn leak(w: &World) -> Option<String> {
     let leaked = orphan(w).filter(|v| v.power != PowerState::Off || !v.boot_order.is_empty())?;
     Some(format!("{} ran, and is nobody's", leaked.moref.id))
@@ -62,7 +62,7 @@ pub fn double(w: &World) -> Option<String> {
     Some(format!("{} has two VMs", double[0]))
 }
 
-/// The Agent's VM is recorded by a VsphereAgent that has not given it up.
+/// Whether a VsphereAgent that has not given the Agent's VM up records that VM.
 pub fn may_be_approved(w: &World, agent: &Agent) -> bool {
     w.children.iter().any(|c| {
         let child = ManagedVm::read(c.arc());
@@ -74,12 +74,12 @@ pub fn may_be_approved(w: &World, agent: &Agent) -> bool {
     })
 }
 
-/// Some AgentMachine has its Agent.
+/// Whether an AgentMachine has its Agent.
 pub fn served(w: &World) -> bool {
     w.agent_machines.iter().any(|am| am.agent_ref().is_some())
 }
 
-/// A Machine is gone, and a VM was made for it before.
+/// Whether a Machine is gone for which a VM was made.
 pub fn someone_left(w: &World) -> bool {
     w.born.iter().any(|(name, (_, vms))| {
         *vms > 0
@@ -88,7 +88,7 @@ pub fn someone_left(w: &World) -> bool {
     })
 }
 
-/// What is not as it should be where nothing moves any more; `None`: every machine has ended well.
+/// What is wrong in a state in which nothing changes any more. `None` if every machine has ended well.
 pub fn unrest(w: &World) -> Option<String> {
     if let Some(harm) = w.harm {
         return Some(format!("{harm:?}"));
@@ -143,24 +143,24 @@ pub fn unrest(w: &World) -> Option<String> {
     double(w)
 }
 
-/// So many rounds are more than any good ending takes: fifteen looks, a replacement and a way out are some forty.
+/// More rounds than any good ending takes. Fifteen looks, a replacement and a removal take about forty.
 const ROUNDS: usize = 150;
 
-/// Which states are known to end well.
+/// The states that are known to end well.
 #[derive(Default)]
 pub struct Endings(Mutex<AHashMap<u64, bool>>);
 
-/// How it ends once no more faults happen and everybody does what he has to.
+/// How a state ends once no more faults happen and each part does what it has to do.
 enum End {
-    /// Known from before.
+    /// It is known already.
     Known(bool),
-    /// Nothing changes any more, but for what is remembered and said while somebody looks again and again.
+    /// Nothing changes any more, except memory and messages of parts that look again and again.
     Rest(Vec<World>),
-    /// It goes round and round.
+    /// It repeats without an end.
     Never,
 }
 
-/// The same but for what is remembered and said.
+/// Whether two worlds differ only in memory and messages.
 fn same_things(a: &World, b: &World) -> bool {
     let records = |w: &World| -> Vec<_> {
         let bare = |c: &Shared<VsphereAgent>| {
@@ -218,7 +218,7 @@ impl Endings {
         End::Never
     }
 
-    /// Whether everything ends well from here.
+    /// Whether everything ends well from this state.
     pub fn ends(&self, model: &Machines, w: &World) -> bool {
         let mut way = Vec::new();
         let good = match self.follow(model, w, &mut way) {
@@ -231,7 +231,7 @@ impl Endings {
         good
     }
 
-    /// How it ends from here, for people.
+    /// How it ends from this state, for people.
     pub fn tell(model: &Machines, w: &World) -> String {
         let all = Self::default();
         match all.follow(model, w, &mut Vec::new()) {

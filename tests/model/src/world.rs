@@ -1,4 +1,5 @@
-//! The small world: what the API server and vCenter hold, what the leading operator remembers, which faults are left.
+//! The small world: the content of the API server and vCenter, the memory of the leading operator, and the faults that
+//! are left.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -35,22 +36,22 @@ use crate::{
 /// Objects of one kind.
 pub type List<T> = Held<Vec<Shared<T>>>;
 
-/// Monotonic time of everything that is remembered: ages are told by the pass that looks, not by the state, so that the
-/// state does not grow with time.
+/// Monotonic time of everything in memory. The pass that reads the memory decides how old it is. The state does not, so
+/// it does not grow with time.
 pub const THEN: Duration = Duration::from_secs(10_000);
 
 /// What may go wrong, each at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
-    /// The operator dies; the other one takes over and remembers nothing.
+    /// The operator dies. The other one takes over without memory.
     Crash,
-    /// A watch shows what was, until it catches up.
+    /// A watch shows an old state until it catches up.
     Lag,
-    /// A request is lost, and nobody can tell.
+    /// A request is lost without a sign.
     Loss,
-    /// A request arrives twice; the second answer is the one that is heard.
+    /// A request arrives twice, and the second answer comes back.
     Duplicate,
-    /// A request is carried out, at once or some time later, and its answer is lost.
+    /// A request is carried out, at once or later, and its answer is lost.
     Unknown,
 }
 
@@ -74,12 +75,12 @@ impl Fault {
 pub struct Budget(u8);
 
 impl Budget {
-    /// These, once each.
+    /// These faults, each once.
     pub fn of(faults: &[Fault]) -> Self {
         Self(faults.iter().fold(0, |all, f| all | f.bit()))
     }
 
-    /// One for each.
+    /// A bit for each fault that is left.
     pub const fn bits(self) -> u8 {
         self.0
     }
@@ -89,22 +90,22 @@ impl Budget {
         self.0 & fault.bit() != 0
     }
 
-    /// It has happened.
+    /// Notes that it has happened.
     pub fn spend(&mut self, fault: Fault) {
         self.0 &= !fault.bit();
     }
 }
 
-/// A broken promise, as soon as it is broken.
+/// A broken promise, noted when it breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Harm {
     /// Something that is not ours was changed.
     ForeignTouched,
-    /// The VM or the Agent of a host that serves was taken away.
+    /// The VM or the Agent of a serving host was removed.
     ServingDestroyed,
-    /// A second VsphereAgent was made for an AgentMachine that has one.
+    /// A second VsphereAgent was created for an AgentMachine that has one.
     Doubled,
-    /// An Agent was approved whose VM is given up, or nobody's.
+    /// An Agent was approved although its VM was given up or has no VsphereAgent.
     LateApproved,
 }
 
@@ -119,7 +120,7 @@ pub enum Stale {
     Demand(List<AgentMachine>, List<MachineFacts>),
 }
 
-/// What vCenter is told to do.
+/// An order to vCenter.
 #[derive(Clone, Debug)]
 pub enum Order {
     /// Create a VM.
@@ -134,17 +135,17 @@ pub enum Order {
     Destroy(MoRef),
 }
 
-/// A request on its way whose sender has given up.
+/// A request whose sender has given up, but that may still arrive.
 #[derive(Clone, Debug)]
 pub struct Late {
-    /// What it says.
+    /// The order in it.
     pub order: Order,
-    /// How often somebody has looked for its VM meanwhile, and seen none.
+    /// How often the operator has since looked for its VM without success.
     pub looks: u8,
 }
 
-/// So many looks, two seconds apart, are more than the longest time a request may take to arrive (`PROOF_PAUSE` and
-/// `Timing::call_bound` in the product): it has arrived by then, or never does.
+/// That many looks, two seconds apart, take longer than any request (`PROOF_PAUSE` and `Timing::call_bound` in the
+/// product). By then the request has arrived, or it never does.
 pub const LATEST: u8 = 14;
 
 /// A state.
@@ -158,21 +159,21 @@ pub struct World {
     pub children: List<VsphereAgent>,
     /// Agents.
     pub agents: List<Agent>,
-    /// VMs, ours and others'.
+    /// All VMs, ours and foreign ones.
     pub vms: List<VmObservation>,
     /// The watch that lags.
     pub stale: Option<Stale>,
-    /// Events that it has not shown yet.
+    /// Number of events that it has not shown yet.
     pub missed: u8,
     /// The request that may still arrive.
     pub late: Option<Shared<Late>>,
-    /// What the leading operator's VM actors remember.
+    /// The memory of the leading operator's VM actors.
     pub memory: Held<LiteMap<String, Shared<Memory>>>,
-    /// How many VsphereAgents and VMs of that name were ever made.
+    /// How many VsphereAgents and VMs were ever created for that name.
     pub born: Held<LiteMap<String, (u8, u8)>>,
-    /// Hours gone by: longer than any deadline and any rest.
+    /// Number of hours that have passed. An hour is longer than any deadline and any pause.
     pub hours: u8,
-    /// Faults that are left.
+    /// The faults that are left.
     pub left: Budget,
     /// The first broken promise.
     pub harm: Option<Harm>,
@@ -192,7 +193,7 @@ fn fault(fault: VcFault) -> VcError {
     vc_error(VcErrorKind::Fault(fault))
 }
 
-/// One more write: versions grow.
+/// Counts a write: the version grows.
 pub fn bump<K: kube::Resource>(object: &mut K) -> String {
     let meta = object.meta_mut();
     let version = number(meta.resource_version.as_deref()) + 1;
@@ -205,7 +206,7 @@ fn number(version: Option<&str>) -> u64 {
     version.and_then(|v| v.parse().ok()).unwrap_or(0)
 }
 
-/// No version: the view shows what was written.
+/// No version is recorded: the watch shows what was written.
 const SHOWN: u64 = 0;
 
 fn renumber<K: ResourceExt + std::fmt::Debug + Clone + Send + Sync + 'static>(
@@ -229,7 +230,8 @@ fn renumber<K: ResourceExt + std::fmt::Debug + Clone + Send + Sync + 'static>(
         let lives = live.iter().find(|o| is_it(o)).map(version);
         let shows = shown.as_ref();
         let shows = shows.and_then(|s| s.iter().find(|o| is_it(o)).map(version));
-        // The watch shows the same version, or one before it; nothing between them is remembered, but for our own write.
+        // The watch shows the same version or an earlier one. Of the versions between them, memory contains at most our
+        // own write.
         let oldest = shows.or(lives).unwrap_or(1).min(lives.unwrap_or(u64::MAX));
         let rank = |v: u64| -> u64 {
             if v <= oldest {
@@ -256,7 +258,7 @@ fn renumber<K: ResourceExt + std::fmt::Debug + Clone + Send + Sync + 'static>(
 }
 
 impl World {
-    /// Digest of all but what says only how much may still come.
+    /// Digest of everything except what says only how much may still happen.
     pub fn print(&self) -> u64 {
         let Self {
             agent_machines,
@@ -277,7 +279,8 @@ impl World {
         digest(&(objects, stale, late, memory, born, hours, harm))
     }
 
-    /// These machines wait, a foreign VM holds the name of the first, a foreign Agent is there.
+    /// A world in which these machines wait and a foreign Agent exists. With `foreign`, a foreign VM has the name of
+    /// the first machine.
     pub fn new(names: &[&str], foreign: bool, faults: &[Fault]) -> Self {
         let foreign = foreign.then(|| names.first()).flatten();
         Self {
@@ -329,7 +332,7 @@ impl World {
         }
     }
 
-    /// What comes of `before` with a watch that is behind by so many events at most: with one more it shows all there is.
+    /// Limits how far the watch lags after `before`. When it would be behind by more events, it shows everything again.
     pub fn lag_at_most(&mut self, most: u8, before: &Self) {
         let news = match &self.stale {
             None => false,
@@ -346,7 +349,7 @@ impl World {
         }
     }
 
-    /// The first harm counts.
+    /// Notes a broken promise. Only the first one counts.
     pub fn harmed(&mut self, harm: Harm) {
         self.harm.get_or_insert(harm);
     }
@@ -466,7 +469,7 @@ impl World {
         Ok(TaskRef(id))
     }
 
-    /// One more VsphereAgent or VM of that name: how many there ever were.
+    /// Counts one more VsphereAgent or VM of that name. Returns how many there were in all.
     pub fn count_born(&mut self, name: &str, which: impl FnOnce(&mut (u8, u8)) -> &mut u8) -> u8 {
         let mut born = self.born.get(name).copied().unwrap_or_default();
         let count = which(&mut born);
@@ -476,7 +479,7 @@ impl World {
         count
     }
 
-    /// Somebody looks for VMs with that uuid.
+    /// Looks for VMs with that uuid.
     pub fn look(&mut self, uuid: BiosUuid) -> Vec<VmObservation> {
         let has_it = |v: &&Shared<VmObservation>| v.bios_uuid == Some(uuid);
         let found: Vec<_> = self
@@ -500,7 +503,7 @@ impl World {
         found
     }
 
-    /// What is left of a VsphereAgent that is being deleted once its last finalizer is off.
+    /// Removes each VsphereAgent in deletion whose last finalizer is gone.
     pub fn reap(&mut self) {
         let stays = |c: &Shared<VsphereAgent>| {
             c.metadata.deletion_timestamp.is_none() || !c.finalizers().is_empty()
@@ -510,7 +513,7 @@ impl World {
         }
     }
 
-    /// The same state in its one form: memories without ages, versions without history.
+    /// Brings equal states into one form: memory without ages, versions without history.
     pub fn settle(&mut self) {
         if let Some(stale) = &self.stale {
             let caught_up = match stale {
@@ -585,20 +588,20 @@ impl World {
     }
 }
 
-/// A memory in its one form: every moment is [`THEN`], what is only told to people is left out.
+/// Brings memory into one form: every moment is [`THEN`], and what only informs people is left out.
 pub fn ageless(memory: &mut Memory) {
     memory.timeline = None;
     memory.traced = None;
-    // For traces and Events alone.
+    // It is used for traces and Events only.
     memory.failed_step = None;
     memory.installing = None;
     memory.announcer.keep(|topic| *topic == Topic::Host);
-    // Nobody empties a record.
+    // Nothing clears a record.
     memory.recorded = None;
     // Each pass begins without a failed write, or finds it again.
     memory.status.reduce(bare);
     memory.known_since = None;
-    // Both clocks go alike here.
+    // Both clocks run alike here.
     memory.discovery = None;
     // Every pass comes later than the pause between two proofs.
     memory.proof_at = None;
@@ -613,7 +616,7 @@ pub fn ageless(memory: &mut Memory) {
     }
 }
 
-/// What a VsphereAgent's status tells people and nothing is decided from here.
+/// Removes the parts of a VsphereAgent's status that only inform people.
 pub fn bare(status: &mut VsphereAgentStatus) {
     status.timeline.clear();
     status.conditions.clear();
@@ -623,14 +626,14 @@ pub fn bare(status: &mut VsphereAgentStatus) {
     });
     if let Some(vm) = &mut status.vm {
         vm.last_transition_time = None;
-        // Only an orphan's phase is decided from.
+        // Decisions depend on the phase of an orphan only.
         if vm.phase != Some(Phase::Orphaned) {
             vm.phase = None;
         }
     }
 }
 
-/// Reasons that the pool decides from.
+/// The reasons that the pool's decisions depend on.
 const LASTING: [&str; 6] = [
     reason::NAME_CONFLICT,
     reason::OWNERSHIP_UNPROVEN,
@@ -640,7 +643,7 @@ const LASTING: [&str; 6] = [
     "VMMissing",
 ];
 
-/// Somebody else's VM.
+/// A foreign VM.
 pub fn foreign_vm(name: &str) -> VmObservation {
     VmObservation {
         moref: MoRef::new("VirtualMachine", "vm-0-foreign"),
@@ -663,7 +666,7 @@ pub fn foreign_vm(name: &str) -> VmObservation {
     }
 }
 
-/// Whether the marker is this cluster's.
+/// Whether the marker belongs to this cluster.
 pub fn is_ours(vm: &VmObservation) -> bool {
     vm.marker
         .as_ref()
@@ -676,13 +679,13 @@ pub fn key<K: ResourceExt>(object: &K) -> ObjectKey {
 }
 
 impl<T: Clone> Shared<T> {
-    /// A copy to change.
+    /// A copy that may be changed.
     pub fn as_ref_clone(&self) -> T {
         T::clone(self)
     }
 }
 
-/// All values, shared as the ports hand them out.
+/// All values, shared as the ports return them.
 pub fn arcs<T: std::fmt::Debug>(all: &[Shared<T>]) -> Vec<Arc<T>> {
     all.iter().map(Shared::arc).collect()
 }

@@ -1,4 +1,4 @@
-//! Two pools that share one ISO, explored whole: with each fault, and with each defect that matters.
+//! Two pools that share one ISO, explored completely: with each fault, and with each defect that matters.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use agent_forge_model::{
     world::Fault,
 };
 
-/// Explores all of it, or until one of these promises is broken.
+/// Explores everything, or until one of these promises is broken.
 fn explore(what: &str, model: Flights, promises: &[&'static str]) -> BTreeSet<&'static str> {
     explore::explore(&model, 2, promises, |_, _| true).told(what, &PROMISES)
 }
 
-/// With a second image, and with a VM that boots, where the world stays small.
+/// With a second image and a VM that boots, where the world stays small.
 fn keeps_all(what: &str, faults: &[Fault], changes: bool, vm: bool) {
     let mut model = Flights::new(faults);
     (model.changes, model.vm) = (changes, vm);
@@ -56,7 +56,7 @@ fn a_request_whose_outcome_is_unknown_breaks_no_promise() {
     keeps_all("unknown outcome", &[Fault::Unknown], false, false);
 }
 
-/// Each is found with the fewest faults that it takes.
+/// Each defect is found with the fewest faults that it needs.
 #[test]
 fn planted_defects_are_found() {
     for (defect, faults, changes, broken) in [

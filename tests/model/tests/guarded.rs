@@ -1,4 +1,4 @@
-//! Two operators, a predecessor and both Leases, explored whole: with each fault, and with the rules broken.
+//! Two operators, a predecessor and both Leases, explored completely: with each fault, and with broken rules.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -33,7 +33,7 @@ fn ours_and_the_predecessor_take_turns() {
         assert!(comes_to.contains(GIVEN_BACK), "{what}: {comes_to:?}");
         let broken = PROMISES.iter().any(|p| comes_to.contains(p));
         assert!(!broken, "{what}: {comes_to:?}");
-        // A hold stays behind only where somebody dies or is overtaken.
+        // A Lease keeps a holder that is gone only where a process dies or is overtaken.
         let left = comes_to.contains(HANDED_OVER);
         assert!(left || faults.is_empty(), "{what}: {comes_to:?}");
     }

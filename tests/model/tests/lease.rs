@@ -1,4 +1,4 @@
-//! Two operators and one Lease, explored whole: with each fault, and with the decision broken in each way that matters.
+//! Two operators and one Lease, explored completely: with each fault, and with each defect that matters.
 
 use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
@@ -16,7 +16,7 @@ fn world(faults: &[Fault]) -> Leases {
     Leases::new(timing, faults)
 }
 
-/// Explores all of it, or until one of these promises is broken.
+/// Explores everything, or until one of these promises is broken.
 fn explore(what: &str, model: Leases, promises: &[&'static str]) -> BTreeSet<&'static str> {
     explore::explore(&model, 2, promises, |_, _| true).told(what, &PROMISES)
 }
@@ -56,7 +56,7 @@ fn a_write_whose_outcome_is_unknown_breaks_no_promise() {
     keeps_all("unknown outcome", &[Fault::Unknown]);
 }
 
-/// Notes all worlds that it comes to, as they are once what nothing can come of is forgotten.
+/// Records all worlds that the search reaches, after everything without an effect is forgotten.
 struct Remembering {
     model: Leases,
     prints: Mutex<BTreeSet<u64>>,
@@ -93,7 +93,7 @@ impl Spare for Remembering {
     }
 }
 
-/// Forgetting on the way and at the end comes to the same.
+/// Forgetting during the search and forgetting at its end give the same worlds.
 #[test]
 fn nothing_comes_of_what_is_forgotten() {
     for fault in Fault::ALL {
@@ -110,7 +110,7 @@ fn nothing_comes_of_what_is_forgotten() {
     }
 }
 
-/// Each is found with the fewest faults that it takes.
+/// Each defect is found with the fewest faults that it needs.
 #[test]
 fn planted_defects_are_found() {
     for (defect, faults, broken) in [

@@ -1,4 +1,5 @@
-//! Small worlds, each explored whole: one machine that comes and may go at any moment, and one thing that goes wrong.
+//! Small worlds, each explored completely: one machine that comes and may go at any moment, and one thing that goes
+//! wrong.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use agent_forge_model::{
 };
 use stateright::{Checker, Model};
 
-/// Explores all of it: what was found, by name.
+/// Explores everything. Returns the names of the properties that were met.
 fn explore(what: &str, model: &Machines) -> BTreeSet<&'static str> {
     explore::explore(model, 2, &PROMISES, |_, _| true).told(what, &PROMISES)
 }
@@ -20,7 +21,7 @@ fn one(faults: &[Fault]) -> Machines {
     Machines::new(&["b"], false, vec![Deed::Leaves("b".to_owned())], 0, faults)
 }
 
-/// Both ways out were met, and no promise was broken; a broken one would have ended the search early.
+/// Both ways out were met, and no promise was broken. A broken promise would have ended the search early.
 fn keeps_all(what: &str, model: &Machines) {
     let found = explore(what, model);
     let met = BTreeSet::from([
@@ -50,8 +51,9 @@ fn a_request_whose_outcome_is_unknown_breaks_no_promise() {
     keeps_all("unknown outcome", &one(&[Fault::Unknown]));
 }
 
-/// A foreign VM that holds the name is waited out and never touched; a VM whose guest never comes is replaced. What VM actor and
-/// pool decide in these worlds are the charts of docs/explanation/actors.md, arrow by arrow.
+/// The operator waits for a foreign VM that has the name, and never touches it. It replaces a VM whose guest never
+/// registers. The decisions of VM actor and pool in these worlds equal the charts of docs/explanation/actors.md, arrow
+/// by arrow.
 #[test]
 fn the_charts_in_the_docs_are_what_the_code_does() {
     let leaves = || Deed::Leaves("b".to_owned());
@@ -93,7 +95,8 @@ fn drawn(n: usize) -> Arrows {
         .collect()
 }
 
-/// Where no faults are left out, both searches see the same; where one is, ours sees fewer states and no other promise broken.
+/// Where all faults are explored, both searches see the same states. Otherwise ours sees fewer states, and no other
+/// promise breaks.
 #[test]
 fn stateright_sees_the_same_world() {
     for (faults, fewer) in [(&[][..], false), (&[Fault::Loss][..], true)] {
@@ -107,7 +110,8 @@ fn stateright_sees_the_same_world() {
     }
 }
 
-/// What was run before is not run again: each pass is run on the whole world as well here, and comes out the same.
+/// A pass that ran before does not run again. Here each pass also runs on the whole world and has to give the same
+/// result.
 #[test]
 fn passes_depend_on_their_part_of_the_world_alone() {
     let leaves = vec![Deed::Leaves("b".to_owned()), Deed::Renames];

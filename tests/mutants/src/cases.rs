@@ -1,9 +1,11 @@
-//! Which mutant stands for which rows, and what finds it; and the rows that no mutant can stand for.
+//! Which rows each mutant covers, and what finds it. Also the rows that no mutant can cover.
 //!
-//! A case without rows is a check of our own, left out.
+//! A case without rows leaves out a check that is not in the lists.
 //!
-//! Rows: `P1`-`P23` are the faults of the predecessor, `H1`-`H23` the traps of its history, `A`-`R` those of the upstream
-//! contract's review.
+//! Rows: `P1`-`P23` are faults of the predecessor, `H1`-`H23` are problems from its history, and `A`-`R` are traps of
+//! the upstream contract.
+
+use agent_forge_sim::promise::Oracle;
 
 use crate::Mutant;
 
@@ -12,25 +14,25 @@ use crate::Mutant;
 pub struct Case {
     /// The mutant.
     pub mutant: Mutant,
-    /// Rows that it stands for.
+    /// The rows that it covers.
     pub rows: &'static [&'static str],
-    /// The workload that finds it.
+    /// The workload that finds it, by name.
     pub workload: &'static str,
-    /// The fault that it takes, as `EFFECT=FAULT` at the first occurrence; many take none.
+    /// The fault that it needs, as `EFFECT=FAULT`. It hits the first occurrence of the effect. Many mutants need none.
     pub fault: Option<&'static str>,
-    /// The oracle that must be among those that say so.
-    pub oracle: &'static str,
+    /// The oracle that has to fail, among others.
+    pub oracle: Oracle,
 }
 
 macro_rules! cases {
-    ($($mutant:ident [$($row:literal)*] $workload:literal $(+ $fault:literal)? => $oracle:literal;)*) => {
+    ($($mutant:ident [$($row:literal)*] $workload:literal $(+ $fault:literal)? => $oracle:ident;)*) => {
         /// All cases.
         pub const CASES: &[Case] = &[$(Case {
             mutant: Mutant::$mutant,
             rows: &[$($row),*],
             workload: $workload,
             fault: fault!($($fault)?),
-            oracle: $oracle,
+            oracle: Oracle::$oracle,
         },)*];
     };
 }
@@ -45,68 +47,68 @@ macro_rules! fault {
 }
 
 cases! {
-    ForeignAgents ["P1" "H5"] "stranger" => "O3";
-    AnySerial ["P2"] "serial" => "O9";
-    GoneMustBeSeen ["P3" "H12"] "unseen" => "O9";
-    NoReplacement ["P4"] "dead" => "O9";
-    UnseenIsUnmade ["P5"] "S11" + "V02=m5" => "O1";
-    NameIsProof ["P6" "H15"] "taken" => "O3";
-    PoolGoneForgets ["P7"] "poolless" => "O1";
-    AdoptedIsOurs ["P8"] "adopted" => "O3";
-    DeleteMeansDelete ["P9"] "deleted" => "O3";
-    AgentFirst ["P10" "H13" "I"] "order" => "O3";
-    HostnameIsProof ["P11" "H4"] "imposter" => "O9";
-    ReadyOnly ["P12" "A"] "S1" => "O9";
-    NoSizeCheck ["P13"] "cut" => "O4";
-    VolatileRefetched ["P14" "H17"] "S2" => "O6";
-    SlotsInOrder [] "burst" => "O9";
-    DecidedBeforeTheWait [] "queued" => "O9";
-    OneAtATime ["P15"] "hanging" + "V02=m8h" => "O9";
-    TagsOrDie ["P16"] "S1" + "V03=m3" => "O3";
-    AnyNamespace ["P17"] "S19" => "O9";
-    AnyLabel ["P17"] "labelled" => "O3";
-    MarkBelieved [] "forged" => "O3";
-    AnySecret ["P17"] "tenant" => "O3";
-    ErrorIsAbsence ["P19"] "S1" + "K10=g10m" => "O1";
-    TokenShown ["P20"] "token" => "O10";
-    BareIsAbsent [] "S22" => "O1";
-    CloneIsOurs ["P21"] "copied" => "O3";
-    NotResumed ["P22" "H16"] "S1" + "K05=m2" => "O9";
-    NothingHeld ["P23"] "secretless" => "O9";
-    AnyUnapproved ["H1"] "stranger" => "O3";
-    LabelsFirst ["H2"] "S1" => "O9";
-    NoPin ["H7"] "pairs" + "V02=m8h" => "O2";
-    EveryPoolAnswers ["H8"] "rivals" => "O2";
-    RandomNames ["H9" "H10"] "lagging" => "O5";
-    WaitingIsSurplus ["H11"] "spare" => "O5";
-    AlwaysWrites ["H18"] "S1" => "O9";
-    ClosedAnswers ["H22"] "closing" => "O5";
-    NoFence ["C" "D"] "freed" => "O9";
-    OrderIsProof ["F"] "bare" => "O3";
-    HookWaits ["G"] "dark" => "O9";
-    OldLook [] "swapped" => "O3";
-    GoneIsFree [] "S15p" => "O3";
-    UnknownIsGone [] "S15f" => "O3";
-    ElsewhereIsServed [] "S25" => "O9";
-    LostIsAwaited [] "S26" => "O9";
-    AnyWish [] "S26a" => "O9";
-    OldCardOnly [] "S27" => "O9";
-    LabelDecides [] "S28" => "O2";
-    MovedStays [] "S29" => "O9";
-    KeptKeepsMark [] "S30" => "O1";
-    TagsOnce [] "S31" => "O9";
-    SuspendedForEver [] "S32" => "O9";
-    CdromFirst ["O"] "S1" => "O9";
-    AnyName [] "S21" => "O3";
-    AnyMac [] "S21" => "O3";
-    AnyInfraEnv [] "S21" => "O3";
-    AnyAge [] "S21" => "O3";
-    BareMetalToo [] "S21" => "O3";
-    RivalsIgnored [] "S20" => "O3";
-    NoGuards [] "guarded" => "O3";
+    ForeignAgents ["P1" "H5"] "bare_metal_agent_with_pool_labels" => ForeignAndServingUntouched;
+    AnySerial ["P2"] "bare_metal_serial_equals_bios_uuid" => ConvergesInTime;
+    GoneMustBeSeen ["P3" "H12"] "machine_deleted_while_api_server_down" => ConvergesInTime;
+    NoReplacement ["P4"] "first_guest_never_registers" => ConvergesInTime;
+    UnseenIsUnmade ["P5"] "machine_deleted_during_create" + "create=reply_lost" => NothingLeaks;
+    NameIsProof ["P6" "H15"] "vm_name_taken" => ForeignAndServingUntouched;
+    PoolGoneForgets ["P7"] "pool_removed_by_force" => NothingLeaks;
+    AdoptedIsOurs ["P8"] "foreign_vm_named_as_adopted" => ForeignAndServingUntouched;
+    DeleteMeansDelete ["P9"] "vsphere_agent_deleted_while_serving" => ForeignAndServingUntouched;
+    AgentFirst ["P10" "H13" "I"] "agent_deleted_after_vm" => ForeignAndServingUntouched;
+    HostnameIsProof ["P11" "H4"] "foreign_agent_with_wanted_hostname" => ConvergesInTime;
+    ReadyOnly ["P12" "A"] "one_machine" => ConvergesInTime;
+    NoSizeCheck ["P13"] "iso_upload_truncated" => SameFinalState;
+    VolatileRefetched ["P14" "H17"] "two_pools" => SilentAtRest;
+    SlotsInOrder [] "burst_of_machines" => ConvergesInTime;
+    DecidedBeforeTheWait [] "machines_deleted_while_queued" => ConvergesInTime;
+    OneAtATime ["P15"] "create_hangs_in_another_pool" + "create=task_hangs_10m" => ConvergesInTime;
+    TagsOrDie ["P16"] "one_machine" + "attach_tags=refused" => ForeignAndServingUntouched;
+    AnyNamespace ["P17"] "pool_of_unadmitted_tenant" => ConvergesInTime;
+    AnyLabel ["P17"] "reserved_agent_labels" => ForeignAndServingUntouched;
+    MarkBelieved [] "marker_names_another_namespace" => ForeignAndServingUntouched;
+    AnySecret ["P17"] "credentials_of_another_namespace" => ForeignAndServingUntouched;
+    ErrorIsAbsence ["P19"] "one_machine" + "delete_child=vcenter_down_5m" => NothingLeaks;
+    TokenShown ["P20"] "iso_url_token_hidden" => NoSecretInObjects;
+    BareIsAbsent [] "vm_hidden_by_vcenter" => NothingLeaks;
+    CloneIsOurs ["P21"] "vm_copied_by_admin" => ForeignAndServingUntouched;
+    NotResumed ["P22" "H16"] "one_machine" + "record_task=crash_after_effect" => ConvergesInTime;
+    NothingHeld ["P23"] "credentials_secret_deleted" => ConvergesInTime;
+    AnyUnapproved ["H1"] "bare_metal_agent_with_pool_labels" => ForeignAndServingUntouched;
+    LabelsFirst ["H2"] "one_machine" => ConvergesInTime;
+    NoPin ["H7"] "hosts_match_their_machines" + "create=task_hangs_10m" => OneVmPerAgentMachine;
+    EveryPoolAnswers ["H8"] "two_pools_one_node_pool" => OneVmPerAgentMachine;
+    RandomNames ["H9" "H10"] "stale_watch_and_killed_actor" => SameNumberOfVms;
+    WaitingIsSurplus ["H11"] "second_machine_while_first_serves" => SameNumberOfVms;
+    AlwaysWrites ["H18"] "one_machine" => ConvergesInTime;
+    ClosedAnswers ["H22"] "pool_deleted_while_scaling_up" => SameNumberOfVms;
+    NoFence ["C" "D"] "freed_agent_matches_foreign_selector" => ConvergesInTime;
+    OrderIsProof ["F"] "agent_without_inventory" => ForeignAndServingUntouched;
+    HookWaits ["G"] "guest_dead_while_binding" => ConvergesInTime;
+    OldLook [] "vm_reference_reused_while_queued" => ForeignAndServingUntouched;
+    GoneIsFree [] "cluster_moved_to_another_hub" => ForeignAndServingUntouched;
+    UnknownIsGone [] "machines_restored_new_uids" => ForeignAndServingUntouched;
+    ElsewhereIsServed [] "agent_claimed_elsewhere" => ConvergesInTime;
+    LostIsAwaited [] "agent_deleted_before_serving" => ConvergesInTime;
+    AnyWish [] "replacement_requested" => ConvergesInTime;
+    OldCardOnly [] "network_card_replaced" => ConvergesInTime;
+    LabelDecides [] "agent_machine_label_removed" => OneVmPerAgentMachine;
+    MovedStays [] "node_pool_moved" => ConvergesInTime;
+    KeptKeepsMark [] "vm_retained" => NothingLeaks;
+    TagsOnce [] "tags_changed" => ConvergesInTime;
+    SuspendedForEver [] "vm_suspended" => ConvergesInTime;
+    CdromFirst ["O"] "one_machine" => ConvergesInTime;
+    AnyName [] "lookalike_agents" => ForeignAndServingUntouched;
+    AnyMac [] "lookalike_agents" => ForeignAndServingUntouched;
+    AnyInfraEnv [] "lookalike_agents" => ForeignAndServingUntouched;
+    AnyAge [] "lookalike_agents" => ForeignAndServingUntouched;
+    BareMetalToo [] "lookalike_agents" => ForeignAndServingUntouched;
+    RivalsIgnored [] "rival_agent" => ForeignAndServingUntouched;
+    NoGuards [] "infra_env_with_cluster_ref" => ForeignAndServingUntouched;
 }
 
-/// Rows without a mutant, and why.
+/// The rows without a mutant, and why.
 pub const WITHOUT: &[(&str, &str)] = &[
     (
         "P18",
@@ -134,13 +136,16 @@ pub const WITHOUT: &[(&str, &str)] = &[
     ),
     (
         "H21",
-        "a missed event costs at most a minute: the supervisor compares actors with objects, and g6 and g8 drop events",
+        "a missed event costs at most a minute: the supervisor compares actors with objects, and the faults `watches_lag_20s` and `watches_expire` drop events",
     ),
     (
         "H23",
         "rights are not played; tests/it/privileges.rs and tests/lab/tests/deployment.rs hold them",
     ),
-    ("B", "as H20"),
+    (
+        "B",
+        "as row H20: a binding is read in one place, whose tests know all shapes",
+    ),
     (
         "E",
         "an Agent is prepared for the AgentMachine that waits, from its selector: without one there is nothing to write",
@@ -152,7 +157,7 @@ pub const WITHOUT: &[(&str, &str)] = &[
     ),
     (
         "K",
-        "an AgentMachine has one VsphereAgent, whose release waits for the Machine's absence; S5 deletes a NodePool",
+        "an AgentMachine has one VsphereAgent, whose release waits for the Machine's absence; the workload `node_pool_and_pool_deletion` deletes a NodePool",
     ),
     (
         "L",
@@ -180,7 +185,7 @@ pub const WITHOUT: &[(&str, &str)] = &[
     ),
 ];
 
-/// All rows: 23 faults of the predecessor, 23 traps of its history, 18 of the review.
+/// All rows: 23 faults of the predecessor, 23 problems from its history, 18 traps of the upstream contract.
 #[must_use]
 pub fn rows() -> Vec<String> {
     let numbered = |letter: char| (1..=23).map(move |n| format!("{letter}{n}"));

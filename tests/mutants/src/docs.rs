@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use crate::cases::{CASES, WITHOUT};
 
-/// What stands right before the table.
+/// The line before the table.
 pub const BEGIN: &str = "<!-- mutants: cargo run -p agent-forge-mutants -- table -->\n";
-/// What stands right after it.
+/// The line after it.
 pub const END: &str = "<!-- end of mutants -->\n";
 
-/// The table, and below it the rows that have no mutant.
+/// The table, and after it the rows that have no mutant.
 #[must_use]
 pub fn table() -> String {
     let mut out = String::from(
@@ -18,12 +18,12 @@ pub fn table() -> String {
     for case in CASES {
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {} |",
+            "| {} | {} | `{}` | {} | `{}` |",
             case.rows.join(", "),
             case.mutant.text(),
             case.workload,
             case.fault.map(|f| format!("`{f}`")).unwrap_or_default(),
-            case.oracle
+            case.oracle.name()
         );
     }
     out.push_str("\n| Row | Why it has no mutant |\n|---|---|\n");

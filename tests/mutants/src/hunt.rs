@@ -1,4 +1,4 @@
-//! Running a case: its plan without the mutant, then with it.
+//! Plays a case: its plan without the mutant, then with it.
 
 use std::{
     sync::{
@@ -11,31 +11,31 @@ use std::{
 
 use agent_forge_actors::mutants;
 use agent_forge_sim::{
-    plan::{Fault, Plan, Point},
+    plan::{self, Plan, Point},
     run::{Outcome, run_workload},
 };
 
 use crate::{Mutant, cases::Case, workloads};
 
-/// Listening after each run: longer than the interval in which an ISO is looked at.
+/// Silence after each run. It is longer than the interval in which the operator checks an ISO.
 const LISTEN: Duration = Duration::from_secs(900);
-/// All names and jitter of these runs come from it.
+/// The seed of all names and jitter in these runs.
 const SEED: u64 = 1;
 
-/// What came of a case.
+/// The result of a case.
 pub struct Hunt {
     /// The case.
     pub case: &'static Case,
-    /// Its plan, with the keys of this seed.
+    /// Its plan, with the object names of this seed.
     pub plan: Plan,
-    /// As the operator is.
+    /// The run of the operator as it is.
     pub without: Outcome,
-    /// With the mutant.
+    /// The run with the mutant.
     pub with: Outcome,
 }
 
 impl Hunt {
-    /// What speaks against it; empty when the mutant, and only the mutant, was found by the oracle that the table names.
+    /// What is wrong with the result. Empty when only the mutant fails, and the oracle of the table finds it.
     #[must_use]
     pub fn verdict(&self) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -56,10 +56,10 @@ impl Hunt {
             .with
             .failures
             .iter()
-            .any(|f| f.starts_with(self.case.oracle))
+            .any(|f| f.oracle == self.case.oracle)
         {
             wrong.push(format!(
-                "{} does not say so, but {:#?}",
+                "oracle {} does not find the mutant. The run failed otherwise: {:#?}",
                 self.case.oracle, self.with.failures
             ));
         }
@@ -90,23 +90,23 @@ fn play(plan: &Plan, reference: Option<&Outcome>, mutant: Option<Mutant>) -> Out
     outcome
 }
 
-/// The plan of a case: its fault hits the first occurrence of the effect in the reference run.
+/// The plan of a case. Its fault hits the first occurrence of the effect in the reference run.
 ///
 /// # Panics
 /// The effect does not occur, or there is no such fault.
 #[must_use]
 pub fn plan(case: &Case, reference: &Outcome) -> Plan {
     let fault = case.fault.map(|text| {
-        let (effect, code) = text.split_once('=').unwrap_or_else(|| panic!("{text}"));
+        let (effect, fault) = text.split_once('=').unwrap_or_else(|| panic!("{text}"));
+        let effect = plan::effect(effect).unwrap_or_else(|e| panic!("{e:#}"));
         let point: &Point = reference
             .effects
             .iter()
             .map(|(_, p)| p)
             .find(|p| p.effect == effect)
-            .unwrap_or_else(|| panic!("{effect} does not occur in {}", case.workload));
-        let fault = Fault::ALL.iter().find(|f| f.code() == code);
-        let fault = fault.unwrap_or_else(|| panic!("no fault {code}"));
-        (point.clone(), *fault)
+            .unwrap_or_else(|| panic!("{} does not occur in {}", effect.name(), case.workload));
+        let fault = fault.parse().unwrap_or_else(|e| panic!("{e:#}"));
+        (point.clone(), fault)
     });
     Plan {
         workload: case.workload.to_owned(),
@@ -115,7 +115,7 @@ pub fn plan(case: &Case, reference: &Outcome) -> Plan {
     }
 }
 
-/// Runs a case.
+/// Plays a case.
 #[must_use]
 pub fn hunt(case: &'static Case, reference: &Outcome) -> Hunt {
     let plan = plan(case, reference);
@@ -133,7 +133,7 @@ pub fn hunt(case: &'static Case, reference: &Outcome) -> Hunt {
     }
 }
 
-/// Runs cases on all cores; in their order.
+/// Plays cases on all cores. Returns the results in the order of the cases.
 #[must_use]
 pub fn hunt_all(cases: &[&'static Case]) -> Vec<Hunt> {
     let mut names: Vec<&str> = cases.iter().map(|c| c.workload).collect();

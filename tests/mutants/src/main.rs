@@ -1,4 +1,4 @@
-//! `cargo run -p agent-forge-mutants`: the hunt by hand.
+//! `cargo run -p agent-forge-mutants`: plays the cases by hand.
 
 #![allow(clippy::print_stdout, reason = "a command for people")]
 
@@ -11,8 +11,8 @@ use agent_forge_mutants::{
 };
 use agent_forge_sim::matrix::report;
 
-/// Without arguments: all cases. `table`: the table of tests/mutants/README.md. Names of mutants: their cases, with the traces
-/// of both runs.
+/// Without arguments: plays all cases. `table`: prints the table of tests/mutants/README.md. Names of mutants: plays
+/// their cases and prints the traces of both runs.
 fn main() -> ExitCode {
     let named: Vec<String> = std::env::args().skip(1).collect();
     if named == ["table"] {
@@ -28,9 +28,14 @@ fn main() -> ExitCode {
         let wrong = hunt.verdict();
         good &= wrong.is_empty();
         let took = (hunt.without.took, hunt.with.took);
-        println!("{:?} by {} in {took:?}", hunt.case.mutant, hunt.plan);
+        println!(
+            "{:?} ({}), played by {} in {took:?}",
+            hunt.case.mutant,
+            hunt.case.mutant.text(),
+            hunt.plan
+        );
         for failure in &hunt.with.failures {
-            let short: String = failure.chars().take(240).collect();
+            let short: String = failure.to_string().chars().take(240).collect();
             println!("    found: {}", short.replace('\n', " "));
         }
         for what in &wrong {

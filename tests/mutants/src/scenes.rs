@@ -1,7 +1,8 @@
-//! Small pieces that the workloads are made of: what other people do, and what must not have happened to them.
+//! Parts of the workloads: what other people do, and checks that nothing happened to their objects.
 
 use std::time::Duration;
 
+use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_lab::played::{
     assisted::host::HostFacts,
     guests::identity::{serial, swapped},
@@ -9,6 +10,7 @@ use agent_forge_lab::played::{
 use agent_forge_sim::{
     kube::kind,
     oracles::{ASSISTED, OURS, marker},
+    promise::Oracle,
     vcenter::model::{Ref, Vm},
     world::{NAMESPACE, World},
 };
@@ -18,14 +20,14 @@ use serde_json::{Value, json};
 /// Virtual time that is long for a step and short for a rest.
 pub const SOON: Duration = Duration::from_secs(600);
 
-/// Text at a JSON pointer, empty without it.
+/// The text at a JSON pointer. Empty if there is none.
 #[must_use]
 pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     let found = object.pointer(pointer).and_then(Value::as_str);
     found.unwrap_or_default()
 }
 
-/// Namespace and name in the namespace of the pools.
+/// Namespace and name of an object in the namespace of the pools.
 #[must_use]
 pub fn at_home(name: &str) -> (String, String) {
     (NAMESPACE.to_owned(), name.to_owned())
@@ -38,7 +40,7 @@ pub fn all(world: &World, group: &str, plural: &str) -> Vec<Value> {
     list.iter().map(|o| o.as_ref().clone()).collect()
 }
 
-/// The first VM of ours, once it is there.
+/// The first VM of ours, once it exists.
 ///
 /// # Errors
 /// None appears in time.
@@ -54,7 +56,7 @@ pub async fn our_vm(world: &World) -> Result<Vm> {
     find().context("it went again")
 }
 
-/// The name of the first AgentMachine, once it is there.
+/// The name of the first AgentMachine, once it exists.
 ///
 /// # Errors
 /// None appears in time.
@@ -75,22 +77,22 @@ fn text_of_name(name: &Option<String>) -> String {
     name.clone().unwrap_or_default()
 }
 
-/// Waits until an effect of that code was asked for so many times.
+/// Waits until the operator has asked for that effect so many times.
 ///
 /// # Errors
-/// Not in time.
-pub async fn until_effect(world: &World, code: &str, times: usize) -> Result<()> {
+/// It does not ask in time.
+pub async fn until_effect(world: &World, effect: EffectKind, times: usize) -> Result<()> {
     let director = world.director.clone();
     let seen = || {
         let effects = director.effects();
-        effects.iter().filter(|(_, p)| p.effect == code).count() >= times
+        effects.iter().filter(|(_, p)| p.effect == effect).count() >= times
     };
     world
-        .until(&format!("{times} times {code}"), SOON, seen)
+        .until(&format!("{} {times} times", effect.name()), SOON, seen)
         .await
 }
 
-/// Adds a VM that is somebody else's; its id.
+/// Adds a foreign VM. Returns its id.
 pub fn foreign_vm(world: &World, name: &str, folder: &Ref, uuid: &str) -> String {
     world.vcenter.write(|i| {
         let number = i.number();
@@ -110,8 +112,8 @@ pub fn foreign_vm(world: &World, name: &str, folder: &Ref, uuid: &str) -> String
     })
 }
 
-/// An admin's copy of a VM: the same BIOS uuid and `extraConfig`, another reference, instance uuid and name. It is on,
-/// and marked as a copy for the oracles.
+/// Adds an admin's copy of a VM. It has the same BIOS uuid and `extraConfig`, but another reference, instance uuid and
+/// name. It is on. The oracles recognise it as a copy.
 pub fn clone_vm(world: &World, vm: &Vm) -> String {
     let id = foreign_vm(world, &format!("{}-copy", vm.name), &vm.folder, &vm.uuid);
     world.vcenter.write(|i| {
@@ -124,7 +126,7 @@ pub fn clone_vm(world: &World, vm: &Vm) -> String {
     id
 }
 
-/// An Agent of the InfraEnv that runs on somebody's machine, unapproved, with a hostname of its own.
+/// An unapproved Agent of the InfraEnv that runs on somebody's machine and has a hostname of its own.
 ///
 /// # Errors
 /// The service refuses.
@@ -161,13 +163,16 @@ pub fn pool_labels(pool: &str) -> Value {
     json!({"customer": "example", "hypershift.openshift.io/nodepool-role": pool})
 }
 
-/// O3: a foreign Agent is neither approved nor labelled, renamed or deleted by us.
+/// Checks `foreign_and_serving_untouched`: the operator has not approved, labelled, renamed or deleted the foreign
+/// Agent.
 pub fn agent_is_untouched(world: &World, id: &str, hostname: &str) {
     let agent = world
         .api
         .read(|s| s.get(&kind(ASSISTED, "agents"), &at_home(id)));
     let Some(agent) = agent else {
-        world.director.violated("O3 foreign: the Agent is gone");
+        world
+            .director
+            .violated(Oracle::ForeignAndServingUntouched.broken("the foreign Agent is gone"));
         return;
     };
     let labels = agent
@@ -179,15 +184,17 @@ pub fn agent_is_untouched(world: &World, id: &str, hostname: &str) {
         .is_some_and(|l| l.keys().any(|k| k.starts_with(OURS)));
     let approved = agent.pointer("/spec/approved") == Some(&json!(true));
     if ours || approved || text(&agent, "/spec/hostname") != hostname {
-        world.director.violated(format!(
-            "O3 foreign: the Agent was prepared: {labels} {}",
-            agent["spec"]
-        ));
+        world
+            .director
+            .violated(Oracle::ForeignAndServingUntouched.broken(format!(
+                "the foreign Agent was prepared: {labels} {}",
+                agent["spec"]
+            )));
     }
 }
 
-/// O2: each machine is the one that it was made for: the VM's VsphereAgent, the Agent on it and the AgentMachine that
-/// claims it name one another.
+/// Checks `one_vm_per_agent_machine`: the VM's VsphereAgent, the Agent on the VM and the AgentMachine that claims it
+/// belong together.
 pub fn pairs_agree(world: &World) {
     let agents = all(world, ASSISTED, "agents");
     let children = all(world, OURS, "vsphereagents");
@@ -209,16 +216,16 @@ pub fn pairs_agree(world: &World) {
             .unwrap_or_default();
         let hostname = agent.map_or("", |a| text(a, "/spec/hostname"));
         if claimed != wanted || hostname != wanted {
-            world.director.violated(format!(
-                "O2 mixed up: VM {} was made for {wanted}, its Agent is {hostname:?} and serves {claimed:?} ({})",
+            world.director.violated(Oracle::OneVmPerAgentMachine.broken(format!(
+                "VM {} was made for {wanted}, its Agent is {hostname:?} and serves {claimed:?} ({})",
                 vm.name,
                 serial(&vm.uuid)
-            ));
+            )));
         }
     }
 }
 
-/// O10: the token of the ISO's URL stands in no object of ours.
+/// Checks `no_secret_in_objects`: no object of ours shows the token of the ISO's URL.
 pub fn no_token(world: &World) {
     let infra_envs = all(world, ASSISTED, "infraenvs");
     let url = infra_envs
@@ -232,18 +239,21 @@ pub fn no_token(world: &World) {
         .filter(|part| part.len() >= 32)
         .collect();
     if tokens.is_empty() {
-        world
-            .director
-            .violated(format!("the ISO's URL has no token to look for: {url:?}"));
+        world.director.violated(
+            Oracle::PlanFitsTheRun
+                .broken(format!("the ISO's URL has no token to look for: {url:?}")),
+        );
     }
     for plural in ["vsphereagents", "vsphereagentpools"] {
         for object in all(world, OURS, plural) {
             let shown = object.to_string();
             if tokens.iter().any(|t| shown.contains(t)) {
-                world.director.violated(format!(
-                    "O10 the ISO's token stands in {plural} {}",
-                    text(&object, "/metadata/name")
-                ));
+                world
+                    .director
+                    .violated(Oracle::NoSecretInObjects.broken(format!(
+                        "{plural} {} shows the token of the ISO's URL",
+                        text(&object, "/metadata/name")
+                    )));
             }
         }
     }

@@ -1,8 +1,11 @@
-//! Workloads that the simulation's own do not have: each brings about what one fault of old needs to show.
+//! Workloads that the simulation does not have. Each creates the situation in which one known fault shows.
 
 use std::time::Duration;
 
-use agent_forge_actors::domain::marker::{MARKER_KEY, Marker};
+use agent_forge_actors::{
+    domain::marker::{MARKER_KEY, Marker},
+    ports::effect::EffectKind,
+};
 use agent_forge_lab::played::{
     assisted::{INFRA_ENV_LABEL, host::HostFacts},
     guests::identity::Quirk,
@@ -12,6 +15,7 @@ use agent_forge_sim::{
     kube::kind,
     oracles::{ASSISTED, OURS, marker},
     plan::Fault,
+    promise::Oracle,
     vcenter::{model::Ref, tasks::Work},
     workloads::{self, Run, Workload},
     world::{NAMESPACE, SECRET},
@@ -26,54 +30,61 @@ use crate::scenes::{
 };
 
 macro_rules! workloads {
-    ($($name:literal $run:ident $text:literal;)*) => {
-        /// All of them.
-        pub const ALL: &[Workload] = &[$(Workload { name: $name, text: $text, exact: true, instances: 1, run: $run },)*];
+    ($($code:literal $name:ident $text:literal;)*) => {
+        /// All workloads of this package. The name of each is the name of the function that plays it.
+        pub const ALL: &[Workload] = &[$(Workload {
+            code: $code,
+            name: stringify!($name),
+            text: $text,
+            exact: true,
+            instances: 1,
+            run: $name,
+        },)*];
     };
 }
 
 workloads! {
-    "stranger" stranger "S1 beside a free, unapproved bare-metal Agent that carries the pool's labels";
-    "bare" bare "S1 beside an Agent of somebody's host that has no inventory yet";
-    "serial" serial "S1 beside a serving bare-metal Agent whose serial number is the VM's BIOS uuid";
-    "imposter" imposter "S1 beside a foreign Agent that has the hostname of the wanted machine";
-    "order" order "S1, with an eye on whether the Agent outlives its VM";
-    "unseen" unseen "one machine up; its Machine goes while the operator cannot see";
-    "dead" dead "the first guest never registers";
-    "taken" taken "somebody's VM has the name that ours is to get";
-    "poolless" poolless "the pool vanishes, finalizer and all, under a machine that serves";
-    "adopted" adopted "a user names somebody's VM in a VsphereAgent of his own, and deletes that";
-    "deleted" deleted "somebody deletes the VsphereAgent of a machine that serves";
-    "cut" cut "the first uploaded ISO loses its second half";
-    "hanging" hanging "the first create hangs in one pool, another pool goes on";
-    "tenant" tenant "a pool names the credentials of another namespace";
-    "labelled" labelled "a pool's labels claim its Agents for somebody's AgentMachine";
-    "token" token "S1, with an eye on the ISO's URL";
-    "copied" copied "an admin copies a machine's VM and removes the original; the machine goes";
-    "forged" forged "a copy of a machine's VM is marked as one of a namespace that does not use that vCenter";
-    "secretless" secretless "somebody deletes the credentials Secret, then the machine goes";
-    "pairs" pairs "three machines up in two pools, each is the one that it was made for";
-    "rivals" rivals "two pools claim one NodePool";
-    "closing" closing "a pool is deleted while it serves, and its NodePool wants more";
-    "spare" spare "a second machine while the first one serves; not one VM more is made";
-    "lagging" lagging "one machine up while all that the operator sees is 20 s old, its pool's actor killed after the create";
-    "freed" freed "a machine goes while somebody's NodePool waits for any Agent with its labels";
-    "burst" burst "sixteen machines wanted at once, then one of another pool; creates take 20 s";
-    "queued" queued "twelve machines wanted at once are not wanted any more while four of them wait for a slot";
-    "swapped" swapped "twelve machines go; a VM that waits for its slot gets another reference, and its own leads to somebody's VM";
-    "guarded" guarded "an InfraEnv with a clusterRef, taken off later: no VM is made before";
-    "dark" dark "a VM loses power for good while its Agent is bound, then the machine goes";
+    "stranger" bare_metal_agent_with_pool_labels "one machine comes up and goes down, beside a free, unapproved bare-metal Agent that carries the pool's labels";
+    "bare" agent_without_inventory "one machine comes up and goes down, beside an Agent of somebody's host that has no inventory yet";
+    "serial" bare_metal_serial_equals_bios_uuid "one machine comes up and goes down, beside a serving bare-metal Agent whose serial number is the VM's BIOS uuid";
+    "imposter" foreign_agent_with_wanted_hostname "one machine comes up and goes down, beside a foreign Agent that has the hostname of the wanted machine";
+    "order" agent_deleted_after_vm "one machine comes up and goes down; its Agent may be deleted only after its VM";
+    "unseen" machine_deleted_while_api_server_down "one machine comes up; its Machine is deleted while the operator cannot see it";
+    "dead" first_guest_never_registers "the first guest never registers";
+    "taken" vm_name_taken "somebody's VM has the name that our VM should get";
+    "poolless" pool_removed_by_force "a pool disappears with its finalizer while its machine serves";
+    "adopted" foreign_vm_named_as_adopted "a user names somebody's VM in a VsphereAgent that he wrote, and deletes that VsphereAgent";
+    "deleted" vsphere_agent_deleted_while_serving "somebody deletes the VsphereAgent of a machine that serves";
+    "cut" iso_upload_truncated "the first uploaded ISO loses its second half";
+    "hanging" create_hangs_in_another_pool "the first create hangs in one pool; another pool has to continue";
+    "tenant" credentials_of_another_namespace "a pool names the credentials of another namespace";
+    "labelled" reserved_agent_labels "a pool's labels claim its Agents for somebody's AgentMachine";
+    "token" iso_url_token_hidden "one machine comes up and goes down; no object may show the token of the ISO's URL";
+    "copied" vm_copied_by_admin "an admin copies a machine's VM and removes the original; then the machine goes down";
+    "forged" marker_names_another_namespace "the mark on a copy of a machine's VM names a namespace that does not use that vCenter";
+    "secretless" credentials_secret_deleted "somebody deletes the credentials Secret; then the machine goes down";
+    "pairs" hosts_match_their_machines "three machines come up in two pools; each AgentMachine gets the host that was made for it";
+    "rivals" two_pools_one_node_pool "two pools claim one NodePool";
+    "closing" pool_deleted_while_scaling_up "a pool is deleted while it serves, and its NodePool wants more machines";
+    "spare" second_machine_while_first_serves "a second machine is wanted while the first one serves; only one more VM is made";
+    "lagging" stale_watch_and_killed_actor "one machine comes up while all watches lag by 20 s, and its pool's actor is killed after the create";
+    "freed" freed_agent_matches_foreign_selector "a machine goes down while somebody's NodePool waits for any Agent with its labels";
+    "burst" burst_of_machines "sixteen machines are wanted at once, then one of another pool; a create takes 20 s";
+    "queued" machines_deleted_while_queued "twelve machines are wanted at once and deleted while four of them wait for a slot";
+    "swapped" vm_reference_reused_while_queued "twelve machines go down; a VM that waits for its slot gets another reference, and its old reference now names somebody's VM";
+    "guarded" infra_env_with_cluster_ref "an InfraEnv has a clusterRef, which is removed later; no VM may be made before";
+    "dark" guest_dead_while_binding "a VM loses power for good while its Agent is bound; then the machine goes down";
 }
 
-/// The workload of that name, of these or of the simulation's.
+/// The workload with that name or code: one of this package, or one of the simulation.
 #[must_use]
-pub fn named(name: &str) -> Option<&'static Workload> {
+pub fn named(text: &str) -> Option<&'static Workload> {
     ALL.iter()
-        .find(|w| w.name == name)
-        .or_else(|| workloads::named(name))
+        .find(|w| w.name == text || w.code == text)
+        .or_else(|| workloads::named(text))
 }
 
-fn guarded(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn infra_env_with_cluster_ref(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let envs = kind(ASSISTED, "infraenvs");
         let set = |run: &Run, cluster: serde_json::Value| {
@@ -93,7 +104,9 @@ fn guarded(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         tokio::time::sleep(SOON).await;
         let made = run.world.director.created();
         if made > 0 {
-            let words = format!("O3 guard: {made} VMs of an InfraEnv that binds its hosts itself");
+            let words = Oracle::ForeignAndServingUntouched.broken(format!(
+                "{made} VMs were made for an InfraEnv that binds its hosts itself"
+            ));
             run.world.director.violated(words);
         }
         set(run, json!(null))?;
@@ -112,7 +125,7 @@ async fn down(run: &mut Run) -> Result<()> {
     run.rest_with("down", &[("w", 0)]).await
 }
 
-fn stranger(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn bare_metal_agent_with_pool_labels(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let spec = json!({"metadata": {"labels": pool_labels("w")}, "spec": {"hostname": "metal"}});
         let id = foreign_agent(&run.world, HostFacts::bare_metal(1), &spec).await?;
@@ -125,7 +138,7 @@ fn stranger(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn serial(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn bare_metal_serial_equals_bios_uuid(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         let vm = our_vm(&run.world).await?;
@@ -139,7 +152,7 @@ fn serial(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn imposter(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn foreign_agent_with_wanted_hostname(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
@@ -153,20 +166,21 @@ fn imposter(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn order(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn agent_deleted_after_vm(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         run.world.play("w")?.scale(0);
-        until_effect(&run.world, "K09", 1).await?;
+        until_effect(&run.world, EffectKind::DeleteAgent, 1).await?;
         if workloads::marked(&run.world) > 0 {
-            let early = "O3 order: the Agent is deleted while its VM is there";
+            let early = Oracle::ForeignAndServingUntouched
+                .broken("the Agent is deleted while its VM is there");
             run.world.director.violated(early);
         }
         down(run).await
     })
 }
 
-fn unseen(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn machine_deleted_while_api_server_down(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         run.world.director.take_api(Duration::from_secs(300));
@@ -181,13 +195,13 @@ fn unseen(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn dead(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn first_guest_never_registers(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let guests = run.world.upstream.guests.as_ref().context("no guests")?;
         guests.add_quirk("demo", Quirk::DeadOnArrival);
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
-        until_effect(&run.world, "V04", 1).await?;
+        until_effect(&run.world, EffectKind::PowerOn, 1).await?;
         tokio::time::sleep(Duration::from_secs(60)).await;
         run.world
             .upstream
@@ -200,9 +214,9 @@ fn dead(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn taken(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn vm_name_taken(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
-        // The folder comes with the first machine.
+        // The first machine creates the folder.
         one_up(run).await?;
         let folder = our_vm(&run.world).await?.folder;
         down(run).await?;
@@ -233,14 +247,14 @@ fn taken(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn poolless(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn pool_removed_by_force(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         let pools = kind(OURS, "vsphereagentpools");
         run.world
             .api
             .write(|s, now| s.evict(&pools, &at_home("w"), now));
-        // Garbage collection deletes the VsphereAgent after its owner; its Agent serves, so it stays.
+        // Garbage collection deletes the VsphereAgent after its owner. It stays because its Agent serves.
         tokio::time::sleep(SOON).await;
         run.world.play("w")?.scale(0);
         run.rest("down", |world| {
@@ -250,7 +264,7 @@ fn poolless(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn bare(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn agent_without_inventory(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let id = "0a000000-0000-4000-8000-0000000000f3";
         let agents = kind(ASSISTED, "agents");
@@ -275,7 +289,7 @@ fn bare(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn adopted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn foreign_vm_named_as_adopted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         let folder = our_vm(&run.world).await?.folder;
@@ -318,7 +332,7 @@ fn adopted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn deleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn vsphere_agent_deleted_while_serving(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         let name = all(&run.world, OURS, "vsphereagents")
@@ -336,7 +350,7 @@ fn deleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn cut(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn iso_upload_truncated(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
@@ -364,50 +378,50 @@ fn cut(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             isos.filter(|(_, f)| f.bytes.len() != whole).count()
         });
         if short > 0 {
-            run.world
-                .director
-                .violated(format!("O4 {short} ISOs on the datastore are cut off"));
+            run.world.director.violated(
+                Oracle::SameFinalState.broken(format!("{short} ISOs on the datastore are cut off")),
+            );
         }
         Ok(())
     })
 }
 
-fn hanging(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn create_hangs_in_another_pool(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.pool("x", &json!({})).await?;
         run.world.play("x")?.scale(1);
-        until_effect(&run.world, "V02", 1).await?;
+        until_effect(&run.world, EffectKind::CreateVm, 1).await?;
         run.world.play("w")?.scale(1);
         let play = run.world.play("w")?;
         let world = &run.world;
-        // As long as it takes alone, and as much again.
+        // Twice the time that it takes alone.
         let up = || play.running().len() == 1;
         if world
             .until("w's machine", Duration::from_secs(100), up)
             .await
             .is_err()
         {
-            let late = "O9 one pool waits for another one's task";
+            let late = Oracle::ConvergesInTime.broken("one pool waits for another one's task");
             world.director.violated(late);
         }
         run.rest_with("two up", &[("w", 1), ("x", 1)]).await
     })
 }
 
-/// Creates take 20 s, so that others wait for the eight slots.
+/// A create takes 20 s, so that others wait for the eight slots.
 const SLOW_CREATE: agent_forge_sim::vcenter::Takes = |work| match work {
     Work::Create(..) => Some(20_000),
     _ => None,
 };
 
-fn burst(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn burst_of_machines(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.pool("x", &json!({})).await?;
         run.world.vcenter.set_tempo(SLOW_CREATE);
         run.world.play("w")?.scale(16);
-        until_effect(&run.world, "V02", 8).await?;
+        until_effect(&run.world, EffectKind::CreateVm, 8).await?;
         run.world.play("x")?.scale(1);
         let world = &run.world;
         let on = |pool: &'static str| {
@@ -420,31 +434,32 @@ fn burst(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             .await
             .is_err()
         {
-            world
-                .director
-                .violated("O9 none is switched on before others are begun");
+            world.director.violated(
+                Oracle::ConvergesInTime.broken("none is switched on before others are begun"),
+            );
         }
         world.until("x's VM on", SOON, || on("x") > 0).await?;
         if on("w") >= 16 {
-            world
-                .director
-                .violated("O9 one pool waits for a burst of another one");
+            world.director.violated(
+                Oracle::ConvergesInTime.broken("one pool waits for a burst of another one"),
+            );
         }
         run.rest_with("all up", &[("w", 16), ("x", 1)]).await
     })
 }
 
-fn queued(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn machines_deleted_while_queued(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.vcenter.set_tempo(SLOW_CREATE);
         run.world.play("w")?.scale(12);
-        until_effect(&run.world, "V02", 8).await?;
+        until_effect(&run.world, EffectKind::CreateVm, 8).await?;
         tokio::time::sleep(Duration::from_secs(8)).await;
         run.world.play("w")?.scale(0);
         run.rest_with("none", &[("w", 0)]).await?;
         if run.world.director.created() > 8 {
-            let late = "O9 VMs are made for machines that were gone before";
+            let late =
+                Oracle::ConvergesInTime.broken("VMs are made for machines that were gone before");
             run.world.director.violated(late);
         }
         Ok(())
@@ -457,7 +472,7 @@ const SLOW_OFF: agent_forge_sim::vcenter::Takes = |work| match work {
     _ => None,
 };
 
-fn swapped(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn vm_reference_reused_while_queued(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(12);
@@ -477,7 +492,7 @@ fn swapped(run: &mut Run) -> BoxFuture<'_, Result<()>> {
                 world.vcenter.read(waits).is_some()
             })
             .await?;
-        // It has been looked at by then.
+        // The operator has looked at it by then.
         tokio::time::sleep(Duration::from_secs(10)).await;
         let theirs = world.vcenter.write(|i| {
             let vm = waits(i)?;
@@ -503,14 +518,14 @@ fn swapped(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             i.vms.get(&theirs).is_some_and(|v| v.on)
         };
         if !run.world.vcenter.read(on) {
-            let gone = "O3 foreign: somebody's VM is off, or gone";
+            let gone = Oracle::ForeignAndServingUntouched.broken("somebody's VM is off, or gone");
             run.world.director.violated(gone);
         }
         Ok(())
     })
 }
 
-fn tenant(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn credentials_of_another_namespace(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.api.namespace("other");
         let secrets = kind("", "secrets");
@@ -533,8 +548,9 @@ fn tenant(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.world.play("w")?.scale(1);
         tokio::time::sleep(SOON).await;
         let logins = run.world.director.effects();
-        if logins.iter().any(|(_, p)| p.effect == "V01") {
-            let used = "O3 foreign: the credentials of another namespace were used";
+        if logins.iter().any(|(_, p)| p.effect == EffectKind::Login) {
+            let used = Oracle::ForeignAndServingUntouched
+                .broken("the credentials of another namespace were used");
             run.world.director.violated(used);
         }
         run.world.play("w")?.scale(0);
@@ -543,14 +559,15 @@ fn tenant(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn labelled(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn reserved_agent_labels(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let labels = json!({"agent": {"labels": {"agent-install.openshift.io/somebodys": "x"}}});
         run.world.pool("w", &labels).await?;
         run.world.play("w")?.scale(1);
         tokio::time::sleep(SOON).await;
         if run.world.director.created() > 0 {
-            let used = "O3 foreign: a pool serves whose labels are another service's to give";
+            let used = Oracle::ForeignAndServingUntouched
+                .broken("a pool serves although only another service may give its labels");
             run.world.director.violated(used);
         }
         run.world.play("w")?.scale(0);
@@ -558,7 +575,7 @@ fn labelled(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn token(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn iso_url_token_hidden(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         no_token(&run.world);
@@ -566,7 +583,7 @@ fn token(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn copied(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn vm_copied_by_admin(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         let vm = our_vm(&run.world).await?;
@@ -580,16 +597,16 @@ fn copied(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         })
         .await?;
         if !run.world.vcenter.read(|i| i.vms.contains_key(&copy)) {
-            let gone = "O3 foreign: the admin's copy is gone";
+            let gone = Oracle::ForeignAndServingUntouched.broken("the admin's copy is gone");
             run.world.director.violated(gone);
         }
-        // The orphan scan tells of it once.
+        // The orphan scan reports it once.
         tokio::time::sleep(SOON * 2).await;
         Ok(())
     })
 }
 
-fn forged(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn marker_names_another_namespace(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         run.world.api.namespace("other");
@@ -611,14 +628,15 @@ fn forged(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             .iter()
             .any(|e| text(e, "/metadata/namespace") == "other")
         {
-            let believed = "O3 foreign: an Event in a namespace that only a VM's mark names";
+            let believed = Oracle::ForeignAndServingUntouched
+                .broken("an Event was sent in a namespace that only a VM's mark names");
             run.world.director.violated(believed);
         }
         down(run).await
     })
 }
 
-fn secretless(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn credentials_secret_deleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         let secrets = kind("", "secrets");
@@ -632,7 +650,7 @@ fn secretless(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn pairs(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn hosts_match_their_machines(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.pool("x", &json!({})).await?;
@@ -644,7 +662,7 @@ fn pairs(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn rivals(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn two_pools_one_node_pool(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         let rival = json!({"nodePoolRef": {"name": "w"}});
@@ -653,7 +671,9 @@ fn rivals(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         tokio::time::sleep(SOON).await;
         let made = run.world.director.created();
         if made > 0 {
-            let double = format!("O2 double: {made} VMs for an AgentMachine that two pools claim");
+            let double = Oracle::OneVmPerAgentMachine.broken(format!(
+                "{made} VMs were made for an AgentMachine that two pools claim"
+            ));
             run.world.director.violated(double);
         }
         run.world.play("w")?.scale(0);
@@ -661,7 +681,7 @@ fn rivals(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn closing(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn pool_deleted_while_scaling_up(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         run.world.delete_pool("w")?;
@@ -676,7 +696,7 @@ fn closing(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn spare(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn second_machine_while_first_serves(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         run.world.play("w")?.scale(2);
@@ -685,37 +705,37 @@ fn spare(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn lagging(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn stale_watch_and_killed_actor(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         let director = run.world.director.clone();
         director.lag(Duration::from_secs(120));
         run.world.play("w")?.scale(1);
-        until_effect(&run.world, "K01", 1).await?;
-        // Whoever decides anew remembers nothing, and does not see it.
+        until_effect(&run.world, EffectKind::CreateChild, 1).await?;
+        // The actor that replaces it remembers nothing, and its watch does not show the new VsphereAgent yet.
         let pool = format!("{NAMESPACE}/w");
-        director.order(Order::Around(Fault::KillActor, pool, 1));
+        director.order(Order::Around(Fault::ActorKilled, pool, 1));
         no_more_than(run, 1, Duration::from_secs(180)).await?;
         run.rest_with("one up", &[("w", 1)]).await
     })
 }
 
-/// O5: for a while, not more VMs than that come into being.
+/// Checks `same_number_of_vms`: for a while, no more VMs than that are created.
 async fn no_more_than(run: &Run, most: u32, lasting: Duration) -> Result<()> {
     let director = run.world.director.clone();
     let more = || director.created() > most;
     if run.world.until("one VM more", lasting, more).await.is_ok() {
-        let made = format!(
-            "O5 {} VMs were made, for {most} machines",
+        let made = Oracle::SameNumberOfVms.broken(format!(
+            "{} VMs were made, for {most} machines",
             director.created()
-        );
+        ));
         director.violated(made);
         anyhow::bail!("and so on");
     }
     Ok(())
 }
 
-fn freed(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn freed_agent_matches_foreign_selector(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         one_up(run).await?;
         let selector = json!({"matchLabels": {"customer": "example"}});
@@ -735,7 +755,7 @@ fn freed(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn dark(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn guest_dead_while_binding(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);

@@ -1,5 +1,5 @@
-//! Every known fault, put back in, is found by the plan and the oracle that tests/mutants/README.md names; without it the same
-//! plan passes. And no row of the lists is forgotten.
+//! The plan and the oracle that tests/mutants/README.md names find every known fault. Without the fault, the same plan
+//! passes. No row of the lists is missing.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -79,8 +79,8 @@ fn the_product_has_no_trace_of_them() {
     assert!(read > 100, "only {read} sources");
 }
 
-/// The copies are compiled from the same sources with the same crates: a dependency that is added to an original is
-/// missing here, or has other features.
+/// The copies compile the same sources with the same crates. This test finds a dependency that is missing in a copy or
+/// has other features.
 #[test]
 fn the_copies_depend_on_what_their_originals_do() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -90,7 +90,7 @@ fn the_copies_depend_on_what_their_originals_do() {
         rest.lines()
             .take_while(|line| !line.starts_with('['))
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
-            // Originals and copies of members are named alike.
+            // Members have the same names in originals and copies.
             .filter(|line| !line.contains("path =") && !line.starts_with("agent-forge"))
             .map(str::to_owned)
             .collect()

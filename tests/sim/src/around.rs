@@ -1,4 +1,4 @@
-//! Faults around a point: what happens to the world, or to an actor, at that moment.
+//! Faults around a point: they change the world, or an actor, at the moment of an effect.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::{
     world::SECRET,
 };
 
-/// Lets it happen. `key` is what the effect at that point is for.
+/// Carries the fault out. `key` is the object that the effect at that point is for.
 pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, key: &str) {
     let director = &around.director;
     match fault {
-        Fault::KillActor | Fault::PanicActor => {
+        Fault::ActorKilled | Fault::ActorPanics => {
             let which = if key.contains('/') {
                 vec![
                     format!("vm/{key}"),
@@ -34,7 +34,7 @@ pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, 
             for which in which {
                 let kill = |reply| SupervisorMsg::Kill {
                     which,
-                    panic: fault == Fault::PanicActor,
+                    panic: fault == Fault::ActorPanics,
                     reply,
                 };
                 let hit = supervisor.call(kill, Some(Duration::from_secs(5))).await;
@@ -46,59 +46,60 @@ pub async fn happen(around: &Surroundings, process: &mut Process, fault: Fault, 
         Fault::LeaseTaken => {
             let name = (LEASE_NAMESPACE.to_owned(), "agent-forge".to_owned());
             let taken = json!({"spec": {"holderIdentity": "somebody-else"}});
-            // Where it is not there yet, nobody leads either.
+            // When the Lease does not exist yet, there is no leader to replace.
             let _ = around
                 .api
                 .merge(&kind("coordination.k8s.io", "leases"), &name, &taken);
         }
-        Fault::ViewLags => director.lag(fault.lasts()),
-        Fault::Relist => around.api.compact(),
-        Fault::SessionLost => around.vcenter.forget_sessions(),
+        Fault::WatchesLag20s => director.lag(fault.lasts()),
+        Fault::WatchesExpire => around.api.compact(),
+        Fault::SessionsLost => around.vcenter.forget_sessions(),
         Fault::VcenterDown5s | Fault::VcenterDown5m | Fault::VcenterDown2h => {
             director.take_vcenter(fault.lasts());
         }
         Fault::VcenterRestored => around.vcenter.come_back(&around.api),
-        Fault::ApiDown5s | Fault::ApiDown5m => {
+        Fault::ApiServerDown5s | Fault::ApiServerDown5m => {
             director.take_api(fault.lasts());
             around.api.poke();
         }
-        Fault::SecretWrong => {
+        Fault::SecretWrong2m => {
             director.outage(true, fault.lasts());
             secret(around, Some("wrong"), fault.lasts());
         }
-        Fault::SecretGone => {
+        Fault::SecretMissing2m => {
             director.outage(true, fault.lasts());
             secret(around, None, fault.lasts());
         }
-        Fault::DiskFull => {
+        Fault::DatastoreFull2m => {
             director.outage(true, fault.lasts());
             director.fill_disks(fault.lasts());
         }
-        Fault::ClockJumps => director.jump(fault.lasts()),
-        Fault::Slow => director.slow_down(fault.lasts()),
-        Fault::ForeignEdit | Fault::FinalizersTaken => {
+        Fault::ClockJumps10m => director.jump(fault.lasts()),
+        Fault::AnswersSlow1m => director.slow_down(fault.lasts()),
+        Fault::ForeignEdit | Fault::FinalizersRemoved => {
             edit(around, fault, key);
         }
         _ => {}
     }
 }
 
-/// Somebody else writes to the VsphereAgent or the pool that an effect is for.
+/// Lets somebody else write to the VsphereAgent or the pool that the effect is for.
 fn edit(around: &Surroundings, fault: Fault, key: &str) {
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
     let name = (namespace.to_owned(), name.to_owned());
     for plural in ["vsphereagents", "vsphereagentpools"] {
         let kind = kind(OURS, plural);
-        // One of them, or none any more.
+        // At most one of the two kinds has an object of that name.
         let Some(object) = around.api.read(|s| s.get(&kind, &name)) else {
             continue;
         };
         let patch = match fault {
-            // One that is being deleted would be gone, and what it stands for nobody's: whoever does that, wants it.
-            Fault::FinalizersTaken if object["metadata"]["deletionTimestamp"].is_string() => {
+            // Without finalizers, an object that is being deleted would disappear at once and leave its VM without an
+            // owner. A person who does that wants it, so the fault spares such objects.
+            Fault::FinalizersRemoved if object["metadata"]["deletionTimestamp"].is_string() => {
                 continue;
             }
-            Fault::FinalizersTaken => {
+            Fault::FinalizersRemoved => {
                 around
                     .api
                     .write(|s, _| s.unheld.insert((kind.clone(), name.clone())));
@@ -130,7 +131,7 @@ fn secret(around: &Surroundings, password: Option<&str>, lasting: Duration) {
         tokio::time::sleep(lasting).await;
         let Some(before) = before else { return };
         let mut before = (*before).clone();
-        // Who puts it right writes what the vCenter takes now.
+        // The person who corrects the Secret writes the password that vCenter accepts now.
         let password = json!(encoded(&vcenter.read(|i| i.login.1.clone())));
         if api.read(|s| s.get(&secrets, &name)).is_some() {
             let patch = json!({"data": {"password": password}});
@@ -138,7 +139,7 @@ fn secret(around: &Surroundings, password: Option<&str>, lasting: Duration) {
         } else {
             before["data"]["password"] = password;
             let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name.1}, "data": before["data"]});
-            // The namespace may be on its way out.
+            // The namespace may be in deletion, and then refuses the Secret.
             let _ = api.write(|s, now| s.create(&secrets, &name.0, object, now));
         }
     });

@@ -1,12 +1,13 @@
-//! Plays thousands of plans: what two of them have in common is played once.
+//! Plays thousands of plans, and plays only once what two of them have in common.
 //!
-//! Flow: [`run_all`] deals plans to worker processes (`sim work`). A worker plays the run without faults; where plans have their
-//! first fault, it forks a process for each fault there, which goes on under these plans, and forks again where theirs part.
-//! Guarantee: a plan gets the verdict that it gets when it is played alone (`sim replay`); a process that ends without
-//! a verdict is a failure of its plans.
+//! Flow: [`run_all`] gives plans to worker processes (`sim work`). A worker plays the run without faults. Where plans
+//! have their first fault, it forks one process for each fault there. That process continues under these plans, and
+//! forks again where they differ.
+//! Guarantee: a plan gets the same verdict as when it is played alone (`sim replay`). When a process ends without a
+//! verdict, its plans count as failed.
 //!
-//! Why processes: a run is made of futures, which cannot be copied. A worker has one thread and no sockets, so that its fork
-//! is whole.
+//! Why processes: a run consists of futures, which cannot be copied. A worker has one thread and no sockets, so a fork
+//! of it is complete.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,22 +29,23 @@ use crate::{
     director::Branch,
     matrix,
     plan::{Fault, Plan, Point},
+    promise::Oracle,
     run::{Outcome, Verdict, never_came, play, run},
     workloads,
 };
 
-/// A plan, and how long is listened after it.
+/// A plan, and how long the run listens after it.
 pub type Planned = (Plan, Duration);
 
-/// Plans that a worker gets at a time: the two runs without faults that it begins with are little beside them, and at the end
-/// no core is idle for long.
+/// Number of plans that a worker gets at a time. Each share costs two runs without faults, which is little beside 150
+/// plans. The shares are small enough that no core is idle for long at the end.
 const SHARE: usize = 150;
 
-/// Runs plans on all cores, in processes of `worker`, which is the program `sim`; `each` hears of every verdict. The verdicts
-/// come in the order of the plans.
+/// Runs plans on all cores, in processes of `worker`, which is the program `sim`. Calls `each` with every verdict. The
+/// verdicts come in the order of the plans.
 ///
 /// # Errors
-/// The program does not start, or a plan is there twice.
+/// The program does not start, or a plan occurs twice.
 pub fn run_all(
     worker: &Path,
     plans: &[Planned],
@@ -79,12 +81,12 @@ pub fn run_all(
     Ok(all)
 }
 
-/// Ends the worker whatever becomes of its share.
+/// Ends the worker process when its share is done or has failed.
 struct Worker(Child);
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -106,7 +108,7 @@ fn hand_out(
         .iter()
         .map(|(plan, silence)| format!("{} {plan}\n", silence.as_secs()))
         .collect();
-    // Who ends before it has read them gives no verdicts either.
+    // A worker that ends before it has read all plans gives no verdicts for them. They count as failed below.
     let _ = input.write_all(lines.as_bytes());
     drop(input);
     let mut missing: BTreeSet<&Plan> = share.iter().map(|(p, _)| p).collect();
@@ -125,7 +127,9 @@ fn hand_out(
     for plan in missing {
         let verdict = Verdict {
             plan: plan.clone(),
-            failures: vec!["O12 its process ended without a verdict".to_owned()],
+            failures: vec![
+                Oracle::ProblemsAreExplained.broken("its process ended without a verdict"),
+            ],
             hit: 0,
             hash: 0,
             trace: Vec::new(),
@@ -136,10 +140,11 @@ fn hand_out(
     Ok(verdicts)
 }
 
-/// The worker's part: reads a line `SECONDS PLAN` for each plan of one workload, and writes a [`Verdict`] as a line of JSON for each.
+/// The worker's part: reads one line `SECONDS PLAN` for each plan of one workload, and writes one [`Verdict`] as a line
+/// of JSON for each.
 ///
 /// # Errors
-/// A line says no plan, or one of another workload.
+/// A line contains no plan, or a plan of another workload.
 pub fn work(lines: impl Iterator<Item = std::io::Result<String>>) -> Result<()> {
     let mut plans: Vec<Planned> = Vec::new();
     for line in lines {
@@ -178,7 +183,7 @@ pub fn work(lines: impl Iterator<Item = std::io::Result<String>>) -> Result<()> 
     let forked = tree.node().forked;
     let told = tree.tell(&outcome, &reference);
     if forked {
-        // Whoever forked it does the rest.
+        // This is a forked process. The process that forked it writes the other verdicts.
         std::process::exit(i32::from(told.is_err()));
     }
     told
@@ -188,16 +193,16 @@ pub fn work(lines: impl Iterator<Item = std::io::Result<String>>) -> Result<()> 
 struct Tree(Mutex<Node>);
 
 struct Node {
-    /// What its run is under.
+    /// The plan that the current run is under.
     under: Plan,
-    /// Those that it is to tell the verdicts on, none of whose further faults has come about.
+    /// The plans that this process writes verdicts for. None of their remaining faults has come about yet.
     plans: Vec<Planned>,
-    /// Another process of this program waits for it.
+    /// This process was forked by another one, which waits for it.
     forked: bool,
 }
 
 impl Node {
-    /// Whether the run is one plan's own: whatever comes, it goes on alone.
+    /// Whether only one plan is left, and the run is under it. Then the run has nothing left to fork for.
     fn is_leaf(&self) -> bool {
         matches!(self.plans.as_slice(), [(plan, _)] if *plan == self.under)
     }
@@ -217,19 +222,20 @@ impl Tree {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As long as any of them is to be listened after.
+    /// The longest time that any of the plans needs to listen.
     fn silence(&self) -> Duration {
         let silences = self.node().plans.iter().map(|(_, s)| *s).max();
         silences.unwrap_or_default()
     }
 
-    /// Tells the verdicts that are this process' to tell.
+    /// Writes the verdicts of the plans of this process.
     fn tell(&self, outcome: &Outcome, reference: &Outcome) -> Result<()> {
         let node = self.node();
         for (plan, silence) in &node.plans {
             let further = |p: &Point| !node.under.faults.iter().any(|(q, _)| p == q);
             let mut further = plan.faults.iter().map(|(p, _)| p).filter(|p| further(p));
-            // Its faults have not come about; with fewer of them, less is allowed.
+            // The remaining faults of this plan did not come about, and the run kept every promise. With fewer faults
+            // the limits are stricter, so any other result needs a run of its own.
             let so = further.all(|p| !outcome.effects.iter().any(|(_, q)| p == q))
                 && outcome.failures.is_empty();
             let mut verdict = if so || *plan == node.under {
@@ -245,7 +251,7 @@ impl Tree {
                 run(plan, Some(reference), *silence).verdict()
             };
             if verdict.failures.is_empty() {
-                // There are thousands.
+                // Thousands of plans pass. Their traces would only cost time.
                 verdict.trace.clear();
             }
             let mut out = std::io::stdout().lock();
@@ -283,7 +289,7 @@ impl Branch for Tree {
                     node.forked = true;
                     return Some(node.goes_on(plans, point, fault));
                 }
-                // How it ended shows in its verdicts: those that are missing are failures.
+                // Missing verdicts show how the child ended: they count as failures.
                 Ok(Fork::Parent(child)) => drop(waitpid(child)),
                 Err(e) => panic!("fork: {e}"),
             }

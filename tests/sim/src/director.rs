@@ -1,9 +1,10 @@
-//! Stands between the operator and its world: counts effects, makes things go wrong where the plan says so, and keeps
-//! the trace.
+//! Sits between the operator and its world. It counts effects, makes them go wrong where the plan asks for it, and
+//! keeps the trace.
 //!
-//! Flow: the gate notes an effect ([`Director::admit`]); the request that carries it arrives at a door right after, and
-//! takes the note up ([`Director::arrived`]): from then on door and plan decide what becomes of it.
-//! Guarantee: a mutating request without a note is a panic: nothing writes past the gate.
+//! Flow: the gate notes an effect ([`Director::admit`]). The request that carries the effect reaches a simulated server
+//! right after, and takes the note ([`Director::arrived`]). From then on, the server handles the request as the plan
+//! asks.
+//! Guarantee: a mutating request without a note is a panic, so nothing writes around the gate.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -21,86 +22,87 @@ use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     plan::{Fault, Plan, Point},
+    promise::{Failure, Oracle},
     traffic::Traffic,
 };
 
-/// One life of the operator's process.
+/// One life of the operator's process, from its start to its end.
 #[derive(Debug)]
 pub struct Life {
-    /// From 1.
+    /// Counted from 1.
     pub number: u32,
     dead: AtomicBool,
 }
 
 impl Life {
-    /// Whether it was killed: nothing of it reaches the world any more, and nothing reaches it.
+    /// Whether the process was killed. Then no request of it reaches the world, and no answer reaches it.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Relaxed)
     }
 
-    /// Kills it.
+    /// Kills the process.
     pub fn kill(&self) {
         self.dead.store(true, Ordering::Relaxed);
     }
 }
 
-/// Waits for ever if the life is over.
+/// Waits for ever if the process was killed.
 pub async fn alive(life: Option<&Arc<Life>>) {
     if life.is_some_and(|l| l.is_dead()) {
         std::future::pending::<()>().await;
     }
 }
 
-/// An effect on its way to a door.
+/// An effect whose request has not reached a server yet.
 #[derive(Clone, Debug)]
 pub struct Noted {
-    /// What.
+    /// The effect.
     pub effect: Effect,
-    /// Which occurrence.
+    /// Which occurrence of it, counted from 1.
     pub nth: u32,
     /// What goes wrong with it.
     pub fault: Option<Fault>,
-    /// Number of the life that it belongs to.
+    /// Number of the process that it belongs to.
     pub life: u32,
 }
 
 impl Noted {
-    /// As a point of plans.
+    /// The effect as a point of a plan.
     #[must_use]
     pub fn point(&self) -> Point {
         Point {
-            effect: self.effect.kind.code(),
+            effect: self.effect.kind,
             key: self.effect.key.to_string(),
             nth: self.nth,
         }
     }
 }
 
-/// Who may let a run go on under another plan (`branches.rs`).
+/// Decides whether a run continues under another plan (`branches.rs`).
 pub trait Branch: Send + Sync {
-    /// The plan that the run goes on under from that point on, if not under the one it has; asked before it is decided what
-    /// goes wrong there.
+    /// The plan that the run continues under from that point on, if it is another one. The director asks before it
+    /// decides what goes wrong at the point.
     fn at(&self, point: &Point) -> Option<Plan>;
 }
 
-/// What somebody outside the doors has to do.
+/// Work for the task that keeps the processes running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Kill the process and start another.
+    /// Kill the process and start another one.
     Crash,
-    /// Something around the point: what, for which object, in which life.
+    /// Carry out a fault around the point: which fault, for which object, in which process.
     Around(Fault, String, u32),
 }
 
-/// A time in which something did not serve the operator.
+/// A time in which a server did not serve the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// The vCenter's; else the API server's.
+    /// vCenter did not serve. If false, the API server did not.
     pub of_vcenter: bool,
-    /// Since when.
+    /// Its start.
     pub from: Duration,
-    /// Until when.
+    /// Its end.
     pub until: Duration,
 }
 
@@ -110,14 +112,14 @@ struct State {
     plan: Plan,
     to_come: Vec<(Point, Fault)>,
     granted: Duration,
-    /// No branching any more.
+    /// The run stays under its plan: no more branching.
     settled: bool,
     on_their_way: VecDeque<Noted>,
     effects: Vec<(Duration, Point)>,
     hit: usize,
     lines: Vec<String>,
     hash: DefaultHasher,
-    violations: Vec<String>,
+    violations: Vec<Failure>,
     vcenter_away: Option<Instant>,
     api_away: Option<Instant>,
     disk_full: Option<Instant>,
@@ -130,15 +132,15 @@ struct State {
     lost: u32,
     mended: Option<Instant>,
     upstream_still: Option<Instant>,
-    /// The life that acted last, by hub, and those that did before.
+    /// By hub: the process that acted last, and all that acted before it.
     acting: BTreeMap<u32, u32>,
     acted: BTreeSet<u32>,
     orders: Vec<mpsc::UnboundedSender<Order>>,
 }
 
 impl State {
-    /// Notes who acts; true where somebody else has acted since that life did: once it is over, leadership never comes
-    /// back to a process.
+    /// Notes which process acts. Returns true if another process has acted since this one last did. That breaks a
+    /// promise: leadership never returns to a process that lost it.
     fn comes_back(&mut self, life: u32) -> bool {
         let before = self.acting.insert(hub(life), life);
         if before == Some(life) {
@@ -149,41 +151,37 @@ impl State {
     }
 }
 
-/// See the module's contract. Cheap to clone.
+/// See the module's description. Cheap to clone.
 #[derive(Clone)]
 pub struct Director {
-    /// What the operator asks for.
+    /// Counts what the operator asks for.
     pub traffic: Traffic,
     began: Instant,
     branch: Option<Arc<dyn Branch>>,
     state: Arc<Mutex<State>>,
 }
 
-/// Lives of the operator of another hub are counted from here on.
+/// Processes of a second hub's operator have numbers from here on.
 pub const ANOTHER_HUB: u32 = 1000;
 
-/// The hub that a life belongs to.
+/// The hub that a process belongs to.
 #[must_use]
 pub fn hub(life: u32) -> u32 {
     life / ANOTHER_HUB
 }
 
-/// Code of what is written to keep the lease, which a standby does as well.
-pub const LEASE: &str = "K16";
-/// Makes and ends the views that reads are made through.
-const VIEW: &str = "V13";
-
-/// Whether an effect changes something that lasts. Keeping the lease and reading go on at rest: a VM that is missing is looked
-/// for as long as it is.
+/// Whether an effect changes something that lasts. A standby writes the lease too, and every read makes a session view:
+/// both continue at rest, because the operator keeps looking for a VM that is missing.
 #[must_use]
-pub fn is_deed(effect: &str) -> bool {
-    ![LEASE, VIEW].contains(&effect)
+pub fn is_deed(effect: EffectKind) -> bool {
+    ![EffectKind::Lease, EffectKind::SessionView].contains(&effect)
 }
-/// Lines kept for the report of a failure.
+
+/// Number of lines that the report of a failure contains at most.
 const LINES: usize = 4000;
 
 impl Director {
-    /// A director of `plan`.
+    /// A director that plays `plan`.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         let state = State {
@@ -206,25 +204,25 @@ impl Director {
         self
     }
 
-    /// The plan that the run is under by now.
+    /// The plan that the run is under now.
     #[must_use]
     pub fn plan(&self) -> Plan {
         self.state().plan.clone()
     }
 
-    /// The plan that the run is under, and stays under from now on.
+    /// The plan that the run is under now. The run stays under it from now on.
     #[must_use]
     pub fn settle(&self) -> Plan {
         self.state().settled = true;
         self.plan()
     }
 
-    /// Beyond its cause, each planned fault may cost that much time.
+    /// Gives the operator this much more time for each planned fault, beyond the time that its cause lasts.
     pub fn grant(&self, each: Duration) {
         self.state().granted = each;
     }
 
-    /// How long the causes of all planned faults last in all, with what was granted for each.
+    /// How long the causes of all planned faults last together, with the extra time of [`Self::grant`] for each.
     #[must_use]
     pub fn causes(&self) -> Duration {
         let state = self.state();
@@ -232,7 +230,7 @@ impl Director {
         state.plan.lasts().map(each).sum()
     }
 
-    /// Orders from now on, for who carries them out for one instance.
+    /// The orders from now on, for the task that carries them out for one instance.
     #[must_use]
     pub fn orders(&self) -> mpsc::UnboundedReceiver<Order> {
         let (orders, receiver) = mpsc::unbounded_channel();
@@ -252,13 +250,21 @@ impl Director {
 
     /// Adds a line to the trace.
     pub fn line(&self, text: impl FnOnce() -> String) {
-        let (now, text) = (self.now(), text());
+        let text = text();
+        self.line_with_names(&text, || text.clone());
+    }
+
+    /// Adds a line to the trace that names an effect, a fault or an oracle. People read `shown`, which has names. The
+    /// hash covers `coded`, which has codes instead: a new name leaves all hashes as they are.
+    fn line_with_names(&self, coded: &str, shown: impl FnOnce() -> String) {
+        let now = self.now();
         let mut state = self.state();
-        (now.as_millis(), &text).hash(&mut state.hash);
+        (now.as_millis(), coded).hash(&mut state.hash);
         if state.lines.len() < LINES {
+            let shown = shown();
             state
                 .lines
-                .push(format!("{:>10.3} {text}", now.as_secs_f64()));
+                .push(format!("{:>10.3} {shown}", now.as_secs_f64()));
         }
     }
 
@@ -305,19 +311,19 @@ impl Director {
         self.state().last_fault
     }
 
-    /// A promise was broken.
-    pub fn violated(&self, what: impl Into<String>) {
-        let what = what.into();
-        self.line(|| format!("VIOLATED {what}"));
+    /// Records a broken promise.
+    pub fn violated(&self, failure: Failure) {
+        let coded = format!("VIOLATED {} {}", failure.oracle.code(), failure.what);
+        self.line_with_names(&coded, || format!("VIOLATED {failure}"));
         let mut state = self.state();
-        if state.violations.len() < 20 && !state.violations.contains(&what) {
-            state.violations.push(what);
+        if state.violations.len() < 20 && !state.violations.contains(&failure) {
+            state.violations.push(failure);
         }
     }
 
     /// Broken promises.
     #[must_use]
-    pub fn violations(&self) -> Vec<String> {
+    pub fn violations(&self) -> Vec<Failure> {
         self.state().violations.clone()
     }
 
@@ -350,36 +356,39 @@ impl Director {
         }
         let fault = noted.fault;
         state.on_their_way.push_back(noted);
-        let two = point.effect != LEASE && state.comes_back(life.number);
+        let two = point.effect != EffectKind::Lease && state.comes_back(life.number);
         drop(state);
         if two {
-            self.violated(format!(
-                "R11 two act: [{}] does {point}, and another has acted since it did",
+            self.violated(Oracle::OneLeaderActs.broken(format!(
+                "process {} does {point}, and another process has acted since it last did",
                 life.number
-            ));
+            )));
         }
-        self.line(|| {
-            let what = fault.map(|f| format!(" <- {} {}", f.code(), f.text()));
-            format!(
-                "[{}] {point} {}{}",
-                life.number,
-                effect.kind.name(),
-                what.unwrap_or_default()
-            )
+        let what = fault.map(|f| format!(" <- {} {}", f.code(), f.text()));
+        let coded = format!(
+            "[{}] {} {}{}",
+            life.number,
+            point.coded(),
+            effect.kind.name(),
+            what.unwrap_or_default()
+        );
+        self.line_with_names(&coded, || {
+            let what = fault.map(|f| format!(" <- {}: {}", f.name(), f.text()));
+            format!("[{}] {point}{}", life.number, what.unwrap_or_default())
         });
         if let Some(fault) = fault.filter(|f| !f.at_request()) {
             self.order(Order::Around(fault, effect.key.to_string(), life.number));
         }
     }
 
-    /// Gives an order, to each instance: who it is for knows it.
+    /// Sends an order to every instance. The instance that it is for recognises it.
     pub fn order(&self, order: Order) {
-        // Nobody listens any more at the end of a run.
+        // At the end of a run the receivers are gone.
         let mut state = self.state();
         state.orders.retain(|to| to.send(order.clone()).is_ok());
     }
 
-    /// The process dies here: nothing of this life goes on.
+    /// The process dies here. Nothing of it continues.
     pub fn crash(&self, life: &Life) {
         life.kill();
         self.line(|| format!("[{}] killed", life.number));
@@ -387,16 +396,16 @@ impl Director {
         self.order(Order::Crash);
     }
 
-    /// Forgets effects whose requests will never come: their process is gone.
+    /// Drops notes of effects whose requests will never come, because their process is gone.
     pub fn forget_notes(&self, life: &Life) {
         let mut state = self.state();
         state.on_their_way.retain(|n| n.life != life.number);
     }
 
-    /// The note of the effect whose request this is.
+    /// Takes the note of the effect that this request carries.
     ///
     /// # Panics
-    /// A mutating request came without one.
+    /// A mutating request came without a note.
     pub fn arrived(&self, life: &Life, what: &str, fits: impl Fn(&Effect) -> bool) -> Noted {
         let mut state = self.state();
         let mine = |n: &Noted| n.life == life.number && fits(&n.effect);
@@ -407,9 +416,9 @@ impl Director {
                 .map(|n| n.point().to_string())
                 .collect();
             drop(state);
-            self.violated(format!(
+            self.violated(Oracle::ChangesPassTheGate.broken(format!(
                 "{what} changes something and did not pass the gate (on their way: {waiting:?})"
-            ));
+            )));
             panic!("{what} did not pass the gate");
         };
         state
@@ -418,19 +427,19 @@ impl Director {
             .unwrap_or_else(|| unreachable!())
     }
 
-    /// Takes the vCenter away for a while.
+    /// Makes vCenter unreachable for a while.
     pub fn take_vcenter(&self, lasting: Duration) {
         self.state().vcenter_away = Some(Instant::now() + lasting);
         self.outage(true, lasting);
     }
 
-    /// Takes the API server away for a while.
+    /// Makes the API server unreachable for a while.
     pub fn take_api(&self, lasting: Duration) {
         self.state().api_away = Some(Instant::now() + lasting);
         self.outage(false, lasting);
     }
 
-    /// Notes that one of them does not serve the operator for a while.
+    /// Notes that one of the servers does not serve the operator for a while.
     pub fn outage(&self, of_vcenter: bool, lasting: Duration) {
         let from = self.now();
         self.state().outages.push(Outage {
@@ -446,33 +455,33 @@ impl Director {
         self.state().outages.clone()
     }
 
-    /// Lets datastores take no more bytes for a while.
+    /// Makes datastores refuse all bytes for a while.
     pub fn fill_disks(&self, lasting: Duration) {
         self.state().disk_full = Some(Instant::now() + lasting);
     }
 
-    /// Whether datastores take no bytes.
+    /// Whether datastores refuse bytes now.
     #[must_use]
     pub fn disks_are_full(&self) -> bool {
         self.state().disk_full.is_some_and(|u| Instant::now() < u)
     }
 
-    /// Lets every answer take long for a while.
+    /// Makes every answer slow for a while.
     pub fn slow_down(&self, lasting: Duration) {
         self.state().slow_until = Some(Instant::now() + lasting);
     }
 
-    /// Lets the operator's watches lag for a while.
+    /// Makes the operator's watches lag for a while.
     pub fn lag(&self, lasting: Duration) {
         self.state().lag_until = Some(Instant::now() + lasting);
     }
 
-    /// Notes that a VM came into being.
+    /// Notes that a VM was created.
     pub fn note_created(&self) {
         self.state().created += 1;
     }
 
-    /// VMs that came into being.
+    /// Number of VMs that were created.
     #[must_use]
     pub fn created(&self) -> u32 {
         self.state().created
@@ -483,34 +492,34 @@ impl Director {
         self.state().lost += vms;
     }
 
-    /// VMs that the inventory lost.
+    /// Number of VMs that the inventory lost.
     #[must_use]
     pub fn lost(&self) -> u32 {
         self.state().lost
     }
 
-    /// A person has something to put right, and has done it after that long.
+    /// Notes that a person has something to correct, and finishes it after that time.
     pub fn mend(&self, lasting: Duration) {
         self.state().mended = Some(Instant::now() + lasting);
     }
 
-    /// Whether no person has anything left to put right.
+    /// Whether no person has anything left to correct.
     #[must_use]
     pub fn is_mended(&self) -> bool {
-        // Who waits for the same moment comes first, or not.
+        // Two timers for the same moment fire in either order, so one second is added.
         let last = Duration::from_secs(1);
         self.state()
             .mended
             .is_none_or(|u| Instant::now() > u + last)
     }
 
-    /// Upstream's controllers stand still for that long, as whoever restores a hub has them do: they have read what is there
-    /// when they go on.
+    /// Stops the controllers of upstream for that time, as a person does who restores a hub. When they continue, they
+    /// have read all objects again.
     pub fn still_upstream(&self, lasting: Duration) {
         self.state().upstream_still = Some(Instant::now() + lasting);
     }
 
-    /// Whether they do.
+    /// Whether upstream's controllers are stopped now.
     #[must_use]
     pub fn upstream_is_still(&self) -> bool {
         let state = self.state();
@@ -528,7 +537,7 @@ impl Director {
         self.state().jump
     }
 
-    /// Whether the vCenter is away.
+    /// Whether vCenter is unreachable now.
     #[must_use]
     pub fn vcenter_is_away(&self) -> bool {
         self.state()
@@ -536,7 +545,7 @@ impl Director {
             .is_some_and(|u| Instant::now() < u)
     }
 
-    /// Until when the API server is away, if it is.
+    /// The time until which the API server is unreachable, if it is.
     #[must_use]
     pub fn api_away_until(&self) -> Option<Instant> {
         self.state().api_away.filter(|u| Instant::now() < *u)
@@ -553,7 +562,7 @@ impl Director {
         }
     }
 
-    /// How long an answer takes that usually takes `usual`.
+    /// How long an answer takes now if it usually takes `usual`.
     #[must_use]
     pub fn latency(&self, usual: Duration) -> Duration {
         let slow = self.state().slow_until.is_some_and(|u| Instant::now() < u);
@@ -561,11 +570,11 @@ impl Director {
     }
 }
 
-/// The operator's gate: every effect passes and is noted.
+/// The operator's gate. It lets every effect pass and notes it.
 pub struct SimGate {
-    /// Who is told.
+    /// Notes the effects.
     pub director: Director,
-    /// Whose effects.
+    /// The process that the effects belong to.
     pub life: Arc<Life>,
 }
 
@@ -579,19 +588,19 @@ impl Gate for SimGate {
 
     fn settled(&self, effect: &Effect, outcome: Settled) {
         if !self.life.is_dead() {
-            self.director.line(|| {
+            let line = |effect_kind: &str| {
                 format!(
-                    "[{}]   {} {} {outcome:?}",
-                    self.life.number,
-                    effect.kind.code(),
-                    effect.key
+                    "[{}]   {effect_kind} {} {outcome:?}",
+                    self.life.number, effect.key
                 )
-            });
+            };
+            let (kind, director) = (effect.kind, &self.director);
+            director.line_with_names(&line(kind.code()), || line(kind.name()));
         }
     }
 }
 
-/// A new life.
+/// A new process with that number.
 #[must_use]
 pub fn life(number: u32) -> Arc<Life> {
     Arc::new(Life {

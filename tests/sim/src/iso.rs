@@ -16,7 +16,7 @@ use crate::director::{Life, alive};
 
 const CHUNK: usize = 64 << 10;
 
-/// Whether downloads send nothing for now; clones are the same switch.
+/// Whether downloads send nothing for now. All clones are the same switch.
 #[derive(Clone, Debug)]
 pub struct Hold(Arc<watch::Sender<bool>>);
 
@@ -27,24 +27,24 @@ impl Default for Hold {
 }
 
 impl Hold {
-    /// Downloads send nothing from now on, or go on.
+    /// Stops all downloads (`true`), or lets them continue.
     pub fn set(&self, held: bool) {
         self.0.send_replace(held);
     }
 
     async fn over(self) {
-        // The switch lives as long as this clone of it.
+        // This clone keeps the switch alive while the download waits.
         let _ = self.0.subscribe().wait_for(|held| !held).await;
     }
 }
 
-/// Hands out what the image server has.
+/// Gives the operator the images of the image server.
 pub struct Images {
     /// The image server.
     pub server: ImageServer,
-    /// Whether it sends anything.
+    /// Whether downloads send anything.
     pub hold: Hold,
-    /// Who downloads.
+    /// The process that downloads.
     pub life: Arc<Life>,
 }
 

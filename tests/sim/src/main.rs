@@ -1,4 +1,4 @@
-//! `cargo run -p agent-forge-sim -- <command>`: the simulation by hand.
+//! `cargo run -p agent-forge-sim -- <command>`: runs the simulation by hand.
 
 #![allow(clippy::print_stdout, reason = "a command for people")]
 
@@ -8,11 +8,13 @@ use std::{
     time::Duration,
 };
 
+use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_sim::{
     branches::{self, Planned},
     matrix::{self, Matrix},
-    plan::{Fault, Plan},
-    run::{Outcome, SILENCE, Verdict, counts, run},
+    plan::{self, Fault, Plan},
+    promise::{Failure, Oracle},
+    run::{Outcome, SILENCE, Verdict, counts_by_name, run},
     scale::{self, Site},
     waits,
     workloads::{self, Workload},
@@ -20,7 +22,7 @@ use agent_forge_sim::{
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 
-/// The whole operator in virtual time, with everything going wrong.
+/// The whole operator in virtual time, with planned faults.
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
@@ -29,26 +31,28 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run one plan, e.g. `S1@1 V02:demo/w-x#1=m5`, and show its trace.
+    /// List all workloads, faults, effects and oracles: name, code, and what it does.
+    List,
+    /// Run one plan, e.g. `one_machine@1 create:demo/w-x#1=reply_lost`, and show its trace.
     Replay {
         /// The plan.
         plan: String,
     },
     /// Run all single-fault plans of some workloads.
     Enumerate {
-        /// Workloads; all without one.
+        /// Workloads, by name or code; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
-        /// Codes of faults; all without one.
+        /// Faults, by name or code; all without one.
         #[arg(long, value_delimiter = ',')]
         faults: Vec<String>,
-        /// Codes of effects; all without one.
+        /// Effects, by name or code; all without one.
         #[arg(long, value_delimiter = ',')]
         effects: Vec<String>,
         /// Show the whole trace of this many failures.
         #[arg(long, default_value_t = 1)]
         traces: usize,
-        /// Virtual minutes of listening after each run (O6).
+        /// Virtual minutes of listening after each run, in which the operator has to be silent.
         #[arg(long, default_value_t = 15)]
         silence: u64,
         /// Only every n-th plan.
@@ -57,51 +61,52 @@ enum Command {
     },
     /// Run random schedules of one to five faults.
     Random {
-        /// How many.
+        /// Number of schedules.
         #[arg(default_value_t = 500)]
         schedules: usize,
         /// Seed of the schedules.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Workloads; all without one.
+        /// Workloads, by name or code; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
     },
     /// Run plans with two faults, the second at a random point after the first.
     Doubles {
-        /// How many for each plan with a single fault.
+        /// Number of plans for each plan with a single fault.
         #[arg(long, default_value_t = 1)]
         each: usize,
-        /// Only for every n-th of these.
+        /// Only for every n-th plan with a single fault.
         #[arg(long, default_value_t = 1)]
         every: usize,
         /// Seed of the second faults.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Workloads; all without one.
+        /// Workloads, by name or code; all without one.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
     },
     /// Run the plans that come in as lines `SECONDS PLAN`, all of one workload, and write a verdict for each.
     #[command(hide = true)]
     Work,
-    /// Let machines wait for an ISO, and say how long they wait on when what they wait for has come about.
+    /// Let machines wait for an ISO, and print how long they still wait after the cause of the wait has ended.
     Waits,
     /// Scale one pool up, in a fresh world each, and count what it costs.
     Scale {
         /// Numbers of machines.
         #[arg(value_delimiter = ',', default_value = "10,100,1000")]
         machines: Vec<usize>,
-        /// Then listen for so many virtual minutes.
+        /// Afterwards listen for this many virtual minutes.
         #[arg(long, default_value_t = 0)]
         listen: u32,
-        /// Then take the vCenter away for so many virtual minutes, more than 10; two more machines are wanted meanwhile.
+        /// Afterwards make vCenter unreachable for this many virtual minutes, more than 10. Two more machines are
+        /// wanted in that time.
         #[arg(long, default_value_t = 0)]
         away: u64,
-        /// Machines that serve stand there from the beginning, instead of coming up: nothing moves upstream of them.
+        /// Machines that serve exist from the beginning. They do not come up, and upstream does not change them.
         #[arg(long, conflicts_with = "away")]
         serving: bool,
-        /// Let tasks take what they take in `lab bench`: create 3 s, reconfigure 0.1 s, power on 2 s.
+        /// Let tasks take as long as in `lab bench`: create 3 s, reconfigure 0.1 s, power on 2 s.
         #[arg(long)]
         bench_pace: bool,
     },
@@ -116,6 +121,10 @@ fn main() -> Result<()> {
             .init();
     }
     match Args::parse().command {
+        Command::List => {
+            list();
+            Ok(())
+        }
         Command::Replay { plan } => replay(&plan.parse()?),
         Command::Enumerate {
             workloads,
@@ -124,18 +133,23 @@ fn main() -> Result<()> {
             traces,
             silence,
             every,
-        } => enumerate(&workloads, &faults, &effects, (traces, silence, every)),
+        } => enumerate(
+            &wanted(&workloads)?,
+            &parsed(&faults, Fault::ALL, str::parse)?,
+            &parsed(&effects, EffectKind::ALL, plan::effect)?,
+            (traces, silence, every),
+        ),
         Command::Random {
             schedules,
             seed,
             workloads,
-        } => random(schedules, seed, &workloads),
+        } => random(schedules, seed, &wanted(&workloads)?),
         Command::Doubles {
             each,
             every,
             seed,
             workloads,
-        } => doubles((each, every), seed, &workloads),
+        } => doubles((each, every), seed, &wanted(&workloads)?),
         Command::Work => branches::work(std::io::stdin().lock().lines()),
         Command::Waits => waits::ALL.iter().try_for_each(|case| {
             println!("{}", waits::play(case)?);
@@ -154,9 +168,27 @@ fn main() -> Result<()> {
     }
 }
 
+fn list() {
+    println!("Workloads:");
+    for workload in workloads::ALL {
+        println!("  {workload}: {}", workload.text);
+    }
+    println!("\nFaults:");
+    for fault in Fault::ALL {
+        println!("  {fault}: {}", fault.text());
+    }
+    println!("\nEffects (docs/explanation/actors.md says what each does):");
+    for effect in EffectKind::ALL {
+        println!("  {} ({})", effect.name(), effect.code());
+    }
+    println!("\nOracles:");
+    for oracle in Oracle::ALL {
+        println!("  {oracle}: {}", oracle.text());
+    }
+}
+
 fn replay(plan: &Plan) -> Result<()> {
-    let workload = workloads::named(&plan.workload)
-        .with_context(|| format!("no workload {}", plan.workload))?;
+    let workload = workload(&plan.workload)?;
     let reference = matrix::reference(workload, plan.seed);
     let outcome = run(plan, Some(&reference), SILENCE);
     print!("{}", matrix::report(&outcome.verdict()));
@@ -167,10 +199,10 @@ fn replay(plan: &Plan) -> Result<()> {
         }
     }
     println!(
-        "{:?} virtual in {:?}; effects {:?}; trace hash {:016x}",
+        "{:?} virtual in {:?}; effects: {}; trace hash {:016x}",
         outcome.lasted,
         outcome.took,
-        counts(&outcome.effects),
+        counts_by_name(&outcome.effects),
         outcome.hash
     );
     if !outcome.failures.is_empty() {
@@ -180,59 +212,73 @@ fn replay(plan: &Plan) -> Result<()> {
 }
 
 fn enumerate(
-    names: &[String],
-    codes: &[String],
-    effects: &[String],
+    workloads: &[&'static Workload],
+    faults: &[Fault],
+    effects: &[EffectKind],
     (traces, silence, every): (usize, u64, usize),
 ) -> Result<()> {
-    let named = |f: &Fault| codes.iter().any(|c| c == f.code());
-    let faults: Vec<Fault> = if codes.is_empty() {
-        Fault::ALL.to_vec()
-    } else {
-        Fault::ALL.iter().copied().filter(named).collect()
-    };
     let mut all = Matrix::default();
     let plans = |reference: &Outcome| {
-        let all = matrix::plans(reference, &faults).into_iter();
-        let wanted =
-            |p: &Plan| effects.is_empty() || effects.iter().any(|e| e == p.faults[0].0.effect);
-        all.filter(wanted).step_by(every.max(1)).collect()
+        let all = matrix::plans(reference, faults).into_iter();
+        all.filter(|p| effects.contains(&p.faults[0].0.effect))
+            .step_by(every.max(1))
+            .collect()
     };
     let silence = Duration::from_secs(60 * silence);
-    let result = all_of(names, plans, silence, traces, |verdict| all.count(verdict));
-    println!("{}", all.text(&faults));
+    let result = all_of(workloads, plans, silence, traces, |verdict| {
+        all.count(verdict)
+    });
+    println!("{}", all.text(faults));
     result
 }
 
-fn random(schedules: usize, seed: u64, names: &[String]) -> Result<()> {
-    let of = wanted(names);
+fn random(schedules: usize, seed: u64, of: &[&'static Workload]) -> Result<()> {
     let share = |name: &str| {
         let at = of.iter().position(|w| w.name == name).unwrap_or_default();
         schedules / of.len() + usize::from(at < schedules % of.len())
     };
     let plans = |r: &Outcome| matrix::schedules(r, share(&r.plan.workload), seed);
-    all_of(names, plans, LISTEN, 0, |_| {})
+    all_of(of, plans, LISTEN, 0, |_| {})
 }
 
-fn doubles((each, every): (usize, usize), seed: u64, names: &[String]) -> Result<()> {
+fn doubles((each, every): (usize, usize), seed: u64, of: &[&'static Workload]) -> Result<()> {
     let plans = |r: &Outcome| matrix::doubles(r, each, every, seed);
-    all_of(names, plans, LISTEN, 0, |_| {})
+    all_of(of, plans, LISTEN, 0, |_| {})
 }
 
-/// Listening after plans with several faults.
+/// How long a plan with several faults is listened to.
 const LISTEN: Duration = Duration::from_secs(900);
 
-/// The workloads of those names; all without one.
-fn wanted(names: &[String]) -> Vec<&'static Workload> {
-    let all = workloads::ALL.iter();
-    all.filter(|w| names.is_empty() || names.iter().any(|n| n == w.name))
-        .collect()
+/// The workload with that name or code.
+fn workload(text: &str) -> Result<&'static Workload> {
+    let found = workloads::named(text);
+    found.with_context(|| format!("no workload is called {text}; `sim list` shows all"))
 }
 
-/// Runs the plans that `plans` makes of each workload's reference run, and tells of those that fail: at once by a line, of the
-/// first `traces` in the end by all that happened.
+/// The workloads with those names or codes, in the order of the table. All of them without a name.
+fn wanted(names: &[String]) -> Result<Vec<&'static Workload>> {
+    let all: Vec<&Workload> = workloads::ALL.iter().collect();
+    let named = parsed(names, &all, workload)?;
+    let is_named = |w: &&Workload| named.iter().any(|n| n.name == w.name);
+    Ok(all.into_iter().filter(is_named).collect())
+}
+
+/// The values that those texts name. All of `all` when there is no text.
+fn parsed<T: Copy>(
+    texts: &[String],
+    all: &[T],
+    parse: impl Fn(&str) -> Result<T>,
+) -> Result<Vec<T>> {
+    if texts.is_empty() {
+        return Ok(all.to_vec());
+    }
+    texts.iter().map(|text| parse(text)).collect()
+}
+
+/// Runs the plans that `plans` makes of each workload's reference run. Prints each failed plan at once, in short. At the
+/// end it prints the whole report of the first `traces` failed plans.
 fn all_of(
-    names: &[String],
+    workloads: &[&'static Workload],
     plans: impl Fn(&Outcome) -> Vec<Plan>,
     silence: Duration,
     traces: usize,
@@ -242,25 +288,28 @@ fn all_of(
     let began = std::time::Instant::now();
     let (mut ran, mut failed) = (0, Vec::new());
     let mut traces_hash = DefaultHasher::new();
-    for workload in wanted(names) {
+    for workload in workloads {
         let reference = matrix::reference(workload, 1);
         if !reference.failures.is_empty() {
             print!("{}", matrix::report(&reference.verdict()));
-            bail!("{} fails without any fault", workload.name);
+            bail!("{workload} fails without any fault");
         }
         let plans: Vec<Planned> = plans(&reference)
             .into_iter()
             .map(|p| (p, silence))
             .collect();
-        let (name, effects) = (workload.name, reference.effects.len());
+        let (effects, count) = (reference.effects.len(), plans.len());
         println!(
-            "{name} {}: {effects} effects, {} plans",
-            workload.text,
-            plans.len()
+            "{workload}: {}; {effects} effects, {count} plans",
+            workload.text
         );
         let at_once = |v: &Verdict| {
             if !v.failures.is_empty() {
-                println!("{}: {}", v.plan, brief(&v.failures));
+                println!(
+                    "FAILED {}\n  {}",
+                    matrix::replay(&v.plan),
+                    brief(&v.failures)
+                );
             }
         };
         for verdict in branches::run_all(&worker, &plans, at_once)? {
@@ -318,9 +367,9 @@ fn scaled(
     })
 }
 
-fn brief(failures: &[String]) -> String {
+fn brief(failures: &[Failure]) -> String {
     let short = failures
         .iter()
-        .map(|f| f.chars().take(300).collect::<String>());
-    short.collect::<Vec<_>>().join(" | ")
+        .map(|f| f.to_string().chars().take(300).collect::<String>());
+    short.collect::<Vec<_>>().join("\n  ")
 }

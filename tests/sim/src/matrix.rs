@@ -1,4 +1,4 @@
-//! All plans with a single fault, and what came of them.
+//! Makes all plans with a single fault, and counts their results.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,33 +8,50 @@ use std::{
 use agent_forge_actors::ports::effect::EffectKind;
 
 use crate::{
-    director::LEASE,
     plan::{Fault, Plan, Point},
     run::{Outcome, SILENCE, Verdict, run},
-    workloads::Workload,
+    workloads::{self, Workload},
 };
 
-/// Why a fault means nothing for an effect; `None` when it means something.
+/// Why a fault makes no sense for an effect. `None` when it makes sense.
 #[must_use]
-pub fn senseless(effect: &str, fault: Fault) -> Option<&'static str> {
+pub fn senseless(effect: EffectKind, fault: Fault) -> Option<&'static str> {
+    use EffectKind as E;
     let task = matches!(
         effect,
-        "V02" | "V04" | "V05" | "V06" | "V09" | "V10" | "V11" | "V15"
+        E::CreateVm
+            | E::PowerOn
+            | E::PowerOff
+            | E::Destroy
+            | E::Publish
+            | E::DeleteFile
+            | E::Reconfigure
+            | E::EjectIso
+    );
+    let without_lease = matches!(
+        effect,
+        E::RecordTask
+            | E::RemovePoolFinalizer
+            | E::ReassignChild
+            | E::DeleteFile
+            | E::Logout
+            | E::EjectIso
     );
     match fault {
-        Fault::TaskFails | Fault::TaskHangs if !task => Some("the effect is no task"),
-        Fault::LeaseTaken if matches!(effect, "K05" | "K12" | "K17" | "V10" | "V12" | "V15") => {
-            Some("no workload with a lease has that effect")
+        Fault::TaskFails | Fault::TaskHangs10m if !task => Some("the effect is no task"),
+        Fault::LeaseTaken if without_lease => Some("no workload with a lease has that effect"),
+        Fault::DatastoreFull2m if !matches!(effect, E::MakeDirectory | E::Upload) => {
+            Some("no bytes are written then")
         }
-        Fault::DiskFull if !matches!(effect, "V07" | "V08") => Some("no bytes are written then"),
         _ => None,
     }
 }
 
-/// Writes of the lease that are hit: the first takes it, the others renew it.
+/// Number of writes of the Lease that faults hit. The first write takes the Lease, the others renew it.
 const RENEWALS: u32 = 3;
 
-/// Every effect of the reference run, from where the workload is about something, with every fault of `faults`.
+/// Combines every effect of the reference run with every fault of `faults`, from the moment at which the workload's own
+/// part begins.
 #[must_use]
 pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
     let within = reference
@@ -44,9 +61,9 @@ pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
     let mut points: Vec<&Point> = within.map(|(_, p)| p).collect();
     let mut seen = BTreeSet::new();
     points.retain(|p| seen.insert((*p).clone()));
-    // One renewal is as the other.
-    points.retain(|p| p.effect != LEASE || p.nth <= RENEWALS);
-    let leased = points.iter().any(|p| p.effect == LEASE);
+    // All renewals of the Lease are alike.
+    points.retain(|p| p.effect != EffectKind::Lease || p.nth <= RENEWALS);
+    let leased = points.iter().any(|p| p.effect == EffectKind::Lease);
     let of = |point: &&Point, fault: Fault| Plan {
         workload: reference.plan.workload.clone(),
         seed: reference.plan.seed,
@@ -64,13 +81,13 @@ pub fn plans(reference: &Outcome, faults: &[Fault]) -> Vec<Plan> {
         .collect()
 }
 
-/// Random schedules of one to five faults at points of the reference run, no two of them the same.
+/// Random schedules of one to five faults at points of the reference run. No two of them are the same.
 #[must_use]
 pub fn schedules(reference: &Outcome, count: usize, seed: u64) -> Vec<Plan> {
     let singles = plans(reference, &Fault::combined());
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut out = BTreeSet::new();
-    // A workload with few points may not have so many.
+    // A workload with few points may have fewer schedules than asked for.
     for _ in 0..count * 10 {
         if out.len() == count {
             break;
@@ -79,7 +96,7 @@ pub fn schedules(reference: &Outcome, count: usize, seed: u64) -> Vec<Plan> {
             .filter_map(|_| chance.choice(&singles).map(|p| p.faults[0].clone()))
             .collect();
         faults.sort();
-        // One fault at a point: a later one would never come about.
+        // Only one fault at each point: a second one would never come about.
         faults.dedup_by(|a, b| a.0 == b.0);
         out.insert(Plan {
             faults,
@@ -89,15 +106,15 @@ pub fn schedules(reference: &Outcome, count: usize, seed: u64) -> Vec<Plan> {
     out.into_iter().collect()
 }
 
-/// Of every n-th plan with a single fault, `each` plans with that fault and another one that the reference run would come
-/// to later; `n` is `every`.
+/// Takes every n-th plan with a single fault (`every`), and makes `each` plans with that fault and a second one. The
+/// second fault hits a point that the reference run reaches later.
 #[must_use]
 pub fn doubles(reference: &Outcome, each: usize, every: usize, seed: u64) -> Vec<Plan> {
     let singles = plans(reference, &Fault::combined());
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut out = Vec::new();
     for (at, first) in singles.iter().enumerate().step_by(every.max(1)) {
-        // Those of one point follow each other.
+        // Plans of the same point follow each other.
         let point = &first.faults[0].0;
         let same = singles[at..].iter().take_while(|p| p.faults[0].0 == *point);
         let later = &singles[at + same.count()..];
@@ -113,7 +130,7 @@ pub fn doubles(reference: &Outcome, each: usize, every: usize, seed: u64) -> Vec
     out
 }
 
-/// Counts of one cell.
+/// The counts of one cell.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
     ran: u32,
@@ -121,12 +138,12 @@ struct Cell {
     failed: u32,
 }
 
-/// Plans per effect and fault.
+/// The number of plans for each effect and fault.
 #[derive(Default)]
-pub struct Matrix(BTreeMap<(&'static str, Fault), Cell>);
+pub struct Matrix(BTreeMap<(EffectKind, Fault), Cell>);
 
 impl Matrix {
-    /// Counts a verdict in.
+    /// Adds a verdict to the counts.
     pub fn count(&mut self, verdict: &Verdict) {
         for (point, fault) in &verdict.plan.faults {
             let cell = self.0.entry((point.effect, *fault)).or_default();
@@ -136,21 +153,23 @@ impl Matrix {
         }
     }
 
-    /// Empty cells that have no reason.
+    /// The empty cells that have no reason.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
         let all = EffectKind::ALL
             .iter()
-            .flat_map(|e| Fault::ALL.iter().map(move |f| (e.code(), *f)));
-        all.filter(|(e, f)| !self.0.contains_key(&(*e, *f)) && senseless(e, *f).is_none())
-            .map(|(e, f)| format!("{e} {}", f.code()))
+            .flat_map(|e| Fault::ALL.iter().map(move |f| (*e, *f)));
+        all.filter(|(e, f)| !self.0.contains_key(&(*e, *f)) && senseless(*e, *f).is_none())
+            .map(|(e, f)| format!("{} with {}", e.name(), f.name()))
             .collect()
     }
 
-    /// As a table: plans that ran, failures after a slash; a letter in brackets is the reason of an empty cell, `.` has none.
+    /// The counts as a table: the plans that ran, and after a slash those that failed. A letter in brackets means
+    /// the reason of an empty cell. A `.` marks a cell without plan and reason. The columns have codes because names do
+    /// not fit; the lines below the table name them.
     #[must_use]
     pub fn text(&self, faults: &[Fault]) -> String {
-        let mut out = String::from("effect                  ");
+        let mut out = format!("{:<28}", "effect");
         for fault in faults {
             let _ = write!(out, "{:>6}", fault.code());
         }
@@ -158,10 +177,11 @@ impl Matrix {
         let mut total = Cell::default();
         let mut reasons: Vec<&'static str> = Vec::new();
         for effect in EffectKind::ALL {
-            let _ = write!(out, "{} {:<20}", effect.code(), effect.name());
+            let name = format!("{} ({})", effect.name(), effect.code());
+            let _ = write!(out, "{name:<28}");
             for fault in faults {
-                let cell = self.0.get(&(effect.code(), *fault));
-                let text = match (cell, senseless(effect.code(), *fault)) {
+                let cell = self.0.get(&(*effect, *fault));
+                let text = match (cell, senseless(*effect, *fault)) {
                     (None, None) => ".".to_owned(),
                     (None, Some(reason)) => {
                         let known = reasons.iter().position(|r| *r == reason);
@@ -189,6 +209,9 @@ impl Matrix {
         for (at, reason) in reasons.iter().enumerate() {
             let _ = writeln!(out, "({}) {reason}", letter(at));
         }
+        for fault in faults {
+            let _ = writeln!(out, "{:<5} {}", fault.code(), fault.name());
+        }
         let _ = writeln!(
             out,
             "{} plans, {} came about, {} failed",
@@ -202,18 +225,49 @@ fn letter(at: usize) -> char {
     u8::try_from(at).map_or('?', |at| char::from(b'a' + at))
 }
 
-/// The line that plays a plan again.
+/// The command that replays a plan.
 #[must_use]
 pub fn replay(plan: &Plan) -> String {
     format!("cargo run -p agent-forge-sim -- replay '{plan}'")
 }
 
-/// The report of a failed run: how to replay it, what broke, and its trace.
+/// What a plan does and which promises it broke, in sentences, with the command that replays it.
+#[must_use]
+pub fn summary(verdict: &Verdict) -> String {
+    let plan = &verdict.plan;
+    let mut out = match verdict.failures.len() {
+        0 => "The plan keeps every promise.\n".to_owned(),
+        1 => "The plan breaks a promise.\n".to_owned(),
+        n => format!("The plan breaks {n} promises.\n"),
+    };
+    let _ = writeln!(out, "  Replay it with: {}", replay(plan));
+    if let Some(workload) = workloads::named(&plan.workload) {
+        let _ = writeln!(out, "  Workload {workload}: {}.", workload.text);
+    }
+    for (point, fault) in &plan.faults {
+        let (effect, code) = (point.effect.name(), point.effect.code());
+        let _ = writeln!(
+            out,
+            "  Fault {fault} hits occurrence {} of effect {effect} ({code}) for {}: {}.",
+            point.nth,
+            point.key,
+            fault.text()
+        );
+    }
+    for failure in &verdict.failures {
+        let (oracle, promise) = (failure.oracle, failure.oracle.text());
+        let _ = writeln!(out, "  Broken promise {oracle}, \"{promise}\":");
+        let _ = writeln!(out, "    {}", failure.what);
+    }
+    out
+}
+
+/// The report of a run: its [`summary`] and its trace.
 #[must_use]
 pub fn report(verdict: &Verdict) -> String {
-    let mut out = format!("replay: {}\n", replay(&verdict.plan));
-    for failure in &verdict.failures {
-        let _ = writeln!(out, "  {failure}");
+    let mut out = summary(verdict);
+    if !verdict.trace.is_empty() {
+        out.push_str("  Trace (seconds, process in brackets, what happens):\n");
     }
     for line in &verdict.trace {
         let _ = writeln!(out, "    {line}");

@@ -1,7 +1,7 @@
-//! Wakes who waits for news, always in the order in which they began to wait.
+//! Wakes tasks that wait for news, always in the order in which they began to wait.
 //!
-//! tokio's `watch` wakes its receivers in an order that it draws anew in each process, and then the same plan has not the
-//! same trace.
+//! tokio's `watch` wakes its receivers in an order that differs between processes. With it, the same plan would not
+//! give the same trace.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-/// Who has news to tell. Cheap to clone.
+/// The source of news. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct News(Arc<Told>);
 
@@ -21,13 +21,13 @@ struct Told {
 }
 
 impl News {
-    /// There is something new.
+    /// Wakes all listeners: something is new.
     pub fn tell(&self) {
         self.0.times.fetch_add(1, Ordering::Relaxed);
         self.0.wake.notify_waiters();
     }
 
-    /// Somebody who hears what is told from now on.
+    /// A listener for all news from now on.
     #[must_use]
     pub fn listener(&self) -> Listener {
         Listener {
@@ -37,23 +37,23 @@ impl News {
     }
 }
 
-/// Who waits for news.
+/// Waits for news.
 pub struct Listener {
     told: Arc<Told>,
     heard: u64,
 }
 
 impl Listener {
-    /// What was told so far is no news any more.
+    /// Skips the news so far.
     pub fn catch_up(&mut self) {
         self.heard = self.told.times.load(Ordering::Relaxed);
     }
 
-    /// Waits for what was not heard yet.
+    /// Waits for news that this listener has not seen yet.
     pub async fn news(&mut self) {
         let told = self.told.clone();
         loop {
-            // Whoever tells from here on wakes it.
+            // From here on, a call of `tell` wakes this listener.
             let wake = told.wake.notified();
             if told.times.load(Ordering::Relaxed) != self.heard {
                 self.catch_up();

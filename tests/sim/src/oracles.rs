@@ -1,4 +1,4 @@
-//! What must always hold, looked at after every deed, and what must hold at rest.
+//! Checks promises: some after every change in vCenter, others at rest.
 
 mod ledger;
 
@@ -21,6 +21,7 @@ use crate::{
         ApiServer, kind,
         store::{Name, Store},
     },
+    promise::{Failure, Oracle},
     vcenter::{
         Deed, VCenter,
         model::{Inventory, Ref, Vm},
@@ -28,14 +29,14 @@ use crate::{
     world::{PASSWORD, World},
 };
 
-/// The folder of all pools.
+/// The VM folder of all pools.
 pub const FOLDER: &str = "/dc1/vm/demo";
-/// Group of our kinds.
+/// API group of the operator's own kinds.
 pub const OURS: &str = "agent-forge.containeroo.ch";
-/// Group of Agents.
+/// API group of Agents.
 pub const ASSISTED: &str = "agent-install.openshift.io";
 
-/// Looks at every deed from now on.
+/// Checks every change in vCenter from now on.
 pub fn watch(api: &ApiServer, vcenter: &VCenter) {
     let api = api.clone();
     let ledger = Mutex::new(Ledger::default());
@@ -51,10 +52,10 @@ pub fn watch(api: &ApiServer, vcenter: &VCenter) {
     }));
 }
 
-/// Key in the `extraConfig` of a VM that an admin copied from one of ours: the copy carries our marker and is foreign.
+/// Key in the `extraConfig` of a VM that an admin copied from one of ours. The copy carries our marker but is foreign.
 pub const COPY: &str = "somebody.copied-this";
 
-/// The marker of a VM of ours.
+/// The marker of a VM that is ours.
 #[must_use]
 pub fn marker(vm: &Vm) -> Option<Marker> {
     let ours = !vm.extra.contains_key(COPY);
@@ -68,14 +69,14 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Whether an Agent serves, or is about to.
+/// Whether an Agent serves, or will serve soon.
 #[must_use]
 pub fn serves(agent: &Value) -> bool {
     !text(agent, "/spec/clusterDeploymentName/name").is_empty()
         || agent.pointer("/metadata/labels/agentMachineRef").is_some()
 }
 
-fn judge(ledger: &mut Ledger, store: &Store, inventory: &Inventory, deed: &Deed) -> Vec<String> {
+fn judge(ledger: &mut Ledger, store: &Store, inventory: &Inventory, deed: &Deed) -> Vec<Failure> {
     let mut broken = Vec::new();
     ledger.keep_up(store, inventory);
     match deed {
@@ -88,11 +89,12 @@ fn judge(ledger: &mut Ledger, store: &Store, inventory: &Inventory, deed: &Deed)
     broken
 }
 
-/// Namespace of a tenant whom nobody admits.
+/// Namespace of a tenant that is not admitted.
 pub const INTRUDER: &str = "intruder";
 
-/// O3: the pool of a tenant whom nobody admits makes nothing, neither here nor there.
-fn trespass(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
+/// Checks `foreign_and_serving_untouched`: the pool of a tenant that is not admitted makes no VsphereAgents, VMs or
+/// files.
+fn trespass(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
     let children = store.list(&kind(OURS, "vsphereagents"), INTRUDER);
     let vms = inventory.vms.values().filter_map(marker);
     let vms = vms.filter(|m| m.namespace == INTRUDER).count();
@@ -100,21 +102,24 @@ fn trespass(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
     let own = |(_, path): &&(String, String)| path.contains(INTRUDER);
     let made = [children.len(), vms, files.filter(own).count()];
     if made != [0; 3] {
-        broken.push(format!(
-            "O3 foreign: a pool that nobody admits has made {made:?} VsphereAgents, VMs and files"
-        ));
+        broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+            "a pool of a tenant that is not admitted has made {made:?} VsphereAgents, VMs and files"
+        )));
     }
 }
 
-/// That such a pool says so, and nothing of what lies where it is not admitted.
-fn is_silent_on_others(store: &Store, broken: &mut Vec<String>) {
+/// Checks that such a pool reports why it does nothing, and shows nothing of the other tenant's objects.
+fn is_silent_on_others(store: &Store, broken: &mut Vec<Failure>) {
     for pool in store.list(&kind(OURS, "vsphereagentpools"), INTRUDER) {
         let conditions = pool.pointer("/status/conditions").and_then(Value::as_array);
         let mut conditions = conditions.into_iter().flatten();
         let says = conditions.any(|c| c["type"] == "Ready" && c["reason"] == "NamespaceNotAllowed");
         let counted = pool.pointer("/status/agentMachines") != Some(&Value::from(0));
         if !says || counted {
-            broken.push(format!("O3 foreign: {}", pool["status"]));
+            broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+                "a pool of a tenant that is not admitted shows {}",
+                pool["status"]
+            )));
         }
     }
 }
@@ -123,12 +128,14 @@ fn owner(marker: &Marker) -> Name {
     (marker.namespace.clone(), marker.name.clone())
 }
 
-fn leak(id: &str, marker: &Marker) -> String {
+fn leak(id: &str, marker: &Marker) -> Failure {
     let (namespace, name) = (&marker.namespace, &marker.name);
-    format!("O1 leak: VM {id} of {namespace}/{name} belongs to nobody")
+    Oracle::NothingLeaks.broken(format!(
+        "VM {id} is marked as the one of {namespace}/{name}, which does not hold it"
+    ))
 }
 
-/// The VsphereAgent of that VM's mark is there, and cannot go without it.
+/// Whether the VsphereAgent in that VM's marker exists and is held by its finalizer until the VM is gone.
 fn is_answered_for(store: &Store, marker: &Marker) -> bool {
     let (children, name) = (kind(OURS, "vsphereagents"), owner(marker));
     let child = store.get(&children, &name);
@@ -144,14 +151,15 @@ fn is_held(object: &Value, finalizer: &str) -> bool {
     all.is_some_and(|all| all.iter().any(|f| f == finalizer))
 }
 
-/// Its hub was lost, or its vCenter should not know it any more: it is nobody's, and a person knows that.
+/// Whether a person knows that no VsphereAgent holds this VM: its hub was lost, or a restored vCenter shows it by
+/// mistake.
 fn is_known(inventory: &Inventory, vm: &Vm) -> bool {
     vm.node.is_some() || inventory.drift.ghosts.contains(&vm.object.id)
 }
 
-/// O1 at the end of a run, however that went.
+/// Checks `nothing_leaks` at the end of a run, also after other failures.
 #[must_use]
-pub fn leaks(world: &World) -> Vec<String> {
+pub fn leaks(world: &World) -> Vec<Failure> {
     let mut broken = Vec::new();
     world
         .api
@@ -159,8 +167,8 @@ pub fn leaks(world: &World) -> Vec<String> {
     broken
 }
 
-/// O1 for all of them.
-fn no_leak(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
+/// Checks `nothing_leaks` for all VMs.
+fn no_leak(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
     let marked = inventory
         .vms
         .values()
@@ -170,25 +178,25 @@ fn no_leak(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
     broken.extend(leaking.map(|(vm, marker)| leak(&vm.object.id, &marker)));
 }
 
-/// The two requests of `eject_iso` (V15), the only ones that a VM may get which serves.
+/// The two requests of the effect `eject_iso`. They are the only ones that a VM may get while it serves.
 const EJECTS: [&str; 2] = ["empties a drive of", "answers a question of"];
 
-/// The only request that a VM of the predecessor may get: the mark, and nothing else.
+/// The only request that a VM of the predecessor may get: it writes the marker and changes nothing else.
 pub const STAMPS: &str = "stamps";
 
-/// The request by which the mark of a VM says that it is left to people.
+/// The request that marks a VM as left to people.
 pub const RELEASES: &str = "lets go of";
 
-/// How the mark of such a VM begins; the mark that it had follows.
+/// How the marker of such a VM begins. Its former marker follows.
 pub const RELEASED: &str = "released/";
 
-/// The mark that a VM had which was left to people.
+/// The former marker of a VM that was left to people.
 #[must_use]
 pub fn released(vm: &Vm) -> Option<Marker> {
     Marker::parse(vm.extra.get(MARKER_KEY)?.strip_prefix(RELEASED)?)
 }
 
-/// The record of that VM goes, and its pool keeps VMs.
+/// Whether the record of that VM is being deleted and its pool keeps VMs.
 fn may_release(store: &Store, child: Option<&Value>) -> bool {
     child.is_some_and(|child| {
         let pool = (
@@ -202,8 +210,9 @@ fn may_release(store: &Store, child: Option<&Value>) -> bool {
     })
 }
 
-/// O1: the record of a VM that was left to people is gone or goes, and its mark says whose it was.
-fn let_go(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
+/// Checks `nothing_leaks` for VMs that were left to people: the VsphereAgent is gone or in deletion, and the marker
+/// names it.
+fn let_go(store: &Store, inventory: &Inventory, broken: &mut Vec<Failure>) {
     let mark = |vm: &&Vm| {
         vm.extra
             .get(MARKER_KEY)
@@ -211,10 +220,10 @@ fn let_go(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
     };
     for vm in inventory.vms.values().filter(mark) {
         let Some(marker) = released(vm) else {
-            broken.push(format!(
-                "O1 released: nobody knows whose VM {} was",
+            broken.push(Oracle::NothingLeaks.broken(format!(
+                "the mark of VM {} does not show whose VM it was",
                 vm.name
-            ));
+            )));
             continue;
         };
         let child = store.get(&kind(OURS, "vsphereagents"), &owner(&marker));
@@ -223,18 +232,20 @@ fn let_go(store: &Store, inventory: &Inventory, broken: &mut Vec<String>) {
                 && text(&c, "/metadata/deletionTimestamp").is_empty()
         });
         if lives {
-            broken.push(format!("O1 released: VM {} has a VsphereAgent", vm.name));
+            broken.push(Oracle::NothingLeaks.broken(format!(
+                "VM {} is left to people but has a VsphereAgent",
+                vm.name
+            )));
         }
     }
 }
 
-/// One record of the predecessor names this VM by uuid and name, it lies in the pool's folder or has notes that name the record, and
-/// it carries no mark of
-/// another.
+/// Whether the operator may mark this VM of the predecessor. Exactly one record names it by uuid and name. The VM is in
+/// the pool's folder, or its notes name the record. It has no marker of another record.
 fn may_stamp(store: &Store, inventory: &Inventory, vm: &Vm) -> bool {
     let label = "/metadata/labels/agent-forge.containeroo.ch~1created-for";
     let wish = "/metadata/annotations/agent-forge.containeroo.ch~1adopt";
-    // What existed before is left alone unless a person asks for it.
+    // The operator leaves a VM that existed before alone, unless a person asks for it.
     let asked = |child: &Value| text(child, label) != "adopted" || text(child, wish) == "true";
     let names = |child: &Value| {
         text(child, "/status/vm/biosUUID") == vm.uuid
@@ -248,12 +259,12 @@ fn may_stamp(store: &Store, inventory: &Inventory, vm: &Vm) -> bool {
     };
     let alone = inventory.vms.values().filter(|v| v.uuid == vm.uuid).count() == 1;
     let unclaimed = marker(vm).is_none_or(|m| m.uid == text(child, "/metadata/uid"));
-    // The predecessor's notes are as good a proof as the place.
+    // The predecessor's notes prove as much as the folder does.
     let noted = vm.annotation == Notes::text(text(child, "/metadata/uid"));
     alone && unclaimed && (noted || inventory.path(&vm.folder) == FOLDER)
 }
 
-/// The pool of that VM wants its drive empty, and what it was installed from is not needed any more.
+/// Whether the operator may empty the VM's drive: its pool wants that, and the host is installed.
 fn may_eject(store: &Store, agent: Option<&Value>, child: Option<&Value>) -> bool {
     let installed = |agent: &Value| {
         let conditions = agent
@@ -273,35 +284,39 @@ fn may_eject(store: &Store, agent: Option<&Value>, child: Option<&Value>) -> boo
     agent.is_some_and(installed) && child.is_some_and(wanted)
 }
 
-/// O3: nothing foreign and nothing that serves is touched, but for the disc of a host that is installed ([`EJECTS`]).
+/// Checks `foreign_and_serving_untouched`: no request changes a foreign VM or one that serves. The ISO of an installed
+/// host may be ejected ([`EJECTS`]).
 fn untouchable(
     store: &Store,
     inventory: &Inventory,
     what: &str,
     vm: &Ref,
-    broken: &mut Vec<String>,
+    broken: &mut Vec<Failure>,
 ) {
     let Some(vm) = inventory.vms.get(&vm.id) else {
         return;
     };
     if what == STAMPS {
         if !may_stamp(store, inventory, vm) {
-            broken.push(format!(
-                "O3 stamp: somebody {what} {}, which no record names at its place",
+            broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+                "stamp: somebody {what} {}, which no record names at its place",
                 vm.name
-            ));
+            )));
         }
         return;
     }
     if let Some(node) = &vm.node {
-        broken.push(format!("O3 node: somebody {what} the VM of node {node}"));
+        broken.push(
+            Oracle::ForeignAndServingUntouched
+                .broken(format!("node: somebody {what} the VM of node {node}")),
+        );
         return;
     }
     let Some(marker) = marker(vm) else {
-        broken.push(format!(
-            "O3 foreign: somebody {what} {} ({})",
+        broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+            "foreign: somebody {what} {} ({})",
             vm.name, vm.object.id
-        ));
+        )));
         return;
     };
     let host = identity::swapped(&vm.uuid);
@@ -313,29 +328,29 @@ fn untouchable(
     let child = store.get(&children, &(marker.namespace.clone(), marker.name.clone()));
     if what == RELEASES {
         if !may_release(store, child.as_deref()) {
-            broken.push(format!(
-                "O3 released: somebody {what} {}, which no pool keeps",
+            broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+                "released: somebody {what} {}, which no pool keeps",
                 vm.name
-            ));
+            )));
         }
         return;
     }
     if EJECTS.contains(&what) {
         if !may_eject(store, agent, child.as_deref()) {
-            broken.push(format!(
-                "O3 drive: somebody {what} {} although its pool does not want that, or it is not installed",
+            broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+                "drive: somebody {what} {} although its pool does not want that, or it is not installed",
                 vm.name
-            ));
+            )));
         }
         return;
     }
-    // What is on already is not switched on by another request.
+    // A request to switch on a VM that is on changes nothing.
     let nothing = what == "switches on" && vm.on;
     if agent.is_some_and(serves) && !nothing {
-        broken.push(format!(
-            "O3 serving: somebody {what} {} whose Agent {host} serves",
+        broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+            "serving: somebody {what} {} whose Agent {host} serves",
             vm.name
-        ));
+        )));
     }
     let leaves = child.is_some_and(|c| {
         let deleted = !text(&c, "/metadata/deletionTimestamp").is_empty();
@@ -344,26 +359,26 @@ fn untouchable(
             .and_then(Value::as_u64);
         deleted || given_up == Some(u64::from(marker.attempt))
     });
-    // The scan for VMs that are nobody's takes one away that never ran.
+    // The orphan scan may destroy a VM that never ran and that a restored vCenter shows by mistake.
     let ghost = inventory.drift.ghosts.contains(&vm.object.id) && vm.boots == 0;
     if what == "destroys" && !leaves && !ghost {
-        broken.push(format!(
-            "O3 wanted: somebody destroys {} whose VsphereAgent is neither being deleted nor given up",
+        broken.push(Oracle::ForeignAndServingUntouched.broken(format!(
+            "wanted: somebody destroys {} whose VsphereAgent is neither being deleted nor given up",
             vm.name
-        ));
+        )));
     }
 }
 
-/// The last attempt that a VsphereAgent's record gives up.
+/// The last attempt that a VsphereAgent's status gives up.
 fn given_up(child: &Value) -> Option<i64> {
     child
         .pointer("/status/lastFailure/attempt")
         .and_then(Value::as_i64)
 }
 
-/// What must hold when nothing moves any more.
+/// Checks what must hold when nothing changes any more.
 #[must_use]
-pub fn at_rest(world: &World) -> Vec<String> {
+pub fn at_rest(world: &World) -> Vec<Failure> {
     let mut broken = Vec::new();
     world.api.read(|store| {
         world.vcenter.read(|i| trespass(store, i, &mut broken));
@@ -377,19 +392,21 @@ pub fn at_rest(world: &World) -> Vec<String> {
                 unexplained(plural, &object, &mut broken);
                 if !is_held(&object, finalizer) {
                     let name = text(&object, "/metadata/name");
-                    broken.push(format!("O1 not held: {name} of {plural} has no finalizer"));
+                    broken.push(
+                        Oracle::NothingLeaks.broken(format!("{name} of {plural} has no finalizer")),
+                    );
                 }
             }
         }
-        // O10: no secret in any object but the Secret itself.
+        // `no_secret_in_objects`: only the Secret itself contains the password.
         let secrets = kind("", "secrets");
         for (kind, objects) in &store.objects {
             for (name, object) in objects.iter().filter(|_| *kind != secrets) {
                 if object.to_string().contains(PASSWORD) {
-                    broken.push(format!(
-                        "O10 the password stands in {} {}/{}",
+                    broken.push(Oracle::NoSecretInObjects.broken(format!(
+                        "{} {}/{} contains the password",
                         kind.1, name.0, name.1
-                    ));
+                    )));
                 }
             }
         }
@@ -397,24 +414,31 @@ pub fn at_rest(world: &World) -> Vec<String> {
     world.vcenter.read(|i| {
         let foreign = i.vms.get("vm-1").is_some_and(|vm| vm.on && vm.boots == 1);
         if !foreign {
-            broken.push("O3 foreign: the database VM is not as it was".to_owned());
+            broken.push(
+                Oracle::ForeignAndServingUntouched
+                    .broken("foreign: the database VM is not as it was"),
+            );
         }
     });
     broken
 }
 
-/// O1 for files: what a dead life left half-written.
+/// Checks `nothing_leaks` for files: no half-written file of a dead process is left.
 #[must_use]
-pub fn left_over(world: &World) -> Vec<String> {
+pub fn left_over(world: &World) -> Vec<Failure> {
     world.vcenter.read(|i| {
         let partial = i.files.keys().filter(|(_, p)| p.contains(".partial"));
         partial
-            .map(|(store, path)| format!("O1 left over: [{store}] {path}"))
+            .map(|(store, path)| {
+                Oracle::NothingLeaks.broken(format!(
+                    "a half-written file is left over: [{store}] {path}"
+                ))
+            })
             .collect()
     })
 }
 
-/// What stays as it was recorded, as long as the attempt is the same.
+/// Status fields that must not change while the attempt is the same.
 const KEPT: [&str; 12] = [
     "/status/clusterID",
     "/status/vm/biosUUID",
@@ -430,7 +454,7 @@ const KEPT: [&str; 12] = [
     "/status/vm/guestMayBeNode",
 ];
 
-/// The record of a VM that was never made ends with the InfraEnv whose ISO it was to boot from.
+/// Whether a record may start again: its VM was never made, and the InfraEnv whose ISO it needed is gone.
 fn begins_anew(store: &Store, before: &Value, now: &Value) -> bool {
     let source = before.pointer("/status/vm/infraEnvRef/uid");
     let there = store.list(&kind(ASSISTED, "infraenvs"), "");
@@ -440,7 +464,8 @@ fn begins_anew(store: &Store, before: &Value, now: &Value) -> bool {
         && source.is_some_and(is_gone)
 }
 
-/// What was recorded is there still. A network card that somebody replaced adds an address, and the old one stays.
+/// Whether a recorded value is still there. When somebody replaces a network card, the operator adds the new address
+/// and keeps the old one.
 fn keeps(field: &str, was: Option<&Value>, is: Option<&Value>) -> bool {
     let all = |v: Option<&Value>| v.and_then(Value::as_array).cloned().unwrap_or_default();
     if field == "/status/vm/macAddresses" {
@@ -450,16 +475,16 @@ fn keeps(field: &str, was: Option<&Value>, is: Option<&Value>) -> bool {
     was == is
 }
 
-/// O8: what was recorded of an attempt stays recorded; attempts only rise.
+/// Checks `records_are_kept`: what a status records of an attempt stays recorded, and attempts only increase.
 #[must_use]
-pub fn lost(world: &World) -> Vec<String> {
+pub fn lost(world: &World) -> Vec<Failure> {
     let children = kind(OURS, "vsphereagents");
     let mut broken = Vec::new();
     world.api.read(|store| {
         let mut last: BTreeMap<&str, &Value> = BTreeMap::new();
         let mut disasters = store.disasters.iter().peekable();
         for entry in store.log.iter().filter(|e| e.kind == children) {
-            // What a backup brought back is older than what was there.
+            // Objects from a backup are older than the objects that they replace.
             while disasters.next_if(|d| **d < entry.revision).is_some() {
                 last.clear();
             }
@@ -471,16 +496,18 @@ pub fn lost(world: &World) -> Vec<String> {
             let name = text(now, "/metadata/name");
             match (attempt(before), attempt(now)) {
                 (Some(a), Some(b)) if b > a => continue,
-                // Given up: the record of that attempt ends before the next one begins.
+                // The operator gave the attempt up. Its record ends before the next attempt begins.
                 (Some(a), _) if given_up(now).is_some_and(|failed| failed >= a) => continue,
-                // What vCenter lost and was proven absent is made anew.
+                // vCenter lost the VM, and the operator proved that it is absent. It may make the VM again.
                 _ if world.director.lost() > 0 && now.pointer("/status/vm/biosUUID").is_none() => {
                     continue;
                 }
-                // Not made yet, and its InfraEnv is gone: it begins anew with the next one.
+                // The VM was not made yet and its InfraEnv is gone. The record starts again with the next InfraEnv.
                 _ if begins_anew(store, before, now) => continue,
                 (Some(a), b) if b != Some(a) => {
-                    broken.push(format!("O8 {name}: attempt {a} became {b:?}"));
+                    broken.push(
+                        Oracle::RecordsAreKept.broken(format!("{name}: attempt {a} became {b:?}")),
+                    );
                     continue;
                 }
                 _ => {}
@@ -490,7 +517,10 @@ pub fn lost(world: &World) -> Vec<String> {
                 let was = before.pointer(field).filter(|v| **v != empty);
                 if was.is_some() && !keeps(field, was, now.pointer(field)) {
                     let is = now.pointer(field).unwrap_or(&Value::Null);
-                    broken.push(format!("O8 {name}: {field} {was:?} became {is}"));
+                    broken.push(
+                        Oracle::RecordsAreKept
+                            .broken(format!("{name}: {field} {was:?} became {is}")),
+                    );
                 }
             }
         }
@@ -500,11 +530,11 @@ pub fn lost(world: &World) -> Vec<String> {
     broken
 }
 
-/// ISOs in directories of pools that no pool's status lists: nothing would ever remove them. What deleted pools leave is
-/// documented.
+/// Checks `nothing_leaks` for ISOs: a file in a pool's directory that no pool's status lists would never be removed.
+/// The documentation describes what deleted pools leave behind.
 #[must_use]
-pub fn strays(world: &World) -> Vec<String> {
-    // Two hubs with one directory: what the one lists the other does not know.
+pub fn strays(world: &World) -> Vec<Failure> {
+    // Two hubs share one directory. Each lists only its own files.
     if world.second.is_some() {
         return Vec::new();
     }
@@ -530,13 +560,15 @@ pub fn strays(world: &World) -> Vec<String> {
             ours && !listed.contains(*file) && !world.relics.contains(*file)
         });
         unknown
-            .map(|(store, path)| format!("O1 left over: no status lists [{store}] {path}"))
+            .map(|(store, path)| {
+                Oracle::NothingLeaks.broken(format!("no status lists the ISO [{store}] {path}"))
+            })
             .collect()
     })
 }
 
-/// O12: who is not ready says why.
-fn unexplained(plural: &str, object: &Value, broken: &mut Vec<String>) {
+/// Checks `problems_are_explained`: every condition that is not true has a reason and a message.
+fn unexplained(plural: &str, object: &Value, broken: &mut Vec<Failure>) {
     let name = text(object, "/metadata/name");
     let none = Vec::new();
     let conditions = object
@@ -544,27 +576,28 @@ fn unexplained(plural: &str, object: &Value, broken: &mut Vec<String>) {
         .and_then(Value::as_array)
         .unwrap_or(&none);
     if conditions.is_empty() {
-        broken.push(format!("O12 {plural} {name} has no condition"));
+        broken
+            .push(Oracle::ProblemsAreExplained.broken(format!("{plural} {name} has no condition")));
     }
     for condition in conditions {
         let (reason, message) = (text(condition, "/reason"), text(condition, "/message"));
         let status = text(condition, "/status");
         if status != "True" && (reason.is_empty() || message.is_empty()) {
-            broken.push(format!(
-                "O12 {plural} {name}: {} is {status} without reason and message",
+            broken.push(Oracle::ProblemsAreExplained.broken(format!(
+                "{plural} {name}: {} is {status} without reason and message",
                 text(condition, "/type")
-            ));
+            )));
         }
         if status == "Unknown" {
-            broken.push(format!(
-                "O12 {plural} {name}: {} is Unknown ({reason})",
+            broken.push(Oracle::ProblemsAreExplained.broken(format!(
+                "{plural} {name}: {} is Unknown ({reason})",
                 text(condition, "/type")
-            ));
+            )));
         }
     }
 }
 
-/// O4: the state as people see it, without names, numbers and times that differ between runs.
+/// The state for `same_final_state`, as people see it. It leaves out names, numbers and times that differ between runs.
 #[must_use]
 pub fn picture(world: &World) -> Vec<String> {
     let mut lines = Vec::new();
@@ -615,7 +648,7 @@ pub fn picture(world: &World) -> Vec<String> {
                 vm.discs()
             ));
         }
-        // How many there are [`strays`] judges: a download that is repeated may have other bytes, and so another name.
+        // [`strays`] checks how many ISOs there are. A repeated download may have other bytes, and then another name.
         let isos = i.files.keys().any(|(_, p)| p.ends_with(".iso"));
         let configs = i.files.keys().filter(|(_, p)| p.ends_with(".vmx")).count();
         lines.push(format!("files isos={isos} vmx={configs}"));

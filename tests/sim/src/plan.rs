@@ -1,116 +1,166 @@
-//! What shall go wrong, and where: as values, and as the text that replays it.
+//! A plan: which workload runs, what goes wrong in it, and where. As values, and as the text that replays the plan.
 //!
-//! A point is the n-th occurrence of one effect for one object (`V02:demo/w-x1#1`), so that a plan means the same however
-//! the rest of a run is ordered.
+//! The text is `WORKLOAD@SEED EFFECT:OBJECT#NTH=FAULT ...`, for example
+//! `one_machine@1 create:demo/w-x1#1=reply_lost`. It is printed with names. It may also be typed with the short codes of
+//! workloads, effects and faults, for example `S1@1 V02:demo/w-x1#1=m5`.
+//!
+//! A point is the n-th occurrence of one effect for one object. A plan therefore keeps its meaning when the other events
+//! of a run come in another order.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use agent_forge_actors::ports::effect::EffectKind;
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
+use crate::workloads;
+
 macro_rules! faults {
-    ($($name:ident $code:literal $text:literal;)*) => {
+    ($($fault:ident $code:literal $name:literal $text:literal;)*) => {
         /// What goes wrong at a point.
+        ///
+        /// Plans with several faults sort them in this order, so a new fault belongs at the end of its group.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Fault {
-            $(#[doc = $text] $name,)*
+            $(#[doc = $text] $fault,)*
         }
 
         impl Fault {
-            /// Every fault there is.
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+            /// Every fault.
+            pub const ALL: &'static [Self] = &[$(Self::$fault,)*];
 
-            /// Its code; design and docs name it so.
+            /// The name that people read and plans are printed with.
             #[must_use]
-            pub const fn code(self) -> &'static str {
-                match self { $(Self::$name => $code,)* }
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$fault => $name,)* }
             }
 
-            /// What it is, in a phrase.
+            /// A short code, accepted in plans wherever the name is.
+            #[must_use]
+            pub const fn code(self) -> &'static str {
+                match self { $(Self::$fault => $code,)* }
+            }
+
+            /// What happens, in a phrase. Hashes of traces contain it: another phrase changes them.
             #[must_use]
             pub const fn text(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
+                match self { $(Self::$fault => $text,)* }
             }
         }
     };
 }
 
 faults! {
-    CrashBefore "m1" "the process is killed before the request leaves";
-    CrashAfter "m2" "the process is killed after the effect, before the answer";
-    Refused "m3" "a typed refusal that passes (conflict; fault)";
-    ServerError "m3s" "an error of the server's side (503) without effect";
-    NotAllowed "m3p" "a refusal for lack of a right, which somebody grants at once";
-    LostRequest "m4" "no answer, no effect";
-    LostReply "m5" "no answer, yet the effect";
-    Twice "m6" "the request arrives twice; the second answer comes back";
-    Late "m7" "no answer; the effect comes after the client has given up and looked";
-    TaskFails "m8" "the task is accepted, then fails";
-    TaskHangs "m8h" "the task is accepted, then hangs for ten minutes";
-    KillActor "g1" "the actor is killed";
-    PanicActor "g2" "a handler of the actor panics";
-    Kill "g3" "SIGKILL a moment later, then a new process";
-    Terminate "g4" "SIGTERM, then a new process";
-    LeaseTaken "g5" "somebody else writes himself into the lease, and never renews it";
-    ViewLags "g6" "watches lag by 20 s for a minute";
-    OldView "g7" "SIGKILL, and for a minute the next process's watches lag by 20 s";
-    Relist "g8" "watches lose their events and must list again (410)";
-    SessionLost "g9" "the vCenter forgets all sessions";
-    VcenterDown5s "g10s" "the vCenter is away for 5 s";
-    VcenterDown5m "g10m" "the vCenter is away for 5 min";
-    VcenterDown2h "g10h" "the vCenter is away for 2 h";
-    ApiDown5s "g11s" "the API server is away for 5 s";
-    ApiDown5m "g11m" "the API server is away for 5 min";
-    VcenterRestored "g12" "the vCenter comes back from a backup of 3 min ago; a person puts its inventory right 25 min later";
-    SecretWrong "g13w" "the Secret holds a wrong password for 2 min";
-    SecretGone "g13m" "the Secret is gone for 2 min";
-    ClockJumps "g14" "the wall clock jumps ahead by 10 min";
-    Slow "g15" "every answer takes 100 times as long for a minute";
-    DiskFull "g16" "the datastore takes no more bytes for 2 min";
-    ForeignEdit "g17" "somebody edits labels and annotations of our objects, and takes their owners off";
-    FinalizersTaken "g17f" "somebody takes all finalizers off our objects";
+    CrashBeforeRequest "m1" "crash_before_request" "the process is killed before the request leaves";
+    CrashAfterEffect "m2" "crash_after_effect" "the process is killed after the effect, before the answer";
+    Refused "m3" "refused" "a typed refusal that passes (conflict; fault)";
+    ServerError "m3s" "server_error" "an error of the server's side (503) without effect";
+    PermissionDenied "m3p" "permission_denied" "a refusal for lack of a right, which somebody grants at once";
+    RequestLost "m4" "request_lost" "no answer, no effect";
+    ReplyLost "m5" "reply_lost" "no answer, yet the effect";
+    RequestDuplicated "m6" "request_duplicated" "the request arrives twice; the second answer comes back";
+    EffectLate "m7" "effect_late" "no answer; the effect comes after the client has given up and looked";
+    TaskFails "m8" "task_fails" "the task is accepted, then fails";
+    TaskHangs10m "m8h" "task_hangs_10m" "the task is accepted, then hangs for ten minutes";
+    ActorKilled "g1" "actor_killed" "the actor is killed";
+    ActorPanics "g2" "actor_panics" "a handler of the actor panics";
+    ProcessKilled "g3" "process_killed" "SIGKILL a moment later, then a new process";
+    ProcessTerminated "g4" "process_terminated" "SIGTERM, then a new process";
+    LeaseTaken "g5" "lease_taken" "somebody else writes himself into the lease, and never renews it";
+    WatchesLag20s "g6" "watches_lag_20s" "watches lag by 20 s for a minute";
+    ProcessKilledWatchesLag "g7" "process_killed_watches_lag" "SIGKILL, and for a minute the next process's watches lag by 20 s";
+    WatchesExpire "g8" "watches_expire" "watches lose their events and must list again (410)";
+    SessionsLost "g9" "sessions_lost" "the vCenter forgets all sessions";
+    VcenterDown5s "g10s" "vcenter_down_5s" "the vCenter is away for 5 s";
+    VcenterDown5m "g10m" "vcenter_down_5m" "the vCenter is away for 5 min";
+    VcenterDown2h "g10h" "vcenter_down_2h" "the vCenter is away for 2 h";
+    ApiServerDown5s "g11s" "api_server_down_5s" "the API server is away for 5 s";
+    ApiServerDown5m "g11m" "api_server_down_5m" "the API server is away for 5 min";
+    VcenterRestored "g12" "vcenter_restored" "the vCenter comes back from a backup of 3 min ago; a person puts its inventory right 25 min later";
+    SecretWrong2m "g13w" "secret_wrong_2m" "the Secret holds a wrong password for 2 min";
+    SecretMissing2m "g13m" "secret_missing_2m" "the Secret is gone for 2 min";
+    ClockJumps10m "g14" "clock_jumps_10m" "the wall clock jumps ahead by 10 min";
+    AnswersSlow1m "g15" "answers_slow_1m" "every answer takes 100 times as long for a minute";
+    DatastoreFull2m "g16" "datastore_full_2m" "the datastore takes no more bytes for 2 min";
+    ForeignEdit "g17" "foreign_edit" "somebody edits labels and annotations of our objects, and takes their owners off";
+    FinalizersRemoved "g17f" "finalizers_removed" "somebody takes all finalizers off our objects";
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name(), self.code())
+    }
+}
+
+impl FromStr for Fault {
+    type Err = anyhow::Error;
+
+    /// Reads a name or a code.
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let found = Self::ALL
+            .iter()
+            .find(|f| f.name() == text || f.code() == text);
+        found
+            .copied()
+            .with_context(|| format!("no fault is called {text}; `sim list` shows all"))
+    }
+}
+
+/// The effect with that name or code.
+///
+/// # Errors
+/// No effect is called so.
+pub fn effect(text: &str) -> anyhow::Result<EffectKind> {
+    let found = EffectKind::ALL
+        .iter()
+        .find(|e| e.name() == text || e.code() == text);
+    found
+        .copied()
+        .with_context(|| format!("no effect is called {text}; `sim list` shows all"))
 }
 
 impl Fault {
-    /// Whether it hits the request itself, not the world around it.
+    /// Whether the fault hits the request itself. The other faults hit the world around the operator.
     #[must_use]
     pub fn at_request(self) -> bool {
-        self <= Self::TaskHangs
+        self <= Self::TaskHangs10m
     }
 
-    /// How long its cause lasts at that effect; the operator gets that much more time.
+    /// How long the cause of the fault lasts at that effect. The operator gets this much more time to converge.
     #[must_use]
-    pub fn lasts_at(self, effect: &str) -> Duration {
+    pub fn lasts_at(self, effect: EffectKind) -> Duration {
         match self {
-            // Its client waits longer than others, and so does what comes after that.
-            Self::Late if effect == EffectKind::Upload.code() => Duration::from_secs(360),
+            // The client of an upload waits longer than others. The late effect comes after that wait.
+            Self::EffectLate if effect == EffectKind::Upload => Duration::from_secs(360),
             _ => self.lasts(),
         }
     }
 
-    /// Those that random schedules combine: where a vCenter comes back from its backup, nothing but a person puts its
-    /// inventory right, who has no other fault in mind (docs/explanation/reliability.md).
+    /// The faults that random schedules combine. A restored vCenter is not one of them: only a person corrects its
+    /// inventory, and that person does not expect another fault (docs/explanation/reliability.md).
     #[must_use]
     pub fn combined() -> Vec<Self> {
         let all = Self::ALL.iter().copied();
         all.filter(|f| *f != Self::VcenterRestored).collect()
     }
 
-    /// How long its cause lasts at most effects.
+    /// How long the cause of the fault lasts at most effects.
     #[must_use]
     pub fn lasts(self) -> Duration {
         Duration::from_secs(match self {
-            Self::Late => 60,
-            // Nobody tries what only a person mends as often as the rest.
-            Self::NotAllowed => 30,
-            Self::TaskHangs => 600,
-            Self::ViewLags | Self::OldView | Self::Slow | Self::LeaseTaken => 60,
-            Self::SecretWrong | Self::SecretGone | Self::DiskFull => 120,
-            Self::ApiDown5m | Self::VcenterDown5m => 300,
+            Self::EffectLate => 60,
+            // The operator retries less often what only a person can correct.
+            Self::PermissionDenied => 30,
+            Self::TaskHangs10m => 600,
+            Self::WatchesLag20s
+            | Self::ProcessKilledWatchesLag
+            | Self::AnswersSlow1m
+            | Self::LeaseTaken => 60,
+            Self::SecretWrong2m | Self::SecretMissing2m | Self::DatastoreFull2m => 120,
+            Self::ApiServerDown5m | Self::VcenterDown5m => 300,
             Self::VcenterDown2h => 7200,
             Self::VcenterRestored => 1560,
-            Self::ClockJumps => 600,
+            Self::ClockJumps10m => 600,
             _ => 5,
         })
     }
@@ -119,17 +169,26 @@ impl Fault {
 /// Where something goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Point {
-    /// Code of the effect.
-    pub effect: &'static str,
-    /// For which object.
+    /// Which effect.
+    pub effect: EffectKind,
+    /// The object that the effect is for.
     pub key: String,
-    /// Which occurrence, from 1.
+    /// Which occurrence, counted from 1.
     pub nth: u32,
+}
+
+impl Point {
+    /// The point with the code of its effect (`V02:demo/w-x1#1`). Hashes of traces use it: they do not change when an
+    /// effect gets another name.
+    #[must_use]
+    pub fn coded(&self) -> String {
+        format!("{}:{}#{}", self.effect.code(), self.key, self.nth)
+    }
 }
 
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}#{}", self.effect, self.key, self.nth)
+        write!(f, "{}:{}#{}", self.effect.name(), self.key, self.nth)
     }
 }
 
@@ -139,16 +198,15 @@ impl FromStr for Point {
     fn from_str(text: &str) -> anyhow::Result<Self> {
         let (effect, rest) = text.split_once(':').context("EFFECT:KEY#NTH")?;
         let (key, nth) = rest.rsplit_once('#').context("EFFECT:KEY#NTH")?;
-        let known = EffectKind::ALL.iter().find(|e| e.code() == effect);
         Ok(Self {
-            effect: known.with_context(|| format!("no effect {effect}"))?.code(),
+            effect: self::effect(effect)?,
             key: key.to_owned(),
             nth: nth.parse()?,
         })
     }
 }
 
-/// A workload and what goes wrong in it.
+/// A workload and the faults in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Plan {
@@ -156,7 +214,7 @@ pub struct Plan {
     pub workload: String,
     /// Seed of names and jitter.
     pub seed: u64,
-    /// What goes wrong.
+    /// What goes wrong, and where.
     pub faults: Vec<(Point, Fault)>,
 }
 
@@ -172,7 +230,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.workload, self.seed)?;
         for (point, fault) in &self.faults {
-            write!(f, " {point}={}", fault.code())?;
+            write!(f, " {point}={}", fault.name())?;
         }
         Ok(())
     }
@@ -201,14 +259,13 @@ impl FromStr for Plan {
         let (workload, seed) = head.split_once('@').unwrap_or((head, "1"));
         let mut faults = Vec::new();
         for word in words {
-            let (point, code) = word.rsplit_once('=').context("POINT=FAULT")?;
-            let Some(fault) = Fault::ALL.iter().find(|f| f.code() == code) else {
-                bail!("no fault {code}");
-            };
-            faults.push((point.parse()?, *fault));
+            let (point, fault) = word.rsplit_once('=').context("POINT=FAULT")?;
+            faults.push((point.parse()?, fault.parse()?));
         }
+        // A test may have a workload of its own, which is not in the table.
+        let name = workloads::named(workload).map_or(workload, |w| w.name);
         Ok(Self {
-            workload: workload.to_owned(),
+            workload: name.to_owned(),
             seed: seed.parse()?,
             faults,
         })
@@ -230,9 +287,29 @@ mod tests {
 
     #[test]
     fn a_plan_survives_its_text() {
-        let text = "S1@7 V02:demo/w-1#1=m5 K13:demo/w#2=g10m";
+        let text =
+            "one_machine@7 create:demo/w-1#1=reply_lost pool_status:demo/w#2=vcenter_down_5m";
         assert_eq!(text.parse::<Plan>().expect("plan").to_string(), text);
         assert!("S1 V02:x#1=m99".parse::<Plan>().is_err());
         assert!("S1 V99:x#1=m1".parse::<Plan>().is_err());
+    }
+
+    #[test]
+    fn a_plan_may_be_typed_with_codes() {
+        let coded = "S1@7 V02:demo/w-1#1=m5 K13:demo/w#2=g10m";
+        let named =
+            "one_machine@7 create:demo/w-1#1=reply_lost pool_status:demo/w#2=vcenter_down_5m";
+        let plan: Plan = coded.parse().expect("plan");
+        assert_eq!(plan, named.parse().expect("plan"));
+        assert_eq!(plan.faults[0].0.coded(), "V02:demo/w-1#1");
+        let unknown: Plan = "of_a_test@1".parse().expect("plan");
+        assert_eq!(unknown.workload, "of_a_test");
+    }
+
+    /// Plans sort their faults. Seeded schedules stay the same as long as this order does.
+    #[test]
+    fn effects_sort_as_their_codes_do() {
+        let codes: Vec<&str> = EffectKind::ALL.iter().map(|e| e.code()).collect();
+        assert!(EffectKind::ALL.is_sorted() && codes.is_sorted());
     }
 }

@@ -1,7 +1,7 @@
 //! The operator as a process: started, killed, terminated and started again, as a kubelet does it.
 //!
-//! A kill is not the end of a runtime, for the played upstream lives on the same clock: the process is cut off from the
-//! world (nothing of it arrives, nothing is answered), then everything that it is made of is dropped.
+//! A kill does not end the runtime, because the simulated upstream runs on the same clock. The process is cut off from
+//! the world first: no request arrives and no answer comes back. Then all its tasks are dropped.
 
 use std::{
     collections::BTreeMap,
@@ -35,20 +35,21 @@ use crate::{
     iso::{Hold, Images},
     kube::ApiServer,
     plan::Fault,
+    promise::Oracle,
     vcenter::{VCenter, service::Wire},
     world::wall,
 };
 
-/// Time from a process's end to the next one's begin.
+/// Time from the end of a process to the start of the next one.
 const RESTART: Duration = Duration::from_secs(1);
 
-/// Where the Lease is.
+/// Namespace of the Lease.
 pub const LEASE_NAMESPACE: &str = "agent-forge-system";
 
-/// From an effect to a kill that is not aimed at its request.
+/// Time from an effect to a kill that is not aimed at its request.
 const MOMENT: Duration = Duration::from_millis(7);
 
-/// What a process needs of the world.
+/// What a process needs from the world.
 #[derive(Clone)]
 pub struct Surroundings {
     /// Faults and time.
@@ -57,15 +58,15 @@ pub struct Surroundings {
     pub api: ApiServer,
     /// vCenter.
     pub vcenter: VCenter,
-    /// Images.
+    /// The image server.
     pub images: ImageServer,
     /// Whether downloads send anything.
     pub hold: Hold,
-    /// The heads of the last processes' trees, once they have started.
+    /// The supervisors of the current processes, once they have started.
     pub heads: Heads,
-    /// How many instances there are; where there are two, a lease says who acts.
+    /// Number of instances. With two, a Lease decides which one acts.
     pub instances: usize,
-    /// Processes that were started.
+    /// Number of processes that were started.
     pub lives: Arc<AtomicU32>,
 }
 
@@ -75,12 +76,12 @@ impl Surroundings {
     }
 }
 
-/// Where the heads of trees are told, by instance.
+/// The supervisor of each instance.
 pub type Heads = Arc<Mutex<BTreeMap<usize, ActorRef<SupervisorMsg>>>>;
 
-/// One life of the operator.
+/// One process of the operator.
 pub struct Process {
-    /// Which.
+    /// Its life.
     pub life: Arc<Life>,
     task: JoinHandle<()>,
     stop: Option<oneshot::Sender<()>>,
@@ -112,7 +113,7 @@ fn forward(
             let mut heads = heads.lock().unwrap_or_else(PoisonError::into_inner);
             heads.insert(instance, actor.clone());
             drop(heads);
-            // The process may be over already.
+            // The process may have ended already.
             let _ = told.send(actor);
         }
     });
@@ -135,7 +136,7 @@ impl Process {
             args.push("--leader-elect".to_owned());
             args.push(format!("--leader-election-namespace={LEASE_NAMESPACE}"));
             args.push(format!("--pod-uid=instance-{instance}"));
-            // Thrice the default: fewer renewals to play.
+            // Three times the default, so that fewer renewals have to be played.
             args.push("--leader-elect-retry-period=3s".to_owned());
         }
         let args = Args::parse_from(args);
@@ -180,7 +181,8 @@ impl Process {
                 if e.is::<Lost>() {
                     director.line(|| format!("[{number}] {e:#}"));
                 } else {
-                    director.violated(format!("the process gave up: {e:#}"));
+                    let gave_up = format!("the process gave up: {e:#}");
+                    director.violated(Oracle::ProcessKeepsRunning.broken(gave_up));
                 }
                 director.crash(&mine);
             }
@@ -194,7 +196,7 @@ impl Process {
         }
     }
 
-    /// The head of its tree.
+    /// The supervisor of the process.
     pub async fn supervisor(&mut self) -> Option<&ActorRef<SupervisorMsg>> {
         if let Some(head) = self.head.take() {
             self.supervisor = head.await.ok();
@@ -202,14 +204,14 @@ impl Process {
         self.supervisor.as_ref()
     }
 
-    /// Ends it at once.
+    /// Ends the process at once.
     pub async fn kill(self) {
         self.life.kill();
         self.task.abort();
         let _ = self.task.await;
     }
 
-    /// Ends it in order.
+    /// Ends the process in order, as SIGTERM does.
     pub async fn terminate(mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
@@ -219,7 +221,7 @@ impl Process {
     }
 }
 
-/// Keeps one process of that instance running and carries out the director's orders, until it is dropped.
+/// Keeps one process of that instance running and carries out the director's orders, until this is dropped.
 pub async fn kubelet(
     around: Surroundings,
     instance: usize,
@@ -230,24 +232,25 @@ pub async fn kubelet(
         let life = process.life.clone();
         match order {
             Order::Around(.., life) if hub(life) != hub(process.life.number) => continue,
-            // Where there is one instance its next life meets what its last one brought about.
+            // With one instance, the next process meets the fault that the last one caused. With two, the other
+            // instance ignores it.
             Order::Around(.., life) if around.instances > 1 && life != process.life.number => {
                 continue;
             }
             Order::Crash => {
-                // A former life's, or one that was answered already.
+                // The order may be for a former process, or was carried out already.
                 if !process.life.is_dead() {
                     continue;
                 }
                 process.kill().await;
             }
-            Order::Around(Fault::Terminate, ..) => process.terminate().await,
-            Order::Around(fault @ (Fault::Kill | Fault::OldView), ..) => {
-                // The request of the effect is on its way then, or was answered.
+            Order::Around(Fault::ProcessTerminated, ..) => process.terminate().await,
+            Order::Around(fault @ (Fault::ProcessKilled | Fault::ProcessKilledWatchesLag), ..) => {
+                // By then the request of the effect has left, or its answer has come.
                 tokio::time::sleep(MOMENT).await;
                 around.director.crash(&process.life);
                 process.kill().await;
-                if fault == Fault::OldView {
+                if fault == Fault::ProcessKilledWatchesLag {
                     around.director.lag(fault.lasts());
                 }
             }

@@ -1,7 +1,7 @@
-//! Rogue hosts: each registers with what one of our VMs is known by, but for one thing.
+//! Foreign hosts: each registers with everything that identifies one of our VMs, except for one thing.
 //!
-//! Promise (O3): none of them is ever approved, labelled or deleted by us, whatever goes wrong; and our own machine comes up
-//! beside them, or waits and says for whom.
+//! Promise (`foreign_and_serving_untouched`): the operator never approves, labels or deletes one of them, whatever goes
+//! wrong. Our own machine comes up beside them, or waits and reports which Agent it waits for.
 
 use agent_forge_crds::names::AGENT_MACHINE_LABEL;
 use agent_forge_lab::played::{assisted::INFRA_ENV_LABEL, guests::identity};
@@ -14,11 +14,12 @@ use crate::{
         store::{Change, Via, merge},
     },
     oracles::{ASSISTED, marker, serves},
+    promise::{Failure, Oracle},
     vcenter::model::Vm,
     world::{NAMESPACE, World},
 };
 
-/// The label by which the oracle knows them.
+/// The label by which the oracle recognises them.
 const ROGUE: &str = "rogue";
 
 /// The first VM of ours that is on, once there is one.
@@ -66,7 +67,7 @@ fn put(world: &World, name: &str, labels: Value, status: &Value) -> Result<()> {
     written.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
 }
 
-/// It was there long before.
+/// Makes the Agent look as if it had existed long before.
 fn age(world: &World, name: &str) {
     let agents = kind(ASSISTED, "agents");
     let key = (NAMESPACE.to_owned(), name.to_owned());
@@ -79,7 +80,8 @@ fn age(world: &World, name: &str) {
     });
 }
 
-/// Registers one rogue of each kind, as soon as a VM of ours runs: its guest comes later than they do.
+/// Registers one foreign host of each kind as soon as a VM of ours runs. They register before the guest of that VM
+/// does.
 ///
 /// # Errors
 /// No VM runs in time, or the API server refuses.
@@ -91,7 +93,7 @@ pub async fn all_but_one_thing(world: &World, patience: std::time::Duration) -> 
     let other = inventory(&vm, "02:00:00:00:00:07");
     let ours = inventory(&vm, &mac(&vm));
     let elsewhere = "0a000000-0000-4000-8000-0000000000f7";
-    // Names that no host would have, so that each matches in all but one thing.
+    // No real host has such names, so each of these Agents matches in all but one thing.
     put(world, elsewhere, label("demo"), &ours)?;
     put(world, "rogue-mac", label("demo"), &other)?;
     put(world, "rogue-infra", label("other"), &ours)?;
@@ -101,8 +103,9 @@ pub async fn all_but_one_thing(world: &World, patience: std::time::Duration) -> 
     Ok(())
 }
 
-/// Registers a host that matches our VM in all, under its other name, at the moment at which the VM's own registers; its name,
-/// and whether the VM's own serves by then, as it does where a vCenter hid the VM for a while.
+/// Registers a host that matches our VM completely, under the VM's other name, when the VM's own Agent registers.
+/// Returns its name, and whether the VM's own Agent serves already. It serves already when vCenter hid the VM for a
+/// while.
 ///
 /// # Errors
 /// No VM or no Agent comes in time, or the API server refuses.
@@ -121,7 +124,7 @@ pub async fn rival(world: &World, patience: std::time::Duration) -> Result<(Stri
     Ok((vm.uuid, late))
 }
 
-/// A person deletes it.
+/// A person deletes the foreign Agent.
 pub fn remove(world: &World, name: &str) {
     let key = (NAMESPACE.to_owned(), name.to_owned());
     let agents = kind(ASSISTED, "agents");
@@ -136,9 +139,9 @@ pub fn remove(world: &World, name: &str) {
     });
 }
 
-/// O3: what was done to a rogue.
+/// Checks `foreign_and_serving_untouched`: what the operator did to a foreign Agent.
 #[must_use]
-pub fn touched(world: &World) -> Vec<String> {
+pub fn touched(world: &World) -> Vec<Failure> {
     let agents = kind(ASSISTED, "agents");
     let mut broken = Vec::new();
     world.api.read(|store| {
@@ -150,16 +153,25 @@ pub fn touched(world: &World) -> Vec<String> {
             }
             let name = &object["metadata"]["name"];
             if object["spec"]["approved"] == json!(true) {
-                broken.push(format!("O3 rogue: Agent {name} is approved"));
+                broken.push(
+                    Oracle::ForeignAndServingUntouched
+                        .broken(format!("the foreign Agent {name} is approved")),
+                );
             }
             let ours = labels.get(AGENT_MACHINE_LABEL).or(labels.get("customer"));
             if ours.is_some() {
-                broken.push(format!("O3 rogue: Agent {name} is labelled"));
+                broken.push(
+                    Oracle::ForeignAndServingUntouched
+                        .broken(format!("the foreign Agent {name} is labelled")),
+                );
             }
             if matches!(entry.change, Change::Deleted)
                 || !object["metadata"]["deletionTimestamp"].is_null()
             {
-                broken.push(format!("O3 rogue: Agent {name} is deleted"));
+                broken.push(
+                    Oracle::ForeignAndServingUntouched
+                        .broken(format!("the foreign Agent {name} is deleted")),
+                );
             }
         }
     });

@@ -1,4 +1,4 @@
-//! One run of a plan: a fresh world on a runtime of its own, with virtual time and nothing else.
+//! One run of a plan: a fresh world on a runtime of its own, with virtual time only.
 
 use std::{
     cell::{Cell, RefCell},
@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agent_forge_actors::ports::effect::EffectKind;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Builder;
 
@@ -15,65 +16,66 @@ use crate::{
     director::{Branch, Director, Outage},
     oracles,
     plan::{Fault, Plan, Point},
+    promise::{Failure, Oracle},
     rogue,
     workloads::{self, Rest, Run, Workload},
     world::World,
 };
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The plan.
     pub plan: Plan,
-    /// Why it failed; empty when all promises were kept.
-    pub failures: Vec<String>,
+    /// The broken promises. Empty when the run kept all of them.
+    pub failures: Vec<Failure>,
     /// Every effect, in order.
     pub effects: Vec<(Duration, Point)>,
-    /// When API server or vCenter did not serve the operator.
+    /// When the API server or vCenter did not serve the operator.
     pub outages: Vec<Outage>,
     /// The operator's actors at the end, by kind.
     pub actors: BTreeMap<String, usize>,
     /// Tasks alive at the end.
     pub tasks: usize,
-    /// The pictures at rest.
+    /// The state at each rest.
     pub rests: Vec<Rest>,
     /// Planned faults that came about.
     pub hit: usize,
-    /// Hash of everything that went over the wires.
+    /// Hash of everything that was sent.
     pub hash: u64,
     /// The trace.
     pub trace: Vec<String>,
-    /// When what the workload is about began; what came before is another's.
+    /// When the workload's own part began. Faults hit only what comes after that.
     pub begins: Duration,
     /// When the workload was over and the silence began.
     pub ended: Duration,
-    /// VMs that came into being.
+    /// Number of VMs that were created.
     pub created: u32,
-    /// VMs that vCenter's inventory lost, which may have been made anew.
+    /// Number of VMs that vCenter's inventory lost. The operator may have made them again.
     pub lost: u32,
-    /// Virtual time.
+    /// Virtual time that the run took.
     pub lasted: Duration,
-    /// Real time.
+    /// Real time that the run took.
     pub took: Duration,
 }
 
-/// What is left of an outcome where there are thousands, and what goes from one process to another.
+/// A short result, for thousands of plans and for the way between processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Verdict {
     /// The plan.
     pub plan: Plan,
-    /// Why it failed; empty when all promises were kept.
-    pub failures: Vec<String>,
+    /// The broken promises. Empty when the run kept all of them.
+    pub failures: Vec<Failure>,
     /// Planned faults that came about.
     pub hit: usize,
-    /// Hash of everything that went over the wires.
+    /// Hash of everything that was sent.
     pub hash: u64,
-    /// The trace; a worker tells that of what failed only.
+    /// The trace. A worker sends only the traces of failed plans.
     pub trace: Vec<String>,
 }
 
 impl Outcome {
-    /// In short.
+    /// The short form of this result.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         Verdict {
@@ -86,25 +88,31 @@ impl Outcome {
     }
 }
 
-/// Time without any mutating call at the end (O6).
+/// Time at the end in which the operator may change nothing (`silent_at_rest`).
 pub const SILENCE: Duration = Duration::from_secs(3600);
-/// After that long what a crash left half-written is gone.
+/// After this time, the half-written files of a crashed process are gone.
 const LEFTOVERS: Duration = Duration::from_secs(4500);
-/// Tasks that may be under way at the end by chance: a look at vCenter, a renewed watch.
+/// Number of tasks that may run at the end by chance, for example a read of vCenter or a renewed watch.
 const TASKS: usize = 12;
-/// Calls that one more fetch of an ISO may cost: directory, upload, move, deletion of the lost one, and what the two pools
-/// that share it write of all that.
+/// Calls that one more download of an ISO may cost: directory, upload, move, deletion of the lost file, and the status
+/// writes of the two pools that share it.
 const REFETCH: u32 = 8;
-/// As often may a fault be the cause of one.
+/// How often one fault may cause another download.
 const REFETCHES: u32 = 2;
-/// Calls that one more VM may cost, where vCenter had lost the first one.
+/// Calls that one more VM may cost, where vCenter lost the first one.
 const REMAKE: u32 = 25;
-/// What follows an outage at once belongs to it.
+/// Calls in this time after an outage count as part of it.
 const AFTER: Duration = Duration::from_secs(60);
-/// By then its end has been told of: as long as the operator may take to be steady again.
+/// Time after a fault in which the operator may still report its end.
 const STEADY: Duration = Duration::from_secs(120);
-/// Effects that keep a session or tell of something: they change nothing that anybody relies on.
-const HOUSEKEEPING: &[&str] = &["V01", "V12", "V13", "K15", "K16"];
+/// Effects that keep a session or report something. They change nothing that other parts rely on.
+const HOUSEKEEPING: &[EffectKind] = &[
+    EffectKind::Login,
+    EffectKind::Logout,
+    EffectKind::SessionView,
+    EffectKind::Event,
+    EffectKind::Lease,
+];
 
 thread_local! {
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
@@ -125,7 +133,7 @@ fn hear_panics() {
     });
 }
 
-/// Says what was kept to itself, where the caller will not: the run itself panics.
+/// Prints the collected panics when the run itself panics and its caller cannot print them.
 struct Silent;
 
 impl Drop for Silent {
@@ -137,14 +145,14 @@ impl Drop for Silent {
     }
 }
 
-/// Runs `play` on a runtime of its own with virtual time and nothing else; the panics of all its tasks beside what it gives.
+/// Runs `play` on a runtime of its own with virtual time only. Returns its result, and the panics of all its tasks.
 ///
 /// # Panics
 /// The runtime cannot be built.
 pub fn in_virtual_time<T>(play: impl Future<Output = T>) -> (T, Vec<String>) {
     hear_panics();
     PANICS.with_borrow_mut(Vec::clear);
-    // No IO driver: whoever opens a socket learns it.
+    // There is no IO driver: code that opens a socket fails at once.
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -159,7 +167,7 @@ pub fn in_virtual_time<T>(play: impl Future<Output = T>) -> (T, Vec<String>) {
     (result, PANICS.with_borrow_mut(std::mem::take))
 }
 
-/// Runs a plan, and then listens for `silence`. `reference` is the run without faults that it is compared with.
+/// Runs a plan, and then listens for `silence`. The result is compared with `reference`, the run without faults.
 ///
 /// # Panics
 /// There is no such workload.
@@ -170,10 +178,10 @@ pub fn run(plan: &Plan, reference: Option<&Outcome>, silence: Duration) -> Outco
     run_workload(workload, plan, reference, silence)
 }
 
-/// As [`run`], with a workload of the caller's own.
+/// Like [`run`], with a workload of the caller's own.
 ///
 /// # Panics
-/// The world does not start, which is a defect here.
+/// The world does not start, which is a defect of the simulation.
 #[must_use]
 pub fn run_workload(
     workload: &Workload,
@@ -184,10 +192,11 @@ pub fn run_workload(
     play(workload, plan, reference, |_| silence, None)
 }
 
-/// As [`run_workload`]; `branch` may let it go on under another plan, and `silence` is that of the plan that it ends under.
+/// Like [`run_workload`]. `branch` may continue the run under another plan, and `silence` gives the silence of the plan
+/// that the run ends under.
 ///
 /// # Panics
-/// As there.
+/// As [`run_workload`].
 #[must_use]
 pub fn play(
     workload: &Workload,
@@ -216,9 +225,13 @@ pub fn play(
                 tokio::time::sleep(silence).await;
                 let after = director.effects();
                 let faulty = !plan.faults.is_empty();
-                // Whoever had taken the Secret away took the hold on it away; it is looked at every five minutes.
-                let unheld = plan.faults.iter().any(|(_, f)| *f == Fault::SecretGone);
-                // A fault that lasts into the silence is told of, and so is its end.
+                // The fault that removed the Secret removed its finalizer too. The operator checks the finalizer every
+                // five minutes.
+                let unheld = plan
+                    .faults
+                    .iter()
+                    .any(|(_, f)| *f == Fault::SecretMissing2m);
+                // When a fault lasts into the silence, the operator reports its start and its end.
                 let late = director.last_fault();
                 let told = match plan.lasts().max() {
                     Some(lasts) if late + lasts > ended => late + lasts + STEADY,
@@ -230,20 +243,21 @@ pub fn play(
                 let mut cleared: Vec<&str> = Vec::new();
                 for (at, point) in &after[before..] {
                     let quiet = match point.effect {
-                        "V13" | "K16" => true,
-                        // What a dead life left half-written is cleared away an hour later, and a file that retention lets go
-                        // at the next look at the datastore, when its pool says it is off its list.
-                        "V10" => {
+                        EffectKind::SessionView | EffectKind::Lease => true,
+                        // Files are deleted late in two cases. The operator removes a half-written file of a dead
+                        // process after an hour. It also deletes a file that retention drops when it next looks at the
+                        // datastore, and the pool's status then drops the file too.
+                        EffectKind::DeleteFile => {
                             cleared.push(&point.key);
                             faulty
                         }
-                        "K14" => {
+                        EffectKind::IsoStatus => {
                             let of = cleared.iter().position(|key| *key == point.key);
                             faulty && of.map(|at| cleared.swap_remove(at)).is_some()
                         }
-                        "K18" => unheld && *at < held_again,
-                        // A session that was lost while nobody needed it is missed at the next look.
-                        "V01" if *at >= told => {
+                        EffectKind::HoldSecret => unheld && *at < held_again,
+                        // The operator notices a lost session only when it next looks at vCenter.
+                        EffectKind::Login if *at >= told => {
                             logins += 1;
                             faulty && logins <= 2
                         }
@@ -254,13 +268,13 @@ pub fn play(
                     }
                 }
                 if !spoken.is_empty() {
-                    failures.push(format!("O6 not silent: {spoken:?}"));
+                    failures.push(Oracle::SilentAtRest.broken(format!("{spoken:?}")));
                 }
                 if silence >= LEFTOVERS {
                     failures.extend(oracles::left_over(&run.world));
                 }
             }
-            Err(e) => failures.push(format!("O9 {e:#}")),
+            Err(e) => failures.push(Oracle::ConvergesInTime.broken(format!("{e:#}"))),
         }
         failures.extend(oracles::lost(&run.world));
         failures.extend(rogue::touched(&run.world));
@@ -293,9 +307,11 @@ pub fn play(
         }
     });
     outcome.took = began.elapsed();
-    outcome
-        .failures
-        .extend(panics.into_iter().map(|p| format!("O12 panic: {p}")));
+    outcome.failures.extend(
+        panics
+            .into_iter()
+            .map(|p| Oracle::ProblemsAreExplained.broken(format!("panic: {p}"))),
+    );
     if let Some(reference) = reference {
         let differs = compare(&outcome, reference, workload.exact);
         outcome.failures.extend(differs);
@@ -303,17 +319,17 @@ pub fn play(
     outcome
 }
 
-/// A plan none of whose faults came about has shown nothing: its points are another run's.
+/// A plan is invalid when none of its faults came about: its points belong to another run.
 #[must_use]
-pub fn never_came(plan: &Plan, hit: usize) -> Option<String> {
+pub fn never_came(plan: &Plan, hit: usize) -> Option<Failure> {
     let nothing = !plan.faults.is_empty() && hit == 0;
-    nothing
-        .then(|| "none of the planned faults came about: no effect has such a key here".to_owned())
+    let what = "none of the planned faults came about: no effect of this run has such a point";
+    nothing.then(|| Oracle::PlanFitsTheRun.broken(what))
 }
 
-/// Effects by kind, without housekeeping.
+/// Number of effects by kind, without [`HOUSEKEEPING`].
 #[must_use]
-pub fn counts(effects: &[(Duration, Point)]) -> BTreeMap<&'static str, u32> {
+pub fn counts(effects: &[(Duration, Point)]) -> BTreeMap<EffectKind, u32> {
     let mut out = BTreeMap::new();
     for (_, point) in effects
         .iter()
@@ -324,7 +340,20 @@ pub fn counts(effects: &[(Duration, Point)]) -> BTreeMap<&'static str, u32> {
     out
 }
 
-fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<String> {
+/// [`counts`], with the names of the effects.
+#[must_use]
+pub fn counts_by_name(effects: &[(Duration, Point)]) -> String {
+    let all = counts(effects).into_iter();
+    let all = all.map(|(effect, count)| format!("{} {count}", effect.name()));
+    all.collect::<Vec<_>>().join(", ")
+}
+
+/// Whether an effect is a call to vCenter. The others are calls to the API server.
+fn is_of_vcenter(effect: EffectKind) -> bool {
+    effect.code().starts_with('V')
+}
+
+fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
     let mut failures = Vec::new();
     let made = reference.created..=reference.created + outcome.lost;
     if exact && outcome.failures.is_empty() && !made.contains(&outcome.created) {
@@ -333,10 +362,10 @@ fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<String> {
         } else {
             ""
         };
-        failures.push(format!(
-            "O5 {only}{} VMs were made, {} without faults",
+        failures.push(Oracle::SameNumberOfVms.broken(format!(
+            "{only}{} VMs were made, {} without faults",
             outcome.created, reference.created
-        ));
+        )));
     }
     for (mine, theirs) in outcome.rests.iter().zip(&reference.rests) {
         let (mine_is, theirs_is) = (pictured(outcome, mine), pictured(outcome, theirs));
@@ -344,33 +373,34 @@ fn compare(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<String> {
             let lacks = |all: &[String], line: &&String| !all.contains(line);
             let lost: Vec<_> = theirs_is.iter().filter(|l| lacks(&mine_is, l)).collect();
             let new: Vec<_> = mine_is.iter().filter(|l| lacks(&theirs_is, l)).collect();
-            failures.push(format!(
-                "O4 at {:?}: missing {lost:#?}, instead {new:#?}",
+            failures.push(Oracle::SameFinalState.broken(format!(
+                "at {:?}: missing {lost:#?}, instead {new:#?}",
                 mine.name
-            ));
+            )));
         }
     }
     failures.extend(thrift(outcome, reference, exact));
-    // Fewer is no trouble: a process that was started at the end had no need of an ISO cache any more.
+    // Fewer actors are no problem: a process that started at the end may not need an ISO cache any more.
     let more = |(kind, count): (&String, &usize)| {
         *count > reference.actors.get(kind).copied().unwrap_or(0)
     };
     if outcome.failures.is_empty() && outcome.actors.iter().any(more) {
-        failures.push(format!(
-            "O11 actors at the end: {:?}, without faults {:?}",
+        failures.push(Oracle::NoExtraActorsOrTasks.broken(format!(
+            "actors at the end: {:?}, without faults {:?}",
             outcome.actors, reference.actors
-        ));
+        )));
     }
     if outcome.failures.is_empty() && outcome.tasks > reference.tasks + TASKS {
-        failures.push(format!(
-            "O11 {} tasks at the end, {} without faults",
+        failures.push(Oracle::NoExtraActorsOrTasks.broken(format!(
+            "{} tasks at the end, {} without faults",
             outcome.tasks, reference.tasks
-        ));
+        )));
     }
     failures
 }
 
-/// The picture of a rest, without the attempts of VMs that may have been made anew since vCenter had lost them.
+/// The state at a rest. When vCenter lost VMs, the operator may have made them again, so the numbers of their attempts
+/// are left out.
 fn pictured(outcome: &Outcome, rest: &Rest) -> Vec<String> {
     let masked = |line: &String| {
         let words = line
@@ -383,7 +413,7 @@ fn pictured(outcome: &Outcome, rest: &Rest) -> Vec<String> {
     lines
 }
 
-/// Outages of one server that follow each other at once are one.
+/// Joins outages of one server that follow each other at once.
 fn apart(outages: &[Outage]) -> Vec<Outage> {
     let mut all = outages.to_vec();
     all.sort_by_key(|o| (o.of_vcenter, o.from));
@@ -399,12 +429,13 @@ fn apart(outages: &[Outage]) -> Vec<Outage> {
     out
 }
 
-/// O7: few calls more than without faults, and in an outage only as many tries as its length explains.
-fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<String> {
+/// Checks `few_extra_calls`: few calls more than without faults, and in an outage only as many tries as its length
+/// explains.
+fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<Failure> {
     let mut failures = Vec::new();
     let outages = apart(&outcome.outages);
     let hits = |outage: &Outage, (at, point): &(Duration, Point)| {
-        outage.of_vcenter == point.effect.starts_with('V')
+        outage.of_vcenter == is_of_vcenter(point.effect)
             && (outage.from..outage.until + AFTER).contains(at)
     };
     let usual: Vec<_> = outcome
@@ -415,19 +446,28 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<String> {
         .collect();
     let total = |effects: &[(Duration, Point)]| counts(effects).values().sum::<u32>();
     let faults = u32::try_from(outcome.plan.faults.len()).unwrap_or(u32::MAX);
-    // Whoever died before the record of an ISO fetches it anew, and takes the lost one away.
-    let fetched = |effects: &[(Duration, Point)]| counts(effects).get("V08").copied();
+    // A process that died before it recorded an ISO downloads it again and deletes the lost file.
+    let fetched = |effects: &[(Duration, Point)]| counts(effects).get(&EffectKind::Upload).copied();
     let anew = fetched(&usual).unwrap_or(0);
     let anew = anew.saturating_sub(fetched(&reference.effects).unwrap_or(0));
     let anew = anew.min(REFETCHES * faults.max(1));
-    // Whoever has a status says an outage, and its end.
+    // Each object with a status reports an outage and its end.
     let statuses = reference.effects.iter().map(|(_, p)| p);
-    let statuses = statuses.filter(|p| matches!(p.effect, "K06" | "K13"));
+    let statuses = statuses.filter(|p| {
+        matches!(
+            p.effect,
+            EffectKind::RecordObservation | EffectKind::PoolStatus
+        )
+    });
     let told: BTreeSet<&str> = statuses.map(|p| p.key.as_str()).collect();
     let told = u32::try_from(2 * told.len() * outages.len()).unwrap_or(u32::MAX);
     let remade = REMAKE * outcome.lost;
-    // An Agent whose binding is delayed is told of by itself first: two writes where the reference has one.
-    let arrivals = counts(&reference.effects).get("V02").copied().unwrap_or(0);
+    // When the binding of an Agent is delayed, the operator reports the Agent first: two writes where the reference has
+    // one.
+    let arrivals = counts(&reference.effects)
+        .get(&EffectKind::CreateVm)
+        .copied()
+        .unwrap_or(0);
     let allowed = total(&reference.effects)
         + 3 * faults.max(1)
         + 9
@@ -435,31 +475,33 @@ fn thrift(outcome: &Outcome, reference: &Outcome, exact: bool) -> Vec<String> {
         + REFETCH * anew
         + told
         + remade;
-    // Where something races, a late request may be work that the reference never had.
+    // When the workload races, a late request may cause work that the reference did not have.
     if exact && total(&usual) > allowed {
-        failures.push(format!(
-            "O7 {} mutating calls, {} without faults: {:?}",
+        failures.push(Oracle::FewExtraCalls.broken(format!(
+            "{} mutating calls, {} without faults: {:?}",
             total(&usual),
             total(&reference.effects),
-            counts(&usual)
-        ));
+            counts_by_name(&usual)
+        )));
     }
     for outage in &outages {
-        let mut tries: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-        let counted = |p: &Point| p.effect == "V01" || !HOUSEKEEPING.contains(&p.effect);
+        let mut tries: BTreeMap<(EffectKind, &str), u64> = BTreeMap::new();
+        let counted =
+            |p: &Point| p.effect == EffectKind::Login || !HOUSEKEEPING.contains(&p.effect);
         let during = outcome.effects.iter().filter(|e| hits(outage, e));
         for (_, point) in during.filter(|(_, p)| counted(p)) {
             *tries.entry((point.effect, &point.key)).or_default() += 1;
         }
         let seconds = (outage.until + AFTER - outage.from).as_secs();
-        let most = |effect: &str| match effect {
-            "V01" => 8 + seconds / 30,
+        let most = |effect: EffectKind| match effect {
+            EffectKind::Login => 8 + seconds / 30,
             _ => 12 + seconds / 10,
         };
-        for ((effect, key), count) in tries.into_iter().filter(|((e, _), n)| *n > most(e)) {
-            failures.push(format!(
-                "O7 {count} tries of {effect} for {key} in an outage and the minute after it, {seconds} s"
-            ));
+        for ((effect, key), count) in tries.into_iter().filter(|((e, _), n)| *n > most(*e)) {
+            failures.push(Oracle::FewExtraCalls.broken(format!(
+                "{count} tries of {} for {key} in an outage and the minute after it, {seconds} s",
+                effect.name()
+            )));
         }
     }
     failures

@@ -1,12 +1,14 @@
-//! Many machines: what each costs on its way up, what all of them ask for at rest, and how often a vCenter that is away
-//! is tried.
+//! Many machines: what each costs on its way up, what all of them ask for at rest, and how often the operator tries to
+//! reach an absent vCenter.
 //!
-//! Counted is what arrives at the doors ([`crate::traffic`]), not what the operator says of itself.
+//! The counts come from the requests that arrive at the servers ([`crate::traffic`]), not from the operator's own
+//! metrics.
 
 mod copies;
 
 use std::{collections::BTreeMap, fmt, future::Future, time::Duration};
 
+use agent_forge_actors::ports::effect::EffectKind;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
@@ -21,22 +23,22 @@ use crate::{
     world::World,
 };
 
-/// A generous bound in virtual time; that many at once wait for their task slots.
+/// A generous limit in virtual time. So many machines at once wait for their task slots.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
-/// Without an effect for that long the operator is at rest.
+/// The operator is at rest after this time without an effect.
 const QUIET: Duration = Duration::from_secs(300);
 const MINUTE: Duration = Duration::from_secs(60);
 const POOL: &str = "w";
 
-/// What a number of machines cost until all of them served and nothing moved any more.
+/// What a number of machines cost until all of them served and nothing changed any more.
 #[derive(Clone, Debug)]
 pub struct Ascent {
-    /// How many.
+    /// Number of machines.
     pub machines: usize,
-    /// From the demand on.
+    /// Requests since the machines were wanted.
     pub counts: Counts,
-    /// Mutating effects by code, session views and leases aside.
-    pub effects: BTreeMap<&'static str, u32>,
+    /// Mutating effects by kind, without session views and leases.
+    pub effects: BTreeMap<EffectKind, u32>,
     /// Virtual time from the demand to the last machine that runs.
     pub took: Duration,
     /// Virtual time from the demand until each VM was on.
@@ -44,7 +46,7 @@ pub struct Ascent {
 }
 
 impl Ascent {
-    /// When the first VM was on, the one in the middle, and the last.
+    /// When the first VM was on, when half of them were, and when the last one was.
     #[must_use]
     pub fn rise(&self) -> [Duration; 3] {
         let at = |place: usize| self.on.get(place).copied().unwrap_or_default();
@@ -82,10 +84,10 @@ impl fmt::Display for Ascent {
             f,
             "; VMs on: first {first:.1} s, median {median:.1} s, last {last:.1} s"
         )?;
-        // One that each machine has is no news.
+        // An effect that each machine has once is not worth a mention.
         let each = |count: u32| f64::from(count) / self.machines as f64;
         let often = self.effects.iter().filter(|(_, n)| each(**n) > 1.05);
-        let often = often.map(|(code, n)| format!(" {code} {:.2}", each(*n)));
+        let often = often.map(|(effect, n)| format!(" {} {:.2}", effect.name(), each(*n)));
         write!(f, "; most often{}", often.collect::<String>())
     }
 }
@@ -93,13 +95,13 @@ impl fmt::Display for Ascent {
 /// What the operator asked for while nothing happened.
 #[derive(Clone, Debug)]
 pub struct Stillness {
-    /// Minutes that it was watched for.
+    /// Number of minutes.
     pub minutes: u32,
-    /// Mutating effects, session views and leases aside.
+    /// Mutating effects, without session views and leases.
     pub effects: Vec<String>,
-    /// All of it.
+    /// All requests.
     pub counts: Counts,
-    /// Reads and writes of Kubernetes in the minute with the most of them.
+    /// Kubernetes reads and writes in the busiest minute.
     pub worst_minute: u64,
 }
 
@@ -123,16 +125,16 @@ impl fmt::Display for Stillness {
     }
 }
 
-/// How the operator bore a vCenter that was away.
+/// How the operator behaved while vCenter was unreachable.
 #[derive(Clone, Copy, Debug)]
 pub struct Absence {
-    /// For how long.
+    /// How long vCenter was unreachable.
     pub lasted: Duration,
-    /// How long until the pool said so, although nobody had work there.
+    /// Time until the pool reported it, although no machine needed vCenter.
     pub told_after: Duration,
-    /// Tries to reach it.
+    /// Number of tries to reach vCenter.
     pub tries: u64,
-    /// From its return until every machine ran that was wanted meanwhile.
+    /// Time from vCenter's return until every machine ran that was wanted in the meantime.
     pub steady_after: Duration,
 }
 
@@ -149,12 +151,12 @@ impl fmt::Display for Absence {
     }
 }
 
-/// How a machine of another pool and a removal fared beside a burst.
+/// How long a machine of another pool and a removal take beside a burst.
 #[derive(Clone, Copy, Debug)]
 pub struct Crowd {
-    /// From the demand of the small pool until its VM was on.
+    /// Time from the demand of the small pool until its VM was on.
     pub small_pool: Duration,
-    /// From the end of a machine's demand until its VM was destroyed.
+    /// Time from the end of a machine's demand until its VM was destroyed.
     pub removal: Duration,
 }
 
@@ -168,7 +170,7 @@ impl fmt::Display for Crowd {
     }
 }
 
-/// A site with one pool, and a NodePool that has been scaled.
+/// A world with one pool and a NodePool that is scaled.
 pub struct Site {
     world: World,
     machines: usize,
@@ -177,7 +179,7 @@ pub struct Site {
 /// Runs `play` with virtual time.
 ///
 /// # Errors
-/// What it fails with, a promise that was broken meanwhile, or a panic anywhere.
+/// The error of `play`, a broken promise, or a panic in any task.
 pub fn play<T>(play: impl Future<Output = Result<T>>) -> Result<T> {
     let (result, panics) = run::in_virtual_time(play);
     ensure!(panics.is_empty(), "{panics:?}");
@@ -185,10 +187,10 @@ pub fn play<T>(play: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 impl Site {
-    /// A site whose pool is ready and at rest.
+    /// A world whose pool is ready and at rest.
     ///
     /// # Errors
-    /// It does not come about.
+    /// The pool does not become ready.
     pub async fn start() -> Result<Self> {
         let mut world = World::start(
             &Plan {
@@ -205,7 +207,7 @@ impl Site {
         Ok(site)
     }
 
-    /// Lets tasks of vCenter take that long: create 3 s, reconfigure 0.1 s, power on 2 s, as `lab bench` has it.
+    /// Lets vCenter tasks take as long as in `lab bench`: create 3 s, reconfigure 0.1 s, power on 2 s.
     pub fn at_bench_pace(&self) {
         self.world.vcenter.set_tempo(|work| match work {
             Work::Create(..) => Some(3000),
@@ -215,11 +217,11 @@ impl Site {
         });
     }
 
-    /// A machine serves in a pool of its own; then `machines` are wanted at once in the first pool, whose creates take a
-    /// minute. Beside them another pool wants one machine, and the one that serves goes.
+    /// A machine serves in a pool of its own. Then `machines` are wanted at once in the first pool, whose creates take
+    /// a minute. In the same time another pool wants one machine, and the serving machine is removed.
     ///
     /// # Errors
-    /// It does not come about, or a promise was broken.
+    /// This state is not reached in time, or a promise was broken.
     pub async fn beside_a_burst(&mut self, machines: usize) -> Result<Crowd> {
         for name in ["old", "small"] {
             self.world.pool(name, &json!({})).await?;
@@ -291,7 +293,7 @@ impl Site {
         self.world.until("all machines run", PATIENCE, all).await
     }
 
-    /// What the pool says of its vCenter.
+    /// Whether the pool reports that it reaches its vCenter.
     fn is_reached(&self) -> bool {
         let conditions = self.world.of_pool(POOL, "/status/conditions");
         let mut all = conditions.as_array().into_iter().flatten();
@@ -304,10 +306,10 @@ impl Site {
         Ok(())
     }
 
-    /// Scales up to `machines`, until nothing moves any more.
+    /// Scales up to `machines`, and waits until nothing changes any more.
     ///
     /// # Errors
-    /// It does not come about, or a promise was broken.
+    /// This state is not reached in time, or a promise was broken.
     pub async fn up(&mut self, machines: usize) -> Result<Ascent> {
         let director = &self.world.director;
         let (before, began) = (director.traffic.counts(), director.now());
@@ -332,11 +334,11 @@ impl Site {
         })
     }
 
-    /// Lets one machine come up and copies it until there are `machines`, of which nobody upstream knows: they serve, and
-    /// nothing happens to them any more.
+    /// Lets one machine come up and copies it until there are `machines`. Upstream does not know the copies: they
+    /// serve, and nothing changes them any more.
     ///
     /// # Errors
-    /// It does not come about, the operator has work with a copy, or a promise was broken.
+    /// This state is not reached in time, the operator changes a copy, or a promise was broken.
     pub async fn serving(&mut self, machines: usize) -> Result<()> {
         self.up(1).await?;
         self.world.upstream.retire();
@@ -392,10 +394,10 @@ impl Site {
         })
     }
 
-    /// Takes the vCenter away for more than ten minutes; after these `more` machines are wanted. Ends when all of them run.
+    /// Makes vCenter unreachable for more than ten minutes. Then `more` machines are wanted. Ends when all of them run.
     ///
     /// # Errors
-    /// It is too short, does not come about, or a promise was broken.
+    /// The time is too short, the machines do not run in time, or a promise was broken.
     pub async fn bear_absence(&mut self, lasting: Duration, more: usize) -> Result<Absence> {
         ensure!(
             lasting > 10 * MINUTE,

@@ -23,19 +23,19 @@ struct Counters {
 /// A request of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// A list or a look at one object of the API server.
+    /// A list, or a read of one object, from the API server.
     Read,
-    /// A watch of the API server, begun.
+    /// The start of a watch of the API server.
     Watch,
     /// A write to the API server, other than to a Lease.
     Write,
-    /// Anything of the vCenter.
+    /// Any call to vCenter.
     Call,
-    /// A try to reach a vCenter that is away.
+    /// A try to reach a vCenter that is unreachable.
     Refused,
 }
 
-/// Requests so far.
+/// Number of requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Of [`Asked::Read`].
@@ -48,12 +48,12 @@ pub struct Counts {
     pub calls: u64,
     /// Of [`Asked::Refused`].
     pub refused: u64,
-    /// Long polls at the vCenter that were open at once, at most.
+    /// The highest number of long polls at vCenter that were open at the same time.
     pub most_waiting: u64,
 }
 
 impl Counts {
-    /// What came since `before`; the most long polls at once are those of all time.
+    /// The requests since `before`. The number of long polls is the highest of the whole run.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Counts {
     }
 }
 
-/// A long poll that is open.
+/// An open long poll.
 pub struct Waiting(Traffic);
 
 impl Drop for Waiting {
@@ -77,7 +77,7 @@ impl Drop for Waiting {
 }
 
 impl Traffic {
-    /// Counts one.
+    /// Counts one request.
     pub fn count(&self, what: Asked) {
         let counter = match what {
             Asked::Read => &self.0.reads,
@@ -89,7 +89,7 @@ impl Traffic {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A long poll begins; it ends with what is given back.
+    /// A long poll begins. It ends when the result is dropped.
     #[must_use]
     pub fn wait(&self) -> Waiting {
         let open = self.0.waiting.fetch_add(1, Ordering::Relaxed) + 1;
@@ -97,7 +97,7 @@ impl Traffic {
         Waiting(self.clone())
     }
 
-    /// All of it.
+    /// All counts.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -1,10 +1,11 @@
-//! Waiting for an ISO: how long it takes from what ends the wait to the next step of those who waited.
+//! Waiting for an ISO: how long it takes from the end of the cause to the next step of the machines that wait.
 //!
-//! Counted are effects as they pass the gate. Each case is played at several moments between two resyncs, so that none of
-//! them can be what helped.
+//! The times are those of effects at the gate. Each case runs at several moments between two resyncs, so that a resync
+//! cannot be what helped.
 
 use std::{fmt, future::Future, pin::Pin, time::Duration};
 
+use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_crds::names::FORCE_ISO_REFRESH_ANNOTATION;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -17,36 +18,36 @@ use crate::{
     world::{NAMESPACE, World},
 };
 
-/// Who waits is patient that long.
+/// How long a case waits for each step.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Everything is at rest by then.
+/// Everything is at rest after this time.
 const SETTLED: Duration = Duration::from_secs(300);
-/// Moments after [`SETTLED`] at which what is waited for comes about.
+/// Moments after [`SETTLED`] at which the cause of the wait ends.
 const PHASES: [u64; 3] = [0, 17, 41];
-/// How exactly events are seen.
+/// How exactly times are measured.
 const GRAIN: Duration = Duration::from_millis(10);
-/// Machines that wait in each of two pools.
+/// Number of machines that wait in each of two pools.
 const MACHINES: usize = 25;
 
-/// Time until the last of those who waited went on.
+/// Time until the last of the waiting machines continued.
 type Played<'a> = Pin<Box<dyn Future<Output = Result<Duration>> + 'a>>;
 
 /// What ends a wait.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// In a phrase.
+    /// What happens, in a phrase.
     pub name: &'static str,
-    /// How long it may take. The resync is not what helps.
+    /// How long it may take. The limit is shorter than a resync.
     pub bound: Duration,
     play: for<'a> fn(&'a mut World, Duration) -> Played<'a>,
 }
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Waited {
     /// The case.
     pub name: &'static str,
-    /// The longest that it took.
+    /// The longest time that it took.
     pub longest: Duration,
     /// How long it may take.
     pub bound: Duration,
@@ -59,12 +60,12 @@ impl fmt::Display for Waited {
     }
 }
 
-/// What is told to the operator.
+/// Limit where an event informs the operator.
 const TOLD: Duration = Duration::from_secs(3);
-/// What nobody tells: it is looked for.
+/// Limit where no event comes and the operator has to poll.
 const LOOKED_FOR: Duration = Duration::from_secs(30);
 
-/// All of them.
+/// All cases.
 pub const ALL: &[Case] = &[
     Case {
         name: "the InfraEnv gets its URL",
@@ -106,7 +107,7 @@ pub const ALL: &[Case] = &[
 /// Plays a case at each phase.
 ///
 /// # Errors
-/// It does not come about, or a promise was broken meanwhile.
+/// The case does not end in time, or a promise was broken.
 pub fn play(case: &Case) -> Result<Waited> {
     let mut longest = Duration::ZERO;
     for phase in PHASES {
@@ -132,7 +133,7 @@ pub fn play(case: &Case) -> Result<Waited> {
     })
 }
 
-/// Waits until `done`, exactly.
+/// Waits until `done`, in steps of [`GRAIN`].
 async fn exactly(world: &World, what: &str, mut done: impl FnMut() -> bool) -> Result<Duration> {
     let until = world.director.now() + PATIENCE;
     while !done() {
@@ -145,7 +146,7 @@ async fn exactly(world: &World, what: &str, mut done: impl FnMut() -> bool) -> R
     Ok(world.director.now())
 }
 
-/// Time from `since` to the first effect that fits.
+/// Time from `since` to the first matching effect.
 async fn until_effect(
     world: &World,
     since: Duration,
@@ -163,11 +164,17 @@ async fn until_effect(
 
 fn transfers(world: &World) -> usize {
     let effects = world.director.effects();
-    effects.iter().filter(|(_, p)| p.effect == "V08").count()
+    effects
+        .iter()
+        .filter(|(_, p)| p.effect == EffectKind::Upload)
+        .count()
 }
 
 async fn until_upload(world: &World, since: Duration) -> Result<Duration> {
-    until_effect(world, since, "an upload", |p| p.effect == "V08").await
+    until_effect(world, since, "an upload", |p| {
+        p.effect == EffectKind::Upload
+    })
+    .await
 }
 
 fn infra_env(world: &World, pointer: &str) -> Value {
@@ -245,9 +252,11 @@ async fn transfer_ends(world: &mut World, phase: Duration) -> Result<Duration> {
     world.hold.set(false);
     let mut longest = Duration::ZERO;
     for name in names {
-        // What it writes down before it makes its VM, or that.
+        // The machine's next effect: it records the identity of its VM, or creates the VM.
         let key = format!("{NAMESPACE}/{name}");
-        let next = |p: &Point| p.key == key && ["K04", "V02"].contains(&p.effect);
+        let next = |p: &Point| {
+            p.key == key && [EffectKind::RecordIdentity, EffectKind::CreateVm].contains(&p.effect)
+        };
         longest = longest.max(until_effect(world, since, &key, next).await?);
     }
     ensure!(transfers(world) == 1, "{} transfers", transfers(world));
@@ -301,7 +310,7 @@ async fn url_is_renewed(world: &mut World, phase: Duration) -> Result<Duration> 
     until_upload(world, since).await
 }
 
-/// From the create to the upload of what it was to be made from.
+/// Time from the create to the upload of the ISO that the VM needs.
 async fn iso_is_deleted(world: &mut World, phase: Duration) -> Result<Duration> {
     a_ready_pool(world, phase).await?;
     world
@@ -309,7 +318,7 @@ async fn iso_is_deleted(world: &mut World, phase: Duration) -> Result<Duration> 
         .write(|i| i.files.retain(|(_, path), _| !path.ends_with(".iso")));
     let since = world.director.now();
     world.play("w")?.scale(1);
-    let create = |p: &Point| p.effect == "V02";
+    let create = |p: &Point| p.effect == EffectKind::CreateVm;
     let made = until_effect(world, since, "a create", create).await?;
     let sent = until_upload(world, since).await?;
     Ok(sent.saturating_sub(made))

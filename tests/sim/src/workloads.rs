@@ -1,8 +1,8 @@
-//! What happens to the operator in a run, besides faults.
+//! Workloads: what happens to the operator in a run, besides faults.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
-use agent_forge_actors::ports::vcenter::error::AWAY;
+use agent_forge_actors::ports::{effect::EffectKind, vcenter::error::AWAY};
 use anyhow::Result;
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -18,49 +18,51 @@ mod rogues;
 mod site;
 mod tenants;
 
-/// A workload.
+/// What happens to the operator in a run, besides faults.
 #[derive(Clone, Copy)]
 pub struct Workload {
-    /// Name in plans, after the design's S1-S16.
+    /// A short code, accepted in plans wherever the name is.
+    pub code: &'static str,
+    /// The name that people read and plans are printed with.
     pub name: &'static str,
-    /// What it does, in a phrase.
+    /// What happens, in a phrase.
     pub text: &'static str,
-    /// Faults do not change how many VMs it takes: nothing in it races.
+    /// Nothing in the workload races, so faults do not change how many VMs it takes.
     pub exact: bool,
-    /// Instances of the operator; of two, the one with the lease acts.
+    /// Instances of the operator. Of two, the one with the lease acts.
     pub instances: usize,
-    /// Does it.
+    /// Plays the workload.
     pub run: for<'a> fn(&'a mut Run) -> BoxFuture<'a, Result<()>>,
 }
 
-/// A run of a workload.
+/// A workload that is being played.
 pub struct Run {
     /// Its world.
     pub world: World,
-    /// The pictures at rest, in order.
+    /// The states at rest, in order.
     pub rests: Vec<Rest>,
-    /// How long each rest may take beyond the causes of faults.
+    /// How long each rest may take, beyond the time that the causes of faults last.
     pub patience: Duration,
-    /// Since when what happens is this workload's own: faults come after that.
+    /// When the workload's own part began. Faults hit only what comes after that.
     pub begins: Duration,
 }
 
-/// A moment when nothing moves any more.
+/// A moment at which nothing changes any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rest {
-    /// What was waited for.
+    /// What the workload waited for.
     pub name: &'static str,
     /// The state.
     pub picture: Vec<String>,
-    /// How long it took.
+    /// How long that took.
     pub took: Duration,
 }
 
-/// No effect for that long is rest.
+/// The operator is at rest after this time without an effect.
 const QUIET: Duration = Duration::from_secs(130);
-/// What comes before a fault may wait for it: none lasts longer.
+/// Longer than any outage. A step before the first fault may have to wait for the end of one.
 const ANY_OUTAGE: Duration = Duration::from_secs(7200);
-/// How long a rest may take (O9): ten minutes after the last cause of trouble.
+/// How long a rest may take (`converges_in_time`): ten minutes after the last fault has ended.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Run {
@@ -75,10 +77,10 @@ impl Run {
         }
     }
 
-    /// Waits for `done`, then for quiet, and takes a picture.
+    /// Waits for `done`, then for quiet, and records the state.
     ///
     /// # Errors
-    /// It does not come about in time.
+    /// It does not happen in time.
     pub async fn rest(&mut self, name: &'static str, done: impl Fn(&World) -> bool) -> Result<()> {
         let began = self.world.director.now();
         let world = &self.world;
@@ -86,10 +88,9 @@ impl Run {
         let took = world.director.now().saturating_sub(began);
         self.quiet().await?;
         let broken = oracles::at_rest(&self.world);
-        for what in broken {
-            self.world
-                .director
-                .violated(format!("at rest {name:?}: {what}"));
+        for mut failure in broken {
+            failure.what = format!("at rest {name:?}: {}", failure.what);
+            self.world.director.violated(failure);
         }
         let picture = oracles::picture(&self.world);
         self.world.director.line(|| format!("REST {name}"));
@@ -115,7 +116,7 @@ impl Run {
                     .read(|i| i.vms.values().any(|vm| vm.busy))
         };
         loop {
-            // What ends in the meantime is still to be noticed.
+            // The operator still has to notice outages that end in this time.
             let (before, calm) = (director.deeds(), undisturbed());
             tokio::time::sleep(QUIET).await;
             if calm && undisturbed() && director.deeds() == before {
@@ -132,7 +133,7 @@ impl Run {
     /// Waits until all NodePools have as many running Machines as replicas, and nothing else is left.
     ///
     /// # Errors
-    /// It does not come about in time.
+    /// It does not happen in time.
     pub async fn rest_with(&mut self, name: &'static str, counts: &[(&str, usize)]) -> Result<()> {
         let counts: Vec<(String, usize)> =
             counts.iter().map(|(p, n)| ((*p).to_owned(), *n)).collect();
@@ -159,7 +160,7 @@ impl Run {
     }
 }
 
-/// Marked VMs.
+/// Number of VMs with our marker.
 #[must_use]
 pub fn marked(world: &World) -> usize {
     world.vcenter.read(|i| {
@@ -170,7 +171,7 @@ pub fn marked(world: &World) -> usize {
     })
 }
 
-/// VsphereAgents.
+/// Number of VsphereAgents.
 #[must_use]
 pub fn children(world: &World) -> usize {
     world.api.read(|s| {
@@ -179,8 +180,9 @@ pub fn children(world: &World) -> usize {
     })
 }
 
-/// Some pool says that its ISO is on its way, or still why that had been in vain: a vCenter that is there again is not said
-/// to be away for ever. An upload that hangs has no effects for longer than rest lasts.
+/// Whether a pool reports that it uploads its ISO, or that its last try failed because vCenter was unreachable. Such a
+/// pool is not at rest: it has to try again when vCenter is back. An upload that hangs has no effects for longer than
+/// [`QUIET`].
 fn uploads(world: &World) -> bool {
     let pools = crate::kube::kind(oracles::OURS, "vsphereagentpools");
     let says = |pool: &std::sync::Arc<serde_json::Value>| {
@@ -196,301 +198,348 @@ fn uploads(world: &World) -> bool {
 /// All workloads that are enumerated.
 pub const ALL: &[Workload] = &[
     Workload {
-        name: "S1",
-        text: "one machine up, then down",
+        code: "S1",
+        name: "one_machine",
+        text: "one machine comes up, then goes down",
         exact: true,
         instances: 1,
-        run: s1,
+        run: one_machine,
     },
     Workload {
-        name: "S2",
-        text: "two pools with one folder: three machines up",
+        code: "S2",
+        name: "two_pools",
+        text: "two pools with one VM folder: three machines come up",
         exact: true,
         instances: 1,
-        run: s2,
+        run: two_pools,
     },
     Workload {
-        name: "S3",
-        text: "two machines up, one down, one up again",
+        code: "S3",
+        name: "scale_up_and_down",
+        text: "two machines come up, one goes down, and one comes up again",
         exact: true,
         instances: 1,
-        run: s3,
+        run: scale_up_and_down,
     },
     Workload {
-        name: "S4",
-        text: "a Machine deleted when its Agent has registered, and another one wanted a second later",
+        code: "S4",
+        name: "machine_deleted_after_registration",
+        text: "a Machine is deleted when its Agent has registered, and another one is wanted a second later",
         exact: false,
         instances: 1,
-        run: site::s4,
+        run: site::machine_deleted_after_registration,
     },
     Workload {
-        name: "S5",
-        text: "one machine up, its NodePool and then its pool deleted",
+        code: "S5",
+        name: "node_pool_and_pool_deletion",
+        text: "one machine comes up; then its NodePool and its pool are deleted",
         exact: true,
         instances: 1,
-        run: s5,
+        run: node_pool_and_pool_deletion,
     },
     Workload {
-        name: "S6",
-        text: "a guest that never registers, replaced after its deadline",
+        code: "S6",
+        name: "guest_never_registers",
+        text: "a guest never registers; the operator replaces its VM after the deadline",
         exact: false,
         instances: 1,
-        run: site::s6,
+        run: site::guest_never_registers,
     },
     Workload {
-        name: "S6s",
-        text: "a guest that registers and falls silent, replaced when that has lasted as long",
+        code: "S6s",
+        name: "guest_falls_silent",
+        text: "a guest registers and falls silent; the operator replaces its VM after the same deadline",
         exact: false,
         instances: 1,
-        run: site::s6s,
+        run: site::guest_falls_silent,
     },
     Workload {
-        name: "S7",
-        text: "another discovery image, and the old one pruned",
+        code: "S7",
+        name: "new_discovery_image",
+        text: "the InfraEnv gets another discovery image; the operator prunes the old one",
         exact: true,
         instances: 1,
-        run: site::s7,
+        run: site::new_discovery_image,
     },
     Workload {
-        name: "S8",
-        text: "a serving VM renamed, then destroyed by somebody, its Machine replaced by a health check",
+        code: "S8",
+        name: "vm_renamed_and_destroyed",
+        text: "somebody renames a serving VM and later destroys it; a health check replaces its Machine",
         exact: true,
         instances: 1,
-        run: site::s8,
+        run: site::vm_renamed_and_destroyed,
     },
     Workload {
-        name: "S9",
-        text: "a pool whose network does not exist, mended by an edit",
+        code: "S9",
+        name: "invalid_network_corrected",
+        text: "a pool names a network that does not exist; an edit corrects it",
         exact: true,
         instances: 1,
-        run: site::s9,
+        run: site::invalid_network_corrected,
     },
     Workload {
-        name: "S10",
-        text: "the password changed, in vCenter first",
+        code: "S10",
+        name: "password_changed",
+        text: "the password changes, in vCenter first",
         exact: true,
         instances: 1,
-        run: site::s10,
+        run: site::password_changed,
     },
     Workload {
-        name: "S11",
-        text: "a Machine deleted while its VM is made",
+        code: "S11",
+        name: "machine_deleted_during_create",
+        text: "a Machine is deleted while its VM is made",
         exact: false,
         instances: 1,
-        run: s11,
+        run: machine_deleted_during_create,
     },
     Workload {
-        name: "S12",
-        text: "take-over of two machines from the predecessor, one of which cannot be proven at first; then both go",
+        code: "S12",
+        name: "takeover_from_predecessor",
+        text: "two machines of the predecessor are taken over, one of which cannot be proven at first; then both go down",
         exact: true,
         instances: 1,
-        run: predecessor::take_over,
+        run: predecessor::takeover_from_predecessor,
     },
     Workload {
-        name: "S13",
-        text: "S1 with two instances of the operator and a lease",
+        code: "S13",
+        name: "two_instances_one_lease",
+        text: "one machine comes up and goes down, with two instances of the operator and one lease",
         exact: true,
         instances: 2,
-        run: s1,
+        run: one_machine,
     },
     Workload {
-        name: "S14",
-        text: "the namespace deleted while a machine goes down",
+        code: "S14",
+        name: "namespace_deletion",
+        text: "the namespace is deleted while a machine goes down; each seed but the first has its own order",
         exact: true,
         instances: 1,
-        run: site::s14,
+        run: site::namespace_deletion,
     },
     Workload {
-        name: "S15s",
-        text: "a hub restored without status",
+        code: "S15s",
+        name: "hub_restored_without_status",
+        text: "the hub comes back from a backup without status",
         exact: true,
         instances: 1,
-        run: disaster::status_lost,
+        run: disaster::hub_restored_without_status,
     },
     Workload {
-        name: "S15u",
-        text: "a hub restored with new uids and without status; then a person gives the machine up",
+        code: "S15u",
+        name: "hub_restored_new_uids_no_status",
+        text: "the hub comes back with new uids and without status; then a person gives the machine up",
         exact: true,
         instances: 1,
-        run: disaster::new_uids,
+        run: disaster::hub_restored_new_uids_no_status,
     },
     Workload {
-        name: "S15r",
-        text: "a hub restored with new uids and its status; then the machine goes down",
+        code: "S15r",
+        name: "hub_restored_new_uids",
+        text: "the hub comes back with new uids and with its status; then the machine goes down",
         exact: true,
         instances: 1,
-        run: disaster::reborn,
+        run: disaster::hub_restored_new_uids,
     },
     Workload {
-        name: "S15e",
-        text: "etcd rolled back to when one of two machines was being made; then a person gives it up",
+        code: "S15e",
+        name: "etcd_rollback_during_create",
+        text: "etcd is rolled back to when one of two machines was being made; then a person gives that machine up",
         exact: true,
         instances: 1,
-        run: disaster::rolled_back,
+        run: disaster::etcd_rollback_during_create,
     },
     Workload {
-        name: "S15d",
-        text: "etcd rolled back to before a machine went down; then a person gives it up",
+        code: "S15d",
+        name: "etcd_rollback_before_scale_down",
+        text: "etcd is rolled back to before a machine went down; then a person gives that machine up",
         exact: true,
         instances: 1,
-        run: disaster::undeleted,
+        run: disaster::etcd_rollback_before_scale_down,
     },
     Workload {
-        name: "S15h",
-        text: "two hubs on one vCenter: one restored from the other's backup, and given up by force",
+        code: "S15h",
+        name: "two_hubs_one_vcenter",
+        text: "two hubs share one vCenter: one was restored from the backup of the other, and is given up by force",
         exact: true,
         instances: 1,
-        run: disaster::two_hubs,
+        run: disaster::two_hubs_one_vcenter,
     },
     Workload {
-        name: "S15p",
-        text: "a paused AgentMachine deleted and its Agent removed, as where a cluster moves to another hub; then a person lets the VM go",
+        code: "S15p",
+        name: "cluster_moved_to_another_hub",
+        text: "a paused AgentMachine is deleted and its Agent removed, as when a cluster moves to another hub; then a person lets the VM go",
         exact: true,
         instances: 1,
-        run: disaster::moved_away,
+        run: disaster::cluster_moved_to_another_hub,
     },
     Workload {
-        name: "S15f",
-        text: "Machines restored with new uids, their VsphereAgents and Agents deleted; then the machine goes down",
+        code: "S15f",
+        name: "machines_restored_new_uids",
+        text: "Machines come back with new uids, their VsphereAgents and Agents are deleted; then the machine goes down",
         exact: true,
         instances: 1,
-        run: disaster::forgotten,
+        run: disaster::machines_restored_new_uids,
     },
     Workload {
-        name: "S16",
-        text: "a Machine replaced by a health check, then a rolling upgrade with maxSurge 1",
+        code: "S16",
+        name: "health_check_and_rolling_upgrade",
+        text: "a health check replaces a Machine; then a rolling upgrade runs with maxSurge 1",
         exact: true,
         instances: 1,
-        run: s16,
+        run: health_check_and_rolling_upgrade,
     },
     Workload {
-        name: "S17",
-        text: "installed hosts give their ISO back, one with a locked tray; another image, and the old one pruned",
+        code: "S17",
+        name: "iso_ejected_after_install",
+        text: "installed hosts give their ISO back, one with a locked tray; then comes another image, and the old one is pruned",
         exact: true,
         instances: 1,
-        run: site::s17,
+        run: site::iso_ejected_after_install,
     },
     Workload {
-        name: "S18",
-        text: "another ISO datastore: what a VM has in its drive stays on the old one until that VM goes",
+        code: "S18",
+        name: "iso_datastore_changed",
+        text: "the pool gets another ISO datastore; the ISO in a drive stays on the old one until that VM is deleted",
         exact: true,
         instances: 1,
-        run: site::s18,
+        run: site::iso_datastore_changed,
     },
     Workload {
-        name: "S19",
-        text: "S1 beside a pool of another tenant that names this one's NodePool, control plane and InfraEnv",
+        code: "S19",
+        name: "pool_of_unadmitted_tenant",
+        text: "one machine comes up and goes down, beside a pool of a tenant that is not admitted and that names the same NodePool, control plane and InfraEnv",
         exact: true,
         instances: 1,
-        run: tenants::s19,
+        run: tenants::pool_of_unadmitted_tenant,
     },
     Workload {
-        name: "S20",
-        text: "a host registers with all that our VM is known by, and goes again; then the machine goes down",
+        code: "S20",
+        name: "rival_agent",
+        text: "a host registers with everything that identifies our VM, and is removed again; then the machine goes down",
         exact: true,
         instances: 1,
-        run: rogues::rival,
+        run: rogues::rival_agent,
     },
     Workload {
-        name: "S21",
-        text: "S1 beside hosts that register with what our VM is known by, each but for one thing",
+        code: "S21",
+        name: "lookalike_agents",
+        text: "one machine comes up and goes down, beside hosts that match our VM in all but one thing each",
         exact: true,
         instances: 1,
-        run: rogues::beside,
+        run: rogues::lookalike_agents,
     },
     Workload {
-        name: "S22",
-        text: "a machine goes down whose VM vCenter cannot show for a while, as when its datastore is away",
+        code: "S22",
+        name: "vm_hidden_by_vcenter",
+        text: "a machine goes down while vCenter cannot show its VM, as when its datastore is unreachable",
         exact: true,
         instances: 1,
-        run: away::hidden,
+        run: away::vm_hidden_by_vcenter,
     },
     Workload {
-        name: "S23",
-        text: "the VM folder deleted with a serving VM in it, its Machine replaced by a health check",
+        code: "S23",
+        name: "vm_folder_deleted",
+        text: "the VM folder is deleted with a serving VM in it; a health check replaces its Machine",
         exact: true,
         instances: 1,
-        run: away::folder_deleted,
+        run: away::vm_folder_deleted,
     },
     Workload {
-        name: "S24",
-        text: "the InfraEnv deleted when its ISO lies ready, a machine wanted, and an InfraEnv of that name made anew",
+        code: "S24",
+        name: "infra_env_replaced",
+        text: "the InfraEnv is deleted when its ISO is ready, a machine is wanted, and an InfraEnv of that name is created again",
         exact: true,
         instances: 1,
         run: away::infra_env_replaced,
     },
     Workload {
-        name: "S25",
-        text: "an Agent claimed for another control plane before it serves: its AgentMachine gets another host; then it comes back",
+        code: "S25",
+        name: "agent_claimed_elsewhere",
+        text: "another control plane claims an Agent before it serves; its AgentMachine gets another host; then the Agent comes back",
         exact: true,
         instances: 1,
-        run: moves::elsewhere,
+        run: moves::agent_claimed_elsewhere,
     },
     Workload {
-        name: "S26",
-        text: "an Agent deleted before it serves: its VM is replaced when that has lasted",
+        code: "S26",
+        name: "agent_deleted_before_serving",
+        text: "an Agent is deleted before it serves; the operator replaces its VM after a deadline",
         exact: false,
         instances: 1,
-        run: guests::agent_deleted,
+        run: guests::agent_deleted_before_serving,
     },
     Workload {
-        name: "S26a",
-        text: "a person asks for another VM before it serves, and once more when it does",
+        code: "S26a",
+        name: "replacement_requested",
+        text: "a person asks for another VM before the first one serves, and once more when the second one serves",
         exact: true,
         instances: 1,
-        run: guests::asked,
+        run: guests::replacement_requested,
     },
     Workload {
-        name: "S27",
-        text: "a network card replaced before and after its VM serves; then the machine goes down",
+        code: "S27",
+        name: "network_card_replaced",
+        text: "a network card is replaced before and after its VM serves; then the machine goes down",
         exact: true,
         instances: 1,
-        run: guests::card_replaced,
+        run: guests::network_card_replaced,
     },
     Workload {
-        name: "S28",
-        text: "the label with the AgentMachine's name taken off before and after its VM serves; then the machine goes down",
+        code: "S28",
+        name: "agent_machine_label_removed",
+        text: "the label with the AgentMachine's name is removed before and after the VM serves; then the machine goes down",
         exact: true,
         instances: 1,
-        run: moves::unlabelled,
+        run: moves::agent_machine_label_removed,
     },
     Workload {
-        name: "S29",
-        text: "a NodePool goes from one pool to another while its VM is made; then the machine goes down",
+        code: "S29",
+        name: "node_pool_moved",
+        text: "a NodePool moves from one pool to another while its VM is made; then the machine goes down",
         exact: false,
         instances: 1,
         run: moves::node_pool_moved,
     },
     Workload {
-        name: "S30",
-        text: "a VM that its pool keeps, and the pool deleted: nobody takes notice of it any more",
+        code: "S30",
+        name: "vm_retained",
+        text: "a pool keeps its VM and is deleted; the operator ignores that VM from then on",
         exact: true,
         instances: 1,
-        run: moves::retained,
+        run: moves::vm_retained,
     },
     Workload {
-        name: "S31",
-        text: "other tags wanted while a VM waits for approval, and others when it serves; then the machine goes down",
+        code: "S31",
+        name: "tags_changed",
+        text: "the pool wants other tags while a VM waits for approval, and others when it serves; then the machine goes down",
         exact: true,
         instances: 1,
         run: guests::tags_changed,
     },
     Workload {
-        name: "S32",
-        text: "a VM suspended before and after it serves; the machine goes down, and vCenter does not switch it off while it is",
+        code: "S32",
+        name: "vm_suspended",
+        text: "a VM is suspended before and after it serves; the machine goes down, and vCenter refuses to switch off a suspended VM",
         exact: true,
         instances: 1,
-        run: guests::suspended,
+        run: guests::vm_suspended,
     },
 ];
 
-/// The workload of that name.
-#[must_use]
-pub fn named(name: &str) -> Option<&'static Workload> {
-    ALL.iter().find(|w| w.name == name)
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.code)
+    }
 }
 
-fn s1(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+/// The workload with that name or code.
+#[must_use]
+pub fn named(text: &str) -> Option<&'static Workload> {
+    ALL.iter().find(|w| w.name == text || w.code == text)
+}
+
+fn one_machine(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
@@ -500,7 +549,7 @@ fn s1(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn s2(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn two_pools(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.pool("x", &json!({})).await?;
@@ -510,7 +559,7 @@ fn s2(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn s3(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn scale_up_and_down(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         for (name, replicas) in [("two up", 2), ("one down", 1), ("up again", 2)] {
@@ -521,7 +570,7 @@ fn s3(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn s5(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn node_pool_and_pool_deletion(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
@@ -537,12 +586,17 @@ fn s5(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn s11(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn machine_deleted_during_create(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
         let (director, patience) = (run.world.director.clone(), run.patience + ANY_OUTAGE);
-        let asked = || director.effects().iter().any(|(_, p)| p.effect == "V02");
+        let asked = || {
+            director
+                .effects()
+                .iter()
+                .any(|(_, p)| p.effect == EffectKind::CreateVm)
+        };
         run.world
             .patiently("a VM is asked for", patience, asked)
             .await?;
@@ -551,7 +605,7 @@ fn s11(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-fn s16(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+fn health_check_and_rolling_upgrade(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);

@@ -36,13 +36,13 @@ const EPOCH: i64 = 1_767_225_600;
 pub const NAMESPACE: &str = "demo";
 /// Namespace and name of the credentials.
 pub const SECRET: (&str, &str) = (NAMESPACE, "vsphere-credentials");
-/// A password that must appear nowhere.
+/// A password that no object but the Secret may contain.
 pub const PASSWORD: &str = "canary-p4ssw0rd";
-/// Apart from the seeds of first hubs.
+/// Added to the seed of a second hub, so that it differs from the seeds of all first hubs.
 const SECOND: u64 = 1 << 32;
 const USER: &str = "operator@vsphere.local";
 
-/// The wall clock of everybody but the operator.
+/// The wall clock of every part except the operator.
 #[must_use]
 pub fn wall(director: &Director) -> Timestamp {
     let passed = jiff::SignedDuration::try_from(director.now()).unwrap_or_default();
@@ -54,7 +54,7 @@ fn epoch() -> Timestamp {
     Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// A world. Ends with its runtime.
+/// A world. It ends with its runtime.
 pub struct World {
     /// Faults, time and trace.
     pub director: Director,
@@ -62,39 +62,39 @@ pub struct World {
     pub api: ApiServer,
     /// vCenter.
     pub vcenter: VCenter,
-    /// Upstream.
+    /// The simulated controllers of upstream.
     pub upstream: Upstream,
     /// The hosted cluster.
     pub cluster: HostedCluster,
-    /// A client that nothing spoils.
+    /// A client that no fault hits.
     pub client: Client,
-    /// The NodePools in play, by name.
+    /// The NodePools, by name.
     pub node_pools: Vec<(String, HostedClusterPlay)>,
     /// Whether downloads of images send anything.
     pub hold: Hold,
-    /// The seed of its names.
+    /// The seed of all names.
     pub seed: u64,
     /// The API server of a second hub.
     pub second: Option<ApiServer>,
-    /// ISOs that a disaster has made nobody's, by datastore and path.
+    /// ISOs that belong to no pool since a disaster, by datastore and path.
     pub relics: BTreeSet<(String, String)>,
     around: Surroundings,
     tasks: Vec<Task>,
 }
 
 impl World {
-    /// A world in which `plan` goes wrong, with that many instances of the operator; without pools yet.
+    /// A world that plays `plan`, with that many instances of the operator and no pools yet.
     ///
     /// # Errors
-    /// The played parts cannot start, which is a defect here.
+    /// A simulated part cannot start, which is a defect of the simulation.
     pub async fn start(plan: &Plan, instances: usize) -> Result<Self> {
         Self::under(Director::new(plan.clone()), instances).await
     }
 
-    /// As [`Self::start`], under that director.
+    /// Like [`Self::start`], under that director.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::start`].
     pub async fn under(director: Director, instances: usize) -> Result<Self> {
         let plan = director.plan();
         fastrand::seed(plan.seed);
@@ -163,7 +163,7 @@ impl World {
         })
     }
 
-    /// Creates a pool and its NodePool; `patch` is merged over the pool's spec.
+    /// Creates a pool and its NodePool. `patch` is merged over the pool's spec.
     ///
     /// # Errors
     /// The API server refuses.
@@ -208,7 +208,7 @@ impl World {
     /// Deletes a pool, as a person does.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such pool.
     pub fn delete_pool(&self, name: &str) -> Result<()> {
         let pools = kind("agent-forge.containeroo.ch", "vsphereagentpools");
         let name = (NAMESPACE.to_owned(), name.to_owned());
@@ -221,7 +221,7 @@ impl World {
     /// The NodePool of that name.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such NodePool.
     pub fn play(&self, name: &str) -> Result<&HostedClusterPlay> {
         let found = self.node_pools.iter().find(|(n, _)| n == name);
         found
@@ -229,11 +229,11 @@ impl World {
             .with_context(|| format!("no NodePool {name}"))
     }
 
-    /// Starts a second hub on the same vCenter, with an operator of its own. It holds what `manifests` gives of this one's
-    /// objects: with or without status, `None`: not at all.
+    /// Starts a second hub on the same vCenter, with an operator of its own. It gets the objects of the first hub that
+    /// `manifests` selects, with or without status. `None` leaves an object out.
     ///
     /// # Errors
-    /// Its API server refuses one.
+    /// The API server of the second hub refuses an object.
     pub fn second_hub(
         &mut self,
         manifests: impl Fn(&Kind, &Value) -> Option<Value>,
@@ -288,7 +288,7 @@ impl World {
         kinds
     }
 
-    /// What a pool has at that pointer; null where there is nothing.
+    /// The value of a pool at that pointer. Null when there is none.
     #[must_use]
     pub fn of_pool(&self, name: &str, pointer: &str) -> Value {
         let name = (NAMESPACE.to_owned(), name.to_owned());
@@ -298,10 +298,10 @@ impl World {
             .unwrap_or_default()
     }
 
-    /// Waits until `done`, looking twice a second.
+    /// Waits until `done`, and checks twice a second.
     ///
     /// # Errors
-    /// Not within `limit`.
+    /// It does not happen within `limit`.
     pub async fn until(
         &self,
         what: &str,
@@ -311,11 +311,11 @@ impl World {
         self.within(what, || limit, done).await
     }
 
-    /// As [`Self::until`], with as much more time as the causes of all planned faults last: those as well of which the run
-    /// learns only meanwhile.
+    /// Like [`Self::until`], with more time: as long as the causes of all planned faults last. This includes faults
+    /// that the run learns of while it waits.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::until`].
     pub async fn patiently(
         &self,
         what: &str,
@@ -343,7 +343,7 @@ impl World {
     }
 }
 
-/// Brings an object of another API server into this one, under a uid of its own.
+/// Copies an object of another API server into this one, under a uid of its own.
 fn transplant(api: &ApiServer, kind: &Kind, object: Value) -> Result<()> {
     let text = |key: &str| {
         object["metadata"][key]
@@ -367,7 +367,7 @@ fn transplant(api: &ApiServer, kind: &Kind, object: Value) -> Result<()> {
     Ok(())
 }
 
-/// Long enough that a crash can come between any two of them.
+/// Delays that are long enough for a crash between any two steps.
 fn delays() -> Delays {
     Delays {
         agent_poll: Duration::from_secs(5),

@@ -1,7 +1,7 @@
-//! The played API server against the real one: the same random operations, the same answers.
+//! Compares the simulated API server with the real one: the same random operations have to give the same answers.
 //!
-//! Compared are codes, reasons, and objects without uid, times and managed fields; of resourceVersions, whether an
-//! operation made a new one. Both sides see valid objects only: schemas are not played.
+//! The test compares codes, reasons, and objects without uid, times and managed fields. Of resourceVersions it compares
+//! whether an operation made a new one. Both sides get valid objects only, because schemas are not simulated.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 const NAMESPACE: &str = "conformance";
 const OPERATIONS: usize = 400;
 
-/// One operation, decided before either side sees it.
+/// One operation, chosen before either side sees it.
 #[derive(Clone, Debug)]
 enum Operation {
     Create {
@@ -106,12 +106,12 @@ fn draw(rng: &mut Rng) -> Operation {
     }
 }
 
-/// One side: what is needed to say the same to it as to the other.
+/// One side, with what it needs to get the same operation as the other side.
 struct Side {
     api: Api<VsphereAgent>,
-    /// Per name: the versions seen so far, the newest last.
+    /// For each name, the versions so far, the newest last.
     versions: BTreeMap<String, Vec<String>>,
-    /// Per name: the last uid.
+    /// For each name, the last uid.
     uids: BTreeMap<String, String>,
 }
 
@@ -124,7 +124,7 @@ impl Side {
         }
     }
 
-    /// The object without what differs between any two servers.
+    /// The object without the fields that differ between any two servers.
     fn masked(&mut self, object: &VsphereAgent) -> Value {
         let mut value = serde_json::to_value(object).expect("object");
         let metadata = value["metadata"].as_object_mut().expect("metadata");
@@ -297,7 +297,7 @@ async fn the_played_api_server_answers_as_the_real_one() {
     }
     differences.truncate(10);
     assert!(differences.is_empty(), "{}", differences.join("\n"));
-    // A comparison that never met a refusal compared nothing.
+    // A comparison without refusals would prove little.
     for kind in [
         "accepted",
         "AlreadyExists",

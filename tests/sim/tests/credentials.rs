@@ -1,5 +1,5 @@
-//! A Secret that was refused and is mended is tried within half a minute, in virtual time: without a restart, and whenever
-//! it happens between two looks. Trust in a certificate is not played here: tests/it/trust.rs has it.
+//! The operator tries a corrected Secret within half a minute of virtual time, without a restart, whenever the
+//! correction comes between two checks. Trust in certificates is not simulated here: tests/it/trust.rs tests it.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-/// What is promised of a changed Secret.
+/// The promised limit for a changed Secret.
 const BOUND: Duration = Duration::from_secs(30);
-/// How exactly it is seen.
+/// How exactly the time is measured.
 const GRAIN: Duration = Duration::from_millis(10);
-/// Nothing takes longer.
+/// The longest time that the test waits.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Seconds after the refusal at which the Secret is mended: within the first look's pause, and long after.
+/// Seconds after the refusal at which the Secret is corrected: within the pause of the first check, and long after it.
 const PHASES: [u64; 5] = [0, 7, 19, 60, 301];
 
 /// What is wrong with the Secret at first.
@@ -50,7 +50,7 @@ fn told(world: &World) -> (String, String) {
     (text("status").to_owned(), text("reason").to_owned())
 }
 
-/// Waits until `done`; the time since then.
+/// Waits until `done`, and returns the time that it took.
 async fn until(world: &World, what: &str, mut done: impl FnMut() -> bool) -> Result<Duration> {
     let since = world.director.now();
     while !done() {
@@ -68,7 +68,7 @@ fn encoded(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(text)
 }
 
-/// Spoils the Secret; gives what it was.
+/// Makes the Secret wrong, and returns its former content.
 fn spoil(world: &World, wrong: Wrong) -> Result<Value> {
     let (secrets, name) = secret();
     let good = world.api.read(|s| s.get(&secrets, &name));
@@ -110,7 +110,7 @@ fn secret() -> (Kind, Name) {
     (kind("", "secrets"), name)
 }
 
-/// Time from the mended Secret to a pool that says so.
+/// Time from the corrected Secret until the pool reports it.
 async fn play(wrong: Wrong, phase: u64) -> Result<Duration> {
     let plan = Plan {
         workload: "credentials".to_owned(),

@@ -1,8 +1,7 @@
-//! The played garbage collector and namespace controller against the real kube-controller-manager: owners and namespaces
-//! are deleted, and what is left in the end is the same.
+//! Compares the simulated garbage collector and namespace controller with the real kube-controller-manager. Owners and
+//! namespaces are deleted, and the same objects have to be left at the end.
 //!
-//! How long each takes, and in which order it finds things, is its own affair: compared is what there is when all has been
-//! done that will be.
+//! Each side may take its own time and its own order, so the test compares only the final objects.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,7 +20,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// Between two looks at what others do.
+/// Pause between two checks of what the controllers did.
 const LOOK: Duration = Duration::from_millis(100);
 const OWNERS: [&str; 2] = ["owner-0", "owner-1"];
 
@@ -77,7 +76,7 @@ impl Side {
         deleted.expect("it is there");
     }
 
-    /// Takes the finalizers off all that is on its way out.
+    /// Removes the finalizers of all objects in deletion.
     async fn let_go(&self) {
         let (bare, patch) = (
             Patch::Merge(json!({"metadata": {"finalizers": null}})),
@@ -115,7 +114,7 @@ impl Side {
     }
 }
 
-/// Nothing is left to do for those who clear up.
+/// Whether the controllers have nothing left to do.
 fn is_done(played: &ApiServer, namespace: &str) -> bool {
     played.read(|store| {
         let going = store.list(&kind("", "namespaces"), "").iter().any(|n| {
@@ -126,7 +125,7 @@ fn is_done(played: &ApiServer, namespace: &str) -> bool {
             namespace,
         );
         let stays = |o: &std::sync::Arc<Value>| !o["metadata"]["deletionTimestamp"].is_string();
-        // What is empty is dropped.
+        // Empty lists are dropped.
         let left = going && (agents.is_empty() || agents.iter().any(stays));
         store.orphans().is_empty() && store.half_orphans().is_empty() && !left
     })

@@ -1,18 +1,19 @@
-//! Many machines in virtual time: what each costs, what five hundred ask for at rest, how an absent vCenter is borne.
+//! Many machines in virtual time: what each costs, what five hundred ask for at rest, and how the operator handles an
+//! absent vCenter.
 //!
-//! The bounds are the product's goals (docs/reference/benchmarks.md); the figures are printed.
+//! The limits are the product's goals (docs/reference/benchmarks.md). The test prints the figures.
 
 use std::{io::Write as _, time::Duration};
 
 use agent_forge_sim::scale::{Site, play};
 
-/// Past the test harness, which keeps to itself what passing tests print: the figures are part of the result.
+/// Prints to the real output. The test harness hides what passing tests print, but the figures are part of the result.
 fn say(text: &impl std::fmt::Display) {
-    // Whoever closed the output does not want it.
+    // The output may be closed.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
-/// A machine must not cost more because there are many: `cargo run -p agent-forge-sim -- scale 10,100,1000`.
+/// A machine may not cost more because there are many. By hand: `cargo run -p agent-forge-sim -- scale 10,100,1000`.
 #[test]
 fn a_machine_costs_no_more_among_fifty_than_among_ten() {
     let up = |machines| {
@@ -30,12 +31,13 @@ fn a_machine_costs_no_more_among_fifty_than_among_ten() {
     assert_eq!(many.counts.most_waiting, 1, "one long poll per vCenter");
 }
 
-/// A VM that is begun is switched on before others are begun. By hand: `cargo run -p agent-forge-sim -- scale 50,200
-/// --bench-pace`. Counted from the scaling on; upstream takes a second of it until the first AgentMachine asks.
+/// The operator switches a created VM on before it creates others. By hand: `cargo run -p agent-forge-sim -- scale
+/// 50,200 --bench-pace`. The time counts from the scaling on. Upstream takes about a second of it until the first
+/// AgentMachine exists.
 #[test]
 fn the_first_of_many_machines_does_not_wait_for_the_last() {
     const UPSTREAM: f64 = 1.0;
-    // The answers to the looks that come directly before each call.
+    // Time for the reads that come directly before each call.
     const LOOKS: f64 = 0.5;
     for (machines, goals) in [(50, [7.0, 21.5, 37.0]), (200, [7.0, 70.0, 132.0])] {
         let ascent = play(async {
@@ -53,7 +55,7 @@ fn the_first_of_many_machines_does_not_wait_for_the_last() {
     }
 }
 
-/// With a create of a minute, eight slots and fifty machines of another pool ahead.
+/// A create takes a minute, there are eight slots, and fifty machines of another pool wait first.
 #[test]
 fn a_small_pool_and_a_removal_do_not_wait_for_a_burst() {
     let crowd = play(async {
@@ -62,7 +64,7 @@ fn a_small_pool_and_a_removal_do_not_wait_for_a_burst() {
     });
     let crowd = crowd.unwrap_or_else(|e| panic!("{e:#}"));
     say(&crowd);
-    // At most the rest of one turn, and its own.
+    // At most the rest of one turn, and its own turn.
     assert!(crowd.small_pool <= Duration::from_secs(135), "{crowd}");
     assert!(crowd.removal <= Duration::from_secs(30), "{crowd}");
 }

@@ -1,10 +1,12 @@
-//! O3 sees whoever writes to a VM that serves, and knows the one write that is allowed.
+//! The oracle `foreign_and_serving_untouched` sees every write to a VM that serves, and accepts the only write that is
+//! allowed.
 
 use std::time::Duration;
 
 use agent_forge_sim::{
     oracles,
     plan::Plan,
+    promise::{Failure, Oracle},
     run::run_workload,
     vcenter::{Course, tasks::Work},
     workloads::{Run, Workload},
@@ -13,7 +15,7 @@ use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-/// Has a machine, and lets somebody send this to its VM.
+/// Brings a machine up, and lets somebody send this spec to its VM.
 async fn somebody_edits(run: &mut Run, pool: &Value, spec: Value) -> Result<()> {
     run.world.pool("w", pool).await?;
     run.world.play("w")?.scale(1);
@@ -61,12 +63,13 @@ fn more_than_that(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 fn only_a_drive_that_is_to_be_empty_may_be_written_to_while_its_vm_serves() {
     type Does = for<'a> fn(&'a mut Run) -> BoxFuture<'a, Result<()>>;
     for (run, says) in [
-        (unwanted as Does, Some("O3 drive: ")),
+        (unwanted as Does, Some("drive: ")),
         (wanted, None),
-        (more_than_that, Some("O3 serving: ")),
+        (more_than_that, Some("serving: ")),
     ] {
         let workload = Workload {
-            name: "somebody",
+            code: "somebody",
+            name: "somebody_edits",
             text: "somebody edits a VM that serves",
             exact: true,
             instances: 1,
@@ -78,10 +81,10 @@ fn only_a_drive_that_is_to_be_empty_may_be_written_to_while_its_vm_serves() {
             faults: Vec::new(),
         };
         let outcome = run_workload(&workload, &plan, None, Duration::from_secs(60));
-        let about = |f: &&String| f.starts_with("O3");
+        let about = |f: &&Failure| f.oracle == Oracle::ForeignAndServingUntouched;
         let found: Vec<_> = outcome.failures.iter().filter(about).collect();
         assert_eq!(found.len(), usize::from(says.is_some()), "{found:?}");
-        let fits = |f: &&String| says.is_some_and(|says| f.starts_with(says));
+        let fits = |f: &&Failure| says.is_some_and(|says| f.what.starts_with(says));
         assert!(found.iter().all(fits), "{found:?}");
         assert_eq!(
             outcome.failures.len(),

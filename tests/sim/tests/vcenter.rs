@@ -1,9 +1,9 @@
-//! The played vCenter against the simulated one of the lab: the same random operations through our own client, the same
-//! answers.
+//! Compares the simulated vCenter with the one of the lab (govmomi's simulator): the same random operations through our
+//! own client have to give the same answers.
 //!
-//! Compared is what the client makes of the replies, without numbers of objects, instance uuids, MACs, keys, the name of
-//! the datastore that was chosen, and sentences. The played one runs in virtual time, the simulated one as a process.
-//! What differs on purpose stands in [`DIFFERENCES`].
+//! The test compares what the client makes of the replies. It leaves out numbers of objects, instance uuids, MACs,
+//! keys, the name of the chosen datastore, and messages. The one runs in virtual time, the other as a process.
+//! [`DIFFERENCES`] lists what differs on purpose.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -50,7 +50,7 @@ const FILES: [&str; 4] = [
 ];
 const DIRECTORIES: [&str; 3] = ["isos", "other", "isos/deeper"];
 
-/// Operations whose answers differ on purpose, by the beginning of their text and of the two answers, and why.
+/// Operations whose answers differ on purpose: how their text and the two answers begin, and why.
 const DIFFERENCES: &[(&str, &str, &str, &str)] = &[(
     "StatVm",
     "false",
@@ -58,13 +58,13 @@ const DIFFERENCES: &[(&str, &str, &str, &str)] = &[(
     "a VM's configuration file is empty, and the simulated one leaves a size of 0 out of its replies",
 )];
 
-/// One operation, decided before either side sees it.
+/// One operation, chosen before either side sees it.
 #[derive(Clone, Debug)]
 enum Operation {
     Place(&'static str),
     Create {
         name: &'static str,
-        /// Whose configuration file it takes.
+        /// The VM whose configuration file it takes.
         file_of: &'static str,
         iso: &'static str,
     },
@@ -146,7 +146,7 @@ fn draw(rng: &mut Rng) -> Operation {
     }
 }
 
-/// What both begin with, so that there is something to refuse.
+/// Operations that both sides begin with, so that later ones can be refused.
 fn operations(seed: u64) -> Vec<Operation> {
     let mut rng = Rng::with_seed(seed);
     let beginning = [
@@ -159,7 +159,7 @@ fn operations(seed: u64) -> Vec<Operation> {
 
 type Kill = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// One side: its session, and what is needed to say the same to it as to the other.
+/// One side: its session, and what it needs to get the same operation as the other side.
 struct Side {
     vc: Arc<dyn VCenter>,
     kill: Kill,
@@ -167,7 +167,7 @@ struct Side {
     datacenter: MoRef,
     /// The last VM of each name.
     vms: BTreeMap<&'static str, MoRef>,
-    /// What objects are called in answers.
+    /// The names of objects in answers.
     labels: BTreeMap<MoRef, String>,
     last_task: TaskRef,
 }
@@ -246,13 +246,13 @@ impl Side {
         known.unwrap_or_else(|| format!("some {}", object.kind))
     }
 
-    /// The last VM of that name; one that never was, where there is none.
+    /// The last VM of that name. A reference that never existed when there is none.
     fn vm(&self, name: &str) -> MoRef {
         let known = self.vms.get(name).cloned();
         known.unwrap_or_else(|| MoRef::new("VirtualMachine", "vm-987654"))
     }
 
-    /// A path without the name of the datastore that was chosen.
+    /// A path without the name of the chosen datastore.
     fn path(&self, text: &str) -> String {
         text.replace(&format!("[{}]", self.place.datastore.0), "[chosen]")
     }
@@ -323,8 +323,8 @@ impl Side {
         }
     }
 
-    /// Puts that ISO there, if it is missing: what a vCenter does with a drive whose image is not there nobody has measured,
-    /// and the two sides differ (the played one refuses).
+    /// Uploads that ISO if it is missing. It is unknown what a real vCenter does with a drive whose image is missing.
+    /// The two sides differ there, because the simulated one refuses.
     async fn provide(&self, iso: &str) {
         let (vc, dc) = (&self.vc, &self.datacenter);
         if vc.stat(dc, &file(iso)).await.expect("a search").is_some() {
@@ -600,7 +600,7 @@ async fn simulated(operations: &[Operation]) -> Vec<Value> {
     });
     let told = Side::new(vc, kill).await.all(operations).await;
     drop(process);
-    // What is left of it is its log.
+    // Only its log is left.
     let _ = std::fs::remove_dir_all(&dir);
     told
 }
@@ -647,7 +647,7 @@ fn the_played_vcenter_answers_as_the_simulated_one() {
         operations.len(),
         differences.join("\n")
     );
-    // A comparison that never met a refusal compared nothing.
+    // A comparison without refusals would prove little.
     for kind in [
         "accepted",
         "DuplicateName",

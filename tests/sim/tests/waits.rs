@@ -1,17 +1,17 @@
-//! Nobody waits for a resync: what ends a wait for an ISO is acted upon within seconds.
+//! When the cause of a wait for an ISO ends, the operator acts within seconds. It does not wait for a resync.
 
 use std::{io::Write as _, time::Duration};
 
 use agent_forge_actors::runtime::backoff::RESYNC;
 use agent_forge_sim::waits;
 
-/// The bounds stand in docs/explanation/iso-cache.md. By hand: `cargo run -p agent-forge-sim -- waits`.
+/// docs/explanation/iso-cache.md has the limits. By hand: `cargo run -p agent-forge-sim -- waits`.
 #[test]
 fn nobody_waits_for_a_resync() {
     let mut broken = Vec::new();
     for case in waits::ALL {
         let waited = waits::play(case).unwrap_or_else(|e| panic!("{e:#}"));
-        // Past the test harness: the figures are part of the result.
+        // Prints past the test harness, because the figures are part of the result.
         let _ = writeln!(std::io::stdout().lock(), "{waited}");
         assert!(
             waited.bound <= RESYNC / 2,

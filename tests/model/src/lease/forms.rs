@@ -1,4 +1,5 @@
-//! One form for worlds from which the same may come: versions and names told anew, and what nothing can come of forgotten.
+//! Brings worlds with the same future into one form: it renumbers versions and names, and forgets what cannot have an
+//! effect any more.
 
 use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
@@ -6,11 +7,11 @@ use agent_forge_actors::runtime::lease::Record;
 
 use super::{Ask, Defect, Fate, GONE, Leases, NAMES, World};
 
-/// The object's version, where only that matters; old ones are small.
+/// The object's version, where only that matters. Old versions are small.
 const CURRENT: u64 = 100;
 
 impl Leases {
-    /// Whoever is named as a holder anywhere has another name.
+    /// Renames the holder wherever one is named.
     pub(super) fn rename(&self, w: &mut World, name: impl Fn(&'static str) -> &'static str) {
         let called = |holder: &str| {
             let known = NAMES.into_iter().find(|n| *n == holder);
@@ -42,7 +43,7 @@ impl Leases {
         }
     }
 
-    /// The same with the two operators in each other's place.
+    /// The same world with the two operators exchanged.
     pub(super) fn mirrored(&self, w: &World) -> World {
         let mut w = w.clone();
         let other = |name| match NAMES.iter().position(|n| *n == name) {
@@ -58,10 +59,11 @@ impl Leases {
         w
     }
 
-    /// Forgets what nothing can come of any more.
+    /// Forgets what cannot have an effect any more.
     pub fn forget(&self, w: &mut World) {
         let current = w.lease.as_ref().map(|l| l.version);
-        // Versions only rise, and the object stays: a write on another one than there is now fails, whenever it arrives.
+        // Versions only increase, and the object stays. So a write on another version than the present one fails
+        // whenever it arrives.
         let fails = |ask: &Ask| {
             let stale = matches!(ask, Ask::Write { version, .. } if *version != current);
             stale && !self.planted(Defect::BlindWrites)
@@ -77,14 +79,14 @@ impl Leases {
             if call.fate != Fate::Underway {
                 call.ask = Ask::Read;
             }
-            // Whatever comes of the call, what was shown before it does not matter any more.
+            // Whatever happens to the call, what the operator saw before does not matter any more.
             operator.election.shown(Duration::ZERO, None);
             operator.election.failed(Duration::ZERO);
         }
         self.tell_apart(w);
     }
 
-    /// Versions say only which are equal: to the object's, which is [`CURRENT`], and among those that one operator knows.
+    /// Versions only show which are equal: to the object's ([`CURRENT`]), and among those that one operator knows.
     fn tell_apart(&self, w: &mut World) {
         let current = w.lease.as_ref().map(|l| l.version);
         let mut old = [Vec::new(), Vec::new(), Vec::new()];
@@ -101,7 +103,7 @@ impl Leases {
         });
     }
 
-    /// Versions say only how they lie.
+    /// Versions only show their order.
     pub(super) fn rank(&self, w: &mut World) {
         let mut all = BTreeSet::new();
         self.versions(w, |_, v| {
@@ -113,7 +115,7 @@ impl Leases {
         self.versions(w, |_, v| rank(v));
     }
 
-    /// All versions anew, each with whose it is: an operator's, or nobody's.
+    /// Renumbers all versions. `each` gets the operator that a version belongs to, or a number that means no operator.
     fn versions(&self, w: &mut World, mut each: impl FnMut(usize, u64) -> u64) {
         let nobody = w.operators.len();
         if let Some(lease) = &mut w.lease {

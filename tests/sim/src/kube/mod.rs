@@ -1,8 +1,8 @@
-//! A played API server under kube's client: real requests come in, real replies go out.
+//! A simulated API server under kube's client: it receives real requests and sends real replies.
 //!
-//! Flow: [`Door`] is the tower service; it reads the request, lets the director spoil it, and calls [`store::Store`].
-//! Watches read the store's log. [`ApiServer::collect_garbage`] is what a controller manager does.
-//! Assumption: whoever sends a request that is not played here learns it from a panic, not from a wrong answer.
+//! Flow: [`Door`] is the tower service. It reads a request, applies the planned fault, and calls [`store::Store`].
+//! Watches read the store's log. [`ApiServer::collect_garbage`] plays the controller manager.
+//! Assumption: a request that is not simulated causes a panic, never a wrong answer.
 
 pub mod path;
 pub mod service;
@@ -26,14 +26,14 @@ use crate::{
     news::News,
 };
 
-/// Time from an owner's end to that of what it owned.
+/// Time from the end of an owner to the end of its objects.
 const GARBAGE_DELAY: Duration = Duration::from_millis(300);
-/// The most that lies between two kinds of one namespace that goes.
+/// The longest pause between two kinds while a namespace is deleted.
 const LONGEST_KIND: Duration = Duration::from_secs(3);
-/// The seed in which namespaces go in the order of the alphabet, all at once.
+/// With this seed, a namespace's kinds are deleted in alphabetical order, without pauses.
 const IN_ORDER: u64 = 1;
 
-/// The played API server. Cheap to clone.
+/// The simulated API server. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiServer {
     store: Arc<Mutex<Store>>,
@@ -174,7 +174,7 @@ impl ApiServer {
         assert!(created.is_ok(), "{created:?}");
     }
 
-    /// A client of somebody whose requests nothing spoils.
+    /// A client whose requests no fault hits.
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(
@@ -213,12 +213,12 @@ impl ApiServer {
         }
     }
 
-    /// Looks at the objects.
+    /// Reads the objects.
     pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
         look(&self.lock())
     }
 
-    /// Writes, past all doors; who watches hears of it.
+    /// Writes directly, without a request. Watches see the change.
     pub fn write<T>(&self, write: impl FnOnce(&mut Store, Moment) -> T) -> T {
         let now = self.moment();
         let mut store = self.lock();
@@ -245,7 +245,7 @@ impl ApiServer {
         })
     }
 
-    /// Every watch must list anew: those that run, and those that would go on from what they have.
+    /// Makes every watch list again: those that run, and those that want to resume.
     pub fn compact(&self) {
         let mut store = self.lock();
         store.skip();
@@ -254,12 +254,13 @@ impl ApiServer {
         self.poke();
     }
 
-    /// Lets all watches look up.
+    /// Wakes all watches.
     pub fn poke(&self) {
         self.changed.tell();
     }
 
-    /// Removes what has lost all its owners, and the content of namespaces that are being deleted, until it is dropped.
+    /// Removes objects that have lost all their owners, and the content of namespaces in deletion, until this is
+    /// dropped.
     pub async fn collect_garbage(self) {
         let mut changed = self.changed.listener();
         let seed = self.read(|s| s.seed);
@@ -273,10 +274,10 @@ impl ApiServer {
                 self.director
                     .line(|| format!("garbage {}/{} {:?}", name.0, name.1, gone.is_ok()));
             }
-            // A reference to an owner that is gone does not stay beside one to an owner that lives.
+            // An object with two owners loses the reference to the one that is gone.
             for (kind, name, left) in self.read(Store::half_orphans) {
                 let patch = json!({"metadata": {"ownerReferences": left}});
-                // Gone meanwhile is as good.
+                // It is fine if the object is gone already.
                 let _ = self.merge(&kind, &name, &patch);
             }
             self.empty_namespaces(chance.as_mut()).await;
@@ -284,9 +285,9 @@ impl ApiServer {
         }
     }
 
-    /// One round of the namespace controller: it goes by kinds, in whatever order it finds them.
+    /// One round of the namespace controller. It deletes one kind after the other, in a random order.
     ///
-    /// Without `chance` Secrets go first, as the alphabet of API groups has it.
+    /// Without `chance`, the kinds are in the alphabetical order of their API groups, so Secrets come first.
     async fn empty_namespaces(&self, mut chance: Option<&mut fastrand::Rng>) {
         let namespaces = kind("", "namespaces");
         let going: Vec<String> = self.read(|s| {
@@ -325,7 +326,7 @@ impl ApiServer {
             all.filter(|n| n.0 == namespace).cloned().collect()
         });
         for name in names {
-            // Gone meanwhile is as good.
+            // It is fine if the object is gone already.
             let _ = self.write(|s, now| s.delete(kind, &name, &json!({}), now));
         }
     }

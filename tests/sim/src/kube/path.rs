@@ -1,18 +1,18 @@
-//! What a request to the API server asks for, read from its path.
+//! Reads from a request's path what it asks for.
 
 use super::store::{Kind, Name};
 
 /// A request's target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Resources of a group version.
+    /// The resources of a group version.
     Discovery {
         /// Group.
         group: String,
         /// Version.
         version: String,
     },
-    /// A kind, one namespace of it or (with an empty one) all.
+    /// A kind in one namespace, or in all (empty namespace).
     Collection {
         /// Kind.
         kind: Kind,
@@ -27,14 +27,14 @@ pub enum Target {
         kind: Kind,
         /// Version.
         version: String,
-        /// Which.
+        /// Namespace and name.
         name: Name,
-        /// Its status door.
+        /// Whether the path names the status subresource.
         status: bool,
     },
 }
 
-/// Reads a path; `None` for what is not played.
+/// Reads a path. `None` for paths that are not simulated.
 #[must_use]
 pub fn parse(path: &str) -> Option<Target> {
     let all: Vec<&str> = path.trim_matches('/').split('/').collect();

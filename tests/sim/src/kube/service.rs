@@ -1,4 +1,4 @@
-//! The door: one request in, one reply out, spoiled on the way where the director says so.
+//! The service behind a client: it takes a request, applies the planned fault, and sends the reply.
 
 use std::{
     sync::Arc,
@@ -33,18 +33,18 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long a request takes.
 const LATENCY: Duration = Duration::from_millis(2);
-/// How much later than its client's patience a late request arrives.
+/// How long after the client's timeout a late request arrives.
 const LATE: Duration = Duration::from_secs(45);
 
-/// How long upstream's controllers wait for an answer while they stand still.
+/// How long upstream's controllers wait for an answer while they are stopped.
 const STILL: Duration = Duration::from_secs(1);
 
-/// One client's way in.
+/// The service for one client.
 #[derive(Clone)]
 pub struct Door {
     /// The server.
     pub server: ApiServer,
-    /// The life that the client belongs to; `None` for everybody but the operator.
+    /// The process that the client belongs to. `None` for every client except the operator's.
     pub life: Option<Arc<Life>>,
 }
 
@@ -63,14 +63,14 @@ impl tower::Service<Request<Body>> for Door {
     }
 }
 
-/// A request, read.
+/// A request that was read.
 #[derive(Clone)]
 struct Asked {
     method: Method,
     target: Target,
     query: Vec<(String, String)>,
     body: Value,
-    /// The body as it came.
+    /// The body as it was sent.
     bytes: Bytes,
     metadata_only: bool,
     path: String,
@@ -89,7 +89,7 @@ impl Asked {
             .is_some_and(|v| v != "false" && v != "0")
     }
 
-    /// What it is counted as; leases are not.
+    /// What the request is counted as. Writes of Leases are not counted.
     fn counts_as(&self) -> Option<Counted> {
         let kind = match &self.target {
             Target::Collection { kind, .. } | Target::Object { kind, .. } => Some(kind),
@@ -154,11 +154,11 @@ impl Door {
         tokio::time::sleep(director.latency(LATENCY)).await;
         alive(Some(life)).await;
         let reply = match noted.fault {
-            Some(Fault::CrashBefore) => {
+            Some(Fault::CrashBeforeRequest) => {
                 director.crash(life);
                 None
             }
-            Some(Fault::CrashAfter) => {
+            Some(Fault::CrashAfterEffect) => {
                 self.perform(&asked);
                 director.crash(life);
                 None
@@ -171,21 +171,21 @@ impl Door {
                 "ServiceUnavailable",
                 "away on request",
             ))),
-            Some(Fault::NotAllowed) => Some(answer(&Refusal::new(
+            Some(Fault::PermissionDenied) => Some(answer(&Refusal::new(
                 403,
                 "Forbidden",
                 "not allowed on request",
             ))),
-            Some(Fault::LostRequest) => None,
-            Some(Fault::LostReply) => {
+            Some(Fault::RequestLost) => None,
+            Some(Fault::ReplyLost) => {
                 self.perform(&asked);
                 None
             }
-            Some(Fault::Twice) => {
+            Some(Fault::RequestDuplicated) => {
                 self.perform(&asked);
                 Some(self.perform(&asked))
             }
-            Some(Fault::Late) => {
+            Some(Fault::EffectLate) => {
                 let (door, asked) = (self.clone(), asked.clone());
                 tokio::spawn(async move {
                     tokio::time::sleep(LATE).await;
@@ -206,7 +206,7 @@ impl Door {
         Ok(reply)
     }
 
-    /// Does what is asked, now.
+    /// Carries the request out.
     fn perform(&self, asked: &Asked) -> Response<ReplyBody> {
         let result = self.execute(asked);
         let server = &self.server;
@@ -221,7 +221,7 @@ impl Door {
                     Ok(_) => "ok".to_owned(),
                     Err(r) => format!("{} {}", r.code, r.reason),
                 };
-                // Names of Events carry the real time.
+                // Event names contain the real time, so the path ends before them.
                 let path = match asked.path.split_once("/events") {
                     Some((front, _)) => format!("{front}/events"),
                     None => asked.path.clone(),
@@ -238,7 +238,7 @@ impl Door {
         }
     }
 
-    /// The answer, encoded.
+    /// The encoded answer.
     fn execute(&self, asked: &Asked) -> Result<Vec<u8>, Refusal> {
         let server = &self.server;
         let shown = |object: &Value, version: &str, group: &str| {
@@ -439,7 +439,7 @@ fn api_version(group: &str, version: &str) -> String {
     }
 }
 
-/// An object as a request wants to see it, without a copy of it.
+/// An object in the form that the request wants, without a copy of it.
 pub(super) struct Shown<'a> {
     object: &'a Value,
     api_version: String,
@@ -447,7 +447,7 @@ pub(super) struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// In that version; its metadata alone, if that is what was asked for.
+    /// The object in that version, or only its metadata if the request asks for that.
     pub(super) fn new(object: &'a Value, version: &str, group: &str, metadata_only: bool) -> Self {
         Self {
             object,
@@ -475,7 +475,7 @@ impl Serialize for Shown<'_> {
     }
 }
 
-/// As bytes.
+/// The value as bytes.
 pub(super) fn encoded(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_else(|e| panic!("{e}"))
 }

@@ -1,9 +1,13 @@
-//! The objects of the played API server: what a write does, decided without a network.
+//! The objects of the simulated API server: what a write does, without a network.
 //!
-//! Guarantees, as the real one gives them for custom resources: one revision for all; a write that changes nothing is
-//! none; `status` and the rest are written through different doors; generation counts what is neither metadata nor
-//! status; an object with finalizers stays until the last one is gone; uid and resourceVersion in a write are
-//! preconditions. Not played: schemas (nothing is pruned, defaulted or refused), field managers, API version conversion.
+//! Guarantees, as the real server gives them for custom resources:
+//! - There is one revision for all objects, and a write that changes nothing does not count.
+//! - `status` and the rest are written through different endpoints.
+//! - `generation` counts changes outside metadata and status.
+//! - An object with finalizers stays until the last one is removed.
+//! - uid and resourceVersion in a write are preconditions.
+//!
+//! Not simulated: schemas (nothing is pruned, defaulted or refused), field managers, conversion between API versions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,55 +25,55 @@ pub type Kind = (String, String);
 /// Namespace (empty for cluster-wide kinds) and name.
 pub type Name = (String, String);
 
-/// What is served.
+/// A kind that the server offers.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// `AgentMachine`
+    /// For example `AgentMachine`.
     pub kind: String,
     /// Versions, the stored one first.
     pub versions: Vec<String>,
-    /// In namespaces.
+    /// Whether its objects are in namespaces.
     pub namespaced: bool,
-    /// With a status of its own.
+    /// Whether it has a status subresource.
     pub status: bool,
 }
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is new.
+    /// It was created.
     Added,
-    /// It is another.
+    /// It was changed.
     Modified,
-    /// It is gone.
+    /// It was deleted.
     Deleted,
 }
 
 /// One line of the log that watches read.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Revision.
+    /// Revision of the change.
     pub revision: u64,
-    /// Which kind.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Which namespace.
+    /// Namespace of the object.
     pub namespace: String,
-    /// What.
+    /// What happened.
     pub change: Change,
-    /// The object after it; of a deletion the last state, with the deletion's revision.
+    /// The object after the change. For a deletion: its last state, with the revision of the deletion.
     pub object: Arc<Value>,
-    /// When, since the beginning of the world.
+    /// When it happened, since the start of the world.
     pub at: std::time::Duration,
-    /// As it was sent already.
+    /// The event in the forms that were sent already.
     pub sent: Sent,
 }
 
-/// What many watches are told is put into words once: by version, and whether it is metadata alone.
+/// An event that many watches send is encoded once, by version and by whether it has metadata only.
 #[derive(Clone, Debug, Default)]
 pub struct Sent(Arc<Mutex<Vec<(String, bool, Bytes)>>>);
 
 impl Sent {
-    /// The words for that version, as `make` has them the first time.
+    /// The encoded event for that version. `make` encodes it the first time.
     pub fn or(&self, version: &str, metadata_only: bool, make: impl FnOnce() -> Bytes) -> Bytes {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all
@@ -84,14 +88,14 @@ impl Sent {
     }
 }
 
-/// A refusal: code, reason, sentence.
+/// A refusal: code, reason and message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// HTTP status.
     pub code: u16,
-    /// CamelCase.
+    /// The reason in CamelCase.
     pub reason: &'static str,
-    /// Sentence.
+    /// The message for people.
     pub message: String,
 }
 
@@ -105,7 +109,7 @@ impl Refusal {
         }
     }
 
-    /// As it is sent.
+    /// The refusal as a `Status` object.
     #[must_use]
     pub fn body(&self) -> Value {
         json!({
@@ -118,29 +122,29 @@ impl Refusal {
 /// How an object is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// PUT.
+    /// With PUT.
     Put,
-    /// PATCH.
+    /// With PATCH.
     Patch,
 }
 
-/// Answer of a write.
+/// The answer to a write.
 pub type Written = Result<Arc<Value>, Refusal>;
 
-/// See the module's contract.
+/// See the module's description.
 #[derive(Debug, Default)]
 pub struct Store {
-    /// What is served, by group and plural.
+    /// The kinds that the server offers, by group and plural.
     pub served: BTreeMap<Kind, Served>,
-    /// Objects.
+    /// The objects.
     pub objects: BTreeMap<Kind, BTreeMap<Name, Arc<Value>>>,
-    /// What happened, oldest first.
+    /// All changes, oldest first.
     pub log: Vec<Entry>,
-    /// Watches that begin before this revision are told to list again.
+    /// A watch that begins before this revision has to list again.
     pub compacted: u64,
-    /// What somebody has taken finalizers off: whoever put them there does so again.
+    /// Objects whose finalizers somebody removed. Their controllers add them again.
     pub unheld: BTreeSet<(Kind, Name)>,
-    /// Revisions at which the objects were brought back from a backup.
+    /// Revisions at which objects were restored from a backup.
     pub disasters: Vec<u64>,
     revision: u64,
     uids: u64,
@@ -148,12 +152,12 @@ pub struct Store {
     pub seed: u64,
 }
 
-/// When a write happens: on the wall, and since the beginning of the world.
+/// The time of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// Wall clock.
+    /// Wall-clock time.
     pub wall: Timestamp,
-    /// Since the beginning.
+    /// Time since the start of the world.
     pub since: std::time::Duration,
 }
 
@@ -171,7 +175,7 @@ fn finalizers(object: &Value) -> usize {
         .map_or(0, Vec::len)
 }
 
-/// What is empty is not kept.
+/// Removes empty fields, as the server does.
 fn tidy(object: &mut Value) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
@@ -189,7 +193,7 @@ fn tidy(object: &mut Value) {
     }
 }
 
-/// RFC 7386.
+/// JSON Merge Patch (RFC 7386).
 pub fn merge(target: &mut Value, patch: &Value) {
     let Some(fields) = patch.as_object() else {
         *target = patch.clone();
@@ -207,7 +211,7 @@ pub fn merge(target: &mut Value, patch: &Value) {
             merge(&mut target[key.as_str()], value);
         }
     }
-    // Indexing leaves a null where a nested patch removed what was never there.
+    // Indexing leaves a null where a nested patch removes a field that never existed. It is removed here.
     if let Some(object) = target.as_object_mut() {
         object.retain(|_, v| !v.is_null());
     }
@@ -220,12 +224,12 @@ impl Store {
         self.revision
     }
 
-    /// Uses a revision up for nothing.
+    /// Uses up a revision without a change.
     pub fn skip(&mut self) {
         self.revision += 1;
     }
 
-    /// Serves a kind.
+    /// Offers a kind.
     pub fn serve(&mut self, group: &str, plural: &str, served: Served) {
         let kind = (group.to_owned(), plural.to_owned());
         self.objects.entry(kind.clone()).or_default();
@@ -238,7 +242,7 @@ impl Store {
         self.objects.get(kind)?.get(name).cloned()
     }
 
-    /// All objects of a kind, of one namespace if it is named.
+    /// All objects of a kind, of one namespace if that is not empty.
     #[must_use]
     pub fn list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
         let all = self.objects.get(kind).into_iter().flatten();
@@ -284,7 +288,7 @@ impl Store {
         object
     }
 
-    /// A uid that no object has had.
+    /// A uid that no other object has.
     fn uid(&mut self) -> String {
         self.uids += 1;
         let seed = [self.seed.to_be_bytes(), self.uids.to_be_bytes()].concat();
@@ -294,7 +298,7 @@ impl Store {
     /// POST.
     ///
     /// # Errors
-    /// It exists, its namespace does not or is going, or it has no name.
+    /// The object exists, its namespace does not exist or is in deletion, or it has no name.
     pub fn create(
         &mut self,
         kind: &Kind,
@@ -360,10 +364,11 @@ impl Store {
         Ok(self.record(kind, &name, Change::Added, object, now))
     }
 
-    /// PUT or PATCH of the object (or, with `true`, of its status): `change` turns the present object into the wanted one, without knowing what may not be changed.
+    /// PUT or PATCH of the object, or with `true` of its status. `change` turns the present object into the wanted one.
+    /// It does not know which fields may not change.
     ///
     /// # Errors
-    /// It does not exist, a precondition fails, or something is not allowed.
+    /// The object does not exist, a precondition fails, or a change is not allowed.
     pub fn update(
         &mut self,
         kind: &Kind,
@@ -384,7 +389,7 @@ impl Store {
                 continue;
             }
             if field == "uid" && via == Via::Patch {
-                // To a patch the uid is a field like others that may not be changed.
+                // For a patch, the uid is an immutable field like others.
                 let message = format!("metadata.uid: Invalid value: {given:?}: field is immutable");
                 return Err(Refusal::new(422, "Invalid", message));
             }
@@ -407,15 +412,15 @@ impl Store {
         }
         let deleting = !at(&new, "/metadata/deletionTimestamp").is_empty();
         if deleting && finalizers(&new) == 0 {
-            // Watches see the deletion's revision; the answer carries that of the object as it was.
+            // Watches see the revision of the deletion. The answer has the revision of the object as it was.
             self.record(kind, name, Change::Deleted, new.clone(), now);
             return Ok(Arc::new(new));
         }
         Ok(self.record(kind, name, Change::Modified, new, now))
     }
 
-    /// The main door: of what is wanted, everything but identity, deletion mark and (where it has a door of its own)
-    /// status becomes so.
+    /// Applies a write to the object itself. Identity and deletion mark stay as they are, and so does a status that has
+    /// its own subresource.
     fn apply(old: &Value, new: &mut Value, keeps_status: bool) -> Result<(), Refusal> {
         for field in [
             "name",
@@ -468,10 +473,10 @@ impl Store {
         Ok(())
     }
 
-    /// DELETE; the object as it is then, `None` when it is gone at once.
+    /// DELETE. Returns the object as it is afterwards, or `None` when it is gone at once.
     ///
     /// # Errors
-    /// It does not exist, or a precondition fails.
+    /// The object does not exist, or a precondition fails.
     pub fn delete(
         &mut self,
         kind: &Kind,
@@ -493,7 +498,7 @@ impl Store {
             }
         }
         let mut new = old.as_ref().clone();
-        // The content of a namespace holds it like a finalizer.
+        // The content of a namespace holds it back like a finalizer.
         let held = finalizers(&new) > 0 || kind.1 == "namespaces" && kind.0.is_empty();
         if !held {
             self.record(kind, name, Change::Deleted, new, now);
@@ -509,19 +514,19 @@ impl Store {
         Ok(Some(old))
     }
 
-    /// Removes an object whatever it says: what a namespace's end, or somebody's force, does.
+    /// Removes an object without regard to finalizers, as the end of a namespace or a person by force does.
     pub fn evict(&mut self, kind: &Kind, name: &Name, now: Moment) {
         if let Some(old) = self.get(kind, name) {
             self.record(kind, name, Change::Deleted, old.as_ref().clone(), now);
         }
     }
 
-    /// Puts an object in another's place as it is, with whatever no request could change.
+    /// Replaces an object completely, including fields that no request can change.
     pub fn replace(&mut self, kind: &Kind, name: &Name, object: Value, now: Moment) {
         self.record(kind, name, Change::Modified, object, now);
     }
 
-    /// Objects all of whose owners are gone.
+    /// Objects whose owners are all gone.
     #[must_use]
     pub fn orphans(&self) -> Vec<(Kind, Name, String)> {
         let all = self.with_dead_owners().filter(|(.., left)| left.is_empty());
@@ -529,7 +534,7 @@ impl Store {
             .collect()
     }
 
-    /// Objects some of whose owners are gone, with the references to those that live.
+    /// Objects that have lost some of their owners, with the references to the others.
     #[must_use]
     pub fn half_orphans(&self) -> Vec<(Kind, Name, Vec<Value>)> {
         let all = self
@@ -560,7 +565,7 @@ impl Store {
     }
 }
 
-/// What `generation` counts the changes of.
+/// The fields whose changes `generation` counts.
 fn body(object: &Value, keeps_status: bool) -> BTreeMap<&String, &Value> {
     let fields = object.as_object().into_iter().flatten();
     fields
@@ -581,7 +586,7 @@ fn conflict(kind: &Kind, name: &Name, field: &str, given: &str, have: &str) -> R
     Refusal::new(409, "Conflict", message)
 }
 
-/// Whole seconds, as `metav1.Time` is written.
+/// Whole seconds, in the format of `metav1.Time`.
 #[must_use]
 pub fn seconds(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second())

@@ -1,7 +1,7 @@
 //! Watches: the log from a revision on, as lines of JSON.
 //!
-//! Guarantees: events in order, none twice; a bookmark a minute where the operator allows them; the end after the
-//! client's `timeoutSeconds`; 410 for a revision that is compacted. The operator's watches may lag.
+//! Guarantees: events come in order, and none twice. A watch that allows bookmarks gets one each minute. It ends after
+//! the client's `timeoutSeconds`. A compacted revision gives a 410. The operator's watches may lag.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,9 +34,9 @@ struct Open {
     namespace: String,
     metadata_only: bool,
     changed: Listener,
-    /// Revision that the client has.
+    /// The revision that the client has.
     seen: u64,
-    /// Lines of the log that were looked at.
+    /// How many lines of the log were read.
     read: usize,
     bookmarks: bool,
     next_bookmark: Instant,

@@ -1,4 +1,5 @@
-//! O1 and O2 after each deed, without looking at all VMs after each: a thousand machines have five thousand deeds.
+//! Checks `nothing_leaks` and `one_vm_per_agent_machine` after each change in vCenter, without a look at all VMs. A
+//! thousand machines make five thousand changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +15,12 @@ use crate::{
         kind,
         store::{Name, Store},
     },
+    promise::{Failure, Oracle},
     vcenter::model::Inventory,
 };
 
-/// The Agent of that VsphereAgent's VM is claimed by an AgentMachine of another control plane than the one on record.
+/// Whether the Agent of that VsphereAgent's VM is claimed by an AgentMachine of another control plane than the recorded
+/// one.
 fn serves_elsewhere(store: &Store, child: &Value) -> bool {
     let host = identity::swapped(text(child, "/status/vm/biosUUID"));
     let home = text(child, "/status/vm/agentMachineRef/namespace");
@@ -30,16 +33,16 @@ fn serves_elsewhere(store: &Store, child: &Value) -> bool {
     })
 }
 
-/// Whose each marked VM is, and whether it is anybody's: what looking at all of them after each deed would find, from
-/// those VMs and VsphereAgents alone that changed since the last deed.
+/// Which VsphereAgent each marked VM belongs to, and whether that one holds it. The result equals a look at all VMs,
+/// but only VMs and VsphereAgents that changed are looked at.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// Changes of VMs, and lines of the API server's log, that were looked at.
+    /// How many changes of VMs, and lines of the API server's log, were read so far.
     read: (usize, usize),
-    /// Backups of the API server that came back: they bring objects of which its log does not tell.
+    /// Number of backups of the API server that were restored. They bring objects that are not in its log.
     disasters: usize,
     markers: BTreeMap<String, Marker>,
-    /// VMs of each VsphereAgent.
+    /// The VMs of each VsphereAgent.
     vms: BTreeMap<Name, BTreeSet<String>>,
     leaking: BTreeSet<String>,
 }
@@ -94,18 +97,20 @@ impl Ledger {
         }
     }
 
-    /// O1: every marked VM belongs to a VsphereAgent that is there and cannot go without it.
-    pub(super) fn no_leak(&self, broken: &mut Vec<String>) {
+    /// Checks `nothing_leaks`: every marked VM has its VsphereAgent, which its finalizer holds.
+    pub(super) fn no_leak(&self, broken: &mut Vec<Failure>) {
         let leaking = self.leaking.iter();
         let known = leaking.filter_map(|id| Some((id, self.markers.get(id)?)));
         broken.extend(known.map(|(id, marker)| leak(id, marker)));
     }
 
-    /// O2: at most one VM per AgentMachine, by whichever of its VsphereAgents.
-    pub(super) fn one_each(&self, store: &Store, broken: &mut Vec<String>) {
+    /// Checks `one_vm_per_agent_machine`, over all VsphereAgents of an AgentMachine.
+    pub(super) fn one_each(&self, store: &Store, broken: &mut Vec<Failure>) {
         for ((namespace, name), all) in self.vms.iter().filter(|(_, all)| all.len() > 1) {
             let count = all.len();
-            broken.push(format!("O2 double: {count} VMs for {namespace}/{name}"));
+            broken.push(
+                Oracle::OneVmPerAgentMachine.broken(format!("{namespace}/{name} has {count} VMs")),
+            );
         }
         let children = kind(OURS, "vsphereagents");
         let mut hosts: BTreeMap<String, Vec<&Name>> = BTreeMap::new();
@@ -121,9 +126,10 @@ impl Ledger {
             }
         }
         for (uid, owners) in hosts.iter().filter(|(_, owners)| owners.len() > 1) {
-            broken.push(format!(
-                "O2 double: {owners:?} have a VM each for AgentMachine {uid}"
-            ));
+            broken.push(
+                Oracle::OneVmPerAgentMachine
+                    .broken(format!("{owners:?} have a VM each for AgentMachine {uid}")),
+            );
         }
     }
 }
@@ -170,8 +176,8 @@ mod tests {
         ("n".to_owned(), name.to_owned())
     }
 
-    /// A VsphereAgent comes, loses its finalizer, or goes; all come back under new uids, which no log tells of; a VM of
-    /// one comes, goes, becomes a node or is none any more, or is marked anew.
+    /// A random change. A VsphereAgent is created, loses its finalizer, or is deleted. Or all objects get new uids,
+    /// which the log does not show. Or a VM is created, deleted, marked again, or becomes a node or no longer is one.
     fn happen(store: &mut Store, inventory: &mut Inventory, chance: &mut fastrand::Rng) {
         let (children, name) = (kind(OURS, "vsphereagents"), name(chance));
         let uid = |store: &Store| {
@@ -197,7 +203,7 @@ mod tests {
             0 => {
                 let finalizers = [AGENT_FINALIZER];
                 let child = json!({"metadata": {"name": name.1, "finalizers": finalizers}});
-                // It may be there already.
+                // The object may exist already.
                 let _ = store.create(&children, &name.0, child, now());
             }
             1 => {
@@ -205,7 +211,7 @@ mod tests {
                     child["metadata"]["finalizers"] = json!([]);
                     child
                 };
-                // Or not.
+                // The object may be missing.
                 let _ = store.update(&children, &name, (Via::Put, false), now(), bare);
             }
             2 => store.evict(&children, &name, now()),

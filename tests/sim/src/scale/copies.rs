@@ -1,4 +1,4 @@
-//! Machines that serve, without their hundreds of steps: one came up by the usual way, the others are its copies.
+//! Machines that serve, without the hundreds of steps of each: one comes up normally, and the others are its copies.
 
 use agent_forge_lab::played::stamps::{Stamps, unborn};
 use anyhow::{Context as _, Result};
@@ -14,7 +14,7 @@ use crate::{
     world::World,
 };
 
-/// The kinds of a machine's objects, owners first; the one of the Agent, whose name is another, last.
+/// The kinds of a machine's objects, owners first. The Agent comes last, because its name differs from the others.
 fn kinds() -> [Kind; 4] {
     [
         kind("cluster.x-k8s.io", "machines"),
@@ -24,10 +24,10 @@ fn kinds() -> [Kind; 4] {
     ]
 }
 
-/// Copies the one machine there is, all in one moment.
+/// Copies the only machine, all copies in one moment.
 ///
 /// # Errors
-/// There is not exactly one, or the API server refuses.
+/// There is not exactly one machine, or the API server refuses.
 pub fn make(world: &World, copies: usize) -> Result<()> {
     let moulds = kinds().map(|kind| world.api.read(|s| s.list(&kind, "")));
     let vm = world.vcenter.read(|i| {
@@ -58,7 +58,7 @@ pub fn make(world: &World, copies: usize) -> Result<()> {
                 stamps.uid(&uid(mould), &uid(&new));
                 born.push((kind, mould, name(&new)));
             }
-            // The VM's own ids are known only now, and stand in status alone.
+            // The VM's own ids are known only now. They occur only in the status.
             world.vcenter.write(|i| copy_vm(i, &vm, &mut stamps))?;
             for (kind, mould, name) in born {
                 let status = stamps.press(&mould["status"])?;

@@ -1,4 +1,4 @@
-//! What a call does, once it has got through.
+//! What a call to vCenter does, after faults were applied.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ pub struct Reply {
     pub status: u16,
     /// `vmware-api-session-id`
     pub session: Option<String>,
-    /// JSON; null is none.
+    /// JSON body. Null means no body.
     pub body: Value,
 }
 
 impl Reply {
-    /// A result.
+    /// A reply with a result.
     #[must_use]
     pub fn ok(body: Value) -> Self {
         let status = if body.is_null() { 204 } else { 200 };
@@ -34,7 +34,7 @@ impl Reply {
         }
     }
 
-    /// A bare status.
+    /// A reply with a status only.
     #[must_use]
     pub fn status(status: u16) -> Self {
         Self {
@@ -65,11 +65,11 @@ pub struct Invocation {
     pub method: String,
     /// Arguments.
     pub arguments: Value,
-    /// Which life of the operator calls.
+    /// The operator's process that calls.
     pub life: u32,
 }
 
-/// The singletons.
+/// The managed objects that exist once.
 #[must_use]
 pub fn content() -> Value {
     let of = |kind: &str, id: &str| Ref::new(kind, id).json();
@@ -91,7 +91,7 @@ fn argument(invocation: &Invocation, name: &str) -> Result<Ref, Fault> {
 }
 
 impl VCenter {
-    /// A call of a method.
+    /// Calls a method.
     pub async fn invoke(&self, invocation: &Invocation, course: Course) -> Reply {
         if invocation.method == "Login" {
             return self.login(invocation);
@@ -242,7 +242,7 @@ impl VCenter {
         }
     }
 
-    /// Changes what nobody waits for: wakes nobody.
+    /// Changes something that no long poll waits for, so it wakes none.
     pub(super) fn write_quietly<T>(&self, change: impl FnOnce(&mut Inventory) -> T) -> T {
         change(&mut self.lock())
     }
@@ -273,7 +273,7 @@ impl Inventory {
     pub fn at_path(&self, path: &str) -> Option<Ref> {
         let mut here = Ref::new("Folder", "group-d1");
         for name in path.split('/').filter(|n| !n.is_empty()) {
-            // Datacenters and clusters are walked through their folders and pools alike.
+            // Datacenters and clusters have hidden folders and pools, which a path leaves out.
             here = self.child(&here, name)?;
         }
         Some(here)
@@ -307,7 +307,7 @@ impl Inventory {
         self.page(rest, 100)
     }
 
-    /// Views and collectors: they live and die with their session.
+    /// Calls of views and collectors. These end with their session.
     fn session_call(&mut self, invocation: &Invocation) -> Result<Value, Fault> {
         let Invocation {
             target,

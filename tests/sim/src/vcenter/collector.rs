@@ -1,4 +1,4 @@
-//! The property collector: what a filter spec selects, and what changed since a filter was asked last.
+//! The property collector: what a filter spec selects, and what changed since the last call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::model::{Fault, Inventory, Ref, Session, is_a};
 
-/// Objects with the paths to read; `None` for the paths of a missing one.
+/// Objects with the paths to read. `None` instead of paths for an object that is missing.
 type Selected = Vec<(Ref, Option<Vec<String>>)>;
 
 const DEPTH: usize = 32;
@@ -127,10 +127,10 @@ fn select(inventory: &Inventory, session: &Session, spec: &Value) -> Result<Sele
     Ok(walk.out)
 }
 
-/// The objects of a `RetrievePropertiesEx`, as they travel.
+/// The objects of a `RetrievePropertiesEx` call, in their JSON form.
 ///
 /// # Errors
-/// What the call's fault is.
+/// The fault of the call.
 pub fn retrieve(
     inventory: &Inventory,
     session: &Session,
@@ -152,10 +152,10 @@ pub fn retrieve(
     Ok(out)
 }
 
-/// What changed for a filter since `told`, which is brought up to date.
+/// What changed for a filter since `told`, which is updated.
 ///
 /// # Errors
-/// What the call's fault is.
+/// The fault of the call.
 pub fn changes(
     inventory: &Inventory,
     session: &Session,

@@ -37,7 +37,7 @@ impl Inventory {
             .any(|(r, n)| r.kind == "Datastore" && n.name == name)
     }
 
-    /// Whether a directory is there; a datastore's root always is.
+    /// Whether a directory exists. The root of a datastore always does.
     #[must_use]
     pub fn is_directory(&self, store: &str, path: &str) -> bool {
         path.is_empty() && self.has_store(store)
@@ -116,7 +116,7 @@ impl Inventory {
         }
     }
 
-    /// The name of a running VM's connected drive that has this file, or one below it.
+    /// The name of a connected drive of a running VM that uses this file, or a file below this path.
     fn opened(&self, store: &str, path: &str) -> bool {
         let name = format!("[{store}] {path}");
         self.vms.values().filter(|vm| vm.on).any(|vm| {
@@ -131,7 +131,7 @@ impl Inventory {
         })
     }
 
-    /// Moves a file into a directory that is there; force is not played.
+    /// Moves a file into a directory that exists. The option `force` is not simulated.
     ///
     /// # Errors
     /// `FileNotFound`, `FileAlreadyExists`, `FileLocked`.
@@ -159,7 +159,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Deletes a file, or a directory with all in it.
+    /// Deletes a file, or a directory with its content.
     ///
     /// # Errors
     /// `FileNotFound`, `FileLocked`.
@@ -180,10 +180,10 @@ impl Inventory {
         Ok(())
     }
 
-    /// Stores an upload; the directory must be there.
+    /// Stores an upload. The directory has to exist.
     ///
     /// # Errors
-    /// HTTP status.
+    /// An HTTP status.
     pub fn upload(
         &mut self,
         store: &str,
@@ -205,10 +205,10 @@ impl Inventory {
         Ok(if old.is_some() { 200 } else { 201 })
     }
 
-    /// A search's result in a task.
+    /// The result of a search task.
     #[must_use]
     pub fn boxed_search(found: Value) -> Value {
-        // Data objects carry their own type name and need no box.
+        // A data object contains its type name and needs no wrapper. An array does.
         if found.is_array() {
             boxed("ArrayOfHostDatastoreBrowserSearchResults", found)
         } else {

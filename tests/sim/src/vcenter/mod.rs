@@ -1,9 +1,9 @@
-//! A played vCenter under the vSphere client's transport: real requests come in, real replies go out.
+//! A simulated vCenter under the vSphere client's transport: it receives real requests and sends real replies.
 //!
-//! Flow: [`service::Wire`] is the transport; it lets the director spoil a request and hands it to [`calls`]. Tasks end
-//! by virtual time. [`VCenter`] is also the hypervisor that the played guests live on.
-//! Assumption: whoever sends a request that is not played here learns it from a panic, not from a wrong answer.
-//! Not played: privileges, hosts without DRS, Storage DRS, distributed switches, several datacenters.
+//! Flow: [`service::Wire`] is the transport. It applies the planned fault to a request and passes it to [`calls`].
+//! Tasks end by virtual time. [`VCenter`] is also the hypervisor of the simulated guests.
+//! Assumption: a request that is not simulated causes a panic, never a wrong answer.
+//! Not simulated: privileges, hosts without DRS, Storage DRS, distributed switches, several datacenters.
 
 pub mod calls;
 pub mod collector;
@@ -29,21 +29,21 @@ use self::{
 };
 use crate::{director::Director, news::News};
 
-/// What went through, for the oracles.
+/// A change to a VM, for the oracles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
     /// A VM was created.
     Created(Ref),
-    /// A VM is about to be touched: reconfigured, switched or destroyed.
+    /// A VM is about to be reconfigured, switched on or off, or destroyed.
     Touches(&'static str, Ref),
     /// A VM was destroyed.
     Destroyed(Ref),
 }
 
-/// Who hears of deeds, right before (touches) or after them.
+/// Is called with each change: before a VM is touched, and after it was created or destroyed.
 pub type Witness = Box<dyn Fn(&Inventory, &Deed) + Send + Sync>;
 
-/// The played vCenter. Cheap to clone.
+/// The simulated vCenter. Cheap to clone.
 #[derive(Clone)]
 pub struct VCenter {
     inventory: Arc<Mutex<Inventory>>,
@@ -60,24 +60,24 @@ impl std::fmt::Debug for VCenter {
     }
 }
 
-/// How long tasks take where it is not the usual, in milliseconds.
+/// How long a task takes, in milliseconds. `None` for the usual time.
 pub type Takes = fn(&Work) -> Option<u64>;
 
-/// Pace of tasks, and what came of it.
+/// How long tasks take, and when VMs were switched on.
 #[derive(Default)]
 struct Tempo {
     takes: Option<Takes>,
     on: Vec<(Duration, String)>,
 }
 
-/// How a task goes.
+/// How a task ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
-    /// As usual.
+    /// After the usual time, with the usual result.
     Usual,
-    /// It fails at its end.
+    /// With a failure.
     Fails,
-    /// It ends ten minutes late.
+    /// Ten minutes late.
     Hangs,
 }
 
@@ -94,7 +94,7 @@ impl VCenter {
         }
     }
 
-    /// Sets who hears of deeds.
+    /// Sets the function that is called with each change.
     pub fn set_witness(&self, witness: Witness) {
         *self.witness.lock().unwrap_or_else(PoisonError::into_inner) = Some(witness);
     }
@@ -104,7 +104,7 @@ impl VCenter {
         self.tempo().takes = Some(takes);
     }
 
-    /// When VMs were switched on, in that order, and their names.
+    /// When VMs were switched on, in that order, with their names.
     #[must_use]
     pub fn switched_on(&self) -> Vec<(Duration, String)> {
         self.tempo().on.clone()
@@ -125,12 +125,12 @@ impl VCenter {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks.
+    /// Reads the inventory.
     pub fn read<T>(&self, look: impl FnOnce(&Inventory) -> T) -> T {
         look(&self.lock())
     }
 
-    /// Changes something; who waits hears of it.
+    /// Changes the inventory and wakes long polls.
     pub fn write<T>(&self, change: impl FnOnce(&mut Inventory) -> T) -> T {
         let mut inventory = self.lock();
         let result = change(&mut inventory);
@@ -151,7 +151,7 @@ impl VCenter {
         self.write(|i| i.sessions.clear());
     }
 
-    /// Accepts a task, which goes on by itself.
+    /// Accepts a task, which then runs by itself.
     pub fn start(&self, work: Work, course: Course) -> Ref {
         let task = self.write_quietly(|i| {
             let id = format!("task-{}", i.number());
@@ -205,7 +205,8 @@ impl VCenter {
         Ref::new("Task", task)
     }
 
-    /// Waits until somebody has answered what the VM asks before it goes on with this; for ever if nobody does.
+    /// Waits until somebody answers the question that the VM asks before this work can continue. Without an answer it
+    /// waits for ever.
     async fn wait_for_answer(&self, work: &Work) {
         let (Some(vm), true) = (work.vm(), self.read(|i| i.is_locked(work))) else {
             return;
@@ -219,12 +220,12 @@ impl VCenter {
         }
     }
 
-    /// Somebody is about to do that to a VM.
+    /// Reports that a VM is about to be touched.
     fn touch(&self, what: &'static str, vm: &Ref) {
         self.tell(&self.lock(), &Deed::Touches(what, vm.clone()));
     }
 
-    /// Takes the VM for this task alone.
+    /// Reserves the VM for this task.
     fn begin(&self, work: &Work) -> Result<(), Fault> {
         let Some(vm) = work.vm() else { return Ok(()) };
         self.write_quietly(|i| match i.vms.get_mut(&vm.id) {
@@ -249,7 +250,7 @@ impl VCenter {
 
     fn finish(&self, work: &Work) -> Result<Option<Value>, Fault> {
         self.free(work);
-        // A late request that says what is so already changes nothing.
+        // A late request that sets what is set already changes nothing.
         if let Some(vm) = work.vm()
             && !self.read(|i| work.is_so(i))
         {
@@ -298,10 +299,10 @@ impl guests::Hypervisor for VCenter {
                 changed.news().await;
             }
         };
-        // An unchanged inventory is an answer, too.
+        // An unchanged inventory is also an answer.
         let _ = tokio::time::timeout(Duration::from_secs(600), waited).await;
         Ok(self.read(|i| {
-            // What guests run on is not what changed in the inventory.
+            // Guests keep running when the inventory of a restored vCenter differs.
             if i.drift.restored {
                 return all_guests(i, version(i));
             }
@@ -329,7 +330,7 @@ impl guests::Hypervisor for VCenter {
     }
 }
 
-/// Guests run on, whatever the inventory has of their VMs.
+/// All running guests, even if the inventory does not show their VMs.
 fn all_guests(inventory: &Inventory, version: u64) -> guests::Inventory {
     let there = inventory.vms.values();
     let there = there.filter(|vm| !inventory.drift.ghosts.contains(&vm.object.id));

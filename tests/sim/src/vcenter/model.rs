@@ -1,4 +1,4 @@
-//! What a vCenter holds: inventory, VMs, tasks, files, tags, sessions. Data only; [`super::calls`] changes it.
+//! What a vCenter stores: inventory, VMs, tasks, files, tags, sessions. This is data only; [`super::calls`] changes it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,9 +13,9 @@ use super::restored::Drift;
 /// Type and id of a managed object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ref {
-    /// `VirtualMachine`
+    /// For example `VirtualMachine`.
     pub kind: String,
-    /// `vm-7`
+    /// For example `vm-7`.
     pub id: String,
 }
 
@@ -28,13 +28,13 @@ impl Ref {
         }
     }
 
-    /// As it travels.
+    /// The reference in its JSON form.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({"_typeName": "ManagedObjectReference", "type": self.kind, "value": self.id})
     }
 
-    /// From what travels.
+    /// Reads the JSON form.
     #[must_use]
     pub fn read(value: &Value) -> Option<Self> {
         Some(Self::new(
@@ -44,7 +44,7 @@ impl Ref {
     }
 }
 
-/// A fault, as it travels.
+/// A fault in its JSON form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault(pub Value);
 
@@ -59,7 +59,7 @@ impl Fault {
         Self(fault)
     }
 
-    /// The object is not there.
+    /// The fault for an object that does not exist.
     #[must_use]
     pub fn not_found(object: &Ref) -> Self {
         Self::new("ManagedObjectNotFound", json!({"obj": object.json()}))
@@ -72,14 +72,14 @@ impl Fault {
     }
 }
 
-/// A part of the inventory that is no VM.
+/// Any object of the inventory that is not a VM.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Name.
     pub name: String,
-    /// Parent, but for the root.
+    /// Parent. `None` for the root.
     pub parent: Option<Ref>,
-    /// Further properties, boxed where they are of any type.
+    /// Further properties. Values of any type are wrapped.
     pub properties: BTreeMap<&'static str, Value>,
 }
 
@@ -94,7 +94,7 @@ pub struct Vm {
     pub folder: Ref,
     /// BIOS uuid.
     pub uuid: String,
-    /// vCenter's own id.
+    /// The id that vCenter gives.
     pub instance_uuid: String,
     /// Notes.
     pub annotation: String,
@@ -104,35 +104,35 @@ pub struct Vm {
     pub devices: Vec<Value>,
     /// Boot order as the API shows it.
     pub boot_order: Vec<Value>,
-    /// `[datastore] path`
+    /// Path of its configuration file, `[datastore] path`.
     pub path: String,
-    /// vCenter shows no configuration of it, as while its datastore is away: a search by uuid misses it.
+    /// vCenter shows no configuration of the VM, as when its datastore is unreachable. A search by uuid then misses it.
     pub hidden: bool,
-    /// It runs.
+    /// Whether it runs.
     pub on: bool,
-    /// It does not run, and goes on where it was when it is switched on.
+    /// Whether it is suspended: it does not run, and continues where it was when it is switched on.
     pub suspended: bool,
-    /// It refuses to be switched off while it is suspended.
+    /// Whether it refuses to be switched off while it is suspended.
     pub stiff: bool,
     /// How often it was switched on.
     pub boots: u64,
-    /// A task works on it.
+    /// Whether a task works on it.
     pub busy: bool,
-    /// Its guest has mounted what is in the drive.
+    /// Whether its guest has mounted the medium in the drive.
     pub tray_locked: bool,
-    /// What it asks, as the API shows it; the task that needs the answer waits.
+    /// The question that it asks, in the API's form. The task that needs the answer waits.
     pub question: Option<Value>,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: u64,
-    /// MiB.
+    /// Memory in MiB.
     pub memory: u64,
-    /// The node that its guest is, as VMware Tools tell it. Workloads say so before a hub loses what it knows of the VM:
-    /// from then on nobody may touch it, and nobody has to know it, until a person decides.
+    /// The node that its guest is, as VMware Tools report it. Workloads set this before a hub loses its data about the
+    /// VM. From then on nothing may touch the VM until a person decides.
     pub node: Option<String>,
 }
 
 impl Vm {
-    /// As the API shows it.
+    /// Its power state in the API's form.
     #[must_use]
     pub fn power(&self) -> &'static str {
         match (self.on, self.suspended) {
@@ -142,13 +142,13 @@ impl Vm {
         }
     }
 
-    /// Somebody suspends it.
+    /// Somebody suspends the VM.
     pub fn suspend(&mut self) {
         self.suspended = self.on;
         self.on = false;
     }
 
-    /// Its network card has another address from now on; the one before.
+    /// Gives its network card another address. Returns the former one.
     pub fn replace_card(&mut self, mac: &str) -> Option<String> {
         let mut devices = self.devices.iter_mut();
         let card = devices.find(|d| d["macAddress"].is_string())?;
@@ -157,7 +157,7 @@ impl Vm {
         before
     }
 
-    /// Drives with an ISO in them.
+    /// Number of drives that contain an ISO.
     #[must_use]
     pub fn discs(&self) -> usize {
         let name = |d: &&Value| {
@@ -169,7 +169,7 @@ impl Vm {
     }
 }
 
-/// VMs by id, and which of them may have changed, in the order in which that came about.
+/// VMs by id, and which of them may have changed, in the order of the changes.
 #[derive(Debug, Default)]
 pub struct Vms {
     all: BTreeMap<String, Vm>,
@@ -177,38 +177,38 @@ pub struct Vms {
 }
 
 impl Vms {
-    /// One of them, to change it.
+    /// One VM, to change it.
     pub fn get_mut(&mut self, id: &str) -> Option<&mut Vm> {
         let found = self.all.get_mut(id)?;
         self.log.push(id.to_owned());
         Some(found)
     }
 
-    /// All of them, to change them.
+    /// All VMs, to change them.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Vm> {
         self.log.extend(self.all.keys().cloned());
         self.all.values_mut()
     }
 
-    /// Takes one in.
+    /// Adds a VM.
     pub fn insert(&mut self, id: String, vm: Vm) -> Option<Vm> {
         self.log.push(id.clone());
         self.all.insert(id, vm)
     }
 
-    /// Takes one out.
+    /// Removes a VM.
     pub fn remove(&mut self, id: &str) -> Option<Vm> {
         self.log.push(id.to_owned());
         self.all.remove(id)
     }
 
-    /// Grows with each change.
+    /// A number that grows with each change.
     #[must_use]
     pub fn version(&self) -> usize {
         self.log.len()
     }
 
-    /// Ids of those that may have changed since that version, the ones that are gone included.
+    /// Ids of the VMs that may have changed since that version, including those that were removed.
     #[must_use]
     pub fn since(&self, version: usize) -> BTreeSet<String> {
         let news = self.log.get(version..).unwrap_or_default();
@@ -227,11 +227,11 @@ impl Deref for Vms {
 /// A task.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// `running`, `success`, `error`
+    /// `running`, `success` or `error`.
     pub state: &'static str,
-    /// Boxed.
+    /// Wrapped result.
     pub result: Option<Value>,
-    /// Of a failed one.
+    /// Error of a failed task.
     pub error: Option<Value>,
 }
 
@@ -240,47 +240,47 @@ pub struct Task {
 pub struct File {
     /// Content.
     pub bytes: Bytes,
-    /// RFC 3339.
+    /// Time in RFC 3339 format.
     pub modified: String,
 }
 
-/// A session with what dies with it.
+/// A session with the objects that end with it.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
     /// User.
     pub user: String,
-    /// Which life of the operator opened it.
+    /// The operator's process that opened it.
     pub life: u32,
-    /// Only for the Automation API.
+    /// Whether it is valid for the Automation API only.
     pub automation: bool,
     /// List views.
     pub views: BTreeMap<String, BTreeSet<Ref>>,
-    /// Container views: what they hold is found at each look.
+    /// Container views. Their content is computed at each read.
     pub containers: BTreeSet<String>,
     /// Property collectors with their filters.
     pub collectors: BTreeMap<String, Collector>,
 }
 
-/// What a filter told, by object and property.
+/// What a filter reported, by object and property.
 pub type Told = BTreeMap<Ref, BTreeMap<String, Value>>;
 
 /// A property collector.
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
-    /// Filters: their specs and what they told.
+    /// Filters: their specs and what they reported.
     pub filters: Vec<(Value, Told)>,
-    /// Last version.
+    /// The last version.
     pub version: u64,
-    /// Waits so far: a new one ends the old one.
+    /// Number of waits so far. A new wait ends the former one.
     pub waits: u64,
 }
 
-/// Everything.
+/// The whole inventory.
 #[derive(Debug, Default)]
 pub struct Inventory {
-    /// Grows with each change.
+    /// A number that grows with each change.
     pub version: u64,
-    /// All but VMs.
+    /// All objects except VMs.
     pub nodes: BTreeMap<Ref, Node>,
     /// VMs by id.
     pub vms: Vms,
@@ -296,14 +296,14 @@ pub struct Inventory {
     pub sessions: BTreeMap<String, Session>,
     /// Pages of large answers, by token.
     pub pages: BTreeMap<String, Vec<Value>>,
-    /// User and password that are let in.
+    /// The user and password that are accepted.
     pub login: (String, String),
-    /// What a backup of it would not know.
+    /// What a backup of vCenter would not contain.
     pub drift: Drift,
     serial: u64,
 }
 
-/// A value in an any-typed slot.
+/// A value wrapped with its type.
 #[must_use]
 pub fn boxed(kind: &str, value: impl Into<Value>) -> Value {
     json!({"_typeName": kind, "_value": value.into()})
@@ -346,7 +346,7 @@ impl Inventory {
         Some((&node.name, node.parent.as_ref()))
     }
 
-    /// What stands directly below.
+    /// The objects directly below.
     #[must_use]
     pub fn children(&self, parent: &Ref) -> Vec<Ref> {
         let nodes = self
@@ -362,7 +362,7 @@ impl Inventory {
         nodes.chain(vms).collect()
     }
 
-    /// The child of that name.
+    /// The child with that name.
     #[must_use]
     pub fn child(&self, parent: &Ref, name: &str) -> Option<Ref> {
         let mut nodes = self.nodes.iter();
@@ -384,7 +384,7 @@ impl Inventory {
         }
     }
 
-    /// Whether an object is there at all.
+    /// Whether an object exists.
     #[must_use]
     pub fn exists(&self, session: &Session, object: &Ref) -> bool {
         match object.kind.as_str() {
@@ -396,7 +396,7 @@ impl Inventory {
         }
     }
 
-    /// A property as it travels in an any-typed slot; `None` when it is unset, a fault when there is no such property.
+    /// A property in its JSON form. `None` when it is not set, a fault when there is no such property.
     ///
     /// # Errors
     /// `InvalidProperty`.
@@ -488,7 +488,7 @@ impl Inventory {
         })
     }
 
-    /// Names of the datastores where the VM's files and what is in its drives lie.
+    /// Names of the datastores of the VM's files and of the media in its drives.
     fn stores_of<'a>(&self, vm: &'a Vm) -> BTreeSet<&'a str> {
         let files = vm
             .devices
@@ -503,7 +503,7 @@ impl Inventory {
         stores.filter_map(name).collect()
     }
 
-    /// Objects behind a property that is followed.
+    /// The objects that a property refers to.
     #[must_use]
     pub fn follow(&self, session: &Session, object: &Ref, path: &str) -> Vec<Ref> {
         match (object.kind.as_str(), path) {
@@ -534,7 +534,7 @@ impl Inventory {
     }
 }
 
-/// Whether an object of type `kind` is a `wanted`.
+/// Whether an object of type `kind` is also a `wanted`.
 #[must_use]
 pub fn is_a(kind: &str, wanted: &str) -> bool {
     let entity = || !matches!(kind, "Task" | "ListView" | "ContainerView");
@@ -548,8 +548,8 @@ pub fn is_a(kind: &str, wanted: &str) -> bool {
         }
 }
 
-/// A vCenter with one datacenter: a cluster with DRS and two hosts, a datastore cluster with two datastores, an ISO
-/// datastore, one network, and a VM that is nobody's business.
+/// A vCenter with one datacenter. It has a cluster with DRS and two hosts, a datastore cluster with two datastores, an
+/// ISO datastore, one network, and a foreign VM.
 #[must_use]
 pub fn furnished(user: &str, password: &str) -> Inventory {
     let mut i = Inventory {
@@ -639,7 +639,7 @@ pub fn furnished(user: &str, password: &str) -> Inventory {
         uuid: "42310000-0000-4000-8000-000000000001".to_owned(),
         instance_uuid: "50310000-0000-4000-8000-000000000001".to_owned(),
         extra: BTreeMap::new(),
-        // One without any device would be one of which nothing is known.
+        // A VM without any device would count as one whose configuration is unknown.
         devices: vec![json!({"_typeName": "VirtualDisk", "key": 2000})],
         boot_order: Vec::new(),
         path: "[ds-0] somebody-elses-database/somebody-elses-database.vmx".to_owned(),

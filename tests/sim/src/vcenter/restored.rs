@@ -1,9 +1,12 @@
-//! A vCenter that comes back from its backup (g12): the inventory of some minutes ago.
+//! A vCenter that comes back from its backup (fault `vcenter_restored`): its inventory is some minutes old.
 //!
-//! Facts: the backup is vCenter's own. Hosts run on, datastores are as they are, and what both sides know is shown as the
-//! hosts have it. A VM made since then is adrift: it runs, its files lie there, and the inventory has nothing of it until
-//! somebody registers it again, under another reference. One destroyed since then is a ghost: in the inventory, switched
-//! off, without files. Sessions and tasks are gone. Folders and tags stay as they are, which a backup would not give.
+//! Facts: the backup is vCenter's own. Hosts and datastores are not restored, so hosts keep running, and vCenter shows
+//! their state for what both know.
+//! - A VM that was created after the backup is adrift. It runs and its files exist, but the inventory does not contain
+//!   it until somebody registers it under another reference.
+//! - A VM that was destroyed after the backup is a ghost. It is in the inventory, switched off and without files.
+//! - Sessions and tasks are gone.
+//! - Folders and tags stay as they are. A real backup would restore them too.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,42 +26,42 @@ use crate::{
 
 /// How old the backup is.
 const AGE: Duration = Duration::from_secs(180);
-/// How long the vCenter is away meanwhile.
+/// How long the vCenter is unreachable in the meantime.
 const AWAY: Duration = Duration::from_secs(60);
-/// When a person has put the inventory right: after two scans for VMs that are nobody's.
+/// When a person has corrected the inventory: after two orphan scans.
 pub const MENDED: Duration = Duration::from_secs(1500);
 
-/// What a backup does not know, and what it knows too much of.
+/// What a backup does not contain, and what it contains although it is gone.
 #[derive(Debug, Default)]
 pub struct Drift {
-    /// Whether the vCenter ever came back from a backup.
+    /// Whether the vCenter was ever restored.
     pub restored: bool,
-    /// VMs that were made, and when.
+    /// VMs that were created, and when.
     made: Vec<(Duration, String)>,
     /// VMs that were destroyed, and when.
     destroyed: Vec<(Duration, Vm)>,
-    /// VMs that run and are not in the inventory.
+    /// VMs that run but are not in the inventory.
     pub adrift: Vec<Vm>,
-    /// VMs in the inventory that are nowhere else.
+    /// VMs that are in the inventory but do not exist.
     pub ghosts: BTreeSet<String>,
-    /// What guests knew a VM by that was registered again, by its present id.
+    /// For a VM that was registered again: the id by which its guest knew it, by its present id.
     pub former: BTreeMap<String, String>,
 }
 
 impl Drift {
-    /// A VM came into being.
+    /// Notes that a VM was created.
     pub fn note_made(&mut self, vm: &Ref, now: Duration) {
         self.made.push((now, vm.id.clone()));
     }
 
-    /// A VM was destroyed.
+    /// Notes that a VM was destroyed.
     pub fn note_destroyed(&mut self, vm: Vm, now: Duration) {
         self.destroyed.push((now, vm));
     }
 }
 
 impl VCenter {
-    /// Comes back from a backup; a while later a person, who knows the hub, puts the inventory right.
+    /// Restores the vCenter from its backup. Some time later, a person who knows the hub corrects the inventory.
     pub fn come_back(&self, api: &ApiServer) {
         let director = self.director.clone();
         let since = director.now().saturating_sub(AGE);
@@ -78,7 +81,7 @@ impl VCenter {
 }
 
 impl Inventory {
-    /// Becomes what it was then; how many VMs it has lost.
+    /// Restores the inventory of that time. Returns how many VMs it lost.
     fn lose(&mut self, since: Duration) -> u32 {
         self.drift.restored = true;
         self.sessions.clear();
@@ -104,7 +107,7 @@ impl Inventory {
         lost
     }
 
-    /// A person registers what is adrift and still somebody's, removes what is not, and the ghosts.
+    /// A person registers the VMs that are adrift and still recorded. The person removes the others, and the ghosts.
     fn mend(&mut self, store: &Store) -> (usize, usize) {
         for id in std::mem::take(&mut self.drift.ghosts) {
             self.vms.remove(&id);
@@ -119,13 +122,13 @@ impl Inventory {
             let id = format!("vm-{}", self.number());
             vm.object = Ref::new("VirtualMachine", id.clone());
             vm.busy = false;
-            // They go with the reference.
+            // Tags belong to the reference and are lost with it.
             self.tags.remove(&old);
             self.drift.former.insert(id.clone(), old);
             self.vms.insert(id, vm);
         }
         for vm in others {
-            // It is not there; its guest hears of it.
+            // The VM does not exist. Its guest notices that.
             self.vms.remove(&vm.object.id);
             self.tags.remove(&vm.object.id);
             if let Ok(file) = files::split(&vm.path) {
@@ -136,7 +139,7 @@ impl Inventory {
     }
 }
 
-/// Whether a VsphereAgent has that VM on record, or it is a node, which a person knows although a hub lost its record.
+/// Whether a VsphereAgent records that VM, or it is a node. A person knows a node even if a hub lost its record.
 fn is_recorded(store: &Store, vm: &Vm) -> bool {
     if vm.node.is_some() {
         return true;

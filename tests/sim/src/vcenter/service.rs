@@ -1,4 +1,4 @@
-//! The transport: one request in, one reply out, spoiled on the way where the director says so.
+//! The transport: it takes a request, applies the planned fault, and returns the reply.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,29 +27,29 @@ use crate::{
 
 /// How long a request takes.
 const LATENCY: Duration = Duration::from_millis(5);
-/// A late request is carried out that long after it came: when its client has given up and looked.
+/// How long after its arrival a late request is carried out. By then its client has given up and has looked.
 const LATE: Duration = Duration::from_secs(50);
-/// The like of an upload. Its client waits for 5 minutes after the last byte, and then for up to 30 s while it deletes what
-/// may lie there.
+/// The same for an upload. Its client waits for 5 minutes after the last byte. Then it takes up to 30 s to delete a
+/// file that may be left.
 const LATE_UPLOAD: Duration = Duration::from_secs(350);
 const SESSION_HEADER: &str = "vmware-api-session-id";
 
-/// The operator's way to the vCenter.
+/// The operator's transport to vCenter.
 pub struct Wire {
     /// The vCenter.
     pub vcenter: VCenter,
-    /// Whose way.
+    /// The process that sends the requests.
     pub life: Arc<Life>,
 }
 
-/// What a request for a file shows: the session as cookie, or user and password.
+/// How a request for a file is authenticated: by the session as cookie, or by user and password.
 #[derive(Clone, Debug)]
 struct Key {
     session: String,
     basic: String,
 }
 
-/// A request, read.
+/// A request that was read.
 #[derive(Clone, Debug)]
 enum Asked {
     Hello,
@@ -91,12 +91,12 @@ impl Asked {
         }
     }
 
-    /// Whether it is answered only when something has changed, or much later.
+    /// Whether the reply comes only after a change, or much later.
     fn is_long_poll(&self) -> bool {
         matches!(self, Self::Call(call) if call.method == "WaitForUpdatesEx")
     }
 
-    /// How late a late one is.
+    /// How late a late request is carried out.
     fn lateness(&self) -> Duration {
         match self {
             Self::Put { .. } => LATE_UPLOAD,
@@ -104,7 +104,7 @@ impl Asked {
         }
     }
 
-    /// The effects that a request like this can carry; none for one that changes nothing.
+    /// The effects that such a request can carry. Empty for a request that changes nothing.
     fn effects(&self) -> &'static [EffectKind] {
         use EffectKind as E;
         match self {
@@ -146,7 +146,7 @@ fn no_answer(message: &str) -> TransportFailure {
     }
 }
 
-/// The bytes of a body, and why it broke off if it did.
+/// The bytes of a body, and the reason if it ended early.
 async fn received(mut body: reqwest::Body) -> (Bytes, Option<String>) {
     let mut came = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -181,7 +181,7 @@ impl Transport for Wire {
             });
         }
         let fault = noted.and_then(|n| n.fault).filter(|f| f.at_request());
-        if fault == Some(Fault::CrashBefore) {
+        if fault == Some(Fault::CrashBeforeRequest) {
             director.crash(life);
             alive(Some(life)).await;
         }
@@ -189,7 +189,7 @@ impl Transport for Wire {
             let (came, broken) = received(body).await;
             *bytes = Some(came);
             if let Some(why) = broken {
-                // What came lies there, as on a real datastore.
+                // Bytes that arrived are stored, as on a real datastore.
                 if fault.is_none() {
                     self.perform(&asked, Course::Usual).await;
                 }
@@ -199,24 +199,24 @@ impl Transport for Wire {
         tokio::time::sleep(director.latency(LATENCY)).await;
         alive(Some(life)).await;
         let reply = match fault {
-            Some(Fault::CrashAfter) => {
+            Some(Fault::CrashAfterEffect) => {
                 self.perform(&asked, Course::Usual).await;
                 director.crash(life);
                 None
             }
             Some(Fault::Refused) => Some(refused(&asked)),
             Some(Fault::ServerError) => Some(Reply::status(503)),
-            Some(Fault::NotAllowed) => Some(not_allowed(&asked)),
-            Some(Fault::LostRequest) => None,
-            Some(Fault::LostReply) => {
+            Some(Fault::PermissionDenied) => Some(not_allowed(&asked)),
+            Some(Fault::RequestLost) => None,
+            Some(Fault::ReplyLost) => {
                 self.perform(&asked, Course::Usual).await;
                 None
             }
-            Some(Fault::Twice) => {
+            Some(Fault::RequestDuplicated) => {
                 self.perform(&asked, Course::Usual).await;
                 Some(self.perform(&asked, Course::Usual).await)
             }
-            Some(Fault::Late) => {
+            Some(Fault::EffectLate) => {
                 let late = Self {
                     vcenter: self.vcenter.clone(),
                     life: life.clone(),
@@ -232,7 +232,7 @@ impl Transport for Wire {
                 None
             }
             Some(Fault::TaskFails) => Some(self.perform(&asked, Course::Fails).await),
-            Some(Fault::TaskHangs) => Some(self.perform(&asked, Course::Hangs).await),
+            Some(Fault::TaskHangs10m) => Some(self.perform(&asked, Course::Hangs).await),
             _ => Some(self.perform(&asked, Course::Usual).await),
         };
         let Some(reply) = reply else {
@@ -247,7 +247,7 @@ impl Transport for Wire {
     }
 }
 
-/// A refusal that passes, as this call knows it.
+/// A temporary refusal, in the form of this call.
 fn refused(asked: &Asked) -> Reply {
     match asked {
         Asked::Attach { .. } | Asked::AutomationLogin(_) | Asked::AutomationLogout(_) => Reply {
@@ -260,7 +260,7 @@ fn refused(asked: &Asked) -> Reply {
     }
 }
 
-/// A refusal for lack of a right: nothing was done, and whoever is told knows that.
+/// A refusal for lack of a right. Nothing was done, and the client knows that.
 fn not_allowed(asked: &Asked) -> Reply {
     match asked {
         Asked::Attach { .. } | Asked::AutomationLogin(_) | Asked::AutomationLogout(_) => Reply {
@@ -291,7 +291,7 @@ fn response(asked: &Asked, reply: &Reply) -> reqwest::Response {
 }
 
 impl Wire {
-    /// Reads a request; an upload's body comes beside it.
+    /// Reads a request. The body of an upload is returned separately.
     fn read(&self, mut request: reqwest::Request) -> (Asked, Option<reqwest::Body>) {
         let header = |name: &str| {
             let value = request.headers().get(name).and_then(|v| v.to_str().ok());
@@ -457,7 +457,7 @@ impl Wire {
                 Reply::status(204)
             }),
             Asked::Attach { token, vm, tags } => vcenter.write(|i| {
-                // This release keeps the sessions of its two interfaces apart.
+                // This release keeps the sessions of its two APIs apart.
                 if !i.sessions.get(token).is_some_and(|s| s.automation) {
                     return automation_error(401, "UNAUTHENTICATED");
                 }
@@ -542,7 +542,7 @@ mod tests {
 
     #[test]
     fn the_operator_gets_the_time_that_a_late_request_takes() {
-        let late = |effect: EffectKind| Fault::Late.lasts_at(effect.code());
+        let late = |effect: EffectKind| Fault::EffectLate.lasts_at(effect);
         assert!(late(EffectKind::Upload) > LATE_UPLOAD);
         assert!(late(EffectKind::CreateVm) > LATE);
     }

@@ -1,4 +1,4 @@
-//! What tasks do when their time has come. Each checks again what may have changed since it was accepted.
+//! What tasks do when they end. Each checks again what may have changed since it was accepted.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use super::{
 };
 use crate::oracles::{RELEASED, RELEASES, STAMPS};
 
-/// Work of a task.
+/// The work of a task.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// Create a VM from this `CreateVM_Task` in this folder.
+    /// Create a VM from this `CreateVM_Task` call in this folder.
     Create(Ref, Value),
-    /// Reconfigure by this spec.
+    /// Reconfigure the VM by this spec.
     Reconfigure(Ref, Value),
-    /// Switch on.
+    /// Switch the VM on.
     PowerOn(Ref),
-    /// Switch off.
+    /// Switch the VM off.
     PowerOff(Ref),
-    /// Destroy.
+    /// Destroy the VM.
     Destroy(Ref),
     /// Search this directory for these names.
     Search(String, Vec<Value>),
@@ -33,7 +33,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// The VM that it works on alone.
+    /// The VM that the task reserves.
     #[must_use]
     pub fn vm(&self) -> Option<&Ref> {
         match self {
@@ -45,7 +45,7 @@ impl Work {
         }
     }
 
-    /// What it does to that VM, in a word.
+    /// What the task does to that VM, in a word.
     #[must_use]
     pub fn verb(&self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Work {
         }
     }
 
-    /// It only sets the boot order, or the mark, that the VM has.
+    /// Whether the task only sets the boot order or the mark that the VM has already.
     #[must_use]
     pub fn is_so(&self, inventory: &Inventory) -> bool {
         let Self::Reconfigure(vm, spec) = self else {
@@ -82,7 +82,7 @@ impl Work {
             && vm.is_some_and(|vm| order == Some(&vm.boot_order))
     }
 
-    /// How long it takes, in milliseconds.
+    /// How long the task takes, in milliseconds.
     #[must_use]
     pub fn takes(&self) -> u64 {
         match self {
@@ -96,7 +96,7 @@ impl Work {
     }
 }
 
-/// The mark that a spec sets which sets nothing else but the notes that say the same.
+/// The mark that a spec sets, if it sets nothing else except the matching notes.
 fn mark(spec: &Value) -> Option<&str> {
     let parts = spec.as_object()?.keys();
     let alone = parts
@@ -109,7 +109,7 @@ fn mark(spec: &Value) -> Option<&str> {
     option["value"]["_value"].as_str().filter(|_| set)
 }
 
-/// What an edit may contain that takes discs out of drives, and does nothing else.
+/// Whether an edit only takes media out of drives.
 fn empties(spec: &Value) -> bool {
     const EMPTY: &str = "VirtualCdromRemotePassthroughBackingInfo";
     let edits = |c: &Value| {
@@ -124,7 +124,7 @@ fn empties(spec: &Value) -> bool {
 }
 
 impl Inventory {
-    /// Whether somebody has to be asked before this work goes on: a guest has locked the tray that is to be opened.
+    /// Whether vCenter asks before this work continues, because the guest has locked the tray.
     #[must_use]
     pub fn is_locked(&self, work: &Work) -> bool {
         let Work::Reconfigure(vm, spec) = work else {
@@ -134,7 +134,7 @@ impl Inventory {
         vm.is_some_and(|vm| vm.on && vm.tray_locked && empties(spec))
     }
 
-    /// The VM asks whether its tray is to be opened all the same.
+    /// The VM asks whether to open its tray anyway.
     pub fn ask(&mut self, vm: &Ref) {
         let number = self.number();
         let Some(vm) = self.vms.get_mut(&vm.id) else {
@@ -155,10 +155,10 @@ impl Inventory {
         }));
     }
 
-    /// Answers what a VM asks.
+    /// Answers the question of a VM.
     ///
     /// # Errors
-    /// It does not ask that.
+    /// The VM does not ask that.
     pub fn answer(&mut self, vm: &Ref, arguments: &Value) -> Result<(), Fault> {
         let found = self.vms.get_mut(&vm.id);
         let found = found.ok_or_else(|| Fault::not_found(vm))?;
@@ -175,10 +175,10 @@ impl Inventory {
         Ok(())
     }
 
-    /// Carries a task's work out; the boxed result.
+    /// Carries the work of a task out. Returns the wrapped result.
     ///
     /// # Errors
-    /// The task's fault.
+    /// The fault of the task.
     pub fn work(&mut self, work: &Work, created: &mut Option<Ref>) -> Result<Option<Value>, Fault> {
         match work {
             Work::Create(folder, arguments) => {
@@ -267,7 +267,7 @@ impl Inventory {
         Ok(object)
     }
 
-    /// Devices of a new VM with the keys that vCenter gives.
+    /// The devices of a new VM, with the keys that vCenter gives.
     fn devices(&mut self, changes: &[Value]) -> Result<Vec<Value>, Fault> {
         let mut keys: BTreeMap<i64, i64> = BTreeMap::new();
         let mut used: BTreeMap<i64, i64> = BTreeMap::new();
@@ -391,13 +391,13 @@ impl Inventory {
             ));
         }
         vm.on = on;
-        // One that is resumed goes on where it was.
+        // A VM that is resumed continues where it was.
         vm.boots += u64::from(on && !vm.suspended);
         vm.suspended = false;
         let drives = vm.devices.iter_mut();
         for drive in drives.filter(|d| d["_typeName"] == "VirtualCdrom") {
             let name = drive["backing"]["fileName"].as_str().unwrap_or_default();
-            // One whose image is gone comes up empty; without power nothing is connected.
+            // A drive whose image is gone is empty after the start. Without power, no drive is connected.
             let is_gone = files::split(name).is_ok_and(|file| !files.contains_key(&file));
             let plugged = drive["connectable"]["startConnected"] == true;
             drive["connectable"]["connected"] = json!(on && plugged && !is_gone);

@@ -1,4 +1,4 @@
-//! Workloads in which vCenter does not show a VM, or a part of the inventory around it is gone.
+//! Workloads in which vCenter does not show a VM, or loses a part of the inventory around it.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use serde_json::json;
 use super::{Run, children, disaster::waiting, marked};
 use crate::{kube::kind, oracles::ASSISTED, vcenter::model::Inventory, world::NAMESPACE};
 
-/// vCenter shows no configuration of any VM, or of all of them again.
+/// Makes vCenter hide the configuration of all VMs, or show it again.
 fn hide(inventory: &mut Inventory, hidden: bool) {
     inventory.vms.values_mut().for_each(|vm| vm.hidden = hidden);
 }
 
-pub(super) fn hidden(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn vm_hidden_by_vcenter(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(1).await?;
         run.begins = run.world.director.now();
@@ -30,7 +30,7 @@ pub(super) fn hidden(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-pub(super) fn folder_deleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn vm_folder_deleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(1).await?;
         run.begins = run.world.director.now();

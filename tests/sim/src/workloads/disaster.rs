@@ -1,11 +1,12 @@
-//! Workloads in which a hub is lost and brought back, and one with two hubs on one vCenter (S15).
+//! Workloads in which a hub is lost and restored, and one with two hubs on one vCenter.
 //!
-//! Before each disaster the guests of our VMs become nodes that VMware Tools tell ([`crate::vcenter::model::Vm::node`]):
-//! from then on no VM may be touched, whatever any hub knows of it, until a person decides.
+//! Before each disaster, the guests of our VMs become nodes, as VMware Tools report
+//! ([`crate::vcenter::model::Vm::node`]). From then on no VM may be touched until a person decides, no matter what a
+//! hub knows of it.
 
 use std::time::Duration;
 
-use agent_forge_actors::orphans;
+use agent_forge_actors::{effect::EffectKind, orphans};
 use agent_forge_crds::{
     external::agent_machine::PAUSED_ANNOTATION,
     names::{FORCE_DELETE_ANNOTATION, MACHINE_NAME_ANNOTATION},
@@ -27,42 +28,42 @@ use crate::{
     world::{NAMESPACE, World},
 };
 
-/// The moment between the end of a process and the begin of the next one.
+/// Time between the end of a process and the start of the next one.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// How long an API server is away that comes back from a backup.
+/// How long an API server is unreachable while it is restored.
 const RESTORE: Duration = Duration::from_secs(60);
-/// How long upstream's controllers stand still for a restored hub.
+/// How long upstream's controllers are stopped while a hub is restored.
 const STILL: Duration = Duration::from_secs(10);
-/// The discovery deadline of VMs, and some more.
+/// The discovery deadline of VMs, with a margin.
 const DEADLINE: Duration = Duration::from_secs(2700);
-/// Until a scan has told of a VM that is missing, and its VsphereAgent has looked: ten minutes, where the scan before came
-/// just too early, and a minute.
+/// Time until a scan has reported a missing VM and its VsphereAgent has checked: ten minutes if the last scan was just
+/// too early, and one minute more.
 const SCAN: Duration = Duration::from_secs(660);
-/// A moment that only a person ends.
+/// The name of a rest that only a person ends.
 const ASKED: &str = "a person is asked";
-/// Group of AgentMachines.
+/// API group of AgentMachines.
 const PROVIDER: &str = "capi-provider.agent-install.openshift.io";
 
-/// The kinds whose status is the operator's.
+/// The kinds whose status the operator writes.
 fn ours() -> [Kind; 2] {
     ["vsphereagents", "vsphereagentpools"].map(|plural| kind(OURS, plural))
 }
 
 impl Run {
-    /// One pool with so many machines that serve.
+    /// One pool with that many serving machines.
     pub(super) async fn serving(&mut self, machines: usize) -> Result<()> {
         self.world.pool("w", &json!({})).await?;
         self.world.play("w")?.scale(machines);
         self.rest_with("they serve", &[("w", machines)]).await
     }
 
-    /// What the workload is about begins: whatever happens to the hub, the VMs of ours that run are nodes.
+    /// The workload's own part begins: upstream's controllers stop, and our running VMs count as nodes.
     fn disaster(&mut self) {
         self.world.director.still_upstream(RESTORE + STILL);
         self.nodes_from_here_on();
     }
 
-    /// What the workload is about begins, and the VMs of ours that run are nodes.
+    /// The workload's own part begins, and our running VMs count as nodes.
     fn nodes_from_here_on(&mut self) {
         self.begins = self.world.director.now();
         self.world.vcenter.write(|i| {
@@ -77,8 +78,8 @@ impl Run {
             .line(|| "DISASTER from here on".to_owned());
     }
 
-    /// Rests where a person is asked, which is known only after so many scans for VMs in a row, one more with each fault, and
-    /// `more`: whatever hits a scan, it is made up for only by the next one.
+    /// Rests until the operator asks a person. That takes `scans` scans for VMs in a row, one more for each fault, and
+    /// the time `more`. A fault may spoil a scan, and only the next scan makes up for it.
     pub(super) async fn asks(
         &mut self,
         (scans, more): (u32, Duration),
@@ -95,14 +96,14 @@ impl Run {
         Ok(())
     }
 
-    /// The process ends; when this is over, the next one is about to begin.
+    /// Ends the process. When this returns, the next process is about to start.
     pub(super) async fn between_processes(&self) {
-        let kill = Order::Around(Fault::Kill, String::new(), 0);
+        let kill = Order::Around(Fault::ProcessKilled, String::new(), 0);
         self.world.director.order(kill);
         tokio::time::sleep(BETWEEN).await;
     }
 
-    /// The hub's etcd comes back from a backup, its NodePool with it. The operator waits and goes on.
+    /// Restores the hub's etcd from a backup, with its NodePool. The operator waits and continues.
     async fn roll_back(&mut self, backup: &Backup, replicas: usize) -> Result<()> {
         self.disaster();
         self.world.director.take_api(RESTORE);
@@ -114,8 +115,9 @@ impl Run {
         Ok(())
     }
 
-    /// A person gives a machine up: its node is drained, its Machine deleted. Another one comes. Where the next AgentMachine
-    /// has bound the Agent of a VM that is missing, since it was not fenced in time, the person is asked once more.
+    /// A person gives a machine up: its node is drained and its Machine deleted. Another machine comes. The next
+    /// AgentMachine may have bound the Agent of a missing VM, because that Agent was not fenced in time. Then the
+    /// operator asks the person once more.
     async fn give_up(&mut self, name: &str, machines: usize) -> Result<()> {
         let drained = |i: &mut crate::vcenter::model::Inventory| {
             let vm = i.vms.values_mut().find(|vm| vm.name == name);
@@ -168,7 +170,7 @@ impl Run {
             .write(|i| i.vms.values_mut().for_each(|vm| vm.node = None));
     }
 
-    /// A person lets the VM of a machine go that is nobody's node any more.
+    /// A person releases the VM of a machine that is not a node any more.
     async fn let_go(&mut self) -> Result<()> {
         self.drain();
         let children = kind(OURS, "vsphereagents");
@@ -185,7 +187,7 @@ impl Run {
     /// A person removes a VM by hand, with its files and its Agent.
     fn bury(&self, vm: &Vm) {
         self.world.vcenter.write(|i| {
-            // By its uuid: it may have been registered again under another reference.
+            // Finds it by its uuid, because it may have been registered again under another reference.
             let mut all = i.vms.values();
             let found = all.find(|v| v.uuid == vm.uuid).map(|v| v.object.id.clone());
             if let Some(id) = found {
@@ -197,7 +199,7 @@ impl Run {
         });
         let host = agent_forge_lab::played::guests::identity::swapped(&vm.uuid);
         let name = (NAMESPACE.to_owned(), host);
-        // It may never have had one.
+        // The VM may never have had an Agent.
         let agents = kind(ASSISTED, "agents");
         let _ = self
             .world
@@ -227,7 +229,7 @@ pub(super) fn told(api: &ApiServer, reason: &str) -> usize {
     all.iter().filter(|e| e["reason"] == reason).count()
 }
 
-/// How many VsphereAgents have their VM on record, and an Agent that is bound.
+/// How many VsphereAgents record their VM and have a bound Agent.
 fn recorded(world: &World) -> usize {
     let all = world.api.read(|s| s.list(&kind(OURS, "vsphereagents"), ""));
     let whole = |c: &Value| {
@@ -246,8 +248,8 @@ fn vm_of_ours(world: &World) -> Result<Vm> {
     found.context("a VM of ours")
 }
 
-/// Status lost, as where a backup is applied with kubectl. Name and uid of each VsphereAgent lead to its VM.
-pub(super) fn status_lost(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+/// All status is lost, as when a backup is applied with kubectl. Name and uid of each VsphereAgent lead to its VM.
+pub(super) fn hub_restored_without_status(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(1).await?;
         run.between_processes().await;
@@ -273,9 +275,10 @@ pub(super) fn status_lost(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// New uids and no status, as a backup tool restores; what the VsphereAgents are owned by is gone under its old uid, and so
-/// are they. The VM carries the mark of nobody, which is said: a person removes it when its node is drained.
-pub(super) fn new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+/// A backup tool restores objects with new uids and without status. The owners of the VsphereAgents are gone under
+/// their old uids, so the VsphereAgents are deleted. No VsphereAgent has the uid in the VM's mark. The operator reports
+/// that, and a person removes the VM when its node is drained.
+pub(super) fn hub_restored_new_uids_no_status(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(1).await?;
         let node = vm_of_ours(&run.world)?;
@@ -292,7 +295,7 @@ pub(super) fn new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             });
             s.rebear(&namespaces, &[kind(OURS, "vsphereagents")]);
         });
-        // An Event that was lost on its way is said again.
+        // The operator repeats an Event that was lost on its way.
         run.asks((2, orphans::SAID), |world| {
             children(world) == 0 && told(&world.api, "OrphanVM") > 0
         })
@@ -302,9 +305,9 @@ pub(super) fn new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// New uids with all status. The Agent tells whom its VM serves; when the machine goes, its VM carries the mark of an old
-/// uid, and a person removes it.
-pub(super) fn reborn(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+/// A backup tool restores objects with new uids and with their status. The Agent shows which machine its VM serves.
+/// When the machine goes down, its VM has the mark of an old uid, and a person removes it.
+pub(super) fn hub_restored_new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(1).await?;
         let node = vm_of_ours(&run.world)?;
@@ -324,13 +327,17 @@ pub(super) fn reborn(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// etcd of some minutes ago: of two machines that serve, one was being made then.
-pub(super) fn rolled_back(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+/// etcd is rolled back by some minutes. Of two machines that serve, one was being made then.
+pub(super) fn etcd_rollback_during_create(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(1).await?;
         let asked = |world: &World| {
             let effects = world.director.effects();
-            effects.iter().filter(|(_, p)| p.effect == "V02").count() == 2
+            effects
+                .iter()
+                .filter(|(_, p)| p.effect == EffectKind::CreateVm)
+                .count()
+                == 2
         };
         run.world.play("w")?.scale(2);
         let world = &run.world;
@@ -340,7 +347,8 @@ pub(super) fn rolled_back(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let backup = run.world.api.read(crate::kube::store::Store::backup);
         run.rest_with("two serve", &[("w", 2)]).await?;
         run.roll_back(&backup, 2).await?;
-        // A process that lives on knows that the VM served; one that began since sees a VM without an Agent.
+        // A process that kept running remembers that the VM served. A process that started later sees a VM without an
+        // Agent.
         run.asks((0, DEADLINE), |world| {
             let without = ["AgentMissing", "AgentDiscoveryExpired"];
             let asked: usize = without.iter().map(|r| waiting(&world.api, r)).sum();
@@ -355,9 +363,9 @@ pub(super) fn rolled_back(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// etcd of some minutes ago: a machine has gone down since. That its VM is missing only the scan tells: its Agent is bound,
-/// and nothing else asks for the VM of a host that serves.
-pub(super) fn undeleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+/// etcd is rolled back by some minutes, and a machine has gone down since. Only the scan reports that its VM is
+/// missing: its Agent is bound, and nothing else looks for the VM of a serving host.
+pub(super) fn etcd_rollback_before_scale_down(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(2).await?;
         let both = run.world.play("w")?.running();
@@ -375,9 +383,9 @@ pub(super) fn undeleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// A hosted cluster moves to another hub: its AgentMachine is paused and deleted, so that the provider lets it go without
-/// unbinding its Agent, and that is removed. The node runs on, until a person gives it up.
-pub(super) fn moved_away(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+/// A hosted cluster moves to another hub. Its AgentMachine is paused and deleted, so the provider releases it without
+/// unbinding its Agent. Then the Agent is removed. The node keeps running until a person gives it up.
+pub(super) fn cluster_moved_to_another_hub(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(1).await?;
         run.nodes_from_here_on();
@@ -397,7 +405,7 @@ pub(super) fn moved_away(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         world
             .patiently("the pause is on record", patience, || noted(world))
             .await?;
-        // Its Machine waits for the hook, and the provider lets that go as soon as the AgentMachine is deleted.
+        // The Machine waits for its hook. The provider releases the hook as soon as the AgentMachine is deleted.
         let deleted = run
             .world
             .api
@@ -420,9 +428,9 @@ pub(super) fn moved_away(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// New uids with all status, and Machines of other uids: who deletes Agent and VsphereAgent before somebody has told which
-/// Machine is whose has a node that nobody may touch.
-pub(super) fn forgotten(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+/// Objects come back with new uids and status, but the Machines have other uids. If somebody deletes Agent and
+/// VsphereAgent before a person has matched the Machines, a node is left that the operator may not touch.
+pub(super) fn machines_restored_new_uids(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(1).await?;
         run.between_processes().await;
@@ -449,9 +457,9 @@ pub(super) fn forgotten(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// Two hubs: one restored from the other's backup, half of it without status, while the other goes on. Then a person ends
-/// the exercise there by force.
-pub(super) fn two_hubs(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+/// Two hubs: one is restored from the other's backup, half of it without status, while the other one continues. Then a
+/// person ends the restored hub by force.
+pub(super) fn two_hubs_one_vcenter(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.serving(2).await?;
         run.disaster();
@@ -472,7 +480,7 @@ pub(super) fn two_hubs(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             waiting(&hub, "ClusterIDChanged") == 1 && waiting(&hub, "MachineStateUnknown") == 1
         })
         .await?;
-        // Each of them may be the one that goes down: the other's node stays one.
+        // Either VM may be the one that is removed. The other one stays a node.
         run.world.play("w")?.prefer_for_deletion(&bare).await?;
         run.world.vcenter.write(|i| {
             let goes = i.vms.values_mut().filter(|vm| vm.name == bare);
@@ -489,7 +497,7 @@ pub(super) fn two_hubs(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// A person gives a hub up: what upstream has there goes by force, the pool is deleted.
+/// A person gives a hub up: upstream's objects are removed by force, and the pool is deleted.
 fn abandon(hub: &ApiServer) -> Result<()> {
     let kinds = [
         kind(ASSISTED, "agents"),

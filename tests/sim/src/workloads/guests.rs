@@ -1,4 +1,4 @@
-//! Workloads in which something happens to a VM or its Agent before it serves, and afterwards.
+//! Workloads in which something happens to a VM or its Agent, before and after it serves.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ use crate::{
     world::{NAMESPACE, World},
 };
 
-/// The default discovery deadline, and some more.
+/// The default discovery deadline, with a margin.
 const DEADLINE: Duration = Duration::from_secs(2700);
 
 impl Run {
-    /// A machine of a pool that approves nothing is wanted; its Agent has registered and waits. What the workload is about
-    /// begins.
+    /// Wants one machine from a pool that does not approve Agents, and waits until its Agent has registered. Then the
+    /// workload's own part begins.
     pub(super) async fn registered(&mut self, patch: &Value) -> Result<()> {
         let mut unapproved = json!({"agent": {"approve": false}});
         crate::kube::store::merge(&mut unapproved, patch);
@@ -40,7 +40,7 @@ impl Run {
         Ok(())
     }
 
-    /// The pool approves Agents from now on, or no more.
+    /// Sets whether the pool approves Agents from now on.
     pub(super) fn approves(&self, approve: bool) -> Result<()> {
         merge_pool(
             &self.world,
@@ -50,7 +50,7 @@ impl Run {
     }
 }
 
-/// A pool or a VsphereAgent waits for that reason.
+/// Whether a pool or a VsphereAgent waits for that reason.
 pub(super) fn says(world: &World, reason: &str) -> bool {
     let says = |plural| {
         let all = world.api.read(|s| s.list(&kind(OURS, plural), ""));
@@ -62,7 +62,7 @@ pub(super) fn says(world: &World, reason: &str) -> bool {
     says("vsphereagentpools") || says("vsphereagents")
 }
 
-/// The only VM of ours, changed.
+/// Changes our only VM.
 fn ours<T>(world: &World, change: impl FnOnce(&mut Vm) -> T) -> Result<T> {
     let of_ours = |i: &mut Inventory| {
         let mut all = i.vms.values_mut();
@@ -71,7 +71,7 @@ fn ours<T>(world: &World, change: impl FnOnce(&mut Vm) -> T) -> Result<T> {
     world.vcenter.write(of_ours).context("a VM of ours")
 }
 
-/// What the only VsphereAgent has at that pointer, with its key.
+/// The value of the only VsphereAgent at that pointer, with its key.
 fn child(world: &World, pointer: &str) -> Option<((String, String), Value)> {
     let all = world
         .api
@@ -86,7 +86,7 @@ fn attempt(world: &World) -> Option<i64> {
     child(world, "/status/vm/attempt")?.1.as_i64()
 }
 
-pub(super) fn agent_deleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn agent_deleted_before_serving(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.registered(&json!({})).await?;
         let all = run
@@ -100,7 +100,8 @@ pub(super) fn agent_deleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
                 .write(|s, now| s.delete(&kind(ASSISTED, "agents"), &key, &json!({}), now));
             deleted.map_err(|r| anyhow::anyhow!("{r:?}"))?;
         }
-        // An outage may last for as long as a lost Agent is waited for: then the next VM is there when it ends.
+        // An outage may last as long as the operator waits for a lost Agent. Then the next VM exists when the outage
+        // ends.
         let (world, patience) = (&run.world, run.patience + ANY_OUTAGE);
         let missed = || says(world, "AgentMissing") || attempt(world).is_some_and(|a| a > 1);
         world
@@ -112,7 +113,7 @@ pub(super) fn agent_deleted(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// A person asks for another VM than that of this attempt; `None`: for none.
+/// A person asks for another VM than the one of this attempt. `None` withdraws the request.
 fn ask(world: &World, attempt: Option<i64>) -> Result<()> {
     let (key, _) = child(world, "").context("a VsphereAgent")?;
     let attempt = attempt.map(|a| a.to_string());
@@ -121,7 +122,7 @@ fn ask(world: &World, attempt: Option<i64>) -> Result<()> {
     merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
 }
 
-pub(super) fn asked(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn replacement_requested(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.registered(&json!({})).await?;
         let first = attempt(&run.world).context("an attempt")?;
@@ -163,7 +164,7 @@ fn knows_card(world: &World, mac: &str) -> bool {
     recorded.is_some_and(|(_, first)| first == mac) && !says(world, "MacDiffers")
 }
 
-pub(super) fn card_replaced(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn network_card_replaced(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     let (second, third) = ("00:50:56:99:00:02", "00:50:56:99:00:03");
     Box::pin(async move {
         run.registered(&json!({})).await?;
@@ -188,7 +189,7 @@ pub(super) fn card_replaced(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// So many tags are attached to the only VM of ours.
+/// Number of tags on our only VM.
 fn tags(world: &World) -> usize {
     world.vcenter.read(|i| {
         let mut all = i.vms.values();
@@ -198,7 +199,7 @@ fn tags(world: &World) -> usize {
     })
 }
 
-/// The pool wants so many tags on its VMs.
+/// Makes the pool want that many tags on its VMs.
 fn want_tags(world: &World, count: usize) -> Result<()> {
     let tag = |n| format!("urn:vmomi:InventoryServiceTag:{n}:GLOBAL");
     let all: Vec<String> = (1..=count).map(tag).collect();
@@ -222,7 +223,7 @@ pub(super) fn tags_changed(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-pub(super) fn suspended(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn vm_suspended(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.registered(&json!({})).await?;
         ours(&run.world, Vm::suspend)?;

@@ -1,7 +1,8 @@
-//! Workloads in which a host goes where nobody meant it to: to another control plane, to another pool, to people.
+//! Workloads in which a host gets another owner: another control plane, another pool, or people.
 
 use std::time::Duration;
 
+use agent_forge_actors::ports::effect::EffectKind;
 use agent_forge_crds::{
     external::agent::{AGENT_MACHINE_REF_LABEL, AGENT_MACHINE_REF_NAMESPACE_ANNOTATION},
     names::AGENT_MACHINE_LABEL,
@@ -20,13 +21,14 @@ use super::{
 use crate::{
     kube::kind,
     oracles::{self, ASSISTED, OURS},
+    promise::Oracle,
     world::{NAMESPACE, World},
 };
 
-/// More than two scans for VMs that are nobody's.
+/// Longer than two orphan scans.
 const SCANS: Duration = Duration::from_secs(1500);
 
-/// Somebody's AgentMachine in another control plane claims the only Agent, or lets go of it.
+/// Somebody's AgentMachine in another control plane claims the only Agent, or releases it.
 fn claim(world: &World, claimed: bool) -> Result<()> {
     let agents = kind(ASSISTED, "agents");
     let all = world.api.read(|s| s.list(&agents, NAMESPACE));
@@ -43,7 +45,7 @@ fn claim(world: &World, claimed: bool) -> Result<()> {
     merged.map(drop).map_err(|r| anyhow::anyhow!("{r:?}"))
 }
 
-pub(super) fn elsewhere(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn agent_claimed_elsewhere(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.registered(&json!({})).await?;
         claim(&run.world, true)?;
@@ -74,7 +76,7 @@ fn labels(world: &World) -> Option<((String, String), Value)> {
     Some((key, child["metadata"]["labels"].clone()))
 }
 
-/// Somebody takes the label off; it is put back.
+/// Somebody removes the label, and the operator adds it again.
 async fn unlabel(run: &mut Run, name: &'static str) -> Result<()> {
     let (key, _) = labels(&run.world).context("one VsphereAgent")?;
     let patch = json!({"metadata": {"labels": {AGENT_MACHINE_LABEL: null}}});
@@ -90,7 +92,7 @@ async fn unlabel(run: &mut Run, name: &'static str) -> Result<()> {
     .await
 }
 
-pub(super) fn unlabelled(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn agent_machine_label_removed(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.registered(&json!({})).await?;
         unlabel(run, "labelled again before it serves").await?;
@@ -104,7 +106,7 @@ pub(super) fn unlabelled(run: &mut Run) -> BoxFuture<'_, Result<()>> {
 
 pub(super) fn node_pool_moved(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
-        // It approves nothing: who sees the edit late must not have given its host away by then.
+        // The pool approves nothing. A process that sees the edit late could otherwise have approved the host already.
         let unapproved = json!({"agent": {"approve": false}});
         run.world.pool("w", &unapproved).await?;
         run.world.pool("x", &json!({})).await?;
@@ -117,7 +119,12 @@ pub(super) fn node_pool_moved(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         run.begins = run.world.director.now();
         run.world.play("w")?.scale(1);
         let (director, patience) = (run.world.director.clone(), run.patience + ANY_OUTAGE);
-        let asked = || director.effects().iter().any(|(_, p)| p.effect == "V02");
+        let asked = || {
+            director
+                .effects()
+                .iter()
+                .any(|(_, p)| p.effect == EffectKind::CreateVm)
+        };
         run.world
             .patiently("a VM is asked for", patience, asked)
             .await?;
@@ -132,12 +139,12 @@ pub(super) fn node_pool_moved(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-pub(super) fn retained(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn vm_retained(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world
             .pool("w", &json!({"cleanupPolicy": "Retain"}))
             .await?;
-        // Through its session the vCenter is scanned on.
+        // The orphan scan of the vCenter continues through the session of this pool.
         run.world.pool("x", &json!({})).await?;
         run.world.play("w")?.scale(1);
         run.rest_with("one up", &[("w", 1)]).await?;
@@ -160,7 +167,8 @@ pub(super) fn retained(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         .await?;
         tokio::time::sleep(SCANS).await;
         if told(&run.world.api, "OrphanVM") > 0 {
-            let alarm = "O3 released: a VM that was left to people is called nobody's";
+            let alarm = Oracle::ForeignAndServingUntouched
+                .broken("a VM that was left to people is reported as an orphan");
             run.world.director.violated(alarm);
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! Rogue hosts: none of them is approved, labelled or deleted by us (`rogue::touched`).
+//! Workloads with foreign hosts that look like ours. The operator may not approve, label or delete one of them
+//! (`rogue::touched`).
 
 use std::time::Duration;
 
@@ -11,12 +12,13 @@ use super::{ANY_OUTAGE, Run};
 use crate::{
     kube::kind,
     oracles::OURS,
+    promise::Oracle,
     rogue,
     world::{NAMESPACE, World},
 };
 
-/// S1 beside one of each kind.
-pub fn beside(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+/// One machine comes up and goes down, beside one foreign host of each kind.
+pub fn lookalike_agents(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
@@ -27,7 +29,7 @@ pub fn beside(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// The VsphereAgent names both Agents that match its VM, or has another one by now.
+/// Whether the VsphereAgent names both Agents that match its VM, or has another VM by now.
 fn is_told(world: &World, rival: &str) -> bool {
     if !world
         .vcenter
@@ -43,22 +45,24 @@ fn is_told(world: &World, rival: &str) -> bool {
     })
 }
 
-/// Nobody is approved while there are two; when a person has removed the other one, all goes on.
-pub fn rival(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+/// While two Agents match, the operator approves none of them. When a person has removed the other one, the machine
+/// comes up.
+pub fn rival_agent(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
         let patience = run.patience + ANY_OUTAGE;
         let (name, late) = rogue::rival(&run.world, patience).await?;
         let world = &run.world;
-        // A pair that is bound already stays one.
+        // If its own Agent was bound before the other one came, the machine keeps it.
         let told = || late || is_told(world, &name);
         world
             .patiently("the rivals are told", patience, told)
             .await?;
         tokio::time::sleep(Duration::from_secs(60)).await;
         if !late && world.play("w")?.running().len() == 1 {
-            let claimed = "O3 rogue: a machine came up although two Agents match its VM";
+            let claimed = Oracle::ForeignAndServingUntouched
+                .broken("a machine came up although two Agents match its VM");
             world.director.violated(claimed);
         }
         rogue::remove(world, &name);

@@ -1,4 +1,4 @@
-//! Workloads in which the site changes: images, credentials, specs, VMs, the namespace.
+//! Workloads in which the environment changes: images, credentials, specs, VMs, the namespace.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     world::{NAMESPACE, SECRET, World},
 };
 
-/// The password after its rotation; it must appear nowhere either.
+/// The password after its rotation. It may not appear in an object either.
 pub const NEXT_PASSWORD: &str = "canary-p4ssw0rd-next";
 
 pub(super) fn merge_pool(world: &World, name: &str, patch: &Value) -> Result<()> {
@@ -32,7 +32,7 @@ pub(super) fn agents(world: &World) -> usize {
         .read(|s| s.list(&kind(oracles::ASSISTED, "agents"), NAMESPACE).len())
 }
 
-pub(super) fn s4(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn machine_deleted_after_registration(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
@@ -49,15 +49,15 @@ pub(super) fn s4(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-pub(super) fn s6(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn guest_never_registers(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     replaced(run, Quirk::DeadOnArrival)
 }
 
-pub(super) fn s6s(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn guest_falls_silent(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     replaced(run, Quirk::FallsSilent)
 }
 
-/// The first guest comes to nothing; its VM is replaced.
+/// The first guest does not become a host, and the operator replaces its VM.
 fn replaced(run: &mut Run, quirk: Quirk) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.patience += Duration::from_secs(2700);
@@ -73,7 +73,7 @@ fn replaced(run: &mut Run, quirk: Quirk) -> BoxFuture<'_, Result<()>> {
                 .read(|i| i.vms.values().any(|v| v.on && oracles::marker(v).is_some()))
         };
         world.patiently("a guest starts", patience, runs).await?;
-        // Its boot has read the quirk by then; a later one has none.
+        // The first boot has applied the quirk by then. Later boots are normal.
         tokio::time::sleep(Duration::from_secs(60)).await;
         world
             .upstream
@@ -85,7 +85,7 @@ fn replaced(run: &mut Run, quirk: Quirk) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-pub(super) fn s7(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn new_discovery_image(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.patience += Duration::from_secs(1200);
         let retain = json!({"iso": {"retainVersions": 1}});
@@ -98,7 +98,7 @@ pub(super) fn s7(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-/// The InfraEnv gets another image; in the end it is the only one that is listed.
+/// The InfraEnv gets another image. At the end, the pool lists only that one.
 async fn another_image(run: &mut Run) -> Result<()> {
     let before = run.world.of_pool("w", "/status/iso/sourceKey");
     let service = run.world.upstream.service(NAMESPACE)?;
@@ -111,7 +111,7 @@ async fn another_image(run: &mut Run) -> Result<()> {
     .await
 }
 
-pub(super) fn s8(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn vm_renamed_and_destroyed(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
@@ -141,7 +141,7 @@ pub(super) fn s8(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-pub(super) fn s9(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn invalid_network_corrected(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let wrong = json!({"vsphere": {"network": "no such network"}});
         run.world.pool("w", &wrong).await?;
@@ -151,7 +151,7 @@ pub(super) fn s9(run: &mut Run) -> BoxFuture<'_, Result<()>> {
             let conditions = conditions.as_array().cloned().unwrap_or_default();
             conditions
                 .iter()
-                // For that reason: an outage has others, and its end is waited for.
+                // Waits for this reason alone, because an outage causes other reasons first.
                 .any(|c| c["type"] == "Ready" && c["reason"] == "VsphereObjectNotFound")
                 && marked(world) == 0
         })
@@ -162,7 +162,7 @@ pub(super) fn s9(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-pub(super) fn s10(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn password_changed(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);
@@ -177,7 +177,7 @@ pub(super) fn s10(run: &mut Run) -> BoxFuture<'_, Result<()>> {
         let encoded = base64::engine::general_purpose::STANDARD.encode(NEXT_PASSWORD);
         let patch = json!({"data": {"password": encoded}});
         let (world, secrets) = (&run.world, kind("", "secrets"));
-        // It may just be gone: then whoever removed it puts it back with the new password.
+        // The Secret may be missing at this moment. The fault that removed it restores it with the new password.
         let merged = || world.api.merge(&secrets, &secret, &patch).is_ok();
         let limit = Duration::from_secs(600);
         world.until("the Secret changed", limit, merged).await?;
@@ -186,7 +186,7 @@ pub(super) fn s10(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-pub(super) fn s17(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn iso_ejected_after_install(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     let empty = |world: &World| {
         world
             .vcenter
@@ -211,7 +211,7 @@ pub(super) fn s17(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-pub(super) fn s18(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn iso_datastore_changed(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     let isos_on = |world: &World, store: &str| {
         world.vcenter.read(|i| {
             let isos = i.files.keys().filter(|(_, p)| p.ends_with(".iso"));
@@ -246,7 +246,7 @@ pub(super) fn s18(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     })
 }
 
-pub(super) fn s14(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn namespace_deletion(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         run.world.play("w")?.scale(1);

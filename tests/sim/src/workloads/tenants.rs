@@ -11,7 +11,7 @@ use crate::{
     world::{NAMESPACE, SECRET, World},
 };
 
-/// A pool in a namespace that nobody admits, with credentials of its own, that names what pool `like` names.
+/// A pool in a namespace that is not admitted. It has credentials of its own and names the same objects as pool `like`.
 fn intrude(world: &World, like: &str) -> Result<()> {
     let (pools, secrets) = (
         kind(oracles::OURS, "vsphereagentpools"),
@@ -50,7 +50,7 @@ fn intrude(world: &World, like: &str) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn s19(run: &mut Run) -> BoxFuture<'_, Result<()>> {
+pub(super) fn pool_of_unadmitted_tenant(run: &mut Run) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         run.world.pool("w", &json!({})).await?;
         intrude(&run.world, "w")?;

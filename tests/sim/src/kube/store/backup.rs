@@ -1,7 +1,7 @@
-//! A hub that was lost and brought back: its objects as they were some time ago, or as a backup tool writes them.
+//! A hub that is lost and restored: its objects as they were some time ago, or as a backup tool writes them.
 //!
-//! Guarantee: no event tells of it, as none does where an etcd is replaced under its API server; whoever watches must list
-//! anew, and what is another than before has a new version.
+//! Guarantee: no event shows the change, as when an etcd is replaced under its API server. Every watch has to list
+//! again, and every object that differs has a new version.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ impl Store {
         Backup(self.objects.clone())
     }
 
-    /// Puts all objects back as they were.
+    /// Restores all objects.
     pub fn restore(&mut self, backup: &Backup) {
         let lost = std::mem::replace(&mut self.objects, backup.0.clone());
         for (kind, objects) in &mut self.objects {
@@ -38,7 +38,7 @@ impl Store {
         self.begin_anew();
     }
 
-    /// Puts the objects back as `change` makes them.
+    /// Replaces all objects by what `change` makes of them.
     pub fn rewrite(&mut self, mut change: impl FnMut(&Kind, &mut Value)) {
         let mut backup = self.backup();
         for (kind, objects) in &mut backup.0 {
@@ -49,8 +49,8 @@ impl Store {
         self.restore(&backup);
     }
 
-    /// Brings the objects of these namespaces back under new uids. References to owners follow, but for those of the
-    /// kinds `stale`: there they are as the backup had them.
+    /// Restores the objects of these namespaces under new uids. Owner references get the new uids too, except in
+    /// objects of the kinds `stale`, which keep those of the backup.
     pub fn rebear(&mut self, namespaces: &[&str], stale: &[Kind]) {
         let mut uids: BTreeMap<String, String> = BTreeMap::new();
         let all: BTreeSet<String> = self
