@@ -11,7 +11,7 @@ use agent_forge_actors::mutants;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
-// The shipped program has no mutant: this does not compile where one could be switched on.
+// The shipped binary must contain no mutant. This line does not compile if a mutant can be switched on.
 const _: () = assert!(!mutants::on(mutants::Mutant::ALL[0]));
 
 async fn stop_signal() {
@@ -27,7 +27,8 @@ async fn stop_signal() {
     }
 }
 
-/// How it ended. What ended it stands in the log, in the log's form, once there is one; before that it is an error.
+/// Runs the command and returns its exit code. Once there is a log, the log contains the reason of a failure, in the
+/// log's format. Before that, the failure is returned as an error.
 async fn start(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(Command::Iso(asked)) = &args.command {
         iso_view::run(&args, asked).await?;
@@ -41,7 +42,7 @@ async fn start(args: Args) -> anyhow::Result<ExitCode> {
             if tracing::enabled!(tracing::Level::ERROR) {
                 tracing::error!("{e:#}");
             } else {
-                // A log that is turned off must not hide why there is no operator.
+                // A log that is turned off must not hide why the operator does not run.
                 eprintln!("agent-forge: {e:#}");
             }
             ExitCode::FAILURE
@@ -53,7 +54,7 @@ async fn start(args: Args) -> anyhow::Result<ExitCode> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    // One TLS provider for everything; `kube` and `reqwest` bring none of their own.
+    // One TLS provider for everything. `kube` and `reqwest` are built without one.
     if rustls::crypto::ring::default_provider()
         .install_default()
         .is_err()
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
         }
     };
     let ended = runtime.block_on(start(args));
-    // A name that is being looked up must not hold the end back.
+    // A DNS lookup that is still under way must not delay the end.
     runtime.shutdown_background();
     match ended {
         Ok(code) => code,
