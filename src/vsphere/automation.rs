@@ -1,4 +1,5 @@
-//! The Automation API's session. Before 8.0U3 it is one of its own; since then the other interface's serves here, too.
+//! The session of the Automation API. Before 8.0U3 that API needs a session of its own. Since then the session of
+//! VI/JSON is valid there too.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -22,10 +23,10 @@ use super::{
     session::{Asked, COOL_DOWN, SESSION_HEADER, Session},
 };
 
-/// From this release on, one session serves both interfaces.
+/// From this release on, one session is valid for both interfaces.
 const SHARED_SINCE: [u32; 4] = [8, 0, 3, 0];
 
-/// The Automation API's session.
+/// The session of the Automation API.
 #[derive(Debug)]
 pub(super) struct RestSession {
     state: Mutex<State>,
@@ -34,16 +35,16 @@ pub(super) struct RestSession {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Our own session there, once one was needed.
+    /// A separate session, once one was needed.
     own: Option<HeaderValue>,
-    /// The VIM session (its generation) whose id was not accepted there.
+    /// The VIM session (its generation) whose id the Automation API did not accept.
     unshared: Option<u64>,
-    /// When this login failed, and how: calls of other VMs do not try it again at once.
+    /// When the login failed last, and the error. The calls of other VMs do not try again at once.
     failed: Option<(Instant, VcError)>,
 }
 
 impl RestSession {
-    /// None yet.
+    /// No session yet.
     pub(super) fn new() -> Self {
         Self {
             state: Mutex::default(),
@@ -64,7 +65,7 @@ impl RestSession {
 }
 
 impl Client {
-    /// One call about a VM, repeated when a session turns out to be gone.
+    /// One call about a VM. It is repeated once if the session turns out to be gone.
     pub(super) async fn automation(
         &self,
         effect: &Effect,
@@ -104,7 +105,7 @@ impl Client {
         }
     }
 
-    /// The id to name in calls of the Automation API.
+    /// The session id for calls of the Automation API.
     async fn automation_token(&self, session: &Session) -> VcResult<HeaderValue> {
         let _flight = self.rest.flight.lock().await;
         let state = self.rest.get();
@@ -173,7 +174,7 @@ impl Client {
         Ok(request)
     }
 
-    /// Ends our own session at the Automation API, if there is one.
+    /// Ends the separate session at the Automation API, if there is one.
     pub(super) async fn rest_logout(&self, effect: &Effect) {
         let Some(own) = self.rest.get().own else {
             return;
@@ -264,7 +265,7 @@ mod tests {
         vsphere::{Options, Transport, TransportFailure, VsphereConnector},
     };
 
-    /// A vCenter of the first release: another session for tags, whose login it refuses.
+    /// A vCenter of the first release. It has a separate session for tags, and refuses that login.
     #[derive(Default)]
     struct Refuses {
         vim: AtomicUsize,
@@ -328,7 +329,7 @@ mod tests {
         }
     }
 
-    /// The runtime's time.
+    /// The virtual time of the runtime.
     struct Virtual(Instant);
 
     impl Clock for Virtual {
@@ -372,7 +373,7 @@ mod tests {
             site.rest.load(Ordering::Relaxed)
         };
         assert_eq!(attach().await, 1);
-        // Another session of the other interface says nothing of this one.
+        // A new session of VI/JSON does not change the state of this session.
         site.lost.store(true, Ordering::Relaxed);
         let looked = vcenter.observe(&vm).await;
         looked.expect_err("there is nothing to see");

@@ -1,7 +1,7 @@
-//! What was looked up lately. Fifty VMs that want the same place ask vCenter once.
+//! Results of recent look-ups. Fifty VMs that need the same place ask vCenter once.
 //!
-//! Guarantees: one look-up per key at a time, who comes meanwhile shares it; only what was found is kept; everything is
-//! forgotten as soon as vCenter says that some object is not there any more.
+//! Guarantees: there is one look-up per key at a time; callers that come during a look-up share it. Only what was found
+//! is kept. The cache is cleared as soon as vCenter reports that some object no longer exists.
 
 use std::{
     collections::HashMap,
@@ -20,14 +20,14 @@ use super::{
     storage_drs::Recommended,
 };
 
-/// Names and structure: changed by people, seldom.
+/// For names and structure. People change them, and seldom.
 pub(super) const STRUCTURE: Duration = Duration::from_secs(300);
-/// Free space: changed by everything.
+/// For free space, which changes all the time.
 pub(super) const SPACE: Duration = Duration::from_secs(10);
 
 type Entry<V> = Arc<tokio::sync::Mutex<Option<(Instant, V)>>>;
 
-/// Values by key, each fresh for a time.
+/// Values by key, each valid for a limited time.
 pub(super) struct TtlCache<K, V> {
     entries: Mutex<HashMap<K, Entry<V>>>,
 }
@@ -41,8 +41,8 @@ impl<K, V> Default for TtlCache<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> TtlCache<K, V> {
-    /// The value if it is younger than `ttl`, else what `look_up` finds now. That must not ask for the same key: it would wait
-    /// for itself.
+    /// Returns the value if it is younger than `ttl`, else the result of `look_up`. `look_up` must not ask for the same
+    /// key: it would wait for itself.
     pub(super) async fn get_or<F>(&self, key: K, ttl: Duration, look_up: F) -> VcResult<V>
     where
         F: Future<Output = VcResult<V>>,
@@ -70,31 +70,31 @@ impl<K: Eq + Hash, V: Clone> TtlCache<K, V> {
     }
 }
 
-/// Everything that one client remembers.
+/// The caches of one client.
 #[derive(Default)]
 pub(super) struct Cache {
-    /// Inventory path -> object.
+    /// From inventory path to object.
     pub(super) paths: TtlCache<String, MoRef>,
-    /// Datacenter -> its inventory path without leading slash.
+    /// From datacenter to its inventory path, without leading slash.
     pub(super) datacenters: TtlCache<MoRef, String>,
-    /// Datacenter and name -> network.
+    /// From datacenter and name to network.
     pub(super) networks: TtlCache<(MoRef, String), Network>,
-    /// Datacenter and name -> datastore or datastore cluster.
+    /// From datacenter and name to datastore or datastore cluster.
     pub(super) stores: TtlCache<(MoRef, String), MoRef>,
-    /// Datacenter and path -> VM folder.
+    /// From datacenter and path to VM folder.
     pub(super) folders: TtlCache<(MoRef, String), MoRef>,
-    /// Datastore -> its browser.
+    /// From datastore to its browser.
     pub(super) browsers: TtlCache<MoRef, MoRef>,
-    /// Where a pool's VMs can run.
+    /// From datacenter and pool name to the hosts where VMs can run.
     pub(super) sites: TtlCache<SiteKey, Arc<Site>>,
-    /// Datastore cluster, folder, pool and hardware -> what Storage DRS proposes.
+    /// From datastore cluster, folder, pool and hardware to the proposals of Storage DRS.
     pub(super) recommendations: TtlCache<String, Vec<Recommended>>,
-    /// Datastore or cluster -> its datastores with their free space.
+    /// From datastore or datastore cluster to its datastores with their free space.
     pub(super) space: TtlCache<MoRef, Arc<Vec<Datastore>>>,
 }
 
 impl Cache {
-    /// Forgets everything.
+    /// Clears all caches.
     pub(super) fn clear(&self) {
         self.paths.clear();
         self.datacenters.clear();

@@ -11,15 +11,15 @@ use serde::Serialize;
 
 /// A call of a method.
 pub(super) struct Call {
-    /// Of this object.
+    /// The managed object.
     pub(super) target: MoRef,
-    /// WSDL name.
+    /// The name in the WSDL.
     pub(super) method: &'static str,
-    /// What it is about, for people.
+    /// What the call is about, for people.
     pub(super) subject: String,
     /// Encoded arguments.
     pub(super) body: VcResult<Bytes>,
-    /// Bound, if not the usual one.
+    /// Time limit, if it is not the usual one.
     pub(super) timeout: Option<Duration>,
 }
 
@@ -44,13 +44,13 @@ impl Call {
         }
     }
 
-    /// Names the subject in people's words.
+    /// Sets a subject that people understand.
     pub(super) fn about(mut self, subject: impl Into<String>) -> Self {
         self.subject = subject.into();
         self
     }
 
-    /// Another bound than the usual one.
+    /// Sets another time limit than the usual one.
     pub(super) fn within(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

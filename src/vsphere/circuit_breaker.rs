@@ -1,14 +1,16 @@
-//! Whether a vCenter that cannot be reached is worth another try.
+//! Decides whether a request to an unreachable vCenter is sent at all.
 //!
-//! Hundreds of VM actors look at theirs by one vCenter. While that is away, each look would be a connection of its own;
-//! so who comes between two tries shares the last one's failure, and nothing leaves.
-//! Guarantee: from the first failed connection on, nobody tries for [`FIRST`], then for twice that, up to [`MOST`]: in
-//! two hours fewer than 200 times, and the return is noticed within [`MOST`]. Any reply, whatever it says, ends it.
-//! Those that come between the end of a pause and the next failure all try, and count as one: requests of one pass go out
-//! side by side, and if all but one were refused, that one would be dropped with them, unheard.
+//! Hundreds of VM actors use one vCenter. While it is unreachable, each request would open a connection of its own. So
+//! a request between two tries fails at once with the last error, and nothing is sent.
 //!
-//! Nobody may have work there for hours: who has not been heard of for [`SILENCE`] is in doubt, and asked for something small
-//! by whoever wants to know ([`Client::is_there`]).
+//! Guarantee: after the first failed connection nothing is sent for [`FIRST`], then for twice as long, up to [`MOST`].
+//! That is fewer than 200 tries in two hours, and the return of vCenter is noticed within [`MOST`]. Any reply ends this
+//! state. All requests that come between the end of a pause and the next failure are sent, and count as one try. A pass
+//! sends several requests side by side, and drops all of them when one fails. If only one of them were allowed, it
+//! would be dropped before its answer.
+//!
+//! Sometimes no request is sent for hours. When nothing was heard of a vCenter for [`SILENCE`], its state is unknown.
+//! Then [`Client::is_there`] finds out with a small request.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -26,12 +28,12 @@ use super::{client::Client, properties::Question, session::Asked};
 
 /// From the first failed connection to the next try.
 const FIRST: Duration = Duration::from_secs(1);
-/// Between two tries at most.
+/// Longest pause between two tries.
 const MOST: Duration = Duration::from_secs(40);
-/// Who has not been heard of for so long may be away.
+/// When nothing was heard for this long, the vCenter may be unreachable.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// What is known of the way to one vCenter.
+/// What is known about the connection to one vCenter.
 #[derive(Debug, Default)]
 pub(super) struct CircuitBreaker(Mutex<Known>);
 
@@ -53,10 +55,10 @@ impl CircuitBreaker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether to try now.
+    /// Whether a request may be sent now.
     ///
     /// # Errors
-    /// Not yet: why the last try failed.
+    /// Not yet. The message says why the last try failed.
     pub(super) fn worth_a_try(&self) -> Result<(), String> {
         match &self.known().away {
             Some(away) if Instant::now() < away.until => Err(away.message.clone()),
@@ -64,12 +66,12 @@ impl CircuitBreaker {
         }
     }
 
-    /// No connection came about.
+    /// Notes that no connection was possible.
     pub(super) fn failed(&self, message: String) {
         let now = Instant::now();
         let mut known = self.known();
         let pause = match &known.away {
-            // Several set out together: their failures are one.
+            // Several requests were sent together. Their failures count as one.
             Some(away) if now < away.until => return,
             Some(away) => (away.pause * 2).min(MOST),
             None => FIRST,
@@ -81,7 +83,7 @@ impl CircuitBreaker {
         });
     }
 
-    /// The server was there.
+    /// Notes that the server answered.
     pub(super) fn answered(&self) {
         *self.known() = Known {
             away: None,
@@ -89,7 +91,7 @@ impl CircuitBreaker {
         };
     }
 
-    /// It could not be reached last, or nothing has been heard of it for a while.
+    /// Whether the last connection failed, or nothing has been heard for a while.
     pub(super) fn is_in_doubt(&self) -> bool {
         let known = self.known();
         known.away.is_some() || known.heard.is_none_or(|at| at.elapsed() >= SILENCE)
@@ -97,7 +99,7 @@ impl CircuitBreaker {
 }
 
 impl Client {
-    /// Does vCenter answer? Whatever else its answer says, it is one.
+    /// Whether vCenter answers. Any answer counts.
     pub(super) async fn is_there(&self) -> VcResult<()> {
         if !self.http.is_in_doubt() {
             return Ok(());
@@ -116,7 +118,7 @@ impl Client {
     }
 }
 
-/// The failure, unless it is somebody's word.
+/// Passes on a failure only if it is transient. Any other failure is an answer of the vCenter.
 fn transient(e: VcError) -> VcResult<()> {
     if e.class() == Class::Transient {
         return Err(e);

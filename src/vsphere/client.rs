@@ -1,4 +1,4 @@
-//! The client of one vCenter and one user: sessions, the one replay, the effect gate, decoding.
+//! The client of one vCenter and one user: sessions, the single repeat after a lost session, the effect gate, decoding.
 
 use std::sync::{Arc, Weak};
 
@@ -41,7 +41,7 @@ pub(super) struct Client {
     pub(super) gate: Arc<dyn Gate>,
     pub(super) session: SessionCell,
     pub(super) rest: RestSession,
-    /// What of the credentials may be remembered.
+    /// How refused passwords of this login are remembered.
     pub(super) login: Login,
     pub(super) cache: Cache,
     pub(super) tasks: TaskHub,
@@ -76,7 +76,7 @@ impl Client {
         }))
     }
 
-    /// For work that must not keep the client alive.
+    /// A weak reference, for work that must not keep the client alive.
     pub(super) fn me(&self) -> Weak<Self> {
         Weak::clone(&self.me)
     }
@@ -86,22 +86,22 @@ impl Client {
         self.http.server()
     }
 
-    /// Has a task counted that nobody but this client awaits, for as long as the answer lives.
+    /// Counts a task that only this client awaits, as long as the result lives.
     pub(super) fn awaits(&self, task: &'static str) -> Awaited {
         Awaited::begin(self.http.options(), self.server(), task)
     }
 
-    /// Where refused passwords are written down.
+    /// The record of refused passwords.
     pub(super) fn ledger(&self) -> &Ledger {
         &self.http.options().ledger
     }
 
-    /// Does the certificate go unchecked?
+    /// Whether the server's certificate is not checked.
     pub(super) fn insecure(&self) -> bool {
         unchecked(&self.credentials)
     }
 
-    /// The session, by a login if need be.
+    /// Returns the session. Logs in if there is none.
     pub(super) async fn session(&self, asked: Asked) -> VcResult<Arc<Session>> {
         if let Some(session) = self.session.current() {
             return Ok(session);
@@ -109,7 +109,7 @@ impl Client {
         let Some(me) = self.me.upgrade() else {
             return Err(super::session::closed(self.server()));
         };
-        // On its own task: an opened session must be noted even if this caller goes away.
+        // In a task of its own: an opened session must be recorded even if this caller is dropped.
         let work = async move {
             let client = &me;
             let server = client.server();
@@ -118,7 +118,7 @@ impl Client {
                 .obtain(asked, server, async || client.login().await)
                 .await?;
             if client.session.closed() {
-                // Logged out meanwhile: this session is nobody's.
+                // The client was logged out in the meantime. No caller owns this session, so it is ended.
                 client
                     .end(&session, &client.session_effect(EffectKind::Logout))
                     .await;
@@ -161,7 +161,7 @@ impl Client {
         if let Err(e) = &replied
             && self.begins_anew(&session, e).await
         {
-            // vCenter refuses such a call before it looks at it, so repeating it cannot do a thing twice.
+            // vCenter refuses such a call before it looks at it. So repeating it cannot do the work twice.
             let session = self.session(Asked::ByCall).await?;
             replied = self.invoke_in(effect, &session, &call).await;
         }
@@ -172,7 +172,8 @@ impl Client {
         decode(&reply.body).map_err(|message| call.failure(VcErrorKind::Undecodable, message))
     }
 
-    /// Whether this failure means that another session is needed: this one is gone, or the API release that it speaks.
+    /// Whether this failure means that a new session is needed: the session is gone, or vCenter no longer serves its
+    /// API release.
     async fn begins_anew(&self, session: &Session, failure: &VcError) -> bool {
         let gone = session_gone(failure)
             || release_refused(failure) && self.serves_another(&session.endpoint.release).await;
@@ -182,8 +183,8 @@ impl Client {
         gone
     }
 
-    /// The failure with the name of the object that a privilege is missing on, where the user may see it: people grant
-    /// it to a name, not to a reference.
+    /// Adds to the failure the name of the object on which a privilege is missing, if the user may see the name. People
+    /// grant privileges on names, not on references.
     async fn named(&self, mut e: VcError) -> VcError {
         let Some(Fault::NoPermission {
             object: Some(object),
@@ -199,7 +200,7 @@ impl Client {
         e
     }
 
-    /// Calls a method of a session-scoped object: no replay, since the object dies with its session.
+    /// Calls a method of a session-scoped object. It is not repeated, because the object is gone with its session.
     pub(super) async fn scoped<T: DeserializeOwned>(
         &self,
         effect: Option<&Effect>,
@@ -280,7 +281,7 @@ impl Client {
         })
     }
 
-    /// Sends a call; without a session for the login itself.
+    /// Sends a call. Only the login itself has no session.
     pub(super) async fn post(
         &self,
         release: &str,
@@ -332,7 +333,7 @@ impl Client {
         }
     }
 
-    /// Sends something through the effect gate, which hears of the end even when the caller goes away.
+    /// Sends something through the effect gate. The gate gets the outcome even if the caller is dropped.
     pub(super) async fn gated<T>(
         &self,
         effect: Option<&Effect>,
@@ -343,9 +344,9 @@ impl Client {
         let Some(effect) = effect else {
             return sending.await;
         };
-        // What would not leave is no effect.
+        // A request that will not be sent is no effect.
         self.http.worth_a_try(operation, subject)?;
-        // The bound counts from before the gate is asked: what was admitted ends within the lease.
+        // The time limit counts from before the gate is asked. So an admitted call ends before the Lease runs out.
         let end = Instant::now() + self.http.call_timeout();
         self.gate.admit(effect).await.map_err(|held| VcError {
             operation,
@@ -382,7 +383,7 @@ impl Client {
         Effect::new(kind, self.server())
     }
 
-    /// A failure about the server as such.
+    /// A failure that concerns the server as a whole.
     pub(super) fn server_failure(
         &self,
         operation: &'static str,
@@ -398,7 +399,7 @@ impl Client {
     }
 }
 
-/// Reports the end of an effect when it goes out of scope: a dropped call ended with an unknown outcome.
+/// Reports the outcome of an effect when it is dropped. A dropped call has an unknown outcome.
 struct Settle<'a> {
     gate: &'a dyn Gate,
     effect: &'a Effect,

@@ -1,4 +1,5 @@
-//! Shares clients: equal credentials, equal client. A pool never uses a session that its own Secret could not open.
+//! Shares clients: equal credentials get the same client. A pool never uses a session that its own Secret could not
+//! open.
 
 use std::{
     collections::HashMap,
@@ -61,7 +62,8 @@ impl VsphereConnector {
         Ok(client)
     }
 
-    /// Whoever writes other bytes again and again leaves no client behind. One that somebody else has lives on.
+    /// Removes a client whose login failed. Otherwise a Secret that changes again and again would leave a client for
+    /// each version. A client that another caller uses stays.
     fn forget(&self, failed: &Arc<Client>) {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|_, client| {

@@ -26,7 +26,7 @@ use super::{
 
 const FIELD: &str = "isoDatastore";
 
-/// A name that is no datastore's.
+/// The failure for a name that belongs to no datastore.
 pub(super) fn invisible(name: &str) -> VcError {
     unresolved(
         FIELD,
@@ -36,7 +36,7 @@ pub(super) fn invisible(name: &str) -> VcError {
 }
 
 impl Client {
-    /// Files in `directory` that match; `None` when there is no such directory.
+    /// Files in `directory` that match; `None` if there is no such directory.
     pub(super) async fn search(
         &self,
         datacenter: &MoRef,
@@ -70,7 +70,7 @@ impl Client {
         };
         let call =
             Call::new(&browser, "SearchDatastore_Task", &arguments).about(directory.to_string());
-        // A task, yet it changes nothing: no effect.
+        // This is a task, but it changes nothing, so it is no effect.
         let found = match self.run::<SearchResults>(None, call).await {
             Ok(found) => found,
             Err(e) if matches!(e.fault(), Some(Fault::FileNotFound(_))) => return Ok(None),
@@ -79,7 +79,7 @@ impl Client {
         Ok(Some(found.map(|r| r.file).unwrap_or_default()))
     }
 
-    /// Starts a task and waits; `None` when it has no result.
+    /// Starts a task and waits for it; `None` if it has no result.
     async fn run<T: DeserializeOwned>(
         &self,
         effect: Option<&Effect>,
@@ -127,7 +127,8 @@ impl Client {
         let key = (datacenter.clone(), name.to_owned());
         match self.cache.stores.get_or(key, STRUCTURE, look_up).await {
             Ok(found) if found.kind != "StoragePod" => Ok(found),
-            // Asked only now: who looks for a cluster waits for whoever looks up that name already.
+            // Asked only now, outside the look-up: the search for a cluster would wait for the look-up of the same
+            // name.
             Ok(_) => Err(self.no_datastore(datacenter, name, invisible(name)).await?),
             Err(e) if matches!(e.kind, VcErrorKind::Unresolved { .. }) => {
                 Err(self.no_datastore(datacenter, name, e).await?)
@@ -136,8 +137,8 @@ impl Client {
         }
     }
 
-    /// Why no datastore has that name; `otherwise` where it is not a datastore cluster's. Files lie on one datastore, and
-    /// nobody chooses it from a cluster for them.
+    /// Explains why no datastore has that name. A file needs one datastore, and nothing chooses one from a datastore
+    /// cluster. If the name is not a datastore cluster either, returns `otherwise`.
     pub(super) async fn no_datastore(
         &self,
         datacenter: &MoRef,
@@ -159,7 +160,7 @@ impl Client {
         Ok(unresolved(FIELD, name, why))
     }
 
-    /// Size of a file.
+    /// Size of a file, in bytes.
     pub(super) async fn size_of(
         &self,
         datacenter: &MoRef,
@@ -188,7 +189,7 @@ impl Client {
             return Ok(None);
         };
         let files = found.into_iter().filter(|f| !is_directory(f));
-        // A name that is no path of ours cannot be acted upon either: leave it out.
+        // Skip a name that does not form a valid path: the operator cannot use it.
         let files = files.filter_map(|f| {
             Some(FileInfo {
                 path: directory.join(&f.path).ok()?,
@@ -199,7 +200,7 @@ impl Client {
         Ok(Some(files.collect()))
     }
 
-    /// Creates a directory with its parents; already there is success.
+    /// Creates a directory with its parents. An existing directory counts as success.
     pub(super) async fn mkdir(
         &self,
         effect: &Effect,
@@ -216,7 +217,7 @@ impl Client {
         match self.mutate::<Value>(effect, call).await {
             Err(e) if matches!(e.fault(), Some(Fault::AlreadyExists(_))) => Ok(()),
             Err(e) if matches!(e.fault(), Some(Fault::InvalidArgument { .. })) => {
-                // It says no more than that: whether there is such a datastore tells people what to mend.
+                // The fault does not say more. Whether the datastore exists shows people what to correct.
                 self.datastore(datacenter, &path.datastore).await?;
                 Err(e)
             }
@@ -224,7 +225,7 @@ impl Client {
         }
     }
 
-    /// Moves without overwriting, and waits.
+    /// Moves a file without overwriting, and waits for the end.
     pub(super) async fn rename(
         &self,
         effect: &Effect,
@@ -245,7 +246,7 @@ impl Client {
         self.run::<Value>(Some(effect), call).await.map(drop)
     }
 
-    /// Deletes and waits; already gone is success.
+    /// Deletes a file and waits for the end. A file that does not exist counts as success.
     pub(super) async fn unlink(
         &self,
         effect: &Effect,

@@ -1,9 +1,9 @@
-//! Emptying CD-ROM drives.
+//! Empties CD-ROM drives.
 //!
-//! Facts: an edit needs the whole device with its real keys; an ISO goes when the backing becomes the drive of a client
-//! that is not there. A guest that has mounted the medium locks the tray; vCenter then asks, as `runtime.question`, and
-//! the task waits for the answer (message `msg.cdromdisconnect.locked`, choices yes and no). It goes on waiting when
-//! whoever began it is gone, and until then no other change of the VM begins (`TaskInProgress`).
+//! Facts about vCenter: an edit needs the whole device with its real keys. The ISO is removed by setting the backing to
+//! a client drive that does not exist. If the guest has mounted the medium, it locks the tray. vCenter then asks a
+//! question (`runtime.question`, message `msg.cdromdisconnect.locked`, choices yes and no), and the task waits for the
+//! answer. It keeps waiting when its client is gone. Until then no other change of the VM can begin (`TaskInProgress`).
 
 use std::time::Duration;
 
@@ -26,14 +26,14 @@ use super::{
     },
 };
 
-/// How often it is looked for a question while the task runs. A task without one is over before.
+/// How often a running task is checked for a question. A task without one ends sooner.
 const ASK: Duration = Duration::from_secs(1);
 const LOCKED: &str = "cdromdisconnect.locked";
 const DEVICES: &str = "config.hardware.device";
 const QUESTION: &str = "runtime.question";
 
 impl Client {
-    /// Takes these ISOs out of the VM's drives; a locked tray is overruled.
+    /// Removes these ISOs from the VM's drives, also from a locked tray.
     pub(super) async fn empty_drives(
         &self,
         effect: &Effect,
@@ -44,7 +44,7 @@ impl Client {
             return Ok(());
         }
         let (mut device_change, asked) = self.drives_with(vm, isos).await?;
-        // An earlier try's, whose process died: its task waits still.
+        // The question comes from an earlier try whose process died. Its task is still waiting.
         if let Some(question) = asked.filter(|q| is_of_locked_tray(q) && !device_change.is_empty())
         {
             self.answer(effect, vm, &question).await?;
@@ -75,7 +75,7 @@ impl Client {
         }
     }
 
-    /// The changes that empty the VM's drives with these ISOs, and what the VM asks.
+    /// The changes that empty the VM's drives with these ISOs, and the question that the VM asks.
     async fn drives_with(
         &self,
         vm: &MoRef,
@@ -94,7 +94,7 @@ impl Client {
         Ok((changes, asked))
     }
 
-    /// Answers the question of a locked tray, if that is asked. A vCenter that does not say is asked again.
+    /// Answers the question of a locked tray, if the VM asks it. If vCenter does not answer, the next check asks again.
     async fn overrule(&self, effect: &Effect, vm: &MoRef) -> VcResult<()> {
         let asked = Question::about(vm.to_string())
             .read("VirtualMachine", &[QUESTION])
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// Answers this question, if it is that of a locked tray; any other one is for people.
+    /// Answers this question if it is about a locked tray. People have to answer any other question.
     async fn answer(&self, effect: &Effect, vm: &MoRef, question: &Value) -> VcResult<()> {
         let text = |key: &str| {
             question
@@ -140,7 +140,7 @@ impl Client {
             .mutate::<Value>(effect, Call::new(vm, "AnswerVM", &answer))
             .await;
         match answered {
-            // Somebody was faster, or it is not known whether it came: the next look tells.
+            // Another client was faster, or the answer got lost. The next check shows it.
             Err(e)
                 if e.class() == Class::Transient
                     || matches!(e.fault(), Some(Fault::InvalidArgument { .. })) =>
@@ -153,8 +153,8 @@ impl Client {
     }
 }
 
-/// Whether the drives are empty by now. Of a task that vCenter has forgotten nobody knows how it ended: `left`, a fresh
-/// count of the drives that are not empty, tells.
+/// Checks that the drives are empty. If vCenter no longer knows the task, its result is unknown. Then `left` decides: a
+/// fresh count of the drives that are not empty.
 async fn settled(
     end: &TaskEnd,
     vm: &MoRef,
@@ -201,8 +201,8 @@ fn is_of_locked_tray(question: &Value) -> bool {
         || messages.is_some_and(|all| all.iter().any(|m| named(m.get("id"))))
 }
 
-/// Key of the choice that says yes, whatever the language: that is told by its label's id or English text, else it is
-/// the first of two.
+/// The key of the choice "yes", in any language. The label's id or English text shows it. Otherwise it is the first of
+/// two.
 fn yes(question: &Value) -> Option<String> {
     let choices = question.pointer("/choice/choiceInfo")?.as_array()?;
     let says_yes = |choice: &&Value| {

@@ -1,5 +1,5 @@
-//! Faults of the wire become one enum, matched on `_typeName` alone. On the JSON wire a fault is
-//! the object itself, without the wrapper that other bindings know.
+//! Decodes faults from the wire into one enum, by `_typeName` alone. In JSON a fault is the object itself, without the
+//! wrapper of other bindings.
 
 use agent_forge_actors::{
     model::names::MoRef,
@@ -9,21 +9,21 @@ use serde_json::Value;
 
 use super::wire::{reference_in, unboxed};
 
-/// Most characters of a text that a fault carries: names, paths and sentences are shorter.
+/// Longest text in a fault, in characters. Real names, paths and sentences are shorter.
 const MAX_TEXT: usize = 400;
-/// Most characters of a fault's type name; the longest in the API has about 50.
+/// Longest type name of a fault, in characters. The longest in the API has about 50.
 const MAX_TYPE_NAME: usize = 64;
 
-/// A decoded fault with the server's sentence about it.
+/// A decoded fault with the server's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Decoded {
-    /// What it is.
+    /// The fault.
     pub(super) fault: Fault,
-    /// For people.
+    /// The message, for people.
     pub(super) message: String,
 }
 
-/// Reads a fault object; `None` when this is no fault.
+/// Decodes a fault object; `None` if the value is no fault.
 pub(super) fn decode(value: &Value) -> Option<Decoded> {
     let type_name = value.get("_typeName")?.as_str()?;
     let text = |key: &str| {
@@ -111,7 +111,7 @@ pub(super) fn decode(value: &Value) -> Option<Decoded> {
             message: said.clone(),
         },
     };
-    // The server's sentence is for people and says little ("permission was denied"); what the fault carries says what to do.
+    // The server's message often says little ("permission was denied"). The fields of the fault say what to do.
     let message = match (describe(&fault), said) {
         (ours, said) if said.is_empty() => ours,
         (ours, said) if ours == fault.name() => said,
@@ -120,7 +120,8 @@ pub(super) fn decode(value: &Value) -> Option<Decoded> {
     Some(Decoded { fault, message })
 }
 
-/// The type name of a fault that is none of ours: it becomes a reason, and reasons are words. What is no word is not believed.
+/// The type name of an unknown fault. It becomes a condition's reason, so it must be one word. Any other text is
+/// replaced.
 fn type_named(name: &str) -> &str {
     let is_word = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.len() <= MAX_TYPE_NAME
@@ -128,7 +129,7 @@ fn type_named(name: &str) -> &str {
     if is_word { name } else { "UnknownFault" }
 }
 
-/// Short name of a failure for metrics and spans: one of a closed list, whatever a server calls its faults.
+/// Short name of a failure for metrics and spans. It comes from a fixed list, whatever a server calls its faults.
 pub(super) fn kind_name(kind: &VcErrorKind) -> &str {
     match kind {
         VcErrorKind::Fault(Fault::Other { .. }) => "OtherFault",
@@ -145,7 +146,7 @@ pub(super) fn kind_name(kind: &VcErrorKind) -> &str {
     }
 }
 
-/// The server's sentence, from wherever this release puts it.
+/// The server's message. Releases put it in different fields.
 fn message(value: &Value) -> String {
     let localized = value
         .get("faultMessage")
@@ -176,7 +177,7 @@ fn message(value: &Value) -> String {
         .collect()
 }
 
-/// Our sentence; the fault's name where it carries nothing else.
+/// Our own sentence about the fault; the fault's name if it has no other fields.
 fn describe(fault: &Fault) -> String {
     let on = |object: &Option<MoRef>| {
         object

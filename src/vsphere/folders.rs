@@ -1,4 +1,4 @@
-//! VM folders, created segment by segment where they are missing.
+//! VM folders. Missing segments of a path are created one by one.
 
 use agent_forge_actors::{
     effect::Effect,
@@ -21,7 +21,7 @@ struct CreateFolder<'a> {
 }
 
 impl Client {
-    /// The folder at `path` below the datacenter's `vm` folder; an empty path is that folder itself.
+    /// The folder at `path` below the datacenter's `vm` folder. An empty path means that folder itself.
     pub(super) async fn folder(
         &self,
         effect: &Effect,
@@ -108,7 +108,7 @@ impl Client {
         };
         match self.mutate::<Ref>(effect, call).await {
             Ok(created) => created.map(MoRef::from).ok_or_else(undecodable),
-            // Somebody was quicker, most likely another VM of the same pool.
+            // Another caller was quicker, most likely for another VM of the same pool.
             Err(e) => match e.fault() {
                 Some(Fault::DuplicateName {
                     holder: Some(holder),

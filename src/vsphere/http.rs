@@ -1,7 +1,7 @@
-//! One request over the wire: headers, time bound, size bound, span, measurement. Knows nothing of sessions.
+//! One HTTP request: headers, time limit, size limit, span, metrics. It knows nothing about sessions.
 //!
-//! Guarantee: a failure says whether anything was sent. `Unreachable`, `Untrusted` and `NotAllowed`: nothing. `NoAnswer`: it may or
-//! may not have had an effect.
+//! Guarantee: a failure says whether anything was sent. `Unreachable`, `Untrusted` and `NotAllowed` mean that nothing
+//! was sent. `NoAnswer` means that the request may or may not have had an effect.
 
 use std::{
     sync::Arc,
@@ -30,12 +30,12 @@ use super::{
 };
 use crate::deadline;
 
-/// Largest reply that is read; an inventory of thousands of VMs comes in pages far below.
+/// Largest reply that is read. An inventory of thousands of VMs comes in pages that are far smaller.
 const MAX_REPLY: usize = 8 << 20;
-/// Most values in a reply. Read as JSON, each takes many times the two bytes that it may have on the wire.
+/// Most values in a reply. A value may have two bytes on the wire, and takes many times that in memory.
 const MAX_VALUES: usize = 300_000;
 
-/// What must not stand as it is in a path segment.
+/// Characters that are escaped in a path segment.
 const SEGMENT: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -47,7 +47,7 @@ const SEGMENT: &AsciiSet = &CONTROLS
     .add(b'?')
     .add(b'\\')
     .add(b'`');
-/// What must not stand as it is in a query value.
+/// Characters that are escaped in a query value.
 const QUERY: &AsciiSet = &SEGMENT
     .add(b'&')
     .add(b'+')
@@ -73,15 +73,15 @@ pub(super) struct Request {
     pub(super) query: Option<String>,
     pub(super) headers: HeaderMap,
     pub(super) body: reqwest::Body,
-    /// Bound of the whole request.
+    /// Time limit of the whole request.
     pub(super) timeout: Duration,
-    /// Method or operation: few distinct values.
+    /// Method or operation. There are few distinct values.
     pub(super) operation: &'static str,
-    /// What it is about, for people.
+    /// What the request is about, for people.
     pub(super) subject: String,
 }
 
-/// A complete reply, whatever its status.
+/// A complete reply with any status.
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -89,13 +89,13 @@ pub(super) struct Reply {
     pub(super) body: Bytes,
 }
 
-/// The way to one vCenter.
+/// The HTTP connection to one vCenter.
 pub(super) struct Http {
     transport: Arc<dyn Transport>,
     base: Url,
-    /// As metrics and people name it.
+    /// The server's name in metrics and messages.
     server: String,
-    /// As spans do.
+    /// The server in spans.
     at: Server,
     options: Arc<Options>,
     reach: Arc<CircuitBreaker>,
@@ -103,7 +103,7 @@ pub(super) struct Http {
 }
 
 impl Http {
-    /// Checks address and trust settings; connects to nothing yet.
+    /// Checks address and trust settings. Connects to nothing yet.
     pub(super) fn new(
         credentials: &Credentials,
         options: Arc<Options>,
@@ -159,15 +159,15 @@ impl Http {
         &self.options
     }
 
-    /// Bound of an ordinary call.
+    /// Time limit of an ordinary call.
     pub(super) fn call_timeout(&self) -> Duration {
         self.options.call_timeout
     }
 
-    /// Whether the server is there, or has not been tried for a while.
+    /// Whether a request may be sent now ([`CircuitBreaker`]).
     ///
     /// # Errors
-    /// As the request would fail that nobody sends.
+    /// The failure of a request that is not sent.
     pub(super) fn worth_a_try(&self, operation: &'static str, subject: &str) -> VcResult<()> {
         self.reach.worth_a_try().map_err(|message| VcError {
             kind: VcErrorKind::Unreachable,
@@ -177,13 +177,13 @@ impl Http {
         })
     }
 
-    /// Whether the server could not be reached last, or has not been heard of for a while.
+    /// Whether the last connection failed, or nothing has been heard from the server for a while.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.reach.is_in_doubt()
     }
 
-    /// Sends one request and reads its whole reply. `judge` turns a reply into the call's failure, so that span and
-    /// metrics show it; what is not worth a try appears in neither.
+    /// Sends one request and reads its whole reply. `judge` turns a reply into a failure, so that span and metrics show
+    /// it. A request that is not sent appears in neither.
     pub(super) async fn send(
         &self,
         request: Request,
@@ -244,14 +244,14 @@ impl Http {
 
     async fn exchange(&self, request: Request) -> Result<Reply, VcErrorKindAndMessage> {
         let exchanged = self.exchange_now(request).await;
-        // Whatever was asked: this is about the server.
+        // The failure concerns the server, not the request.
         let exchanged =
             exchanged.map_err(|(kind, said)| (kind, format!("{}: {said}", self.server)));
         match &exchanged {
             Err((VcErrorKind::Unreachable, message)) => {
                 self.reach.failed(self.redact(message.clone()));
             }
-            // Sent, and nobody knows what became of it: that says nothing of the next connection. Or nobody was asked.
+            // After `NoAnswer` the state of the next connection is unknown. With `NotAllowed` nothing was sent.
             Err((VcErrorKind::NoAnswer | VcErrorKind::NotAllowed, _)) => {}
             _ => self.reach.answered(),
         }
@@ -307,7 +307,7 @@ impl Http {
         })
     }
 
-    /// Should a server ever echo the password, it stays here.
+    /// Replaces the password in a message, in case a server echoes it.
     fn redact(&self, message: String) -> String {
         use secrecy::ExposeSecret as _;
         let password = self.password.expose_secret();
@@ -319,10 +319,11 @@ impl Http {
     }
 }
 
-/// Kind and sentence of a failure; operation and subject are added by the sender.
+/// Kind and message of a failure. The sender adds operation and subject.
 pub(super) type VcErrorKindAndMessage = (VcErrorKind, String);
 
-/// How many values a reply of JSON holds at most. An object counts as five: with one key it takes some 650 bytes of memory.
+/// Upper bound of the number of values in a JSON reply. An object counts as five: with one key it takes about 650 bytes
+/// of memory.
 fn values(body: &[u8]) -> usize {
     let weight = |b: &u8| match b {
         b'{' => 5,
@@ -332,18 +333,18 @@ fn values(body: &[u8]) -> usize {
     body.iter().map(weight).sum()
 }
 
-/// Is this certificate unchecked?
+/// Whether the server's certificate is not checked.
 pub(super) fn unchecked(credentials: &Credentials) -> bool {
     credentials.trust == Trust::Insecure || credentials.server.scheme() == "http"
 }
 
-/// The reply's body did not come through.
+/// The failure of a reply whose body broke off.
 fn broken(error: &reqwest::Error) -> VcErrorKindAndMessage {
     let TransportFailure { kind, message } = transport::failure(error);
     (kind, message)
 }
 
-/// A client that trusts as told, and connects to no address where no vCenter may be.
+/// An HTTP client with these trust settings. It does not connect to addresses where a vCenter is not allowed.
 fn network(credentials: &Credentials, options: &Options) -> Result<reqwest::Client, String> {
     reqwest::Client::builder()
         .tls_backend_preconfigured(trust::client_config(&credentials.trust)?)
@@ -352,21 +353,22 @@ fn network(credentials: &Credentials, options: &Options) -> Result<reqwest::Clie
             &credentials.server,
             options.allow_local,
         )))
-        // A redirect could carry the session to another host.
+        // A redirect could send the session id to another host.
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(options.call_timeout.min(Duration::from_secs(10)))
-        // Below the usual keep-alive of servers, so that a request seldom meets a connection that is just closing.
+        // Shorter than the usual keep-alive of servers, so that a request seldom uses a connection that is just
+        // closing.
         .pool_idle_timeout(Duration::from_secs(25))
         .tcp_keepalive(Duration::from_secs(15))
-        // The library ends a connection whose peer takes no byte for 30 s. A datastore may take longer, and each request here has a
-        // bound of its own.
+        // The library's default closes a connection whose peer accepts no byte for 30 s. A datastore may take longer,
+        // and each request here has its own time limit.
         .tcp_user_timeout(None::<Duration>)
         .build()
         .map_err(|e| format!("no HTTP client: {e}"))
 }
 
-/// Lets people find this request again: the trace context of the current span and a request id. Whether vCenter logs
-/// them is unknown (docs/reference/vsphere.md); they do no harm.
+/// Adds the trace context of the current span and a request id, so that people can find the request again. It is
+/// unknown whether vCenter logs them (docs/reference/vsphere.md). They do no harm.
 fn correlate(headers: &mut HeaderMap) {
     propagate::inject(headers);
     if let Ok(id) = HeaderValue::try_from(uuid::Uuid::new_v4().to_string()) {
@@ -384,7 +386,7 @@ mod tests {
     use super::*;
     use crate::telemetry::told::Told;
 
-    /// Answers with a status.
+    /// Answers with this status.
     struct Status(u16);
 
     #[async_trait]
@@ -396,7 +398,7 @@ mod tests {
         }
     }
 
-    /// The attributes of the span of one request, to which the server said that.
+    /// The attributes of the span of one request that was answered with `status`.
     async fn asked(status: u16) -> Vec<(String, String)> {
         let told = Told::default();
         let _here = told.here();

@@ -1,4 +1,4 @@
-//! Reading all VMs of a vCenter, page by page, through a view that lives as long as the question.
+//! Reads all VMs of a vCenter page by page, through a view that exists as long as the read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,8 @@ const DEVICES: &str = "config.hardware.device";
 const DATASTORES: &str = "datastore";
 const DRIVE_PATHS: &[&str] = &["name", DEVICES, DATASTORES];
 
-/// ISOs in the drives of one VM. A VM without any device does not exist: it is inaccessible, or not all there yet.
+/// ISOs in the drives of one VM. A VM without any device does not exist. Such an answer means that the VM is
+/// inaccessible or not complete yet.
 fn in_drives(vm: &Properties, name: &str) -> VcResult<Vec<MountedIso>> {
     vm.require_readable(&[DEVICES])?;
     let devices = vm.list(DEVICES);
@@ -50,7 +51,7 @@ fn in_drives(vm: &Properties, name: &str) -> VcResult<Vec<MountedIso>> {
 }
 
 impl Client {
-    /// What all VMs have in their drives; of which that is not said, and why.
+    /// The ISOs in the drives of all VMs, and the VMs that could not be read with the reason.
     pub(super) async fn all_drives(&self) -> VcResult<Drives> {
         let mut drives = Drives::default();
         let mut kept = 0;
@@ -93,7 +94,7 @@ impl Client {
         Ok(drives)
     }
 
-    /// The names of these datastores, as far as they can be had.
+    /// The names of these datastores, as far as they can be read.
     async fn datastore_names(&self, stores: BTreeSet<MoRef>) -> BTreeMap<MoRef, String> {
         if stores.is_empty() {
             return BTreeMap::new();
@@ -117,8 +118,8 @@ impl Client {
         }
     }
 
-    /// Reads these properties of all VMs, a page in memory at a time. Each page has the bound of a call. Whoever stops
-    /// listening leaves nothing behind: the view goes all the same.
+    /// Reads these properties of all VMs. One page is in memory at a time, and each page has the time limit of a call.
+    /// If the caller is dropped, the view is still removed.
     pub(super) async fn each_vm(
         &self,
         paths: &'static [&'static str],

@@ -1,4 +1,4 @@
-//! Bounds per vCenter, whatever the session: two pools with two users still share one vCenter.
+//! Limits per vCenter. They hold for all sessions: two pools with two users still share one vCenter.
 
 use std::{
     collections::HashMap,
@@ -15,13 +15,13 @@ use super::circuit_breaker::CircuitBreaker;
 /// What all sessions with one vCenter share.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
-    /// For tasks in flight.
+    /// Slots for running tasks.
     pub(super) slots: Slots,
-    /// For connections while there are none.
+    /// Limits connections while the vCenter is unreachable.
     pub(super) reach: Arc<CircuitBreaker>,
 }
 
-/// Bounds by vCenter (`host[:port]`).
+/// The limits of each vCenter (`host[:port]`).
 #[derive(Debug)]
 pub(super) struct Limits {
     max: usize,
@@ -29,7 +29,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// At most `max` (at least one) tasks in flight per vCenter.
+    /// At most `max` running tasks per vCenter, at least one.
     pub(super) fn new(max: usize) -> Self {
         Self {
             max: if on(Mutant::OneAtATime) {
@@ -41,7 +41,7 @@ impl Limits {
         }
     }
 
-    /// The bounds of a vCenter.
+    /// The limits of a vCenter.
     pub(super) fn of(&self, server: &str) -> Bounds {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let bounds = servers.entry(server.to_owned()).or_insert_with(|| Bounds {

@@ -1,4 +1,4 @@
-//! Getting in and out: which release, where the singletons are, login, logout.
+//! Login and logout, the choice of the API release, and the references of vCenter's singletons.
 
 use std::sync::Arc;
 
@@ -24,14 +24,15 @@ use super::{
     },
 };
 
-/// Releases in our order of preference: the newest one whose fields we use, then older ones; newer ones only for a
-/// server that would not serve those any more. Naming a release freezes the schema.
+/// API releases in our order of preference: the newest release whose fields we use, then older ones. Newer ones come
+/// last, for a server that no longer serves the others. Naming a release fixes the schema.
 const RELEASES: &[&str] = &["8.0.3.0", "8.0.2.0", "8.0.1.0", "9.0.0.0", "9.1.0.0"];
-/// The only release of a vCenter that does not know how to negotiate.
+/// The only release of a vCenter that cannot negotiate.
 const FIRST_RELEASE: &str = "8.0.1.0";
 
 impl Client {
-    /// One login. It is repeated where vCenter does not serve the known API release any more: then it has not looked at it.
+    /// One login. It is repeated if vCenter no longer serves the known API release, because then vCenter has not
+    /// processed it.
     pub(super) async fn login(&self) -> VcResult<(Arc<Endpoint>, HeaderValue)> {
         if let Some(known) = self.session.endpoint() {
             match self.login_at(&known).await {
@@ -43,7 +44,8 @@ impl Client {
         self.login_at(&endpoint).await
     }
 
-    /// Whether vCenter names another API release by now, as after an upgrade or a restore. Then it is forgotten.
+    /// Whether vCenter now names another API release, for example after an upgrade or a restore. If so, the known
+    /// release is forgotten.
     pub(super) async fn serves_another(&self, release: &str) -> bool {
         let another = self.negotiate().await.is_ok_and(|named| named != release);
         if another {
@@ -90,7 +92,7 @@ impl Client {
         Ok((endpoint.clone(), token.clone()))
     }
 
-    /// A login's failure names who was to log in: people need that, the request's span must not say it.
+    /// Adds the user name to a login's failure. People need it, but the span of the request must not contain it.
     pub(super) fn as_user(&self, failure: VcError) -> VcError {
         VcError {
             subject: format!("{} as {}", self.server(), self.credentials.username),
@@ -98,7 +100,7 @@ impl Client {
         }
     }
 
-    /// Which release, and where are the singletons? Needs no session.
+    /// Finds out the API release and the references of the singletons. Needs no session.
     async fn discover(&self) -> VcResult<Endpoint> {
         let release = self.negotiate().await?;
         let request = self.request(
@@ -164,7 +166,7 @@ impl Client {
                     )),
                 }
             }
-            // Negotiation came with 8.0U2; its absence means the release before.
+            // Negotiation exists since 8.0U2. Without it, vCenter has the release before.
             Err(VcError {
                 kind: VcErrorKind::Status(400..=499) | VcErrorKind::Fault(_),
                 ..
@@ -173,7 +175,7 @@ impl Client {
         }
     }
 
-    /// Ends the session(s); later calls fail.
+    /// Ends all sessions. Later calls fail.
     pub(super) async fn logout(&self, effect: &Effect) {
         let session = self.session.close();
         self.tasks.stop();

@@ -1,7 +1,7 @@
-//! Looking at objects: who looks at about the same time shares one request.
+//! Reads objects. Callers that ask at about the same time share one request.
 //!
-//! Guarantees: the request is sent after the look was asked for, never before. `None` comes from the typed fault
-//! `ManagedObjectNotFound` alone: an object that is merely missing from a shared reply is asked for by itself.
+//! Guarantees: the request is sent after the caller has asked, never before. `None` comes only from the fault
+//! `ManagedObjectNotFound`. An object that is only missing from a shared reply is requested again by itself.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -21,7 +21,7 @@ use super::{
     properties::{Properties, Question},
 };
 
-/// A look waits that long for company.
+/// How long a read waits for more callers.
 const GATHER: Duration = Duration::from_millis(15);
 /// Objects per request.
 const BATCH: usize = 50;
@@ -33,12 +33,12 @@ struct Asker {
     tell: oneshot::Sender<Seen>,
 }
 
-/// Looks that wait for company.
+/// Reads that wait for more callers.
 #[derive(Default)]
 pub(super) struct Looks(Mutex<Vec<Asker>>);
 
 impl Looks {
-    /// Joins; `true` for the first one, who sees to the rest.
+    /// Adds a caller. Returns `true` for the first one, who starts the request.
     fn join(&self, asker: Asker) -> bool {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push(asker);
@@ -51,7 +51,7 @@ impl Looks {
 }
 
 impl Client {
-    /// What is to be known of this VM or folder; `None` when vCenter says that there is no such object.
+    /// The properties of this VM or folder; `None` if vCenter reports that the object does not exist.
     pub(super) async fn look(&self, object: &MoRef) -> Seen {
         let (tell, seen) = oneshot::channel();
         let asker = Asker {
@@ -60,7 +60,7 @@ impl Client {
         };
         if self.looks.join(asker) {
             let me = self.me();
-            // On its own task: the first asker may give up, the others still wait.
+            // In a task of its own: the first caller may give up while the others still wait.
             let gathering = async move {
                 tokio::time::sleep(GATHER).await;
                 if let Some(client) = me.upgrade() {
@@ -107,7 +107,7 @@ impl Client {
                     let _ = asker.tell.send(seen);
                 }
             }
-            // One unreadable object must not blind all the others.
+            // One unreadable object must not make the others fail.
             Ok(Err(e)) if e.fault().is_some() => {
                 for asker in batch {
                     let _ = asker.tell.send(self.look_at(&asker.object).await);
@@ -125,7 +125,7 @@ impl Client {
         match self.retrieve(question(std::slice::from_ref(object))).await {
             Ok(mut found) => match found.pop() {
                 Some(properties) => Ok(Some(Arc::new(properties))),
-                // Neither the object nor a fault: not a proof of absence.
+                // Neither the object nor a fault. That does not prove that the object is absent.
                 None => Err(self.unseen(object, "the reply does not mention the object")),
             },
             Err(e) if matches!(e.fault(), Some(Fault::ManagedObjectNotFound(_))) => Ok(None),

@@ -1,4 +1,4 @@
-//! Names become references: inventory paths, datacenters, datastores, networks.
+//! Resolves names to references: inventory paths, datacenters, datastores, networks.
 
 use agent_forge_actors::{
     model::names::MoRef,
@@ -21,7 +21,7 @@ struct FindByInventoryPath<'a> {
     inventory_path: &'a str,
 }
 
-/// A name in the spec that leads nowhere.
+/// The failure for a name in the spec that resolves to nothing.
 pub(super) fn unresolved(field: &'static str, value: &str, message: impl Into<String>) -> VcError {
     VcError {
         kind: VcErrorKind::Unresolved {
@@ -34,14 +34,14 @@ pub(super) fn unresolved(field: &'static str, value: &str, message: impl Into<St
     }
 }
 
-/// What a name can stand for below a datacenter.
+/// A kind of object that a name below a datacenter can mean.
 #[derive(Clone, Copy)]
 pub(super) struct Sort {
-    /// Folder of the datacenter, and its property of all such objects at any depth.
+    /// The datacenter's folder for them, and the property with all such objects at any depth.
     folder: &'static str,
     property: &'static str,
     base: &'static str,
-    /// Types that are meant.
+    /// The accepted types.
     kinds: &'static [&'static str],
 }
 
@@ -52,7 +52,7 @@ pub(super) const DATASTORE: Sort = Sort {
     base: "Datastore",
     kinds: &["Datastore"],
 };
-/// Networks of any make.
+/// Networks of any type.
 pub(super) const NETWORK: Sort = Sort {
     folder: "network",
     property: "network",
@@ -61,7 +61,8 @@ pub(super) const NETWORK: Sort = Sort {
 };
 
 impl Client {
-    /// The object at this path below the root folder. Not there and not visible look the same: `None`.
+    /// The object at this path below the root folder. `None` if it does not exist or is not visible; vCenter does not
+    /// distinguish the two.
     pub(super) async fn at_path(&self, path: &str) -> VcResult<Option<MoRef>> {
         let path = path.trim_matches('/');
         let found = self
@@ -108,7 +109,7 @@ impl Client {
         }
         let mut matching = Vec::new();
         if !path.contains('/') {
-            // Datacenters may stand in folders.
+            // Datacenters may be in folders.
             let root: MoRef = self
                 .session(Asked::ByCall)
                 .await?
@@ -173,8 +174,9 @@ impl Client {
             .await
     }
 
-    /// An object below a datacenter, by its path in the datacenter's folder, by inventory path, or by its mere name
-    /// wherever it stands (a datastore may be part of a cluster). `field` is where the name comes from.
+    /// Finds an object below a datacenter: by its path in the datacenter's folder, by its inventory path, or by its
+    /// name alone at any depth. A datastore may be part of a datastore cluster. `field` is the field of the spec with
+    /// the name.
     pub(super) async fn find_below(
         &self,
         datacenter: &MoRef,
@@ -190,7 +192,7 @@ impl Client {
                 return Ok(Some(found));
             }
         }
-        // Port groups are named after their subnets: a slash may be part of a mere name.
+        // Port groups are often named after their subnets, so a name may contain a slash.
         if name.starts_with('/') {
             return Ok(None);
         }
@@ -208,7 +210,7 @@ impl Client {
     }
 }
 
-/// Paths that a name in the spec may stand for, the likeliest first.
+/// Paths that a name in the spec may mean, the likeliest first.
 pub(super) fn candidates(datacenter: &str, folder: &str, name: &str) -> Vec<String> {
     let trimmed = name.trim_matches('/');
     let relative = format!("{datacenter}/{folder}/{trimmed}");
@@ -220,7 +222,7 @@ pub(super) fn candidates(datacenter: &str, folder: &str, name: &str) -> Vec<Stri
     }
 }
 
-/// vCenter escapes `%`, `/` and `\` in names; people write either form.
+/// Compares names. vCenter escapes `%`, `/` and `\` in names. People write either form.
 pub(super) fn same_name(wire: &str, written: &str) -> bool {
     wire == written || unescaped(wire) == written
 }
@@ -267,7 +269,7 @@ mod tests {
         let parent = json!({"name": "parent", "val": played::one("Folder")});
         let client = played::client(move |last, asked| {
             let objects = match last {
-                // No path leads to it.
+                // No object has this path.
                 "FindByInventoryPath" => return (200, Value::Null),
                 "RetrievePropertiesEx" if asked.contains("ManagedEntity") => json!([
                     object("Datacenter", json!([named("dc"), parent])),
@@ -287,7 +289,7 @@ mod tests {
             ("VM-10.0.0.0/24", true),
             ("VM-10.0.0.0%2f24", true),
             ("VM-10.0.0.0/25", false),
-            // A path, and nothing stands there.
+            // It is a path, and no object is there.
             ("/dc/network/VM-10.0.0.0/24", false),
         ] {
             let seen = client

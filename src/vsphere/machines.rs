@@ -1,4 +1,4 @@
-//! Making and changing VMs.
+//! Creates and changes VMs.
 
 use agent_forge_actors::{
     effect::Effect,
@@ -28,7 +28,7 @@ use super::{
     },
 };
 
-// Temporary keys tie the devices of one request together; vCenter gives them real ones.
+// Temporary keys connect the devices of one request. vCenter replaces them by real ones.
 const DISK_CONTROLLER_KEY: i32 = -101;
 /// Temporary key of the system disk.
 pub(super) const DISK_KEY: i32 = -102;
@@ -48,7 +48,7 @@ impl Client {
         self.start(effect, call).await
     }
 
-    /// Sets disks, then CD-ROM as boot order.
+    /// Sets the boot order: disks, then CD-ROM.
     pub(super) async fn start_boot_order(
         &self,
         effect: &Effect,
@@ -59,7 +59,7 @@ impl Client {
         self.start(effect, call).await
     }
 
-    /// Writes the marker, and the notes that say the same to the predecessor.
+    /// Writes the mark, and the notes that contain the same for the predecessor.
     pub(super) async fn start_stamp(
         &self,
         effect: &Effect,
@@ -105,14 +105,14 @@ fn creation(vm: &CreateVm, network: NicBacking) -> impl Serialize + use<> {
         vm_path_name: vm.vm_path.to_string(),
     });
     config.extra_config = vec![
-        // The guest finds its disks by uuid only with this.
+        // Without this the guest does not find its disks by uuid.
         OptionValue::text("disk.EnableUUID", "TRUE"),
         OptionValue::text(MARKER_KEY, vm.marker.to_string()),
     ];
     config
         .device_change
         .push(DeviceChange::add(nic(hardware.network_adapter, network)));
-    // With a SATA disk, its controller serves the CD-ROM as well.
+    // With a SATA disk, the same controller serves the CD-ROM.
     let (controller_key, unit_number) = if hardware.disk_controller == DiskController::Sata {
         (DISK_CONTROLLER_KEY, 1)
     } else {
@@ -143,7 +143,7 @@ fn creation(vm: &CreateVm, network: NicBacking) -> impl Serialize + use<> {
     }
 }
 
-/// Hardware with its disk and nothing else: what Storage DRS is asked about, and the beginning of a creation.
+/// The hardware with its disk and nothing else. Used to ask Storage DRS, and as the start of a creation.
 pub(super) fn diskful(hardware: &Hardware) -> VirtualMachineConfigSpec {
     let disk = Device::VirtualDisk(Disk {
         key: DISK_KEY,

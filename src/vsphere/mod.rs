@@ -1,15 +1,20 @@
-//! A thin typed client of vCenter over VI/JSON (vCenter 8.0U1 and newer), the Automation API for tags and `/folder` for
-//! datastore files.
+//! A thin typed client of vCenter. It uses VI/JSON (vCenter 8.0U1 and newer), the Automation API for tags, and
+//! `/folder` for datastore files.
 //!
-//! Flow: [`VsphereConnector`] shares one client per (server, user, password, trust settings). A client logs in once for
-//! all its callers, logs in again when vCenter says that the session is gone, and replays the refused call once. Every
-//! mutating request passes the effect gate. All tasks of a session are awaited by one property collector.
+//! [`VsphereConnector`] shares one client for each combination of server, user, password and trust settings. A client
+//! logs in once for all its callers. When vCenter reports that the session is gone, the client logs in again and
+//! repeats the refused call once. Every mutating request passes the effect gate. One property collector awaits all
+//! tasks of a session.
 //!
-//! Guarantees: every call is bounded in time. No credential byte leaves before the server's certificate is trusted. A
-//! refused login is never repeated by itself, nor is a password that one of its other doors refused. No error, log or span carries a secret. Faults are told apart by type name
-//! alone.
+//! Guarantees:
 //!
-//! Assumptions: callers retry; nothing here does, but for the one replay after a lost session.
+//! - Every call has a time limit.
+//! - No credentials are sent before the server's certificate is trusted.
+//! - A refused login is not repeated automatically. A password that one interface refused is not sent to the others.
+//! - No error, log line or span contains a secret.
+//! - Faults are distinguished by their type name alone.
+//!
+//! Assumption: callers retry. The client repeats nothing except the one call after a lost session.
 
 mod automation;
 mod cache;

@@ -1,4 +1,4 @@
-//! Networks: what a NIC must say to be plugged into one.
+//! Networks, and the backing that connects a NIC to one.
 
 use agent_forge_actors::{
     model::names::MoRef,
@@ -21,12 +21,12 @@ use super::{
 pub(super) struct Network {
     /// Reference.
     pub(super) object: MoRef,
-    /// What a NIC says.
+    /// The backing of a NIC in this network.
     pub(super) backing: NicBacking,
 }
 
 impl Client {
-    /// The network of that name in a datacenter.
+    /// The network with that name in a datacenter.
     pub(super) async fn network(&self, datacenter: &MoRef, name: &str) -> VcResult<Network> {
         let look_up = async {
             let object = self

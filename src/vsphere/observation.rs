@@ -1,4 +1,4 @@
-//! A VM as vCenter shows it, in one request for any number of VMs.
+//! Reads VMs as vCenter shows them, any number of VMs in one request.
 
 use agent_forge_actors::{
     model::{
@@ -30,7 +30,7 @@ struct FindAllByUuid {
     vm_search: bool,
 }
 
-/// Everything that [`observation`] reads.
+/// All properties that [`observation`] reads.
 pub(super) const PATHS: &[&str] = &[
     "name",
     "parent",
@@ -48,12 +48,12 @@ pub(super) const PATHS: &[&str] = &[
     "guest.hostName",
 ];
 
-/// Longest name that vCenter gives to an object, and more than any reference of its has.
+/// Longest name that is accepted, in bytes. vCenter's own names and references are not longer.
 const LONGEST_NAME: usize = 80;
-/// Longer than any path of a configuration file.
+/// Longest path of a configuration file that is accepted, in bytes.
 const LONGEST_PATH: usize = 512;
 
-/// Everything that [`marked`] and [`bare`] read.
+/// All properties that [`marked`] and [`bare`] read.
 pub(super) const SURVEY_PATHS: &[&str] = &[
     "name",
     "config.uuid",
@@ -64,7 +64,7 @@ pub(super) const SURVEY_PATHS: &[&str] = &[
     "runtime.connectionState",
 ];
 
-/// What [`marked`] must be able to read.
+/// The properties that [`marked`] must be able to read.
 const MARKED_PATHS: &[&str] = &[
     "name",
     "config.extraConfig",
@@ -72,7 +72,7 @@ const MARKED_PATHS: &[&str] = &[
     "runtime.powerState",
 ];
 
-/// Without these, a VM could look like somebody else's.
+/// Without these, the operator could take one of its own VMs for another owner's.
 const IDENTITY: &[&str] = &[
     "config.uuid",
     "config.annotation",
@@ -102,7 +102,7 @@ impl Client {
         Ok(seen.into_iter().flatten().collect())
     }
 
-    /// One VM; `None` when vCenter says that there is no such object.
+    /// One VM; `None` if vCenter reports that the object does not exist.
     pub(super) async fn vm(&self, vm: &MoRef) -> VcResult<Option<VmObservation>> {
         self.look(vm)
             .await?
@@ -110,7 +110,8 @@ impl Client {
             .transpose()
     }
 
-    /// Is this folder there for us to see? That it is not there is believed where its datacenter is.
+    /// Whether the user can see this folder. That the folder does not exist is only believed if its datacenter is
+    /// visible.
     pub(super) async fn sight_of(
         &self,
         folder: &MoRef,
@@ -123,7 +124,7 @@ impl Client {
         })
     }
 
-    /// Whether the object shows its name to us; `None`: vCenter says that there is no such object.
+    /// Whether the user can read the object's name. `None` if vCenter reports that the object does not exist.
     async fn is_named(&self, object: &MoRef) -> VcResult<Option<bool>> {
         match self.look(object).await {
             Ok(seen) => Ok(seen.map(|seen| seen.text("name").is_some())),
@@ -133,12 +134,12 @@ impl Client {
     }
 }
 
-/// The VM, where it carries an ownership marker. One of which the user may not read everything is none: what is unset
+/// The VM, if it carries a mark. If the user may not read all of its properties, the result is `None`: an unset value
 /// would look like a fact.
 pub(super) fn marked(vm: &Properties) -> Option<MarkedVm> {
     vm.require_readable(MARKED_PATHS).ok()?;
     vm.text("runtime.powerState")?;
-    // vCenter's own are shorter by far: what is longer is kept out of memory and messages.
+    // vCenter's own names are far shorter. Longer ones are kept out of memory and messages.
     if vm.object.id.len() > LONGEST_NAME || vm.object.kind.len() > LONGEST_NAME {
         return None;
     }
@@ -152,7 +153,7 @@ pub(super) fn marked(vm: &Properties) -> Option<MarkedVm> {
     })
 }
 
-/// The VM, where vCenter shows no configuration of it: `config` is unset while its files cannot be read.
+/// The VM, if vCenter shows no configuration of it. `config` is unset while the VM's files cannot be read.
 pub(super) fn bare(vm: &Properties) -> Option<BareVm> {
     if vm.value("config.uuid").is_some() || vm.object.id.len() > LONGEST_NAME {
         return None;
@@ -163,7 +164,7 @@ pub(super) fn bare(vm: &Properties) -> Option<BareVm> {
     };
     Some(BareVm {
         moref: vm.object.clone(),
-        // It may be the path of its file.
+        // The name may be the path of its file.
         name: text("name", LONGEST_PATH).unwrap_or_default(),
         vm_path: text("summary.config.vmPathName", LONGEST_PATH),
         connection_state: text("runtime.connectionState", LONGEST_NAME).unwrap_or_default(),
@@ -255,7 +256,7 @@ fn marker(extra_config: &[Value]) -> Option<Marker> {
     Marker::parse(owner.get("value").map(unboxed)?.as_str()?)
 }
 
-/// The ISO behind a CD-ROM drive.
+/// The ISO in a CD-ROM drive.
 pub(super) fn iso_of(device: &Value) -> Option<&str> {
     let backing = device.get("backing")?;
     (type_name(backing) == "VirtualCdromIsoBackingInfo")

@@ -1,4 +1,4 @@
-//! Settings of the client and the hook for its measurements.
+//! Settings of the client, and the hook for its metrics.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,23 +11,23 @@ use crate::clock::SystemClock;
 /// Settings that all clients of one connector share.
 #[derive(Clone)]
 pub struct Options {
-    /// Tasks in flight per vCenter (`--max-concurrent-vcenter-tasks`).
+    /// Running tasks per vCenter (`--max-concurrent-vcenter-tasks`).
     pub max_concurrent_tasks: usize,
-    /// Bound of one call, connection included. Long polls and uploads have their own bounds.
+    /// Time limit of one call, connection included. Long polls and uploads have their own limits.
     pub call_timeout: Duration,
-    /// How long vCenter may be silent before those who wait for tasks hear of it.
+    /// How long vCenter may be silent before the callers that wait for tasks get an error.
     pub wait_patience: Duration,
-    /// `User-Agent`; vCenter shows it on the session.
+    /// `User-Agent`. vCenter shows it on the session.
     pub user_agent: String,
-    /// Accept `http://` servers (labs only): credentials then travel in the clear.
+    /// Accept `http://` servers (labs only). Credentials travel unencrypted.
     pub allow_http: bool,
     /// Accept servers whose name resolves to a loopback or link-local address (labs only).
     pub allow_local: bool,
-    /// Where refused passwords are written down.
+    /// The record of refused passwords.
     pub ledger: Arc<Ledger>,
-    /// Hears of every request.
+    /// Gets a record of every request.
     pub observer: Option<Arc<dyn RequestObserver>>,
-    /// What carries the requests instead of the network; trust settings are not looked at then.
+    /// Carries the requests instead of the network. Trust settings are then ignored.
     pub transport: Option<Arc<dyn Transport>>,
 }
 
@@ -60,31 +60,31 @@ impl fmt::Debug for Options {
     }
 }
 
-/// What there is to know of one finished request.
+/// The measurements of one finished request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestRecord<'a> {
     /// `host[:port]` of the vCenter.
     pub server: &'a str,
-    /// Method or operation (`CreateVM_Task`); few distinct values.
+    /// Method or operation (`CreateVM_Task`). There are few distinct values.
     pub operation: &'static str,
-    /// `None` for success, else the fault's name or the kind of failure (`NoAnswer`); few distinct values.
+    /// `None` for success, else the fault's name or the kind of failure (`NoAnswer`). There are few distinct values.
     pub failure: Option<&'a str>,
     /// From the first byte sent to the last one received.
     pub duration: Duration,
 }
 
-/// Hears of every request that a client made, for metrics, and of the tasks that it awaits by itself. Called inline: must be
-/// quick.
+/// Gets every request that a client sends, and the tasks that the client itself awaits, for metrics. The client calls
+/// it directly, so it must be quick.
 pub trait RequestObserver: Send + Sync {
     /// One request ended.
     fn request(&self, record: &RequestRecord<'_>);
-    /// A task is awaited from now on.
+    /// The client now awaits a task.
     fn awaits(&self, server: &str, task: &'static str);
-    /// It is not any more, however it ended.
+    /// The client no longer awaits the task, whatever the result is.
     fn awaited(&self, server: &str, task: &'static str, took: Duration);
 }
 
-/// A task that a client awaits by itself, told of until this is dropped.
+/// A task that a client itself awaits. The observer counts it until this is dropped.
 pub(super) struct Awaited {
     observer: Option<Arc<dyn RequestObserver>>,
     server: String,
@@ -93,7 +93,7 @@ pub(super) struct Awaited {
 }
 
 impl Awaited {
-    /// One that is about to be submitted to `server`.
+    /// A task that is about to be submitted to `server`.
     pub(super) fn begin(options: &Options, server: &str, task: &'static str) -> Self {
         if let Some(observer) = &options.observer {
             observer.awaits(server, task);

@@ -1,7 +1,7 @@
-//! Where a VM will live: names of the spec become one recorded place.
+//! Chooses where a VM will live: names in the spec become one recorded place.
 //!
-//! Checked here rather than found out by a failed create: network, datastore and ISO datastore must meet on at least one
-//! usable host of the compute resource. Where the cluster has no DRS, such a host is named, in turns.
+//! It checks that at least one usable host of the compute resource has the network, the datastore and the ISO
+//! datastore. Otherwise the create would fail later. If the cluster has no DRS, it names such a host, in turn.
 
 use agent_forge_actors::{
     effect::Effect,

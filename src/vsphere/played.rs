@@ -1,4 +1,4 @@
-//! A vCenter made of one function, for tests of single requests. It has no way to negotiate, and takes every login.
+//! A vCenter that consists of one function, for tests of single requests. It cannot negotiate, and accepts every login.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{gate::OpenGate, telemetry::metrics::Metrics};
 
-/// Answers a request by the last part of its path, and its body: HTTP status and reply.
+/// Answers a request by the last part of its path and by its body, with HTTP status and reply.
 struct Played<F>(F);
 
-/// A reference; kind and id are the same word.
+/// A reference whose kind and id are the same word.
 pub(super) fn one(kind: &str) -> Value {
     json!({"_typeName": "ManagedObjectReference", "type": kind, "value": kind})
 }

@@ -1,4 +1,4 @@
-//! Reading properties of many objects in one request.
+//! Reads properties of many objects in one request.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -23,16 +23,16 @@ use super::{
 
 use crate::deadline;
 
-/// Objects per page; vCenter itself caps pages near this.
+/// Objects per page. vCenter itself limits pages to about this size.
 const PAGE: u32 = 100;
-/// Pages of one answer: more objects than any vCenter holds.
+/// Most pages of one answer. That is more objects than any vCenter has.
 const MAX_PAGES: usize = 1000;
-/// How long an answer may take, all pages together.
+/// Time limit of an answer, all pages together.
 const ALL_PAGES_WITHIN: Duration = Duration::from_secs(300);
-/// How much of one answer is kept, in bytes.
+/// Most bytes of one answer that are kept.
 pub(super) const MAX_KEPT: usize = 16 << 20;
 
-/// Properties of one object, as far as they are set and readable.
+/// The properties of one object that are set and readable.
 #[derive(Clone, Debug)]
 pub(super) struct Properties {
     /// Object.
@@ -42,7 +42,7 @@ pub(super) struct Properties {
 }
 
 impl Properties {
-    /// The value, out of its box.
+    /// The value without its box.
     pub(super) fn value(&self, path: &str) -> Option<&Value> {
         self.values.get(path).map(unboxed)
     }
@@ -67,21 +67,21 @@ impl Properties {
         self.list(path).iter().filter_map(reference_in).collect()
     }
 
-    /// Elements of an array; none when unset.
+    /// Elements of an array; none if it is unset.
     pub(super) fn list(&self, path: &str) -> &[Value] {
         self.value(path)
             .and_then(Value::as_array)
             .map_or(&[], Vec::as_slice)
     }
 
-    /// About how many bytes they take in memory.
+    /// About how many bytes the properties take in memory.
     pub(super) fn weight(&self) -> usize {
         let all = self.values.iter().chain(&self.unreadable);
         all.map(|(path, v)| path.len() + weight(v)).sum()
     }
 
-    /// Fails when vCenter withheld one of these properties for lack of a privilege: an unset value would look like a
-    /// fact.
+    /// Fails if vCenter withheld one of these properties because a privilege is missing. An unset value would look like
+    /// a fact.
     pub(super) fn require_readable(&self, paths: &[&str]) -> VcResult<()> {
         for path in paths {
             let Some(decoded) = self.unreadable.get(*path).and_then(fault::decode) else {
@@ -118,7 +118,7 @@ impl From<ObjectContent> for Properties {
     }
 }
 
-/// What to read and where to begin.
+/// What to read, and from which objects.
 pub(super) struct Question {
     properties: Vec<PropertySpec>,
     objects: Vec<ObjectSpec>,
@@ -127,7 +127,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Nothing yet; an unknown object fails the call with `ManagedObjectNotFound`.
+    /// An empty question. An unknown object fails the call with `ManagedObjectNotFound`.
     pub(super) fn about(subject: impl Into<String>) -> Self {
         Self {
             properties: Vec::new(),
@@ -137,7 +137,7 @@ impl Question {
         }
     }
 
-    /// Of objects of that type (and its subtypes) these properties.
+    /// Reads these properties of objects of that type and its subtypes.
     pub(super) fn read(mut self, kind: &'static str, paths: &[&'static str]) -> Self {
         self.properties.push(PropertySpec {
             kind,
@@ -146,12 +146,12 @@ impl Question {
         self
     }
 
-    /// Of this object.
+    /// Reads them from this object.
     pub(super) fn of(self, object: &MoRef) -> Self {
         self.from(object, Vec::new())
     }
 
-    /// Of this object and what is found from there.
+    /// Reads them from this object and from the objects found through it.
     pub(super) fn from(mut self, object: &MoRef, select_set: Vec<Selection>) -> Self {
         self.objects.push(ObjectSpec {
             obj: object.into(),
@@ -161,7 +161,7 @@ impl Question {
         self
     }
 
-    /// Only of what is found from there.
+    /// Reads them only from the objects found through this object.
     pub(super) fn found_from(mut self, object: &MoRef, select_set: Vec<Selection>) -> Self {
         self.objects.push(ObjectSpec {
             obj: object.into(),
@@ -171,13 +171,13 @@ impl Question {
         self
     }
 
-    /// Unknown objects are left out.
+    /// Leaves unknown objects out.
     pub(super) fn missing_ok(mut self) -> Self {
         self.missing_ok = true;
         self
     }
 
-    /// As filter for updates.
+    /// The question as a filter for updates.
     pub(super) fn into_filter(self) -> PropertyFilterSpec {
         PropertyFilterSpec {
             prop_set: self.properties,
@@ -188,7 +188,7 @@ impl Question {
 }
 
 impl Client {
-    /// Asks; pages are put together.
+    /// Reads the whole answer, all pages.
     pub(super) async fn retrieve(&self, question: Question) -> VcResult<Vec<Properties>> {
         let subject = question.subject.clone();
         let (mut found, mut kept) = (Vec::new(), 0);
@@ -204,7 +204,7 @@ impl Client {
         Ok(found)
     }
 
-    /// The failure of an answer that is larger or longer than any can be.
+    /// The failure of an answer that is larger or longer than any real one.
     pub(super) fn endless(&self, subject: &str, what: &str) -> VcError {
         VcError {
             kind: VcErrorKind::Undecodable,
@@ -214,7 +214,7 @@ impl Client {
         }
     }
 
-    /// Asks and hands out object by object, so that only one page is in memory. What `each` keeps it has to bound.
+    /// Passes the objects to `each` one by one, so that only one page is in memory. `each` must limit what it keeps.
     pub(super) async fn retrieve_each(
         &self,
         question: Question,
@@ -243,7 +243,8 @@ impl Client {
         Ok(())
     }
 
-    /// Begins an answer that is read page by page. Each page has the bound of a call; how long all of them take has none.
+    /// Begins an answer that is read page by page. Each page has the time limit of a call. All pages together have
+    /// none.
     pub(super) async fn pages(&self, question: Question) -> VcResult<Pages> {
         let collector = self
             .session(super::session::Asked::ByCall)
@@ -258,7 +259,7 @@ impl Client {
     }
 }
 
-/// What is asked for the next page.
+/// What to request for the next page.
 enum Asks {
     First(PropertyFilterSpec),
     Next(String),

@@ -1,4 +1,4 @@
-//! Reading replies: results, faults, statuses.
+//! Reads replies: results, faults, statuses.
 
 use agent_forge_actors::ports::vcenter::{Fault, VcError, VcErrorKind};
 use serde::de::DeserializeOwned;
@@ -9,7 +9,7 @@ use super::{
     http::{Reply, VcErrorKindAndMessage},
 };
 
-/// Did vCenter say that the session is gone? The specification knows the fault only; a 401 means the same.
+/// Whether vCenter reports that the session is gone. The specification only has the fault. A 401 means the same.
 pub(super) fn session_gone(error: &VcError) -> bool {
     matches!(
         error.kind,
@@ -17,12 +17,13 @@ pub(super) fn session_gone(error: &VcError) -> bool {
     )
 }
 
-/// May it be that vCenter does not serve the API release that was named? What there is no object or method for is a fault.
+/// Whether vCenter may no longer serve the API release in the request. A missing object or method would be a fault
+/// instead.
 pub(super) fn release_refused(error: &VcError) -> bool {
     matches!(error.kind, VcErrorKind::Status(400 | 404 | 410))
 }
 
-/// Reads a result: nothing for 204, an empty body and `null`.
+/// Decodes a result. `None` for 204, an empty body and `null`.
 pub(super) fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<Option<T>, String> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
@@ -30,7 +31,7 @@ pub(super) fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<Option<T>, Stri
     serde_json::from_slice(body).map_err(|e| format!("the reply does not decode: {e}"))
 }
 
-/// Is this reply of VI/JSON a failure?
+/// The failure in a reply of VI/JSON, if any.
 pub(super) fn judge(reply: &Reply) -> Option<VcErrorKindAndMessage> {
     if (200..300).contains(&reply.status) {
         return None;
@@ -45,7 +46,7 @@ pub(super) fn judge(reply: &Reply) -> Option<VcErrorKindAndMessage> {
     })
 }
 
-/// Is this reply of another interface a failure?
+/// The failure in a reply of another interface, if any.
 pub(super) fn judge_rest(reply: &Reply) -> Option<VcErrorKindAndMessage> {
     (!(200..300).contains(&reply.status)).then(|| status(reply.status))
 }

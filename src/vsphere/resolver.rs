@@ -1,8 +1,8 @@
-//! Names to addresses, for one vCenter. The connection goes to the very addresses that were checked: a name may mean
-//! another address at each look.
+//! Resolves the names for the client of one vCenter. The connection uses exactly the addresses that were checked,
+//! because each look-up of a name may give other addresses.
 //!
-//! A proxy's own name is resolved here as well, and is the administrator's choice: it is not checked. What stands behind a
-//! proxy the proxy resolves; then only what the Secret itself says was checked.
+//! The name of a proxy is resolved here too. The administrator chose it, so it is not checked. Behind a proxy, the
+//! proxy resolves the vCenter's name. Then only the text in the Secret was checked.
 
 use std::{error::Error, net::SocketAddr};
 
@@ -10,7 +10,7 @@ use agent_forge_actors::model::server::{BadServer, check_address};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Url;
 
-/// Resolves for the client of one vCenter.
+/// The resolver for the client of one vCenter.
 #[derive(Debug)]
 pub(super) struct Resolver {
     server: String,
@@ -18,7 +18,7 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
-    /// For that server.
+    /// The resolver for that server.
     pub(super) fn new(server: &Url, allow_local: bool) -> Self {
         Self {
             server: server.host_str().unwrap_or_default().to_owned(),
@@ -35,7 +35,7 @@ impl Resolve for Resolver {
             let name = name.as_str();
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name, 0)).await?.collect();
             if checked {
-                // One unfit address among several is a trick, or at least a mistake.
+                // All addresses must pass: one bad address among several is a trick, or at least a mistake.
                 found
                     .iter()
                     .try_for_each(|a| check_address(name, a.ip(), allow_local))?;
@@ -45,7 +45,7 @@ impl Resolve for Resolver {
     }
 }
 
-/// Did this error come about because an address is refused? Then the answer to "why" is its text.
+/// The reason, if this error occurred because an address is refused.
 pub(super) fn refusal(error: &(dyn Error + 'static)) -> Option<String> {
     let mut current = Some(error);
     while let Some(e) = current {
@@ -65,7 +65,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_means_this_machine_leads_nowhere() {
-        // Who set one before has set the same.
+        // Fails if it is already set, with the same value.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("a port");

@@ -1,8 +1,8 @@
-//! The session: release negotiation, login, single flight.
+//! The session of a client: at most one login at a time.
 //!
-//! Guarantees: at most one login is under way per client; who comes meanwhile shares its end. A login runs to its end
-//! even when its caller gives up, so that no session is opened and forgotten. After a refusal nothing is sent any more
-//! until somebody asks for a new login explicitly: wrong passwords lock accounts.
+//! Guarantees: at most one login is under way per client. Callers that come during a login share its result. A login
+//! runs to its end even if its caller gives up, so that no session is opened and then forgotten. After a refused login
+//! nothing is sent until a caller explicitly asks for a new login, because wrong passwords lock accounts.
 
 use std::{
     sync::{
@@ -21,25 +21,25 @@ use tokio::time::Instant;
 
 use super::wire::session::ServiceContent;
 
-/// Header that carries the session's id, both ways.
+/// Header with the session's id, in requests and replies.
 pub(super) const SESSION_HEADER: &str = "vmware-api-session-id";
 
-/// After a failed (not refused) login, calls share its failure that long instead of trying again each.
+/// After a failed login that was not refused, calls share the failure for this long and do not try again.
 pub(super) const COOL_DOWN: Duration = Duration::from_secs(5);
 
 /// What is the same for every session with one vCenter.
 #[derive(Debug)]
 pub(super) struct Endpoint {
-    /// API release that all calls name, e.g. `8.0.1.0`.
+    /// The API release that all calls name, e.g. `8.0.1.0`.
     pub(super) release: String,
-    /// Where the singletons are.
+    /// References of the singletons.
     pub(super) content: ServiceContent,
 }
 
-/// One login's fruit.
+/// The result of one login.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// Which login this is of; session-scoped objects die with it.
+    /// The number of the login. Session-scoped objects are gone with it.
     pub(super) generation: u64,
     /// Endpoint.
     pub(super) endpoint: Arc<Endpoint>,
@@ -55,7 +55,7 @@ impl Session {
             .clone()
     }
 
-    /// vCenter may renew the id with any reply.
+    /// Replaces the id. vCenter may renew it with any reply.
     pub(super) fn renew(&self, token: &HeaderValue) {
         let mut held = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         if *held != *token {
@@ -87,9 +87,9 @@ enum State {
 /// Who asks for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// Somebody who decided that now is the time for a login.
+    /// A caller that has decided to log in now.
     Explicitly,
-    /// A call that needs one.
+    /// A call that needs a session.
     ByCall,
 }
 
@@ -114,7 +114,7 @@ impl SessionCell {
         }
     }
 
-    /// The session if there is one.
+    /// The session, if there is one.
     pub(super) fn current(&self) -> Option<Arc<Session>> {
         match &*self.state() {
             State::In(session) => Some(Arc::clone(session)),
@@ -137,7 +137,7 @@ impl SessionCell {
         *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(endpoint));
     }
 
-    /// What the vCenter called itself at the last login.
+    /// The `instanceUuid` of the vCenter at the last login.
     pub(super) fn instance(&self) -> Option<String> {
         self.instance
             .lock()
@@ -145,12 +145,12 @@ impl SessionCell {
             .clone()
     }
 
-    /// Forgets the endpoint: the next login negotiates anew.
+    /// Forgets the endpoint. The next login negotiates again.
     pub(super) fn forget_endpoint(&self) {
         *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// vCenter says that this session is gone.
+    /// Notes that vCenter reported this session as gone.
     pub(super) fn lost(&self, generation: u64) {
         let mut state = self.state();
         if matches!(&*state, State::In(session) if session.generation == generation) {
@@ -158,7 +158,7 @@ impl SessionCell {
         }
     }
 
-    /// No session any more, ever. Returns the last one.
+    /// Closes the cell for good. Returns the last session.
     pub(super) fn close(&self) -> Option<Arc<Session>> {
         match std::mem::replace(&mut *self.state(), State::Closed) {
             State::In(session) => Some(session),
@@ -166,17 +166,17 @@ impl SessionCell {
         }
     }
 
-    /// Was it closed?
+    /// Whether it was closed.
     pub(super) fn closed(&self) -> bool {
         matches!(&*self.state(), State::Closed)
     }
 
-    /// Has a login been refused for good?
+    /// Whether a login has been refused.
     pub(super) fn refused(&self) -> bool {
         matches!(&*self.state(), State::Refused(_))
     }
 
-    /// The session, by `login` if there is none. `login` gives the endpoint and the session's id.
+    /// The session. Without one, calls `login`, which returns the endpoint and the session's id.
     pub(super) async fn obtain<F>(
         &self,
         asked: Asked,
@@ -210,7 +210,7 @@ impl SessionCell {
                     endpoint,
                     token: Mutex::new(sensitive(&token)),
                 });
-                // Closed meanwhile: the caller of `obtain` sees to the end of this session.
+                // The cell was closed in the meantime. The caller of `obtain` ends this session.
                 if !matches!(&*state, State::Closed) {
                     *state = State::In(Arc::clone(&session));
                 }

@@ -23,21 +23,21 @@ use super::{
     wire::collector::Selection,
 };
 
-/// Datacenter and pool's name.
+/// The datacenter, and the name of the resource pool.
 pub(super) type SiteKey = (MoRef, String);
 
-/// Where a pool's VMs can run.
+/// Where the VMs of a resource pool can run.
 #[derive(Debug)]
 pub(super) struct Site {
-    /// The pool.
+    /// The resource pool.
     pub(super) pool: MoRef,
-    /// vCenter chooses the host: its cluster has DRS, or it is a host of its own.
+    /// Whether vCenter chooses the host: the cluster has DRS, or it is a standalone host.
     chosen: bool,
     hosts: Vec<Host>,
     turn: AtomicUsize,
 }
 
-/// A host that takes VMs.
+/// A host that accepts VMs.
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     /// Reference.
@@ -47,7 +47,7 @@ pub(super) struct Host {
 }
 
 impl Client {
-    /// The site of a resource pool or cluster of that name.
+    /// The site of the resource pool or cluster with that name.
     pub(super) async fn site(&self, datacenter: &MoRef, name: &str) -> VcResult<Arc<Site>> {
         let look_up = async {
             let below = self.datacenter_path(datacenter).await?;
@@ -102,7 +102,7 @@ impl Client {
 }
 
 impl Site {
-    /// The host to name, if one has to be named.
+    /// The host to name in a create, if one must be named.
     pub(super) fn host_for(
         &self,
         seeing: &[&Host],
@@ -149,7 +149,7 @@ fn site(start: &MoRef, found: &[Properties]) -> Option<Site> {
         });
     Some(Site {
         pool,
-        // A cluster without DRS wants its host named even where only one is left to choose.
+        // In a cluster without DRS the host must be named, even if there is only one.
         chosen: drs.unwrap_or(compute.object.kind == "ComputeResource"),
         hosts: hosts.collect(),
         turn: AtomicUsize::new(0),
@@ -162,7 +162,8 @@ fn takes_vms(host: &Properties) -> bool {
         && !host.flag("runtime.inMaintenanceMode").unwrap_or(false)
 }
 
-/// The hosts that see network, a datastore and the ISO datastore; else the field to blame.
+/// The hosts that have the network, a datastore and the ISO datastore. If there is none, the error names the field that
+/// causes it.
 pub(super) fn meeting<'a>(
     site: &'a Site,
     request: &PlaceRequest,
@@ -314,7 +315,7 @@ mod tests {
                 vec![store("i", &["h1"])],
                 Some("network"),
             ),
-            // Each is there somewhere, but never together.
+            // Each of them is on some host, but never all on the same host.
             (
                 &net,
                 vec![store("d", &["h1"])],
@@ -352,7 +353,7 @@ mod tests {
             with.host_for(&with.hosts.iter().collect::<Vec<_>>(), &datastore),
             None
         );
-        // The other hosts of that cluster are in maintenance, say.
+        // For example, the other hosts of that cluster are in maintenance.
         let single = site(false, vec![host("h1", &["n"])]);
         let named = single.host_for(&single.hosts.iter().collect::<Vec<_>>(), &datastore);
         assert_eq!(named.map(|(name, _)| name).as_deref(), Some("h1"));
@@ -376,7 +377,7 @@ mod tests {
         for (kind, drs, chosen) in [
             ("ClusterComputeResource", Some(true), true),
             ("ClusterComputeResource", Some(false), false),
-            // Nobody may read that.
+            // The user may not read the DRS setting.
             ("ClusterComputeResource", None, false),
             ("ComputeResource", None, true),
         ] {

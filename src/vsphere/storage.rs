@@ -1,5 +1,5 @@
-//! Which datastore? What Storage DRS recommends must still fit beside the creations that are under way. Without Storage
-//! DRS, or when nothing it recommends fits, the datastore with the most space is taken.
+//! Chooses the datastore. A recommendation of Storage DRS must still have room beside the creations under way. Without
+//! Storage DRS, or if none of its recommendations fits, the datastore with the most free space is taken.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -21,7 +21,7 @@ use super::{
     wire::{collector::Selection, reference_in},
 };
 
-/// A datastore, as far as placement needs it.
+/// A datastore, with the properties that placement needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Datastore {
     /// Reference.
@@ -34,14 +34,14 @@ pub(super) struct Datastore {
     pub(super) usable: bool,
     /// Ids of the hosts that can write to it.
     pub(super) hosts: HashSet<String>,
-    /// Storage DRS places new VMs there (only known for a datastore of a cluster).
+    /// Whether Storage DRS places new VMs there. Only known for a datastore of a cluster.
     pub(super) storage_drs: bool,
 }
 
 const DATASTORE_PATHS: &[&str] = &["summary", "host"];
 
 impl Client {
-    /// A datastore cluster or datastore of that name.
+    /// The datastore cluster or datastore with that name.
     pub(super) async fn store(
         &self,
         datacenter: &MoRef,
@@ -73,7 +73,7 @@ impl Client {
             .await
     }
 
-    /// The datastores behind a datastore cluster or datastore, with their free space.
+    /// The datastores of a datastore cluster, or the datastore itself, with their free space.
     pub(super) async fn datastores(&self, store: &MoRef) -> VcResult<Arc<Vec<Datastore>>> {
         let look_up = async {
             let children = Selection::follow("children", "StoragePod", "childEntity", Vec::new());
@@ -107,8 +107,9 @@ impl Client {
     }
 }
 
-/// The datastore with room for `bytes` beside what is promised already: one of the best rated ones, else any; among
-/// equals the one with the most space left, so that creations under way spread.
+/// Chooses a datastore with room for `bytes` beside what is already reserved. A datastore with the best rating comes
+/// first, then any other. Among equals it takes the one with the most space left, so that creations under way are
+/// spread.
 pub(super) fn choose<'a>(
     fitting: &[&'a Datastore],
     recommended: &[Recommended],
@@ -127,7 +128,7 @@ pub(super) fn choose<'a>(
     roomy.max_by_key(|d| (rating(d), left(d), std::cmp::Reverse(&d.object.id)))
 }
 
-/// No datastore has room.
+/// The failure if no datastore has room.
 pub(super) fn full(name: &str, bytes: u64, best: u64) -> VcError {
     let gib = |b: u64| b.div_ceil(1 << 30);
     VcError {
@@ -169,7 +170,7 @@ fn datastore(properties: &Properties, storage_drs: bool) -> Option<Datastore> {
     })
 }
 
-/// `DatastoreHostMount`: unset flags mean yes.
+/// Whether a `DatastoreHostMount` is usable. Unset flags mean yes.
 fn mounted(mount: &Value) -> bool {
     let Some(info) = mount.get("mountInfo") else {
         return false;

@@ -1,4 +1,4 @@
-//! Asking Storage DRS where a new VM should go.
+//! Asks Storage DRS where a new VM should go.
 
 use agent_forge_actors::{
     model::{hardware::Hardware, names::MoRef},
@@ -26,13 +26,14 @@ use super::{
 pub(super) struct Recommended {
     /// Datastore.
     pub(super) store: MoRef,
-    /// 1 (worst) to 5 (best).
+    /// From 1 (worst) to 5 (best).
     pub(super) rating: i32,
 }
 
 impl Client {
-    /// What Storage DRS proposes for such a VM; machines of one burst share the answer, since it knows nothing of those
-    /// that are still being created. Nothing when it proposes nothing or refuses: free space decides then.
+    /// The proposals of Storage DRS for such a VM. Machines of one burst share the answer, since Storage DRS does not
+    /// know the VMs that are still being created. The result is empty if it proposes nothing or refuses. Then free
+    /// space decides.
     pub(super) async fn recommended(
         &self,
         pod: &MoRef,

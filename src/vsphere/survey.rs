@@ -1,6 +1,6 @@
-//! The survey: whose the VMs of a vCenter are. Who asks at about the same time shares one.
+//! The survey reads all VMs of a vCenter with their marks. Callers that ask at about the same time share one survey.
 //!
-//! Guarantee: a survey is begun after it was asked for, never before; one at a time runs for a client.
+//! Guarantee: a survey begins after the caller has asked, never before. Each client runs one survey at a time.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -20,7 +20,7 @@ use super::{
     properties::MAX_KEPT,
 };
 
-/// Who asks waits that long for company.
+/// How long a survey waits for more callers.
 const GATHER: Duration = Duration::from_millis(15);
 
 type Told = VcResult<Arc<Survey>>;
@@ -31,7 +31,7 @@ struct State {
     runs: bool,
 }
 
-/// Those who wait for the next survey.
+/// Callers that wait for the next survey.
 #[derive(Clone, Default)]
 pub(super) struct Surveys(Arc<Mutex<State>>);
 
@@ -40,7 +40,7 @@ impl Surveys {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Joins; `true` for the first one, who sees to the rest.
+    /// Adds a caller. Returns `true` for the first one, who starts the survey.
     fn join(&self, asker: oneshot::Sender<Told>) -> bool {
         self.with(|s| {
             s.waiting.push(asker);
@@ -48,7 +48,7 @@ impl Surveys {
         })
     }
 
-    /// Who waits now; nobody: the next asker begins anew.
+    /// Takes the waiting callers. If there are none, the next caller starts a new survey.
     fn take(&self) -> Vec<oneshot::Sender<Told>> {
         self.with(|s| {
             s.runs = !s.waiting.is_empty();
@@ -57,7 +57,7 @@ impl Surveys {
     }
 }
 
-/// Work that ends before its time: who waits hears of it, and the next asker begins anew.
+/// Guards the running survey. If it ends early, its callers get an error and the next caller starts a new one.
 struct Running {
     surveys: Surveys,
     ended: bool,
@@ -81,7 +81,7 @@ impl Client {
                 ended: false,
             };
             let me = self.me();
-            // On its own task: the first asker may give up, the others still wait.
+            // In a task of its own: the first caller may give up while the others still wait.
             let work = async move {
                 let mut running = running;
                 loop {

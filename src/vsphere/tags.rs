@@ -1,4 +1,4 @@
-//! Tags, by the Automation API.
+//! Tags, through the Automation API.
 
 use agent_forge_actors::{
     effect::Effect,
@@ -40,7 +40,7 @@ fn object_id(vm: &MoRef) -> ObjectId<'_> {
 }
 
 impl Client {
-    /// Attaches tags; already attached is success.
+    /// Attaches tags. An attached tag counts as success.
     pub(super) async fn tag(
         &self,
         effect: &Effect,
@@ -65,7 +65,7 @@ impl Client {
                 Err(e) if names_no_tag(&e) => {}
                 Err(e) => return Err(e),
             }
-            // One by one, then: the failing one will name itself.
+            // Attach them one by one. The failure then names the tag.
         }
         for tag in tag_ids {
             let path = format!("{ASSOCIATION}/{}", segment(tag));
@@ -92,7 +92,7 @@ impl Client {
     }
 }
 
-/// An id leads to no tag. Which one of several, the answer does not say.
+/// Whether an id belongs to no tag. For several ids, the answer does not say which.
 fn names_no_tag(error: &VcError) -> bool {
     match error.fault() {
         Some(Fault::Other { type_name, .. }) => type_name == "NOT_FOUND",
@@ -111,7 +111,8 @@ mod tests {
     const GOOD: &str = "urn:good";
     const WRONG: &str = "urn:wrong";
 
-    /// What comes of attaching both, where all at once ends so, and each by itself as it should.
+    /// Attaches two tags. The request with both gets the answer `together`. Single requests succeed for the good tag
+    /// only.
     async fn attached(together: (u16, Value)) -> VcResult<()> {
         let client = played::client(move |last, _| match last {
             "tag-association" => together.clone(),

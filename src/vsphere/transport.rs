@@ -1,22 +1,23 @@
-//! The last step to a vCenter: one request out, one reply in. The seam at which a test puts a vCenter of its own: all
-//! that builds requests and reads replies lies above it.
+//! The last layer in front of a vCenter: one request out, one reply in. Tests replace it by a vCenter of their own.
+//! Everything that builds requests and reads replies is above it.
 
 use agent_forge_actors::ports::vcenter::VcErrorKind;
 use async_trait::async_trait;
 
 use super::{resolver, trust};
 
-/// Carries requests. Time bounds lie above: a transport may wait for ever.
+/// Carries requests. It has no time limits; its callers have them.
 #[async_trait]
 pub trait Transport: Send + Sync {
-    /// Sends one request; the reply's body may still be on its way.
+    /// Sends one request. The reply's body may still be on its way.
     ///
     /// # Errors
     /// [`TransportFailure`].
     async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, TransportFailure>;
 }
 
-/// No reply. `Unreachable`, `Untrusted` and `NotAllowed`: nothing was sent. `NoAnswer`: it may or may not have had an effect.
+/// There is no reply. `Unreachable`, `Untrusted` and `NotAllowed` mean that nothing was sent. `NoAnswer` means that the
+/// request may or may not have had an effect.
 #[derive(Clone, Debug)]
 pub struct TransportFailure {
     /// One of these four.
@@ -35,7 +36,7 @@ impl Transport for Network {
     }
 }
 
-/// What a failure of the network means.
+/// Turns a failure of the HTTP client into a [`TransportFailure`].
 pub(super) fn failure(error: &reqwest::Error) -> TransportFailure {
     let of = |kind, message| TransportFailure { kind, message };
     if let Some(why) = trust::refusal(error) {
@@ -50,7 +51,7 @@ pub(super) fn failure(error: &reqwest::Error) -> TransportFailure {
     if let Some(why) = resolver::refusal(error) {
         return of(VcErrorKind::NotAllowed, why);
     }
-    // The innermost cause is the telling one ("connection refused"); reqwest's own text repeats the URL.
+    // The innermost cause has the useful text ("connection refused"). reqwest's own text repeats the URL.
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;

@@ -1,5 +1,5 @@
-//! How a vCenter's certificate is checked. The check is part of the TLS handshake, so nothing of ours (no header, no
-//! credential) is sent to a server that fails it.
+//! How a vCenter's certificate is checked. The check is part of the TLS handshake. So nothing is sent to a server that
+//! fails it: no header and no credentials.
 
 use std::{error::Error, sync::Arc};
 
@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 /// TLS settings for these trust settings.
 ///
 /// # Errors
-/// A sentence for people: no usable certificate in the bundle, no roots on this system.
+/// A sentence for people: the bundle has no usable certificate, or this system has no roots.
 pub(super) fn client_config(trust: &Trust) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
@@ -56,7 +56,7 @@ fn config(
         .with_no_client_auth())
 }
 
-/// TLS settings with the system's roots and, where given, the certificates of a PEM bundle beside them.
+/// TLS settings with the system's roots, and with the certificates of a PEM bundle if there is one.
 ///
 /// # Errors
 /// A sentence for people.
@@ -68,14 +68,14 @@ pub(crate) fn system_and(extra_pem: Option<&str>) -> Result<ClientConfig, String
         match rustls_platform_verifier::Verifier::new_with_extra_roots(extra, Arc::clone(&provider))
         {
             Ok(verifier) => Arc::new(verifier),
-            // An image without any roots: the bundle alone then.
+            // The image has no roots. Then the bundle alone is trusted.
             Err(_) if !only_extra.is_empty() => Arc::new(Bundle::of(only_extra, &provider)?),
             Err(e) => return Err(format!("this system has no usable root certificates ({e})")),
         };
     config(provider, verifier)
 }
 
-/// Does this error stem from a certificate that we refused? Then the answer to "why" is its text.
+/// The reason, if this error occurred because the certificate is refused.
 pub(crate) fn refusal(error: &(dyn Error + 'static)) -> Option<String> {
     let mut current = Some(error);
     while let Some(e) = current {
@@ -94,8 +94,7 @@ pub(crate) fn refusal(error: &(dyn Error + 'static)) -> Option<String> {
     None
 }
 
-/// The TLS error that this error is, or that it carries as an I/O error, however often wrapped: `source` skips what an
-/// I/O error carries.
+/// The TLS error in this error. It may be wrapped in several I/O errors, and `source` skips what an I/O error contains.
 fn unwrapped<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     loop {
         if let Some(tls) = error.downcast_ref::<rustls::Error>() {
@@ -107,8 +106,8 @@ fn unwrapped<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Err
 
 const MISMATCH: &str = "thumbprint mismatch";
 
-/// The certificates of a PEM bundle. One that is not usable is left out, with a warning: the others go on to count, and a
-/// server that needs it is refused.
+/// The certificates of a PEM bundle. One that cannot be used is skipped with a warning. The others still count, and a
+/// server that needs the skipped one is refused.
 ///
 /// # Errors
 /// None is usable.
@@ -142,7 +141,7 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     Ok(usable)
 }
 
-/// The sections of a PEM text, each by itself: one that is broken spoils no other.
+/// The sections of a PEM text. A broken one does not affect the others.
 fn sections(pem: &str) -> impl Iterator<Item = &str> {
     let starts: Vec<usize> = pem.match_indices("-----BEGIN ").map(|(at, _)| at).collect();
     let ends: Vec<usize> = starts.iter().skip(1).copied().chain([pem.len()]).collect();
@@ -152,8 +151,8 @@ fn sections(pem: &str) -> impl Iterator<Item = &str> {
         .filter_map(|(from, to)| pem.get(from..to))
 }
 
-/// Trusts what the bundle's authorities signed, and the bundle's certificates themselves: people paste the server's own
-/// self-signed certificate there. The host name is checked in both cases.
+/// Trusts what the CAs in the bundle signed, and also the bundle's certificates themselves: people paste the server's
+/// own self-signed certificate there. The host name is checked in both cases.
 #[derive(Debug)]
 struct Bundle {
     inner: Arc<WebPkiServerVerifier>,
@@ -233,7 +232,8 @@ impl ServerCertVerifier for Bundle {
     }
 }
 
-/// Trusts one certificate by its digest, or (without a digest) any. The peer must still prove that it holds the key.
+/// Trusts one certificate by its digest or, without a digest, any certificate. The server must still prove that it has
+/// the key.
 #[derive(Debug)]
 struct Fixed {
     provider: Arc<CryptoProvider>,
@@ -256,7 +256,7 @@ impl ServerCertVerifier for Fixed {
         if seen == wanted {
             return Ok(ServerCertVerified::assertion());
         }
-        // The digest of a certificate is public; showing it lets people compare.
+        // The digest of a certificate is public. Showing it lets people compare.
         Err(rustls::Error::General(format!(
             "{MISMATCH}: the server's certificate has SHA-256 {}",
             hex::encode_upper(seen)

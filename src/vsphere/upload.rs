@@ -1,4 +1,4 @@
-//! Uploads through `/folder`, the datastores' file access over plain HTTP.
+//! Uploads through `/folder`, vCenter's HTTP access to datastore files.
 
 use std::{
     sync::{
@@ -27,11 +27,11 @@ use super::{
     session::Asked,
 };
 
-/// An upload that moves no byte for that long is given up. Who feeds it has tighter bounds while bytes are to come; what
-/// a slow datastore needs after the last one must fit in.
+/// An upload that moves no byte for this long is given up. The source of the bytes has tighter limits. The time that a
+/// slow datastore needs after the last byte must fit in.
 const STALL: Duration = Duration::from_secs(360);
-/// Bound of a whole upload: longer than the download that feeds it may take (`--iso-deadline`), whose own bound names what is
-/// slow.
+/// Time limit of a whole upload. It is longer than `--iso-deadline`, the limit of the download that feeds the upload.
+/// That limit names what is slow.
 pub(crate) const UPLOAD_LIMIT: Duration = Duration::from_secs(13 * 3600);
 
 impl Client {
@@ -96,15 +96,15 @@ impl Client {
         }
         match sent {
             Ok(_) => Ok(()),
-            // The source's own words tell more than "connection ended".
+            // The source's own error says more than "connection ended".
             Err(e) => Err(watch
                 .complaint()
                 .map_or(e, |why| failure(VcErrorKind::NoAnswer, why))),
         }
     }
 
-    /// How `/folder` wants to be asked: with the session as cookie, or with user and password. Found out by asking for
-    /// the file, since a stream of bytes can be sent only once.
+    /// Finds out how `/folder` must be asked: with the session as cookie, or with user and password. It does so by a
+    /// request for the file, since a stream of bytes can be sent only once.
     async fn upload_authorisation(
         &self,
         path: &str,
@@ -186,10 +186,10 @@ impl Client {
     }
 }
 
-/// What `/folder` accepts.
+/// The authorisation that `/folder` accepts.
 struct Authorisation {
     headers: HeaderMap,
-    /// User and password, not the session.
+    /// Uses user and password, not the session.
     by_password: bool,
 }
 
@@ -211,7 +211,8 @@ fn one_header(name: header::HeaderName, text: &str) -> VcResult<HeaderMap> {
     Ok(HeaderMap::from_iter([(name, value)]))
 }
 
-/// `/folder` speaks plain HTTP status codes; `privilege` is what the request needs, which no status says.
+/// The failure in a reply of `/folder`, which uses HTTP status codes. No status names the missing privilege, so
+/// `privilege` does.
 fn judge_file(
     reply: &Reply,
     file: &DatastorePath,
@@ -246,7 +247,7 @@ fn judge_file(
     }
 }
 
-/// Progress and end of the source of an upload.
+/// Progress and failure of the source of an upload.
 #[derive(Default)]
 struct Watch {
     moved: AtomicU64,
@@ -269,7 +270,7 @@ impl Watch {
         std::io::Error::other(why)
     }
 
-    /// Ends when nothing moved for a while.
+    /// Resolves when no byte has moved for [`STALL`].
     async fn stalled(&self) {
         let mut seen = self.moved.load(Ordering::Relaxed);
         loop {
@@ -283,8 +284,8 @@ impl Watch {
     }
 }
 
-/// Passes the bytes on, counted: neither one less nor one more than declared. Always one chunk behind, so that a source
-/// that goes on too long fails the upload instead of being cut off at the declared length.
+/// Passes the bytes on and counts them: exactly as many as declared. It is always one chunk behind. So a source with
+/// too many bytes fails the upload, instead of being cut off at the declared length.
 fn counted(
     body: ByteStream,
     length: u64,

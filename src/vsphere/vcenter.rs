@@ -1,4 +1,4 @@
-//! The port: what the actors see of a client.
+//! The port: a client as the actors see it.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use async_trait::async_trait;
 
 use super::client::Client;
 
-/// A caller's hold on a client.
+/// A caller's handle to a client.
 pub(super) struct Handle(pub(super) Arc<Client>);
 
 #[async_trait]

@@ -1,4 +1,5 @@
-//! How tasks ended, for whoever asks again. Bounded in number and in bytes: a result is vCenter's word.
+//! Remembers how tasks ended, for callers that ask again. Number and size are limited, because the server decides how
+//! large a result is.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,19 +8,20 @@ use agent_forge_actors::ports::vcenter::VcResult;
 use super::Outcome;
 use crate::vsphere::properties;
 
-/// Ends remembered: more than are told between somebody's death and the next one's asking.
+/// Most ends that are remembered. That is more than can come between the death of one caller and the question of the
+/// next.
 const KEPT: usize = 512;
-/// And no more of them than take so many bytes; the latest stays in any case.
+/// Most bytes of all ends together. The latest end is kept in any case.
 const KEPT_BYTES: usize = 4 << 20;
 
-/// How tasks ended, as long as their filter lives. One that leaves the view and comes back between two polls has not changed
-/// for vCenter, which says nothing of it then; so an end outlives the place in the view.
+/// How tasks ended, as long as their filter exists. If a task leaves the view and comes back between two polls, vCenter
+/// sees no change and reports nothing. So an end is kept after the task has left the view.
 #[derive(Default)]
 pub(super) struct Ends {
     outcomes: HashMap<String, VcResult<Outcome>>,
     /// Oldest first.
     order: VecDeque<String>,
-    /// About how many bytes they all take.
+    /// About how many bytes the ends take.
     bytes: usize,
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use agent_forge_actors::ports::vcenter::{VcError, VcErrorKind};
 
-/// Tasks remembered; far more than are ever in flight.
+/// Most tasks that are remembered. Far fewer run at a time.
 const KEPT: usize = 512;
 
 struct Label {
@@ -34,7 +34,7 @@ impl Labels {
         });
     }
 
-    /// What that task is and what it is about; of one that was started elsewhere, its number.
+    /// The method and the subject of a task. For a task that another client started, only its number.
     fn of(&self, task: &str) -> (&'static str, String) {
         let labels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let label = labels.iter().rev().find(|l| l.task == task);
@@ -59,7 +59,7 @@ impl Labels {
         }
     }
 
-    /// Whether it is a failure of that task, and not one of asking for its end.
+    /// Whether this is a failure of the task itself, and not of the request for its end.
     pub(super) fn is_of(&self, task: &str, failure: &VcError) -> bool {
         self.of(task).0 == failure.operation
     }

@@ -1,12 +1,12 @@
-//! Waiting for tasks: one list view, one property collector and one long poll carry all tasks of a session.
+//! Waits for tasks. One list view, one property collector and one long poll serve all tasks of a session.
 //!
-//! Flow: [`TaskHub`] hands a waiter to the watcher, a task of its own that starts with the first waiter. The watcher
-//! keeps the long poll and at most one `ModifyListView` in flight; tasks that come and go meanwhile share the next one.
+//! [`TaskHub`] passes a waiter to the watcher, a tokio task that starts with the first waiter. The watcher keeps the
+//! long poll and at most one `ModifyListView` running. Tasks that come or end in the meantime share the next one.
 //!
-//! Guarantees: every waiter hears of an end: success, the task's fault, `Vanished` for a task that vCenter does not know
-//! (any more), or the trouble itself once vCenter has been silent for the patience of its options. A lost session or reply costs nobody
-//! the wait: view and filter are built anew and vCenter tells the current state of each task. An end that was told once is
-//! known to whoever asks again. Without tasks there is no request at all.
+//! Guarantees: every waiter gets an end. It is success, the task's fault, or `Vanished` for a task that vCenter does
+//! not know. After vCenter has been silent for `wait_patience`, the waiter gets that failure. A lost session or reply
+//! does not end the wait: the watcher creates view and filter again, and vCenter reports the current state of each
+//! task. A reported end is remembered for callers that ask again. Without tasks no request is sent.
 
 mod ends;
 mod labels;
@@ -24,7 +24,7 @@ pub(super) use self::labels::Labels;
 use self::watcher::Watcher;
 use super::{client::Client, wire::reference_in};
 
-/// How a task ended, with its result as it came.
+/// How a task ended, with its result as vCenter sent it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     /// Success, with a boxed result or none.
@@ -33,22 +33,22 @@ pub(super) enum Outcome {
     Vanished,
 }
 
-/// Somebody who waits.
+/// A caller that waits.
 struct Waiter {
     task: String,
     done: oneshot::Sender<VcResult<Outcome>>,
 }
 
-/// The way to the watcher of one client.
+/// The connection to the watcher of one client.
 pub(super) struct TaskHub {
     client: Weak<Client>,
     watcher: Mutex<Option<mpsc::UnboundedSender<Waiter>>>,
-    /// What the tasks that we started are about.
+    /// What the tasks that this client started are about.
     pub(super) labels: Labels,
 }
 
 impl TaskHub {
-    /// Nothing runs before somebody waits.
+    /// The watcher starts with the first waiter.
     pub(super) fn new(client: Weak<Client>) -> Self {
         Self {
             client,
@@ -60,7 +60,7 @@ impl TaskHub {
     /// Waits for the end of a task, whatever its result is.
     ///
     /// # Errors
-    /// The task's fault, or why its end cannot be known.
+    /// The task's fault, or the reason why its end cannot be found out.
     pub(super) async fn outcome(&self, task: &TaskRef) -> VcResult<Outcome> {
         let (done, end) = oneshot::channel();
         self.enqueue(Waiter {
@@ -72,8 +72,8 @@ impl TaskHub {
                 .labels
                 .failure(&task.0, VcErrorKind::NoAnswer, "the session was ended"))
         });
-        // Said by whoever waits, so that the line names the object. Conditions repeat the failure: the task's number differs
-        // with every try and stands in the log alone.
+        // The waiter logs this, so that the line names the object. Conditions repeat the failure, and the task's number
+        // differs with every try. So the number is only in the log.
         if let Err(e) = ended.as_ref()
             && self.labels.is_of(&task.0, e)
         {
@@ -83,10 +83,10 @@ impl TaskHub {
         ended
     }
 
-    /// Waits for the end of a task; a result that is a reference is passed on.
+    /// Waits for the end of a task. If the result is a reference, it is passed on.
     ///
     /// # Errors
-    /// Why its end cannot be known.
+    /// The reason why the task's end cannot be found out.
     pub(super) async fn wait(&self, task: &TaskRef) -> VcResult<VcResult<TaskEnd>> {
         Ok(match self.outcome(task).await {
             Ok(Outcome::Success(result)) => {
@@ -98,7 +98,7 @@ impl TaskHub {
         })
     }
 
-    /// No more waiting; who waits is told.
+    /// Stops the watcher. Its waiters get an error.
     pub(super) fn stop(&self) {
         self.watcher
             .lock()
@@ -117,7 +117,7 @@ impl TaskHub {
             None => waiter,
         };
         let (sender, inbox) = mpsc::unbounded_channel();
-        // Cannot fail: the receiver is at hand.
+        // Cannot fail, because the receiver exists.
         let _ = sender.send(waiter);
         *watcher = Some(sender);
         tokio::spawn(Watcher::new(Weak::clone(&self.client), inbox).run());
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::telemetry::told::Lines;
 
-    /// The lines about the end of task 7, for which a step of `demo/a` waits.
+    /// The log lines about the end of task 7, for which a step of `demo/a` waits.
     async fn lines(end: impl FnOnce(&Labels) -> VcError) -> Vec<Value> {
         let hub = TaskHub::new(Weak::new());
         let (sender, mut inbox) = mpsc::unbounded_channel::<Waiter>();

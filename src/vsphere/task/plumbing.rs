@@ -1,4 +1,4 @@
-//! View, collector and filter of one session. They die with it.
+//! View, collector and filter of one session. They are gone when the session ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,9 +23,9 @@ use super::super::{
     },
 };
 
-/// Seconds after which vCenter answers a quiet long poll.
+/// Seconds after which vCenter answers a long poll without news.
 pub(super) const MAX_WAIT: u32 = 20;
-/// And we give it that much more before we call it silent.
+/// How much longer the client waits before it treats vCenter as silent.
 pub(super) const MARGIN: Duration = Duration::from_secs(10);
 
 /// View, collector and filter of one session.
@@ -36,7 +36,8 @@ pub(super) struct Plumbing {
     collector: MoRef,
 }
 
-/// What vCenter keeps for us in one session until it is given back. The filter goes with its collector.
+/// The objects that vCenter keeps in one session until the client destroys them. Destroying the collector also destroys
+/// the filter.
 #[derive(Clone)]
 pub(super) struct Parts {
     session: Arc<Session>,
@@ -44,7 +45,7 @@ pub(super) struct Parts {
     collector: Option<MoRef>,
 }
 
-/// Not all of it came about: why, and what is to be given back.
+/// A failed set-up: the reason, and the objects that must be destroyed.
 pub(super) struct Unbuilt {
     pub(super) why: VcError,
     pub(super) left: Option<Parts>,
@@ -58,13 +59,14 @@ fn task(id: &str) -> Ref {
 }
 
 impl Plumbing {
-    /// Builds it, in three requests.
+    /// Creates the objects, in three requests.
     ///
     /// # Errors
-    /// What failed, and what had come about by then. What vCenter made and could not tell us of goes with the session.
+    /// The reason, and the objects that exist by then. An object that vCenter created without its reply reaching us is
+    /// removed with the session.
     pub(super) async fn build(client: &Client) -> Result<Self, Unbuilt> {
-        // If the session changes between these calls, the later one fails on an object of the earlier session and the watcher
-        // builds anew.
+        // If the session changes between these calls, a later call fails on an object of the earlier session. Then the
+        // watcher creates everything again.
         let session = match client.session(Asked::ByCall).await {
             Ok(session) => session,
             Err(why) => return Err(Unbuilt { why, left: None }),
@@ -87,12 +89,12 @@ impl Plumbing {
         }
     }
 
-    /// What is to be given back once it is of no use any more.
+    /// The objects to destroy when they are no longer needed.
     pub(super) fn into_parts(self) -> Parts {
         self.parts
     }
 
-    /// Takes tasks into the view and others out of it; returns those that vCenter does not know.
+    /// Adds tasks to the view and removes others. Returns those that vCenter does not know.
     pub(super) async fn modify(
         self,
         client: Arc<Client>,
@@ -115,7 +117,7 @@ impl Plumbing {
             .collect())
     }
 
-    /// Waits for news after `version`; `None` when there were none for a while.
+    /// Waits for updates after `version`; `None` if there were none for a while.
     pub(super) async fn poll(
         self,
         client: Arc<Client>,
@@ -180,8 +182,8 @@ impl Parts {
         made.map(MoRef::from).ok_or(missing)
     }
 
-    /// Gives back to vCenter what there is; `false` when vCenter did not answer, so that it has to be tried again. What belongs
-    /// to a session that is gone is gone.
+    /// Destroys the objects in vCenter. Returns `false` if vCenter did not answer, so that it must be tried again. If
+    /// the session is gone, its objects are gone too.
     pub(super) async fn give_back(&mut self, client: &Client) -> bool {
         let effect = client.session_effect(EffectKind::SessionView);
         let current = client.session.current();

@@ -1,4 +1,4 @@
-//! Reading updates: which tasks have come to an end? Pure.
+//! Reads updates and finds the tasks that have ended. It has no side effects.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use super::super::{
     wire::{collector::UpdateSet, unboxed},
 };
 
-/// A task whose result or fault takes more bytes than that has failed, for all that we can know.
+/// A task whose result or fault takes more bytes than this counts as failed.
 pub(super) const LARGEST: usize = 4 << 20;
 
-/// What is known of a running task. Its parts may come in different updates.
+/// What is known about a running task. Its parts may come in different updates.
 #[derive(Debug, Default)]
 struct Seen {
     state: String,
@@ -20,27 +20,27 @@ struct Seen {
     result: Value,
 }
 
-/// An end, as it came.
+/// An end, as vCenter sent it.
 #[derive(Debug, PartialEq)]
 pub(super) enum End {
-    /// With its result.
+    /// Success, with its result.
     Success(Option<Value>),
-    /// With its fault.
+    /// Failure, with its fault.
     Error(Value),
-    /// With a result or a fault that is larger than any can be.
+    /// With a result or a fault that is larger than any real one.
     TooLarge,
-    /// Left the view: by itself, or because it was taken out a moment ago and is wanted again.
+    /// The task left the view: by itself, or because it was removed a moment ago and is wanted again.
     Left,
-    /// vCenter says that there is no such task.
+    /// vCenter reports that there is no such task.
     Vanished,
 }
 
-/// What is known of all tasks in the view.
+/// What is known about all tasks in the view.
 #[derive(Debug, Default)]
 pub(super) struct Progress(HashMap<String, Seen>);
 
 impl Progress {
-    /// Takes an update in and tells which tasks ended with it. Of tasks that nobody `wanted` to hear of nothing is kept.
+    /// Applies an update and returns the tasks that ended with it. Nothing is kept of tasks that are not `wanted`.
     pub(super) fn apply(
         &mut self,
         update: UpdateSet,
@@ -92,7 +92,7 @@ impl Progress {
         ends
     }
 
-    /// A new filter tells everything from the start.
+    /// Forgets everything: a new filter reports all states again.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }
@@ -145,7 +145,7 @@ mod tests {
                 )
                 .is_empty()
         );
-        // The result first, the state later.
+        // The result comes first, the state later.
         assert!(
             progress
                 .apply(

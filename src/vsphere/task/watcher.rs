@@ -1,4 +1,4 @@
-//! The watcher: keeps the view in step with who waits, and the long poll running.
+//! The watcher: keeps the view equal to the tasks that callers wait for, and keeps the long poll running.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,12 +23,13 @@ use super::{
 };
 use crate::vsphere::{client::Client, wire::collector::UpdateSet};
 
-/// How long new tasks wait for company before the view is modified; the tasks run meanwhile.
+/// How long new tasks wait for others before the view is changed. The tasks already run.
 const GATHER: Duration = Duration::from_millis(40);
-/// How long updates wait for company before the next long poll asks for them. That puts off the news of an end, and a VM
-/// keeps its task slot until then: longer costs more time than it saves requests (docs/reference/benchmarks.md).
+/// Pause before each next long poll, so that several updates come together. It delays the news of an end, and a VM
+/// keeps its task slot until then. A longer pause would cost more time than it saves requests
+/// (docs/reference/benchmarks.md).
 const PAUSE: Duration = Duration::from_millis(40);
-/// Pauses between attempts while vCenter is in trouble.
+/// Pauses between attempts while vCenter fails.
 const BACKOFF: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(500),
@@ -37,9 +38,9 @@ const BACKOFF: [Duration; 5] = [
     Duration::from_secs(5),
 ];
 
-/// Those who wait do not wait longer than that for the giving back of what is of no use any more.
+/// How long the waiters are delayed at most while old objects are destroyed.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
-/// The least seconds that vCenter is asked to hold a quiet long poll back.
+/// Shortest time, in seconds, for which vCenter is asked to hold back a long poll without news.
 const LEAST_WAIT: u32 = 5;
 
 type Running<T> = Pin<Box<OptionFuture<Pin<Box<dyn Future<Output = VcResult<T>> + Send>>>>>;
@@ -54,11 +55,11 @@ fn some<T>(future: impl Future<Output = VcResult<T>> + Send + 'static) -> Runnin
     )))
 }
 
-/// Why the watcher stopped looking.
+/// Why the watcher stopped.
 enum Stop {
-    /// Nobody waits.
+    /// No caller waits.
     Idle,
-    /// Nobody ever will.
+    /// No caller can come any more.
     Closed,
     /// Something failed.
     Trouble(VcError),
@@ -70,22 +71,23 @@ pub(super) struct Watcher {
     inbox: mpsc::UnboundedReceiver<Waiter>,
     waiting: BTreeMap<String, Vec<oneshot::Sender<VcResult<Outcome>>>>,
     plumbing: Option<Plumbing>,
-    /// What vCenter keeps for us and we have no use for: given back once it answers.
+    /// Objects in vCenter that are no longer needed. They are destroyed once vCenter answers.
     left: Vec<Parts>,
-    /// Seconds that vCenter is asked to hold a quiet long poll back: less than what a proxy on the way has patience for.
+    /// Seconds for which vCenter is asked to hold back a long poll without news. It must be shorter than the timeout of
+    /// any proxy in between.
     max_wait: u32,
     /// Tasks in the view.
     members: BTreeSet<String>,
-    /// Tasks on their way into the view; the long poll may tell their end before `ModifyListView` has answered.
+    /// Tasks that are being added to the view. The long poll may report their end before `ModifyListView` has answered.
     adding: Option<Vec<String>>,
-    /// Tasks whose end was told: vCenter need not tell it again, and somebody may ask again (a pass that was aborted, or
-    /// one that lost a later call).
+    /// Ends that were reported. vCenter does not report them again, but a caller may ask again: a pass that was
+    /// aborted, or one that lost a later call.
     ended: Ends,
     progress: Progress,
     version: String,
     /// Last time that vCenter answered a poll, or that waiting began.
     last_good: Instant,
-    /// Failures since a poll that vCenter may hold back was answered.
+    /// Failures since the last answer to a poll that vCenter may hold back.
     failures: usize,
 }
 
@@ -190,7 +192,7 @@ impl Watcher {
                         Ok(unknown) => unknown,
                         Err(e) => return Stop::Trouble(e),
                     };
-                    // No sign that vCenter tells of tasks: only an answered poll is one.
+                    // This does not prove that vCenter reports on tasks. Only an answered poll does.
                     self.members.extend(added);
                     for task in unknown {
                         self.members.remove(&task);
@@ -204,7 +206,7 @@ impl Watcher {
                         Ok(update) => {
                             self.last_good = Instant::now();
                             if !self.version.is_empty() {
-                                // The first one is answered at once, whatever becomes of those that wait.
+                                // vCenter answers the first poll at once, even if later polls fail.
                                 self.failures = 0;
                             }
                             if let Some(update) = update {
@@ -253,16 +255,17 @@ impl Watcher {
             .push(waiter.done);
     }
 
-    /// A poll failed after that time. A proxy that cuts what is quiet for too long is asked for shorter polls.
+    /// Notes that a poll failed after that time. A proxy may cut connections without traffic, so shorter polls are
+    /// asked for.
     fn cut(&mut self, after: Duration) {
         let seconds = |n: u32| Duration::from_secs(u64::from(n));
-        // Later, it was silence.
+        // After a longer time vCenter was silent; no proxy cut the poll.
         if (seconds(LEAST_WAIT)..seconds(self.max_wait) + MARGIN / 2).contains(&after) {
             self.max_wait = (self.max_wait / 2).max(LEAST_WAIT);
         }
     }
 
-    /// Gives back what is left of earlier views, as far as vCenter answers in time.
+    /// Destroys the objects of earlier views, as far as vCenter answers in time.
     async fn give_back(&mut self, client: &Client) {
         while let Some(mut parts) = self.left.pop() {
             let given = tokio::time::timeout(GIVE_BACK_WITHIN, parts.give_back(client)).await;
@@ -277,7 +280,7 @@ impl Watcher {
         let outcome = match end {
             End::Success(result) => Ok(Outcome::Success(result)),
             End::Vanished => Ok(Outcome::Vanished),
-            // Who still waits for it has it added again; then vCenter says whether it exists.
+            // A waiter that still waits adds the task again. Then vCenter reports whether it exists.
             End::Left => {
                 self.members.remove(task);
                 return;
@@ -295,7 +298,7 @@ impl Watcher {
         self.tell(task, outcome);
     }
 
-    /// Tells the end of a task to those who wait, and keeps it for those who ask later.
+    /// Passes the end of a task to the waiters, and keeps it for callers that ask later.
     fn tell(&mut self, task: &str, outcome: VcResult<Outcome>) {
         self.ended.note(task, outcome.clone());
         for waiter in self.waiting.remove(task).into_iter().flatten() {
@@ -303,7 +306,7 @@ impl Watcher {
         }
     }
 
-    /// Forgets view and filter; tells everybody if there is no hope or has been none for too long.
+    /// Forgets view and filter. If waiting is hopeless, or vCenter has failed for too long, all waiters get the error.
     fn trouble(&mut self, client: &Client, error: VcError) {
         tracing::info!(server = client.server(), %error, waiting = self.waiting.len(), "waiting for tasks: starting anew");
         self.members.clear();
@@ -312,7 +315,7 @@ impl Watcher {
         self.progress.forget();
         self.version.clear();
         self.failures += 1;
-        // Given back when vCenter answers the next time: this failure may be that it does not.
+        // They are destroyed when vCenter answers the next time. At the moment it may not answer.
         self.left
             .extend(self.plumbing.take().map(Plumbing::into_parts));
         let hopeless = matches!(
@@ -334,7 +337,7 @@ impl Watcher {
         }
     }
 
-    /// Pauses before the next attempt, with open ears; `false` when nobody will ever wait again.
+    /// Pauses before the next attempt and still accepts waiters. Returns `false` if no caller can come any more.
     async fn rest(&mut self) -> bool {
         let pause = BACKOFF[self.failures.saturating_sub(1).min(BACKOFF.len() - 1)];
         let until = Instant::now() + pause;
@@ -388,7 +391,7 @@ mod tests {
         watcher
             .members
             .extend(["task-1".to_owned(), "task-2".to_owned()]);
-        // The first asker of task-2 went away before its end.
+        // The first caller for task-2 was dropped before the end.
         let mut first = asks(&mut watcher, "task-1");
         drop(asks(&mut watcher, "task-2"));
         for task in ["task-1", "task-2"] {
@@ -400,7 +403,7 @@ mod tests {
             assert_eq!(again.try_recv(), Ok(Ok(Outcome::Success(None))), "{task}");
         }
         assert!(watcher.waiting.is_empty());
-        // One that has left the view, or that never was in it as far as is known here, counts as well.
+        // A task that has left the view, or was never in it, counts as well.
         watcher.members.clear();
         watcher.tell("task-3", Ok(Outcome::Vanished));
         for task in ["task-2", "task-3"] {

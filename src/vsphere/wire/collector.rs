@@ -23,20 +23,20 @@ pub(in crate::vsphere) enum Selection {
     /// Follow a property.
     #[serde(rename_all = "camelCase")]
     TraversalSpec {
-        /// Name, for repetition by a [`Selection::SelectionSpec`].
+        /// Name, so that a [`Selection::SelectionSpec`] can repeat the step.
         name: &'static str,
         /// On objects of this type.
         #[serde(rename = "type")]
         kind: &'static str,
         /// This property.
         path: &'static str,
-        /// PublishPermit the objects found out of the answer.
+        /// Leave the objects found out of the answer.
         skip: bool,
-        /// And from there.
+        /// The next steps from there.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         select_set: Vec<Selection>,
     },
-    /// Repeat the step of that name.
+    /// Repeat the step with that name.
     SelectionSpec {
         /// Name.
         name: &'static str,
@@ -44,7 +44,7 @@ pub(in crate::vsphere) enum Selection {
 }
 
 impl Selection {
-    /// Follow `path` of objects of type `kind`, then `then`.
+    /// Follows `path` of objects of type `kind`, then the steps in `then`.
     pub(in crate::vsphere) fn follow(
         name: &'static str,
         kind: &'static str,
@@ -67,7 +67,7 @@ impl Selection {
 pub(in crate::vsphere) struct ObjectSpec {
     /// Object.
     pub(in crate::vsphere) obj: Ref,
-    /// PublishPermit the object itself out of the answer.
+    /// Leave the object itself out of the answer.
     pub(in crate::vsphere) skip: bool,
     /// Where to go from there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -82,7 +82,7 @@ pub(in crate::vsphere) struct PropertyFilterSpec {
     pub(in crate::vsphere) prop_set: Vec<PropertySpec>,
     /// Objects.
     pub(in crate::vsphere) object_set: Vec<ObjectSpec>,
-    /// Unknown objects are left out instead of failing the call.
+    /// Leave unknown objects out instead of failing the call.
     pub(in crate::vsphere) report_missing_objects_in_results: bool,
 }
 
@@ -107,7 +107,7 @@ pub(in crate::vsphere) struct RetrievePropertiesEx {
 /// `ContinueRetrievePropertiesEx`
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::vsphere) struct ContinueRetrievePropertiesEx {
-    /// From the page before.
+    /// Token from the page before.
     pub(in crate::vsphere) token: String,
 }
 
@@ -118,7 +118,7 @@ pub(in crate::vsphere) struct RetrieveResult {
     /// Objects.
     #[serde(default)]
     pub(in crate::vsphere) objects: Vec<ObjectContent>,
-    /// More to come.
+    /// Token of the next page, if there is one.
     #[serde(default)]
     pub(in crate::vsphere) token: Option<String>,
 }
@@ -151,7 +151,7 @@ pub(in crate::vsphere) struct DynamicProperty {
 pub(in crate::vsphere) struct MissingProperty {
     /// Path.
     pub(in crate::vsphere) path: String,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub(in crate::vsphere) fault: Value,
 }
@@ -159,19 +159,19 @@ pub(in crate::vsphere) struct MissingProperty {
 /// `ViewManager.CreateContainerView`
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::vsphere) struct CreateContainerView {
-    /// Below this object.
+    /// The view covers the objects below this one.
     pub(in crate::vsphere) container: Ref,
     /// Objects of these types.
     #[serde(rename = "type")]
     pub(in crate::vsphere) kinds: Vec<&'static str>,
-    /// At any depth.
+    /// Include objects at any depth.
     pub(in crate::vsphere) recursive: bool,
 }
 
 /// `ViewManager.CreateListView`
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::vsphere) struct CreateListView {
-    /// Members to begin with.
+    /// The first members.
     pub(in crate::vsphere) obj: Vec<Ref>,
 }
 
@@ -181,7 +181,7 @@ pub(in crate::vsphere) struct ModifyListView {
     /// New members.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::vsphere) add: Vec<Ref>,
-    /// Members no more.
+    /// Members to remove.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::vsphere) remove: Vec<Ref>,
 }
@@ -200,7 +200,7 @@ pub(in crate::vsphere) struct CreateFilter {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "_typeName", rename_all = "camelCase")]
 pub(in crate::vsphere) struct WaitOptions {
-    /// Answer "nothing" after that many seconds.
+    /// Answer without updates after this many seconds.
     pub(in crate::vsphere) max_wait_seconds: u32,
 }
 
@@ -209,7 +209,7 @@ pub(in crate::vsphere) struct WaitOptions {
 pub(in crate::vsphere) struct WaitForUpdatesEx {
     /// Version of the last update seen; empty for the current state.
     pub(in crate::vsphere) version: String,
-    /// How long.
+    /// How long to wait.
     pub(in crate::vsphere) options: WaitOptions,
 }
 
@@ -217,10 +217,10 @@ pub(in crate::vsphere) struct WaitForUpdatesEx {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::vsphere) struct UpdateSet {
-    /// Version to go on from.
+    /// Version for the next call.
     #[serde(default)]
     pub(in crate::vsphere) version: String,
-    /// Per filter.
+    /// The changes of each filter.
     #[serde(default)]
     pub(in crate::vsphere) filter_set: Vec<FilterUpdate>,
 }
@@ -232,7 +232,7 @@ pub(in crate::vsphere) struct FilterUpdate {
     /// Objects that changed.
     #[serde(default)]
     pub(in crate::vsphere) object_set: Vec<ObjectUpdate>,
-    /// Objects that are no more.
+    /// Objects that no longer exist.
     #[serde(default)]
     pub(in crate::vsphere) missing_set: Vec<MissingObject>,
 }

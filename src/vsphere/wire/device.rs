@@ -1,4 +1,4 @@
-//! Virtual devices, as far as a fresh VM has them.
+//! Virtual devices of a new VM.
 
 use serde::Serialize;
 
@@ -50,7 +50,7 @@ impl DeviceChange {
     }
 }
 
-/// Where a SCSI controller stands.
+/// A SCSI controller.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::vsphere) struct ScsiController {
@@ -62,7 +62,7 @@ pub(in crate::vsphere) struct ScsiController {
     pub(in crate::vsphere) shared_bus: &'static str,
 }
 
-/// Where any other controller stands.
+/// Any other controller.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::vsphere) struct Controller {
@@ -78,7 +78,7 @@ pub(in crate::vsphere) struct Controller {
 pub(in crate::vsphere) struct Nic {
     /// Temporary (negative) key.
     pub(in crate::vsphere) key: i32,
-    /// `Generated`: vCenter picks an address that is free.
+    /// `Generated`: vCenter chooses a free address.
     pub(in crate::vsphere) address_type: &'static str,
     /// Connection.
     pub(in crate::vsphere) connectable: Connectable,
@@ -94,7 +94,7 @@ pub(in crate::vsphere) struct Disk {
     pub(in crate::vsphere) key: i32,
     /// Key of its controller.
     pub(in crate::vsphere) controller_key: i32,
-    /// Slot; required, never 7 on SCSI.
+    /// Slot; required; never 7 on SCSI.
     pub(in crate::vsphere) unit_number: i32,
     /// Size in KiB.
     #[serde(rename = "capacityInKB")]
@@ -159,11 +159,11 @@ pub(in crate::vsphere) enum Device {
     rename_all = "camelCase"
 )]
 pub(in crate::vsphere) struct Connectable {
-    /// At power-on.
+    /// Connect it at power-on.
     pub(in crate::vsphere) start_connected: bool,
-    /// The guest may (dis)connect it.
+    /// The guest may connect and disconnect it.
     pub(in crate::vsphere) allow_guest_control: bool,
-    /// Now.
+    /// It is connected now.
     pub(in crate::vsphere) connected: bool,
 }
 
@@ -175,7 +175,7 @@ impl Connectable {
         connected: true,
     };
 
-    /// Connected neither now nor at power-on.
+    /// Neither connected now nor at power-on.
     pub(in crate::vsphere) const UNPLUGGED: Self = Self {
         start_connected: false,
         allow_guest_control: true,
@@ -190,13 +190,13 @@ pub(in crate::vsphere) enum DiskBacking {
     /// A flat file beside the VM's configuration (`fileName` empty).
     #[serde(rename_all = "camelCase")]
     VirtualDiskFlatVer2BackingInfo {
-        /// Empty: vCenter names it.
+        /// Empty: vCenter chooses the name.
         file_name: String,
         /// `persistent`
         disk_mode: &'static str,
-        /// Grow on demand.
+        /// The file grows on demand.
         thin_provisioned: bool,
-        /// Zero all blocks at creation.
+        /// Write zeros to all blocks at creation.
         #[serde(skip_serializing_if = "Option::is_none")]
         eagerly_scrub: Option<bool>,
     },
@@ -212,14 +212,14 @@ pub(in crate::vsphere) enum CdromBacking {
         /// `[datastore] path`
         file_name: String,
     },
-    /// The drive of a client that is not there: nothing.
+    /// The drive of a client that does not exist: an empty drive.
     #[serde(rename_all = "camelCase")]
     VirtualCdromRemotePassthroughBackingInfo {
         /// Empty.
         device_name: String,
-        /// Whether a client has it for itself.
+        /// Whether a client uses the drive exclusively.
         exclusive: bool,
-        /// Whether any drive of a client will do.
+        /// Whether any drive of a client is accepted.
         use_auto_detect: bool,
     },
 }

@@ -71,7 +71,7 @@ pub(in crate::vsphere) struct MakeDirectory {
     pub(in crate::vsphere) name: String,
     /// Datacenter.
     pub(in crate::vsphere) datacenter: Ref,
-    /// With parents.
+    /// Create missing parents.
     pub(in crate::vsphere) create_parent_directories: bool,
 }
 
@@ -79,15 +79,15 @@ pub(in crate::vsphere) struct MakeDirectory {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::vsphere) struct MoveDatastoreFile {
-    /// From.
+    /// Source.
     pub(in crate::vsphere) source_name: String,
-    /// From.
+    /// Datacenter of the source.
     pub(in crate::vsphere) source_datacenter: Ref,
-    /// To.
+    /// Destination.
     pub(in crate::vsphere) destination_name: String,
-    /// To.
+    /// Datacenter of the destination.
     pub(in crate::vsphere) destination_datacenter: Ref,
-    /// Overwrite.
+    /// Overwrite an existing file.
     pub(in crate::vsphere) force: bool,
 }
 

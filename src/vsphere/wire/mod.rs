@@ -1,5 +1,5 @@
-//! Shapes on the wire. What we send is typed, with `_typeName` first in every data object, as the vendor's schema wants
-//! it; what comes is read leniently: unknown fields are ignored, `_typeName` may stand anywhere.
+//! Types of the wire format. What we send is typed, with `_typeName` first in every data object, as the vendor's schema
+//! requires. What we receive is read tolerantly: unknown fields are ignored, and `_typeName` may be anywhere.
 
 pub(super) mod collector;
 pub(super) mod device;
@@ -38,7 +38,7 @@ impl From<Ref> for MoRef {
     }
 }
 
-/// A value in an any-typed slot: primitives and arrays travel boxed there, with their type's name.
+/// A value in an any-typed slot. Primitives and arrays are boxed there, with the name of their type.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "_typeName", content = "_value", rename_all = "camelCase")]
 pub(super) enum Boxed {
@@ -70,7 +70,7 @@ impl OptionValue {
     }
 }
 
-/// The value itself, out of its box if it has one. Arrays of any-typed values stay as they are inside.
+/// The value without its box, if it has one. Elements of any-typed arrays are not changed.
 pub(super) fn unboxed(value: &Value) -> &Value {
     value.get("_value").unwrap_or(value)
 }

@@ -7,14 +7,14 @@ use super::Ref;
 /// `POST /api/vcenter/system?action=hello`
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(in crate::vsphere) struct Hello<'a> {
-    /// In the client's order of preference.
+    /// API releases in the client's order of preference.
     pub(in crate::vsphere) api_releases: &'a [&'a str],
 }
 
-/// Its answer.
+/// The answer to [`Hello`].
 #[derive(Clone, Debug, Deserialize)]
 pub(in crate::vsphere) struct HelloAnswer {
-    /// First one of the list that the server knows; empty when there is none.
+    /// The first release of the list that the server knows; empty if there is none.
     pub(in crate::vsphere) api_release: String,
 }
 
@@ -34,16 +34,16 @@ pub(in crate::vsphere) struct Login<'a> {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::vsphere) struct About {
-    /// Stays the same whatever the vCenter is called.
+    /// Identifies the vCenter, even if its name changes.
     #[serde(default)]
     pub(in crate::vsphere) instance_uuid: Option<String>,
 }
 
-/// The part of `ServiceContent` that is used: where the singletons are.
+/// The part of `ServiceContent` that is used: references of the singletons.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::vsphere) struct ServiceContent {
-    /// What the vCenter says of itself.
+    /// About this vCenter.
     #[serde(default)]
     pub(in crate::vsphere) about: About,
     /// Root of the inventory.
@@ -58,7 +58,7 @@ pub(in crate::vsphere) struct ServiceContent {
     pub(in crate::vsphere) view_manager: Ref,
     /// Datastore files.
     pub(in crate::vsphere) file_manager: Ref,
-    /// Storage DRS; some editions lack it.
+    /// Storage DRS. Some editions do not have it.
     #[serde(default)]
     pub(in crate::vsphere) storage_resource_manager: Option<Ref>,
 }

@@ -24,23 +24,23 @@ pub(in crate::vsphere) struct StoragePlacementSpec {
     pub(in crate::vsphere) folder: Ref,
     /// Resource pool.
     pub(in crate::vsphere) resource_pool: Ref,
-    /// The VM, without any datastore.
+    /// The VM without any datastore.
     pub(in crate::vsphere) config_spec: VirtualMachineConfigSpec,
     /// Datastore cluster.
     pub(in crate::vsphere) pod_selection_spec: StorageDrsPodSelectionSpec,
 }
 
-/// Datastore cluster and what goes there.
+/// A datastore cluster and the VM to place there.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "_typeName", rename_all = "camelCase")]
 pub(in crate::vsphere) struct StorageDrsPodSelectionSpec {
-    /// What goes there.
+    /// The VM to place.
     pub(in crate::vsphere) initial_vm_config: Vec<VmPodConfigForPlacement>,
     /// Datastore cluster.
     pub(in crate::vsphere) storage_pod: Ref,
 }
 
-/// Disks that go to a datastore cluster.
+/// Disks to place on a datastore cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "_typeName", rename_all = "camelCase")]
 pub(in crate::vsphere) struct VmPodConfigForPlacement {
@@ -60,21 +60,21 @@ pub(in crate::vsphere) struct PodDiskLocator {
     pub(in crate::vsphere) disk_backing_info: DiskBacking,
 }
 
-/// Answer of Storage DRS; without recommendations when no datastore fits.
+/// The answer of Storage DRS; without recommendations if no datastore fits.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(in crate::vsphere) struct StoragePlacementResult {
-    /// Best first or not: see the rating.
+    /// In any order: see the rating.
     #[serde(default)]
     pub(in crate::vsphere) recommendations: Vec<Recommendation>,
 }
 
-/// One way to do it.
+/// One recommendation.
 #[derive(Clone, Debug, Deserialize)]
 pub(in crate::vsphere) struct Recommendation {
-    /// 1 (worst) to 5 (best).
+    /// From 1 (worst) to 5 (best).
     #[serde(default)]
     pub(in crate::vsphere) rating: i32,
-    /// Polymorphic; placements carry `destination`.
+    /// Different types of actions. Placements carry `destination`.
     #[serde(default)]
     pub(in crate::vsphere) action: Vec<Value>,
 }

@@ -7,11 +7,11 @@ use super::{OptionValue, Ref, device::DeviceChange};
 /// `Folder.CreateVM_Task`
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::vsphere) struct CreateVm {
-    /// What.
+    /// The VM's configuration.
     pub(in crate::vsphere) config: VirtualMachineConfigSpec,
-    /// Where.
+    /// The resource pool.
     pub(in crate::vsphere) pool: Ref,
-    /// On this host; without it DRS or the pool's only host decides.
+    /// The host. Without it DRS decides, or it is the pool's only host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::vsphere) host: Option<Ref>,
 }
@@ -33,7 +33,7 @@ pub(in crate::vsphere) struct AnswerVm {
     pub(in crate::vsphere) answer_choice: String,
 }
 
-/// `VirtualMachineConfigSpec`: unset fields stay as they are.
+/// `VirtualMachineConfigSpec`. Unset fields do not change.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(tag = "_typeName", rename_all = "camelCase")]
 pub(in crate::vsphere) struct VirtualMachineConfigSpec {
@@ -84,7 +84,7 @@ pub(in crate::vsphere) struct VirtualMachineFileInfo {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "_typeName", rename_all = "camelCase")]
 pub(in crate::vsphere) struct VirtualMachineBootOptions {
-    /// In this order.
+    /// The order of the devices.
     pub(in crate::vsphere) boot_order: Vec<Bootable>,
 }
 
@@ -92,7 +92,7 @@ pub(in crate::vsphere) struct VirtualMachineBootOptions {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "_typeName")]
 pub(in crate::vsphere) enum Bootable {
-    /// That disk.
+    /// This disk.
     #[serde(
         rename = "VirtualMachineBootOptionsBootableDiskDevice",
         rename_all = "camelCase"
