@@ -1,9 +1,12 @@
 //! The check behind `/healthz`: does each kind of actor make progress? If not, the kubelet restarts the process.
 //!
-//! A kind of actor fails the check in two cases: none of its actors has answered for [`SILENT`]; or passes of it are
-//! running and none has begun or ended for [`STUCK`]. Slow work alone does not fail the check. Message handlers never
-//! wait for the outside. A pass waits for a vCenter task for at most two minutes at a time. ISO transfers have their
-//! own time limits.
+//! A kind of actor fails the check in two cases:
+//!
+//! - None of its actors has answered for [`SILENT`].
+//! - Passes of it are running, and none has begun or ended for [`STUCK`].
+//!
+//! Slow work alone does not fail the check. Message handlers never wait for the outside. A pass waits for a vCenter
+//! task for at most two minutes at a time. ISO transfers have their own time limits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

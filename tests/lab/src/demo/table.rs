@@ -1,4 +1,4 @@
-//! The closing table.
+//! The table at the end.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `--jaeger`: each machine's trace, as Jaeger's query API tells it.
+//! `--jaeger`: each machine's trace, read from Jaeger's query API.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     patience::ANSWER,
 };
 
-/// Phases of a machine that serves.
+/// Phases of a serving machine.
 const UP: [&str; 10] = [
     "machine.demand",
     "iso.wait",
@@ -25,7 +25,7 @@ const UP: [&str; 10] = [
     "node.ready",
 ];
 
-/// Names and trace ids of the machines that there are.
+/// Names and trace ids of the existing machines.
 pub(super) async fn ids(stage: &Stage) -> Result<BTreeMap<String, String>> {
     let seen = stage.look().await?;
     let id = |c: &agent_forge_crds::VsphereAgent| {
@@ -57,7 +57,7 @@ fn fault(trace: &Trace, gone: bool) -> Option<String> {
     None
 }
 
-/// Waits until Jaeger has the whole trace of each machine.
+/// Waits until Jaeger has the complete trace of each machine.
 pub(super) async fn check(
     stage: &Stage,
     jaeger: &Jaeger,

@@ -1,4 +1,4 @@
-//! What a soak did and what held, as a table.
+//! The table of a soak: what happened, and which promises held.
 
 use std::{fmt::Write as _, fs, io::Write as _, time::Duration};
 
