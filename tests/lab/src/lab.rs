@@ -4,7 +4,7 @@
 //! controller manager.
 //!
 //! Guarantees: several labs run side by side, in one process or in several. One lab serves tests on different async
-//! runtimes. (A client belongs to the runtime on which it is created, so [`Lab::admin`] creates a new one each time.)
+//! runtimes. A client belongs to the runtime on which it is created, so [`Lab::admin`] creates a new one each time.
 //! Everything ends with the lab, or at the latest with the process.
 
 pub mod access;
