@@ -107,7 +107,7 @@ impl LeaderElector {
         self.release.send_replace(true);
         let all = async { while self.rounds.join_next().await.is_some() {} };
         if tokio::time::timeout(RELEASE_WITHIN, all).await.is_err() {
-            tracing::warn!("a lease was not released in time; it runs out by itself");
+            tracing::warn!("a Lease was not released in time; it runs out");
         }
     }
 }
@@ -274,11 +274,11 @@ impl ElectionRound {
     fn clear(&self, why: Clear) {
         let lease = self.store.subject();
         match why {
-            Clear::Free => tracing::info!(lease, "nobody of the predecessor acts"),
+            Clear::Free => tracing::info!(lease, "the predecessor does not act"),
             Clear::Forbidden => tracing::warn!(
                 lease,
-                "the predecessor's Lease may not be looked at, so a predecessor in this namespace is not noticed: apply \
-                 config/rbac/leader_election_role.yaml"
+                "the operator may not read the predecessor's Lease, so it does not notice a predecessor in this namespace: \
+                 apply config/rbac/leader_election_role.yaml"
             ),
         }
         let until = Duration::MAX;
@@ -287,7 +287,7 @@ impl ElectionRound {
 
     fn failed(&mut self, what: &str, why: &LeaseError) {
         let lease = self.store.subject();
-        tracing::warn!(lease, "cannot {what} the lease: {why}");
+        tracing::warn!(lease, "cannot {what} the Lease: {why}");
         let now = self.clock.monotonic();
         match why {
             LeaseError::Forbidden(_) => self.election.forbidden(now),
@@ -328,7 +328,7 @@ impl ElectionRound {
         {
             Ok(_) => tracing::info!(lease = self.store.subject(), "released"),
             Err(why) => {
-                tracing::warn!("the lease was not released, it runs out by itself: {why}");
+                tracing::warn!("the Lease was not released; it runs out: {why}");
             }
         }
     }

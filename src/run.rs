@@ -229,7 +229,7 @@ async fn panicked(tasks: &mut JoinSet<()>) -> anyhow::Error {
 
 async fn watching_failed(watching: &mut JoinSet<()>) -> anyhow::Error {
     match watching.join_next().await {
-        None | Some(Ok(())) => anyhow::anyhow!("a watch ended for good"),
+        None | Some(Ok(())) => anyhow::anyhow!("a watch ended and does not restart"),
         Some(Err(e)) => anyhow::anyhow!("the watches died: {e}"),
     }
 }
@@ -459,7 +459,7 @@ async fn serve(
             debug::handle(supervisor.clone(), asked)
         })
         .await?;
-        tracing::warn!(%bound, "debug endpoint: whoever reaches it can kill actors");
+        tracing::warn!(%bound, "debug endpoint: every client that reaches it can kill actors");
     }
     Ok(())
 }

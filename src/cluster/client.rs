@@ -40,7 +40,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
                 .with_context(|| format!("using kubeconfig {}", path.display()))?
         }
         None => Config::infer().await.context(
-            "no way to the API server: set KUBECONFIG, pass --kubeconfig, or run as a Pod with a ServiceAccount",
+            "no configuration for the API server: set KUBECONFIG, pass --kubeconfig, or run as a Pod with a ServiceAccount",
         )?,
     };
     config.connect_timeout = Some(Duration::from_secs(10));

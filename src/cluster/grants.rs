@@ -56,14 +56,14 @@ async fn read(api: &Api<Namespace>, name: &str) -> Option<(String, Option<Namesp
         Err(kube::Error::Api(status)) if status.code == 403 => {
             tracing::warn!(
                 namespace = name,
-                "what it lets pools of other namespaces do may not be read, so it is nothing: apply \
+                "the operator may not read this Namespace, so pools of other namespaces may use nothing in it: apply \
                  config/overlays/namespaced/served/role.yaml: {}",
                 status.message
             );
             None
         }
         Err(e) => {
-            tracing::warn!(namespace = name, "reading its annotations: {e}");
+            tracing::warn!(namespace = name, "reading the Namespace's annotations: {e}");
             return None;
         }
     };

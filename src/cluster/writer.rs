@@ -112,7 +112,7 @@ impl Writer {
             operation,
             subject: subject.to_owned(),
             message: format!(
-                "namespace {namespace} is not among --namespaces: add it there, so that what is in it can be looked at"
+                "namespace {namespace} is not among --namespaces: add it, so that the operator can read it"
             ),
         })
     }

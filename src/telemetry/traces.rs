@@ -274,7 +274,8 @@ fn exporter() -> anyhow::Result<SpanExporter> {
         None | Some("http/protobuf") => SpanExporter::builder()
             .with_http()
             .with_http_client(
-                OtlpClient::new(ca.as_deref()).context("setting up the way to the collector")?,
+                OtlpClient::new(ca.as_deref())
+                    .context("setting up the connection to the collector")?,
             )
             .with_protocol(Protocol::HttpBinary)
             .build(),

@@ -192,7 +192,7 @@ impl Client {
             .gated(Some(effect), "DeleteSession", self.server(), sending)
             .await
         {
-            tracing::info!(server = self.server(), error = %e, "logout failed; vCenter ends the session when it idles out");
+            tracing::info!(server = self.server(), error = %e, "logout failed; vCenter ends the session after its idle timeout");
         }
     }
 }

@@ -135,7 +135,7 @@ impl Client {
             question_id: text("id").to_owned(),
             answer_choice: choice,
         };
-        tracing::info!(vm = %vm, "the guest has locked its CD-ROM tray; it is overruled");
+        tracing::info!(vm = %vm, "the guest has locked its CD-ROM tray; the operator removes the medium anyway");
         let answered = self
             .mutate::<Value>(effect, Call::new(vm, "AnswerVM", &answer))
             .await;

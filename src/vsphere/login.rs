@@ -190,7 +190,7 @@ impl Client {
         let manager: MoRef = session.endpoint.content.session_manager.clone().into();
         let call = Call::new(&manager, "Logout", &NoArguments {}).about(self.server());
         if let Err(e) = self.scoped::<Value>(Some(effect), session, call).await {
-            tracing::info!(server = self.server(), error = %e, "logout failed; vCenter ends the session when it idles out");
+            tracing::info!(server = self.server(), error = %e, "logout failed; vCenter ends the session after its idle timeout");
         }
     }
 }

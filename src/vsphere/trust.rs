@@ -135,7 +135,7 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     for (number, why) in unusable {
         tracing::warn!(
             number,
-            "section {number} of a certificate bundle is left out, the others count: {why}"
+            "section {number} of a certificate bundle cannot be used and is skipped: {why}"
         );
     }
     Ok(usable)

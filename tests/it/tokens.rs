@@ -11,8 +11,8 @@ use tokio::process::Command;
 
 use crate::world::{LIMIT, NAMESPACE, World};
 
-/// Checks that no output of the operator contains a token of the image server: log, metrics, debug endpoint,
-/// `agent-forge iso`, and every object of the cluster except InfraEnvs, which own the URL.
+/// Checks that no output of the operator contains a token of the image server. That is the log, the metrics, the debug
+/// endpoint and `agent-forge iso`. Every object of the cluster is checked too, except InfraEnvs, which own the URL.
 pub async fn no_token_is_told(world: &World, server: &ImageServer) -> Result<()> {
     let operator = world.operator.as_ref().context("an operator")?;
     let page = reqwest::get(operator.debug_url()).await?.text().await?;

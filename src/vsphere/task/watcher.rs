@@ -308,7 +308,7 @@ impl Watcher {
 
     /// Forgets view and filter. If waiting is hopeless, or vCenter has failed for too long, all waiters get the error.
     fn trouble(&mut self, client: &Client, error: VcError) {
-        tracing::info!(server = client.server(), %error, waiting = self.waiting.len(), "waiting for tasks: starting anew");
+        tracing::info!(server = client.server(), %error, waiting = self.waiting.len(), "waiting for tasks failed; starting again");
         self.members.clear();
         self.adding = None;
         self.ended = Ends::default();

@@ -85,8 +85,8 @@ pub async fn run(args: Args) -> Result<()> {
         world.nodes.scale(count);
         let came = settled(&world, count, &strangers).await;
         let serves = match count {
-            0 => "and at last everything is gone: VMs, VsphereAgents, Agents, AgentMachines",
-            _ => "afterwards each machine wanted runs, with one VM, VsphereAgent and Agent each",
+            0 => "in the end everything is gone: VMs, VsphereAgents, Agents, AgentMachines",
+            _ => "afterwards each wanted machine runs, with one VM, VsphereAgent and Agent",
         };
         report.promise(serves, came);
     }
@@ -100,7 +100,7 @@ pub async fn run(args: Args) -> Result<()> {
     );
     report.looks(witness.looks());
     report.promise(
-        "no VM doubled or nobody's, none that serves was touched, no Agent went before its VM",
+        "no second VM, no VM without VsphereAgent, no serving VM touched, no Agent deleted before its VM",
         witness.verdict(),
     );
     report.logs(&world, &password)?;

@@ -100,7 +100,7 @@ impl Witness {
         let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         ensure!(wrong.is_empty(), "seen meanwhile: {wrong:#?}");
         let looks = self.looks();
-        ensure!(looks >= 10, "the witness looked only {looks} times");
+        ensure!(looks >= 10, "the witness made only {looks} observations");
         Ok(())
     }
 }
@@ -175,7 +175,10 @@ impl Eyes {
         for vm in vms {
             let name = identity::swapped(&vm.uuid);
             if self.known_agents.contains(&name) && !agents.contains(&name) {
-                self.wrong(format!("Agent {name} went before its VM {}", vm.name));
+                self.wrong(format!(
+                    "Agent {name} was deleted before its VM {}",
+                    vm.name
+                ));
             }
         }
     }
@@ -230,7 +233,7 @@ impl Eyes {
     /// Reports a VM that is seen, has no VsphereAgent afterwards, and is seen again.
     fn none_without_record(&mut self, vms: &[Vm], children: &[VsphereAgent]) {
         for vm in vms.iter().filter(|vm| self.suspects.contains(&vm.moref)) {
-            self.wrong(format!("VM {} has our marker and no VsphereAgent", vm.name));
+            self.wrong(format!("VM {} has our mark and no VsphereAgent", vm.name));
         }
         let known: BTreeSet<String> = children.iter().filter_map(ResourceExt::uid).collect();
         let lost = |vm: &&Vm| owner(vm).is_some_and(|uid| !known.contains(&uid));

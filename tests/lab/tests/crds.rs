@@ -228,7 +228,7 @@ fn predecessor() -> Option<PathBuf> {
         // Directly to stderr: the output of print macros stays hidden while a test passes.
         let _ = writeln!(
             std::io::stderr(),
-            "SKIPPED: the predecessor's objects are not at hand; set AGENT_FORGE_SHARED to where they lie"
+            "SKIPPED: the predecessor's objects are not available; set AGENT_FORGE_SHARED to their directory"
         );
     }
     found

@@ -123,7 +123,9 @@ const BUFFERS: u64 = 16 << 20;
 fn broken(asked: &ImageCounters, size: u64, grown: u64) -> Vec<String> {
     let mut broken = Vec::new();
     if (asked.gets, asked.completed, asked.bytes) != (1, 1, size) {
-        broken.push(format!("not one transfer of {size} bytes: {asked:?}"));
+        broken.push(format!(
+            "more or less than one transfer of {size} bytes: {asked:?}"
+        ));
     }
     if grown > BUFFERS {
         broken.push(format!(

@@ -66,12 +66,12 @@ pub async fn run(args: Args) -> Result<()> {
     world.with_iso(&patch).await?;
     let guests = world.upstream.guests.as_ref().context("guests")?;
     guests.add_quirk("/", Quirk::DeadOnArrival);
-    eprintln!("{} Agents of other hosts are created", args.agents);
+    eprintln!("creating {} Agents of other hosts", args.agents);
     strangers(&world, args.agents, args.agent_bytes).await?;
     // A process that starts beside the Agents lists all of them, which is another peak.
     world.operator.stop().await?;
     world.start_anew().await?;
-    eprintln!("{} machines come whose guests are dead", args.dead);
+    eprintln!("scaling up by {} machines with dead guests", args.dead);
     world.nodes.scale(args.dead);
     until_replaced(&world, args.dead).await?;
 

@@ -189,7 +189,7 @@ fn number(status: &str, key: &str) -> Result<u64> {
         .lines()
         .find_map(|line| line.strip_prefix(key)?.split_whitespace().next())
         .and_then(|number| number.parse().ok())
-        .with_context(|| format!("the kernel says no {key}"))
+        .with_context(|| format!("the kernel reports no {key}"))
 }
 
 #[cfg(test)]

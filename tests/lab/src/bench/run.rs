@@ -263,7 +263,7 @@ pub(super) async fn quiet(world: &World) -> Result<()> {
         last = Some(heard);
         ensure!(
             Instant::now() < deadline,
-            "the operator does not come to rest"
+            "the operator does not become idle"
         );
         // Only time can show the absence of events.
         sleep(QUIET).await;

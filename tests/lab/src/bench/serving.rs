@@ -86,9 +86,9 @@ pub async fn run(args: Args) -> Result<()> {
     let vms = world.vcenter.inventory().await?.vms.len();
     ensure!(
         vms == args.serving,
-        "{vms} VMs after a process took them in"
+        "{vms} VMs after a process has read them"
     );
-    eprintln!("a process took them in; their Agents grow");
+    eprintln!("a process has read them; their Agents now grow");
     let start = restart::measure(&mut world, args.agent_bytes).await?;
 
     let usage = &start.usage;

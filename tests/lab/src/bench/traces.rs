@@ -91,7 +91,7 @@ fn print(text: &str) -> Result<()> {
 fn within_bound(more: f64) -> Result<()> {
     ensure!(
         more <= MORE,
-        "a collector that is away costs {more:.1} MiB, more than {MORE:.1}"
+        "an unreachable collector costs {more:.1} MiB, more than {MORE:.1}"
     );
     Ok(())
 }
@@ -128,7 +128,7 @@ async fn job(program: &Path, machines: usize, traced: bool) -> Result<(f64, u64)
     quiet(&world).await?;
     let spent = proc::usage(pid)?.cpu_seconds - before;
     let bytes = sink.as_ref().map_or(0, SpanSink::bytes);
-    ensure!(!traced || bytes > 0, "the collector was told nothing");
+    ensure!(!traced || bytes > 0, "the collector received no spans");
     Ok((spent, bytes))
 }
 
@@ -192,7 +192,10 @@ async fn away(program: &Path, machines: usize, span: Duration) -> Result<(String
     let (control, grown) = growth(program, machines, span, None).await?;
     let sink = SpanSink::start(Mood::Silent).await?;
     let (text, grown_away) = growth(program, machines, span, Some(&sink)).await?;
-    ensure!(sink.exports() > 0, "nobody tried to reach the collector");
+    ensure!(
+        sink.exports() > 0,
+        "the operator never tried to reach the collector"
+    );
     let more = grown_away - grown;
     let difference = format!(
         "difference {more:+.1} MiB with a collector that is away (bound: {MORE:.1} MiB); {} connections to it\n",
@@ -214,7 +217,7 @@ async fn growth(
     up_and_down(&world, machines).await?;
     let begun = Instant::now();
     let collector = match sink {
-        Some(_) => "the collector takes connections and never answers",
+        Some(_) => "the collector accepts connections and never answers",
         None => "no collector",
     };
     let mut text =

@@ -109,7 +109,7 @@ impl Promises {
         self.keep(
             "every VM boots its disk before the ISO",
             disks_first,
-            || "a boot order is another".to_owned(),
+            || "a boot order is different".to_owned(),
         );
         self.survivors = seen
             .vms
@@ -137,9 +137,11 @@ impl Promises {
             self.survivors.get(&vm.name)
                 == Some(&(vm.instance_uuid.clone(), format!("{:?}", vm.powered_on_at)))
         });
-        self.keep("the VMs that serve on were not touched", untouched, || {
-            "one was replaced or power cycled".to_owned()
-        });
+        self.keep(
+            "the VMs that keep serving were not touched",
+            untouched,
+            || "one was replaced or power cycled".to_owned(),
+        );
         let now = stage.foreign.prints().await?;
         let same = now == self.foreign;
         self.keep(

@@ -98,7 +98,9 @@ impl Stage {
         let upstream = stage::set(&lab, &cluster, delays, ImageOptions::default()).await?;
         let service = upstream.service(&cluster.agent_namespace)?;
 
-        voice.say("a bare-metal host with the pool's labels and a VM of another team stand beside");
+        voice.say(
+            "there are also a bare-metal host with the pool's labels and a VM of another team",
+        );
         let labels = json!({"customer": "example"});
         let foreign = Strangers::settle(service, "demo", labels, &guests, "other-team").await?;
 

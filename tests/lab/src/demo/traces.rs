@@ -46,7 +46,9 @@ fn fault(trace: &Trace, gone: bool) -> Option<String> {
     }
     let differing = trace.differing();
     if !differing.is_empty() {
-        return Some(format!("spans told twice, and differently: {differing:?}"));
+        return Some(format!(
+            "spans sent twice with different content: {differing:?}"
+        ));
     }
     let phases = UP.iter().chain(gone.then_some(&"vm.destroy"));
     for phase in phases {
@@ -69,14 +71,14 @@ pub(super) async fn check(
         loop {
             let trace = jaeger.trace(id).await?;
             let wrong = match &trace {
-                None => Some("Jaeger does not know it".to_owned()),
+                None => Some("Jaeger does not have it".to_owned()),
                 Some(trace) => fault(trace, !still.contains_key(name)),
             };
             let Some(wrong) = wrong else {
                 let trace = trace.context("a trace")?;
                 let (spans, raw) = (trace.spans.len(), trace.raw);
                 stage.voice.say(&format!(
-                    "Jaeger has one trace of {name}: {id}, {spans} spans, told {raw} times"
+                    "Jaeger has one trace of {name}: {id}, {spans} spans, sent {raw} times"
                 ));
                 break;
             };

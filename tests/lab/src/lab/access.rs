@@ -145,7 +145,7 @@ async fn known(client: &Client, user: &str, namespace: &str, rules: &Value) -> R
     for rule in rules {
         let review = review(user, namespace, &rule);
         let said = timeout(ANSWER, allowed(client, &review)).await;
-        said.with_context(|| format!("{user} never got what was granted: {rule:?}"))??;
+        said.with_context(|| format!("{user} never got the granted right: {rule:?}"))??;
     }
     Ok(())
 }

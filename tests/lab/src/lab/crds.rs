@@ -65,7 +65,7 @@ pub fn foreign(options: &LabOptions) -> Result<Vec<Value>> {
     let directory = match options.crds {
         CrdSource::Best => upstream_directory().unwrap_or_else(minimal_directory),
         CrdSource::Upstream => upstream_directory()
-            .context("the real CRDs are not at hand: set AGENT_FORGE_SHARED to the directory that holds upstream-crds")?,
+            .context("the real CRDs are not available: set AGENT_FORGE_SHARED to the directory that holds upstream-crds")?,
         CrdSource::Minimal => minimal_directory(),
     };
     let mut found = read(&directory)?;

@@ -44,15 +44,15 @@ pub(super) async fn plant(definitions: &[Value], data: &Path) -> Result<()> {
             cache::forget_old(PREFIX, &key);
             runtime.block_on(first_boot(&definitions, &into.join("etcd")))
         })
-        .context("make what the lab's etcd begins with")?;
+        .context("create the first data of the lab's etcd")?;
         let seed = whole
             .ancestors()
             .nth(3)
-            .context("a seed lies in a directory")?;
+            .context("a seed has a parent directory")?;
         copy(seed, &data)
     })
     .await
-    .context("plant what the lab's etcd begins with")?
+    .context("copy the first data of the lab's etcd")?
 }
 
 /// Name of the seed in the store. It depends on the programs and on the definitions.

@@ -86,7 +86,7 @@ fn say(line: &str) -> Result<()> {
     let pipe = shell
         .as_mut()
         .and_then(|child| child.stdin.as_mut())
-        .context("the leash has no pipe")?;
+        .context("the shell that ends the lab's programs has no pipe")?;
     pipe.write_all(format!("{line}\n").as_bytes())
         .context("talk to the shell that ends the lab's programs with the lab")
 }

@@ -158,17 +158,17 @@ impl VCenterProcess {
         let line = match tokio::time::timeout(HANG, line).await {
             Ok(Ok(Ok(line))) if !line.trim().is_empty() => line,
             Ok(Ok(Err(error))) => {
-                return Err(error).context("read what the simulated vCenter says");
+                return Err(error).context("read the output of the simulated vCenter");
             }
             _ => {
                 return Err(anyhow!(
-                    "the simulated vCenter did not come up; its log ends with:\n{}",
+                    "the simulated vCenter did not start; its log ends with:\n{}",
                     process.tail()
                 ));
             }
         };
         let address = serde_json::from_str(&line)
-            .with_context(|| format!("read what the simulated vCenter says: {line}"))?;
+            .with_context(|| format!("read the output of the simulated vCenter: {line}"))?;
         Ok(Self {
             process,
             options,

@@ -72,7 +72,7 @@ fn entry_in(
     }
     anyhow::ensure!(
         wanted.is_file(),
-        "the build of {key} ended well but made no {file}"
+        "the build of {key} succeeded but made no {file}"
     );
     Ok(wanted)
 }
@@ -105,7 +105,7 @@ pub(crate) fn forget_old(prefix: &str, keep: &str) {
 fn lock(path: &Path, what: &str) -> Result<File> {
     let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
     if file.try_lock().is_err() {
-        progress(&format!("somebody else is making {what}; waiting for it"));
+        progress(&format!("another process is making {what}; waiting for it"));
         file.lock()
             .with_context(|| format!("lock {}", path.display()))?;
     }

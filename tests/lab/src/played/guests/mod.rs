@@ -197,7 +197,7 @@ impl World {
         };
         let medium = self.vcenter.read(&path, image::head_length()).await?;
         let Some((namespace, infra_env)) = medium.as_deref().and_then(image::infra_env) else {
-            tracing::debug!(vm = vm.name, %path, "no discovery image on the CD, the guest stays dark");
+            tracing::debug!(vm = vm.name, %path, "no discovery image on the CD; the guest does nothing");
             return Ok(());
         };
         // An image of another upstream on the same vCenter, which has its own guests.
