@@ -5,7 +5,7 @@
 //! - Recording never blocks.
 //! - An unchanged Event about one object is recorded at most every five minutes, as part of its series.
 //! - An Event with another note is a new Event.
-//! - At most [`AT_MOST`] Events about one object are sent in five minutes.
+//! - At most `AT_MOST` Events about one object are sent in five minutes.
 //! - When too many wait, the newest is dropped and the log names it.
 //!
 //! Assumption: there is one sender, so each Event's outcome is known before the next notice is handled. Caveat: an

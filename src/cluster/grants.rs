@@ -1,7 +1,7 @@
 //! Reads what the served Namespaces allow pools of other namespaces, when the operator has only Roles. A Role allows to
 //! read the Namespace that it is in, but not to list or watch it.
 //!
-//! Guarantee: a change is seen within [`EVERY`] plus the time of one answer. A Namespace that does not exist or may not
+//! Guarantee: a change is seen within `EVERY` plus the time of one answer. A Namespace that does not exist or may not
 //! be read grants nothing. A Namespace that cannot be reached keeps its last known grant.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -4,7 +4,7 @@
 //! comes back, so the answer would be the same. When the view lags by a minute, this costs one refusal for each object,
 //! and not one for each try. As soon as the view shows a new version, writes go through.
 //!
-//! Assumption: after a refusal the actor decides again from the view. Caveat: after [`FORGOTTEN`] one more write is let
+//! Assumption: after a refusal the actor decides again from the view. Caveat: after `FORGOTTEN` one more write is let
 //! through. The refusal may have had another cause than the version, for example an admission webhook.
 
 use std::{

@@ -3,7 +3,7 @@
 //!
 //! Two kinds of spans use one bounded queue: live spans of `tracing`, and phases of machines. The ids and times of
 //! phases come from recorded data ([`MachineTracer`]). A full queue drops spans. It never blocks and never grows.
-//! Phases that do not arrive are sent again ([`kept`]). Live spans name their process. Phases do not, so that every
+//! Phases that do not arrive are sent again (module `kept`). Live spans name their process. Phases do not, so that every
 //! process sends an identical phase.
 
 mod kept;

@@ -5,7 +5,7 @@
 //! - [`Lab`] puts them together with CRDs, users and namespaces.
 //! - [`played`] plays the controllers that are missing (HyperShift, Cluster API, agent provider, assisted service).
 //! - [`stage`] prepares everything that must exist before a pool is created.
-//! - [`demo`] shows all of it at work. [`bench`] measures it. [`soak`] kills the operator again and again.
+//! - [`demo`] shows all of it at work. [`mod@bench`] measures it. [`soak`] kills the operator again and again.
 //! - [`patience`] has the time limits for everything that must happen.
 //! - [`witness`] observes, and remembers what must never happen.
 //!

@@ -1,9 +1,9 @@
 //! `lab bench`: what N machines cost, measured from outside the operator.
 //!
-//! It builds the operator and inspects its program ([`binary`]). For each number of machines and each limit of tasks,
-//! it starts a fresh lab with one pool ([`world`]) and scales up once ([`run`]). Then it prints the table ([`report`]),
-//! and checks what must hold for all figures ([`promises`]). The simulated vCenter counts requests, and the API
-//! server's audit log counts writes. The kernel reports memory and child processes ([`proc`]). The operator's own
+//! It builds the operator and inspects its program (`binary`). For each number of machines and each limit of tasks,
+//! it starts a fresh lab with one pool (`world`) and scales up once (`run`). Then it prints the table (`report`),
+//! and checks what must hold for all figures (`promises`). The simulated vCenter counts requests, and the API
+//! server's audit log counts writes. The kernel reports memory and child processes (`proc`). The operator's own
 //! figures are not used.
 
 mod binary;

@@ -1,8 +1,8 @@
 //! `lab bench-start`: how long a new process needs until it is ready beside many serving machines, and what that costs.
 //!
 //! One machine is created in the usual way. Then the played upstream stops, and the machine's objects and VM are copied
-//! ([`Mould`]). Each copy has its own names, uids and addresses. One process reads the copies and becomes idle. Then
-//! the Agents grow, and the start of the next process is measured ([`super::restart`]). Assumption: [`Stamps`] replace
+//! (`Mould`). Each copy has its own names, uids and addresses. One process reads the copies and becomes idle. Then
+//! the Agents grow, and the start of the next process is measured (`bench::restart`). Assumption: [`Stamps`] replace
 //! all that identifies a copy. If not, the first process would have work with the copies, and its writes are printed.
 
 use std::io::Write as _;

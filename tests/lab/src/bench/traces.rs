@@ -5,7 +5,7 @@
 //! has little influence.
 //!
 //! With `--away-minutes` it measures memory instead, minute by minute. One run has a collector that accepts connections
-//! and never answers, the other has no collector. It fails if memory grows by more than [`MORE`] with the collector.
+//! and never answers, the other has no collector. It fails if memory grows by more than `MORE` with the collector.
 
 use std::{
     fmt::Write as _,

@@ -1,8 +1,8 @@
 //! The demo: machines are created and deleted, live, on real components.
 //!
-//! [`stage`] starts everything. Then the demo scales up; [`track`] follows each machine, and [`view`] shows it. Then it
-//! scales down and waits until the freed machines are gone. [`promises`] are checked all the time and at the end, and
-//! [`table`] prints the result. The exit code is 0 only if every promise held.
+//! `stage` starts everything. Then the demo scales up; `track` follows each machine, and `view` shows it. Then it
+//! scales down and waits until the freed machines are gone. `promises` are checked all the time and at the end, and
+//! `table` prints the result. The exit code is 0 only if every promise held.
 
 mod chaos;
 mod promises;
