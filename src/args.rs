@@ -1,5 +1,7 @@
-//! Command line. Every flag is an environment variable as well and stands in `--help`; the predecessor's flags are
-//! accepted (predecessor.md §1), those without meaning here with a warning.
+//! The command line.
+//!
+//! Every flag also has an environment variable and a line in `--help`. The flags of the predecessor are accepted. Those
+//! that have no meaning here cause a warning.
 
 mod chaos;
 mod lease;
@@ -27,7 +29,7 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Where /metrics is served; `0` turns it off.
+    /// Address of /metrics; `0` turns it off.
     #[arg(
         long,
         env = "AGENT_FORGE_METRICS_BIND_ADDRESS",
@@ -36,7 +38,7 @@ pub struct Args {
     )]
     pub metrics_bind_address: String,
 
-    /// Where /healthz and /readyz are served; `0` turns them off.
+    /// Address of /healthz and /readyz; `0` turns them off.
     #[arg(
         long,
         env = "AGENT_FORGE_HEALTH_PROBE_BIND_ADDRESS",
@@ -45,7 +47,7 @@ pub struct Args {
     )]
     pub health_probe_bind_address: String,
 
-    /// Where the actor tree can be looked at and actors be killed; loopback only. Off by default.
+    /// Address of the debug endpoint, which shows the actor tree and can kill actors. Loopback only. Off by default.
     #[arg(
         long,
         env = "AGENT_FORGE_DEBUG_BIND_ADDRESS",
@@ -58,15 +60,16 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_AGENT_DISCOVERY_TIMEOUT", default_value = "30m", value_parser = duration, value_name = "DURATION")]
     pub agent_discovery_timeout: Duration,
 
-    /// How often each vCenter is scanned for VMs that carry this cluster's mark and are nobody's; 10s at least.
+    /// How often each vCenter is scanned for orphan VMs: VMs with this cluster's mark that no VsphereAgent records. At
+    /// least 10s.
     #[arg(long, env = "AGENT_FORGE_ORPHAN_SCAN_INTERVAL", default_value = "10m", value_parser = scan_interval, value_name = "DURATION")]
     pub orphan_scan_interval: Duration,
 
-    /// Tasks in flight per vCenter; one more may switch a VM off or destroy it.
+    /// Tasks under way in one vCenter. One more task may power a VM off or destroy it.
     #[arg(long, env = "AGENT_FORGE_MAX_CONCURRENT_VCENTER_TASKS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_concurrent_vcenter_tasks: u16,
 
-    /// Accept discovery ISO URLs that lead to loopback or link-local addresses (labs only).
+    /// Accept discovery ISO URLs at loopback or link-local addresses (labs only).
     #[arg(long, env = "AGENT_FORGE_ISO_ALLOW_LOCAL_SOURCE", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub iso_allow_local_source: bool,
 
@@ -78,15 +81,15 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_ISO_STALL_TIMEOUT", default_value = "30s", value_parser = duration, value_name = "DURATION")]
     pub iso_stall_timeout: Duration,
 
-    /// Longest time that an ISO download may take; 12h at most.
+    /// Longest time of an ISO download. At most 12h.
     #[arg(long, env = "AGENT_FORGE_ISO_DEADLINE", default_value = "1h", value_parser = iso_deadline, value_name = "DURATION")]
     pub iso_deadline: Duration,
 
-    /// PEM file with certificates that the image service's may be signed by, beside the system's roots.
+    /// PEM file with CA certificates for the image service. They are trusted in addition to the system's CAs.
     #[arg(long, env = "AGENT_FORGE_ISO_CA_FILE", value_name = "FILE")]
     pub iso_ca_file: Option<PathBuf>,
 
-    /// Accept http:// vCenter servers (labs only): credentials travel in the clear.
+    /// Accept http:// vCenter servers (labs only). Credentials travel unencrypted.
     #[arg(long, env = "AGENT_FORGE_VSPHERE_ALLOW_HTTP", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub vsphere_allow_http: bool,
 
@@ -94,7 +97,7 @@ pub struct Args {
     #[arg(long, env = "AGENT_FORGE_VSPHERE_ALLOW_LOCAL_SERVER", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub vsphere_allow_local_server: bool,
 
-    /// The only hosts that credentials Secrets may name as vCenter: names, addresses, `*.domain`; empty: any.
+    /// The only hosts that credentials Secrets may name as vCenter: names, addresses, `*.domain`. Empty: any host.
     #[arg(
         long,
         env = "AGENT_FORGE_ALLOWED_VCENTERS",
@@ -103,9 +106,9 @@ pub struct Args {
     )]
     pub allowed_vcenters: Vec<HostPattern>,
 
-    /// Upper bound: the only namespaces, beside a pool's own, from which credentials Secrets may be read; empty: those of
-    /// --namespaces, else no bound.
-    /// Each such Secret has to admit the pool's namespace by the annotation allow-pools-from.
+    /// The only namespaces, beside a pool's own, from which credentials Secrets may be read. Empty: the namespaces of
+    /// --namespaces; without that flag, any namespace. Each Secret must also admit the pool's namespace with the
+    /// annotation allow-pools-from.
     #[arg(
         long,
         env = "AGENT_FORGE_SECRET_NAMESPACES",
@@ -114,8 +117,8 @@ pub struct Args {
     )]
     pub secret_namespaces: Vec<String>,
 
-    /// Namespaces that are served, as those of pools, control planes and InfraEnvs; default: all. Then Roles in these
-    /// namespaces are enough.
+    /// The only namespaces that are served: those of pools, control planes and InfraEnvs. Default: all. With this flag,
+    /// Roles in these namespaces are enough.
     #[arg(
         long,
         env = "AGENT_FORGE_NAMESPACES",
@@ -124,8 +127,8 @@ pub struct Args {
     )]
     pub namespaces: Vec<String>,
 
-    /// Identity of this cluster in VM markers; default: uid of the kube-system namespace, or with --namespaces of the
-    /// operator's own. It must not change while VMs exist.
+    /// Identity of this cluster in the marks of VMs. Default: the uid of the namespace kube-system. With --namespaces
+    /// the default is the uid of the operator's own namespace. Do not change it while VMs exist.
     #[arg(long, env = "AGENT_FORGE_CLUSTER_ID", value_name = "ID")]
     pub cluster_id: Option<String>,
 
@@ -151,7 +154,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Namespaces whose Secrets pools of other namespaces may use, where they admit them; empty: any.
+    /// The only namespaces whose Secrets pools of other namespaces may use. Empty means any namespace.
     #[must_use]
     pub fn secret_bound(&self) -> &[String] {
         if self.secret_namespaces.is_empty() {
@@ -172,7 +175,7 @@ impl Args {
     }
 }
 
-/// Views for people; they change nothing.
+/// Commands that show things to people. They change nothing.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Show the discovery ISOs that pools keep: versions, digest, size, age, source, and which VMs mount them.
@@ -182,7 +185,7 @@ pub enum Command {
 /// What `agent-forge iso` shows.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct IsoArgs {
-    /// Only pools of this namespace; all of them otherwise.
+    /// Show only pools of this namespace. Default: all pools.
     #[arg(
         long,
         short,
@@ -191,18 +194,18 @@ pub struct IsoArgs {
     )]
     pub namespace: Option<String>,
 
-    /// Do not log in to vCenter: who mounts what stays unknown.
+    /// Do not log in to vCenter. Which VMs mount an ISO is then not shown.
     #[arg(long, env = "AGENT_FORGE_ISO_OFFLINE", value_parser = BoolishValueParser::new())]
     pub offline: bool,
 }
 
-/// Where the predecessor's flags stand in `--help`.
+/// The heading of the predecessor's flags in `--help`.
 const LEGACY: &str = "Accepted for the predecessor's manifests";
 
 /// The predecessor's flags that have no meaning here.
 #[derive(Clone, Debug, Parser)]
 pub struct Legacy {
-    /// `true`: metrics over HTTPS. They are not offered: metrics are then served on a loopback address only.
+    /// `true`: metrics over HTTPS. HTTPS is not offered. With `true`, metrics are served on a loopback address only.
     #[arg(long, env = "AGENT_FORGE_METRICS_SECURE", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub metrics_secure: Option<bool>,
 
@@ -234,29 +237,29 @@ pub struct Legacy {
     #[arg(long, env = "AGENT_FORGE_ENABLE_HTTP2", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub enable_http2: Option<bool>,
 
-    /// The former logger's defaults for development; RUST_LOG sets levels.
+    /// Development defaults of the predecessor's logger. RUST_LOG sets levels.
     #[arg(long, env = "AGENT_FORGE_ZAP_DEVEL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), value_name = "BOOL")]
     pub zap_devel: Option<bool>,
 
-    /// The former logger's format; use --log-format.
+    /// Format of the predecessor's logger. Use --log-format.
     #[arg(long, env = "AGENT_FORGE_ZAP_ENCODER", value_name = "FORMAT")]
     pub zap_encoder: Option<String>,
 
-    /// The former logger's level; use RUST_LOG.
+    /// Level of the predecessor's logger. Use RUST_LOG.
     #[arg(long, env = "AGENT_FORGE_ZAP_LOG_LEVEL", value_name = "LEVEL")]
     pub zap_log_level: Option<String>,
 
-    /// From which level on the former logger wrote stack traces.
+    /// Lowest level with stack traces in the predecessor's logger.
     #[arg(long, env = "AGENT_FORGE_ZAP_STACKTRACE_LEVEL", value_name = "LEVEL")]
     pub zap_stacktrace_level: Option<String>,
 
-    /// The former logger's format of times.
+    /// Time format of the predecessor's logger.
     #[arg(long, env = "AGENT_FORGE_ZAP_TIME_ENCODING", value_name = "FORMAT")]
     pub zap_time_encoding: Option<String>,
 }
 
 impl Legacy {
-    /// Flags that were given and do nothing, with what to do instead.
+    /// One warning for each given flag that has no effect. It names what to do instead.
     #[must_use]
     pub fn warnings(&self) -> Vec<&'static str> {
         let mut out = Vec::new();
@@ -306,7 +309,8 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A scan lists every VM with our mark: more often would keep a large vCenter busy with nothing else.
+/// The interval of orphan scans, at least 10 s. A scan lists all marked VMs: more frequent scans would overload a large
+/// vCenter.
 fn scan_interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
     if interval < Duration::from_secs(10) {
@@ -317,10 +321,10 @@ fn scan_interval(text: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
-/// Longest `--iso-deadline`. Another cluster takes a partial file that did not change for 24 h for abandoned: a transfer must
-/// be over long before.
+/// Longest `--iso-deadline`. Other clusters on the datastore treat a partial file as abandoned when it has not changed
+/// for 24 h. A transfer must end long before that.
 const LONGEST_ISO_DEADLINE: Duration = Duration::from_secs(12 * 3600);
-// An upload that ends before its download may is cut off as if vCenter did not answer.
+// The vSphere client cuts off an upload at `UPLOAD_LIMIT`. It must not do so before the download ends.
 const _: () = assert!(LONGEST_ISO_DEADLINE.as_secs() < UPLOAD_LIMIT.as_secs());
 
 fn iso_deadline(text: &str) -> Result<Duration, String> {
@@ -342,7 +346,7 @@ mod tests {
 
     use super::*;
 
-    /// Flags of the command and of all below it; `--help` and `--version`, which clap adds later, are not among them.
+    /// Flags of a command and of its subcommands. `--help` and `--version` are not included: clap adds them later.
     fn flags(command: &Cli) -> Vec<&Arg> {
         let own = command.get_arguments().filter(|a| a.get_long().is_some());
         let below = command.get_subcommands().flat_map(flags);
@@ -473,7 +477,7 @@ mod tests {
         ];
         let args = Args::try_parse_from(chaos).expect("agreed");
         assert_eq!(args.chaos.kill_every(), Some(Duration::from_secs(1)));
-        // As where the environment says `false`.
+        // The environment variable is set to `false`.
         let mut chaos = args.chaos;
         chaos.i_understand_this_kills_actors = false;
         assert_eq!(chaos.kill_every(), None);

@@ -1,7 +1,7 @@
-//! Chaos from within: one random actor after the other dies, as the debug endpoint would kill it.
+//! Chaos: kills one random actor after the other, in the same way as the debug endpoint does.
 //!
-//! The choices follow from the seed; which actors there are to choose from does not, so a run is like another, not equal
-//! to it. More than 25 deaths of one infrastructure actor within a minute end the process, as ever.
+//! The seed fixes the random choices. It does not fix which actors exist at a given time, so two runs with one seed are
+//! similar but not equal. As always, more than 25 deaths of one infrastructure actor within a minute end the process.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 const WITHIN: Option<Duration> = Some(Duration::from_secs(5));
 
-/// Kills until it is dropped.
+/// Kills actors until the future is dropped.
 pub async fn run(supervisor: ActorRef<SupervisorMsg>, every: Duration, seed: u64) {
     tracing::warn!(?every, seed, "chaos: actors are killed on purpose");
     let mut choices = fastrand::Rng::with_seed(seed);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use agent_forge_actors::ports::clock::Clock;
 use jiff::Timestamp;
 
-/// System time.
+/// The system's time.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     start: Instant,

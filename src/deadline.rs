@@ -1,8 +1,9 @@
-//! A bound that also holds for a process that stood still.
+//! A time limit that also holds after the process was paused.
 //!
-//! `tokio::time::timeout` looks at the work before it looks at the clock: a process that is stopped (SIGSTOP, a paused
-//! VM) and wakes up after the bound would first go on with the work, and send what nobody expects any more. Here the
-//! clock comes first, on every poll (reliability.md: one leader).
+//! `tokio::time::timeout` polls the work before it looks at the clock. A process that was stopped (SIGSTOP, a paused
+//! VM) and continues after the limit would first go on with the work. It could send a request that must not be sent any
+//! more. Here every poll looks at the clock first. The leader election depends on it: see
+//! docs/explanation/reliability.md.
 
 use std::{
     future::{Future, poll_fn},
@@ -12,7 +13,7 @@ use std::{
 
 use tokio::time::{Instant, sleep_until};
 
-/// The bound was reached. The work was dropped where it stood.
+/// The time limit has passed. The work was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -27,7 +28,7 @@ pub fn within<T>(
     until(Instant::now() + bound, work)
 }
 
-/// Runs `work` until `end` at most; it is not polled from then on.
+/// Runs `work` until `end`. From then on it is not polled.
 ///
 /// # Errors
 /// [`Elapsed`].
@@ -35,7 +36,7 @@ pub fn until<T>(
     end: Instant,
     work: impl Future<Output = T>,
 ) -> impl Future<Output = Result<T, Elapsed>> {
-    // On the heap: calls nest deeply, and each layer would hold all of the layers below it.
+    // On the heap: calls nest deeply, and otherwise each layer would hold the futures of all layers below it.
     let (mut alarm, mut work) = (Box::pin(sleep_until(end)), Box::pin(work));
     poll_fn(move |context| {
         if Instant::now() >= end || alarm.as_mut().poll(context).is_ready() {
@@ -62,7 +63,7 @@ mod tests {
         assert_eq!(within(Duration::from_secs(1), never).await, Err(Elapsed));
     }
 
-    /// The thread stands still between two steps of the work, as a stopped process does: the second one never runs.
+    /// The thread sleeps between two steps of the work, as a stopped process does. The second step must never run.
     #[tokio::test]
     async fn nothing_goes_on_after_standing_still_past_the_bound() {
         let steps = Cell::new(0);

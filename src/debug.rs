@@ -1,4 +1,4 @@
-//! The debug endpoint: look at the actor tree, kill actors. Loopback only.
+//! The debug endpoint: shows the actor tree and kills actors. Loopback only.
 
 use std::time::Duration;
 
@@ -11,11 +11,13 @@ use crate::telemetry::http::{Answer, Asked, answer, text};
 
 const WITHIN: Option<Duration> = Some(Duration::from_secs(5));
 
-/// What a request that kills must carry: a browser sends no such header across sites without asking first.
+/// The header that a request to kill must carry. A browser does not send such a header to another site without a
+/// preflight request.
 pub const KILL_HEADER: &str = "x-agent-forge-kill";
 
-/// Answers `GET /` (a page), `GET /actors` (JSON) and `POST /actors/kill?which=<start of name or *>[&panic=true]`, the last
-/// one with the header [`KILL_HEADER`]; all of them by a loopback name only.
+/// Answers `GET /` (a page), `GET /actors` (JSON) and `POST /actors/kill?which=<start of name or *>[&panic=true]`.
+///
+/// The POST needs the header [`KILL_HEADER`]. All requests must use a loopback name as host.
 pub async fn handle(supervisor: ActorRef<SupervisorMsg>, asked: Asked) -> Answer {
     if !asked.of_loopback() {
         return text(

@@ -1,4 +1,4 @@
-//! The actor tree as a page to read: what each actor does, waits for, and how often it was started anew.
+//! The actor tree as an HTML page: what each actor does, what it waits for, and how often it was restarted.
 
 use std::fmt::Write as _;
 
@@ -36,12 +36,12 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A dash where nobody counts.
+/// The number, or a dash if there is none.
 fn counted(number: Option<usize>) -> String {
     number.map_or_else(|| "-".to_owned(), |n| n.to_string())
 }
 
-/// The last wake's reason, and how long ago it was.
+/// The reason of the last wake, and how long ago it was.
 fn last_wake(state: &Description) -> String {
     match state.last_wake_seconds {
         Some(ago) => format!("{}, {ago} s ago", escaped(&state.last_wake)),
@@ -93,7 +93,7 @@ fn row(out: &mut String, actor: &Described) {
     );
 }
 
-/// The page.
+/// Renders the page.
 #[must_use]
 pub fn page(actors: &[Described]) -> String {
     let mut out = String::from(HEAD);
@@ -114,7 +114,7 @@ pub fn page(actors: &[Described]) -> String {
          in a row<th>Waiting on<th>Mailbox<th>Restarts",
         actors.len()
     );
-    // Who starts whom anew.
+    // One table for each supervisor.
     let mut above = None;
     for actor in actors {
         if above != Some(actor.supervisor) {

@@ -1,5 +1,7 @@
-//! The effect gate in production: every effect is traced and counted, and, with leader election, fenced by the time
-//! that the lease has left (reliability.md: one leader).
+//! The effect gate in production. It traces and counts every effect.
+//!
+//! With leader election a second gate in front of it checks that enough time of the Lease is left
+//! (docs/explanation/reliability.md).
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +17,8 @@ use tokio::sync::watch;
 
 use crate::telemetry::metrics::Metrics;
 
-/// What people are told of in the log at `info`: what makes, switches, changes or ends a VM, its request, its Agent, its ISO.
+/// Whether an effect is logged at `info`: effects that create, power, change or destroy a VM, and those on its
+/// VsphereAgent, Agent and ISO.
 const fn is_news(kind: EffectKind) -> bool {
     use EffectKind as E;
     matches!(
@@ -41,7 +44,7 @@ const fn is_news(kind: EffectKind) -> bool {
     )
 }
 
-/// Lets every effect through and counts it.
+/// Admits every effect and counts it.
 pub struct OpenGate {
     metrics: Arc<Metrics>,
 }
@@ -77,9 +80,10 @@ impl Gate for OpenGate {
     }
 }
 
-/// The fence before another gate: an effect begins only where its call, at its longest, ends within the lease.
+/// The gate that checks the Lease, in front of another gate. It admits an effect only if the call will end before the
+/// Lease runs out, even if the call takes its longest time.
 ///
-/// Assumption: whoever is admitted bounds the call by `bound`, counted from before it asked ([`crate::deadline`]).
+/// Assumption: the caller limits the call to `bound`, counted from before it asked this gate ([`crate::deadline`]).
 pub struct FencedGate {
     inner: Arc<dyn Gate>,
     standing: watch::Receiver<Leadership>,
@@ -88,7 +92,7 @@ pub struct FencedGate {
 }
 
 impl FencedGate {
-    /// A fence before `inner`; no admitted call takes longer than `bound`.
+    /// A Lease check in front of `inner`. No admitted call takes longer than `bound`.
     #[must_use]
     pub fn new(
         inner: Arc<dyn Gate>,
@@ -105,7 +109,7 @@ impl FencedGate {
     }
 
     fn fence(&self, effect: &Effect) -> Result<(), Held> {
-        // The clock after the standing: a renewal in between only makes the answer stricter.
+        // Read the clock after the leadership: a renewal in between then only makes the answer stricter.
         let standing = self.standing.borrow().clone();
         standing
             .admits(Need::of(effect.kind), self.clock.monotonic(), self.bound)
@@ -121,7 +125,7 @@ impl Gate for FencedGate {
     async fn admit(&self, effect: &Effect) -> Result<(), Held> {
         self.fence(effect)?;
         self.inner.admit(effect).await?;
-        // The inner gate may have taken its time.
+        // The inner gate may have taken time.
         self.fence(effect)
     }
 

@@ -1,8 +1,12 @@
-//! What `/healthz` goes by: whether each kind of actor makes progress. The kubelet starts a process anew that does not.
+//! The check behind `/healthz`: does each kind of actor make progress? If not, the kubelet restarts the process.
 //!
-//! Guarantee: a kind of actor fails the check when none of its living actors has answered for [`SILENT`], and when passes of
-//! it run and none has begun or ended for [`STUCK`]. What may take long by itself does neither: handlers await nothing outside,
-//! a pass waits for a task of vCenter for two minutes at a time, and transfers of ISOs have bounds of their own.
+//! A kind of actor fails the check in two cases:
+//!
+//! - None of its actors has answered for [`SILENT`].
+//! - Passes of it are running, and none has begun or ended for [`STUCK`].
+//!
+//! Slow work alone does not fail the check. Message handlers never wait for the outside. A pass waits for a vCenter
+//! task for at most two minutes at a time. ISO transfers have their own time limits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,34 +18,34 @@ use agent_forge_actors::supervisor::{Described, Life, SupervisorMsg};
 use ractor::{ActorRef, rpc::CallResult};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// How often the tree is asked.
+/// How often the actor tree is asked.
 const EVERY: Duration = Duration::from_secs(20);
-/// How long the supervisor may take to answer: it gives each actor 2 s.
+/// How long the supervisor may take to answer. It gives each actor 2 s.
 const WITHIN: Duration = Duration::from_secs(10);
-/// A kind that answers nothing for that long makes no progress.
+/// A kind of actor that does not answer for this long makes no progress.
 pub const SILENT: Duration = Duration::from_secs(120);
-/// Nor does one whose passes all run on for that long.
+/// A kind of actor whose passes all run for this long makes no progress.
 pub const STUCK: Duration = Duration::from_secs(900);
 
 /// The name under which the supervisor itself is counted.
 const SUPERVISOR: &str = "supervisor";
-/// Kinds of which there is always one.
+/// Kinds that always have one actor.
 const LASTING: [&str; 3] = ["sessions", "placement", "orphans"];
-/// Its transfers may take hours, and have bounds of their own.
+/// The kind whose transfers may take hours. They have their own time limits.
 const TRANSFERS: &str = "iso_cache";
 
-/// What is known of the tree's progress.
+/// What is known about the progress of the actor tree.
 #[derive(Clone, Debug)]
 pub struct Health(Arc<Mutex<Progress>>);
 
 impl Health {
-    /// Everything is well until [`Self::watch`] finds otherwise.
+    /// Reports good health until [`Self::watch`] finds a problem.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Mutex::new(Progress::new(Instant::now()))))
     }
 
-    /// Asks the tree until it is dropped.
+    /// Asks the actor tree periodically, until the future is dropped.
     pub async fn watch(self, supervisor: ActorRef<SupervisorMsg>) {
         let mut beats = interval(EVERY);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -55,7 +59,7 @@ impl Health {
     }
 
     /// # Errors
-    /// What makes no progress, in a sentence.
+    /// A sentence that names what makes no progress.
     pub fn check(&self) -> Result<(), String> {
         self.progress().check(Instant::now())
     }
@@ -77,7 +81,7 @@ struct Progress {
     passes: BTreeMap<String, Passes>,
 }
 
-/// The passes of a kind: which runs how often, and when that changed last.
+/// The passes of one kind: per actor the number of passes and whether one runs; and when any of that last changed.
 #[derive(Debug)]
 struct Passes {
     shown: BTreeMap<String, (u64, bool)>,
@@ -100,7 +104,7 @@ impl Progress {
         for actor in all.iter().filter(|a| a.life == Life::Alive) {
             let kind = actor.name.split('/').next().unwrap_or_default();
             alive.insert(kind.to_owned());
-            // From when it is there on it has time to answer.
+            // A new actor has time to answer from its first appearance on.
             self.answered.entry(kind.to_owned()).or_insert(now);
             if let Some(state) = &actor.state {
                 self.answered.insert(kind.to_owned(), now);
@@ -146,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// An actor, and what it answers: passes so far, and whether one runs.
+    /// An actor with its answer: passes so far, and whether one runs.
     fn actor(name: &str, answer: Option<(u64, bool)>) -> Described {
         Described {
             name: name.to_owned(),
@@ -162,13 +166,13 @@ mod tests {
         }
     }
 
-    /// The tree with some VM and pool actors.
+    /// The tree with `others` beside the actors that always exist.
     fn tree(others: &[Described]) -> Vec<Described> {
         let lasting = LASTING.iter().map(|kind| actor(kind, Some((0, false))));
         lasting.chain(others.iter().cloned()).collect()
     }
 
-    /// What is said when that was seen every [`EVERY`] for that long.
+    /// The result of the check when the tree looked like `seen` at every [`EVERY`] for `long`.
     fn told(seen: impl Fn(u64) -> Option<Vec<Described>>, long: Duration) -> Result<(), String> {
         let begin = Instant::now();
         let mut progress = Progress::new(begin);
@@ -207,7 +211,7 @@ mod tests {
                 told(dumb, SILENT),
                 Err(format!("{kind}: no answer for 120 s"))
             );
-            // It is dead, and is not started again.
+            // The actor is dead and is not restarted.
             let dead = |_| Some(tree(&[]).into_iter().filter(|a| a.name != kind).collect());
             assert_eq!(
                 told(dead, SILENT),
@@ -242,13 +246,13 @@ mod tests {
             Err("pool: no pass began or ended for 900 s".to_owned())
         );
         assert_eq!(told(|_| Some(tree(&stuck)), STUCK - EVERY), Ok(()));
-        // Nobody has anything to do.
+        // No actor has work to do.
         let idle = stuck.clone().map(|mut a| {
             a.state.as_mut().expect("it answers").running = false;
             a
         });
         assert_eq!(told_of(idle), Ok(()));
-        // The other one goes on.
+        // The other actor makes progress.
         let one = |look| {
             let other = actor("pool/a/c", Some((look, true)));
             Some(tree(&[stuck[0].clone(), other]))

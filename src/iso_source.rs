@@ -1,14 +1,14 @@
 //! Downloads discovery ISOs.
 //!
-//! The URL comes from an object that others write, so it is a request on somebody's behalf: addresses that only make
-//! sense from inside our own machine or cloud (loopback, link-local, metadata) are refused, after resolving the name, and
-//! the connection goes to the very address that was checked. Redirects are followed by hand, three at most, each checked
-//! alike. With a proxy from the environment it is the proxy that resolves and connects; then only a literal address can
+//! The URL comes from an object that other people write. Therefore addresses that only make sense inside our own
+//! machine or cloud (loopback, link-local, metadata) are refused. The check comes after the name is resolved, and the
+//! connection uses the address that was checked. Redirects are followed by this module, three at most, with the same
+//! check for each. With a proxy from the environment, the proxy resolves and connects. Then only a literal address can
 //! be checked here.
 //!
-//! Guarantees: a declared length within the cap, no stall without an end, no URL token in any error. A broken download
-//! goes on where it stopped only under the same strong ETag; without one the bytes before and after need not belong
-//! together (upstream-contract.md §5), so it fails and starts anew.
+//! Guarantees: a declared length within the limit, no endless stall, and no URL token in any error. A broken download
+//! resumes only under the same strong ETag. Without one, the bytes before and after the break may belong to different
+//! images, so the download fails and starts again from the beginning.
 
 mod door;
 mod pace;
@@ -31,21 +31,22 @@ use crate::vsphere::tls;
 /// Settings.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Loopback and link-local addresses are fine (`--iso-allow-local-source`, labs).
+    /// Accept loopback and link-local addresses (`--iso-allow-local-source`, labs only).
     pub allow_local: bool,
     /// Largest ISO in bytes.
     pub max_bytes: u64,
-    /// Bound for connecting and for the answer's head.
+    /// Time limit to connect and to receive the head of the answer.
     pub connect_timeout: Duration,
-    /// Time span in which at least [`Options::min_progress`] bytes must come. Time that the reader takes does not count.
+    /// Time span in which at least [`Options::min_progress`] bytes must come. The time that the reader takes does not
+    /// count.
     pub stall: Duration,
     /// Bytes per [`Options::stall`].
     pub min_progress: u64,
-    /// Bound of the whole download.
+    /// Time limit of the whole download.
     pub deadline: Duration,
-    /// PEM certificates that are trusted beside the system's.
+    /// PEM certificates that are trusted in addition to the system's.
     pub extra_ca_pem: Option<String>,
-    /// `User-Agent`
+    /// The `User-Agent` header.
     pub user_agent: String,
 }
 
@@ -64,7 +65,7 @@ impl Default for Options {
     }
 }
 
-/// A validator longer than that is not kept.
+/// A validator (ETag, Last-Modified) that is longer, in bytes, is not kept.
 const MAX_VALIDATOR: usize = 256;
 
 /// The real [`IsoSource`].
@@ -85,7 +86,7 @@ impl HttpIsoSource {
     /// Reads proxies from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`).
     ///
     /// # Errors
-    /// A sentence for people: the extra certificates are not usable, or the system has no roots at all.
+    /// A sentence for people: the extra certificates cannot be used, or the system has no roots at all.
     pub fn new(options: Options) -> Result<Self, String> {
         Self::with_proxies(options, Matcher::from_env())
     }
@@ -96,7 +97,7 @@ impl HttpIsoSource {
         Ok(Self { door, tls })
     }
 
-    /// What is trusted for this request.
+    /// The certificates that are trusted for this request.
     fn tls(&self, request: &IsoRequest) -> Result<rustls::ClientConfig, IsoError> {
         let Some(own) = &request.ca_pem else {
             return Ok(self.tls.clone());
@@ -167,7 +168,7 @@ impl IsoSource for HttpIsoSource {
         request: &IsoRequest,
         had: &Validators,
     ) -> Result<Freshness, IsoError> {
-        // One byte will do, should there be others now.
+        // If the ISO has changed, one byte of the body is enough.
         let range = HeaderValue::from_static("bytes=0-0");
         let mut headers = HeaderMap::from_iter([(header::RANGE, range)]);
         for (name, value) in [
@@ -186,7 +187,7 @@ impl IsoSource for HttpIsoSource {
         let response = way.ask(&headers).await?;
         match response.status() {
             StatusCode::NOT_MODIFIED => Ok(Freshness::Same),
-            // A whole body is dropped unread, and with it the connection.
+            // A whole body is dropped unread, together with the connection.
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
                 Ok(compared(had, &validators(&response)))
             }
@@ -223,8 +224,8 @@ fn validators(response: &reqwest::Response) -> Validators {
     }
 }
 
-/// A server that answered in full may only not know conditional requests: then what it says now tells. The ETag outranks
-/// the date.
+/// Compares the validators of a full answer. A server that answers in full may simply not support conditional requests.
+/// The ETag outranks the date.
 fn compared(had: &Validators, now: &Validators) -> Freshness {
     let of = |had: &Option<String>, now: &Option<String>| match (had, now) {
         (Some(had), Some(now)) if had == now => Some(Freshness::Same),
@@ -264,7 +265,7 @@ fn failed(message: &str, class: Class) -> IsoError {
     }
 }
 
-/// The innermost cause; the outer ones repeat the URL, which carries a token.
+/// The innermost cause. The outer ones repeat the URL, which contains a token.
 fn why(error: &reqwest::Error) -> String {
     if let Some(why) = tls::refusal(error) {
         return format!("the certificate of the ISO's server is not trusted: {why}");

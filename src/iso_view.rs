@@ -1,7 +1,7 @@
-//! `agent-forge iso`: which ISO versions pools keep, where they come from, and which VMs have them in a drive.
+//! `agent-forge iso`: which ISO versions pools keep, where they come from, and which VMs mount them.
 //!
-//! Flow: pools from the API server -> their statuses make the rows -> each vCenter is asked once what is in its VMs' drives
-//! -> one table. It runs as whoever holds the kubeconfig, and changes nothing.
+//! It reads the pools from the API server and makes rows from their statuses. It asks each vCenter once what is in the
+//! drives of its VMs. It prints one table. It uses the credentials of the kubeconfig, and changes nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,13 +33,13 @@ use crate::{
     vsphere::{self, VsphereConnector},
 };
 
-/// A Secret, and the namespace of the pools that ask for it.
+/// A Secret, and the namespace of the pools that use it.
 type Asked = (ObjectKey, String);
 
-/// Who has what in a drive, or why that is not known of any VM.
+/// What is in the drives of all VMs, or why that is not known.
 type Mounted = Result<Drives, String>;
 
-/// So many VMs are named.
+/// How many VMs are named in a row.
 const NAMED: usize = 3;
 
 /// Prints the table.
@@ -72,7 +72,7 @@ pub async fn run(args: &Args, asked: &IsoArgs) -> anyhow::Result<()> {
     out.write_all(text.as_bytes()).context("printing the table")
 }
 
-/// The Secret that the pool names, and the pool's namespace; `None` where the operator may not read it there.
+/// The Secret that the pool names, and the pool's namespace. `None` if the operator may not read the Secret.
 fn secret_of(pool: &VsphereAgentPool, bound: &[String]) -> Option<Asked> {
     let secret = secret_ref::secret(pool, bound).ok()?;
     Some((secret, pool.namespace().unwrap_or_default()))
@@ -121,7 +121,7 @@ async fn in_drives(
     Ok(found?)
 }
 
-/// One row per version that a pool's status names; the current one is marked.
+/// One row for each version that a pool's status names. The current version is marked.
 fn table(pools: &[VsphereAgentPool], mounted: &BTreeMap<Asked, Mounted>, now: Timestamp) -> String {
     let mut rows = vec![
         [
@@ -167,7 +167,7 @@ fn table(pools: &[VsphereAgentPool], mounted: &BTreeMap<Asked, Mounted>, now: Ti
     text
 }
 
-/// Lines on what is not known of the vCenter that a Secret leads to: of all its VMs, or of some.
+/// Notes about the vCenter of a Secret: what is not known about all of its VMs, or about some of them.
 fn unknown(((key, _), found): (&Asked, &Mounted)) -> Vec<String> {
     match found {
         Err(why) => vec![format!("{key}: {why}\n")],
@@ -200,7 +200,7 @@ fn versions(pool: &VsphereAgentPool, known: Option<&Mounted>, now: Timestamp) ->
     );
     let row = |entry: &agent_forge_crds::pool::IsoHistoryEntry| {
         let path = kept::place(pool, entry);
-        // What was looked for and not found is nowhere, and the digest stays.
+        // If the file was looked for and not found, the status has no path but keeps the digest.
         let somewhere = iso.path.is_some() || iso.stored_path.is_some();
         let current = somewhere
             && iso.sha256.as_ref() == Some(&entry.sha256)
@@ -231,12 +231,12 @@ fn versions(pool: &VsphereAgentPool, known: Option<&Mounted>, now: Timestamp) ->
     iso.history.iter().map(row).collect()
 }
 
-/// Names of the VMs with the file in a drive: three, and how many more; and of how many VMs that is not known.
+/// Names of the VMs that mount the file: three, and how many more. Also says of how many VMs this is not known.
 fn mounts(path: Option<&DatastorePath>, known: Option<&Mounted>) -> String {
     let (Some(path), Some(Ok(all))) = (path, known) else {
         return "?".to_owned();
     };
-    // By the rule that retention goes by.
+    // Retention decides by the same rule.
     let has = all.isos.iter().filter(|m| m.may_be(path));
     let vms: BTreeSet<&str> = has.map(|m| m.vm.as_str()).collect();
     let shown: Vec<&str> = vms.iter().take(NAMED).copied().collect();
@@ -262,7 +262,7 @@ fn size(bytes: i64) -> String {
     format!("{:.1}Mi", bytes as f64 / f64::from(1 << 20))
 }
 
-/// As kubectl tells ages: the two largest units at most.
+/// Formats an age as kubectl does: with the two largest units at most.
 fn age(now: Timestamp, then: Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs().max(0);
     match seconds {
@@ -373,7 +373,7 @@ mod tests {
         let left = format!("[left] p/{new}.iso");
         let left = ["aaaaaaaaaaaa", "?", "?", "-", &left, "?"];
         assert_eq!(lines[4][1..], left, "nor is what lies elsewhere");
-        // Of some VM it is not known: what is known is said, and nowhere that nobody has it.
+        // One VM could not be read. The table shows what is known, and must not say that no VM mounts a file.
         let partly = |unread: &[&str]| {
             let known = all(drives[..1].to_vec(), unread);
             table(
@@ -391,7 +391,7 @@ mod tests {
             assert!(one.contains(said), "{said:?}\n{one}");
         }
         assert!(!one.contains("  -  "), "{one}");
-        // What holds a version back is shown as what has it, also where vCenter shows no path of a datastore.
+        // A VM that keeps a version from being deleted is shown, even if vCenter does not show a datastore path.
         let mut odd = drive("vm-odd", &old);
         odd.iso = format!("[] /vmfs/volumes/5f3e-17/p/{old}.iso");
         let shown = table(

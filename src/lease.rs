@@ -1,10 +1,10 @@
-//! Keeps the Leases: asks each [`Election`] what to do, does it, and publishes how this process stands.
+//! Keeps the Leases: asks each [`Election`] what to do, does it, and publishes whether this process leads.
 //!
-//! One task for each Lease, so that a slow answer about one keeps no other from being renewed; those of the predecessor
-//! are asked for while our own is held. One more task joins how they stand.
+//! There is one task for each Lease, so that a slow answer about one Lease does not delay the renewal of another. The
+//! Leases of the predecessor are only used while this process holds its own. One more task joins the results.
 //!
-//! Tasks, not actors of the tree: they outlive the tree's end, and their own end is the end of the process, so there is
-//! nothing for a supervisor to start anew.
+//! These are tasks and not actors, because they must outlive the actor tree. When one of them ends, the process ends,
+//! so no supervisor has to restart them.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -17,22 +17,22 @@ use tokio::{sync::watch, task::JoinSet};
 
 use crate::cluster::lease::{LeaseError, LeaseStore};
 
-/// How long a release may take at the end of the process; a lease that is not released runs out.
+/// How long the release of the Leases may take at the end of the process. A Lease that is not released runs out.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 
-/// What a keeper keeps.
+/// The Leases that a [`LeaderElector`] keeps.
 pub struct Leases {
-    /// Name of this process in our own Lease.
+    /// Name of this process in its own Lease.
     pub me: String,
-    /// Times of all of them.
+    /// The times of the election, for all Leases.
     pub timing: Timing,
-    /// Our own; `None` where nobody else of us can run.
+    /// The operator's own Lease; `None` without leader election.
     pub own: Option<LeaseStore>,
-    /// The predecessor's.
+    /// The Leases of the predecessor.
     pub guards: Vec<(LeaseStore, Guard)>,
 }
 
-/// The running keeper; dropped, it stops where it is and the Leases run out.
+/// The running leader election. When it is dropped, it stops at once, and the Leases run out.
 pub struct LeaderElector {
     standing: watch::Sender<Leadership>,
     release: watch::Sender<bool>,
@@ -41,7 +41,7 @@ pub struct LeaderElector {
 }
 
 impl LeaderElector {
-    /// Starts it; `standing` is what the gate looks at.
+    /// Starts the election. It publishes to `standing`, which the effect gate reads.
     pub fn start(
         leases: Leases,
         clock: &Arc<dyn Clock>,
@@ -80,7 +80,7 @@ impl LeaderElector {
         }
     }
 
-    /// How this process stands, as it changes.
+    /// Whether this process leads, as it changes.
     #[must_use]
     pub fn standing(&self) -> watch::Receiver<Leadership> {
         self.standing.subscribe()
@@ -99,27 +99,28 @@ impl LeaderElector {
         }
     }
 
-    /// Lets go of the Leases: nothing passes the gate from here on, and whoever stands by takes over at its next look.
+    /// Releases the Leases. From now on the gate admits nothing. A standby instance takes over when it next reads the
+    /// Lease.
     pub async fn release(mut self) {
         self.joining.abort_all();
         self.standing.send_replace(Leadership::Released);
         self.release.send_replace(true);
         let all = async { while self.rounds.join_next().await.is_some() {} };
         if tokio::time::timeout(RELEASE_WITHIN, all).await.is_err() {
-            tracing::warn!("a lease was not released in time; it runs out by itself");
+            tracing::warn!("a Lease was not released in time; it runs out");
         }
     }
 }
 
-/// Does `work`. A panic there is the end of leadership, and so of the process: nobody would hear of it otherwise, and nothing
-/// be renewed any more.
+/// Runs `work`. If it panics, leadership is lost and the process ends. Without this, the panic would stay unnoticed and
+/// the Leases would not be renewed.
 async fn kept(standing: watch::Sender<Leadership>, work: impl Future<Output = ()>) {
     if AssertUnwindSafe(work).catch_unwind().await.is_err() {
         standing.send_replace(Leadership::Lost(Lost::Unkept));
     }
 }
 
-/// Publishes how this process stands, by how it stands with each Lease. Whoever has lost or let go stays so.
+/// Joins the results of all Leases and publishes them. [`Leadership::Lost`] and [`Leadership::Released`] are final.
 async fn join(mut all: Vec<watch::Receiver<Leadership>>, standing: watch::Sender<Leadership>) {
     loop {
         let each: Vec<_> = all
@@ -140,7 +141,7 @@ async fn join(mut all: Vec<watch::Receiver<Leadership>>, standing: watch::Sender
         let changes = all.iter_mut().map(|s| Box::pin(s.changed()));
         let (change, ..) = futures::future::select_all(changes).await;
         if change.is_err() {
-            // A task ends when its Lease is lost or let go, and that is final.
+            // The task of a Lease ends when its Lease is lost or released, and that is final.
             return;
         }
     }
@@ -158,7 +159,7 @@ fn tell(before: &Leadership, now: &Leadership) {
     }
 }
 
-/// One Lease.
+/// The election for one Lease.
 struct ElectionRound {
     election: Election,
     me: String,
@@ -166,7 +167,7 @@ struct ElectionRound {
     store: LeaseStore,
     clock: Arc<dyn Clock>,
     standing: watch::Sender<Leadership>,
-    /// Who leads, as said in the log.
+    /// The leader that the log named last.
     behind: Option<String>,
     is_guard: bool,
 }
@@ -191,7 +192,7 @@ impl ElectionRound {
         }
     }
 
-    /// Until it is released, lost or not needed; begins once `after` leads.
+    /// Runs the election until the Lease is released, lost or not needed. It begins once `after` leads.
     async fn run(
         mut self,
         mut release: watch::Receiver<bool>,
@@ -269,15 +270,15 @@ impl ElectionRound {
         }
     }
 
-    /// The Lease bounds nothing from here on.
+    /// This Lease no longer restricts anything.
     fn clear(&self, why: Clear) {
         let lease = self.store.subject();
         match why {
-            Clear::Free => tracing::info!(lease, "nobody of the predecessor acts"),
+            Clear::Free => tracing::info!(lease, "the predecessor does not act"),
             Clear::Forbidden => tracing::warn!(
                 lease,
-                "the predecessor's Lease may not be looked at, so a predecessor in this namespace is not noticed: apply \
-                 config/rbac/leader_election_role.yaml"
+                "the operator may not read the predecessor's Lease, so it does not notice a predecessor in this namespace: \
+                 apply config/rbac/leader_election_role.yaml"
             ),
         }
         let until = Duration::MAX;
@@ -286,7 +287,7 @@ impl ElectionRound {
 
     fn failed(&mut self, what: &str, why: &LeaseError) {
         let lease = self.store.subject();
-        tracing::warn!(lease, "cannot {what} the lease: {why}");
+        tracing::warn!(lease, "cannot {what} the Lease: {why}");
         let now = self.clock.monotonic();
         match why {
             LeaseError::Forbidden(_) => self.election.forbidden(now),
@@ -296,7 +297,7 @@ impl ElectionRound {
         self.barred(Barrier::Unknown { lease, why });
     }
 
-    /// Says so where this Lease, and not our own, keeps us from acting.
+    /// Publishes the barrier if this Lease, and not the operator's own, keeps the process from acting.
     fn barred(&self, barrier: Barrier) {
         if self.is_guard && self.election.leads_until().is_none() {
             self.standing.send_replace(Leadership::Barred(barrier));
@@ -327,13 +328,13 @@ impl ElectionRound {
         {
             Ok(_) => tracing::info!(lease = self.store.subject(), "released"),
             Err(why) => {
-                tracing::warn!("the lease was not released, it runs out by itself: {why}");
+                tracing::warn!("the Lease was not released; it runs out: {why}");
             }
         }
     }
 }
 
-/// Resolves when it is to be let go, with `true`, or when nobody can ask for that any more.
+/// Resolves with `true` when a release is requested, and with `false` when no request can come any more.
 async fn asked(release: &mut watch::Receiver<bool>) -> bool {
     release.wait_for(|asked| *asked).await.is_ok()
 }
@@ -344,7 +345,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A clock that breaks.
+    /// A clock that panics.
     struct Broken;
 
     impl Clock for Broken {

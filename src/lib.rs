@@ -1,4 +1,4 @@
-//! Adapters and wiring of agent-forge: everything that talks to the outside. Decisions live in `agent_forge_actors`.
+//! Adapters and wiring of agent-forge: everything that talks to the outside. Decisions are in `agent_forge_actors`.
 
 pub mod args;
 pub mod chaos;

@@ -23,7 +23,8 @@ async fn stop_signal() {
     }
 }
 
-/// How it ended. What ended it stands in the log, in the log's form, once there is one; before that it is an error.
+/// Runs the command and returns its exit code. Once there is a log, the log contains the reason of a failure, in the
+/// log's format. Before that, the failure is returned as an error.
 async fn start(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(Command::Iso(asked)) = &args.command {
         iso_view::run(&args, asked).await?;
@@ -37,7 +38,7 @@ async fn start(args: Args) -> anyhow::Result<ExitCode> {
             if tracing::enabled!(tracing::Level::ERROR) {
                 tracing::error!("{e:#}");
             } else {
-                // A log that is turned off must not hide why there is no operator.
+                // A log that is turned off must not hide why the operator does not run.
                 eprintln!("agent-forge: {e:#}");
             }
             ExitCode::FAILURE
@@ -49,7 +50,7 @@ async fn start(args: Args) -> anyhow::Result<ExitCode> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    // One TLS provider for everything; `kube` and `reqwest` bring none of their own.
+    // One TLS provider for everything. `kube` and `reqwest` are built without one.
     if rustls::crypto::ring::default_provider()
         .install_default()
         .is_err()
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
         }
     };
     let ended = runtime.block_on(start(args));
-    // A name that is being looked up must not hold the end back.
+    // A DNS lookup that is still under way must not delay the end.
     runtime.shutdown_background();
     match ended {
         Ok(code) => code,

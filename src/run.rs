@@ -1,4 +1,4 @@
-//! Wiring: parse, connect, start the tree, serve, shut down in order.
+//! Wiring: parse the flags, connect, start the actor tree, serve, and shut down in order.
 
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -52,31 +52,31 @@ use crate::{
     vsphere::{self, VsphereConnector},
 };
 
-/// How long the tree may take to stop and log out.
+/// How long the actor tree may take to stop and to log out of the vCenters.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// What the operator meets at its borders. A test puts a world of its own there; everything between is the same.
+/// What the operator uses of the outside world. Tests replace it; everything inside stays the same.
 pub struct Borders {
-    /// The API server.
+    /// Clients of the API server.
     pub clients: Clients,
-    /// What every mutating call passes; behind the lease's fence, where there is one.
+    /// The gate that every mutating call passes. With leader election, the check of the Lease comes first.
     pub gate: Arc<dyn Gate>,
     /// How vCenters are reached.
     pub vsphere: vsphere::Options,
     /// Where ISOs come from.
     pub iso_source: Arc<dyn IsoSource>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Counters.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Told of the tree's head once it stands.
+    /// Receives the supervisor once it runs.
     pub started: Option<oneshot::Sender<ActorRef<SupervisorMsg>>>,
 }
 
 /// Runs the operator until `stop` resolves or the supervisor gives up.
 ///
 /// # Errors
-/// Start-up failed (the message says what to mend), the tree gave up, or leadership was lost.
+/// Start-up failed (the message says what to correct), the supervisor gave up, or leadership was lost.
 pub async fn operator(args: Args, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
     for warning in args.legacy.warnings() {
         tracing::warn!("{warning}");
@@ -87,8 +87,8 @@ pub async fn operator(args: Args, stop: impl Future<Output = ()>) -> anyhow::Res
     between(args, borders, stop).await
 }
 
-/// The operator between its borders, until `stop` resolves or the supervisor gives up. Dropped before its end, it ends
-/// as a killed process does: at once, with nothing tidied up.
+/// Runs the operator with the given borders, until `stop` resolves or the supervisor gives up. If the future is dropped
+/// before its end, the operator ends like a killed process: at once and without cleaning up.
 ///
 /// # Errors
 /// As [`operator`].
@@ -100,7 +100,7 @@ pub async fn between(
     let started = borders.started.take();
     let caches = Arc::new(Caches::of(&Scope::of(&args.namespaces)));
     let (clients, metrics) = (borders.clients.clone(), borders.metrics.clone());
-    // What is said before this process leads passes no fence.
+    // Events that are recorded before this process leads do not pass the check of the Lease.
     let unfenced = borders.gate.clone();
     let election = elect(&args, &mut borders)?;
     metrics.leads(false);
@@ -113,7 +113,7 @@ pub async fn between(
         .map_err(|e| anyhow::anyhow!("starting the supervisor: {e}"))?;
     let _tree = KillOnDrop(supervisor.clone());
     if let Some(started) = started {
-        // Nobody has to listen.
+        // The receiver is optional.
         let _ = started.send(supervisor.clone());
     }
     let health = Health::new();
@@ -154,7 +154,7 @@ pub async fn between(
             Ok(())
         }
         _ = ended => Err(anyhow::anyhow!("the supervisor gave up; see the log above")),
-        // Nothing is tidied up: whoever leads now does that.
+        // The process does not clean up, because the new leader does that.
         why = election.lost() => return Err(why.into()),
         failed = watching_failed(&mut watching) => Err(failed),
         died = panicked(&mut becoming_ready) => Err(died),
@@ -162,15 +162,15 @@ pub async fn between(
     becoming_ready.abort_all();
     let shut = exit.leave(&supervisor, GRACE).await;
     supervisor.stop(None);
-    // Let go only of what is over: a tree that did not stop keeps its lease until that runs out.
+    // Release the Lease only after the actor tree has stopped. Otherwise the process keeps the Lease until it runs out.
     if shut {
         election.release().await;
     }
     result
 }
 
-/// Starts to strive for leadership and puts the fence before the gate, where leadership is asked for; looks for the
-/// predecessor's Lease in any case.
+/// Starts the leader election. With leader election, puts the check of the Lease in front of the gate. In any case,
+/// watches the predecessor's Lease.
 fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<LeaderElector> {
     let timing = args.lease.timing().context("--leader-elect-*")?;
     let request = borders.clients.request.clone();
@@ -208,7 +208,7 @@ fn elect(args: &Args, borders: &mut Borders) -> anyhow::Result<LeaderElector> {
     Ok(LeaderElector::start(leases, &borders.clock, standing))
 }
 
-/// Nothing of the tree goes on when its owner is gone.
+/// Kills the actor tree when its owner is dropped.
 struct KillOnDrop(ActorRef<SupervisorMsg>);
 
 impl Drop for KillOnDrop {
@@ -217,7 +217,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// Resolves when one of the tasks panics; that they end is as it should be.
+/// Resolves when one of the tasks panics. A task that ends is fine.
 async fn panicked(tasks: &mut JoinSet<()>) -> anyhow::Error {
     while let Some(ended) = tasks.join_next().await {
         if let Err(e) = ended {
@@ -229,7 +229,7 @@ async fn panicked(tasks: &mut JoinSet<()>) -> anyhow::Error {
 
 async fn watching_failed(watching: &mut JoinSet<()>) -> anyhow::Error {
     match watching.join_next().await {
-        None | Some(Ok(())) => anyhow::anyhow!("a watch ended for good"),
+        None | Some(Ok(())) => anyhow::anyhow!("a watch ended and does not restart"),
         Some(Err(e)) => anyhow::anyhow!("the watches died: {e}"),
     }
 }
@@ -314,7 +314,7 @@ fn ports(args: &Args, borders: Borders, caches: Arc<Caches>) -> Ports {
     }
 }
 
-/// Learns the cluster's identity, waits for the first complete lists and for leadership, then lets the tree begin.
+/// Gets the cluster's identity. Waits for the first complete lists and for leadership. Then lets the actors begin.
 async fn become_ready(
     args: Args,
     client: Client,
@@ -341,7 +341,7 @@ async fn become_ready(
     );
     let barred = standby::until_leading(&mut standing, &caches, &events, &metrics).await;
     if args.lease.leader_elect || barred {
-        // What was followed may be behind what others have written, by a watch that hangs for instance.
+        // The caches may be behind the writes of the previous leader, for example because a watch hangs.
         let (begin, begun) = oneshot::channel();
         if list_anew.send(begin).is_ok() && begun.await.is_ok() {
             until_listed(&caches).await;
@@ -360,7 +360,8 @@ async fn until_listed(caches: &Caches) {
     caches.warm();
 }
 
-/// uid of that namespace (reliability.md: one create); asked until it is answered.
+/// The uid of the namespace. It repeats the request until it succeeds: the uid is part of each VM's mark, so it must
+/// not be guessed.
 async fn cluster_id(client: Client, namespace: &str) -> String {
     let api: Api<Namespace> = Api::all(client);
     loop {
@@ -378,8 +379,8 @@ async fn cluster_id(client: Client, namespace: &str) -> String {
     }
 }
 
-/// Where metrics are served. They are not encrypted: where that was asked for they do not leave the Pod
-/// (docs/adr/0013-metrics-secure.md).
+/// The address of `/metrics`; `None` if metrics are not served. Metrics are not encrypted. If somebody asks for HTTPS,
+/// only a loopback address is served (docs/adr/0013-metrics-secure.md).
 fn metrics_address(args: &Args) -> anyhow::Result<Option<SocketAddr>> {
     let address = server::parse_address("--metrics-bind-address", &args.metrics_bind_address)?;
     let asked = args.legacy.metrics_secure == Some(true);
@@ -434,7 +435,7 @@ async fn serve(
                     return text(StatusCode::SERVICE_UNAVAILABLE, why);
                 }
                 match (asked.path.as_str(), ready) {
-                    // Ready to take over is ready: a rollout of two replicas would wait for ever otherwise.
+                    // A standby instance counts as ready. Otherwise a rollout of two replicas would never finish.
                     ("/readyz", true) if !leads => text(StatusCode::OK, said),
                     ("/healthz", _) | ("/readyz", true) => text(StatusCode::OK, "ok\n"),
                     ("/readyz", false) => text(
@@ -458,7 +459,7 @@ async fn serve(
             debug::handle(supervisor.clone(), asked)
         })
         .await?;
-        tracing::warn!(%bound, "debug endpoint: whoever reaches it can kill actors");
+        tracing::warn!(%bound, "debug endpoint: every client that reaches it can kill actors");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What is said while this process does not act.
+//! Events and answers of a process that does not lead.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// Where Events go that are recorded before this process leads. They change nothing that the predecessor looks at.
+/// A sink for Events that are recorded before this process leads. The predecessor reads none of them.
 pub fn events(clients: &Clients, gate: Arc<dyn Gate>, within: Duration) -> EventSink {
     let host = std::env::var("HOSTNAME").ok();
     EventSink::start(clients.request.clone(), gate, host, within)
 }
 
-/// What `/readyz` answers.
+/// The answer of `/readyz`.
 pub fn readiness(standing: &Leadership) -> String {
     match standing {
         Leadership::Barred(barrier) => format!("ok: standing by: {barrier}\n"),
@@ -33,8 +33,8 @@ pub fn readiness(standing: &Leadership) -> String {
     }
 }
 
-/// Resolves when this process leads: `true` where somebody else acted before. Tells each pool once who else acts on it, while
-/// somebody does.
+/// Resolves when this process leads. The value is `true` if another process acted before. While another process acts,
+/// each pool gets one Event that names it.
 pub async fn until_leading(
     standing: &mut watch::Receiver<Leadership>,
     caches: &Caches,

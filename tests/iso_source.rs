@@ -1,4 +1,4 @@
-//! The ISO source against servers that behave and servers that do not.
+//! The ISO source with correct and with faulty servers.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
 };
 
-/// Only catches what never ends, on a machine that may be slow.
+/// Only catches a hang, on a machine that may be slow.
 const HANG: Duration = agent_forge_lab::patience::HANG;
 
-/// A server that gives every client the same treatment; returns its `host:port`.
+/// A server that treats every client in the same way. Returns its `host:port`.
 async fn server<F>(treat: impl Fn(TcpStream) -> F + Send + 'static) -> String
 where
     F: Future<Output = ()> + Send + 'static,
@@ -116,7 +116,7 @@ async fn inner_addresses_are_refused_before_a_connection() {
         format!("http://localhost:{port}/SECRET.iso"),
         format!("http://[::1]:{port}/SECRET.iso"),
         format!("http://[::ffff:127.0.0.1]:{port}/SECRET.iso"),
-        // Other notations of 127.0.0.1, which URL parsing makes plain.
+        // Other notations of 127.0.0.1. Parsing the URL resolves them.
         format!("http://2130706433:{port}/SECRET.iso"),
         format!("http://0x7f.1:{port}/SECRET.iso"),
         "http://169.254.10.20/SECRET.iso".to_owned(),
@@ -129,7 +129,7 @@ async fn inner_addresses_are_refused_before_a_connection() {
             "{text}: {e}"
         );
     }
-    // Not even a lab needs a metadata service.
+    // Even a lab does not need a metadata service.
     let e = refused(lab(), "http://169.254.169.254/SECRET.iso").await;
     assert_eq!(e.reason, "ISOAddressNotAllowed");
 }
@@ -243,7 +243,7 @@ async fn a_cut_off_download_is_no_success() {
     assert!(e.message.contains("10 of 20"), "{e}");
 }
 
-/// Head first, then one byte at a time.
+/// A server that sends the head first and then one byte at a time.
 async fn dripping(every: Duration) -> String {
     server(move |mut socket| async move {
         let mut request = [0; 4096];
@@ -261,7 +261,7 @@ async fn dripping(every: Duration) -> String {
 #[tokio::test]
 async fn waiting_has_an_end() {
     let quick = || Options {
-        // Many times the pause between two bytes: one that comes late is no silence.
+        // Many times the pause between two bytes, so that a late byte does not count as a stall.
         stall: Duration::from_secs(3),
         min_progress: 10_000,
         ..lab()
@@ -299,7 +299,7 @@ async fn a_slow_reader_is_not_the_servers_fault() {
     let body: &'static [u8] = Box::leak(vec![7_u8; 3_000_000].into_boxed_slice());
     let host = replying("200 OK\r\ncontent-length: 3000000", body).await;
     let options = Options {
-        // Far more than it takes to wait for these bytes, and less than the reader's pause.
+        // Far more than the wait for these bytes takes, and less than the reader's pause.
         stall: Duration::from_secs(4),
         min_progress: 2_900_000,
         ..lab()
@@ -334,7 +334,7 @@ async fn silence_and_closed_doors_are_told_in_time() {
     );
     assert!(started.elapsed() < HANG);
 
-    // Bound, so that nobody else gets the port, and not listening.
+    // The port is bound, so that no other process gets it, but nothing listens on it.
     let bound = TcpSocket::new_v4().unwrap();
     bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let closed = bound.local_addr().unwrap();
@@ -366,7 +366,7 @@ fn extra_certificates_must_be_certificates() {
     assert!(e.contains("certificate"), "{e}");
 }
 
-/// A server of 100 kB that breaks off each answer after so many bytes, and what was asked of it.
+/// A server of 100 kB that breaks off each answer after a number of bytes; and the requests it got.
 struct Breaking {
     host: String,
     asked: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
@@ -379,7 +379,7 @@ fn byte(at: usize) -> u8 {
 }
 
 impl Breaking {
-    /// `tags`: the ETag of the first answer and of all later ones; `ranges`: whether parts can be had.
+    /// `tags`: the ETag of the first answer and of all later ones. `ranges`: whether ranges are supported.
     async fn start(tags: [Option<&'static str>; 2], ranges: bool, after: usize) -> Self {
         let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let notes = asked.clone();
@@ -483,7 +483,7 @@ async fn a_server_that_breaks_off_again_and_again_is_given_up() {
     assert!(started.elapsed() < HANG);
 }
 
-/// Sends its first answer in drips, hangs up on the second question, and sends what else it is asked for at once.
+/// A server that sends its first answer slowly, breaks off the second request, and answers later requests at once.
 async fn crawling(asked: std::sync::Arc<std::sync::Mutex<Vec<usize>>>) -> String {
     server(move |mut socket| {
         let asked = asked.clone();
@@ -542,7 +542,7 @@ async fn a_download_that_crawls_goes_on_without_a_gap() {
     let bytes = read(download).await.unwrap();
     let gap = bytes.iter().enumerate().find(|(at, b)| **b != byte(*at));
     assert_eq!((bytes.len(), gap), (WHOLE, None));
-    // The old answer went on while nobody answered.
+    // The old answer continued while the new request got no answer.
     let asked = asked.lock().unwrap().clone();
     assert!(
         matches!(asked[..], [0, one, other] if 0 < one && one <= other),
@@ -626,7 +626,7 @@ async fn requests_for_an_image_and_for_its_rest_carry_the_trace_that_it_is_opene
     );
     let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-    // A callsite is not judged by a thread without a subscriber while there are two of them.
+    // With two subscribers, a callsite does not take the answer of a thread without a subscriber.
     let _another = tracing::Dispatch::new(tracing_subscriber::registry());
     let _here = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
     let (told, mut heads) = tokio::sync::mpsc::unbounded_channel();

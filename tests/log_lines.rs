@@ -1,5 +1,5 @@
-//! A line of work says whom it is about, whatever level the log has; all that the process says is a line; and what libraries
-//! say of a failure is none.
+//! Tests of log lines. A line about work names its object at any log level. Everything that the process prints is a log
+//! line. The messages of libraries about failed calls are not printed.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::{
@@ -56,7 +56,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// Warns in each pass, and says that it did.
+/// A worker that warns in each pass, and reports each pass.
 struct Warns(Arc<Notify>);
 
 impl Worker for Warns {
@@ -112,7 +112,7 @@ async fn a_warning_names_its_object_at_every_level_that_shows_it() {
     }
 }
 
-/// What the operator says where it cannot start.
+/// The output of the operator when it cannot start.
 #[allow(
     clippy::disallowed_methods,
     reason = "the operator is the child of its test"
@@ -168,7 +168,7 @@ fn a_panic_is_a_line_with_its_object() {
     assert!(place && words.ends_with(": no way"), "{words}");
 }
 
-/// An API server whose answer nobody can read.
+/// An API server whose answer cannot be parsed.
 struct Garbled(&'static str);
 
 impl Service<Request<Body>> for Garbled {
@@ -186,7 +186,7 @@ impl Service<Request<Body>> for Garbled {
     }
 }
 
-/// A client of an API server that is away.
+/// A client of an API server that is unreachable.
 fn of_nobody() -> Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -196,7 +196,7 @@ fn of_nobody() -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// A collector that is away.
+/// A collector that is unreachable.
 #[derive(Debug)]
 struct Away;
 
@@ -214,7 +214,7 @@ async fn what_libraries_say_of_a_failed_call_is_left_to_its_caller() {
         .with_writer(all.clone())
         .with_filter(EnvFilter::new("info"));
     let log = logging::lines(true, EnvFilter::new("info"), ours.clone());
-    // For all threads: the SDK exports on one of its own.
+    // For all threads: the SDK exports on a thread of its own.
     let everywhere = tracing_subscriber::registry().with(as_it_comes).with(log);
     tracing::subscriber::set_global_default(everywhere).unwrap();
 

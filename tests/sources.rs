@@ -1,4 +1,4 @@
-//! What sources and documents say of each other: files that are named exist, reasons that are listed are given.
+//! Tests that sources and documents agree: named files exist, and listed reasons are used.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
 
 use agent_forge_actors::ports::vcenter;
 
-/// Folders of the repository in which people read, with what they read there.
+/// Folders of the repository with texts for people, and (`KINDS`) the kinds of files.
 const FOLDERS: [&str; 6] = ["actors", "config", "crds", "docs", "src", "tests"];
 const KINDS: [&str; 5] = ["rs", "go", "md", "yaml", "toml"];
 
@@ -46,7 +46,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// What looks like a path from the root of the repository, or of a crate, to a file.
+/// Words that look like a path of a file, from the root of the repository or of a crate.
 fn named(text: &str) -> impl Iterator<Item = &str> {
     let between = |c: char| !(c.is_ascii_alphanumeric() || "_-./".contains(c));
     text.split(between)
@@ -57,7 +57,7 @@ fn named(text: &str) -> impl Iterator<Item = &str> {
         })
 }
 
-/// Whether a file that is named in `from` is there, seen from the repository or from a folder above `from`.
+/// Whether a file named in `from` exists, relative to the repository or to a folder above `from`.
 fn is_there(from: &Path, name: &str) -> bool {
     let mut seen_from = from.ancestors().skip(1);
     seen_from.any(|folder| root().join(folder).join(name).is_file())
@@ -69,13 +69,13 @@ fn files_that_are_named_exist() {
     for folder in FOLDERS {
         all.extend(files(folder, &KINDS));
     }
-    // Its own examples are none.
+    // The examples in this file are not real paths.
     all.retain(|path| path != Path::new("tests/sources.rs"));
     let (mut seen, mut missing) = (0, Vec::new());
     for path in &all {
         for name in named(&read(path)) {
             seen += 1;
-            // Where a tool is run in another folder.
+            // A tool runs in another folder there.
             let elsewhere = name == "tests/alerts.yaml";
             if !elsewhere && !is_there(path, name) {
                 missing.push(format!("{}: {name}", path.display()));
@@ -96,7 +96,7 @@ fn a_name_is_told_from_other_words() {
     assert!(!is_there(here, "tests/predecessor.rs"));
 }
 
-/// A reason that nothing gives sends people looking for what cannot be.
+/// A reason that is never used would make people look for something that cannot happen.
 #[test]
 fn reasons_that_are_listed_are_given() {
     let list = read(Path::new("crds/src/conditions/reasons.rs"));
@@ -128,13 +128,13 @@ fn reasons_that_are_listed_are_given() {
     assert!(unused.is_empty(), "{unused:#?}");
 }
 
-/// What comes right before a reason in a source, without white space.
+/// The code right before a reason, without white space.
 const BEFORE_A_REASON: [&str; 3] = ["hold(", "ask(", "reason:"];
 const TROUBLES: [&str; 2] = [
     "ReconcileError::blocked(ErrorSource::",
     "ReconcileError::transient(ErrorSource::",
 ];
-/// Reasons of what is well.
+/// Reasons of good states.
 const GOOD_NEWS: [&str; 7] = [
     "Reconciled",
     "Observed",
@@ -145,14 +145,14 @@ const GOOD_NEWS: [&str; 7] = [
     "VMCreated",
 ];
 
-/// The text literal with which `code` begins, if it may be a reason.
+/// The text literal at the start of `code`, if it may be a reason.
 fn literal(code: &str) -> Option<&str> {
     let (text, _) = code.strip_prefix('"')?.split_once('"')?;
     let camel = text.starts_with(|c: char| c.is_ascii_uppercase());
     (camel && text.chars().all(|c| c.is_ascii_alphanumeric())).then_some(text)
 }
 
-/// The reasons that stand as text in a source, its tests left out.
+/// The reasons that are text literals in a source, without its tests.
 fn reasons_in(source: &str) -> BTreeSet<String> {
     let product = source.split("#[cfg(test)]\nmod tests").next();
     let code: String = product.unwrap_or_default().split_whitespace().collect();
@@ -165,7 +165,7 @@ fn reasons_in(source: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Every reason for which something does not happen.
+/// Every reason why something does not happen.
 fn reasons_to_wait() -> BTreeSet<String> {
     let aside = |path: &Path| {
         let name = path.to_string_lossy();
@@ -191,7 +191,7 @@ fn reasons_to_wait() -> BTreeSet<String> {
     all
 }
 
-/// Runbooks send people to docs/reference/reasons.md for what to do about a reason.
+/// Runbooks refer to docs/reference/reasons.md for the remedy of a reason.
 #[test]
 fn each_reason_to_wait_has_its_remedy() {
     let told = ["docs/reference/reasons.md", "docs/explanation/iso-cache.md"]

@@ -1,4 +1,4 @@
-//! Kind `VsphereAgent`: one VM that is meant to become one Agent.
+//! Kind `VsphereAgent`: one VM that becomes one Agent.
 
 mod status;
 mod timeline;

@@ -1,8 +1,8 @@
-//! Words of the status: condition types and reasons, phases and reasons of a VM, planned actions,
-//! event reasons; and [`set_condition`], the only way a condition list is written.
+//! Words in the status: condition types and reasons, phases and reasons of a VM, planned actions, reasons of Events. A
+//! condition list is only written with [`set_condition`].
 //!
-//! Words that users or their alerts already know are kept to the letter (design `predecessor.md`
-//! §1); the reason modules add our own for situations that had no name.
+//! Words that users or their alerts know from the predecessor are kept exactly. The reason modules add words for
+//! situations that had none.
 
 mod phase;
 mod reasons;
@@ -12,7 +12,7 @@ pub use phase::Phase;
 pub use reasons::{action, event, reason, vm_reason};
 pub use set::{ConditionStatus, ConditionUpdate, find_condition, is_true, set_condition};
 
-/// On both kinds: everything asked for is there, or the reason why not.
+/// On both kinds: everything that was requested exists, or the reason why not.
 pub const READY: &str = "Ready";
 /// On a pool: AgentMachines of its NodePool could be read and counted.
 pub const AGENT_MACHINE_DEMAND_FOUND: &str = "AgentMachineDemandFound";
@@ -20,13 +20,13 @@ pub const AGENT_MACHINE_DEMAND_FOUND: &str = "AgentMachineDemandFound";
 pub const INFRA_ENV_AVAILABLE: &str = "InfraEnvAvailable";
 /// On a pool: no AgentMachine waits for a host that does not exist yet.
 pub const CAPACITY_SATISFIED: &str = "CapacitySatisfied";
-/// On a pool: vCenter answers, the credentials work, every name in the spec was found.
+/// On a pool: vCenter answers, the credentials work, and every name in the spec was found.
 pub const VSPHERE_READY: &str = "VsphereReady";
-/// On a pool: the discovery ISO lies on the ISO datastore, complete.
+/// On a pool: the complete discovery ISO is on the ISO datastore.
 pub const ISO_READY: &str = "ISOReady";
 
-/// On a VsphereAgent, as releases of the predecessor after 1.1.0 write it: the drive that they were emptying is empty. Ours
-/// writes it only where it finishes such an ejection.
+/// On a VsphereAgent: the drive was emptied. Releases of the predecessor after 1.1.0 write it while they empty a drive.
+/// This operator writes it only when it finishes such an ejection.
 pub const ISO_EJECTED: &str = "ISOEjected";
 
 /// Condition types of a `VsphereAgentPool`, in the order in which they are first written.

@@ -1,5 +1,5 @@
-//! Durations as Go writes them (`30m`, `1h15m30s`): the text format of `spec.iso.checkInterval`
-//! and `spec.agent.discoveryTimeout`.
+//! Durations in Go's notation (`30m`, `1h15m30s`): the text format of `spec.iso.checkInterval` and
+//! `spec.agent.discoveryTimeout`.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Schema pattern of a positive Go duration, or empty.
 pub(crate) const PATTERN_OR_EMPTY: &str = r"^$|^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$";
 
-/// A text that is no duration, and what one looks like.
+/// A text that is not a duration. The message shows a valid one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidDuration(String);
 
@@ -23,11 +23,11 @@ impl fmt::Display for InvalidDuration {
 
 impl std::error::Error for InvalidDuration {}
 
-/// Reads a non-negative duration in Go's notation (Go package `time`, `ParseDuration`): decimal
-/// numbers, each with a unit, without spaces; `0` alone is zero.
+/// Parses a non-negative duration in Go's notation (Go package `time`, `ParseDuration`): decimal numbers, each with a
+/// unit, without spaces. `0` alone is zero.
 ///
 /// # Errors
-/// When the text is empty, negative, lacks a unit, or is longer than about 584 years.
+/// The text is empty, negative, has no unit, or is longer than about 584 years.
 pub fn parse(text: &str) -> Result<Duration, InvalidDuration> {
     let invalid = || InvalidDuration(text.to_owned());
     let mut rest = text.strip_prefix('+').unwrap_or(text);
@@ -65,7 +65,7 @@ pub fn parse(text: &str) -> Result<Duration, InvalidDuration> {
         } else {
             whole.parse().map_err(|_| invalid())?
         };
-        // 18 digits are more than a nanosecond of an hour can show.
+        // 18 digits of an hour's fraction are finer than a nanosecond.
         let fraction = &fraction[..fraction.len().min(18)];
         let part = if fraction.is_empty() {
             0

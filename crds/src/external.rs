@@ -1,12 +1,9 @@
-//! Kinds of others: only the fields that the operator reads or writes.
+//! Kinds of other projects, with only the fields that the operator reads or writes.
 //!
-//! Guarantee: whatever such an object holds, it parses. What is missing, null or of another shape
-//! reads as absent, a list keeps the elements that can be understood. So one odd object never hides
-//! the others of its list.
+//! Guarantee: such an object always parses. A field that is missing, null or has another type reads as absent. A list
+//! keeps the elements that can be parsed. So one unusual object never hides the others of its list.
 //!
-//! Caveat: these types forget what they do not name. Write with patches, never with a whole object.
-//!
-//! Sections in the docs of methods are those of the design's `upstream-contract.md`.
+//! Caveat: these types drop the fields that they do not name. Write with patches, never with a whole object.
 
 mod condition;
 mod kind;

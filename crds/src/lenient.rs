@@ -1,12 +1,12 @@
-//! Reading what others wrote: a value that does not fit reads as absent instead of failing the
-//! whole list it came in.
+//! Reads what other projects wrote. A value of a wrong type reads as absent. Otherwise it would make the whole list
+//! unreadable.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// `Some` when the value fits `T`, `None` when it is absent, null or of another shape.
+/// `Some` if the value fits `T`; `None` if it is absent, null or of another type.
 pub(crate) fn option<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -15,7 +15,7 @@ where
     Ok(fit(Value::deserialize(deserializer)?))
 }
 
-/// The value when it fits `T`, else `T::default()`.
+/// The value if it fits `T`, else `T::default()`.
 pub(crate) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -24,7 +24,7 @@ where
     Ok(fit(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
-/// The elements that fit `T`, in order; empty when the value is no list.
+/// The elements that fit `T`, in order; empty if the value is no list.
 pub(crate) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -36,7 +36,7 @@ where
     })
 }
 
-/// The entries whose value is a string; empty when the value is no map.
+/// The entries whose value is a string; empty if the value is no map.
 pub(crate) fn string_map<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,
@@ -60,11 +60,11 @@ fn fit<T: DeserializeOwned>(value: Value) -> Option<T> {
     }
 }
 
-/// Lets a `spec` be missing from its object: the predecessor's schema does not require it, and one
-/// such object must not make the list it comes in unreadable.
+/// Allows that a `spec` is missing. The predecessor's schema does not require it, and one such object must not make its
+/// whole list unreadable.
 ///
-/// For a type that derives with `#[serde(remote = "Self")]`. Serde asks a missing field's type for
-/// an optional value, so reading as `Option` is what turns "missing" (and null) into the default.
+/// For a type that derives with `#[serde(remote = "Self")]`. If a field is missing, serde asks its type for an optional
+/// value. So reading it as `Option` turns "missing" (and null) into the default.
 macro_rules! absent_is_default {
     ($type:ident) => {
         impl<'de> serde::Deserialize<'de> for $type {

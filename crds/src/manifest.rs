@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions as they are installed, and the files made from them.
+//! The CustomResourceDefinitions as they are installed, and the generated files.
 
 mod reference;
 
@@ -29,7 +29,7 @@ pub fn agent() -> CustomResourceDefinition {
 /// Files of `config/crd` as (path from the workspace root, content).
 ///
 /// # Errors
-/// When a definition cannot be written as YAML, which would be a defect of the types.
+/// A definition cannot be written as YAML, which would be a defect of the types.
 pub fn crd_files() -> Result<Vec<(String, String)>, serde_yaml_ng::Error> {
     let yaml = |crd: &CustomResourceDefinition| {
         Ok::<_, serde_yaml_ng::Error>(format!("{HEADER}---\n{}", serde_yaml_ng::to_string(crd)?))
@@ -50,7 +50,7 @@ pub fn crd_files() -> Result<Vec<(String, String)>, serde_yaml_ng::Error> {
     ])
 }
 
-/// The page that lists every field of both kinds, as (path from the workspace root, content).
+/// The page with every field of both kinds, as (path from the workspace root, content).
 pub fn reference_file() -> (String, String) {
     (
         REFERENCE_PATH.to_owned(),
@@ -74,7 +74,7 @@ fn refine(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     crd
 }
 
-/// Joins the lines of each description: their breaks come from the width of the source.
+/// Joins the lines of each description. Their breaks come from the line width of the source.
 fn unwrap_lines(schema: &mut JSONSchemaProps) {
     if let Some(text) = &mut schema.description {
         *text = text

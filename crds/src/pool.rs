@@ -1,9 +1,8 @@
 //! Kind `VsphereAgentPool`: hosts on vSphere for one HyperShift NodePool.
 //!
-//! Every name, type, default and bound is a contract with objects that are stored in live clusters
-//! (design `predecessor.md` §1); `tests/wire/predecessor.rs` lists the few optional fields that came
-//! later. Fields that the schema gives a default are `Option` here and have a method of the same
-//! name that answers with the default.
+//! Every name, type, default and limit is a contract with the objects in live clusters, which the predecessor defined.
+//! `tests/wire/predecessor.rs` lists the few optional fields that were added later. Fields with a default in the schema
+//! are `Option` here, and have a method of the same name that returns the default.
 
 mod iso;
 mod references;

@@ -1,20 +1,20 @@
-//! Schema pieces that the derive cannot say: no nulls, list maps, atomic references.
+//! Parts of the schema that the derive cannot express: no nulls, list maps, atomic references.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-/// DNS-1123 label, as namespaces carry it.
+/// DNS-1123 label, the format of namespaces.
 pub(crate) const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// DNS-1123 label, or empty.
 pub(crate) const DNS_LABEL_OR_EMPTY: &str = "^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-/// DNS-1123 subdomain, as most object names are.
+/// DNS-1123 subdomain, the format of most object names.
 pub(crate) const DNS_SUBDOMAIN: &str =
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// Identifier of a vSphere enumeration (guest, adapter, controller).
 pub(crate) const VSPHERE_WORD: &str = "^[A-Za-z0-9_.-]+$";
 
-/// Takes `null` out of everything below: an absent value is absent on the wire, never null, so
-/// that the API server prunes nulls and fills in defaults as it does for the predecessor's schema.
+/// Removes `null` from the schema at all levels. An absent value is never null in an object. So the API server drops
+/// nulls and fills in defaults, as with the predecessor's schema.
 pub(crate) fn no_nulls(schema: &mut Schema) {
     if let Some(object) = schema.as_object_mut() {
         strip(object);
@@ -37,7 +37,7 @@ fn strip(object: &mut serde_json::Map<String, Value>) {
         match options.as_slice() {
             [Value::Object(only)] => {
                 for (key, value) in only {
-                    // What stands at the field wins over what stands at its type.
+                    // The keys of the field take precedence over those of its type.
                     object.entry(key.clone()).or_insert_with(|| value.clone());
                 }
             }
@@ -109,7 +109,7 @@ pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A reference to one object, replaced as a whole.
+/// A reference to one object, which is always replaced as a whole.
 pub(crate) fn object_reference(_: &mut SchemaGenerator) -> Schema {
     let text = |meaning: &str| json_schema!({"type": "string", "description": meaning});
     json_schema!({
@@ -127,7 +127,7 @@ pub(crate) fn object_reference(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Root of a custom resource: what every object has, and the two parts of this kind.
+/// Root of a custom resource: the fields of every object, and the two parts of this kind.
 pub(crate) fn root(meaning: &str, spec: &Schema, status: &Schema) -> Schema {
     json_schema!({
         "type": "object",

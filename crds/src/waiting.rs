@@ -1,4 +1,4 @@
-//! Waiting reasons, shared by both kinds.
+//! Reasons for waiting, used by both kinds.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Flags of the leader election. Names are those of Kubernetes' own components.
+//! Flags of the leader election. They have the names that the components of Kubernetes use.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use clap::{Parser, builder::BoolishValueParser};
 
 use super::duration;
 
-/// Whether and how instances agree on who acts.
+/// How instances agree on the one that acts.
 #[derive(Clone, Debug, Parser)]
 pub struct LeaseArgs {
-    /// Act only while holding the Lease `agent-forge`; needed wherever two instances can run at once.
+    /// Act only while holding the Lease `agent-forge`. Needed wherever two instances can run at the same time.
     #[arg(long, env = "AGENT_FORGE_LEADER_ELECT", num_args = 0..=1, default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub leader_elect: bool,
 
-    /// Namespace of the Lease; default: the Pod's own, or that of the kubeconfig.
+    /// Namespace of the Lease. Default: the Pod's namespace, or that of the kubeconfig.
     #[arg(
         long,
         env = "AGENT_FORGE_LEADER_ELECTION_NAMESPACE",
@@ -22,21 +22,21 @@ pub struct LeaseArgs {
     )]
     pub leader_election_namespace: Option<String>,
 
-    /// How long others leave a Lease alone that does not change any more.
+    /// How long other instances leave an unchanged Lease alone.
     #[arg(long, env = "AGENT_FORGE_LEADER_ELECT_LEASE_DURATION", default_value = "45s", value_parser = duration, value_name = "DURATION")]
     pub leader_elect_lease_duration: Duration,
 
-    /// After how long without an acknowledged renewal the leader ends. No call may take longer than the rest of the
+    /// A leader whose renewals are not acknowledged for this long ends. No call may take longer than the rest of the
     /// lease duration.
     #[arg(long, env = "AGENT_FORGE_LEADER_ELECT_RENEW_DEADLINE", default_value = "15s", value_parser = duration, value_name = "DURATION")]
     pub leader_elect_renew_deadline: Duration,
 
-    /// How often a standby instance looks at the Lease.
+    /// How often a standby instance reads the Lease.
     #[arg(long, env = "AGENT_FORGE_LEADER_ELECT_RETRY_PERIOD", default_value = "1s", value_parser = duration, value_name = "DURATION")]
     pub leader_elect_retry_period: Duration,
 
-    /// Namespace of the predecessor's operator: its Lease `agent-forge-operator.containeroo.ch` is looked for there, beside
-    /// the operator's own namespace. While somebody else holds it, nothing is done.
+    /// Namespace of the predecessor. Its Lease `agent-forge-operator.containeroo.ch` is looked for there and in the
+    /// operator's own namespace. While another process holds that Lease, the operator changes nothing.
     #[arg(
         long,
         env = "AGENT_FORGE_PREDECESSOR_LEASE_NAMESPACE",
@@ -44,16 +44,16 @@ pub struct LeaseArgs {
     )]
     pub predecessor_lease_namespace: Option<String>,
 
-    /// uid of the Pod (downward API): a container that is started anew in it goes on with its own Lease.
+    /// uid of the Pod (downward API). A container that restarts in the Pod continues with its own Lease.
     #[arg(long, env = "POD_UID", value_name = "UID")]
     pub pod_uid: Option<String>,
 }
 
 impl LeaseArgs {
-    /// The times, checked.
+    /// The times of the leader election.
     ///
     /// # Errors
-    /// They do not fit together.
+    /// The times do not fit together.
     pub fn timing(&self) -> Result<Timing, BadTiming> {
         Timing::new(
             self.leader_elect_lease_duration,
@@ -62,7 +62,8 @@ impl LeaseArgs {
         )
     }
 
-    /// Where the predecessor's Lease is looked for by an operator in `namespace`, and how it is treated there.
+    /// The namespaces in which the predecessor's Lease is looked for, and how it is treated there. `namespace` is the
+    /// operator's own.
     #[must_use]
     pub fn guards(&self, namespace: &str) -> Vec<(String, Guard)> {
         let guard = |required| Guard {

@@ -1,7 +1,8 @@
-//! One kind's objects as the watch last showed them.
+//! The objects of one kind, as the watch last showed them.
 //!
-//! Our own instead of kube's reflector store: a relist there emits nothing for objects that vanished meanwhile, and
-//! the lookups that decisions make (by key, by namespace, by [word](agent_forge_actors::domain::words)) are range reads here.
+//! This is not kube's reflector store for two reasons. That store reports nothing about objects that vanished before a
+//! relist. And the lookups of the actors (by key, by namespace, by [word](agent_forge_actors::domain::words)) are range
+//! reads here.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +26,7 @@ use super::{
 #[derive(Debug)]
 pub struct Cache<K> {
     objects: RwLock<Objects<K>>,
-    /// What is not listed yet.
+    /// The parts that are not listed yet.
     unlisted: RwLock<BTreeSet<Part>>,
 }
 
@@ -44,17 +45,17 @@ impl<K> Objects<K> {
     }
 }
 
-/// One object's change: what it was, what it is.
+/// One object's change: its key, the object before, the object now.
 pub type Difference<K> = (ObjectKey, Option<Arc<K>>, Option<Arc<K>>);
 
 impl<K> Cache<K> {
-    /// A cache that these watches feed.
+    /// A cache that watches of these parts fill.
     #[must_use]
     pub fn of(parts: &[Part]) -> Self {
         Self::indexed(parts, Reads::default())
     }
 
-    /// One with an index.
+    /// A cache with an index.
     #[must_use]
     pub fn indexed(parts: &[Part], reads: Reads<K>) -> Self {
         let index = Index::new(reads);
@@ -67,13 +68,13 @@ impl<K> Cache<K> {
         }
     }
 
-    /// The first list of each part is complete.
+    /// Whether the first list of each part is complete.
     pub fn ready(&self) -> bool {
         let unlisted = self.unlisted.read();
         unlisted.unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// These parts are to be listed again; what was seen of them is shown until then.
+    /// Marks these parts as not listed. Their objects stay visible until the new list is complete.
     pub fn list_again(&self, parts: &[Part]) {
         let unlisted = self.unlisted.write();
         unlisted
@@ -96,7 +97,7 @@ impl<K> Cache<K> {
         self.read(|o| o.of_namespace(namespace).cloned().collect())
     }
 
-    /// Those that say one of the words, in key order; of that namespace alone, where one is given.
+    /// The objects that have one of the words, in key order. With a namespace, only the objects in it.
     pub fn saying(&self, namespace: Option<&str>, words: &Words) -> Vec<Arc<K>> {
         self.read(|o| {
             let words = words.iter();
@@ -108,7 +109,7 @@ impl<K> Cache<K> {
         })
     }
 
-    /// The first of a namespace, in name order, that says the word and is wanted.
+    /// The first object of a namespace, in name order, that has the word and that `wanted` accepts.
     pub fn first(
         &self,
         namespace: &str,
@@ -122,7 +123,7 @@ impl<K> Cache<K> {
         })
     }
 
-    /// How many of a namespace carry the labels.
+    /// How many objects of a namespace carry the labels.
     pub fn count(&self, namespace: &str, labels: &Labels) -> Tally {
         self.read(|o| {
             let all = o.of_namespace(namespace).map(AsRef::as_ref);
@@ -178,7 +179,7 @@ impl<K> Cache<K> {
     }
 }
 
-/// Takes out what lies in that part.
+/// Removes and returns the objects of that part.
 fn take<K>(all: &mut BTreeMap<ObjectKey, Arc<K>>, part: &Part) -> BTreeMap<ObjectKey, Arc<K>> {
     let Some(namespace) = part else {
         return std::mem::take(all);
@@ -191,8 +192,8 @@ fn take<K>(all: &mut BTreeMap<ObjectKey, Arc<K>>, part: &Part) -> BTreeMap<Objec
     old
 }
 
-/// Feeds watch events into a cache; a relist is collected and swapped in at its end, so that a reader never sees half
-/// a list.
+/// Feeds watch events into a cache. It collects a relist and swaps it in at its end, so that a reader never sees half a
+/// list.
 #[derive(Debug)]
 pub struct Feed<K> {
     cache: Arc<Cache<K>>,
@@ -211,7 +212,7 @@ impl<K> Feed<K> {
         }
     }
 
-    /// Takes an event in; returns what changed by it.
+    /// Applies an event and returns what it changed.
     pub fn take(&mut self, event: Event<K>, key: impl Fn(&K) -> ObjectKey) -> Vec<Difference<K>> {
         match event {
             Event::Apply(object) => vec![self.cache.put(key(&object), object)],

@@ -1,7 +1,7 @@
-//! What a request to the API server was, as attributes of the span that it is made in: method, server, status. Never its
-//! path, which names objects.
+//! Attributes of a request to the API server, put on its span: method, server, status. The path is left out, because it
+//! names objects.
 //!
-//! Assumption: a span that wants them has these fields; other spans take no notice.
+//! Assumption: a span that should get the attributes declares these fields. Other spans ignore them.
 
 use std::task::{Context, Poll};
 
@@ -19,7 +19,7 @@ pub struct Called {
 }
 
 impl Called {
-    /// Of requests to the API server at `url`.
+    /// For requests to the API server at `url`.
     #[must_use]
     pub fn at(url: &http::Uri) -> Self {
         let url = url.to_string().parse().ok();
@@ -48,7 +48,7 @@ impl<S> Layer<S> for Called {
     }
 }
 
-/// A way to the API server whose requests say what they were.
+/// A Kubernetes client service that puts the attributes of its requests on their spans.
 #[derive(Clone, Debug)]
 pub struct Calls<S> {
     service: S,
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::{cluster::writer::bounded, telemetry::told::Told};
 
-    /// An API server that gives one answer.
+    /// An API server with one fixed answer.
     struct Answers(u16, &'static str);
 
     impl Service<Request<Body>> for Answers {

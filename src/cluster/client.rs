@@ -1,4 +1,4 @@
-//! Two clients: one for watches, which live long, one for requests, which are bounded in time.
+//! Two clients: one for watches, which run for a long time, and one for requests, which have a time limit.
 
 use std::{path::Path, time::Duration};
 
@@ -10,11 +10,11 @@ use kube::{
 
 use super::{called::Called, signed};
 
-/// Bound of one request, connection included.
+/// Time limit of one request, connection included.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A connection of the watches on which nothing comes for that long is given up. The server ends each watch after 290 s, so
-/// that only what was never answered gets there, such as a list behind a load balancer that went away.
+/// The watch client closes a connection on which nothing arrives for this long. The server ends each watch after 290 s.
+/// So only a request without any answer reaches this limit, for example a list behind a load balancer that is gone.
 const WATCH_SILENCE: Duration = Duration::from_secs(330);
 
 /// The clients.
@@ -26,10 +26,10 @@ pub struct Clients {
     pub request: Client,
 }
 
-/// Connects by the given kubeconfig, else by `KUBECONFIG` or `~/.kube/config`, else by the Pod's ServiceAccount.
+/// Connects with the given kubeconfig; else with `KUBECONFIG` or `~/.kube/config`; else with the Pod's ServiceAccount.
 ///
 /// # Errors
-/// No configuration can be found or used; the message says which one.
+/// No configuration can be found or used. The message names it.
 pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
     use anyhow::Context;
     let mut config = match kubeconfig {
@@ -40,13 +40,13 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
                 .with_context(|| format!("using kubeconfig {}", path.display()))?
         }
         None => Config::infer().await.context(
-            "no way to the API server: set KUBECONFIG, pass --kubeconfig, or run as a Pod with a ServiceAccount",
+            "no configuration for the API server: set KUBECONFIG, pass --kubeconfig, or run as a Pod with a ServiceAccount",
         )?,
     };
     config.connect_timeout = Some(Duration::from_secs(10));
     config.headers.push(signed::user_agent());
-    // A write that is repeated below the effect gate would be one more that nobody decided; whoever reads looks again, and
-    // whoever watches backs off and says so.
+    // No retries below the effect gate: a repeated write would be one that no actor decided. After a failure the actors
+    // read again, and the watches back off and log it.
     config.default_retry = false;
     let watch = Client::try_from(silent_at_most(WATCH_SILENCE, config.clone()))
         .context("building the watch client")?;
@@ -61,7 +61,8 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
     Ok(Clients { watch, request })
 }
 
-/// Bounds the wait for an answer, from when a request is sent: that its connection had lain idle before does not count.
+/// Limits the wait for an answer, counted from when a request is sent. The time that the connection was idle before
+/// does not count.
 fn silent_at_most(bound: Duration, mut config: Config) -> Config {
     config.read_timeout = Some(bound);
     config.reset_reader_on_write = true;
@@ -83,10 +84,11 @@ mod tests {
 
     use super::*;
 
-    /// Long enough for a busy machine to answer in.
+    /// Long enough for the answer of a busy machine.
     const BOUND: Duration = Duration::from_secs(6);
 
-    /// Answers requests on one connection with empty objects: the first of all at once, later ones after `late`.
+    /// Answers requests on one connection with empty objects. The very first answer comes at once, later ones after
+    /// `late`.
     async fn answer(
         mut stream: TcpStream,
         before: Arc<AtomicUsize>,
@@ -107,7 +109,7 @@ mod tests {
         }
     }
 
-    /// A server that answers so: its address, and how often it was asked.
+    /// A server with such answers. Returns its address and the number of requests it got.
     async fn server(status: &'static str, late: Duration) -> (String, Arc<AtomicUsize>) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -122,13 +124,13 @@ mod tests {
         (format!("http://{address}"), asked)
     }
 
-    /// Whether the second of two requests, with a pause between them, is answered.
+    /// Whether the second of two requests is answered, with a pause between them.
     async fn is_answered(pause: Duration, late: Duration) -> bool {
         let (address, _) = server("200 OK", late).await;
         let config = Config::new(address.parse().expect("a URI"));
         let client = Client::try_from(silent_at_most(BOUND, config)).expect("a client");
         let ask = async || client.list_core_api_versions().await;
-        // Empty objects need not decode: that one came is enough.
+        // Empty objects cannot be decoded. That an answer came is enough.
         let came = |answer: kube::Result<_>| {
             !matches!(
                 answer,

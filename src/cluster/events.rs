@@ -1,10 +1,15 @@
-//! Kubernetes Events: recorded beside the work, never in its way.
+//! Records Kubernetes Events without delaying the work.
 //!
-//! Guarantees: recording never blocks; an unchanged Event about one object is recorded at most every five minutes, as one
-//! more of its series; one with another note is an Event of its own; about one object at most [`AT_MOST`] leave in five
-//! minutes. When too many wait, the newest is dropped and said so in the log.
-//! Assumption: one sender, so that what is being sent is settled before the next notice is looked at.
-//! Caveat: one whose answer was lost counts as not recorded; when it is said again, it may stand there twice.
+//! Guarantees:
+//!
+//! - Recording never blocks.
+//! - An unchanged Event about one object is recorded at most every five minutes, as part of its series.
+//! - An Event with another note is a new Event.
+//! - At most `AT_MOST` Events about one object are sent in five minutes.
+//! - When too many wait, the newest is dropped and the log names it.
+//!
+//! Assumption: there is one sender, so each Event's outcome is known before the next notice is handled. Caveat: an
+//! Event whose answer was lost counts as not recorded. When the same notice comes again, the Event may exist twice.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -34,16 +39,16 @@ const QUEUE: usize = 256;
 const REPEAT_AFTER: Duration = Duration::from_secs(300);
 /// Events about one object within [`REPEAT_AFTER`].
 const AT_MOST: usize = 30;
-/// Bytes of a note; the API server takes 1024.
+/// Bytes of a note. The API server accepts 1024.
 const NOTE: usize = 1000;
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where notices go.
+/// Accepts notices and sends them in the background.
 #[derive(Clone)]
 pub struct EventSink(mpsc::Sender<Notice>);
 
 impl EventSink {
-    /// Starts the sender, whose calls take at most `write_within`; it ends when the last sink is dropped.
+    /// Starts the sender. Each of its calls takes at most `write_within`. It ends when the last sink is dropped.
     #[must_use]
     pub fn start(
         client: Client,
@@ -67,7 +72,7 @@ impl EventSink {
     }
 }
 
-/// Says what became of a notice, and whom it is about.
+/// Logs what happened to a notice, with the object that the notice is about.
 fn tell(notice: &Notice, what: fmt::Arguments<'_>) {
     let of = &notice.regarding;
     tracing::warn!(
@@ -79,16 +84,17 @@ fn tell(notice: &Notice, what: fmt::Arguments<'_>) {
     );
 }
 
-/// The trace that a note about one machine names.
+/// The trace id at the end of a note about one machine.
 fn trace_of(note: &str) -> Option<&str> {
     let (_, named) = note.rsplit_once("(trace ")?;
     Some(named.split_once(')')?.0)
 }
 
-/// What was recorded, and when: decides what is sent now. Keeps with each note whatever sends its repeats (`T`).
+/// The Events that were recorded, and when. Decides whether a notice is sent now. `T` is the recorder of a note, which
+/// is kept for repeats of the same note.
 struct Book<T> {
     recorded: HashMap<Note, (Instant, T)>,
-    /// When something about an object left, recorded or not.
+    /// When Events about an object were sent, recorded or not.
     recent: HashMap<String, VecDeque<Instant>>,
 }
 
@@ -109,9 +115,9 @@ impl<T> Default for Book<T> {
 }
 
 impl<T: Clone> Book<T> {
-    /// What the notice is to be sent with; `None` where it is not to be sent.
+    /// The recorder for this notice; `None` if the notice is not to be sent.
     fn admit(&mut self, notice: &Notice, now: Instant, fresh: impl FnOnce() -> T) -> Option<T> {
-        // A repeat comes soon after [`REPEAT_AFTER`] or is no repeat.
+        // After twice this time a repeat no longer belongs to its series.
         self.recorded
             .retain(|_, (at, _)| now.duration_since(*at) < REPEAT_AFTER * 2);
         for times in self.recent.values_mut() {
@@ -127,7 +133,8 @@ impl<T: Clone> Book<T> {
         Some(known.map_or_else(fresh, |(_, with)| with.clone()))
     }
 
-    /// It left at `at`, with what [`Self::admit`] gave. One that was not recorded is sent again as soon as it is said again.
+    /// Stores that the notice was sent at `at` with the recorder of [`Self::admit`]. If the Event was not recorded, the
+    /// next notice with the same text is sent at once.
     fn note(&mut self, notice: &Notice, at: Instant, with: T, outcome: Settled) {
         let uid = notice.regarding.uid.clone();
         self.recent.entry(uid).or_default().push_back(at);
@@ -152,7 +159,8 @@ async fn send_all(
         controller: "agent-forge".to_owned(),
         instance,
     };
-    // A recorder takes Events of one reason for the same, whatever their note says: each note has its own.
+    // A recorder puts all Events of one reason into one series, whatever their notes are. So each note has its own
+    // recorder.
     let fresh = || Recorder::new(client.clone(), reporter.clone());
     let mut book = Book::default();
     while let Some(notice) = notices.recv().await {
@@ -179,7 +187,7 @@ async fn send_all(
     }
 }
 
-/// As long as a note may be; the trace that it ends with is what people paste, and stays.
+/// Shortens a note to the limit. The trace id at its end stays, because people search for it.
 fn shortened(note: &str) -> String {
     if note.len() <= NOTE {
         return note.to_owned();
@@ -241,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Admits in order and counts the senders that were made.
+    /// Admits notices in order and counts the recorders.
     struct Desk(Book<usize>, usize, Instant);
 
     impl Desk {
@@ -249,7 +257,7 @@ mod tests {
             Self(Book::default(), 0, Instant::now())
         }
 
-        /// What is admitted is recorded.
+        /// Admits a notice; if it is admitted, it is recorded.
         fn admit(&mut self, second: u64, uid: &str, note: &str) -> Option<usize> {
             self.send(second, uid, note, Settled::Done)
         }
@@ -273,7 +281,7 @@ mod tests {
         let here = lines.here();
         let (sender, receiver) = mpsc::channel(1);
         let sink = EventSink(sender);
-        // The first takes the queue's only place.
+        // The first notice takes the only place of the queue.
         sink.record(notice("a", "no route"));
         sink.record(notice("b", "no route (trace 0af7)"));
         drop(receiver);
@@ -394,7 +402,7 @@ mod tests {
         );
     }
 
-    /// Of the rows of the document that begin with a reason.
+    /// The reasons in the table of the document.
     fn documented() -> Vec<String> {
         let path = concat!(
             env!("CARGO_MANIFEST_DIR"),

@@ -1,8 +1,8 @@
-//! What the served Namespaces let pools of other namespaces do, where Roles are all there is: a Role cannot list or watch
-//! the Namespace that it lies in, but read it.
+//! Reads what the served Namespaces allow pools of other namespaces, when the operator has only Roles. A Role allows to
+//! read the Namespace that it is in, but not to list or watch it.
 //!
-//! Guarantee: a change is seen within [`EVERY`] and the time of one answer. A Namespace that does not exist, or may not be
-//! read, grants nothing; one that cannot be reached grants what it did.
+//! Guarantee: a change is seen within `EVERY` plus the time of one answer. A Namespace that does not exist or may not
+//! be read grants nothing. A Namespace that cannot be reached keeps its last known grant.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,10 +17,10 @@ use super::{
     view::NamespaceGrant,
 };
 
-/// How often each is read.
+/// How often each Namespace is read.
 const EVERY: Duration = Duration::from_secs(8);
 
-/// Reads them until the task is dropped, and tells what changed.
+/// Reads the Namespaces until the task is dropped, and passes each change to `tell`.
 pub async fn poll(
     client: Client,
     scope: &Scope,
@@ -37,7 +37,7 @@ pub async fn poll(
         beat.tick().await;
         let asked = scope.names().map(|name| read(&api, name));
         known.extend(join_all(asked).await.into_iter().flatten());
-        // What was never answered is not taken for a Namespace without a grant.
+        // A Namespace that was never read does not count as one without a grant.
         if scope.names().any(|name| !known.contains_key(name)) {
             continue;
         }
@@ -49,21 +49,21 @@ pub async fn poll(
     }
 }
 
-/// Its name and what is known of it now; `None` where that is nothing new.
+/// The Namespace's name and what is known of it now. `None` if there is nothing new.
 async fn read(api: &Api<Namespace>, name: &str) -> Option<(String, Option<NamespaceGrant>)> {
     let found = match api.get_metadata_opt(name).await {
         Ok(found) => found.map(|namespace| NamespaceGrant::of(&namespace)),
         Err(kube::Error::Api(status)) if status.code == 403 => {
             tracing::warn!(
                 namespace = name,
-                "what it lets pools of other namespaces do may not be read, so it is nothing: apply \
+                "the operator may not read this Namespace, so pools of other namespaces may use nothing in it: apply \
                  config/overlays/namespaced/served/role.yaml: {}",
                 status.message
             );
             None
         }
         Err(e) => {
-            tracing::warn!(namespace = name, "reading its annotations: {e}");
+            tracing::warn!(namespace = name, "reading the Namespace's annotations: {e}");
             return None;
         }
     };
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server that gives these answers about one Namespace, one after the other, and asks for nothing else.
+    /// An API server that gives these answers about one Namespace, one after the other.
     #[derive(Clone)]
     struct Answers(Arc<Mutex<VecDeque<(StatusCode, Value)>>>);
 

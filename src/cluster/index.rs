@@ -1,8 +1,8 @@
-//! What a cache knows of its objects beside themselves, so that nobody has to go through all: who says which word, and how
-//! many of the counted ones carry which labels.
+//! The index of a cache, so that lookups do not go through all objects. It knows which objects have which word, and how
+//! many objects carry which labels.
 //!
-//! Guarantee: it is brought up to date with each object, under the lock of the objects; nothing is built anew for a question,
-//! but for the first count of a set of labels.
+//! Guarantee: the index is updated with each object, under the lock of the objects. No question rebuilds it, except for
+//! the first count of a set of labels.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,16 +16,16 @@ use agent_forge_actors::domain::{
     words::{Word, Words},
 };
 
-/// Sets of labels per namespace that are counted on; of more, the one that was asked for least lately is counted anew when it
-/// is asked for again.
+/// How many sets of labels per namespace have a running count. Beyond that, the set that was asked for longest ago is
+/// dropped, and counted again at the next question.
 const MOST_COUNTS: usize = 1000;
 
-/// What is read of each object for the index.
+/// What the index reads of each object.
 #[derive(Debug)]
 pub struct Reads<K> {
-    /// The words by which it is found.
+    /// The words by which the object is found.
     pub words: fn(&K) -> Words,
-    /// What it adds to the count of those that carry the labels.
+    /// What the object adds to the count of objects with the labels.
     pub tally: fn(&K, &Labels) -> Tally,
 }
 
@@ -42,7 +42,7 @@ impl<K> Default for Reads<K> {
 #[derive(Debug)]
 struct Count {
     now: Tally,
-    /// Turn of the last question.
+    /// Number of the last question for it.
     asked: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct Index<K> {
 }
 
 impl<K> Index<K> {
-    /// That of no objects.
+    /// An index of no objects.
     #[must_use]
     pub fn new(reads: Reads<K>) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl<K> Index<K> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An object was so and is so.
+    /// Updates the index for an object that changed from `old` to `new`.
     pub fn changed(&mut self, key: &ObjectKey, old: Option<&K>, new: Option<&K>) {
         let words = |k: Option<&K>| k.map(self.reads.words).unwrap_or_default();
         let (was, is) = (words(old), words(new));
@@ -96,7 +96,7 @@ impl<K> Index<K> {
         }
     }
 
-    /// Keys of those that say the word, in key order; of that namespace alone, where one is given.
+    /// The keys of the objects that have the word, in key order. With a namespace, only the objects in it.
     pub fn saying<'a>(
         &'a self,
         namespace: Option<&'a str>,
@@ -108,7 +108,8 @@ impl<K> Index<K> {
             .map(|(_, key)| key.as_ref())
     }
 
-    /// How many of that namespace carry the labels; `all` of it are counted where nobody has asked yet.
+    /// How many objects of that namespace carry the labels. The first question counts `all`, the objects of the
+    /// namespace.
     pub fn count<'a>(
         &self,
         namespace: &str,

@@ -1,5 +1,5 @@
-//! A Lease object: read, create, replace; each write with the resourceVersion it was decided from, through the gate
-//! as K16.
+//! A Lease object: read, create, replace. Each write carries the resourceVersion that the decision was made from, and
+//! passes the gate.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use kube::{Api, Client, ResourceExt, api::PostParams};
 
 use crate::deadline;
 
-/// Name of our own Lease.
+/// Name of the operator's own Lease.
 pub const NAME: &str = "agent-forge";
 
 /// A call for a Lease that failed.
@@ -32,7 +32,7 @@ pub enum LeaseError {
     Other(String),
 }
 
-/// A Lease in the API server, and its newest content that was seen.
+/// A Lease in the API server, and the newest content that was read.
 pub struct LeaseStore {
     api: Api<Lease>,
     name: &'static str,
@@ -44,7 +44,7 @@ pub struct LeaseStore {
 }
 
 impl LeaseStore {
-    /// The Lease of that namespace and name; each call takes at most `within`.
+    /// The Lease with that namespace and name. Each call takes at most `within`.
     pub fn new(
         client: Client,
         (namespace, name): (&str, &'static str),
@@ -68,7 +68,7 @@ impl LeaseStore {
         &self.subject
     }
 
-    /// Reads it; `None` from a typed 404 only.
+    /// Reads the Lease. `None` only if the API server answers that it does not exist.
     ///
     /// # Errors
     /// [`LeaseError`], in a sentence for people.
@@ -78,10 +78,10 @@ impl LeaseStore {
         Ok(self.seen.as_ref().map(record))
     }
 
-    /// Creates it with that holder; its resourceVersion.
+    /// Creates the Lease with that holder. Returns its resourceVersion.
     ///
     /// # Errors
-    /// As [`Self::read`]; also when somebody else was first.
+    /// As [`Self::read`]. Also if another process has created it.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that creates a Lease, behind the gate"
@@ -99,10 +99,11 @@ impl LeaseStore {
             .await
     }
 
-    /// Replaces the content that was seen with `version` by one with that holder, or none; its new resourceVersion.
+    /// Replaces the content that was read with `version` by content with that holder, or with none. Returns the new
+    /// resourceVersion.
     ///
     /// # Errors
-    /// As [`Self::read`]; also when the object is of another version by now.
+    /// As [`Self::read`]. Also if the object has another version by now.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that replaces a Lease, behind the gate"
@@ -138,7 +139,7 @@ impl LeaseStore {
         let taken = holder.is_some() && !same;
         let transitions = old.lease_transitions.unwrap_or(0);
         LeaseSpec {
-            // Empty, not absent, after a release: as Kubernetes' own components write it.
+            // After a release the holder is empty, not absent. The components of Kubernetes do the same.
             holder_identity: Some(holder.unwrap_or_default().to_owned()),
             lease_duration_seconds: i32::try_from(lasting.as_secs()).ok(),
             acquire_time: if taken {

@@ -1,7 +1,7 @@
-//! Live lists of Agents, which may be many and large: read page by page, each page trimmed and sifted before the next one
-//! is asked for, and one list at a time per namespace.
+//! Live lists of Agents, which may be many and large. They are read page by page. Each page is trimmed and filtered
+//! before the next one is requested. There is one list at a time for each namespace.
 //!
-//! Guarantee: a list begins after everybody whom it answers has asked. Who asks while one is under way shares the next one.
+//! Guarantee: a list begins after all of its callers have asked. Callers that ask during a list share the next one.
 
 use std::{
     collections::HashMap,
@@ -18,23 +18,23 @@ use super::trim;
 /// A page of a list.
 #[derive(Debug)]
 pub struct Page {
-    /// Its Agents.
+    /// The Agents of the page.
     pub agents: Vec<Agent>,
-    /// What leads to the next page; `None`: it was the last.
+    /// The token of the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
-/// One that waits for a list.
+/// A caller that waits for a list.
 struct Asker {
     wanted: AgentFilter,
     reply: oneshot::Sender<ClusterResult<Vec<Agent>>>,
 }
 
-/// Those who ask about one namespace.
+/// The callers for one namespace.
 #[derive(Default)]
 struct Line {
     waiting: Mutex<Vec<Asker>>,
-    /// Whoever holds it reads the list, for all who wait.
+    /// The caller that holds this lock reads the list for all that wait.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -47,11 +47,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl LiveAgents {
-    /// The Agents of `namespace` that `wanted` lets through, without what [`trim::agent`] drops. `page` reads one page, from
-    /// the token of the page before on.
+    /// The Agents of `namespace` that `wanted` accepts, without what [`trim::agent`] drops. `page` reads one page,
+    /// given the token from the page before.
     ///
     /// # Errors
-    /// The first failure of `page`, for all who share the list.
+    /// The first failure of `page`, for all callers that share the list.
     pub async fn list<F>(
         &self,
         namespace: &str,
@@ -70,7 +70,7 @@ impl LiveAgents {
                 biased;
                 answered = &mut answer => match answered {
                     Ok(found) => return found,
-                    // Whoever read for us was cut off: ask again.
+                    // The caller that read for us was dropped: ask again.
                     Err(_) => continue,
                 },
                 turn = line.turn.lock() => turn,
@@ -84,7 +84,7 @@ impl LiveAgents {
     }
 }
 
-/// Reads the list for all of them.
+/// Reads the list for all askers.
 async fn read<F>(askers: Vec<Asker>, page: &(impl Fn(Option<String>) -> F + Send + Sync))
 where
     F: Future<Output = ClusterResult<Page>> + Send,

@@ -1,4 +1,4 @@
-//! CAPI Machines by their metadata alone: whichever version the API server serves.
+//! CAPI Machines by their metadata alone, in the version that the API server serves.
 
 use agent_forge_actors::{
     domain::{names::ObjectKey, upstream::MachineFacts},
@@ -17,8 +17,8 @@ pub fn facts<K: ResourceExt>(object: &K, version: MachineVersion) -> MachineFact
     }
 }
 
-/// The newest Machine version that discovery serves. An unserved kind is an error: it must never look like "no
-/// Machines" (reliability.md: a Machine is gone only by proof).
+/// The newest Machine version that discovery reports. If none is served, that is an error. It must never look like "no
+/// Machines", because VMs of deleted Machines are destroyed.
 ///
 /// # Errors
 /// No version is served, or discovery does not answer.

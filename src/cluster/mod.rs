@@ -1,4 +1,4 @@
-//! The management cluster: watches fill a cached [`view`], every write goes through the [`writer`].
+//! The management cluster: watches fill a cached [`view`], and every write goes through the [`writer`].
 
 pub mod cache;
 mod called;

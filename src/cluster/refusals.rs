@@ -1,11 +1,11 @@
-//! Writes that the server refused since the object had moved on, or had gone.
+//! Writes that the server refused because the object had changed or was gone.
 //!
-//! Guarantee: while the view still shows the version that was refused, the same is not asked again: a resourceVersion
-//! never comes back, so the answer would be the same. A view that lags by a minute costs one refusal for each object, not
-//! one for each try. What the view shows anew goes through at once.
+//! Guarantee: while the view still shows the refused version, the same write is not sent again. A resourceVersion never
+//! comes back, so the answer would be the same. When the view lags by a minute, this costs one refusal for each object,
+//! and not one for each try. As soon as the view shows a new version, writes go through.
 //!
-//! Assumption: whoever is refused decides again from the view. Caveat: after [`FORGOTTEN`] one more is let through, for
-//! refusals that have another cause than the version (an admission webhook's).
+//! Assumption: after a refusal the actor decides again from the view. Caveat: after `FORGOTTEN` one more write is let
+//! through. The refusal may have had another cause than the version, for example an admission webhook.
 
 use std::{
     collections::BTreeMap,
@@ -16,10 +16,10 @@ use std::{
 use agent_forge_actors::ports::cluster::ClusterErrorKind;
 use tokio::time::Instant;
 
-/// A refusal counts for that long.
+/// How long a refusal counts.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
-/// What was refused last, by object.
+/// The last refusal of each object.
 #[derive(Debug, Default)]
 pub struct Refusals(Mutex<BTreeMap<String, Refused>>);
 
@@ -32,11 +32,11 @@ struct Refused {
 
 impl Refusals {
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Refused>> {
-        // Nothing in here can be half done.
+        // After a panic the data is still consistent: each change is one step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A write to `object` that was decided from this version of it failed so.
+    /// Notes that a write to `object` failed with `kind`. The write was decided from `version` of the object.
     pub fn note(&self, object: &str, version: &str, kind: &ClusterErrorKind) {
         if !matches!(
             kind,
@@ -55,7 +55,7 @@ impl Refusals {
         all.insert(object.to_owned(), refused);
     }
 
-    /// How it would be refused again.
+    /// The failure that a write for this version would get again.
     pub fn holds(&self, object: &str, version: &str) -> Option<ClusterErrorKind> {
         let all = self.all();
         let refused = all.get(object).filter(|r| r.version == version);

@@ -9,7 +9,7 @@ use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 pub struct Scope(BTreeSet<String>);
 
 impl Scope {
-    /// These; all where there are none.
+    /// These namespaces; all namespaces if the list is empty.
     #[must_use]
     pub fn of(namespaces: &[String]) -> Self {
         let names = namespaces.iter().map(|n| n.trim().to_owned());
@@ -22,18 +22,18 @@ impl Scope {
         self.0.is_empty()
     }
 
-    /// Whether that one is.
+    /// Whether that namespace is served.
     #[must_use]
     pub fn serves(&self, namespace: &str) -> bool {
         self.is_all() || self.0.contains(namespace)
     }
 
-    /// The named ones; nothing where all are served.
+    /// The names of `--namespaces`; none if all namespaces are served.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// What one watch of a kind covers each: a namespace, or (`None`) all of them.
+    /// The parts that one watch of a kind covers each.
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
         if self.is_all() {
@@ -43,10 +43,10 @@ impl Scope {
     }
 }
 
-/// What one watch covers: a namespace, or all of them.
+/// What one watch covers: a namespace, or (`None`) all namespaces.
 pub type Part = Option<String>;
 
-/// The objects of a part.
+/// The API for the objects of a part.
 pub fn api<K>(client: &Client, part: &Part) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,

@@ -1,12 +1,13 @@
-//! Who we say we are to the API server: the `User-Agent` of every request, the `fieldManager` of every write.
+//! How the operator identifies itself to the API server: the `User-Agent` of every request and the `fieldManager` of
+//! every write.
 //!
-//! Guarantee: audit log and `managedFields` tell our requests from everybody else's, whoever sends them in here. Caveat: a
-//! write past the request client is not signed; watches write nothing.
+//! Guarantee: the audit log and `managedFields` show which requests came from this operator. Caveat: a write that does
+//! not use the request client has no `fieldManager`. Watches write nothing.
 
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header::USER_AGENT, uri::PathAndQuery};
 use tower::util::MapRequestLayer;
 
-/// Name in `managedFields`.
+/// The query parameter with our name in `managedFields`.
 const FIELD_MANAGER: &str = "fieldManager=agent-forge";
 
 /// The header that every request carries.
@@ -15,7 +16,7 @@ pub fn user_agent() -> (HeaderName, HeaderValue) {
     (USER_AGENT, HeaderValue::from_static(said))
 }
 
-/// Signs the writes that go through it.
+/// Adds the `fieldManager` to each write.
 pub fn layer<B>() -> MapRequestLayer<fn(Request<B>) -> Request<B>> {
     MapRequestLayer::new(sign)
 }
@@ -27,7 +28,7 @@ fn sign<B>(mut request: Request<B>) -> Request<B> {
     request
 }
 
-/// The address with our name; `None` where the request does not take one. A deletion has no manager.
+/// The URI with our field manager; `None` if the request takes none. A DELETE has no field manager.
 fn signed(method: &Method, uri: &Uri) -> Option<Uri> {
     if ![Method::POST, Method::PUT, Method::PATCH].contains(method) {
         return None;

@@ -1,4 +1,4 @@
-//! What is kept of watched objects: Agents carry annotations of 60 kB and more that no decision reads.
+//! Removes from watched objects what no decision reads. An Agent can have annotations of 60 kB and more.
 
 use agent_forge_actors::domain::names::ObjectKey;
 use agent_forge_crds::{
@@ -18,7 +18,7 @@ const READ: [&str; 2] = [
     CLEANUP_VM_ANNOTATION,
 ];
 
-/// Drops managed fields and all annotations of an Agent but those that decisions read.
+/// Drops an Agent's managed fields, and all annotations that no decision reads.
 pub fn agent(agent: &mut Agent) {
     managed_fields(agent);
     agent

@@ -1,4 +1,4 @@
-//! [`View`] over the caches that the watches fill.
+//! [`View`] on the caches that the watches fill.
 
 use std::sync::{
     Arc, RwLock,
@@ -28,7 +28,7 @@ use super::{
     scope::{Part, Scope},
 };
 
-/// All that is kept of a Namespace.
+/// What is kept of a Namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceGrant {
     /// Its name.
@@ -49,7 +49,7 @@ impl NamespaceGrant {
         }
     }
 
-    /// Its place in the cache: a Namespace lies in none.
+    /// Its key in the cache. A Namespace is cluster-scoped.
     #[must_use]
     pub fn key(name: &str) -> ObjectKey {
         ObjectKey::new("", name)
@@ -71,9 +71,9 @@ pub struct Caches {
     pub agents: Arc<Cache<Agent>>,
     /// InfraEnvs.
     pub infra_envs: Arc<Cache<InfraEnv>>,
-    /// What Namespaces let pools of other namespaces do.
+    /// What Namespaces allow pools of other namespaces.
     pub namespaces: Arc<Cache<NamespaceGrant>>,
-    /// What the caches are of.
+    /// The namespaces that the caches cover.
     pub scope: Scope,
     /// Identity of this cluster; empty until known.
     pub cluster_id: RwLock<String>,
@@ -82,7 +82,7 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// Caches of what lies in that scope.
+    /// Caches for the namespaces in that scope.
     #[must_use]
     pub fn of(scope: &Scope) -> Self {
         let parts = scope.parts();
@@ -107,7 +107,7 @@ impl Caches {
         }
     }
 
-    /// All watches have delivered their first list, and the cluster's identity is known.
+    /// Whether all watches have delivered their first list and the cluster's identity is known.
     pub fn listed(&self) -> bool {
         self.pools.ready()
             && self.children.ready()
@@ -119,7 +119,8 @@ impl Caches {
             && !self.cluster_id().is_empty()
     }
 
-    /// What was listed is not known to be true any more: all of it is to be listed again. It is shown until then.
+    /// Marks everything as not listed, because the content may be outdated. It stays visible until the new lists are
+    /// complete.
     pub fn list_again(&self) {
         let parts = self.scope.parts();
         self.pools.list_again(&parts);
@@ -131,22 +132,22 @@ impl Caches {
         self.namespaces.list_again(&[None]);
     }
 
-    /// All of it was listed once.
+    /// Records that everything was listed once.
     pub fn warm(&self) {
         self.warm.store(true, Ordering::Release);
     }
 
-    /// Whether it was: this process can act, or stand by.
+    /// Whether everything was listed once. Then this process can act, or stand by.
     pub fn is_warm(&self) -> bool {
         self.warm.load(Ordering::Acquire)
     }
 
-    /// From here on this process acts on what is seen; before, it only follows.
+    /// From now on this process acts on what it sees. Before, it only follows the changes.
     pub fn lead(&self) {
         self.leading.store(true, Ordering::Release);
     }
 
-    /// Whether it does.
+    /// Whether this process acts.
     pub fn leads(&self) -> bool {
         self.leading.load(Ordering::Acquire)
     }

@@ -1,8 +1,8 @@
-//! Watches: what changed, to whom it may concern. One watch per kind, over all namespaces; with
-//! `--namespaces` one per kind and namespace.
+//! Watches: passes each change to the supervisor. There is one watch per kind over all namespaces. With `--namespaces`
+//! there is one per kind and namespace.
 //!
-//! Guarantees: an object that vanished during an outage is reported at the relist's end; a change that no decision
-//! reads (heartbeats, annotations that are trimmed) updates the cache and wakes nobody.
+//! Guarantees: if an object vanishes during an outage, the end of the next relist reports it. A change that no decision
+//! reads (heartbeats, trimmed annotations) updates the cache and wakes no actor.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -43,11 +43,12 @@ use super::{
 /// Pause before a kind that is not served (a CRD that is not installed yet) is looked for again.
 const NOT_SERVED: Duration = Duration::from_secs(5);
 
-/// Objects in one page of a list. A page is held as text before it is read: 500, kube's own, would be 30 MB of Agents.
+/// Objects in one page of a list. A page is held as text before it is parsed. kube's default of 500 would be 30 MB of
+/// Agents.
 const PAGE: u32 = 50;
 
-/// Runs all watches until the task is dropped. When `anew` is asked, all of them begin with a list once more: from the answer
-/// on the caches are complete only when that is.
+/// Runs all watches until the task is dropped. A message on `anew` makes all watches start again with a list. When the
+/// answer to it is sent, the caches count as incomplete until the new lists are complete.
 pub async fn run(
     clients: Clients,
     caches: Arc<Caches>,
@@ -70,7 +71,7 @@ async fn follow_all(
         () = everything(clients, caches, tell) => return,
         Ok(begun) = anew => begun,
     };
-    // Nothing of the earlier lists is under way any more that could pass for a new one.
+    // The earlier watches are gone, so their lists cannot be mistaken for new ones.
     caches.list_again();
     let _ = begun.send(());
     everything(clients, caches, tell).await;
@@ -90,7 +91,7 @@ async fn everything(clients: &Clients, caches: &Caches, tell: &impl Fn(Change)) 
     }
 }
 
-/// The watches of one part, a kind each.
+/// The watches of one part, one for each kind.
 async fn watch(client: &Client, part: &Part, caches: &Caches, tell: &impl Fn(Change)) {
     let of = (client, part);
     tokio::join!(
@@ -121,10 +122,10 @@ async fn watch(client: &Client, part: &Part, caches: &Caches, tell: &impl Fn(Cha
     );
 }
 
-/// An object as it was or is; `None`: it was not there, or is not.
+/// An object before or after a change; `None` if it does not exist.
 pub type Seen<'a, K> = Option<&'a Arc<K>>;
 
-/// Whether what decisions read of an object changed; the projection must name all of it.
+/// Whether an object changed in anything that decisions read. The projection must contain all of that.
 fn differs<'a, K, P: PartialEq>(
     old: Seen<'a, K>,
     new: Seen<'a, K>,
@@ -210,10 +211,10 @@ fn infra_env_change(
     .then_some(Change::InfraEnv(key))
 }
 
-/// What a difference between two states of an Agent means to those who decide.
+/// What a change of an Agent means for the actors.
 pub fn agent_change(key: ObjectKey, old: Seen<'_, Agent>, new: Seen<'_, Agent>) -> Option<Change> {
     let conditions = |a: &Agent| -> Vec<(String, String, Option<String>)> {
-        // Heartbeats do not count.
+        // Heartbeat times do not count.
         a.conditions()
             .iter()
             .map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()))
@@ -275,8 +276,8 @@ fn report<K>(
     }
 }
 
-/// Machines: metadata only, in the newest version served; looked for anew when that one is served no more, as after an
-/// upgrade of Cluster API.
+/// Follows the metadata of Machines, in the newest served version. When that version is no longer served, for example
+/// after an upgrade of Cluster API, it looks for the newest version again.
 async fn follow_machines(
     (client, part): (&Client, &Part),
     cache: &Arc<Cache<MachineFacts>>,
@@ -296,7 +297,7 @@ async fn follow_machines(
     }
 }
 
-/// Ends when that version is served no more; what was seen stays in the cache until the next one's list.
+/// Ends when that version is no longer served. Its objects stay in the cache until the list of the next version.
 async fn follow_machine_version(
     (client, part): (&Client, &Part),
     version: MachineVersion,
@@ -331,7 +332,7 @@ async fn follow_machine_version(
     }
 }
 
-/// Namespaces: metadata only, and of that name and grant.
+/// Follows the metadata of Namespaces. Only name and grant are kept.
 async fn follow_namespaces(
     client: &Client,
     cache: &Arc<Cache<NamespaceGrant>>,
@@ -358,7 +359,7 @@ fn namespace_change(
     (grant(old) != grant(new)).then_some(Change::Namespace(key.name))
 }
 
-/// The API server does not know what is watched.
+/// Whether the API server does not know the watched kind.
 fn is_not_served(error: &watcher::Error) -> bool {
     let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) =
         error
@@ -368,7 +369,7 @@ fn is_not_served(error: &watcher::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// The next event; errors are logged, the stream backs off and goes on.
+/// The next event. Errors are logged; then the stream backs off and continues.
 async fn next<K>(
     stream: &mut (impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Unpin),
     kind: &str,
@@ -407,7 +408,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server that serves Machines in one version, and from a moment on in the next one alone.
+    /// An API server that serves Machines in one version, and after a signal only in the next one.
     struct Upgraded(watch::Receiver<bool>);
 
     fn answer(status: StatusCode, body: &Value) -> Response<Body> {
@@ -462,7 +463,7 @@ mod tests {
                 } else if path != format!("{group}/machines") {
                     not_found()
                 } else if watches {
-                    // Nothing changes until that version goes.
+                    // Nothing changes until that version is removed.
                     if *upgraded.borrow() {
                         std::future::pending::<()>().await;
                     }
@@ -534,7 +535,7 @@ mod tests {
         }
     }
 
-    /// An API server whose watches tell nothing. It has one Namespace, with the grant that it is told.
+    /// An API server whose watches send nothing. It has one Namespace, with the grant from the channel.
     #[derive(Clone)]
     struct Mute(watch::Receiver<&'static str>);
 

@@ -1,8 +1,8 @@
-//! Live reads and every write to the API server. The only place that may call the writing methods of `kube::Api`: each
-//! one passes the effect gate, carries its precondition and is bounded in time.
+//! Live reads and every write to the API server. Only this module may call the writing methods of `kube::Api`. Each
+//! write passes the effect gate, carries its precondition and has a time limit.
 //!
-//! Patch types used: JSON merge patch (metadata, Agents, AgentMachines) and PUT on the status subresources. No
-//! server-side apply, no strategic merge.
+//! Patch types used: JSON merge patch (metadata, Agents, AgentMachines), and PUT on the status subresources. There is
+//! no server-side apply and no strategic merge.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
@@ -50,7 +50,7 @@ use super::{
 };
 use crate::deadline;
 
-/// An Agent may be 60 kB large.
+/// An Agent may have 60 kB.
 const AGENTS_PER_PAGE: u32 = 50;
 /// An AgentMachine has some kB.
 const AGENT_MACHINES_PER_PAGE: u32 = 200;
@@ -67,7 +67,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer on `client` that looks at nothing outside `scope`; no write takes longer than `write_within`.
+    /// A writer on `client` that reads nothing outside `scope`. No write takes longer than `write_within`.
     #[must_use]
     pub fn new(
         client: Client,
@@ -103,7 +103,7 @@ impl Writer {
         bounded(Instant::now() + REQUEST_TIMEOUT, operation, subject, call).await
     }
 
-    /// What lies in a namespace that is not served is nobody's to look at here, recorded or not.
+    /// Refuses to read an object in a namespace that is not served, even if a status names it.
     fn served(&self, operation: &'static str, subject: &str, namespace: &str) -> ClusterResult<()> {
         if self.scope.serves(namespace) {
             return Ok(());
@@ -113,7 +113,7 @@ impl Writer {
             operation,
             subject: subject.to_owned(),
             message: format!(
-                "namespace {namespace} is not among --namespaces: add it there, so that what is in it can be looked at"
+                "namespace {namespace} is not among --namespaces: add it, so that the operator can read it"
             ),
         })
     }
@@ -137,7 +137,7 @@ impl Writer {
         subject: String,
         call: impl Future<Output = kube::Result<T>>,
     ) -> ClusterResult<T> {
-        // The bound counts from before the gate is asked: what was admitted ends within the lease.
+        // The time limit counts from before the gate is asked. So an admitted call ends before the Lease runs out.
         let end = Instant::now() + self.write_within;
         if let Err(held) = self.gate.admit(effect).await {
             let message = held.to_string();
@@ -160,8 +160,8 @@ impl Writer {
         result
     }
 
-    /// As [`Self::effect`], for a write that holds only for the version in `at`. What the server refused for that
-    /// version once is not asked again.
+    /// Like [`Self::effect`], for a write that is valid only for the version in `at`. If the server has refused a write
+    /// for that version, the write is not sent again.
     async fn effect_at<T>(
         &self,
         effect: &Effect,
@@ -248,7 +248,7 @@ impl Writer {
         }
     }
 
-    /// PUT on the status subresource: the server takes the status and ignores everything else but identity and
+    /// PUT on the status subresource. The server takes the status, and ignores everything else except identity and
     /// version.
     #[expect(
         clippy::disallowed_methods,
@@ -281,7 +281,7 @@ impl Writer {
     }
 }
 
-/// What holds a Secret, by its metadata alone: its contents stay where they are.
+/// Finalizers of Secrets. Only the metadata of a Secret is read, never its contents.
 impl Writer {
     async fn secret_metadata(
         &self,
@@ -319,7 +319,7 @@ pub(super) async fn bounded<T>(
         otel.name = operation,
         otel.kind = "client",
         object = %subject,
-        // The client knows them ([`super::called`]).
+        // The client fills these fields ([`super::called`]).
         http.request.method = Empty,
         http.response.status_code = Empty,
         server.address = Empty,
@@ -369,7 +369,7 @@ fn classify(e: &kube::Error) -> ClusterErrorKind {
             (409, "AlreadyExists") => ClusterErrorKind::AlreadyExists,
             (409, _) => ClusterErrorKind::Conflict,
             (401 | 403, _) => ClusterErrorKind::Forbidden,
-            // Another object of that name: so the server answers a patch whose uid is not the object's.
+            // Another object has that name. The API server answers so if the uid in a patch is not the object's uid.
             (422, _) if names_uid(s) => ClusterErrorKind::Conflict,
             (400 | 422, _) => ClusterErrorKind::Invalid,
             _ => ClusterErrorKind::Unavailable,
@@ -643,8 +643,8 @@ impl Cluster for Writer {
     ) -> ClusterResult<()> {
         let patch =
             json!({ "spec": { "agentLabelSelector": { "matchLabels": { label: value } } } });
-        // Nobody but us writes this label, and the uid says that it is the object which was seen. A later version of it
-        // is as good, and usual: its provider writes while it waits.
+        // Only the operator writes this label, and the uid proves that it is the same object. A later version is fine,
+        // and common: the agent provider writes the AgentMachine while it waits.
         let at = Precondition {
             resource_version: String::new(),
             ..at.clone()

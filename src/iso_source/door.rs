@@ -1,4 +1,4 @@
-//! Requests to addresses that were checked, redirects included.
+//! Requests to checked addresses, redirects included.
 
 use std::net::SocketAddr;
 
@@ -15,17 +15,18 @@ use crate::telemetry::{propagate, server::Server};
 
 use super::{Options, failed, why};
 
-/// Redirects that are followed.
+/// How many redirects are followed.
 const MAX_REDIRECTS: usize = 3;
 
-/// The way out.
+/// The settings and proxies of all requests.
 pub(super) struct Door {
     pub(super) options: Options,
     pub(super) proxies: Matcher,
 }
 
 impl Door {
-    /// Asks for `url` and follows redirects, each checked like the first; the answer's status is for the caller to judge.
+    /// Sends a GET to `url` and follows redirects; each address is checked like the first. The caller judges the status
+    /// of the answer.
     pub(super) async fn ask(
         &self,
         url: &Url,
@@ -74,7 +75,7 @@ impl Door {
         let client = builder
             .build()
             .map_err(|_| failed("no HTTP client could be made", Class::Defect))?;
-        // Neither path nor query: together they open the image to whoever reads them.
+        // No path and no query in the span: with them, every reader of the trace could download the image.
         let server = Server::of(url);
         let span = tracing::info_span!(
             "iso.request",
@@ -122,7 +123,7 @@ impl Door {
         }
     }
 
-    /// What can be told of an address that a proxy resolves: literal ones, and names that mean the same everywhere.
+    /// Checks an address that a proxy resolves. Only literal addresses and names with a fixed meaning can be checked.
     fn check_unresolved(&self, url: &Url) -> Result<(), IsoError> {
         let ip = match url.host() {
             Some(Host::Ipv4(ip)) => ip.into(),
@@ -155,7 +156,7 @@ impl Door {
         }
     }
 
-    /// The URL's host and its addresses, all of them fit.
+    /// The URL's host and its addresses, all of them checked.
     async fn checked_addresses(&self, url: &Url) -> Result<(String, Vec<SocketAddr>), IsoError> {
         let port = url.port_or_known_default().unwrap_or(443);
         let (host, addresses): (String, Vec<SocketAddr>) = match url.host() {
@@ -181,7 +182,7 @@ impl Door {
         if addresses.is_empty() {
             return Err(failed(&format!("{host} has no address"), Class::Transient));
         }
-        // One unfit address among several is a trick, or at least a mistake.
+        // All addresses must pass: one bad address among several is a trick, or at least a mistake.
         addresses.iter().try_for_each(|a| self.check(a.ip()))?;
         Ok((host, addresses))
     }

@@ -1,4 +1,4 @@
-//! The bytes of a download, with an end to waiting, and with a second try where that is safe.
+//! The bytes of a download, with a limited wait, and with more tries where that is safe.
 
 use std::time::Duration;
 
@@ -17,31 +17,31 @@ use tracing::{Instrument as _, Span};
 
 use super::{Way, failed, validators, why};
 
-/// Tries in a row to go on without [`super::Options::min_progress`] bytes between them.
+/// How often a download resumes in a row without [`super::Options::min_progress`] bytes in between.
 const RESUMES: u32 = 4;
-/// Pause before the first of them; each further one is twice as long.
+/// Pause before the first resume. Each further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Waiting for bytes, measured without the time that the reader takes between them.
+/// A download's body. It measures the wait for bytes without the time that the reader takes between them.
 struct Pace {
-    /// The span that the download was opened in. Its bytes are read by a connection's task, which is in none.
+    /// The span in which the download was opened. A task of the connection reads the bytes, and it has no span.
     around: Span,
     way: Way,
     response: reqwest::Response,
-    /// The server's promise that equal tags mean equal bytes; without it nothing is resumed.
+    /// The server promises that equal strong tags mean equal bytes. Without one nothing is resumed.
     strong_etag: Option<String>,
     length: u64,
     seen: u64,
     end: Instant,
     waited: Duration,
     moved: u64,
-    /// Too little came while `waited` went by. The chunk that showed it is passed on first: what is counted as seen was read.
+    /// Too few bytes came during `waited`. The chunk that showed it is passed on first, because it counts as read.
     slow: bool,
     resumes: u32,
     resumed_at: u64,
 }
 
-/// The body, ended by an error when it stalls, crawls, exceeds its deadline or its length.
+/// The body. It ends with an error when it stalls, is too slow, or exceeds its time limit or its length.
 pub(super) fn paced(
     way: Way,
     response: reqwest::Response,
@@ -69,7 +69,7 @@ pub(super) fn paced(
         match pace.next().instrument(around).await {
             Ok(Some(chunk)) => Some((Ok(chunk), Some(pace))),
             Ok(None) => None,
-            // Typed inside, so that whoever reads can tell the reason.
+            // The typed error is inside, so that the reader can find the reason.
             Err(e) => Some((Err(std::io::Error::other(e)), None)),
         }
     })
@@ -81,7 +81,7 @@ impl Pace {
         match self.chunk().await {
             Err(e) if e.class == Class::Transient && self.may_resume() => {
                 self.resume(e).await?;
-                // Whoever reads learns that it goes on, however long the break was.
+                // An empty chunk shows the reader that the download makes progress, however long the break was.
                 Ok(Some(Bytes::new()))
             }
             other => other,
@@ -139,8 +139,8 @@ impl Pace {
             && Instant::now() < self.end
     }
 
-    /// Asks for the rest, on the condition that it is the rest of these very bytes. Fails with `broken`, which is what
-    /// began it, unless the server says so.
+    /// Asks for the rest, on the condition that it belongs to the same image. Fails with `broken`, the cause of the
+    /// break, unless the server confirms this condition.
     async fn resume(&mut self, broken: IsoError) -> Result<(), IsoError> {
         let Some(tag) = self
             .strong_etag
@@ -159,8 +159,8 @@ impl Pace {
         );
         let response = match self.way.ask(&headers).await {
             Ok(response) => response,
-            // Not there for the moment: the next chunk fails again, or the old answer goes on after all; the next try is
-            // counted.
+            // The server is not reachable now. The next read fails again, or the old answer continues after all. The
+            // next try is counted.
             Err(e) if e.class == Class::Transient && self.resumes < RESUMES => return Ok(()),
             Err(_) => return Err(broken),
         };

@@ -9,7 +9,7 @@ use tokio::{
 
 use super::*;
 
-/// The first lines of the requests that a proxy got.
+/// The first lines of the requests that a proxy received.
 type Asked = Arc<Mutex<Vec<String>>>;
 
 fn all(asked: &Asked) -> Vec<String> {
@@ -27,7 +27,7 @@ async fn head(socket: &mut TcpStream) -> String {
     String::from_utf8_lossy(&head).into_owned()
 }
 
-/// A server that says `as` to each plain request and refuses tunnels; returns its `host:port`.
+/// A server that answers each plain request with `says` and refuses tunnels. Returns its `host:port`.
 async fn server(says: &'static str, asked: Asked) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -90,7 +90,7 @@ async fn proxies_are_asked_for_what_is_theirs() {
     let bytes = fetched(Options::default(), proxies(), url).await;
     assert_eq!(bytes.expect("bytes"), b"by proxy");
     assert_eq!(all(&through), [format!("GET {url} HTTP/1.1")]);
-    // https goes through a tunnel, and nothing of path or token is said to the proxy.
+    // HTTPS uses a tunnel. The proxy sees neither the path nor the token.
     let e = fetched(
         Options::default(),
         proxies(),
@@ -104,7 +104,7 @@ async fn proxies_are_asked_for_what_is_theirs() {
         "{e}"
     );
     assert_eq!(all(&through)[1..], ["CONNECT images.example:443 HTTP/1.1"]);
-    // NO_PROXY.
+    // With NO_PROXY.
     let bytes = fetched(lab(), proxies(), &format!("http://{direct}/x.iso")).await;
     assert_eq!(bytes.expect("bytes"), b"straight");
     assert_eq!((all(&through).len(), all(&straight).len()), (2, 1));

@@ -23,13 +23,13 @@ use tokio::net::TcpListener;
 /// An answer.
 pub type Answer = Response<Full<Bytes>>;
 
-/// Plain text.
+/// An answer in plain text.
 #[must_use]
 pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     answer(status, "text/plain; charset=utf-8", body)
 }
 
-/// Any type.
+/// An answer of any content type.
 #[must_use]
 pub fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut response = Response::new(Full::new(body.into()));
@@ -40,21 +40,22 @@ pub fn answer(status: StatusCode, content_type: &'static str, body: impl Into<By
     response
 }
 
-/// What a server needs of a request: it reads no bodies.
+/// The parts of a request that the servers read. They read no bodies.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Method.
     pub method: Method,
     /// Path.
     pub path: String,
-    /// Query, empty where there is none.
+    /// Query; empty if there is none.
     pub query: String,
     /// Headers.
     pub headers: HeaderMap,
 }
 
 impl Asked {
-    /// Whether it was asked by a name of this very host: a page of another site that got its name to lead here is not.
+    /// Whether the host of the request is a loopback name or address. This refuses web pages of other sites whose DNS
+    /// name resolves to this host (DNS rebinding).
     #[must_use]
     pub fn of_loopback(&self) -> bool {
         let host = self.headers.get(HOST).and_then(|h| h.to_str().ok());
@@ -66,7 +67,7 @@ impl Asked {
     }
 }
 
-/// Parses a bind address as controller-runtime does: `:8080` is all interfaces, of IPv6 and IPv4 alike, `0` is off.
+/// Parses a bind address as controller-runtime does: `:8080` means all interfaces, both IPv6 and IPv4; `0` means off.
 ///
 /// # Errors
 /// Anything else that is not `host:port` with a numeric host or `localhost`.
@@ -85,7 +86,7 @@ pub fn parse_address(flag: &str, text: &str) -> anyhow::Result<Option<SocketAddr
     Ok(Some(address))
 }
 
-/// Listens there; where all interfaces are meant and the system has no IPv6, on those of IPv4.
+/// Listens on the address. For all interfaces on a system without IPv6, listens on all interfaces of IPv4.
 async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     match TcpListener::bind(address).await {
         Err(e) if address.ip() == Ipv6Addr::UNSPECIFIED && e.kind() != ErrorKind::AddrInUse => {
@@ -95,10 +96,10 @@ async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     }
 }
 
-/// Binds and serves until the task is dropped; returns the bound address.
+/// Binds the address and serves until the task is dropped. Returns the bound address.
 ///
 /// # Errors
-/// The address is taken or not ours.
+/// The address is in use, or does not belong to this host.
 pub async fn serve<F, R>(
     name: &'static str,
     address: SocketAddr,

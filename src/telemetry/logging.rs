@@ -1,7 +1,8 @@
-//! Logs to stderr by `RUST_LOG`, spans to an OTLP collector by the standard `OTEL_*` variables. Without an endpoint
-//! variable no exporter exists and spans cost what the log filter lets through.
+//! Logs to stderr according to `RUST_LOG`. Sends spans to an OTLP collector according to the standard `OTEL_*`
+//! variables. Without an endpoint variable there is no exporter, and only spans that the log filter accepts cost
+//! anything.
 //!
-//! Guarantee: from [`install`] on everything that the process says is a line of the log, in its form, panics included.
+//! Guarantee: after [`install`] all output of the process is a line of the log in the log's format, panics included.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 
@@ -21,14 +22,14 @@ use tracing_subscriber::{
 
 use super::{repeats::Repeats, traces};
 
-/// Keeps the exporter alive; flushes it on [`Telemetry::shutdown`].
+/// Keeps the exporter alive and flushes it on [`Telemetry::shutdown`].
 #[derive(Debug, Default)]
 pub struct Telemetry {
     provider: Option<SdkTracerProvider>,
 }
 
 impl Telemetry {
-    /// Sends what is still queued; bounded by the exporter's own timeout.
+    /// Sends the spans that are still queued. The exporter's own timeout limits the time.
     pub fn shutdown(self) {
         if let Some(provider) = self.provider
             && let Err(e) = provider.shutdown()
@@ -38,17 +39,20 @@ impl Telemetry {
     }
 }
 
-/// What stands in traces: our spans, what is told for them alone, and in them the log's lines at `info` that tell of no
-/// `error`. What went wrong is said in sentences of servers and of our own, which may name URLs and users: a trace has the
-/// reason, the log the sentence.
+/// What traces contain: our spans, events that are only meant for spans, and log lines at `info` without a field
+/// `error`.
+///
+/// Error texts of servers and of the operator may name URLs and users. So a trace has only the reason of a failure, and
+/// the log has the sentence.
 fn traced(of: &Metadata<'_>) -> bool {
     let ours = of.target().starts_with("agent_forge");
     let news = *of.level() == Level::INFO && of.fields().field("error").is_none();
     ours && (of.is_span() || news || of.target() == SPAN_EVENTS)
 }
 
-/// What libraries say of a call that failed: whoever made the call says it too, with the object and at the level that it
-/// deserves. The first of these also writes out whole replies that it cannot read, tokens and passwords included.
+/// Whether a line is a library's message about a failed call. The caller logs the failure too, with the object and the
+/// right level. The first of these targets also prints whole answers that it cannot parse, tokens and passwords
+/// included.
 fn said_by_the_caller(of: &Metadata<'_>) -> bool {
     match of.target() {
         "kube_client::client" => true,
@@ -58,7 +62,8 @@ fn said_by_the_caller(of: &Metadata<'_>) -> bool {
     }
 }
 
-/// The log: what `levels` lets through, to `writer`. `json`: one JSON object per line instead of human text.
+/// The log layer: writes what `levels` accepts to `writer`. With `json` it writes one JSON object per line instead of
+/// human text.
 pub fn lines<S, W>(json: bool, levels: EnvFilter, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -74,7 +79,7 @@ where
     }
 }
 
-/// A panic is a line like any other, with the object that its span names: the runtime's own words are neither.
+/// Logs a panic as a normal line, with the object that its span names. The runtime's own message has neither.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
@@ -86,10 +91,10 @@ pub fn log_panics() {
     }));
 }
 
-/// Installs the subscriber. `json`: one JSON object per line instead of human text.
+/// Installs the subscriber. With `json` it writes one JSON object per line instead of human text.
 ///
 /// # Errors
-/// A broken `RUST_LOG` or `OTEL_*` setting, named in the message.
+/// A broken `RUST_LOG` or `OTEL_*` setting. The message names it.
 pub fn install(json: bool) -> anyhow::Result<Telemetry> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(text) if !text.is_empty() => EnvFilter::try_new(&text)
@@ -106,8 +111,8 @@ pub fn install(json: bool) -> anyhow::Result<Telemetry> {
     opentelemetry::global::set_text_map_propagator(
         opentelemetry_sdk::propagation::TraceContextPropagator::new(),
     );
-    // Where in the code, on which thread and how busy: six attributes and two looks at the clock for each poll, for what
-    // nobody asks a machine's trace.
+    // Code location, thread and busy time would cost six attributes and two clock reads for each poll. The trace of a
+    // machine does not need them.
     let spans = tracing_opentelemetry::layer()
         .with_tracer(provider.tracer(traces::SCOPE))
         .with_location(false)

@@ -1,4 +1,4 @@
-//! What the operator tells of itself: logs and traces, metrics, the small HTTP servers that serve them.
+//! What the operator reports about itself: logs, traces, metrics, and the small HTTP servers for them.
 
 pub mod http;
 pub mod logging;

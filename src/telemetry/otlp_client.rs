@@ -1,4 +1,4 @@
-//! How spans travel over HTTP: the exporter's thread has no runtime of its own, so requests run on the operator's.
+//! Sends spans over HTTP. The exporter's thread has no runtime, so the requests run on the operator's runtime.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use http::{Request, Response};
 use opentelemetry_http::{HttpClient, HttpError};
 use tokio::runtime::Handle;
 
-/// Bound of one export; the exporter's own comes first where `OTEL_EXPORTER_OTLP_TIMEOUT` says less.
+/// Time limit of one export. A shorter `OTEL_EXPORTER_OTLP_TIMEOUT` takes effect first.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The client.
@@ -19,10 +19,11 @@ pub struct OtlpClient {
 }
 
 impl OtlpClient {
-    /// A client whose requests run on the current runtime. With `ca_pem` it trusts those certificates, else the system's.
+    /// A client whose requests run on the current runtime. With `ca_pem` it trusts those certificates, else the
+    /// system's.
     ///
     /// # Errors
-    /// No TLS set-up, or certificates that are not usable.
+    /// TLS cannot be set up, or the certificates cannot be used.
     pub fn new(ca_pem: Option<&str>) -> reqwest::Result<Self> {
         let mut builder = reqwest::Client::builder()
             .timeout(TIMEOUT)

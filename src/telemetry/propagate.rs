@@ -1,5 +1,5 @@
-//! Trace context on the way out: `traceparent` on requests to vCenter and to the image service. Without a collector
-//! there is no context, and nothing is added.
+//! Adds the trace context (`traceparent`) to requests to vCenter and to the image service. Without a collector there is
+//! no context, and nothing is added.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{global, propagation::Injector};

@@ -1,5 +1,5 @@
-//! Keeps the log readable while something goes wrong for long: a line that is the same as one of the last minute, fields
-//! included, is not written again. What it is about is one of its fields or of its spans', so each object has its own.
+//! Keeps the log readable during a long problem. A line that equals a line of the last minute, fields included, is not
+//! written again. The object is a field of the line or of its spans, so each object has its own lines.
 
 use std::{
     collections::HashMap,
@@ -19,9 +19,9 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// How long an unchanged line stays unsaid.
+/// How long an unchanged line is not repeated.
 const QUIET: Duration = Duration::from_secs(60);
-/// Lines that are remembered at most.
+/// Most lines that are remembered.
 const REMEMBERED: usize = 4096;
 
 /// The filter.
@@ -31,7 +31,7 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Whether a line is new at `now`; it counts as said then.
+    /// Whether a line is new at `now`. If so, it counts as written then.
     fn is_new(&self, line: u64, now: Instant) -> bool {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said
@@ -43,7 +43,7 @@ impl Repeats {
         if said.len() >= REMEMBERED {
             said.retain(|_, at| now.duration_since(*at) < QUIET);
         }
-        // More different lines than that in a minute: rather said twice than remembered without bound.
+        // If there are more different lines in a minute, some are written twice. That is better than unlimited memory.
         if said.len() >= REMEMBERED {
             said.clear();
         }
@@ -52,8 +52,8 @@ impl Repeats {
     }
 }
 
-/// Fields of spans that say what a line in them is about; others, as the number of a pass, change all the time. One object
-/// may follow another of its name within a minute: its uid tells it apart.
+/// Fields of spans that say what a line is about. Other fields, such as the number of a pass, change all the time. The
+/// uid distinguishes an object from a later one with the same name.
 const ABOUT: [&str; 4] = ["object", "uid", "cache", "server"];
 
 /// What a span is about: a hash of each field of [`ABOUT`] that it has.
@@ -72,7 +72,7 @@ impl Visit for About {
 }
 
 impl About {
-    /// Keeps it with the span, beside what is known of that.
+    /// Stores the hashes with the span, in addition to those that it already has.
     fn keep<S>(self, id: &Id, context: &Context<'_, S>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -120,7 +120,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Filter<S> for Repeats {
     }
 
     fn event_enabled(&self, event: &Event<'_>, context: &Context<'_, S>) -> bool {
-        // Whoever asks for debug lines wants all of them.
+        // Lines at debug level are all written.
         if *event.metadata().level() > Level::INFO {
             return true;
         }
@@ -212,7 +212,7 @@ mod tests {
             for uid in ["1", "2", "1"] {
                 let known = tracing::error_span!("vm.step", object = "demo/a", uid);
                 known.in_scope(|| tracing::warn!("no answer"));
-                // A pass learns the uid on its way.
+                // A pass finds out the uid only while it runs.
                 let empty = tracing::field::Empty;
                 let learnt = tracing::error_span!("actor.pass", object = "demo/a", uid = empty);
                 learnt.record("uid", uid);

@@ -1,11 +1,11 @@
-//! Where a request goes, as attributes of its span: never more of a URL than this.
+//! The server of a request, as attributes of its span. Nothing else of the URL is put there.
 
 use url::Url;
 
-/// The server of a request, by the names of the semantic conventions.
+/// The server of a request, with the names of the OpenTelemetry semantic conventions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// `server.address`: host name or address, an IPv6 one without brackets.
+    /// `server.address`: host name or address; IPv6 without brackets.
     pub address: String,
     /// `server.port`.
     pub port: Option<u16>,
@@ -14,7 +14,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// That of `url`.
+    /// The server of `url`.
     #[must_use]
     pub fn of(url: &Url) -> Self {
         let host = url.host_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! For tests: an exporter that keeps what it is told, and a log that keeps its lines.
+//! For tests: an exporter that keeps its spans, and a log that keeps its lines.
 
 use std::{
     io::Write,
@@ -13,19 +13,21 @@ use opentelemetry_sdk::{
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::{fmt::MakeWriter, layer::SubscriberExt as _};
 
-/// What is not asked for one subscriber is not asked at all: while only one has ever been registered, a callsite goes by the
-/// thread that comes there first, and that of another test has none. So there is always another one.
+/// Registers a second subscriber, so that a callsite asks each thread's subscriber.
+///
+/// With only one registered subscriber, a callsite takes the answer of the first thread that reaches it. The thread of
+/// another test has no subscriber, so the callsite would be off for all.
 fn never_alone() {
     static ANOTHER: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
     ANOTHER.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));
 }
 
-/// The spans so far; clones keep the same.
+/// The spans so far. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Told(Arc<Mutex<Vec<SpanData>>>);
 
 impl Told {
-    /// Keeps the spans that end on this thread until the guard goes.
+    /// Keeps the spans that end on this thread, until the guard is dropped.
     pub fn here(&self) -> DefaultGuard {
         never_alone();
         let provider = SdkTracerProvider::builder()
@@ -38,7 +40,7 @@ impl Told {
         tracing::subscriber::set_default(tracing_subscriber::registry().with(layer))
     }
 
-    /// What the last span of that name says, values as text.
+    /// The attributes of the last span with that name, values as text.
     pub fn attributes(&self, name: &str) -> Vec<(String, String)> {
         let span = self.last(name);
         let attributes = span.attributes.iter();
@@ -46,7 +48,7 @@ impl Told {
         as_text.collect()
     }
 
-    /// The names of the events of the last span of that name, in order.
+    /// The names of the events of the last span with that name, in order.
     pub fn events(&self, name: &str) -> Vec<String> {
         let span = self.last(name);
         let names = span.events.iter().map(|e| e.name.to_string());
@@ -68,12 +70,12 @@ impl SpanExporter for Told {
     }
 }
 
-/// The log's lines so far, as JSON; clones keep the same.
+/// The log's lines so far, as JSON. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
-    /// Keeps what this thread logs until the guard goes.
+    /// Keeps what this thread logs, until the guard is dropped.
     pub fn here(&self) -> DefaultGuard {
         never_alone();
         let layer = tracing_subscriber::fmt::layer()
@@ -97,7 +99,7 @@ impl Lines {
         all.map(|mut line| line["fields"].take()).collect()
     }
 
-    /// The level of each line, and its sentence.
+    /// The level and the message of each line.
     pub fn sentences(&self) -> Vec<[String; 2]> {
         let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         let all = self.all().into_iter();

@@ -1,9 +1,10 @@
-//! Spans to an OTLP collector by the standard `OTEL_*` variables; without an endpoint variable none of this exists.
+//! Sends spans to an OTLP collector according to the standard `OTEL_*` variables. Without an endpoint variable nothing
+//! of this is created.
 //!
-//! Two kinds leave through one bounded queue: live spans of `tracing`, and phases of machines, whose ids and times come
-//! from what is recorded ([`MachineTracer`]). A full queue drops spans, it never blocks and never grows. Phases that do not
-//! arrive are told again ([`kept`]). Live spans name the process that they come from; phases do not, so that whichever
-//! process tells one tells the same, resource included.
+//! Two kinds of spans use one bounded queue: live spans of `tracing`, and phases of machines. The ids and times of
+//! phases come from recorded data ([`MachineTracer`]). A full queue drops spans. It never blocks and never grows.
+//! Phases that do not arrive are sent again (module `kept`). Live spans name their process. Phases do not, so that every
+//! process sends an identical phase.
 
 mod kept;
 
@@ -46,10 +47,11 @@ use self::kept::{Exporters, Kept, OVERDUE, Retelling};
 use super::otlp_client::OtlpClient;
 use crate::vsphere::tls;
 
-/// Phases that ended longer ago were told by the process before this one: a restart does not repeat a fleet's history.
+/// Phases that ended longer ago than this are not sent: the process before this one has sent them. Otherwise a restart
+/// would repeat the whole history.
 const REPEATED: Duration = Duration::from_secs(3600);
 
-/// Spans of one machine that are remembered as told.
+/// How many spans of one machine are remembered as sent.
 const REMEMBERED: usize = 1024;
 
 /// The scope of live spans.
@@ -58,13 +60,13 @@ pub const SCOPE: &str = "agent-forge";
 /// The scope of phases.
 const PHASES: &str = "agent-forge.phases";
 
-/// What a resource says that holds for every process and version of one installation.
+/// Attributes of the resource that are the same for every process and version of one installation.
 const LASTING: [&str; 2] = ["service.name", "service.namespace"];
 
 static INSTALLED: OnceLock<Arc<MachineTracer>> = OnceLock::new();
 
-/// The tracer of this process; one that does nothing where no collector is named. `dropped` counts phases that never
-/// arrived and are not kept any more.
+/// The tracer of this process. It does nothing if no collector is configured. `dropped` counts phases that never
+/// arrived and are no longer kept.
 #[must_use]
 pub fn tracer(dropped: IntCounter) -> Arc<dyn Tracer> {
     match INSTALLED.get() {
@@ -81,7 +83,7 @@ fn variable(names: &[&str]) -> Option<String> {
     names.iter().find_map(set)
 }
 
-/// Whether spans leave a process with these variables.
+/// Whether a process with these variables sends spans.
 fn wanted(variable: impl Fn(&str) -> Option<String>) -> bool {
     let says = |name: &str, word: &str| {
         variable(name).is_some_and(|value| value.eq_ignore_ascii_case(word))
@@ -94,10 +96,10 @@ fn wanted(variable: impl Fn(&str) -> Option<String>) -> bool {
     !off && endpoints.into_iter().any(|name| variable(name).is_some())
 }
 
-/// Sets the way to the collector up; `None` where none is named.
+/// Sets up the connection to the collector; `None` if none is configured.
 ///
 /// # Errors
-/// A broken `OTEL_*` setting, named in the message.
+/// A broken `OTEL_*` setting. The message names it.
 pub fn provider() -> anyhow::Result<Option<SdkTracerProvider>> {
     if !wanted(|name| variable(&[name])) {
         return Ok(None);
@@ -120,13 +122,13 @@ pub fn provider() -> anyhow::Result<Option<SdkTracerProvider>> {
     Ok(Some(provider))
 }
 
-/// The service's name, but for one that the SDK takes from `OTEL_RESOURCE_ATTRIBUTES` (`named`): `OTEL_SERVICE_NAME` comes
-/// before that, which the SDK gets wrong.
+/// The name of the service. `named`: the SDK takes one from `OTEL_RESOURCE_ATTRIBUTES`. `OTEL_SERVICE_NAME` must take
+/// precedence over that, which the SDK does not do.
 fn service_name(own: Option<String>, named: bool) -> Option<String> {
     own.or_else(|| (!named).then(|| "agent-forge".to_owned()))
 }
 
-/// What the SDK takes no notice of, in sentences: it says so while there is no log yet, or not at all.
+/// Settings that the SDK ignores, as sentences. The SDK reports them before there is a log, or not at all.
 #[must_use]
 pub fn odd_settings() -> Vec<String> {
     odd(|name| variable(&[name]))
@@ -169,7 +171,7 @@ fn odd(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     odd
 }
 
-/// What names the installation in `resource`, without what differs from process to process.
+/// The attributes of `resource` that name the installation and are the same for every process.
 fn lasting(resource: &Resource) -> Resource {
     let known = |name: &'static str| {
         let value = resource.get(&Key::from_static_str(name))?;
@@ -180,7 +182,7 @@ fn lasting(resource: &Resource) -> Resource {
         .build()
 }
 
-/// Both kinds of spans through one queue to these exporters.
+/// Sends both kinds of spans through one queue to these exporters.
 fn through<E>(exporters: Exporters<E>, resource: Resource) -> (MachineTracer, SdkTracerProvider)
 where
     E: opentelemetry_sdk::trace::SpanExporter + 'static,
@@ -188,7 +190,7 @@ where
     through_after(exporters, resource, OVERDUE)
 }
 
-/// The same; phases that are on their way for longer than `overdue` are sent again.
+/// Like [`through`]. Phases that are under way for longer than `overdue` are sent again.
 fn through_after<E>(
     mut exporters: Exporters<E>,
     resource: Resource,
@@ -208,7 +210,7 @@ where
         open: open.clone(),
         queue: queue.clone(),
         kept,
-        // The variables' sampler: the machine's own spans follow the same decision as everything else.
+        // The sampler from the variables. The phases of machines follow the same decision as all other spans.
         sampler: Config::default().sampler,
         sent: Mutex::default(),
         since: SystemTime::now() - REPEATED,
@@ -220,7 +222,7 @@ where
     (machines, provider)
 }
 
-/// Certificates that the collector's may be signed by, instead of the system's.
+/// CA certificates for the collector, used instead of the system's.
 fn collector_ca() -> anyhow::Result<Option<String>> {
     let client = [
         "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
@@ -238,7 +240,7 @@ fn collector_ca() -> anyhow::Result<Option<String>> {
     };
     let read = std::fs::read_to_string(&file);
     let pem = read.with_context(|| format!("reading OTEL_EXPORTER_OTLP_CERTIFICATE={file}"))?;
-    // Whoever builds the exporter says less of what is wrong with it, or nothing.
+    // Checked here, because the exporter's own error message says little or nothing.
     tls::system_and(Some(&pem))
         .map_err(|why| anyhow::anyhow!("OTEL_EXPORTER_OTLP_CERTIFICATE={file}: {why}"))?;
     Ok(Some(pem))
@@ -257,7 +259,7 @@ fn exporter() -> anyhow::Result<SpanExporter> {
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
         "OTEL_EXPORTER_OTLP_ENDPOINT",
     ]);
-    // Without a scheme the exporter takes it for https too.
+    // Without a scheme the exporter also uses https.
     let in_the_clear = endpoint.is_some_and(|e| e.starts_with("http://"));
     let protocol = variable(&[
         "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
@@ -272,7 +274,8 @@ fn exporter() -> anyhow::Result<SpanExporter> {
         None | Some("http/protobuf") => SpanExporter::builder()
             .with_http()
             .with_http_client(
-                OtlpClient::new(ca.as_deref()).context("setting up the way to the collector")?,
+                OtlpClient::new(ca.as_deref())
+                    .context("setting up the connection to the collector")?,
             )
             .with_protocol(Protocol::HttpBinary)
             .build(),
@@ -285,9 +288,9 @@ fn exporter() -> anyhow::Result<SpanExporter> {
 
 /// The one queue, shared by the provider and the machines' tracer.
 ///
-/// A step is told when it is over, its calls before that: a process that dies in between would leave calls without the span
-/// above them. So a call is told under the phase that the step stands in, whose id is known and whose telling is sure, with
-/// the step's name, and linked to it.
+/// A step's span is sent when the step is over, but the spans of its calls before that. If the process dies in between,
+/// the calls would have no parent. So a call's span gets the phase as its parent: the phase's id is known, and the
+/// phase is sure to be sent. The call's span also has the step's name, and a link to the step.
 #[derive(Debug)]
 struct Queue {
     queue: Arc<BatchSpanProcessor>,
@@ -297,7 +300,7 @@ struct Queue {
 /// Live spans below a phase.
 type Open = Arc<Mutex<HashMap<SpanId, Below>>>;
 
-/// Where a live span stands.
+/// The phase and the step that a live span belongs to.
 #[derive(Clone, Debug)]
 struct Below {
     phase: SpanId,
@@ -366,7 +369,7 @@ impl SpanProcessor for Queue {
     }
 }
 
-/// Tells the phases of machines.
+/// Sends the phases of machines.
 #[derive(Debug)]
 pub struct MachineTracer {
     #[cfg(test)]
@@ -374,13 +377,13 @@ pub struct MachineTracer {
     queue: Arc<BatchSpanProcessor>,
     kept: Arc<Kept>,
     sampler: Box<dyn ShouldSample>,
-    /// What this process has told.
+    /// The spans that this process has sent.
     sent: Mutex<BTreeMap<trace::TraceId, BTreeSet<trace::SpanId>>>,
     since: SystemTime,
 }
 
 impl MachineTracer {
-    /// The same for a trace in every process: samplers decide by the trace's id.
+    /// The trace flags, the same for a trace in every process: samplers decide by the trace's id.
     fn flags(&self, id: TraceId) -> TraceFlags {
         let kind = SpanKind::Internal;
         let said = self
@@ -399,21 +402,21 @@ impl MachineTracer {
         SpanContext::new(id, span, self.flags(id), remote, TraceState::default())
     }
 
-    /// Whether this process has not told it yet; it counts as told from now on.
+    /// Whether this process has not sent the span yet. From now on it counts as sent.
     fn first(&self, trace: trace::TraceId, span: trace::SpanId) -> bool {
         let mut sent = match self.sent.lock() {
             Ok(sent) => sent,
             Err(broken) => broken.into_inner(),
         };
         let of_machine = sent.entry(trace).or_default();
-        // Weeks of waiting: rather told twice than remembered without bound.
+        // Only after weeks of waiting. Some spans are then sent twice, which is better than unlimited memory.
         if of_machine.len() >= REMEMBERED {
             of_machine.clear();
         }
         of_machine.insert(span)
     }
 
-    /// As it leaves; `None` where the machine is not sampled.
+    /// The span to send; `None` if the machine is not sampled.
     fn span_of(&self, span: PhaseSpan) -> Option<SpanData> {
         let span_context = self.context(span.trace, span.id, false);
         let parent = span.parent.map(|p| SpanId::from_bytes(p.0));
@@ -457,7 +460,7 @@ impl Tracer for MachineTracer {
     fn place(&self, work: &tracing::Span, under: Under) {
         let around = tracing::Span::current().context();
         let parent = self.context(under.trace, under.span, true);
-        // It fails for a span that is disabled or has begun: then there is nothing to place.
+        // This fails for a span that is disabled or has begun. Then there is no parent to set.
         if work
             .set_parent(Context::new().with_remote_span_context(parent))
             .is_ok()

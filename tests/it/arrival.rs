@@ -1,4 +1,5 @@
-//! VMs whose guest never registers an Agent: replaced after their deadline, and after some of them a person is asked.
+//! VMs whose guest never registers an Agent. The operator replaces them after a timeout. After several replacements it
+//! asks a person.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +21,7 @@ use crate::world::{LIMIT, Setup, World};
 const REPLACEMENTS: i32 = 4;
 
 impl World {
-    /// As [`World::until`], while never two VMs are there.
+    /// As [`World::until`], but fails if two VMs exist at the same time.
     async fn until_with_one_vm(
         &self,
         what: &str,
@@ -86,7 +87,7 @@ async fn a_dead_guest_is_replaced_and_after_some_a_person_decides() -> Result<()
         new.moref != old.moref && new.uuid != old.uuid,
         "another VM of another identity"
     );
-    // So many were replaced already: the lab has no hour to wait for them.
+    // Pretend that this number of VMs was replaced already. Waiting for it would take an hour.
     let many = json!({"status": {"lastFailure": {"count": REPLACEMENTS}}});
     let (name, params) = (second.name_any(), PatchParams::default());
     let children = world.children();

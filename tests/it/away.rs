@@ -1,4 +1,4 @@
-//! VMs that vCenter cannot show for a while, and a VM folder that somebody deletes, against the operator's binary.
+//! VMs that vCenter cannot show for a while, and a VM folder that a person deletes. Runs the operator's binary.
 
 use agent_forge_lab::parts::vcenter_trouble::{ForeignVm, VmAction};
 use anyhow::{Context as _, Result, ensure};
@@ -27,7 +27,7 @@ impl Site {
         self.explained(world, waited).await
     }
 
-    /// The reference of the one VM here.
+    /// The reference of the only VM here.
     async fn only_vm(&self) -> Result<String> {
         let inventory = self.admin.inventory().await?;
         let [vm] = inventory.vms.as_slice() else {
@@ -37,7 +37,7 @@ impl Site {
     }
 }
 
-/// A datastore is away while a machine goes down: its record stays until the VM can be seen again.
+/// A datastore is unreachable while a machine is deleted. The VsphereAgent stays until the VM can be seen again.
 async fn hidden(world: &World, site: &Site) -> Result<()> {
     site.open(world, &json!({})).await?;
     site.nodes.scale(1);
@@ -52,7 +52,7 @@ async fn hidden(world: &World, site: &Site) -> Result<()> {
     site.never_double(1, 1)
 }
 
-/// Somebody deletes the folder with a serving VM in it: its Machine is replaced, in the folder made anew.
+/// A person deletes the folder of a serving VM. Its Machine is replaced, and the operator creates the folder again.
 async fn folder_deleted(world: &World, site: &Site) -> Result<()> {
     site.open(world, &json!({})).await?;
     site.nodes.scale(1);
@@ -77,7 +77,7 @@ async fn folder_deleted(world: &World, site: &Site) -> Result<()> {
     site.never_double(1, 2)
 }
 
-/// Another VM has the name; a folder of another name in the spec ends that at once.
+/// Another VM has the name. Another folder in the spec solves that at once.
 async fn mended(world: &World, site: &Site) -> Result<()> {
     site.nodes.scale(1);
     let named = || site.nodes.agent_machines().len() == 1;
@@ -100,7 +100,7 @@ async fn mended(world: &World, site: &Site) -> Result<()> {
     site.empties(world).await
 }
 
-/// vCenter gets another address, which the Secret names from then on; by mistake it names another vCenter first.
+/// vCenter gets another address. The Secret first names a wrong vCenter by mistake, and then the new address.
 async fn renamed(world: &World, site: &Site, other: &Site) -> Result<()> {
     site.open(world, &json!({})).await?;
     site.nodes.scale(1);

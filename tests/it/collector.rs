@@ -1,4 +1,4 @@
-//! A collector: takes spans by OTLP over HTTP and gRPC, both behind TLS, and keeps them.
+//! A collector: accepts spans by OTLP over HTTP and gRPC, both with TLS, and keeps them.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ use crate::tls_door::TlsDoor;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
-/// The collector; it ends when it is dropped.
+/// The collector. It ends when it is dropped.
 pub struct Collector {
     http: TlsDoor,
     grpc: TlsDoor,
@@ -41,24 +41,24 @@ pub struct Collector {
     _serving: JoinSet<()>,
 }
 
-/// A span as it came.
+/// A span as it arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
     pub span: Span,
-    /// Who told it.
+    /// The process that sent it.
     pub resource: Option<Resource>,
     /// Name of its scope.
     pub scope: Option<String>,
 }
 
 impl Told {
-    /// One word of its resource.
+    /// The value of one attribute of its resource.
     pub fn of_resource(&self, key: &str) -> Option<String> {
         text(&self.resource.as_ref()?.attributes, key)
     }
 }
 
-/// How spans travel.
+/// The protocol of the spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     Http,
@@ -81,8 +81,8 @@ impl Collector {
         })
     }
 
-    /// What the operator is told of it; spans leave soon, so that few are lost with a killed process. Processes with
-    /// different ways there count as different pods.
+    /// The environment variables that make an operator send its spans here. Spans are sent soon, so that a killed
+    /// process loses few. Processes with different protocols count as different Pods.
     pub fn environment(&self, by: By) -> Result<Vec<(String, String)>> {
         let (door, protocol) = match by {
             By::Http => (&self.http, "http/protobuf"),
@@ -111,7 +111,7 @@ impl Collector {
         self.told().into_iter().map(|told| told.span).collect()
     }
 
-    /// The same, each with whom it came from.
+    /// The same, each with its sender.
     pub fn told(&self) -> Vec<Told> {
         self.told.lock().map(|t| t.clone()).unwrap_or_default()
     }
@@ -157,7 +157,7 @@ async fn take(
     let read = async {
         let mut body = request.into_body().collect().await?.to_bytes();
         if by == By::Grpc {
-            // Of each message first whether it is compressed, and its length.
+            // Each message begins with a flag for compression and with its length.
             anyhow::ensure!(body.len() >= 5 && body[0] == 0, "no plain gRPC message");
             body = body.slice(5..);
         }
@@ -192,7 +192,7 @@ async fn take(
 fn all_of(export: ExportTraceServiceRequest) -> Vec<Told> {
     let mut all = Vec::new();
     for mut of_resource in export.resource_spans {
-        // A set: the SDK keeps it in no order.
+        // The SDK keeps the attributes in no order.
         if let Some(resource) = &mut of_resource.resource {
             resource.attributes.sort_by(|a, b| a.key.cmp(&b.key));
         }
@@ -221,14 +221,14 @@ pub fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
 /// The spans of one trace by their ids, each once.
 pub struct Tree {
     pub spans: BTreeMap<Vec<u8>, Span>,
-    /// Spans that came more than once, byte for byte the same, from the same resource and scope.
+    /// Number of repeated spans: equal byte for byte, from the same resource and scope.
     pub repeated: usize,
-    /// All that came, each as often as it did.
+    /// Number of spans with all repetitions.
     pub raw: usize,
 }
 
 impl Tree {
-    /// Puts a trace together; an error where two spans of one id differ.
+    /// Builds a trace. Fails if two spans have the same id and differ.
     pub fn of(all: Vec<Told>, trace: &str) -> Result<Self> {
         let trace = hex::decode(trace).context("a trace id")?;
         let mut tree = Self {
@@ -267,7 +267,7 @@ impl Tree {
         Ok(names)
     }
 
-    /// Spans of that name.
+    /// Spans with that name.
     pub fn named(&self, name: &str) -> Vec<&Span> {
         self.spans.values().filter(|s| s.name == name).collect()
     }

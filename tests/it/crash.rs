@@ -1,4 +1,5 @@
-//! The operator and its actors die at any moment: no double, no leak.
+//! The operator and its actors are killed at any moment. There must never be two VMs for one machine, and nothing may
+//! be left over.
 
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ async fn the_operator_is_killed_again_and_again_during_ten_up() -> Result<()> {
     let witness = Witness::start(world.sight());
     let nodes = world.node_pool().await?;
     nodes.scale(10);
-    // Each kill waits for a moment of its own: so many VMs exist, so many of them run.
+    // Each kill waits for its own moment: a number of VMs exist, and a number of them run.
     for (vms, on) in [(1, 0), (4, 0), (8, 1), (10, 4), (10, 9)] {
         world
             .until(&format!("{vms} VMs, {on} of them on"), async || {
@@ -65,7 +66,7 @@ async fn the_operator_is_killed_again_and_again_during_ten_up() -> Result<()> {
     witness.verdict()
 }
 
-/// Kinds of actors, as their names begin. The last is there once an ISO is wanted.
+/// Kinds of actors, as their names begin. The last one exists once an ISO is needed.
 const KINDS: [&str; 6] = [
     "vm/",
     "pool/",
@@ -75,8 +76,8 @@ const KINDS: [&str; 6] = [
     "iso_cache/",
 ];
 
-/// Waits for a VsphereAgent with exactly this reason and kills actors of these kinds, every other one by a panic in a
-/// handler; returns when they are back.
+/// Waits for a VsphereAgent with exactly this reason and kills actors of these kinds, every second one by a panic in a
+/// handler. Returns when they are running again.
 async fn strike(world: &World, reason: &str, kinds: &[&str], panic: &mut bool) -> Result<()> {
     world
         .until(&format!("a VsphereAgent at {reason}"), async || {
@@ -91,9 +92,9 @@ async fn strike(world: &World, reason: &str, kinds: &[&str], panic: &mut bool) -
         struck.push((which, before + u64::try_from(hit)?));
         *panic = !*panic;
     }
-    // Whoever was killed this time panics the next.
+    // An actor that is killed this time panics the next time.
     *panic ^= kinds.len().is_multiple_of(2);
-    // Counted, since one that is to panic is alive until it gets to that.
+    // Compare the number of restarts, because an actor that will panic is alive until then.
     world
         .until("the actors that were killed", async || {
             let actors = world.actors(PROMPT).await?;
@@ -103,13 +104,13 @@ async fn strike(world: &World, reason: &str, kinds: &[&str], panic: &mut bool) -
         .await
 }
 
-/// Those of a kind, as the beginning of their names.
+/// Actors of a kind, by the beginning of their names.
 fn of_kind<'a>(actors: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
     let named = move |a: &&Value| a["name"].as_str().is_some_and(|n| n.starts_with(kind));
     actors.iter().filter(named)
 }
 
-/// How often actors of this kind were started anew.
+/// How often actors of this kind were restarted.
 fn restarts(actors: &[Value], kind: &str) -> u64 {
     of_kind(actors, kind)
         .filter_map(|a| a["restarts"].as_u64())
@@ -121,7 +122,7 @@ fn is_alive(actors: &[Value], kind: &str) -> bool {
     of_kind(actors, kind).any(|a| a["life"]["is"] == "alive")
 }
 
-/// Every stage stands still until it was struck, so that it is that stage and no later one.
+/// Each stage waits until its actors were killed, so that the kill meets this stage and no later one.
 #[tokio::test(flavor = "multi_thread")]
 async fn actors_are_killed_at_each_stage() -> Result<()> {
     let world = World::without_pool(Setup {

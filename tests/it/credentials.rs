@@ -1,4 +1,5 @@
-//! Credentials that do not work: each refusal has its reason, mending the Secret is enough, and no restart tries them once more.
+//! Credentials that do not work. Each refusal has its reason, correcting the Secret is enough, and no restart tries
+//! refused credentials again.
 
 use std::time::Duration;
 
@@ -18,9 +19,9 @@ use crate::{
     world::{LIMIT, NAMESPACE, Setup, World},
 };
 
-/// A changed Secret does not wait for the ten minutes that lie between two tries of the same bytes, of which about four have
-/// passed when it is changed. (It is acted upon within 30 s: tests/sim/tests/credentials.rs counts them; this machine may be
-/// slow.)
+/// A changed Secret is tried at once. Without a change the operator waits ten minutes between two tries, and about four
+/// minutes have passed when the Secret is changed. (The operator reacts within 30 s: tests/sim/tests/credentials.rs
+/// checks that. This machine may be slow.)
 pub const MENDED_WITHIN: Duration = Duration::from_secs(240);
 
 fn secret(name: &str) -> Value {
@@ -39,7 +40,7 @@ async fn reads(world: &World, namespace: &str, name: &str) -> Result<usize> {
         .count())
 }
 
-/// Waits until each of these Secrets has been looked at twice more: one of the looks may have been under way.
+/// Waits until each of these Secrets has been read twice more. One of the reads may have been under way.
 async fn until_looked_at_again(world: &World, secrets: &[&str]) -> Result<()> {
     for name in secrets {
         let before = reads(world, NAMESPACE, name).await?;
@@ -52,7 +53,8 @@ async fn until_looked_at_again(world: &World, secrets: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until each of these pools says that its Secret, of the same name, was refused as it stands.
+/// Waits until the status of each of these pools records that its Secret (of the same name) was refused with its
+/// present content.
 async fn until_recorded(world: &World, pools: &[&str]) -> Result<()> {
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), NAMESPACE);
     for pool in pools {
@@ -88,7 +90,7 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
     world
         .set_secret_data("vault", "creds", good.clone())
         .await?;
-    // Two Secrets with the same bytes are one login, and one lockout.
+    // Two Secrets with the same content are one login, so the account is not locked.
     for name in ["wrong-1", "wrong-2"] {
         world.set_secret(name, "not the password").await?;
     }
@@ -124,7 +126,7 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
         "{said}"
     );
 
-    // The Secret is looked at again and again, the password never leaves again.
+    // The operator reads the Secret again and again, but never sends the password again.
     world
         .until("three more looks at the wrong Secret", async || {
             Ok(reads(&world, NAMESPACE, "wrong-1").await? >= 4)
@@ -133,7 +135,7 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
     let calls = world.vcenter.calls().await?;
     ensure!(calls.logins("refused") == 1, "{:?}", calls.logins);
     ensure!(calls.logins("vim") == 0, "{:?}", calls.logins);
-    // Nor does it when the actor dies that knows of the refusal: its successor begins with that knowledge.
+    // It does not send the password either when the session actor is killed: the new actor knows of the refusal.
     ensure!(
         kill(&world, "sessions", false).await? == 1,
         "no session actor was there"
@@ -145,7 +147,7 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
         "after a kill: {:?}",
         calls.logins
     );
-    // Nor when the process dies: the pools have it on record.
+    // Nor when the process is killed: the status of the pools records the refusal.
     until_recorded(&world, &["wrong-1", "wrong-2"]).await?;
     let operator = world.operator.take().context("an operator")?;
     operator.kill().await?;
@@ -178,11 +180,11 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
         calls.logins
     );
 
-    // Whether pools of other namespaces use it is the Secret's own word; no restart is needed.
+    // The Secret itself decides whether pools of other namespaces may use it. No restart is needed.
     world
         .until_refused("elsewhere", "VsphereReady", "SecretNamespaceRefused")
         .await?;
-    // The command line does not reach further than the operator.
+    // The subcommand `iso` may not read more than the operator.
     let turned_away = "vault/creds: spec.vsphere.credentialsSecretRef";
     let shown = shown_isos(&world).await?;
     ensure!(
@@ -202,7 +204,7 @@ async fn a_wrong_password_is_tried_once_and_every_refusal_heals_without_a_restar
     Ok(())
 }
 
-/// In a world of its own: where a password was refused just before, the changed one has to wait.
+/// A lab of its own: if a password was refused a moment ago, the changed one must wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_is_changed_in_vcenter_is_refused_once_and_heals_with_the_secret()
 -> Result<()> {
@@ -221,7 +223,8 @@ async fn a_password_that_is_changed_in_vcenter_is_refused_once_and_heals_with_th
     a_password_is_changed_in_vcenter(&world, &nodes).await
 }
 
-/// Sessions outlive a changed password; once they end, each pool is told whom vCenter refuses, after one try for all of them.
+/// Sessions survive a changed password. When they end, the operator tries the old password once, and each pool names
+/// the user that vCenter refuses.
 async fn a_password_is_changed_in_vcenter(world: &World, nodes: &HostedClusterPlay) -> Result<()> {
     let process = &world.lab.vcenters()[0];
     let refused = world.vcenter.calls().await?.logins("refused");
@@ -230,7 +233,7 @@ async fn a_password_is_changed_in_vcenter(world: &World, nodes: &HostedClusterPl
         world.vcenter.kill_sessions().await? > 0,
         "there was a session"
     );
-    // Something to do, so that the lost session is noticed.
+    // Give the operator work, so that it notices the lost session.
     nodes.scale(2);
     for pool in ["first", "second"] {
         let said = world

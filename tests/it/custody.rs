@@ -1,4 +1,4 @@
-//! R13, S14: credentials outlive the VMs that need them, whoever deletes what in whatever order.
+//! A credentials Secret stays as long as a VM needs it, in whatever order things are deleted.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ impl World {
         Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
-    /// uids of the pools that hold a Secret; nothing where it does not exist.
+    /// uids of the pools with a finalizer on the Secret; `None` if the Secret does not exist.
     async fn holders(&self, secret: &str) -> Result<Option<BTreeSet<String>>> {
         let found = self.secrets().get_metadata_opt(secret).await?;
         Ok(found.map(|s| {
@@ -70,7 +70,7 @@ async fn a_namespace_that_is_deleted_takes_its_vms_along() -> Result<()> {
                 .is_some())
         })
         .await?;
-    // Its Machines live in another namespace: as long as they are there their VMs are.
+    // The Machines are in another namespace. As long as they exist, their VMs exist.
     ensure!(
         world.vms().await?.len() == 2,
         "VMs that serve Machines went"
@@ -84,7 +84,7 @@ async fn a_namespace_that_is_deleted_takes_its_vms_along() -> Result<()> {
         .await?;
     world.lab.audited().await?;
     let forbidden = world.lab.audit().forbidden(&world.access.user)?;
-    // Creating Events in a namespace that goes is refused, and nothing else.
+    // Only the creation of Events is refused, because the namespace is being deleted.
     let other = forbidden.iter().find(|e| !e.uri.contains("/events"));
     ensure!(other.is_none(), "refused: {other:?}");
     Ok(())
@@ -109,7 +109,7 @@ async fn a_secret_stays_while_a_vm_of_any_pool_needs_it_and_no_longer() -> Resul
     world.running(&second, 1).await?;
     world.until_holders(SECRET, &[POOL, "other"]).await?;
 
-    // Another name in the spec: the VM's record still names the old one.
+    // The spec names another Secret, but the VM's record still names the old one.
     let password = world.lab.vcenters()[0].options().password.clone();
     world.set_secret("renamed", &password).await?;
     world
@@ -121,7 +121,7 @@ async fn a_secret_stays_while_a_vm_of_any_pool_needs_it_and_no_longer() -> Resul
     world.until_holders("renamed", &[POOL]).await?;
     world.until_holders(SECRET, &[POOL, "other"]).await?;
 
-    // Somebody deletes it; it waits for both VMs, also over a restart of the operator.
+    // A person deletes the Secret. It stays until both VMs are gone, even if the operator restarts in between.
     world
         .secrets()
         .delete(SECRET, &DeleteParams::default())

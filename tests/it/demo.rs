@@ -1,4 +1,5 @@
-//! `cargo demo` as a newcomer runs it, with short delays: it succeeds only if every promise held, and says why it did not.
+//! `cargo demo` as a new user runs it, with short delays. It succeeds only if every promise held, and otherwise says
+//! why.
 
 use std::{
     io::Write,
@@ -15,7 +16,7 @@ use agent_forge_lab::{
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 
-/// Bounds that only catch a hang: of each half of the play, and of all of it with the start of its parts.
+/// Time limits that only catch a hang: for each half of the demo, and for all of it with the start of its parts.
 const HALF: Duration = patience::HANG;
 const ALL: Duration = patience::HANG.saturating_mul(4);
 const OPERATOR: &str = env!("CARGO_BIN_EXE_agent-forge");
@@ -27,11 +28,11 @@ struct Cli {
     demo: Args,
 }
 
-/// What the demo has said so far.
+/// The output of the demo so far.
 #[derive(Clone, Default)]
 struct Ear {
     heard: Arc<Mutex<String>>,
-    /// Once these words are said, this file is made.
+    /// When this text is printed, create this file.
     then: Option<(&'static str, PathBuf)>,
 }
 
@@ -56,7 +57,7 @@ impl Ear {
     }
 }
 
-/// Plays the demo to that ear with the operator at `program`; how it ended.
+/// Runs the demo with that output and with the operator at `program`. Returns how it ended.
 async fn demo(ear: &Ear, program: &Path, args: &[&str]) -> Result<Result<()>> {
     let program = format!("--operator={}", program.display());
     let delays = [
@@ -87,7 +88,7 @@ async fn demo(ear: &Ear, program: &Path, args: &[&str]) -> Result<Result<()>> {
     ended.with_context(|| format!("it hangs after\n{}", ear.heard()))
 }
 
-/// A program of that shell script; `$OPERATOR` in it is the operator.
+/// A program with this shell script. `$OPERATOR` in it is the operator.
 fn script(dir: &Path, body: &str) -> Result<PathBuf> {
     let path = dir.join("operator.sh");
     let text = format!("#!/bin/sh\nOPERATOR='{OPERATOR}'\n{body}\n");
@@ -121,7 +122,7 @@ async fn every_promise_is_kept_and_told() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_promise_is_named_and_fails_the_demo() -> Result<()> {
     let dir = tempfile::tempdir()?;
-    // Nobody may find that in its log.
+    // A log with this text must fail the demo.
     let body = "echo \"thread 'main' panicked at nowhere\" >&2\nexec \"$OPERATOR\" \"$@\"";
     let program = script(dir.path(), body)?;
     let args = ["--machines=1", "--scale-to=0"];
@@ -140,7 +141,7 @@ async fn a_broken_promise_is_named_and_fails_the_demo() -> Result<()> {
 async fn the_end_of_the_operator_ends_the_demo_at_once() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let flag = dir.path().join("die");
-    // The shell becomes the operator, and what it left behind kills that once it is told to, or ends with it.
+    // The shell becomes the operator. Its background job kills the operator when the file exists, and ends with it.
     let body = format!(
         "(while kill -0 $$; do [ -e '{}' ] && kill -KILL $$; sleep 0.1; done) >/dev/null 2>&1 &\nexec \"$OPERATOR\" \"$@\"",
         flag.display()
@@ -150,7 +151,8 @@ async fn the_end_of_the_operator_ends_the_demo_at_once() -> Result<()> {
         then: Some(("is scaled to 1", flag)),
         ..Ear::default()
     };
-    // No guest ever boots: nothing but the end of the operator can end this before its limit does, in other words.
+    // No guest ever boots. So before the time limit only the end of the operator can end this run, with another
+    // message.
     let args = ["--machines=1", "--delay=boot=1h"];
     let ended = demo(&ear, &program, &args).await?;
     let error = ended.err().context("it succeeded all the same")?;

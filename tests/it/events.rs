@@ -1,6 +1,6 @@
-//! What people are told while it happens: Events with the predecessor's reasons, and the pool's planned actions, each on
-//! the object that it is about. The API server is kept from taking the operator's writes, so that a plan stands still
-//! long enough to be read.
+//! What users see while it happens: Events with the predecessor's reasons and the pool's planned actions, each on the
+//! right object. A policy makes the API server refuse writes of the operator, so that a plan stays long enough to be
+//! read.
 
 use agent_forge_crds::conditions::{action, event};
 use agent_forge_lab::lab::apply::apply;
@@ -26,7 +26,7 @@ pub struct Told {
 }
 
 impl World {
-    /// The Events of that reason in the pool's namespace.
+    /// The Events with that reason in the pool's namespace.
     pub async fn told(&self, reason: &str) -> Result<Vec<Told>> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
         let all = events.list(&Default::default()).await?.items.into_iter();
@@ -45,8 +45,8 @@ impl World {
         Ok(told.collect())
     }
 
-    /// Waits for an Event of that reason about that object whose note has `word` in it. Events of that reason are about
-    /// objects of that kind alone, and all of them warn, or none.
+    /// Waits for an Event with that reason about that object, with `word` in its note. All Events with that reason must
+    /// be about objects of that kind, and be all warnings or all normal.
     pub async fn until_told(
         &self,
         (reason, warning): (&str, bool),
@@ -65,7 +65,7 @@ impl World {
         .await
     }
 
-    /// Waits until the pool plans exactly this: types and objects, in order.
+    /// Waits until the pool plans exactly these types and objects, in order.
     async fn until_planned(&self, expected: &[(&str, Option<&str>)]) -> Result<()> {
         self.until(&format!("the plan {expected:?}"), async || {
             let planned = self.pool_status().await?.planned_actions;
@@ -77,7 +77,7 @@ impl World {
         .await
     }
 
-    /// The API server takes no such write of the operator's any more, until [`Self::allow`].
+    /// Makes the API server refuse such writes of the operator, until [`Self::allow`].
     pub async fn forbid(
         &self,
         name: &str,
@@ -109,14 +109,14 @@ impl World {
         Ok(())
     }
 
-    /// Takes a prohibition back.
+    /// Removes a prohibition.
     pub async fn allow(&self, name: &str) -> Result<()> {
         let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(self.client.clone());
         bindings.delete(name, &DeleteParams::default()).await?;
         Ok(())
     }
 
-    /// Waits until the API server keeps to its policies: they reach it like any other watch.
+    /// Waits until the API server applies its policies. It gets them through a watch.
     async fn until_creates_are_refused(&self) -> Result<()> {
         let path = format!(
             "/apis/agent-forge.containeroo.ch/v1alpha1/namespaces/{NAMESPACE}/vsphereagents?dryRun=All"
@@ -168,7 +168,7 @@ async fn each_plan_and_each_deed_is_told_on_its_object() -> Result<()> {
         .await?;
     world.until_creates_are_refused().await?;
 
-    // A host is missing, and cannot be made.
+    // A host is missing and cannot be created.
     let nodes = world.node_pool().await?;
     nodes.scale(1);
     world
@@ -189,7 +189,7 @@ async fn each_plan_and_each_deed_is_told_on_its_object() -> Result<()> {
     ensure!(world.told(event::PLAN_APPLIED).await?.is_empty());
     ensure!(world.all_children().await?.is_empty());
 
-    // It is made; its Agent cannot be prepared.
+    // The host is created, but its Agent cannot be prepared.
     world.allow("making").await?;
     world
         .until_told((event::PLAN_APPLIED, false), pool, "1 created")
@@ -215,7 +215,7 @@ async fn each_plan_and_each_deed_is_told_on_its_object() -> Result<()> {
     world.running(&nodes, 1).await?;
     world.until_planned(&[(action::NOOP, None)]).await?;
 
-    // Its Machine goes; neither VM nor Agent can follow.
+    // Its Machine is deleted, but VM and Agent cannot be deleted.
     nodes.scale(0);
     let both = [
         (action::DELETE_VM, name),
@@ -252,7 +252,7 @@ async fn what_is_missing_or_there_already_is_told_on_whoever_wants_it() -> Resul
         .until_told((event::ISO_UPLOADED, false), about(POOL), &file)
         .await?;
     world.create_pool("other", &json!({})).await?;
-    // It shares what was uploaded for the first one.
+    // It shares the ISO that was uploaded for the first pool.
     world
         .until_told((event::ISO_REUSED, false), about("other"), &file)
         .await?;
@@ -267,7 +267,7 @@ async fn what_is_missing_or_there_already_is_told_on_whoever_wants_it() -> Resul
     world
         .until_told(missing, ("VsphereAgent", "stray"), "spec.poolRef")
         .await?;
-    // Each was said of its own object alone.
+    // Each Event is about its own object only.
     for (reason, times) in [
         (event::ISO_UPLOADED, 1),
         (event::ISO_REUSED, 1),

@@ -1,4 +1,5 @@
-//! The same job with every pair of agent provider and AgentMachine CRD that occurs, and every Machine API version.
+//! The same work with every pair of agent provider and AgentMachine CRD that occurs, and with every Machine API
+//! version.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::{
     world::{LIMIT, POOL, Setup, World},
 };
 
-/// Ten up, each VM asked for once; all down again.
+/// Ten machines up, with one VM created for each; and all down again.
 async fn ten_up_and_down(setup: Setup) -> Result<()> {
     let world = World::start(setup).await?;
     let witness = Witness::start(world.sight());
@@ -69,7 +70,7 @@ async fn ten_with_the_legacy_provider_and_v1beta1() -> Result<()> {
     .await
 }
 
-/// Each of these pairs has to be watched for a minute before anything may happen, so they wait side by side.
+/// Each of these pairs must be observed for a minute before anything may happen, so they run side by side.
 #[tokio::test(flavor = "multi_thread")]
 async fn mismatched_pairs_are_recognised() -> Result<()> {
     tokio::try_join!(
@@ -80,7 +81,8 @@ async fn mismatched_pairs_are_recognised() -> Result<()> {
     Ok(())
 }
 
-/// When the first AgentMachine is a minute old, as its whole-second creationTimestamp tells; each has a minute of its own.
+/// When the first AgentMachine is a minute old, by its creationTimestamp in whole seconds. Each AgentMachine has its
+/// own minute.
 async fn a_minute_old(world: &World) -> Result<Timestamp> {
     let all = world.agent_machines().list(&Default::default()).await?;
     let Some(oldest) = all
@@ -98,7 +100,7 @@ async fn with_waiting(setup: Setup, count: usize) -> Result<(World, HostedCluste
     let world = World::start(setup).await?;
     let nodes = world.node_pool().await?;
     nodes.scale(count);
-    // Owned by their Machines: from here on, only the provider's silence is in the way.
+    // They are owned by their Machines. From now on only the provider's silence delays them.
     let owned = || {
         let all = nodes.agent_machines();
         let by_machine = |am: &_| {
@@ -116,13 +118,13 @@ async fn with_waiting(setup: Setup, count: usize) -> Result<(World, HostedCluste
     Ok((world, nodes))
 }
 
-/// No condition is ever written (upstream-contract.md §0.13): after a minute one VM is tried, and only when an
-/// AgentMachine got it, the others get theirs.
+/// No condition is ever written. After a minute the operator tries one VM. Only after an AgentMachine has got it, the
+/// others get theirs.
 async fn current_provider_on_the_bundled_crd() -> Result<()> {
     let (world, nodes) = with_waiting(
         Setup {
             generation: ProviderGeneration::CurrentOnBundledCrd,
-            // The one on trial is alone for so long, to be seen by whoever looks slowly.
+            // The VM on trial is the only one for this long, so that even a slow test sees it.
             delays: Delays {
                 boot: Duration::from_secs(6),
                 ..Delays::fast()
@@ -145,7 +147,7 @@ async fn current_provider_on_the_bundled_crd() -> Result<()> {
         if Instant::now() > end {
             bail!("{:?}\n{}", nodes.describe(), world.explain().await);
         }
-        // First the VMs, then who is served: the second only grows.
+        // Read the VMs first, then the served AgentMachines: the number of served ones only grows.
         let children = world.all_children().await?.len();
         let vms = world.vms().await?.len();
         let now = Timestamp::now();
@@ -185,8 +187,8 @@ async fn current_provider_on_the_bundled_crd() -> Result<()> {
     witness.verdict()
 }
 
-/// The legacy provider does not accept v1beta2 owners: no finalizer, so no VM, and after a minute a condition
-/// (upstream-contract.md §0.14).
+/// The legacy provider does not accept v1beta2 owners. There is no finalizer, so no VM is created, and after a minute a
+/// condition reports it.
 async fn legacy_provider_with_v1beta2_owners() -> Result<()> {
     let (world, nodes) = with_waiting(
         Setup {
@@ -212,7 +214,7 @@ async fn legacy_provider_with_v1beta2_owners() -> Result<()> {
         Timestamp::now() >= earliest,
         "told before the minute is over"
     );
-    // Each has its own minute: one of them is told first.
+    // Each AgentMachine has its own minute, so one of them is reported first.
     ensure!(
         waits.iter().any(|am| message.contains(am.name())),
         "{message}"
@@ -223,13 +225,13 @@ async fn legacy_provider_with_v1beta2_owners() -> Result<()> {
     each_is_told(&world, &waits, "ProviderNotAccepting").await?;
     let calls = world.vcenter.calls().await?;
     ensure!(calls.of("CreateVM_Task") == 0 && world.all_children().await?.is_empty());
-    // Without AgentMachines nothing is wrong any more.
+    // Without AgentMachines the problem is gone.
     nodes.scale(0);
     world.until_true(POOL, AGENT_MACHINE_DEMAND_FOUND).await?;
     Ok(())
 }
 
-/// Waits until an Event on each of these AgentMachines says for what it waits, and in which trace that stands.
+/// Waits until an Event on each of these AgentMachines says what it waits for, and names its trace.
 async fn each_is_told(world: &World, waits: &[Object], reason: &str) -> Result<()> {
     let namespace = &world.cluster.control_plane_namespace;
     let events: Api<Event> = Api::namespaced(world.client.clone(), namespace);
@@ -252,7 +254,7 @@ async fn each_is_told(world: &World, waits: &[Object], reason: &str) -> Result<(
         .await
 }
 
-/// No status at all: the VM on trial is never claimed, so it stays the only one.
+/// No status is written. The VM on trial is never claimed, so it stays the only one.
 async fn legacy_provider_on_the_upstream_crd() -> Result<()> {
     let (world, nodes) = with_waiting(
         Setup {
@@ -266,7 +268,7 @@ async fn legacy_provider_on_the_upstream_crd() -> Result<()> {
     world
         .until_refused(POOL, AGENT_MACHINE_DEMAND_FOUND, "ConditionsMissing")
         .await?;
-    // Its Agent is prepared, and nobody comes for it: nothing further can happen.
+    // Its Agent is prepared, but never claimed. Nothing more can happen.
     world
         .until("a prepared Agent", async || {
             let agents = world.all_agents().await?;

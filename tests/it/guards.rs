@@ -1,5 +1,5 @@
-//! An InfraEnv whose hosts could not be kept, or whose ISO is not the one that it asks for, gets no VM: each reason is told,
-//! and goes once the InfraEnv is mended.
+//! An InfraEnv whose hosts could not be kept, or whose ISO is not the one that it asks for, gets no VM. Each reason is
+//! reported, and disappears when the InfraEnv is corrected.
 
 use agent_forge_crds::external::infra_env::InfraEnv;
 use anyhow::{Result, ensure};
@@ -35,7 +35,7 @@ async fn image_created(world: &World, status: &str, message: &str) -> Result<()>
     Ok(())
 }
 
-/// Waits until a machine waits for this reason, and nothing was made for it.
+/// Waits until a machine waits for this reason, and checks that nothing was created for it.
 async fn until_kept_back(world: &World, reason: &str) -> Result<()> {
     world
         .until(&format!("{reason} in waitingOn"), async || {

@@ -1,4 +1,4 @@
-//! Every field of `spec.vsphere` and `spec.template`, as vCenter shows the VM that came of it.
+//! Every field of `spec.vsphere` and `spec.template`, as vCenter shows it on the VM.
 
 use agent_forge_crds::{
     VsphereAgent,
@@ -17,7 +17,7 @@ use crate::{
     world::{NAMESPACE, POOL, Setup, World, pool_labels},
 };
 
-/// One machine with these settings: its VM, all of vCenter, and its VsphereAgent.
+/// One machine with these settings: its VM, the whole inventory, and its VsphereAgent.
 async fn one(world: &World) -> Result<(Vm, Inventory, VsphereAgent)> {
     let nodes = world.node_pool().await?;
     nodes.scale(1);
@@ -26,7 +26,7 @@ async fn one(world: &World) -> Result<(Vm, Inventory, VsphereAgent)> {
     let name = nodes.running().pop().context("one runs")?;
     let vm = inventory.vm(&name).cloned().context("its VM")?;
     let mut child = world.children().get(&name).await?;
-    // What was seen last is written with the next news; it need not be there yet.
+    // The last change may not be in the status yet.
     world
         .until("a complete record", async || {
             child = world.children().get(&name).await?;
@@ -37,7 +37,7 @@ async fn one(world: &World) -> Result<(Vm, Inventory, VsphereAgent)> {
     Ok((vm, inventory, child))
 }
 
-/// The ISO is in the drive, which boots after the disk.
+/// The VM boots from its disk first, then from the ISO in its drive.
 fn boots(vm: &Vm, inventory: &Inventory, prefix: &str) -> Result<()> {
     let [disk] = vm.disks.as_slice() else {
         anyhow::bail!("one disk, not {:?}", vm.disks)
@@ -81,7 +81,7 @@ async fn defaults_identity_and_hand_over() -> Result<()> {
     ensure!(vm.nics.len() == 1 && nic.kind == "VirtualVmxnet3" && nic.network == "VM Network");
     ensure!(vm.extra_config.get("disk.EnableUUID").map(String::as_str) == Some("TRUE"));
 
-    // Identity: recorded, marked, and in the file's path.
+    // Identity: in the record, in the mark, and in the path of the VM's file.
     let uid = child.uid().context("uid")?;
     let status = child.status.clone().unwrap_or_default();
     let record = status.vm.context("a recorded VM")?;
@@ -148,7 +148,7 @@ async fn every_field_differs_from_its_default() -> Result<()> {
     });
     world.create_pool(POOL, &patch).await?;
     let (vm, inventory, _) = one(&world).await?;
-    // Before it was switched on.
+    // The tags were attached before the VM was powered on.
     ensure!(vm.tags.len() == ids.len(), "{:?}", vm.tags);
     let folder = "/dc1/vm/customers/example/workers";
     ensure!(vm.path == format!("{folder}/{}", vm.name), "{}", vm.path);

@@ -1,4 +1,4 @@
-//! vCenters that answer a login and then do not stop: they cost the pools that use them, and nobody else.
+//! vCenters that accept the login and then send endless answers. Only the pools that use them may be affected.
 
 use std::{
     convert::Infallible,
@@ -50,10 +50,10 @@ use crate::{
 
 /// Namespace of the pools whose vCenters are hostile.
 const THEIRS: &str = "hostile";
-/// Most memory that the operator's process may ever have had, in bytes.
+/// Limit for the peak memory of the operator's process, in bytes.
 const MOST: u64 = 128 << 20;
 
-/// What a vCenter answers to all but the login, and what the pool's condition says of it.
+/// What a hostile vCenter answers to everything except the login, and what the pool's condition says about it.
 #[derive(Clone, Copy)]
 struct Nature {
     name: &'static str,
@@ -139,7 +139,7 @@ fn endless(chunks: stream::BoxStream<'static, Bytes>) -> Reply {
     Response::new(StreamBody::new(frames).boxed_unsync())
 }
 
-/// A page of objects after which there is always another one; there is nothing at any path.
+/// A page of objects that always has a next page. No object is at any path.
 fn page(method: &str, text: &str) -> Reply {
     if !method.ends_with("RetrievePropertiesEx") {
         return whole(&Value::Null);
@@ -178,7 +178,7 @@ fn answer(nature: Nature, path: &str, struck: &AtomicUsize) -> Reply {
     }
 }
 
-/// One hostile vCenter; it ends when it is dropped.
+/// One hostile vCenter. It ends when it is dropped.
 struct Hostile {
     nature: Nature,
     door: TlsDoor,
@@ -202,7 +202,7 @@ impl Hostile {
                     async move { Ok::<_, Infallible>(reply) }
                 });
                 connections.spawn(async move {
-                    // Whoever has read enough goes away here.
+                    // A client that has read enough disconnects here.
                     let _ = http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
                         .await;
@@ -221,7 +221,7 @@ impl Hostile {
         self.door.address.to_string()
     }
 
-    /// Secret and pool that use it, in the namespace of their own.
+    /// Creates the Secret and the pool that use it, in their own namespace.
     async fn open(&self, world: &World) -> Result<()> {
         let keys = json!({
             "server": format!("https://{}", self.server()),
@@ -241,10 +241,10 @@ impl Hostile {
         Ok(())
     }
 
-    /// Waits until a condition of its pool says what is wrong, and where.
+    /// Waits until a condition of its pool says what is wrong, and in which vCenter.
     async fn until_told(&self, world: &World) -> Result<()> {
         let (name, server, mut last) = (self.nature.name, self.server(), String::new());
-        // A fault is about an object, and names that.
+        // A fault is about an object, and names the object instead of the server.
         let is_fault = self.nature.reason == "UnknownFault";
         let told = async || {
             let status = pools(world).get(name).await?.status.unwrap_or_default();
@@ -284,11 +284,11 @@ async fn admit(world: &World) -> Result<()> {
 /// What one more machine of the good pool costs.
 #[derive(Debug)]
 struct Cost {
-    /// Calls that change something at its vCenter.
+    /// Calls that change something in its vCenter.
     calls: Vec<u64>,
-    /// Writes to Kubernetes but for statuses, Events and Leases.
+    /// Writes to Kubernetes without statuses, Events and Leases.
     writes: WriteCounts,
-    /// Writes of statuses. What changes at about the same time is written in one, so their number is a matter of timing.
+    /// Writes of statuses. Changes at about the same time share a write, so their number depends on timing.
     statuses: usize,
 }
 
@@ -334,7 +334,7 @@ async fn one_more(world: &World, nodes: &HostedClusterPlay, count: usize) -> Res
     })
 }
 
-/// Most memory that a process ever had (`VmHWM` of proc(5)), in bytes.
+/// Peak memory of a process (`VmHWM` of proc(5)), in bytes.
 fn peak(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path)?;
@@ -357,7 +357,7 @@ async fn hostile_vcenters_cost_other_pools_nothing_and_the_operator_little() -> 
         .process
         .pid();
     let nodes = world.node_pool().await?;
-    // The first machine brings ISO, folder and session; the second one is what a machine costs alone.
+    // The first machine also creates ISO, folder and session. The second one shows the cost of a machine alone.
     one_more(&world, &nodes, 1).await?;
     let alone = one_more(&world, &nodes, 2).await?;
     let before = peak(pid)?;
@@ -380,7 +380,7 @@ async fn hostile_vcenters_cost_other_pools_nothing_and_the_operator_little() -> 
         "alone {alone:?}, beside them {beside:?}"
     );
 
-    // They go on, and so do the scans of the vCenter that is none of them.
+    // They continue, and so do the scans of the good vCenter.
     let scans = world.vcenter.calls().await?.of("CreateContainerView");
     let struck: Vec<usize> = hostile
         .iter()

@@ -1,5 +1,5 @@
-//! The ISO cache against an image server that is slow, wrong, broken or of another kind: a condition meanwhile, nothing
-//! half-fetched under a final name, one transfer for all who want it.
+//! The ISO cache with an image server that is slow, wrong, broken or of another kind. A condition reports the problem,
+//! no partial file has a final name, and all pools that need an ISO share one transfer.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -53,19 +53,19 @@ impl World {
         Ok(())
     }
 
-    /// Lets the pool's actor look again, as its resync does within a minute.
+    /// Lets the pool's actor run again, as its resync does within a minute.
     async fn wake(&self, pool: &str) -> Result<()> {
         static WAKES: AtomicU64 = AtomicU64::new(0);
         let value = WAKES.fetch_add(1, Ordering::Relaxed).to_string();
         self.annotate(pool, "wake", &value).await
     }
 
-    /// Waits until the pool's ISO is ready and another one than `before`.
+    /// Waits until the pool's ISO is ready and is not `before`.
     async fn another_iso(&self, pool: &str, before: &IsoStatus) -> Result<IsoStatus> {
         self.iso_after(pool, before, false).await
     }
 
-    /// Likewise where nothing but time makes the pool look.
+    /// The same, but only the pool's own timers make it look.
     async fn another_iso_in_time(&self, pool: &str, before: &IsoStatus) -> Result<IsoStatus> {
         self.iso_after(pool, before, true).await
     }
@@ -107,7 +107,7 @@ fn faults(change: impl FnOnce(&mut ImageFaults)) -> ImageFaults {
     faults
 }
 
-/// What was asked since `before`.
+/// The requests since `before`.
 fn since(before: ImageCounters, server: &ImageServer) -> ImageCounters {
     let now = server.counters();
     ImageCounters {
@@ -121,8 +121,9 @@ fn since(before: ImageCounters, server: &ImageServer) -> ImageCounters {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<()> {
     let world = World::without_pool(Setup {
-        // Shorter than the default, since that long some of these servers are waited for; long enough for the slow one below,
-        // which is four times as fast as it has to be, on a machine that is late with every piece of it.
+        // Shorter than the default, because the test waits this long for some of these servers. It is also long enough
+        // for the slow server below. That one is four times as fast as required, and a slow machine may delay each
+        // piece.
         operator_args: vec!["--iso-stall-timeout=6s".to_owned()],
         ..Setup::default()
     })
@@ -130,7 +131,7 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
     let server = &world.upstream.images;
     let service = world.upstream.service(&world.cluster.agent_namespace)?;
     let half = server.image_size() / 2;
-    // An InfraEnv that does not exist, and one without a URL: waited for, with the reason.
+    // An InfraEnv that does not exist, and one without a URL. The pool waits, and reports the reason.
     world
         .create_pool("lost", &json!({"infraEnvRef": {"name": "nowhere"}}))
         .await?;
@@ -224,7 +225,7 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
     service.withhold_image("demo", false);
     for (what, faults, reason, words) in wrong {
         server.set_faults(faults);
-        // Another image: nobody waits out the backoff of the one before.
+        // A new image does not wait for the backoff of the one before.
         service.rotate_image("demo").await?;
         let said = world
             .until_pool_says(POOL, "ISOReady", what, |[status, said, message]| {
@@ -250,7 +251,7 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
     world.until_true(POOL, "ISOReady").await?;
     let first = world.iso_status(POOL).await?;
 
-    // Slow, but moving: it is waited for, and how far it is can be seen.
+    // Slow but making progress: the operator waits, and the status shows the progress.
     server.set_faults(faults(|f| f.rate = Some(half as u64 / 6)));
     service.rotate_image("demo").await?;
     world
@@ -275,7 +276,7 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
     let second = world.another_iso(POOL, &first).await?;
     ensure!(second.downloaded_bytes.is_none() && second.eta_seconds.is_none());
 
-    // The token ran out, and the InfraEnv gets a new one for the same image.
+    // The token expired, and the InfraEnv gets a new one for the same image.
     let before = server.counters();
     server.set_faults(ImageFaults::default());
     server.revoke(&world.cluster.agent_namespace, "demo");
@@ -304,7 +305,7 @@ async fn what_an_image_server_does_wrong_is_said_and_leaves_nothing() -> Result<
     no_token_is_told(&world, server).await
 }
 
-/// Watches, while the pool looks again and again, that nothing is asked of the image server: that takes time to see.
+/// Checks for a while that the image server gets no request, although the pool looks again and again.
 async fn nothing_is_asked(world: &World, server: &ImageServer, what: &str) -> Result<()> {
     let before = server.counters();
     for _ in 0..20 {
@@ -316,14 +317,14 @@ async fn nothing_is_asked(world: &World, server: &ImageServer, what: &str) -> Re
     Ok(())
 }
 
-/// An image server with a CA of its own: refused, until the pool names that CA.
+/// An image server with a CA of its own is refused until the pool names that CA.
 async fn its_own_ca(world: &World, server: &ImageServer) -> Result<()> {
     let before = world.iso_status(POOL).await?;
     let url = Url::parse(&server.publish(&world.cluster.agent_namespace, "demo"))?;
     let behind = url.socket_addrs(|| None)?;
     let door = TlsDoor::before(*behind.first().context("an address")?, "http/1.1").await?;
     let url = format!("https://{}{}", door.address, url.path());
-    // Other bytes, so that it cannot be the ISO that lies there.
+    // Other bytes, so that it cannot be the ISO that is already there.
     server.set_manners(Manners {
         edition: 77,
         ..Manners::default()
@@ -363,7 +364,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
     let mut last = world.iso_status(POOL).await?;
     let begin = server.counters();
     ensure!((begin.gets, begin.completed) == (1, 1), "{begin:?}");
-    // Somebody else boots from the first version: it stays as long as that VM has it.
+    // A VM of another owner has the first version in its drive. The version stays as long as that VM has it.
     let first = last.clone();
     let theirs = ForeignVm {
         name: "somebody-elses".to_owned(),
@@ -373,7 +374,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
     };
     let theirs = world.vcenter.create_vm(&theirs).await?;
 
-    // Local authentication: other bytes at each download. A reconcile of the InfraEnv changes nothing.
+    // With local authentication, each download has other bytes. A reconcile of the InfraEnv changes nothing.
     server.touch(&namespace, "demo");
     nothing_is_asked(&world, &server, "another date").await?;
     for version in 2..=3 {
@@ -392,7 +393,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
         ensure!(last.volatile.is_none(), "a new version is no evidence");
     }
     mounted_stays(&world, &first, &last).await?;
-    // Forced, each new value once; and now there is evidence.
+    // Each new value of the annotation forces one download. Now it is known that the bytes differ.
     let before = server.counters();
     world.annotate(POOL, "force-iso-refresh", "1").await?;
     let forced = world.another_iso(POOL, &last).await?;
@@ -415,9 +416,11 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
         since(before, &server)
     );
 
-    // A broken download: from the start without an ETag, and on where it stopped with a strong one. A server that knows no
-    // parts sends all of it when it is asked for the rest: nobody reads that, and how much of it leaves is not certain;
-    // then it comes from the start, too.
+    // A broken download. Without a strong ETag it starts again from the beginning. With one it continues where it
+    // stopped.
+    //
+    // A server without ranges sends the whole image when it is asked for the rest. The operator does not read that, and
+    // it is not certain how many bytes are sent. Then the download starts again from the beginning.
     let again = size + size / 2;
     let cases = [
         (Tag::None, true, 2, again..=again),
@@ -451,7 +454,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
         ensure!(last.size_bytes == i64::try_from(size).ok(), "{last:?}");
     }
 
-    // Another kind of server: it is asked, and only other bytes are fetched.
+    // Another kind of server: the operator asks it, and downloads only changed bytes.
     let strong = |edition| Manners {
         etag: Tag::Strong,
         edition,
@@ -465,7 +468,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
         .set_image_url("demo", &url)
         .await?;
     last = world.another_iso(POOL, &last).await?;
-    // Where in such a path a token stands nobody knows.
+    // In such a path it is unknown which part is the token.
     let url = Url::parse(&url)?;
     let (host, port) = (url.host_str(), url.port());
     let shown = Url::parse(last.url.as_deref().context("a source")?)?;
@@ -473,7 +476,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
         (shown.host_str(), shown.port(), shown.path()) == (host, port, "/.../minimal.iso"),
         "{shown}"
     );
-    // What the log says of a question that fails is looked at, too.
+    // The log of a failed request is checked too.
     server.set_faults(faults(|f| {
         f.status = Some(503);
         f.times = Some(1);
@@ -497,7 +500,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
         "{:?}",
         since(before, &server)
     );
-    // Its word does not hold: said once, and then left alone.
+    // The server's validators are not reliable. The operator reports that once, and then does not ask any more.
     server.set_manners(Manners {
         etag: Tag::Moving,
         edition: 22,
@@ -505,12 +508,12 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
     });
     last = world.another_iso_in_time(POOL, &last).await?;
     ensure!(last.volatile == Some(true), "{last:?}");
-    // For longer than its interval.
+    // For longer than the pool's interval.
     nothing_is_asked(&world, &server, "its word does not hold").await?;
 
     no_token_is_told(&world, &server).await?;
 
-    // The operator dies while bytes flow: a partial file is left, and the next one takes it away.
+    // The operator is killed during a download. A partial file is left, and the next process removes it.
     server.set_manners(Manners::default());
     server.set_faults(faults(|f| f.rate = Some(size / 64)));
     world
@@ -534,7 +537,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
     last = world.another_iso(POOL, &last).await?;
     world.no_partial_file().await?;
 
-    // Retention: one version and no other is left, but for what is not ours.
+    // Retention: only one version is left, apart from files of others.
     world
         .until("one version", async || {
             world.wake(POOL).await?;
@@ -551,7 +554,7 @@ async fn each_version_is_transferred_once_and_goes_when_nobody_needs_it() -> Res
     no_token_is_told(&world, &server).await
 }
 
-/// Retention says why it leaves an ISO that somebody has in a drive, and `agent-forge iso` says who.
+/// Retention reports why it keeps an ISO that a VM has in its drive. `agent-forge iso` names the VM.
 async fn mounted_stays(world: &World, first: &IsoStatus, last: &IsoStatus) -> Result<()> {
     world
         .until("why the first version stays", async || {
@@ -600,7 +603,7 @@ async fn mounted_stays(world: &World, first: &IsoStatus, last: &IsoStatus) -> Re
         !old.contains('*') && !new.contains("somebody-elses"),
         "{table}"
     );
-    // A size, then an age.
+    // The column with the size, then the one with the age.
     let age = |row: &str| {
         row.split("  ")
             .filter(|c| !c.trim().is_empty())
@@ -615,7 +618,7 @@ async fn mounted_stays(world: &World, first: &IsoStatus, last: &IsoStatus) -> Re
     Ok(())
 }
 
-/// Resident memory of the operator that is its own, in bytes.
+/// Memory of the operator that belongs to it alone, in bytes.
 fn memory(world: &World) -> Result<u64> {
     let pid = world
         .operator
@@ -634,7 +637,7 @@ fn memory(world: &World) -> Result<u64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -> Result<()> {
     const SIZE: usize = 1 << 30;
-    /// Only catches a hang: a debug build carries a gibibyte on cores that others use, too.
+    /// Only catches a hang: a debug build transfers a gibibyte, on a machine that other tests use too.
     const TRANSFER: Duration = LIMIT.saturating_mul(3);
     let world = World::without_pool(Setup {
         image: ImageOptions {
@@ -645,7 +648,7 @@ async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -
     })
     .await?;
     let server = &world.upstream.images;
-    // It would take a quarter of an hour: all of them ask for it in that time.
+    // The transfer would take a quarter of an hour. All pools ask for it in that time.
     server.set_faults(faults(|f| f.rate = Some(1 << 20)));
     let (one, two) = (
         world.node_pool().await?,
@@ -708,7 +711,7 @@ async fn fifty_machines_of_two_pools_wait_for_one_transfer_in_bounded_memory() -
         most < before + (16 << 20),
         "{before} bytes before, {most} at most"
     );
-    // And what boots, boots from there, whichever pool it is of.
+    // VMs of both pools boot from that file.
     world
         .until("VMs of both pools", async || {
             let vms = world.vcenter.inventory().await?.vms;
@@ -738,7 +741,7 @@ async fn an_installed_host_gives_its_iso_back_if_that_is_wanted() -> Result<()> 
         )
     };
     ensure!(mounted().await? == 1, "off by default");
-    // Its guest has locked the tray, which makes vCenter ask.
+    // Its guest has locked the tray, so vCenter asks a question.
     world.vcenter.act(&vm.moref, VmAction::LockTray).await?;
     world
         .patch_pool(POOL, &json!({"iso": {"ejectAfterInstall": true}}))
@@ -746,7 +749,7 @@ async fn an_installed_host_gives_its_iso_back_if_that_is_wanted() -> Result<()> 
     world
         .until("an empty drive", async || Ok(mounted().await? == 0))
         .await?;
-    // The next one is emptied when it is installed and not before.
+    // The drive of the next VM is emptied after its installation, and not before.
     nodes.scale(2);
     world
         .until("a second host that installs from its ISO", async || {

@@ -1,4 +1,4 @@
-//! S13: two instances, one lease. Only one acts, whatever happens to it; the other goes on.
+//! Two instances with one Lease. Only one acts, whatever happens to it. The other takes over.
 
 use std::time::Duration;
 
@@ -19,8 +19,9 @@ use crate::{
     world::{LIMIT, OPERATOR_NAMESPACE, Setup, World},
 };
 
-/// Shorter than the default of 45 s, since a frozen leader is waited out; with about the default's renew deadline, since a leader
-/// that lost its lease because the machine stood still would have done right, and the test would be over.
+/// Shorter than the default of 45 s, since the test waits for the Lease of a frozen leader to run out. The renew
+/// deadline is near the default. With a shorter one, a leader on a slow machine could lose its Lease correctly, and the
+/// test would fail.
 const LEASE: Duration = Duration::from_secs(32);
 const RENEW_DEADLINE: Duration = Duration::from_secs(16);
 
@@ -37,7 +38,7 @@ pub fn flags() -> Vec<String> {
     ]
 }
 
-/// Two operators with users of their own, so that the audit log tells them apart. The first one leads.
+/// Two operators with different users, so that the audit log distinguishes them. The first one leads.
 struct Pair {
     world: World,
     first: Operator,
@@ -58,7 +59,7 @@ pub async fn says(operator: &Operator, word: &str) -> Result<()> {
         .await
 }
 
-/// Runs an operator with its lease flags without waiting for its turn.
+/// Starts an operator with leader election, without waiting until it leads.
 async fn start(world: &World, kubeconfig: impl Into<std::path::PathBuf>) -> Result<Operator> {
     let options = OperatorOptions::new(env!("CARGO_BIN_EXE_agent-forge"), kubeconfig).args(flags());
     world.lab.operator(&options).await
@@ -71,7 +72,7 @@ impl Pair {
             ..Setup::default()
         })
         .await?;
-        // The world's own makes way for one behind a proxy.
+        // Replace the world's own operator by one behind a proxy.
         let own = world.operator.take().context("an operator")?;
         own.stop().await?;
         let proxy = FaultProxy::start(&world.lab.api_server().endpoint().url).await?;
@@ -80,7 +81,7 @@ impl Pair {
         says(&first, "ok").await?;
         let namespace = world.lab.namespace("standby").await?;
         let standby = world.lab.kubeconfig_for_operator(&namespace).await?;
-        // Its rules lie in its own namespace; the Lease in the first one's.
+        // Its rules are in its own namespace, but the Lease is in the first operator's namespace.
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
             "metadata": {"name": "standby", "namespace": OPERATOR_NAMESPACE},
@@ -99,7 +100,7 @@ impl Pair {
         })
     }
 
-    /// Writes of one user after a mark of the audit log, but those to the Lease.
+    /// Writes of one user after a mark of the audit log, without those to the Lease.
     async fn writes(&self, user: &str, mark: usize) -> Result<usize> {
         self.world.lab.audited().await?;
         let entries = self.world.lab.audit().since(mark)?;
@@ -141,7 +142,7 @@ async fn a_standby_only_watches_and_takes_over_at_once_when_the_leader_ends() ->
     let ended = Instant::now();
     says(&pair.second, "ok").await?;
     let took = ended.elapsed();
-    // A lease that was not released is good for nearly all of its time. (On an idle machine it takes less than 2 s.)
+    // A Lease that was not released lasts nearly its full time. (On an idle machine the takeover takes less than 2 s.)
     ensure!(took <= LEASE * 2 / 3, "taken over after {took:?}");
     let after = pair.holder().await?;
     ensure!(before != after && !after.is_empty(), "{before:?} {after:?}");
@@ -159,7 +160,7 @@ async fn a_leader_that_stood_still_past_its_lease_ends_without_a_call() -> Resul
     let witness = Witness::start(pair.world.sight());
     let nodes = pair.world.node_pool().await?;
     nodes.scale(6);
-    // In the middle of everything: some VMs exist, some run, calls are on their way.
+    // In the middle of the work: some VMs exist, some run, calls are under way.
     pair.world
         .until("three VMs, one of them on", async || {
             let all = pair.world.all_vms().await?;
@@ -177,7 +178,7 @@ async fn a_leader_that_stood_still_past_its_lease_ends_without_a_call() -> Resul
     );
     pair.world.running(&nodes, 6).await?;
     pair.world.settled(6).await?;
-    // What the first one wakes up to is another world: it would have much to write.
+    // When the first operator continues, much has changed: it would have much to write.
     nodes.scale(3);
     pair.world.settled(3).await?;
     let calls = pair.world.mutations().await?;

@@ -1,4 +1,5 @@
-//! Pools and NodePools that go, Agents elsewhere, people who approve, and things of others in the same place.
+//! Deletion of pools and NodePools, Agents in other namespaces, manual approval, and objects of other owners in the
+//! same places.
 
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ async fn a_deleted_pool_waits_for_its_bound_hosts() -> Result<()> {
         .await?;
     ensure!(world.pool_status().await?.closed == Some(true));
 
-    // It takes no new ones, and one that leaves in the meantime goes as ever.
+    // The pool takes no new AgentMachines. One that is deleted in the meantime is handled as usual.
     nodes.scale(3);
     let waits = || nodes.agent_machines().len() == 3;
     nodes.wait("a third AgentMachine", LIMIT, waits).await?;
@@ -64,7 +65,7 @@ async fn a_deleted_pool_waits_for_its_bound_hosts() -> Result<()> {
     witness.verdict()
 }
 
-/// `kubectl delete vsphereagent` never takes a serving node away, unless a person says so twice.
+/// `kubectl delete vsphereagent` never destroys the VM of a serving node, unless a person sets the force annotation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_record_waits_for_its_machine() -> Result<()> {
     let world = World::start(Setup::default()).await?;
@@ -111,7 +112,7 @@ async fn a_deleted_record_waits_for_its_machine() -> Result<()> {
         .await
 }
 
-/// HyperShift deletes the AgentMachines first; their VMs serve until the Machines are gone (upstream-contract.md §6.5).
+/// HyperShift deletes the AgentMachines first. Their VMs serve until the Machines are gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_node_pool_takes_its_hosts_along() -> Result<()> {
     let world = World::start(Setup::default()).await?;
@@ -127,7 +128,7 @@ async fn a_deleted_node_pool_takes_its_hosts_along() -> Result<()> {
     witness.verdict()
 }
 
-/// Agents live in the InfraEnv's namespace: named in the spec, or, without that, the control plane's.
+/// Agents are in the InfraEnv's namespace. The spec names it, or it is the control plane's by default.
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_elsewhere_than_the_pool() -> Result<()> {
     let named = Setup {
@@ -202,7 +203,8 @@ async fn approval_is_left_to_people() -> Result<()> {
         .await
 }
 
-/// A bare-metal Agent with the pool's labels in the same InfraEnv, and a VM in the same folder: not one byte changes.
+/// A bare-metal Agent with the pool's labels in the same InfraEnv, and a VM in the same folder. Neither may change in
+/// any byte.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_own_stays_as_it_is() -> Result<()> {
     let world = World::start(Setup::default()).await?;
@@ -249,12 +251,12 @@ async fn what_others_own_stays_as_it_is() -> Result<()> {
     Ok(())
 }
 
-/// A VM whose AgentMachine vanished before its Agent was approved serves the next one that waits.
+/// If an AgentMachine vanishes before the Agent of its VM was approved, the VM serves the next waiting AgentMachine.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_in_the_making_is_offered_to_the_next() -> Result<()> {
     let world = World::start(Setup {
         delays: Delays {
-            // Two Machines go and one comes before a guest does.
+            // Two Machines are deleted and one is created before a guest boots.
             boot: Duration::from_secs(20),
             ..Delays::fast()
         },
@@ -270,7 +272,7 @@ async fn a_vm_in_the_making_is_offered_to_the_next() -> Result<()> {
         })
         .await?;
     let made = world.all_vms().await?.pop().context("the VM")?;
-    // A health check gives the Machine up; its set makes another one when it is gone.
+    // A MachineHealthCheck deletes the Machine. Its set creates another one when it is gone.
     nodes.remediate(&made.name).await?;
     world.running(&nodes, 1).await?;
     let serving = nodes.running().pop().context("one runs")?;
@@ -285,7 +287,7 @@ async fn a_vm_in_the_making_is_offered_to_the_next() -> Result<()> {
     ensure!(agent.spec.hostname.as_deref() == Some(serving.as_str()));
     ensure!(world.vcenter.calls().await?.of("CreateVM_Task") == 1);
 
-    // And where nobody comes, it goes.
+    // If no AgentMachine needs the VM, it is destroyed.
     nodes.scale(2);
     world
         .until("a second VM", async || {

@@ -1,4 +1,4 @@
-//! What the log at `info` tells of a machine's life, and that a switch turns traces off.
+//! What the log at `info` reports about a machine's life; and that a variable turns traces off.
 
 use agent_forge_crds::names::AGENT_MACHINE_UID_ANNOTATION;
 use anyhow::{Context as _, Result, ensure};
@@ -59,7 +59,7 @@ async fn the_log_tells_a_machines_life() -> Result<()> {
         "effect delete_agent",
         "effect remove_child_finalizer",
     ] {
-        // What the pool does for the machine names the AgentMachine, what the VM's actor does the VsphereAgent.
+        // Lines of the pool name the AgentMachine. Lines of the VM's actor name the VsphereAgent.
         let line = lines.iter().find(|l| {
             let of_it = field(l, "trace_id") == Some(trace.as_str());
             l["fields"]["message"] == message && of_it

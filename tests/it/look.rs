@@ -1,4 +1,4 @@
-//! Looking at a world: lists that are read live, and waits that several scenarios share.
+//! Live reads of a world, and waits that several scenarios share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use kube::{Api, ResourceExt, core::DynamicObject};
 use crate::world::{LIMIT, POOL, World, pool_labels};
 
 impl World {
-    /// Ends the operator as a rollout does; a later `start_operator` brings it back.
+    /// Ends the operator as a rollout does. A later `start_operator` starts it again.
     pub async fn stop_operator(&mut self) -> Result<()> {
         let operator = self.operator.take().context("no operator runs")?;
         let status = operator.stop().await?;
@@ -69,7 +69,7 @@ impl World {
         found.with_context(|| format!("no Agent {name} for VM {}", vm.name))
     }
 
-    /// Waits until exactly `count` Machines exist and all of them run; a failure says what stood in the way.
+    /// Waits until exactly `count` Machines exist and all of them run. The error says what prevented it.
     pub async fn running(&self, nodes: &HostedClusterPlay, count: usize) -> Result<()> {
         if let Err(error) = nodes.wait_running(count, LIMIT).await {
             bail!("{error:#}\n{}", self.explain().await);
@@ -77,7 +77,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until only `count` Machines are left, whatever they do.
+    /// Waits until only `count` Machines are left, in any state.
     pub async fn machines_left(&self, nodes: &HostedClusterPlay, count: usize) -> Result<()> {
         let done = || nodes.machines().len() == count && nodes.agent_machines().len() == count;
         if let Err(error) = nodes.wait("fewer Machines", LIMIT, done).await {
@@ -86,7 +86,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until there are exactly `count` VMs, as many VsphereAgents, and as many Agents.
+    /// Waits until there are exactly `count` VMs, VsphereAgents and Agents.
     pub async fn settled(&self, count: usize) -> Result<()> {
         self.until(
             &format!("{count} VMs, VsphereAgents and Agents"),
@@ -99,7 +99,8 @@ impl World {
         .await
     }
 
-    /// Every VM serves the one AgentMachine whose pin and hostname its Agent carries, and none serves two.
+    /// Checks that every VM serves the AgentMachine whose pin and hostname its Agent has, and that no AgentMachine has
+    /// two VMs.
     pub async fn each_serves_its_own(&self) -> Result<()> {
         let mut served = BTreeSet::new();
         for vm in self.all_vms().await? {
@@ -127,21 +128,21 @@ impl World {
         Ok(())
     }
 
-    /// Rows of `status.waitingOn` of the pool: subject to reason.
+    /// The rows of the pool's `status.waitingOn`: subject and reason.
     pub async fn waiting_on(&self) -> Result<BTreeMap<String, String>> {
         let rows = self.pool_status().await?.waiting_on;
         Ok(rows.into_iter().map(|w| (w.subject, w.reason)).collect())
     }
 }
 
-/// Nothing on this Agent that a NodePool's selector could match: none of the pool's labels is left, the pin is.
+/// Whether no NodePool's selector can match this Agent: it has none of the pool's labels, but still has the pin.
 pub fn is_fenced(agent: &Agent) -> bool {
     let labels = agent.labels();
     labels.contains_key(AGENT_MACHINE_LABEL)
         && pool_labels().keys().all(|key| !labels.contains_key(key))
 }
 
-/// The conditions of a played object as text, for an assertion about one of them.
+/// The reason of an AgentMachine's condition `AgentReserved`, as text.
 pub fn reserved_reason(agent_machine: &DynamicObject) -> String {
     agent_machine
         .condition("AgentReserved")

@@ -1,6 +1,6 @@
-//! The operator as a real process against a real API server, a simulated vCenter and the played upstream controllers.
+//! The operator as a real process with a real API server, a simulated vCenter and the played upstream controllers.
 //!
-//! Each scenario has a lab of its own, so that it may choose generations, kill what it likes and count what it wants.
+//! Each scenario has a lab of its own. So it can choose generations, kill any part, and count everything.
 #![expect(
     clippy::disallowed_methods,
     reason = "tests play people and upstream controllers: they write as those do"

@@ -1,4 +1,4 @@
-//! What a scrape shows of one machine's life, read by Prometheus's own parser.
+//! What a scrape shows of one machine's life, read by Prometheus' own parser.
 
 use std::{
     io::Write as _,
@@ -64,7 +64,7 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
             })
             .await?;
     }
-    // A scrape may meet a message that has just been sent.
+    // A scrape may come just after a message was sent.
     for kind in ["vm", "sessions", "iso_cache"] {
         let depth = format!("agent_forge_actor_mailbox_depth{{kind=\"{kind}\"}}");
         world
@@ -84,7 +84,7 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
         let found = value(&scrape, series);
         ensure!(found == Some(expected), "{series}: {found:?}\n{scrape}");
     }
-    // These say which vCenter as well.
+    // These also have the vCenter as a label.
     for (family, expected) in [
         ("agent_forge_vsphere_tasks_in_flight{server=", 0.0),
         (
@@ -119,7 +119,7 @@ async fn a_scrape_shows_the_machines_and_forgets_the_pool() -> Result<()> {
             Ok(!operator.metrics().await?.contains(&of_pool))
         })
         .await?;
-    // Nor of the vCenter and the datastore that it alone used, once it has logged out there.
+    // The series of its vCenter and datastore disappear too, once the operator has logged out there.
     for family in [
         "agent_forge_vsphere_requests_total{",
         "agent_forge_vsphere_request_duration_seconds_bucket{",

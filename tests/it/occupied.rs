@@ -1,4 +1,5 @@
-//! VMs of others that have the names we want: they stay as they are, and ours come when the names are free.
+//! VMs of other owners have the names that our VMs need. They do not change, and our VMs are created when the names are
+//! free.
 
 use agent_forge_crds::conditions::{READY, find_condition};
 use agent_forge_lab::parts::vcenter_trouble::{ForeignVm, VmAction};
@@ -44,7 +45,8 @@ async fn a_name_that_another_vm_has_is_left_alone_until_it_is_free() -> Result<(
         .filter_map(|am| am.metadata.name.clone())
         .collect();
     names.sort();
-    // Two of the names are taken in the pool's folder, by a VM that runs and one that is off; the third is taken elsewhere.
+    // In the pool's folder two names are used: by a powered-on and by a powered-off VM. The third name is used in
+    // another folder.
     let take = async |name: &str, folder: &str, power_on| {
         let vm = ForeignVm {
             name: name.to_owned(),
@@ -91,7 +93,7 @@ async fn a_name_that_another_vm_has_is_left_alone_until_it_is_free() -> Result<(
         "a foreign VM was touched"
     );
 
-    // One goes away, then the other; neither waits for a restart.
+    // First one VM is removed, then the other. No restart is needed.
     world.vcenter.act(&off, VmAction::Destroy).await?;
     let served = || nodes.running() == names[1..];
     if let Err(error) = nodes.wait("the second Machine", LIMIT, served).await {

@@ -1,4 +1,5 @@
-//! VMs with our mark and without their VsphereAgent: what never ran goes, what ran is left alone and said.
+//! VMs with our mark but without their VsphereAgent. A VM that never ran is destroyed. A VM that ran stays and is
+//! reported.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +9,11 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::world::{NAMESPACE, Setup, World};
 
-/// Key of the marker in a VM's `extraConfig`.
+/// Key of the mark in a VM's `extraConfig`.
 const MARKER: &str = "agent-forge.owner";
 const CLUSTER: &str = "orphans-lab";
 
-/// A VM that carries a mark: of `cluster`, for a VsphereAgent that is not there.
+/// Creates a VM with the mark of `cluster`, for a VsphereAgent that does not exist.
 async fn marked(world: &World, name: &str, cluster: &str, power_on: bool) -> Result<String> {
     let uid = format!("00000000-0000-4000-8000-{:012}", name.len());
     let mark = format!("v1/{cluster}/{NAMESPACE}/{name}/{uid}/1");
@@ -49,7 +50,7 @@ async fn what_never_ran_goes_and_what_ran_is_reported_with_the_runbook() -> Resu
     .await?;
     let never_ran = marked(&world, "never-ran", CLUSTER, false).await?;
     let runs = marked(&world, "runs", CLUSTER, true).await?;
-    // Switched off now; its boot order says that it was on once.
+    // It is powered off now, but its boot order shows that it was on before.
     let ran = marked(&world, "ran-once", CLUSTER, false).await?;
     world.vcenter.act(&ran, VmAction::BootFromDisk).await?;
     let another_hubs = marked(&world, "another-hubs", "another-hub", false).await?;
@@ -73,7 +74,7 @@ async fn what_never_ran_goes_and_what_ran_is_reported_with_the_runbook() -> Resu
         );
         ensure!(!said.iter().any(|note| note.contains("govc")), "{said:?}");
     }
-    // Events are sent beside the work.
+    // Events are sent in the background.
     world
         .until("words on what was destroyed", async || {
             Ok(!world.events("OrphanVMDestroyed").await?.is_empty())
@@ -98,7 +99,7 @@ async fn what_never_ran_goes_and_what_ran_is_reported_with_the_runbook() -> Resu
         })
         .await?;
 
-    // A person follows the words; the count follows the person.
+    // A person deletes the reported VMs, and the metric follows.
     world.vcenter.act(&runs, VmAction::PowerOff).await?;
     for moref in [&runs, &ran] {
         world.vcenter.act(moref, VmAction::Destroy).await?;

@@ -1,4 +1,5 @@
-//! The predecessor's Lease: while somebody else renews it nothing is done, and it is said why; while we act it is ours.
+//! The predecessor's Lease. While another process renews it, the operator does nothing and says why. While the operator
+//! acts, it holds that Lease.
 
 use std::{fs, time::Duration};
 
@@ -30,10 +31,10 @@ use crate::{
 };
 
 const LEASE: &str = "agent-forge-operator.containeroo.ch";
-/// As client-go makes it: the Pod's name and a uuid.
+/// In the format of client-go: the Pod's name and a uuid.
 const HOLDER: &str = "agent-forge-operator-6b7c9d-x2x4z_0b8e2c1a-6a0e-4a53-8f34-8b6b6d3b7f10";
 
-/// A predecessor that leads; dropped, it renews no more.
+/// A predecessor that leads. When dropped, it no longer renews its Lease.
 struct Predecessor {
     renewed: watch::Receiver<u32>,
     _task: JoinSet<Result<()>>,
@@ -43,7 +44,7 @@ fn leases(client: &Client, namespace: &str) -> Api<Lease> {
     Api::namespaced(client.clone(), namespace)
 }
 
-/// Writes itself into the Lease, whoever stands there.
+/// Writes itself into the Lease, even if another process holds it.
 async fn renew(api: &Api<Lease>) -> Result<()> {
     let lease = Lease {
         metadata: ObjectMeta {
@@ -82,7 +83,7 @@ impl Predecessor {
         })
     }
 
-    /// It has renewed as often as that from now on: for longer than its Lease lasts.
+    /// Waits until it has renewed this often: for longer than its Lease lasts.
     async fn goes_on(&mut self) -> Result<()> {
         let goal = *self.renewed.borrow() + 12;
         let gone_on = self.renewed.wait_for(|n| *n >= goal);
@@ -97,7 +98,7 @@ async fn holder(world: &World, namespace: &str, name: &str) -> Result<String> {
     Ok(spec.holder_identity.unwrap_or_default())
 }
 
-/// A world whose operator was ended in order, so that nobody holds anything.
+/// A world whose operator was stopped in order, so that no process holds a Lease.
 async fn at_rest(args: Vec<String>) -> Result<World> {
     let mut world = World::start(Setup {
         operator_args: flags(),
@@ -119,7 +120,7 @@ async fn at_rest(args: Vec<String>) -> Result<World> {
     Ok(world)
 }
 
-/// Our writes after a mark of the audit log, but our own Lease's and Events.
+/// Our writes after a mark of the audit log, without those to our own Lease and without Events.
 async fn writes(world: &World, mark: usize) -> Result<Vec<String>> {
     world.lab.audited().await?;
     let entries = world.lab.audit().since(mark)?.into_iter();
@@ -134,7 +135,7 @@ async fn writes(world: &World, mark: usize) -> Result<Vec<String>> {
     Ok(acts.map(|e| format!("{} {}", e.verb, e.uri)).collect())
 }
 
-/// Nothing is done while the predecessor goes on, and people are told.
+/// The operator does nothing while the predecessor continues, and users see why.
 async fn stands_by(world: &World, predecessor: &mut Predecessor, mark: usize) -> Result<()> {
     let operator = world.operator.as_ref().context("an operator")?;
     operator
@@ -178,7 +179,7 @@ async fn nothing_is_done_while_the_predecessor_renews_and_when_it_comes_back_it_
     stands_by(&world, &mut predecessor, mark).await?;
     ensure!(world.mutations().await? == calls, "vCenter was called");
 
-    // It dies: its Lease runs out.
+    // The predecessor ends, and its Lease runs out.
     drop(predecessor);
     world.running(&nodes, 1).await?;
     let operator = world.operator.take().context("an operator")?;
@@ -190,7 +191,7 @@ async fn nothing_is_done_while_the_predecessor_renews_and_when_it_comes_back_it_
             .contains("agent_forge_barred_by_predecessor 0")
     );
 
-    // Somebody starts it again, and it does not ask.
+    // A person starts the predecessor again, and it takes the Lease without asking.
     renew(&leases(&world.client, OPERATOR_NAMESPACE)).await?;
     let ended = timeout(LIMIT, operator.process.ended()).await;
     let status = ended.context("it ends")??;
@@ -245,7 +246,7 @@ async fn a_namespace_that_was_named_is_looked_at_or_nothing_is_done() -> Result<
     world
         .until_told((event::PREDECESSOR_ACTS, true), pool, said)
         .await?;
-    // Our own namespace's is held by then; nothing else is written.
+    // By then we hold the predecessor's Lease in our own namespace. Nothing else is written.
     let acts = writes(&world, mark).await?.into_iter();
     let acts: Vec<_> = acts.filter(|w| !w.contains(OPERATOR_NAMESPACE)).collect();
     ensure!(acts.is_empty(), "{acts:?}");

@@ -1,5 +1,5 @@
-//! The role in docs/reference/vsphere.md, with one privilege taken away at a time: the condition names it and the object, nothing
-//! half-made stays, and granting it is enough.
+//! The role in docs/reference/vsphere.md, with one privilege removed at a time. The condition names the privilege and
+//! the object, nothing half-made stays, and granting the privilege is enough.
 
 use std::collections::BTreeSet;
 
@@ -18,28 +18,28 @@ use crate::{
     world::{Setup, World},
 };
 
-/// The role, as people are told to make it.
+/// The document from which users create the role.
 const TOLD: &str = include_str!("../../docs/reference/vsphere.md");
 
-/// When a privilege is missed first.
+/// When the missing privilege is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missed {
-    /// Before anything is made.
+    /// Before anything is created.
     First,
-    /// When the VM is there and off.
+    /// When the VM exists and is powered off.
     Made,
     /// When the VM runs.
     Runs,
-    /// When its host is installed and its drive is to be emptied (`spec.iso.ejectAfterInstall`).
+    /// When its host is installed and its drive must be emptied (`spec.iso.ejectAfterInstall`).
     Installed,
-    /// As that, where the guest has locked the drive, so that vCenter asks.
+    /// The same, but the guest has locked the drive, so that vCenter asks a question.
     Asked,
-    /// When the VM has to go.
+    /// When the VM must be destroyed.
     End,
 }
 use Missed::{Asked, End, First, Installed, Made, Runs};
 
-/// Name of the site, privilege, what the condition calls the object it is missing on, and when it is missed.
+/// Name of the site, privilege, the object in the condition's message, and when the privilege is missed.
 const CASES: &[(&str, &str, &str, Missed)] = &[
     ("folder", "Folder.Create", "(\"vm\")", First),
     (
@@ -122,10 +122,10 @@ const CASES: &[(&str, &str, &str, Missed)] = &[
     ),
 ];
 
-/// Asked for only where a VM of the predecessor is taken over, which no case here does.
+/// Only needed to take over a VM of the predecessor, which no case here does.
 const TAKE_OVER: &str = "VirtualMachine.Config.Annotation";
 
-/// Privileges that the document's section names.
+/// The privileges in that section of the document.
 fn told() -> Result<BTreeSet<&'static str>> {
     let section = TOLD
         .split("\n## ")
@@ -146,7 +146,7 @@ fn told() -> Result<BTreeSet<&'static str>> {
     Ok(names.into_iter().filter(privilege).collect())
 }
 
-/// Something is in its drive.
+/// Whether there is something in its drive.
 fn loaded(vm: &Vm) -> bool {
     vm.cdroms.iter().any(|c| !c.path.is_empty())
 }

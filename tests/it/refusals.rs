@@ -1,5 +1,6 @@
-//! Specs that name what is not there or not allowed, and pools that claim the same AgentMachine: the condition says which
-//! field and value, or who the other is; nothing half-made stays, and mending it is enough.
+//! Specs with names that do not exist or are not allowed, and pools that claim the same AgentMachine. The condition
+//! says which field and value are wrong, or names the other pool. Nothing half-made stays, and correcting the spec is
+//! enough.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::world::{LIMIT, Setup, World};
 
-/// Name, what is wrong in `spec.vsphere`, and the two words that the condition must have.
+/// Name, what is wrong in `spec.vsphere`, and the two words that the condition must contain.
 fn wrong_specs() -> Vec<(&'static str, Value, &'static str, &'static str)> {
     vec![
         (
@@ -69,7 +70,7 @@ fn wrong_specs() -> Vec<(&'static str, Value, &'static str, &'static str)> {
             "guestID",
             "rhel99_64Guest",
         ),
-        // There is something of that name, and it is a VM.
+        // An object with that name exists, but it is a VM.
         (
             "no-folder",
             json!({"folder": "teams/desk"}),
@@ -79,10 +80,10 @@ fn wrong_specs() -> Vec<(&'static str, Value, &'static str, &'static str)> {
     ]
 }
 
-/// What only the create itself, or what comes after it, can find: the place was made ready before.
+/// Values that are only found wrong at the create or later. The folder was created before.
 const FOUND_LATE: [&str; 2] = ["tag", "guest"];
 
-/// The value that mends each of them.
+/// The value that corrects each of them.
 fn mended(wrong: &Value) -> Value {
     let good = json!({
         "datacenter": "dc1", "network": "VM Network", "resourcePool": "cluster/Resources",
@@ -137,7 +138,7 @@ async fn what_is_not_there_is_named_and_nothing_half_made_stays() -> Result<()> 
         );
     }
     let mut seen = world.vcenter.inventory().await?;
-    // A tag that cannot be attached costs no VM: it runs, whole, and tagging is tried again (predecessor.md §3, row 16).
+    // A tag that cannot be attached does not prevent the VM: it runs completely, and the operator tries the tag again.
     seen.vms
         .retain(|vm| !vm.path.contains("/vm/tag/") && vm.name != desk.name);
     ensure!(seen.vms.is_empty(), "half made: {:?}", seen.vms);
@@ -176,7 +177,7 @@ async fn what_is_not_there_is_named_and_nothing_half_made_stays() -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_privilege_is_named_with_its_object() -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
-    // Folders that are there, so that each can miss something else.
+    // Create these folders, so that each can have a different missing privilege.
     for folder in ["no-create", "no-power"] {
         let foreign = ForeignVm {
             name: format!("in-{folder}"),
@@ -239,13 +240,13 @@ async fn a_missing_privilege_is_named_with_its_object() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_pools_for_one_agent_machine_make_nothing_and_name_each_other() -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
-    // Both say that the same NodePool is theirs.
+    // Both pools name the same NodePool.
     for name in ["left", "right"] {
         world
             .create_pool(name, &json!({"nodePoolRef": {"name": "contested"}}))
             .await?;
     }
-    // Both are known to the operator: one that is alone, as far as anybody knows, serves it.
+    // Wait until the operator knows both: as long as it knows only one pool, that pool serves the NodePool.
     for name in ["left", "right"] {
         world
             .until(&format!("a status of {name}"), async || {

@@ -1,5 +1,5 @@
-//! Hosts that register with what our VM is known by: none of them is labelled or approved, and the VsphereAgent names them.
-//! The VM's own guest never registers here, so that each Agent is one that this test registered.
+//! Hosts that register with the identity of our VM. None of them is labelled or approved, and the VsphereAgent names
+//! them. The VM's own guest never registers here, so each Agent is one that this test registered.
 
 use agent_forge_crds::{
     VsphereAgent,
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::world::{LIMIT, Setup, World};
 
-/// A host under that id that shows what the VM is known by.
+/// A host with this id that reports the VM's identity.
 fn host(vm: &VmStatus, id: &str) -> HostFacts {
     let metal = HostFacts::bare_metal(7);
     let uuid = vm.bios_uuid.as_deref().unwrap_or_default();
@@ -52,7 +52,7 @@ impl World {
         service.register(infra_env, host).await
     }
 
-    /// Waits until the VsphereAgent waits for that reason and names all of these.
+    /// Waits until the VsphereAgent waits for that reason, with all these names in the message.
     async fn until_named(&self, reason: &str, names: &[&str]) -> Result<()> {
         self.until(&format!("{reason} of {names:?}"), async || {
             let child = self.only_child().await?;
@@ -107,7 +107,7 @@ async fn a_host_that_registers_as_our_vm_is_named_and_never_approved() -> Result
         .context("the InfraEnv is recorded")?;
     let infra_env = source.name.clone().context("its name")?;
     let uuid = vm.bios_uuid.clone().context("a uuid")?;
-    // Each with all but one thing.
+    // Each host differs in one value.
     let service = world.upstream.service(&world.cluster.agent_namespace)?;
     service.create_infra_env("other", json!({})).await?;
     let elsewhere = "0a000000-0000-4000-8000-0000000000f7";
@@ -139,7 +139,7 @@ async fn a_host_that_registers_as_our_vm_is_named_and_never_approved() -> Result
     world.remove_agent(early).await?;
     world.set_first_start(&child.name_any(), &then).await?;
 
-    // Two that match in all.
+    // Two hosts that match in everything.
     let both = [identity::swapped(&uuid), uuid];
     for name in &both {
         world.register(&infra_env, host(vm, name)).await?;
@@ -157,7 +157,7 @@ async fn a_host_that_registers_as_our_vm_is_named_and_never_approved() -> Result
     for name in &both {
         world.is_untouched(name).await?;
     }
-    // A person finds out which is not the VM's.
+    // A person finds out which one is not the VM's.
     world.remove_agent(&both[1]).await?;
     world
         .until("the other one is approved", async || {

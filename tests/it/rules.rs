@@ -1,5 +1,5 @@
-//! RBAC, replayed: in a whole life of pool and machines every verb that `config/` grants is used, and none is used that it
-//! does not grant. For all namespaces, and for some of them alone.
+//! RBAC check: during the whole life of a pool and its machines, every verb that `config/` grants is used, and no other
+//! verb. For all namespaces, and for selected namespaces.
 
 use std::collections::BTreeSet;
 
@@ -16,15 +16,15 @@ use crate::{
     world::{NAMESPACE, POOL, Setup, World},
 };
 
-/// Granted, and not asked for here: an InfraEnv is read live where a watch may lag behind a new ISO, an Event is counted
-/// up after five minutes, and an admission plugin checks the right to finalizers where it is switched on (OpenShift).
+/// Granted, but not used here. An InfraEnv is read live when a watch may lag behind a new ISO. An Event's count is
+/// updated after five minutes. An admission plugin checks the right to finalizers if it is on (OpenShift).
 const ELSEWHERE: [&str; 3] = [
     "get agent-install.openshift.io/infraenvs",
     "patch events.k8s.io/events",
     "update agent-forge.containeroo.ch/vsphereagentpools/finalizers",
 ];
 
-/// What the operator's account is granted among `objects`, as `verb group/resource`.
+/// The rights of the operator's account in `objects`, as `verb group/resource`.
 fn granted(objects: &[Value], account: &str) -> BTreeSet<String> {
     let texts = |value: &Value| -> Vec<String> {
         let all = value.as_array().into_iter().flatten();
@@ -54,7 +54,7 @@ fn granted(objects: &[Value], account: &str) -> BTreeSet<String> {
     granted
 }
 
-/// What was asked for by `user`.
+/// The rights that `user` used.
 fn used(entries: &[Entry], user: &str) -> BTreeSet<String> {
     let ours = entries.iter().filter(|e| e.user.username == user);
     let used = ours.filter_map(|e| {
@@ -69,7 +69,7 @@ fn used(entries: &[Entry], user: &str) -> BTreeSet<String> {
     used.collect()
 }
 
-/// Lives through all that a pool and its machines meet, and compares.
+/// Runs through everything that can happen to a pool and its machines, and compares.
 async fn replayed(mut setup: Setup, folder: &'static str) -> Result<World> {
     setup.pool_patch = json!({"iso": {"caBundleRef": {"name": "image-ca", "key": "ca.pem"}}});
     setup.operator_args.extend(flags());
@@ -128,7 +128,7 @@ async fn an_operator_for_some_namespaces_serves_with_roles_in_them_alone() -> Re
     ensure!(setup.operator_args.len() == 1, "{:?}", setup.operator_args);
     let world = replayed(setup, folder).await?;
 
-    // Secrets lie in one of the served namespaces, and nobody asks for all namespaces at once.
+    // Secrets are in one of the served namespaces, and the operator never reads all namespaces at once.
     let entries = world.lab.audited().await?;
     let ours = entries
         .iter()

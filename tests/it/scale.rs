@@ -1,4 +1,4 @@
-//! Up and down.
+//! Scale up and down.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ async fn three_up_and_all_down() -> Result<()> {
     witness.verdict()
 }
 
-/// The Agent must outlive its VM, which takes half a minute to destroy; then one goes while nobody is there to see it.
+/// The Agent must stay until its VM is gone, which takes half a minute to destroy. Then a Machine is deleted while the
+/// operator is stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn down_with_a_slow_destroy_and_down_while_stopped() -> Result<()> {
     let mut world = World::start(Setup::default()).await?;
@@ -113,7 +114,7 @@ async fn retain_keeps_the_vm_and_says_so() -> Result<()> {
     let agent = world.agent_on(vm).await?;
     ensure!(is_fenced(&agent), "{:?}", agent.labels());
 
-    // A new AgentMachine gets a VM of its own: the retained one is a person's to decide about.
+    // A new AgentMachine gets a new VM. A person decides about the retained one.
     nodes.scale(2);
     world.running(&nodes, 2).await?;
     world.settled(3).await?;
@@ -121,7 +122,7 @@ async fn retain_keeps_the_vm_and_says_so() -> Result<()> {
     ensure!(!agent.is_claimed_or_bound(), "the retained Agent was taken");
     witness.verdict()?;
 
-    // The pool goes, what it made stays.
+    // The pool is deleted, but its VM stays.
     nodes.scale(0);
     world.machines_left(&nodes, 0).await?;
     world
@@ -165,11 +166,13 @@ async fn a_rolling_upgrade_replaces_one_by_one() -> Result<()> {
     witness.verdict()
 }
 
-/// A freed Agent is valid again before its Machine is gone; a claim then would wedge (upstream-contract.md §0.15).
+/// A freed Agent is valid again before its Machine is gone. If another AgentMachine claimed it then, both would wait
+/// for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
     let world = World::start(Setup {
-        // A host boots twice to be taken back, which takes minutes; a second or two would be a race with a starved operator.
+        // A host boots twice to be taken back, which really takes minutes. With a second or two, a slow operator could
+        // be too late.
         delays: Delays {
             reclaim: Duration::from_secs(4),
             reclaim_reboot: Duration::from_secs(4),
@@ -183,7 +186,7 @@ async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
     nodes.scale(2);
     world.running(&nodes, 2).await?;
 
-    // Same selector, no pool: nobody pins this one, so that only the fence keeps it from the freed Agent.
+    // It has the same selector but no pool, so it gets no pin. Only the fence keeps it from the freed Agent.
     let other = world
         .upstream
         .node_pool(&world.cluster, "other", Some(fits_pool()))
@@ -203,7 +206,7 @@ async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
     other.scale(0);
     world.machines_left(&other, 0).await?;
 
-    // The same with one of our own that waits for its VM: both get what is theirs.
+    // The same with an AgentMachine of our own that waits for its VM. Both get their own Agent.
     world
         .vcenter
         .set_delays(&[("create", Duration::from_secs(10))])
@@ -229,7 +232,7 @@ async fn a_freed_agent_is_nobodys_while_another_machine_waits() -> Result<()> {
     witness.verdict()
 }
 
-/// A host that is there already is the provider's to bind: only what is missing is made, and it is never touched.
+/// The provider binds existing hosts. The operator only creates what is missing, and never changes those hosts.
 #[tokio::test(flavor = "multi_thread")]
 async fn free_agents_come_first() -> Result<()> {
     let world = World::start(Setup::default()).await?;

@@ -1,4 +1,4 @@
-//! Who the API server says that we are: in its audit log, and in each object that we write.
+//! How the API server identifies the operator: in its audit log, and in each object that the operator writes.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret, events::v1::Event};
@@ -72,7 +72,7 @@ async fn requests_and_managed_fields_say_who_we_are() -> Result<()> {
             managers.iter().any(|m| m == MANAGER),
             "{kind}: {managers:?}"
         );
-        // What nobody else writes; upstream and people of the lab do not say who they are.
+        // Only the operator writes these kinds. The lab's upstream and people set no field manager.
         let ours = ["VsphereAgents", "Events", "Leases"].contains(&kind);
         ensure!(
             !ours || managers.iter().all(|m| m == MANAGER),

@@ -1,5 +1,5 @@
-//! Calls that are taken and never answered: each method that the product uses, where a VM comes and where it goes. The
-//! condition says so, the actors still answer, and work goes on afterwards.
+//! Calls that are accepted and never answered, for each method that the operator uses to create and to delete a VM. The
+//! condition reports it, the actors still answer, and work continues afterwards.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::{
     world::{Setup, World},
 };
 
-/// When the method falls silent.
+/// When the method stops to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
-    /// Before the pool is there.
+    /// Before the pool exists.
     Start,
     /// While the VM is being created.
     Create,
-    /// After the create's own reply got lost.
+    /// After the reply to the create was lost.
     LostCreate,
-    /// When the VM serves, before it has to go.
+    /// When the VM serves, before it must be destroyed.
     End,
 }
 
-/// A method that is never answered from a moment on, and what the pool says meanwhile.
+/// A method that is never answered from a moment on, and what the pool reports in the meantime.
 struct Silent {
     name: &'static str,
     method: &'static str,
@@ -46,11 +46,11 @@ const fn silent(name: &'static str, method: &'static str, from: From) -> Silent 
     }
 }
 
-/// What the pool says for a moment only, until the next try, which takes a minute to fail again: the cache's own word is
-/// asked for.
+/// The pool shows this reason only for a moment, until the next try, which takes a minute to fail. So the test reads
+/// the cache's state instead.
 const STALLED: &str = "ISOUploadStalled";
 
-/// The end of no task is heard of, so that the file's move never ends.
+/// The operator does not hear about the end of any task, so the move of the file never ends.
 const fn unwatched(name: &'static str, method: &'static str) -> Silent {
     Silent {
         reason: STALLED,

@@ -1,5 +1,5 @@
-//! A vCenter of its own beside others in one world, with guests, a pool and a NodePool: troubles of vCenters run side by
-//! side without meeting, and one lab serves them all.
+//! A separate vCenter in a shared world, with guests, a pool and a NodePool. Tests with failing vCenters run side by
+//! side and do not affect each other, and one lab serves them all.
 
 use std::{
     collections::BTreeMap,
@@ -33,10 +33,10 @@ pub struct Site {
     eyes: Eyes,
 }
 
-/// Looks at every version of the inventory.
+/// Reads every version of the inventory.
 struct Eyes {
     task: JoinHandle<()>,
-    /// Most VMs at once, by name; and every VM that ever was.
+    /// The highest number of VMs at the same time, in total and by name; and every VM that ever existed.
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -81,7 +81,7 @@ fn watch(admin: VCenterAdmin) -> Eyes {
 }
 
 impl Site {
-    /// Starts vCenter and guests; there is no Secret, no pool and no machine yet.
+    /// Starts vCenter and guests. There is no Secret, no pool and no machine yet.
     pub async fn start(world: &World, name: &str, options: VCenterOptions) -> Result<Self> {
         let process = world.lab.start_vcenter(options).await?;
         let admin = process.admin()?;
@@ -94,7 +94,7 @@ impl Site {
         };
         let vcenter = VCenter::new(process.url(), process.ca_pem())?;
         let guests = Guests::start(vcenter, services, &played).await?;
-        // The sites share the Agents' namespace: each has a selector of its own.
+        // The sites share the namespace of the Agents, so each has its own selector.
         let selector = json!({"matchLabels": {"customer": name}});
         let nodes = world
             .upstream
@@ -111,7 +111,7 @@ impl Site {
         })
     }
 
-    /// Creates Secret and pool; `patch` is merged over the pool's spec.
+    /// Creates Secret and pool. `patch` is merged over the pool's spec.
     pub async fn open(&self, world: &World, patch: &Value) -> Result<()> {
         let data = credentials(&self.process);
         world.set_secret_data(NAMESPACE, &self.name, data).await?;
@@ -122,7 +122,7 @@ impl Site {
         world.create_pool(&self.name, &patch).await
     }
 
-    /// Waits until the pool shows a trouble of vCenter or of its ISO with this reason; the message.
+    /// Waits until the pool shows a failure of vCenter or of its ISO with this reason. Returns the message.
     pub async fn until_trouble(&self, world: &World, reason: &str) -> Result<String> {
         let look = async {
             loop {
@@ -143,7 +143,7 @@ impl Site {
         self.explained(world, found.and_then(|f| f)).await
     }
 
-    /// Waits until this site's ISO cache counts a failure; the pool's condition says then that there is no ISO.
+    /// Waits until this site's ISO cache counts a failure. The pool's condition then says that there is no ISO.
     pub async fn until_iso_failed(&self, world: &World) -> Result<String> {
         let server = self.process.url().trim_start_matches("https://");
         let mine = |actor: &Value| {
@@ -160,13 +160,13 @@ impl Site {
         Ok(said)
     }
 
-    /// Waits until `count` Machines run; a failure says what stood in the way.
+    /// Waits until `count` Machines run. The error says what prevented it.
     pub async fn running(&self, world: &World, count: usize) -> Result<()> {
         let outcome = self.nodes.wait_running(count, LIMIT).await;
         self.explained(world, outcome).await
     }
 
-    /// The outcome; a failure with what concerns this site alone.
+    /// Returns the outcome. A failure gets the state of this site added.
     pub async fn explained<T>(&self, world: &World, outcome: Result<T>) -> Result<T> {
         let error = match outcome {
             Ok(value) => return Ok(value),
@@ -209,7 +209,7 @@ impl Site {
         Err(error.context(format!("at {}:\n{told}", self.name)))
     }
 
-    /// Down to zero: neither VM nor unfinished file is left.
+    /// Scales down to zero and waits until neither a VM nor a partial file is left.
     pub async fn empties(&self, world: &World) -> Result<()> {
         self.nodes.scale(0);
         let empty = |i: &agent_forge_lab::parts::vcenter_inventory::Inventory| {
@@ -226,7 +226,8 @@ impl Site {
         self.explained(world, outcome).await
     }
 
-    /// Never two VMs of a name, never more than `most` at once, and all in all `ever` VMs.
+    /// Checks that there were never two VMs with one name, never more than `most` VMs at the same time, and `ever` VMs
+    /// in total.
     pub fn never_double(&self, most: usize, ever: usize) -> Result<()> {
         let seen = self
             .eyes
@@ -244,7 +245,7 @@ impl Site {
         Ok(())
     }
 
-    /// Never two VMs at once.
+    /// Checks that there were never two VMs at the same time.
     pub fn never_two(&self) -> Result<()> {
         let seen = self
             .eyes

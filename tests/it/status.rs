@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::world::{NAMESPACE, POOL, Setup, World};
 
 impl World {
-    /// `kubectl get <plural>`: the API server's own table, as header to cell of the only row.
+    /// `kubectl get <plural>`: the API server's own table, with header and cell of the only row.
     async fn table(&self, plural: &str) -> Result<Vec<(String, String)>> {
         let path =
             format!("/apis/agent-forge.containeroo.ch/v1alpha1/namespaces/{NAMESPACE}/{plural}");
@@ -34,7 +34,7 @@ impl World {
             .collect())
     }
 
-    /// Value of one series of the operator's metrics; `None` where it does not exist.
+    /// Value of one series of the operator's metrics; `None` if it does not exist.
     async fn series(&self, series: &str) -> Result<Option<f64>> {
         let text = self
             .operator
@@ -168,7 +168,7 @@ async fn status_columns_and_metrics_tell_the_truth() -> Result<()> {
     let created = r#"agent_forge_vsphere_vm_operations_total{operation="create",result="success"}"#;
     ensure!(world.series(created).await? == Some(2.0));
 
-    // One is left: its row says where it stands.
+    // One VM is left. Its row shows its state.
     nodes.scale(1);
     world.settled(1).await?;
     world
@@ -182,7 +182,7 @@ async fn status_columns_and_metrics_tell_the_truth() -> Result<()> {
         })
         .await?;
 
-    // A changed spec is seen, although nothing has to be done for it.
+    // A changed spec is observed, although nothing must be done for it.
     world
         .patch_pool(POOL, &serde_json::json!({"template": {"numCPUs": 8}}))
         .await?;

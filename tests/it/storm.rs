@@ -1,7 +1,8 @@
-//! A minute of everything at once, or as long as twenty blows take: the process is killed, frozen and cut off from either
-//! side while twenty machines go up and down. Afterwards every machine is as it would have been.
+//! A minute of many faults, or as long as twenty faults take. The process is killed, frozen and cut off from either
+//! side, while twenty machines come and go. Afterwards every machine is in the state that it would have without the
+//! faults.
 //!
-//! `AGENT_FORGE_STORM_SEED` chooses another order of blows; a failure names its seed.
+//! `AGENT_FORGE_STORM_SEED` chooses another order of faults. A failure names its seed.
 
 use std::time::Duration;
 
@@ -19,10 +20,10 @@ use crate::{
     world::{NAMESPACE, Setup, World, pool_labels},
 };
 
-/// Wanted machines, one after the other while the storm lasts.
+/// Wanted numbers of machines, one after the other during the storm.
 const TIDES: [usize; 4] = [20, 8, 20, 4];
-/// How long each tide lasts at least, and how many blows fall in it however long that takes: where starting the operator
-/// anew takes seconds, the storm is longer, not milder.
+/// How long each number lasts at least, and how many faults occur in that time. If a start of the operator takes
+/// seconds, the storm is longer, but has as many faults.
 const TIDE: Duration = Duration::from_secs(15);
 const BLOWS: usize = 5;
 const IN_THE_END: usize = 6;
@@ -129,7 +130,7 @@ async fn through_the_storm(seed: u64, operator_args: Vec<String>) -> Result<()> 
     let world = &storm.world;
     nodes.scale(IN_THE_END);
     world.running(&nodes, IN_THE_END).await?;
-    // Beside ours: the foreign VM and the foreign Agent.
+    // In addition to ours: the foreign VM and the foreign Agent.
     world.settled_with(IN_THE_END, 1).await?;
     ensure!(
         strangers.prints().await? == before,
@@ -188,7 +189,7 @@ async fn actors_that_die_all_the_time_by_the_operators_own_hand() -> Result<()> 
 }
 
 impl World {
-    /// Waits until there are exactly `count` VMs, VsphereAgents and Agents beside `foreign` VMs and Agents.
+    /// Waits until there are exactly `count` VMs, VsphereAgents and Agents in addition to `foreign` VMs and Agents.
     async fn settled_with(&self, count: usize, foreign: usize) -> Result<()> {
         self.until(
             &format!("{count} VMs, VsphereAgents and Agents beside {foreign} foreign"),

@@ -1,4 +1,5 @@
-//! Objects of others as upstream never writes them, or only for a moment: none of them stops the work for the rest.
+//! Objects of other owners that upstream never writes like this, or only for a moment. None of them may stop the work
+//! for the others.
 
 use agent_forge_lab::{lab::apply::apply, played::foreign};
 use anyhow::{Context as _, Result, ensure};
@@ -15,7 +16,7 @@ use crate::{
     world::{LIMIT, NAMESPACE, POOL, Setup, World, pool_labels},
 };
 
-/// An Agent that fits the pool by its labels, with this status and nothing else.
+/// An Agent with the pool's labels, this status, and nothing else.
 fn agent(namespace: &str, name: &str, status: Value) -> Value {
     let mut object = json!({
         "apiVersion": "agent-install.openshift.io/v1beta1", "kind": "Agent",
@@ -149,7 +150,7 @@ fn infra_envs(namespace: &str) -> Vec<Value> {
 }
 
 impl World {
-    /// Creates `object` with its status; `None` where its CRD does not let it be, so that it cannot occur.
+    /// Creates `object` with its status. `None` if the CRD does not allow it, so that it cannot occur.
     async fn place(&self, object: &Value) -> Result<Option<DynamicObject>> {
         let Ok(made) = apply(&self.client, object).await else {
             return Ok(None);
@@ -205,7 +206,7 @@ async fn malformed_objects_of_others_are_skipped() -> Result<()> {
     };
     let before = as_they_are().await?;
 
-    // One pool with an InfraEnv as it should be, one for each of the others. (Empty ones get an address in time.)
+    // One pool with a correct InfraEnv, and one pool for each of the others. (Empty InfraEnvs get a URL after a while.)
     world.create_pool(POOL, &json!({})).await?;
     for name in ["empty", "no-address", "odd-address", "file"] {
         let patch = json!({"infraEnvRef": {"name": name}});
@@ -213,7 +214,7 @@ async fn malformed_objects_of_others_are_skipped() -> Result<()> {
     }
     let nodes = world.node_pool().await?;
     nodes.scale(2);
-    // The malformed AgentMachines of this NodePool stand beside: those with a Machine of their own are counted.
+    // This NodePool also has malformed AgentMachines. Only those with their own Machine count.
     let served = || nodes.running().len() == 2;
     if let Err(error) = nodes.wait("two Machines", LIMIT, served).await {
         anyhow::bail!("{error:#}\n{}", world.explain().await);

@@ -1,4 +1,7 @@
-//! Trap G (upstream-contract.md §8.2): the deletion hook of a Machine waits for a guest that is dead.
+//! The deletion hook of a Machine waits for a guest that is dead.
+//!
+//! The provider waits until the assisted service has taken the host back. A dead guest never answers, so without the
+//! operator the Machine would stay for ever.
 
 use std::time::Duration;
 
@@ -13,7 +16,8 @@ use crate::world::{Setup, World};
 async fn a_dead_vm_does_not_hold_its_machine_for_ever() -> Result<()> {
     let world = World::start(Setup {
         delays: Delays {
-            // A host that is off is noticed before the service would have taken it back, and is never given up.
+            // The operator notices a host that is off before the service would have taken it back. The service never
+            // gives up.
             reclaim: Duration::from_secs(4),
             reclaim_limit: Duration::from_secs(24 * 3600),
             ..Delays::fast()
@@ -32,7 +36,8 @@ async fn a_dead_vm_does_not_hold_its_machine_for_ever() -> Result<()> {
     world.vcenter.act(&dead.moref, VmAction::PowerOff).await?;
     nodes.scale(0);
 
-    // The sound one goes as ever; the other's Agent waits for its guest, and its Machine for the Agent.
+    // The healthy Machine is deleted as usual. The other Machine waits for its Agent, and the Agent waits for its dead
+    // guest.
     world.machines_left(&nodes, 1).await?;
     world
         .until("an Agent that waits for its dead guest", async || {

@@ -1,4 +1,4 @@
-//! Two tenants on one management cluster: a pool reaches into another namespace only while that one admits it.
+//! Two tenants on one management cluster. A pool may use another namespace only while that namespace admits it.
 
 use agent_forge_crds::{
     VsphereAgent, VsphereAgentPool, conditions::find_condition, names::ALLOW_POOLS_FROM_ANNOTATION,
@@ -26,7 +26,7 @@ fn pools(world: &World) -> Api<VsphereAgentPool> {
     Api::namespaced(world.client.clone(), ATTACKER)
 }
 
-/// A pool in another namespace that names the NodePool, the control plane and the InfraEnv of this one.
+/// Creates a pool in another namespace that names the NodePool, control plane and InfraEnv of this one.
 async fn intrude(world: &World) -> Result<()> {
     apply(&world.client, &namespace(ATTACKER)).await?;
     let keys = credentials(&world.lab.vcenters()[0]);
@@ -41,7 +41,7 @@ async fn intrude(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Waits until that pool says in this condition that the namespace does not admit it.
+/// Waits until this condition of that pool says that the namespace does not admit it.
 async fn until_turned_away(world: &World, type_: &str) -> Result<()> {
     world
         .until(
@@ -91,14 +91,14 @@ async fn a_pool_reaches_into_another_namespace_only_while_that_admits_it() -> Re
     ensure!(!said.contains(&machine), "{said}");
     ensure!(children(&world).await? == 0 && world.vms().await?.is_empty());
 
-    // Its own pool serves beside it; nobody speaks of a conflict.
+    // Its own pool serves at the same time, and no conflict is reported.
     world.create_pool(POOL, &json!({})).await?;
     nodes.wait_running(1, LIMIT).await?;
     world.until_true(POOL, "AgentMachineDemandFound").await?;
     until_turned_away(&world, "Ready").await?;
     ensure!(children(&world).await? == 0 && world.vms().await?.len() == 1);
 
-    // Another NodePool of that namespace, for a pool that is admitted now.
+    // Another NodePool of that namespace, for a pool that is now admitted.
     let patch = Patch::Merge(json!({"spec": {"nodePoolRef": {"name": "lent"}}}));
     pools(&world)
         .patch(POOL, &PatchParams::default(), &patch)
@@ -113,7 +113,8 @@ async fn a_pool_reaches_into_another_namespace_only_while_that_admits_it() -> Re
     }
     ensure!(children(&world).await? == 1);
 
-    // Taken back: what serves goes on, nothing new is made, and what goes is removed.
+    // The admission is withdrawn. Existing VMs continue to serve, no new ones are created, and VMs that are no longer
+    // needed are destroyed.
     admit(&world, Value::Null).await?;
     until_turned_away(&world, "InfraEnvAvailable").await?;
     lent.scale(2);
@@ -127,7 +128,7 @@ async fn a_pool_reaches_into_another_namespace_only_while_that_admits_it() -> Re
         .await
 }
 
-/// Where the InfraEnv lies, beside the hosted cluster.
+/// The namespace of the InfraEnv, which is not that of the pool.
 const ELSEWHERE: &str = "demo-demo";
 
 async fn elsewhere_admits(world: &World, who: Value) -> Result<()> {
@@ -138,7 +139,7 @@ async fn elsewhere_admits(world: &World, who: Value) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the operator has read that Namespace twice more: one of the reads may have been under way.
+/// Waits until the operator has read that Namespace twice more. One of the reads may have been under way.
 async fn until_elsewhere_is_read(world: &World) -> Result<()> {
     let path = format!("/api/v1/namespaces/{ELSEWHERE}");
     let reads = async || -> Result<usize> {
@@ -166,7 +167,7 @@ async fn until_elsewhere_refuses(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// With Roles alone the operator reads grants, for it cannot watch them.
+/// With Roles alone the operator polls the grants, because it cannot watch them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transfer_under_way_ends_when_its_grant_is_taken_back() -> Result<()> {
     let world = World::without_pool(Setup {

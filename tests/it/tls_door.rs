@@ -1,4 +1,4 @@
-//! TLS before a server that speaks none, with an authority of its own.
+//! TLS in front of a server without TLS, with a CA of its own.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -17,16 +17,16 @@ use tokio_rustls::{
     },
 };
 
-/// The door; it shuts when it is dropped.
+/// The TLS proxy. It ends when it is dropped.
 pub struct TlsDoor {
     pub address: SocketAddr,
-    /// The certificate that makes its own trusted, PEM.
+    /// The CA certificate to trust, PEM.
     pub ca: String,
     _serving: JoinSet<()>,
 }
 
 impl TlsDoor {
-    /// Opens it on loopback before the server at `behind`, which speaks `protocol` (as ALPN names it).
+    /// Listens on loopback in front of the server at `behind`, which speaks `protocol` (its ALPN name).
     pub async fn before(behind: SocketAddr, protocol: &str) -> Result<Self> {
         let authority = Authority::new("a CA of its own")?;
         let pair = authority.server("door")?;
@@ -46,7 +46,7 @@ impl TlsDoor {
             while let Ok((stream, _)) = listener.accept().await {
                 let acceptor = acceptor.clone();
                 connections.spawn(async move {
-                    // Whoever does not trust it goes away here.
+                    // A client that does not trust it disconnects here.
                     let Ok(mut inside) = acceptor.accept(stream).await else {
                         return;
                     };

@@ -1,4 +1,4 @@
-//! That nobody but the image server's client repeats a token of its URLs.
+//! Checks that the tokens in the image server's URLs appear nowhere else.
 
 use agent_forge_lab::played::assisted::image_server::ImageServer;
 use anyhow::{Context as _, Result, ensure};
@@ -11,8 +11,8 @@ use tokio::process::Command;
 
 use crate::world::{LIMIT, NAMESPACE, World};
 
-/// No token that a URL of the image server ever held stands in what the operator says anywhere: log, metrics, debug endpoint,
-/// `agent-forge iso`, and every object of the cluster but InfraEnvs, whose URL it is.
+/// Checks that no output of the operator contains a token of the image server. That is the log, the metrics, the debug
+/// endpoint and `agent-forge iso`. Every object of the cluster is checked too, except InfraEnvs, which own the URL.
 pub async fn no_token_is_told(world: &World, server: &ImageServer) -> Result<()> {
     let operator = world.operator.as_ref().context("an operator")?;
     let page = reqwest::get(operator.debug_url()).await?.text().await?;
@@ -54,7 +54,7 @@ pub async fn no_token_is_told(world: &World, server: &ImageServer) -> Result<()>
     Ok(())
 }
 
-/// What `agent-forge iso` shows.
+/// The output of `agent-forge iso`.
 pub async fn shown_isos(world: &World) -> Result<String> {
     let shown = Command::new(env!("CARGO_BIN_EXE_agent-forge"))
         .args(["--vsphere-allow-local-server=true", "iso"])

@@ -1,4 +1,4 @@
-//! One trace per machine, whatever becomes of the operator.
+//! One trace per machine, whatever happens to the operator.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
         ..Setup::default()
     })
     .await?;
-    // One call gets no answer of use: a fault, a wait and a retry.
+    // One call gets a useless answer: that gives a fault, a wait and a retry.
     let rule = Rule::answers("ReconfigVM_Task", 503).times(1);
     let rule = world.vcenter.add_rule(&rule).await?;
     let nodes = world.node_pool().await?;
@@ -50,7 +50,7 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
             Ok(timeline(&world).await?.iter().any(|e| e == "PoweredOn"))
         })
         .await?;
-    // What the first process knows of the creation has left; then it dies.
+    // Wait until the spans about the creation were sent, then kill the first process.
     world
         .until("the phase of the creation", async || {
             let all = collector.spans();
@@ -87,14 +87,14 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
         .await?;
     nodes.scale(0);
     world.settled(0).await?;
-    // The end of the process flushes what is left.
+    // The end of the process sends the remaining spans.
     world.stop_operator().await?;
     let all = collector.spans();
     let tree = Tree::of(collector.told(), &trace)?;
     ensure!(tree.raw == tree.spans.len() + tree.repeated);
     two_pods_one_trace(&collector, &trace)?;
 
-    // The phases: each once, in a row, under one root, none abandoned.
+    // The phases: each once, one after the other, under one root, none abandoned.
     let mut end = 0;
     for name in LIFE {
         let [phase] = tree.named(name)[..] else {
@@ -127,7 +127,7 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
             "a second root: {span:?}"
         );
     }
-    // The calls stand under the phases that they were made for.
+    // The spans of calls are below their phases.
     for (call, phase) in [
         ("CreateVM_Task", "vm.create"),
         ("PowerOnVM_Task", "vm.power_on"),
@@ -140,7 +140,7 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
         ensure!(path.iter().any(|n| n == phase), "{call} stands at {path:?}");
         ensure!(calls[0].kind == 3, "{call} is no client span");
     }
-    // Also those that an actor makes on behalf of the machine's: the search for a place.
+    // That also holds for calls that another actor makes for the machine: the search for a place.
     let searches = tree.spans.values().any(|s| {
         let in_vcenter = text(&s.attributes, "rpc.system").as_deref() == Some("vsphere");
         in_vcenter
@@ -149,7 +149,7 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
                 .is_ok_and(|p| p.iter().any(|n| n == "vm.place"))
     });
     ensure!(searches, "no call to vCenter stands in vm.place");
-    // So does what the passes found and wrote.
+    // The reads and writes of passes are in the trace too.
     let writes: Vec<&Span> = all.iter().filter(|s| writes_its_status(s)).collect();
     let stray = writes.iter().find(|s| !tree.spans.contains_key(&s.span_id));
     ensure!(stray.is_none(), "outside the machine's trace: {stray:?}");
@@ -162,7 +162,7 @@ async fn one_machine_is_one_trace_over_a_killed_operator() -> Result<()> {
         let path = tree.path(write)?;
         ensure!(path.len() <= 3 && path[0] == "machine.demand", "{path:?}");
     }
-    // Work is linked to the pass that did it, a pass to the wakes that led to it.
+    // Work is linked to the pass that did it, and a pass to the wakes that led to it.
     let linked = |name: &str| all.iter().any(|s| s.name == name && !s.links.is_empty());
     ensure!(linked("vm.submit_create") && linked("vm.pass") && linked("pool.pass"));
     waits_and_faults(&tree)?;
@@ -178,7 +178,7 @@ async fn an_operator_that_dies_in_the_middle_of_a_step_leaves_no_orphans() -> Re
     })
     .await?;
     world.until_true(POOL, "ISOReady").await?;
-    // Nothing tells the step that its task is over; its call has been told by then.
+    // The step does not hear that its task has ended. The span of its call has been sent by then.
     let deaf = Rule::hangs("WaitForUpdatesEx");
     let deaf = world.vcenter.add_rule(&deaf).await?;
     let nodes = world.node_pool().await?;
@@ -192,7 +192,7 @@ async fn an_operator_that_dies_in_the_middle_of_a_step_leaves_no_orphans() -> Re
     world.operator.take().context("an operator")?.kill().await?;
     ensure!(told("vm.submit_create").is_none(), "the step was over");
     let call = told("CreateVM_Task").context("the call")?;
-    // The phase that it stands in ends without a host.
+    // The present phase ends without a host.
     nodes.scale(0);
     world.vcenter.remove_rule(&deaf).await?;
     world.start_operator().await?;
@@ -215,7 +215,7 @@ async fn an_operator_that_dies_in_the_middle_of_a_step_leaves_no_orphans() -> Re
     Ok(())
 }
 
-/// Both processes told of the machine; phases do not say which of them did, what is live does.
+/// Both processes sent spans of the machine. Live spans name their process, phases do not.
 fn two_pods_one_trace(collector: &Collector, trace: &str) -> Result<()> {
     let trace = hex::decode(trace)?;
     let mut pods = BTreeSet::new();
@@ -237,7 +237,7 @@ fn two_pods_one_trace(collector: &Collector, trace: &str) -> Result<()> {
     Ok(())
 }
 
-/// A write of a VsphereAgent's status.
+/// Whether the span is a write of a VsphereAgent's status.
 fn writes_its_status(span: &Span) -> bool {
     let object = text(&span.attributes, "object").unwrap_or_default();
     span.name == "update status" && object.starts_with("VsphereAgent ")
@@ -248,9 +248,9 @@ fn event<'a>(span: &'a Span, name: &str) -> Option<&'a Event> {
     span.events.iter().find(|e| e.name == name)
 }
 
-/// Why the machine waited, and what failed and was tried again, stands in its trace.
+/// The trace shows why the machine waited, and what failed and was tried again.
 fn waits_and_faults(tree: &Tree) -> Result<()> {
-    // The one that was arranged: what the pool lost to others' writes may stand there as well.
+    // The expected fault. There may be others, for example conflicts of the pool with other writers.
     let of_vcenter = |s: &&Span| {
         let fault = event(s, "fault");
         fault.is_some_and(|f| text(&f.attributes, "side").as_deref() == Some("Vsphere"))

@@ -1,4 +1,5 @@
-//! vCenters that fail, hang, lose replies and go away: conditions meanwhile, exactly one VM per machine afterwards.
+//! vCenters that fail, hang, lose replies and become unreachable. Conditions report it, and afterwards there is exactly
+//! one VM per machine.
 
 use std::time::Duration;
 
@@ -19,8 +20,9 @@ use crate::{
     world::{Setup, World},
 };
 
-/// The debug endpoint answers within that time whatever vCenters do: below the 30 s after which a silent call is given up,
-/// so that nobody who answers has waited for one; far above what a busy machine takes.
+/// The debug endpoint answers within this time, whatever vCenters do. It is shorter than the 30 s after which an
+/// unanswered call is given up, so an answer proves that the actor did not wait for such a call. It is much longer than
+/// a busy machine needs.
 pub const PROMPT: Duration = Duration::from_secs(25);
 
 pub fn quick() -> VCenterOptions {
@@ -31,7 +33,7 @@ pub fn quick() -> VCenterOptions {
     }
 }
 
-/// A create that can be met on its way.
+/// A create that takes long enough to be met by a fault.
 fn slow_create() -> VCenterOptions {
     VCenterOptions {
         create_delay: Duration::from_secs(4),
@@ -56,7 +58,7 @@ struct Case {
     run: for<'a> fn(&'a World, &'a Site) -> LocalBoxFuture<'a, Result<()>>,
 }
 
-/// All cases side by side in one world.
+/// Runs all cases side by side in one world.
 async fn play(cases: &[Case]) -> Result<()> {
     let world = World::without_pool(Setup::default()).await?;
     let wanted: Vec<_> = cases.iter().map(|c| (c.name, c.vcenter.clone())).collect();
@@ -68,7 +70,7 @@ async fn play(cases: &[Case]) -> Result<()> {
     all(played.await)
 }
 
-/// One machine up and down again past this rule, which lasts for one call: one VM, ever.
+/// One machine comes and goes while this rule affects one call. Only one VM is ever created.
 fn past<'a>(world: &'a World, site: &'a Site, rule: Rule) -> LocalBoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let rule = site.admin.add_rule(&rule.times(1)).await?;
@@ -84,7 +86,7 @@ fn past<'a>(world: &'a World, site: &'a Site, rule: Rule) -> LocalBoxFuture<'a, 
     })
 }
 
-/// A machine cannot be made as long as this rule holds, for this reason; afterwards it is made once.
+/// As long as this rule is set, a machine cannot be created, for this reason. Afterwards it is created once.
 fn held_up<'a>(
     world: &'a World,
     site: &'a Site,
@@ -112,8 +114,8 @@ fn held_up<'a>(
     })
 }
 
-/// A task of this method ends with this fault as long as the rule holds; afterwards it goes on, never with two VMs at
-/// once. Whether a VM that could not be powered on is kept or made anew is not said here.
+/// While the rule is set, tasks of this method end with this fault. Afterwards work continues, and there are never two
+/// VMs at the same time. The operator may keep or replace a VM that could not be powered on.
 fn task_fault<'a>(
     world: &'a World,
     site: &'a Site,
@@ -136,7 +138,7 @@ fn task_fault<'a>(
     })
 }
 
-/// Waits until vCenter was asked this that often.
+/// Waits until vCenter has got this number of calls of the method.
 pub async fn until_called(world: &World, site: &Site, method: &str, times: u64) -> Result<()> {
     world
         .until(&format!("{method} at {}", site.name), async || {
@@ -145,7 +147,7 @@ pub async fn until_called(world: &World, site: &Site, method: &str, times: u64) 
         .await
 }
 
-/// A vCenter is away while a machine is being created, and comes back.
+/// A vCenter is unreachable while a machine is being created, and comes back.
 fn away<'a>(world: &'a World, site: &'a Site, outage: Outage) -> LocalBoxFuture<'a, Result<()>> {
     Box::pin(async move {
         site.open(world, &json!({})).await?;
@@ -159,7 +161,7 @@ fn away<'a>(world: &'a World, site: &'a Site, outage: Outage) -> LocalBoxFuture<
     })
 }
 
-/// A vCenter is away before anything is known of it; this is said, and work begins when it is back.
+/// A vCenter is unreachable from the beginning. This is reported, and work begins when it is back.
 fn away_at_first<'a>(
     world: &'a World,
     site: &'a Site,
@@ -355,7 +357,7 @@ async fn tasks_that_fail_are_told_and_tried_again() -> Result<()> {
     .await
 }
 
-/// Every failure at once, not only the first.
+/// Fails with all failures, not only with the first.
 pub fn all(results: Vec<Result<()>>) -> Result<()> {
     let failures: Vec<String> = results
         .into_iter()

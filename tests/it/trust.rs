@@ -1,4 +1,4 @@
-//! Certificates that are not trusted: refused before a credential byte is sent, and three ways to trust them.
+//! Certificates that are not trusted are refused before any credentials are sent. There are three ways to trust them.
 
 use agent_forge_lab::parts::VCenterOptions;
 use anyhow::{Result, ensure};
@@ -10,7 +10,7 @@ use crate::{
     world::{NAMESPACE, Setup, World},
 };
 
-/// Another digest of the same length and notation.
+/// Another digest with the same length and notation.
 fn another_digest(digest: &str) -> String {
     let turn = |c: char| match c {
         '0' => '1',
@@ -50,7 +50,7 @@ async fn an_untrusted_certificate_is_refused_before_a_credential_byte() -> Resul
             "other-thumbprint",
             with("thumbprint", &another_digest(digest)),
         ),
-        // What is said of trust must not be weaker than what is said of distrust.
+        // A key with `false` must be as strict as no key.
         ("not-insecure", with("insecure", "false")),
     ];
     for (name, data) in &refused {

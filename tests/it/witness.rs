@@ -1,4 +1,4 @@
-//! The lab's witness beside a scenario.
+//! The lab's witness for a scenario.
 
 use agent_forge_lab::witness::Sight;
 pub use agent_forge_lab::witness::Witness;
@@ -6,7 +6,7 @@ pub use agent_forge_lab::witness::Witness;
 use crate::world::World;
 
 impl World {
-    /// Where a witness of this world looks.
+    /// What a witness of this world observes.
     pub fn sight(&self) -> Sight {
         Sight {
             vcenter: self.vcenter.clone(),

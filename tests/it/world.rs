@@ -1,4 +1,4 @@
-//! One lab with one hosted cluster, one pool and one operator: what a scenario starts from.
+//! One lab with one hosted cluster, one pool and one operator: the start of a scenario.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -28,11 +28,11 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// A bound that only catches a hang.
+/// A time limit that only catches a hang.
 pub const LIMIT: Duration = agent_forge_lab::patience::HANG;
 /// Namespace of pool, NodePools and (by default) Agents.
 pub const NAMESPACE: &str = "demo";
-/// Name of the pool, its NodePool and its credentials Secret's prefix.
+/// Name of the pool and of its NodePool.
 pub const POOL: &str = "demo-worker";
 
 /// What differs between scenarios.
@@ -44,7 +44,7 @@ pub struct Setup {
     pub vcenter: VCenterOptions,
     pub delays: Delays,
     pub operator_args: Vec<String>,
-    /// Folder of `config` whose rules the operator runs with, where they are not those of `config/rbac`.
+    /// Folder of `config` with the operator's rules, if they are not those of `config/rbac`.
     pub rules: Option<&'static str>,
     pub operator_env: Vec<(String, String)>,
     pub pool_patch: Value,
@@ -86,7 +86,7 @@ pub struct World {
 }
 
 impl World {
-    /// Lab, upstream, Secret, pool, operator.
+    /// Starts lab, upstream, Secret, pool and operator.
     pub async fn start(setup: Setup) -> Result<Self> {
         let world = Self::without_pool(setup).await?;
         let pool = pool(&world.cluster, POOL, &world.setup.pool_patch)?;
@@ -98,7 +98,7 @@ impl World {
         Ok(world)
     }
 
-    /// Everything but the pool.
+    /// Starts everything except the pool.
     pub async fn without_pool(setup: Setup) -> Result<Self> {
         install_tls_provider();
         let mut options = LabOptions::default()
@@ -145,14 +145,14 @@ impl World {
         self.set_secret_data(NAMESPACE, name, data).await
     }
 
-    /// Creates a Secret with these strings, or merges them into the one that is there; `null` takes a key out.
+    /// Creates a Secret with these strings, or merges them into the existing one. `null` removes a key.
     pub async fn set_secret_data(&self, namespace: &str, name: &str, data: Value) -> Result<()> {
         let object = secret(namespace, name, &data);
         agent_forge_lab::lab::apply::apply(&self.client, &object).await?;
         Ok(())
     }
 
-    /// One more pool for the NodePool of the same name; `patch` is merged over its spec.
+    /// Creates one more pool for the NodePool of the same name. `patch` is merged over its spec.
     pub async fn create_pool(&self, name: &str, patch: &Value) -> Result<()> {
         let pool = pool(&self.cluster, name, patch)?;
         let created = self.pools().create(&PostParams::default(), &pool).await;
@@ -184,7 +184,7 @@ impl World {
             .map(|c| [c.status.clone(), c.reason.clone(), c.message.clone()]))
     }
 
-    /// Waits until a condition of a pool fits; its message.
+    /// Waits until a condition of a pool fits. Returns its message.
     pub async fn until_pool_says(
         &self,
         pool: &str,
@@ -201,7 +201,7 @@ impl World {
         Ok(message)
     }
 
-    /// Waits until a condition of a pool is not true for this reason; its message.
+    /// Waits until a condition of a pool is not true for this reason. Returns its message.
     pub async fn until_refused(&self, pool: &str, type_: &str, reason: &str) -> Result<String> {
         self.until_pool_says(pool, type_, reason, |[status, found, _]| {
             status == "False" && found == reason
@@ -209,14 +209,14 @@ impl World {
         .await
     }
 
-    /// Waits until a condition of a pool is true; its message.
+    /// Waits until a condition of a pool is true. Returns its message.
     pub async fn until_true(&self, pool: &str, type_: &str) -> Result<String> {
         self.until_pool_says(pool, type_, "True", |[status, ..]| status == "True")
             .await
     }
 
-    /// The actors as the debug endpoint shows them; an error unless it answers within `limit`. It gives a question up after
-    /// five seconds, which a busy machine may take: then it is asked again.
+    /// The actors as the debug endpoint shows them. Fails unless it answers within `limit`. The endpoint gives up after
+    /// five seconds, which a busy machine may need. Then the test asks again.
     pub async fn actors(&self, limit: Duration) -> Result<Vec<Value>> {
         let operator = self.operator.as_ref().context("no operator runs")?;
         let url = format!("{}/actors", operator.debug_url());
@@ -233,7 +233,7 @@ impl World {
         Ok(answered.with_context(|| format!("{url} does not answer within {limit:?}"))??)
     }
 
-    /// Starts (or starts again) the operator as its own ServiceAccount.
+    /// Starts (or restarts) the operator as its own ServiceAccount.
     pub async fn start_operator(&mut self) -> Result<()> {
         let mut options =
             OperatorOptions::new(env!("CARGO_BIN_EXE_agent-forge"), &self.access.kubeconfig)
@@ -256,7 +256,7 @@ impl World {
         Api::namespaced(self.client.clone(), &self.cluster.agent_namespace)
     }
 
-    /// The NodePool that the pool is for.
+    /// The NodePool of the pool.
     pub async fn node_pool(&self) -> Result<HostedClusterPlay> {
         self.upstream
             .node_pool(&self.cluster, POOL, Some(fits_pool()))
@@ -275,7 +275,7 @@ impl World {
             .collect())
     }
 
-    /// Waits until `done` says so; fails with what `explain` says and the operator's last words.
+    /// Waits until `done` returns true. The error has the output of `explain` and the end of the operator's log.
     pub async fn until<F>(&self, what: &str, done: F) -> Result<()>
     where
         F: AsyncFnMut() -> Result<bool>,
@@ -283,7 +283,7 @@ impl World {
         self.until_within(LIMIT, what, done).await
     }
 
-    /// Likewise with a bound of its own. Where a look failed on its way, or the API server had no time for it, there is another.
+    /// The same with another time limit. If a read fails on its way, or the API server is too busy, it reads again.
     pub async fn until_within<F>(&self, limit: Duration, what: &str, mut done: F) -> Result<()>
     where
         F: AsyncFnMut() -> Result<bool>,
@@ -348,7 +348,7 @@ impl World {
         }
         if let Ok(list) = self.agents().list(&Default::default()).await {
             for mut a in list.items {
-                // Bookkeeping, and the inventory once more: neither helps a reader.
+                // Bookkeeping and a copy of the inventory: neither helps a reader.
                 a.metadata.managed_fields = None;
                 a.metadata.annotations = None;
                 out += &format!("agent: {}\n", serde_json::to_string(&a).unwrap_or_default());
@@ -362,7 +362,7 @@ impl World {
     }
 }
 
-/// Whether the API server never said a word on the matter: the connection broke, or it was too busy.
+/// Whether the API server did not answer the request itself: the connection broke, or the server was too busy.
 fn on_the_way(error: &anyhow::Error) -> bool {
     error.chain().any(|e| match e.downcast_ref() {
         Some(kube::Error::Api(status)) => status.code == 429 || status.code >= 500,

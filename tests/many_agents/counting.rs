@@ -1,4 +1,4 @@
-//! A view that counts what it is asked for.
+//! A view that counts the objects it returns.
 
 use std::sync::{
     Arc,
@@ -21,14 +21,14 @@ use agent_forge_crds::{
     external::{agent::Agent, agent_machine::AgentMachine, infra_env::InfraEnv},
 };
 
-/// The caches, and how many objects they were asked for.
+/// The caches, and the number of objects that were read from them.
 pub struct Counting {
     caches: Arc<Caches>,
     looked_at: AtomicUsize,
 }
 
 impl Counting {
-    /// That view, which has counted nothing.
+    /// A view on these caches, with a count of 0.
     pub fn of(caches: Arc<Caches>) -> Self {
         Self {
             caches,
@@ -36,7 +36,7 @@ impl Counting {
         }
     }
 
-    /// How many objects it was asked for since somebody asked that.
+    /// How many objects were read since the last call.
     pub fn taken(&self) -> usize {
         self.looked_at.swap(0, Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! A hub with many Agents: its objects, and the caches that hold them.
+//! A hub with many Agents: its objects, and the caches with them.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Pools.
+/// Number of pools.
 pub const POOLS: usize = 100;
-/// VMs of each that serve.
+/// Number of serving VMs of each pool.
 pub const VMS: usize = 5;
 /// Namespace of pools, InfraEnv and Agents.
 pub const HOME: &str = "hosts";
@@ -52,7 +52,7 @@ fn pool(n: usize) -> Value {
     })
 }
 
-/// It waits; bound to that Agent, where there is one.
+/// An AgentMachine. It waits, or is bound to the given Agent.
 fn agent_machine(n: usize, name: &str, agent: Option<&str>) -> Value {
     let (status, reason) = match agent {
         Some(_) => ("True", "AgentReserved"),
@@ -95,7 +95,7 @@ fn child(n: usize, name: &str) -> Value {
     })
 }
 
-/// Approved and healthy; claimed by that AgentMachine of that namespace, where there is one.
+/// An approved and healthy Agent. With `claim`, that AgentMachine in that namespace has claimed it.
 fn agent(name: &str, labels: Value, claim: Option<(&str, &str)>) -> Value {
     let mut more = json!({"labels": labels});
     more["labels"]["infraenvs.agent-install.openshift.io"] = "infra".into();
@@ -142,7 +142,7 @@ fn fill<K>(feed: &mut Feed<K>, all: Vec<K>, key: impl Fn(&K) -> ObjectKey + Copy
 }
 
 impl Hub {
-    /// One with so many Agents.
+    /// A hub with this number of Agents.
     pub fn of(agents: usize) -> Self {
         let caches = Arc::new(Caches::of(&Scope::of(&[])));
         let (mut pools, mut children, mut ams, mut machines) = (vec![], vec![], vec![], vec![]);
@@ -225,7 +225,7 @@ impl Hub {
         }
     }
 
-    /// Something of the Agent changes; who is woken by that.
+    /// Changes the Agent. Returns how many actors that wakes.
     pub fn change(&mut self, view: &dyn View, key: &ObjectKey, how: impl Fn(&mut Agent)) -> usize {
         let shown = self.caches.agents.get(key).expect("it is there");
         let mut now = shown.as_ref().clone();
@@ -238,14 +238,14 @@ impl Hub {
     }
 }
 
-/// It reports another state.
+/// The Agent reports another state.
 pub fn reports(agent: &mut Agent, round: usize) {
     let status = agent.status.as_mut().expect("a status");
     let info = status.debug_info.as_mut().expect("a state");
     info.state = Some(format!("state-{round}"));
 }
 
-/// One that is free is claimed, one that is claimed is let go.
+/// Claims a free Agent, or frees a claimed one.
 pub fn changes_hands(agent: &mut Agent) {
     let labels = agent.metadata.labels.as_mut().expect("labels");
     if labels.remove("agentMachineRef").is_none() {

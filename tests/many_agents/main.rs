@@ -1,8 +1,9 @@
-//! A hundred pools share a namespace with many Agents: what one event of an Agent and one pass cost, among a thousand and among
-//! ten thousand. What is counted is bounded, what the clock says is printed ([benchmarks.md](../../docs/reference/benchmarks.md)).
+//! A hundred pools share a namespace with many Agents. The test measures what one event of an Agent and one pass cost,
+//! with a thousand and with ten thousand Agents. Counts have limits; times are printed
+//! ([benchmarks.md](../../docs/reference/benchmarks.md)).
 //!
-//! Each pool has five VMs that serve and one AgentMachine that waits. All other Agents are other hosts: half of them free, the
-//! other half claimed by AgentMachines that no pool serves.
+//! Each pool has five serving VMs and one waiting AgentMachine. All other Agents are other hosts: half of them are
+//! free, the other half is claimed by AgentMachines that no pool serves.
 
 mod counting;
 mod hub;
@@ -40,7 +41,8 @@ fn used() -> Duration {
     Duration::from_nanos(nanos.expect("a number"))
 }
 
-/// Blocks among the few and among the many take turns; the cheapest counts, for the others had company on their core.
+/// Blocks with few and with many Agents alternate. The cheapest block counts, because others may have shared their
+/// core.
 const BLOCKS: usize = 5;
 
 /// What is measured.
@@ -54,7 +56,7 @@ enum Work {
 }
 
 impl Work {
-    /// Pieces in one block: the kernel's account of a thread is some milliseconds coarse.
+    /// Repetitions in one block. The kernel's account of a thread is only exact to some milliseconds.
     const fn rounds(self) -> usize {
         match self {
             Self::PoolPass => 100,
@@ -71,13 +73,13 @@ const ALL: [(Work, &str); 5] = [
     (Work::VmPass, "pass of a VM"),
 ];
 
-/// What one piece of work costs.
+/// The cost of one piece of work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cost {
     time: Duration,
-    /// Objects that the view was asked for, by all of a block.
+    /// Objects read from the view, in a whole block.
     looked_at: usize,
-    /// Actors woken, by all of a block.
+    /// Actors woken, in a whole block.
     woken: usize,
 }
 
@@ -93,7 +95,7 @@ impl Stage {
         Self { hub, view }
     }
 
-    /// Does it; how many actors are woken.
+    /// Does the work and returns how many actors are woken.
     fn perform(&mut self, work: Work, n: usize) -> usize {
         let some = |all: &[ObjectKey]| all[n * 31 % all.len()].clone();
         let (own, other) = (some(&self.hub.own), some(&self.hub.others));
@@ -137,7 +139,7 @@ fn vm_pass(view: &dyn View, n: usize) {
     assert_eq!(observed.possible.len(), 1);
 }
 
-/// Past the test harness, which keeps to itself what passing tests print: the figures are part of the result.
+/// Prints past the test harness, which hides the output of passing tests. The figures are part of the result.
 fn say(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
@@ -146,7 +148,7 @@ fn say(text: &str) {
 fn an_event_and_a_pass_cost_no_more_among_ten_thousand_agents() {
     let (mut few, mut many) = (Stage::of(1_000), Stage::of(10_000));
     for stage in [&mut few, &mut many] {
-        // The first count of each pool's labels goes through all, once.
+        // The first count of each pool's labels reads all Agents once.
         stage.block(Work::PoolPass, 0);
     }
     let mut woken = Vec::new();
@@ -172,7 +174,7 @@ fn an_event_and_a_pass_cost_no_more_among_ten_thousand_agents() {
         assert_eq!(few.looked_at, many.looked_at, "{what}: objects");
         woken.push((few.woken, many.woken));
     }
-    // The VM whose Agent it is, and its pool; nobody else.
+    // Only the VM of this Agent and its pool.
     let each = 2 * Work::OwnReports.rounds();
     assert_eq!(woken, [(each, each), (0, 0), (0, 0), (0, 0), (0, 0)]);
 }

@@ -102,7 +102,7 @@ async fn a_file_is_uploaded_moved_seen_and_deleted() {
     assert_eq!(world.logins("vim").await, 1);
 }
 
-/// Keeps the tasks that it is told of: whether each begins or ends, and which.
+/// Records the tasks that the client awaits: whether each begins or ends, and its name.
 #[derive(Default)]
 struct Tasks(Mutex<Vec<(bool, &'static str)>>);
 
@@ -202,7 +202,7 @@ async fn where_files_want_the_password_they_get_it() {
     let file = path("[iso-datastore] x.iso");
     put(&*vc, &dc, &file, b"first").await.unwrap();
     assert_eq!(vc.stat(&dc, &file).await.unwrap(), Some(5));
-    // A dead session is another thing than one that is not taken.
+    // A session that is gone is another case than a session that `/folder` does not accept.
     world.post("sessions/kill", serde_json::json!({})).await;
     put(&*vc, &dc, &file, b"second").await.unwrap();
     assert_eq!(vc.stat(&dc, &file).await.unwrap(), Some(6));
@@ -217,7 +217,7 @@ async fn a_password_that_files_refuse_is_told_and_tried_once() {
     let vc = world.connect().await;
     let dc = vc.datacenter("dc1").await.unwrap();
     let file = path("[iso-datastore] x.iso");
-    // It was changed, and the session lives on.
+    // The password was changed, and the session is still valid.
     let changed = serde_json::json!({"password": "another"});
     world.post("password", changed).await;
     let server = world.vcenter.url().trim_start_matches("https://");
@@ -290,7 +290,7 @@ async fn what_a_vm_mounts_is_unknown_where_it_may_not_be_read() {
     assert_eq!(unread.datastores, None, "nor where its files are");
 }
 
-/// Its datastores are known although its configuration is not: what lies elsewhere is not held back by it.
+/// Its datastores are known although its configuration is not. So it does not protect files on other datastores.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_without_configuration_holds_back_what_lies_on_its_datastores() {
     let world = world(quick()).await;
@@ -334,7 +334,7 @@ async fn a_datastore_that_is_not_there_is_named_at_once() {
             vc.list(&dc, &directory).await.unwrap_err(),
         ]
     };
-    // It only catches a look-up that waits for itself.
+    // The time limit only catches a look-up that waits for itself.
     let within = tokio::time::timeout(HANG, tries).await;
     for e in within.expect("an answer") {
         let VcErrorKind::Unresolved { field, value } = &e.kind else {
@@ -344,12 +344,13 @@ async fn a_datastore_that_is_not_there_is_named_at_once() {
     }
 }
 
-/// The kernel ends a connection whose peer takes nothing for as long as it was told to: real time, no clock to turn.
+/// The kernel closes a connection whose peer accepts nothing for the configured time. That is real time and cannot be
+/// simulated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_datastore_that_takes_no_byte_for_half_a_minute_does_not_end_an_upload() {
     const STALL: Duration = Duration::from_secs(34);
     const CHUNK: usize = 1 << 20;
-    /// More than the kernel keeps for a datastore that takes nothing.
+    /// More than the kernel buffers for a datastore that accepts nothing.
     const CHUNKS: usize = 64;
     let world = world(quick()).await;
     let proxy = FaultProxy::start(world.vcenter.url()).await.unwrap();

@@ -1,7 +1,8 @@
-//! The request bodies, as they are sent, equal the committed ones: `tests/fixtures/vsphere/golden/*.json`.
+//! The request bodies that are sent equal the committed ones: `tests/fixtures/vsphere/golden/*.json`.
 //!
-//! A change there is a change on the wire: look at it against the vendor's documentation, then run this test with
-//! `UPDATE_GOLDEN=1`. The truth check (docs/reference/vsphere.md) parses these files with types made by the vendor's specification.
+//! A change there changes what is sent to vCenter. Compare it with the vendor's documentation, then run this test with
+//! `UPDATE_GOLDEN=1`. The program in tests/vim-oracle parses these files with the vendor's types (see
+//! docs/reference/vsphere.md).
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +30,7 @@ use serde_json::Value;
 
 use crate::support::*;
 
-/// Stands between client and vCenter and keeps what goes by.
+/// A proxy between client and vCenter that records the requests.
 #[derive(Clone)]
 struct Tap {
     upstream: String,
@@ -114,7 +115,7 @@ impl Tap {
             _ => method.to_owned(),
         };
         let mut seen = self.seen.lock().unwrap();
-        // These differ by names and by who waits just then, not in form.
+        // These differ in names and in the waiting tasks, but not in form.
         let once = ["FindByInventoryPath", "ModifyListView", "CreateFolder"].contains(&method);
         if once && seen.bodies.contains_key(method) {
             return;
@@ -135,7 +136,8 @@ impl Tap {
             .insert(free.expect("a step sends few bodies per method"), text);
     }
 
-    /// A page of one object in the step that is about pages: more objects than a page holds would take minutes to make.
+    /// Limits a page to one object, in the step about pages. Creating more objects than a real page has would take
+    /// minutes.
     fn shortened(&self, body: Bytes) -> Bytes {
         if self.seen.lock().unwrap().step != PAGES {
             return body;
@@ -151,7 +153,7 @@ impl Tap {
 
 const PAGES: &str = "pages";
 
-/// Every data object but the arguments themselves says its type, and says it first.
+/// Checks that every data object except the arguments has its type as the first field.
 fn named_objects(body: &Value, raw: &[u8]) {
     fn objects(value: &Value) -> usize {
         match value {
@@ -165,7 +167,7 @@ fn named_objects(body: &Value, raw: &[u8]) {
     assert_eq!(first, objects(body) - 1, "{raw}");
 }
 
-/// Which types a question is about.
+/// The types in a question.
 fn types(body: &Value) -> String {
     let sets = body["specSet"][0]["propSet"].as_array().unwrap();
     let types: Vec<_> = sets
@@ -175,7 +177,7 @@ fn types(body: &Value) -> String {
     types.join("+")
 }
 
-/// Numbers and sessions differ from run to run; what stays has the same form.
+/// Replaces numbers and sessions, which differ between runs, by values of the same form.
 fn mask(value: &mut Value) {
     match value {
         Value::Array(all) => all.iter_mut().for_each(mask),
@@ -196,7 +198,7 @@ fn mask(value: &mut Value) {
                     }
                     Value::String(text) if key == "portgroupKey" => *text = masked_id(text),
                     Value::Number(_) if key == "deviceKey" => *value = 2000.into(),
-                    // Temporary keys are ours and below 0; these are those that vCenter gave.
+                    // Temporary keys are ours and below 0. These keys come from vCenter.
                     Value::Number(given) if key == "key" && given.as_i64() > Some(0) => {
                         *value = 16_000.into();
                     }
@@ -282,7 +284,7 @@ async fn request_bodies_are_the_committed_ones() {
     }
 }
 
-/// One of each.
+/// Makes each kind of call once.
 async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
     tap.step("datacenter");
     vc.datacenter("dc1").await.unwrap();
@@ -328,7 +330,7 @@ async fn everything(tap: &Tap, vc: &dyn VCenter, world: &World) {
         host,
         agent_forge_actors::domain::names::MoRef::new("HostSystem", "host-1"),
     ));
-    // The host is made up: what matters is the body.
+    // The host does not exist. Only the body matters.
     if let Ok(task) = vc.create_vm(&create, &other).await {
         let _ = vc.wait(&task).await;
     }

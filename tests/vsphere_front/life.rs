@@ -1,4 +1,4 @@
-//! VMs come, run and go.
+//! VMs are created, run and are destroyed.
 
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,7 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
     let sight = vc.folder_sight(&none, &nowhere).await.unwrap();
     assert_eq!(sight, FolderSight::Hidden, "the datacenter proves nothing");
 
-    // A running VM is not destroyed, and says so in its task.
+    // A running VM is not destroyed. The task or the call fails.
     let task = vc.destroy(&effect(EffectKind::Destroy), &vm).await;
     let refused = match task {
         Ok(task) => vc.wait(&task).await.flatten().unwrap_err(),
@@ -104,7 +104,7 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
     assert!(vc.find_by_uuid(uuid_of("node-1")).await.unwrap().is_empty());
     assert!(world.vms().await.is_empty());
 
-    // Each mutating call passed the gate, and its end was told.
+    // Each mutating call passed the gate, and its outcome was reported.
     for kind in [
         EffectKind::CreateVm,
         EffectKind::Reconfigure,
@@ -130,13 +130,13 @@ async fn a_vm_lives_and_is_gone_without_a_trace() {
         vc.observe(&vm).await.is_err(),
         "a session that was ended stays ended"
     );
-    // And a new one can be had.
+    // A new session is possible.
     world.connect().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_at_once_take_as_long_as_one() {
-    // Long, so that the time that a slow machine takes for the calls is small beside what the tasks take one by one.
+    // Long task times, so that the slow calls of a busy machine are small in comparison.
     let delays = VCenterOptions {
         create_delay: Duration::from_secs(4),
         power_on_delay: Duration::from_secs(3),
@@ -176,7 +176,7 @@ async fn twenty_at_once_take_as_long_as_one() {
         0,
         "the session from before serves"
     );
-    // Nothing is asked when nothing is under way, once the last call of the watcher is over.
+    // No request is sent when no task runs, after the last call of the watcher.
     let asked = async |time: Duration| {
         world.forget_calls().await;
         tokio::time::sleep(time).await;
@@ -379,13 +379,13 @@ async fn a_question_that_a_dead_process_left_open_is_answered() {
                 .await
         })
     };
-    // Its task has begun, and asks; whoever began it is gone before it could answer.
+    // The task has begun and asks its question. Its client ends before it could answer.
     while !world.calls().await.contains_key("ReconfigVM_Task") {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     dying.abort();
     let _ = dying.await;
-    // The question may come a moment after its task.
+    // The question may come a moment after the start of the task.
     let until = Instant::now() + HANG;
     while let Err(e) = vc.eject_isos(&eject, &vm, &ours).await {
         assert!(Instant::now() < until, "{e}");

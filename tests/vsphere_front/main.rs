@@ -1,4 +1,4 @@
-//! The vSphere client against the simulated vCenter's REST interfaces.
+//! The vSphere client with the REST interfaces of the simulated vCenter.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod files;

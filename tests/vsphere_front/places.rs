@@ -1,4 +1,4 @@
-//! Placement: names of the spec become a place, or a field to blame.
+//! Placement: names in the spec become a place, or an error that names the field.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ async fn names_are_understood_as_people_write_them() {
             (&base.folder, &base.resource_pool)
         );
     }
-    // A datastore by its mere name, although it is part of a cluster; and the datacenter's own folder.
+    // A datastore by its name alone, although it is part of a cluster; and the datacenter's own VM folder.
     let request = change(&|r| {
         r.datastore_cluster = "ds-1".into();
         r.folder = String::new();
@@ -139,7 +139,7 @@ async fn promised_space_spreads_machines_and_fullness_is_told() {
             .or_default() += request.bytes;
         chosen.insert(place.datastore.0);
     }
-    // 2 + 2 + 1 fit, and not one more.
+    // Two, two and one disks fit, and not one more.
     assert_eq!(chosen.len(), 3, "{chosen:?}");
     let e = place_beside(&*vc, &request, &earlier).await.unwrap_err();
     assert!(matches!(e.fault(), Some(Fault::NoDiskSpace(_))), "{e}");
@@ -190,7 +190,7 @@ async fn without_drs_hosts_take_turns() {
         hosts.insert(host);
     }
     assert_eq!(hosts.len(), 3, "{hosts:?}");
-    // A datastore that one host alone has decides.
+    // A datastore that only one host has decides the host.
     let mut request = place_request();
     request.datastore_cluster = "local-only".into();
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Logins: few, shared, and never to a server that is not trusted.
+//! Logins are few, shared, and never sent to a server that is not trusted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,7 +41,7 @@ async fn a_wrong_password_is_tried_once() {
     let world = world(quick()).await;
     let mut credentials = world.credentials();
     credentials.password = "canary-5f1c wrong".to_owned().into();
-    // All of them ask before the first has its answer: by one task, since another thread may come late.
+    // All of them ask before the first has its answer. They run in one task, because another thread may be late.
     let all = (0..10).map(|_| world.connector.connect(&credentials));
     for done in futures::future::join_all(all).await {
         let e = done.err().unwrap();
@@ -55,7 +55,7 @@ async fn a_wrong_password_is_tried_once() {
     }
     assert_eq!(world.calls().await["Login"], 1);
     assert_eq!(world.logins("refused").await, 1);
-    // The right one works meanwhile.
+    // The right password works in the meantime.
     world.connect().await;
 }
 
@@ -156,11 +156,11 @@ async fn an_untrusted_server_hears_nothing() {
             .unwrap()
             .insecure()
     );
-    // Different trust is a different session.
+    // Other trust settings need another session.
     assert_eq!(world.logins("vim").await, 2);
 }
 
-/// Somebody else's certificate.
+/// The certificate of another server.
 fn world_certificate() -> String {
     "-----BEGIN CERTIFICATE-----\n\
      MIIBVTCB/aADAgECAgEBMAoGCCqGSM49BAMCMBQxEjAQBgNVBAMMCWxhYiBvdGhl\n\
@@ -235,10 +235,10 @@ async fn releases_are_negotiated_back_to_the_first() {
     }
 }
 
-/// A vCenter that is put back to an earlier version: it does not serve release 8.0.3.0 any more where it says so.
+/// A vCenter that was restored to an earlier version. From a moment on it no longer serves release 8.0.3.0.
 struct PutBack {
     http: reqwest::Client,
-    /// What ends so of a path of that release is refused.
+    /// Paths of that release that end like this are refused.
     refused: std::sync::Mutex<Option<&'static str>>,
 }
 
@@ -270,7 +270,7 @@ impl Transport for PutBack {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_is_refused_is_negotiated_again() {
-    // Any call, and the login that follows the end of a session.
+    // Any call, and the login after the end of a session.
     for (end, ends_sessions) in [("", false), ("/Login", true)] {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let transport = Arc::new(PutBack {
@@ -289,7 +289,7 @@ async fn a_release_that_is_refused_is_negotiated_again() {
         let world = world_with(options, client).await;
         let vc = world.connect().await;
         upload_iso(&*vc).await;
-        // What is not there at all is no reason for anything.
+        // A missing path is no reason to choose another release.
         let missing = json!({"method": "FindAllByUuid", "at": "http", "status": 404, "count": 1});
         world.fault(missing).await;
         let e = vc.find_by_uuid(uuid_of("node-1")).await.unwrap_err();
@@ -319,7 +319,7 @@ async fn a_login_that_nobody_waits_for_is_not_lost() {
         .err()
         .unwrap();
     assert_eq!(e.kind, VcErrorKind::Status(503), "{e}");
-    // Given up at once, many times over: still one session in the end.
+    // Each connect is given up at once. In the end there is still only one session.
     for _ in 0..20 {
         let credentials = world.credentials();
         let connecting = world.connector.connect(&credentials);
@@ -361,7 +361,7 @@ async fn a_server_that_accepts_and_never_answers_is_reported_in_time() {
     let started = std::time::Instant::now();
     let e = connector.connect(&credentials).await.err().unwrap();
     assert_eq!(e.kind, VcErrorKind::NoAnswer, "{e}");
-    // Without the option it would be half a minute.
+    // Without the option it would take half a minute.
     assert!(started.elapsed() < Options::default().call_timeout);
 }
 
@@ -401,7 +401,7 @@ async fn a_server_that_is_no_vcenter_is_told_apart() {
     );
 }
 
-/// Everything that is logged, down to the last detail of the libraries.
+/// The whole log, with all details of the libraries.
 #[derive(Clone, Default)]
 struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
 
@@ -425,8 +425,8 @@ async fn no_secret_reaches_a_log() {
         .with_span_events(tracing_subscriber::fmt::format::FmtSpan::FULL)
         .with_writer(move || writer.clone())
         .finish();
-    // One thread: all of this test's tasks log here.
-    // A callsite is not judged by a thread without a subscriber while there are two of them.
+    // One thread, so that all tasks of this test log here. With two subscribers, a callsite does not take the answer of
+    // a thread without a subscriber.
     let _another = tracing::Dispatch::new(tracing_subscriber::registry());
     let guard = tracing::subscriber::set_default(subscriber);
     let canary = "canary-5f1c0e77";
@@ -437,7 +437,8 @@ async fn no_secret_reaches_a_log() {
     let world = world(options).await;
     let vc = world.connect().await;
     upload_iso(&*vc).await;
-    // A place in the code that another test's thread reached first, while nobody listened, may be held to be mute.
+    // The thread of another test may have reached a callsite first without a subscriber. Then the callsite could be
+    // off.
     tracing::callsite::rebuild_interest_cache();
     let vm = life(&*vc, "node-1").await.unwrap();
     let wrong = "urn:vmomi:InventoryServiceTag:nothing:GLOBAL".to_owned();

@@ -1,6 +1,8 @@
-//! Calls that are taken and never answered, each by itself: they end in time, and who can do without goes on. Those that
-//! `trouble` has as well, and those that tests/it/silence.rs plays with the whole operator: together all that docs/reference/vsphere.md
-//! tells.
+//! Calls that are accepted and never answered, each tested alone. They end in time, and work that does not need them
+//! continues.
+//!
+//! Together with `trouble` and with tests/it/silence.rs, which uses the whole operator, this covers all calls in
+//! docs/reference/vsphere.md.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -15,7 +17,7 @@ use serde_json::json;
 
 use crate::{support::*, trouble};
 
-/// Bound of one call: long for those that are answered, on a machine that stands still now and then.
+/// Time limit of one call. It is long enough for answered calls on a machine that pauses now and then.
 const CALL: Duration = Duration::from_secs(5);
 
 const ANSWER: &str = "AnswerVM";
@@ -40,7 +42,7 @@ const HUNG: [&str; 9] = [
     LOGOUT,
 ];
 
-/// Asks for pages of one object: more objects than a page holds would take minutes to make.
+/// Requests pages of one object. Creating more objects than a real page has would take minutes.
 struct ShortPages(reqwest::Client);
 
 #[async_trait]
@@ -63,7 +65,7 @@ impl Transport for ShortPages {
     }
 }
 
-/// A vCenter at which the client makes this call.
+/// A vCenter with which the client makes this call.
 async fn world_for(call: &str) -> World {
     let client = Options {
         call_timeout: CALL,
@@ -110,25 +112,25 @@ async fn called(world: &World, call: &str) -> u64 {
     world.calls().await.get(call).copied().unwrap_or(0)
 }
 
-/// Hangs from here on.
+/// Makes the call hang from now on.
 async fn hang(world: &World, call: &str) {
     world.forget_calls().await;
     world.fault(json!({"method": call, "at": "hang"})).await;
 }
 
-/// The client makes this call while it hangs.
+/// Lets the client make this call while it hangs.
 async fn play(world: &World, vc: &Arc<dyn VCenter>, call: &str) {
     let tags = ["urn:one:GLOBAL".to_owned(), "urn:two:GLOBAL".to_owned()];
     let attach = effect(EffectKind::AttachTags);
     if call == SESSION {
-        // It is asked for where `/folder` does not take the session.
+        // It is only called if `/folder` does not accept the session.
         let dc = vc.datacenter("dc1").await.unwrap();
         hang(world, call).await;
         return no_answer(put(&**vc, &dc, &iso(), b"an iso").await);
     }
     upload_iso(&**vc).await;
     if call == END_COLLECTOR {
-        // The long poll breaks off, so that what belongs to it is given back and made anew.
+        // The long poll breaks off. So its objects are destroyed and created again.
         hang(world, call).await;
         let broken = fault("WaitForUpdatesEx", "call", "InvalidCollectorVersion", 1);
         world.fault(broken).await;
@@ -148,7 +150,7 @@ async fn play(world: &World, vc: &Arc<dyn VCenter>, call: &str) {
                     vc.eject_isos(&eject, &vm, &[iso().to_string()]).await
                 })
             };
-            // The first one ended in time: there is another.
+            // The first call ended in time: there is another.
             while called(world, call).await < 2 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -163,7 +165,7 @@ async fn play(world: &World, vc: &Arc<dyn VCenter>, call: &str) {
         END_VIEW => {
             hang(world, call).await;
             assert!(!vc.drives().await.unwrap().isos.is_empty());
-            // Nobody waits for the end of the view: it is asked for beside the look.
+            // The client removes the view in the background, so no caller waits for that.
             while called(world, call).await == 0 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -173,7 +175,7 @@ async fn play(world: &World, vc: &Arc<dyn VCenter>, call: &str) {
             no_answer(vc.attach_tags(&attach, &vm, &tags).await);
         }
         REST_LOGOUT => {
-            // There are no such tags; the session is there then.
+            // There are no such tags, but now the session exists.
             vc.attach_tags(&attach, &vm, &tags).await.unwrap_err();
             hang(world, call).await;
             vc.logout(&effect(EffectKind::Logout)).await;
@@ -202,7 +204,7 @@ async fn the_rarer_calls_end_in_time_as_well() {
     }
 }
 
-/// The calls that the document's table tells, without the type that has the method.
+/// The calls in the document's table, without the type that has the method.
 fn told() -> BTreeSet<&'static str> {
     let document = include_str!("../../docs/reference/vsphere.md");
     let section = document

@@ -1,4 +1,4 @@
-//! One simulated vCenter per test, and what the tests do with it.
+//! One simulated vCenter per test, and helpers of the tests.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use agent_forge_lab::parts::vcenter::{VCenterOptions, VCenterProcess};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-/// Lets everything through and remembers it.
+/// A gate that admits everything and records it.
 #[derive(Default)]
 pub struct Recorder {
     pub settled: Mutex<Vec<(EffectKind, Settled)>>,
@@ -72,7 +72,7 @@ pub struct World {
     _dir: tempfile::TempDir,
 }
 
-/// No delays: what is tested is the order of things.
+/// No delays: the tests check the order of calls.
 pub fn quick() -> VCenterOptions {
     VCenterOptions {
         create_delay: Duration::ZERO,
@@ -287,7 +287,7 @@ pub async fn put(
     .await
 }
 
-/// From nothing to a VM that runs, the way the VM actor does it.
+/// Creates a VM and powers it on, with the calls of the VM actor.
 pub async fn life(vc: &dyn VCenter, name: &str) -> VcResult<MoRef> {
     let place = place(vc).await?;
     let task = vc

@@ -1,4 +1,4 @@
-//! Tags, by the Automation API.
+//! Tags, through the Automation API.
 
 use agent_forge_actors::ports::{
     effect::EffectKind,
@@ -86,7 +86,7 @@ async fn attached(world: &World) {
     wanted.sort();
     assert_eq!(seen, wanted);
 
-    // A wrong id names itself.
+    // The error for a wrong id names it.
     let wrong = "urn:vmomi:InventoryServiceTag:00000000-0000-0000-0000-000000000000:GLOBAL";
     for ids in [vec![wrong.to_owned()], vec![one, wrong.to_owned()]] {
         let e = vc.attach_tags(&attach, &vm, &ids).await.unwrap_err();
@@ -97,7 +97,7 @@ async fn attached(world: &World) {
         assert_eq!(e.kind, named, "{e}");
     }
 
-    // Both sessions killed: new ones, once.
+    // Both sessions are killed. Each is opened again once.
     world.post("sessions/kill", json!({})).await;
     vc.attach_tags(&attach, &vm, &[]).await.unwrap();
     let other = tag(world, "three").await;

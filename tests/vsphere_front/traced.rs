@@ -1,4 +1,4 @@
-//! Requests carry the trace that they are made in.
+//! Requests carry the trace context of their span.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ async fn a_request_to_vcenter_carries_the_trace_that_it_is_made_in() {
     );
     let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-    // A callsite is not judged by a thread without a subscriber while there are two of them.
+    // With two subscribers, a callsite does not take the answer of a thread without a subscriber.
     let _another = tracing::Dispatch::new(tracing_subscriber::registry());
     let _here = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! Lost replies, dead sessions, silence, outages.
+//! Lost replies, ended sessions, calls without an answer, outages.
 
 use std::{
     sync::Arc,
@@ -32,7 +32,7 @@ async fn a_session_killed_while_a_vm_is_created_costs_one_login_and_no_double() 
         let vc = vc.clone();
         tokio::spawn(async move { life(&*vc, "node-1").await })
     };
-    // As soon as the task is on its way, and its watcher as well.
+    // As soon as the task and its watcher run.
     while world
         .calls()
         .await
@@ -58,7 +58,7 @@ async fn a_call_into_a_dead_session_is_replayed_once() {
     upload_iso(&*vc).await;
     let place = place(&*vc).await.unwrap();
     let vm = create_vm("node-1", &place);
-    // Known beforehand, so that the create itself meets the dead session.
+    // Looked up before, so that the create itself meets the ended session.
     let mut wrong = vm.clone();
     wrong.place.folder.id = "group-v9999".into();
     vc.create_vm(&effect(EffectKind::CreateVm), &wrong)
@@ -78,7 +78,7 @@ async fn a_call_into_a_dead_session_is_replayed_once() {
     assert_eq!(world.vms().await.len(), 1);
     assert_eq!(world.logins("vim").await, 1);
 
-    // A server that always says so gets two calls, not a flood.
+    // A server that always answers so gets two calls, and not many.
     world.forget_calls().await;
     world
         .fault(fault("PowerOnVM_Task", "call", "NotAuthenticated", 0))
@@ -117,7 +117,7 @@ async fn a_lost_reply_is_an_unknown_outcome() {
         world.gate.outcomes(EffectKind::CreateVm),
         [Settled::Unknown]
     );
-    // Looking is what settles it.
+    // Only a look at the inventory shows the outcome.
     let until = Instant::now() + HANG;
     loop {
         let found = vc.find_by_uuid(uuid_of("node-1")).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_lost_reply_of_the_long_poll_loses_no_task() {
     assert_eq!(world.calls().await["CreateVM_Task"], 6);
 }
 
-/// A proxy that cuts every connection on which nothing has come for this long.
+/// A proxy that cuts every connection on which nothing has arrived for this long.
 struct Impatient(reqwest::Client, Duration);
 
 #[async_trait]
@@ -211,7 +211,7 @@ async fn a_proxy_that_cuts_long_polls_leaves_nothing_behind_and_is_not_hammered(
     }
 }
 
-/// A task leaves the view and comes back between two polls: vCenter sees no change and tells nothing.
+/// A task leaves the view and comes back between two polls. vCenter sees no change and reports nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_asks_late_for_a_task_that_ended_hears_of_its_end() {
     let world = world(quick()).await;
@@ -236,7 +236,8 @@ async fn who_asks_late_for_a_task_that_ended_hears_of_its_end() {
         let next = begin(&format!("node-{n}")).await;
         let before = world.calls().await["ModifyListView"];
         let other = wait(&next);
-        // The call that takes the last one out of the view and the next one in. Whoever asks now, asks before the next poll.
+        // The call that removes the last task from the view and adds the next one. A caller that asks now asks before
+        // the next poll.
         while world.calls().await["ModifyListView"] == before {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -248,7 +249,7 @@ async fn who_asks_late_for_a_task_that_ended_hears_of_its_end() {
     }
 }
 
-/// Calls that hang and whose callers hear of it.
+/// Calls that hang and return an error to their callers.
 pub const HUNG: [&str; 12] = [
     "FindAllByUuid",
     "RetrievePropertiesEx",
@@ -266,7 +267,7 @@ pub const HUNG: [&str; 12] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_never_answers_ends_in_time_for_every_method() {
-    // What comes before has time; whoever hangs has little.
+    // The preparation has a long time limit, the hanging calls have a short one.
     let world = world(quick()).await;
     let patient = world.connect().await;
     upload_iso(&*patient).await;
@@ -316,7 +317,7 @@ async fn a_call_that_never_answers_ends_in_time_for_every_method() {
         };
         let e = e.unwrap_or_else(|| panic!("{method} hung and yet succeeded"));
         assert_eq!(e.kind, VcErrorKind::NoAnswer, "{method}: {e}");
-        // Without the option it would be half a minute.
+        // Without the option it would take half a minute.
         assert!(
             started.elapsed() < Options::default().call_timeout,
             "{method}: {:?}",
@@ -411,12 +412,12 @@ async fn a_task_that_vcenter_forgot_is_vanished_not_failed() {
         .await
         .unwrap();
     vc.wait(&task).await.flatten().unwrap();
-    // A second wait on the same finished task still knows its end.
+    // A second wait for the same finished task still gets its end.
     assert!(matches!(
         vc.wait(&task).await.flatten().unwrap(),
         TaskEnd::Success(Some(_))
     ));
-    // Nobody waited for this one before it was forgotten, as after a restart.
+    // No caller waited for this task before vCenter forgot it, as after a restart.
     let task = vc
         .create_vm(&effect(EffectKind::CreateVm), &create_vm("node-2", &place))
         .await
@@ -461,7 +462,7 @@ async fn faults_of_tasks_and_calls_are_the_same_to_callers() {
             "{at}: {e}"
         );
     }
-    // Without the privilege: its name.
+    // Without the privilege, the error names it.
     let deny = json!({"deny": [{"privilege": "VirtualMachine.Inventory.Create"}]});
     world.post("permissions", deny).await;
     let e = vc
@@ -511,7 +512,7 @@ async fn a_caller_that_gives_up_leaves_nothing_behind_but_an_unknown_outcome() {
     };
     tokio::select! {
         made = vc.create_vm(&create, &vm) => panic!("answered: {made:?}"),
-        // It is on its way then, and is given up.
+        // The call is under way then, and is given up.
         () = taken => {}
     }
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Status of one VM: its identity and place, recorded before the first write to vCenter, and what
-//! became of it.
+//! Status of one VM: its identity and place, which are recorded before the first write to vCenter; and its further
+//! history.
 
 use super::timeline::{MAX_TIMELINE_ROWS, Milestone};
 use crate::WaitingOn;

@@ -1,4 +1,4 @@
-//! When what happened to a machine: the times that its trace and its durations are made from.
+//! When each milestone of a machine was reached. The machine's trace and its durations come from these times.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use schemars::JsonSchema;

@@ -1,5 +1,5 @@
-//! Writes what is made from the types: `config/crd` (no flag), `docs/reference/crds.md` (`--docs`);
-//! `--check` writes nothing and fails when one of them is out of date.
+//! Writes the files that are generated from the types: `config/crd` (no flag) and `docs/reference/crds.md` (`--docs`).
+//! `--check` writes nothing, and fails if one of them is out of date.
 
 use agent_forge_crds::manifest;
 use std::error::Error;
@@ -40,7 +40,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
     }
 }
 
-/// Workspace root: Cargo tells where this package lies; without Cargo, the current directory.
+/// Workspace root, relative to this package. Without Cargo, the current directory.
 fn root() -> PathBuf {
     env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(PathBuf::new, |package| PathBuf::from(package).join(".."))

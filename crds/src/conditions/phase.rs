@@ -1,30 +1,30 @@
-//! Phase of a VM's life as `status.vm.phase` and `status.ownedVMs[].phase` show it.
+//! Phase of a VM's life, in `status.vm.phase` and `status.ownedVMs[].phase`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// Where a VM stands between its request and its end.
+/// The phase of a VM between its request and its end.
 ///
-/// The wire type is a free string: a value from another release is kept as [`Phase::Other`] and
-/// written back unchanged.
+/// In the object it is a free string. A value from another release is kept as [`Phase::Other`] and written back
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Requested or being built; its Agent has not registered yet.
+    /// The VM is requested or being created. Its Agent has not registered yet.
     Provisioning,
     /// Its Agent has registered and is not bound to a Machine.
     Available,
     /// Its Agent serves a Machine.
     Bound,
-    /// Its Machine is going or gone; VM and Agent are on their way out.
+    /// Its Machine is being deleted or gone. VM and Agent are being removed.
     Released,
-    /// Nothing asks for it and it cannot be used or removed on its own.
+    /// No AgentMachine needs it, and it cannot be used or removed automatically.
     Orphaned,
     /// A phase that this release does not know.
     Other(String),
 }
 
 impl Phase {
-    /// The word on the wire.
+    /// The word in the object.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Provisioning => "Provisioning",

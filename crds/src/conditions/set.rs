@@ -1,9 +1,9 @@
-//! Writing a condition list without moving times that did not change.
+//! Writes a condition list without changing times of unchanged conditions.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-/// Longest message the schema of a condition takes, in characters.
+/// Longest message that the schema of a condition accepts, in characters.
 const MAX_MESSAGE: usize = 32768;
 
 /// The three values of a condition's `status`.
@@ -13,12 +13,12 @@ pub enum ConditionStatus {
     True,
     /// It does not hold.
     False,
-    /// It cannot be told.
+    /// It is not known.
     Unknown,
 }
 
 impl ConditionStatus {
-    /// The word on the wire.
+    /// The word in the object.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -34,7 +34,7 @@ impl From<bool> for ConditionStatus {
     }
 }
 
-/// What a condition shall say; see [`set_condition`].
+/// The new content of a condition; see [`set_condition`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionUpdate<'a> {
     /// Condition type, unique in its list.
@@ -43,16 +43,16 @@ pub struct ConditionUpdate<'a> {
     pub status: ConditionStatus,
     /// CamelCase word, never empty; see [`super::reason`].
     pub reason: &'a str,
-    /// Sentence for people; may be empty; cut at 32768 characters, the schema's bound.
+    /// Sentence for people; may be empty. It is cut at 32768 characters, the limit of the schema.
     pub message: &'a str,
-    /// `metadata.generation` that was looked at.
+    /// The `metadata.generation` that was observed.
     pub observed_generation: Option<i64>,
 }
 
-/// Puts one condition into the list and tells whether the list changed.
+/// Puts one condition into the list. Returns whether the list changed.
 ///
-/// `lastTransitionTime` becomes `now` (cut to whole seconds, as the wire carries it) only when the
-/// condition is new or its status changes; other conditions and the order stay as they are.
+/// `lastTransitionTime` becomes `now`, in whole seconds as in the object, only if the condition is new or its status
+/// changes. Other conditions and the order do not change.
 pub fn set_condition(
     conditions: &mut Vec<Condition>,
     update: &ConditionUpdate<'_>,
@@ -85,17 +85,17 @@ pub fn set_condition(
     }
 }
 
-/// The condition of that type.
+/// The condition with that type.
 pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|c| c.type_ == type_)
 }
 
-/// Whether the condition of that type is there and holds.
+/// Whether the condition with that type exists and holds.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find_condition(conditions, type_).is_some_and(|c| c.status == "True")
 }
 
 fn whole_seconds(time: &Time) -> Time {
-    // A timestamp cut to its own second is always in range; the fallback only keeps this total.
+    // A timestamp cut to its own second is always in range. The fallback is never used.
     Time(Timestamp::from_second(time.0.as_second()).unwrap_or(time.0))
 }

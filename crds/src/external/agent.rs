@@ -8,56 +8,55 @@ use serde::{Deserialize, Serialize};
 
 /// API group.
 pub const GROUP: &str = "agent-install.openshift.io";
-/// Label with the name of the AgentMachine that claimed it, set by the provider (§1.2).
+/// Label with the name of the AgentMachine that claimed it. The provider sets it.
 pub const AGENT_MACHINE_REF_LABEL: &str = "agentMachineRef";
-/// Annotation with the namespace of the AgentMachine that claimed it (§1.2).
+/// Annotation with the namespace of the AgentMachine that claimed it.
 pub const AGENT_MACHINE_REF_NAMESPACE_ANNOTATION: &str = "agentMachineRefNamespace";
-/// Label with the name of the InfraEnv it booted from (§3.5).
+/// Label with the name of the InfraEnv that it booted from.
 pub const INFRA_ENV_LABEL: &str = "infraenvs.agent-install.openshift.io";
-/// Label with the name of the BareMetalHost that owns it: it runs on bare metal, whatever its inventory says.
+/// Label with the name of the BareMetalHost that owns it. The host is bare metal, whatever its inventory shows.
 pub const BARE_METAL_HOST_LABEL: &str = "agent-install.openshift.io/bmh";
-/// Label by which OSAC reserves it for one of its cluster orders, before any AgentMachine claims it.
+/// Label with which OSAC reserves it for one of its cluster orders, before any AgentMachine claims it.
 pub const CLUSTER_ORDER_LABEL: &str = "osac.openshift.io/clusterorder";
-/// Annotation that lets a deletion skip removing the Node from the hosted cluster (§3.5).
+/// Annotation that lets a deletion skip the removal of the Node from the hosted cluster.
 pub const SKIP_SPOKE_CLEANUP_ANNOTATION: &str =
     "agent.agent-install.openshift.io/skip-spoke-cleanup";
-/// Condition: bound to a cluster (§3.4).
+/// Condition: bound to a cluster.
 pub const BOUND: &str = "Bound";
-/// Condition: the host reports (§3.4).
+/// Condition: the host reports to the service.
 pub const CONNECTED: &str = "Connected";
-/// Condition: the host passes its checks (§3.4).
+/// Condition: the host passes its checks.
 pub const VALIDATED: &str = "Validated";
-/// Condition: ready to install (§3.4).
+/// Condition: ready to install.
 pub const REQUIREMENTS_MET: &str = "RequirementsMet";
-/// Condition: installation is complete (§3.4).
+/// Condition: the installation is complete.
 pub const INSTALLED: &str = "Installed";
-/// Condition: the spec reached the service (§3.4).
+/// Condition: the spec reached the service.
 pub const SPEC_SYNCED: &str = "SpecSynced";
 
 foreign_kind! {
-    /// One discovered host. Its name is the host id, which on VMware is the BIOS UUID in the
-    /// guest's byte order (§0.3).
+    /// One discovered host. Its name is the host id. On VMware that is the BIOS UUID in the guest's byte order.
     Agent { spec: AgentSpec, status: AgentStatus }
     group: "agent-install.openshift.io", version: "v1beta1", plural: "agents"
 }
 
-/// What the host shall be.
+/// The wanted settings of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentSpec {
-    /// Whether it may be used; without it the provider leaves the host alone (§1.5).
+    /// Whether it may be used. Without approval the provider does not use the host.
     #[serde(deserialize_with = "crate::lenient::or_default")]
     pub approved: bool,
-    /// Role; the service creates it empty (§3.1).
+    /// Role. The service creates it empty.
     #[serde(deserialize_with = "crate::lenient::or_default")]
     pub role: String,
-    /// Hostname, to be set no later than approval (§0.6).
+    /// Hostname. It must be set at the latest with the approval.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub hostname: Option<String>,
-    /// ClusterDeployment that it is bound to (§1.5, §1.8).
+    /// ClusterDeployment that it is bound to.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
@@ -65,29 +64,29 @@ pub struct AgentSpec {
     pub cluster_deployment_name: Option<NamespacedName>,
 }
 
-/// What the host is.
+/// The state of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentStatus {
-    /// Hardware, from the host's first report on; may be stale (§3.2).
+    /// Hardware, once the host has reported it. It may be outdated.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub inventory: Option<Inventory>,
-    /// State of the service's state machine.
+    /// State in the service's state machine.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub debug_info: Option<DebugInfo>,
-    /// How far the installation is.
+    /// Progress of the installation.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub progress: Option<Progress>,
-    /// Conditions (§3.4).
+    /// Conditions.
     #[serde(
         deserialize_with = "crate::lenient::list",
         skip_serializing_if = "Vec::is_empty"
@@ -95,23 +94,23 @@ pub struct AgentStatus {
     pub conditions: Vec<ForeignCondition>,
 }
 
-/// Hardware as the host reported it (§3.2).
+/// Hardware as the host reported it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Inventory {
-    /// Hostname that the host has on its own.
+    /// The host's own hostname.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub hostname: Option<String>,
-    /// Who made the machine.
+    /// Manufacturer of the machine.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub system_vendor: Option<SystemVendor>,
-    /// Network interfaces in no stable order, bridges of the guest included (§3.6).
+    /// Network interfaces in no fixed order, including bridges of the guest.
     #[serde(
         deserialize_with = "crate::lenient::list",
         skip_serializing_if = "Vec::is_empty"
@@ -119,11 +118,11 @@ pub struct Inventory {
     pub interfaces: Vec<Interface>,
 }
 
-/// Who made the machine (§3.6).
+/// Manufacturer of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SystemVendor {
-    /// Serial number, on VMware `VMware-` and the BIOS UUID in vSphere's byte order; may be empty.
+    /// Serial number. On VMware: `VMware-` and the BIOS UUID in vSphere's byte order. May be empty.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
@@ -135,7 +134,7 @@ pub struct SystemVendor {
         skip_serializing_if = "Option::is_none"
     )]
     pub product_name: Option<String>,
-    /// Maker, `VMware, Inc.` for a VM.
+    /// Manufacturer, `VMware, Inc.` for a VM.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
@@ -153,7 +152,7 @@ pub struct Interface {
         skip_serializing_if = "Option::is_none"
     )]
     pub name: Option<String>,
-    /// MAC address; case and separators vary (§3.6).
+    /// MAC address. Case and separators vary.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
@@ -161,11 +160,11 @@ pub struct Interface {
     pub mac_address: Option<String>,
 }
 
-/// State of the service's state machine.
+/// State in the service's state machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DebugInfo {
-    /// One of the words of §3.3; empty when unknown.
+    /// The name of the state, such as `known-unbound`; empty if it is unknown.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
@@ -173,11 +172,11 @@ pub struct DebugInfo {
     pub state: Option<String>,
 }
 
-/// How far the installation is.
+/// Progress of the installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Progress {
-    /// One of the stages of §3.3, such as `Joined` or `Done`.
+    /// The stage of the installation, such as `Joined` or `Done`.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
@@ -186,7 +185,7 @@ pub struct Progress {
 }
 
 impl Agent {
-    /// Name of the AgentMachine that claimed it: the label that the provider sets (§1.2).
+    /// Name of the AgentMachine that claimed it, from the label that the provider sets.
     pub fn claimed_by(&self) -> Option<&str> {
         self.labels()
             .get(AGENT_MACHINE_REF_LABEL)
@@ -194,7 +193,7 @@ impl Agent {
             .filter(|name| !name.is_empty())
     }
 
-    /// Namespace of the AgentMachine that claimed it (§1.2).
+    /// Namespace of the AgentMachine that claimed it.
     pub fn claimed_by_namespace(&self) -> Option<&str> {
         self.annotations()
             .get(AGENT_MACHINE_REF_NAMESPACE_ANNOTATION)
@@ -207,8 +206,8 @@ impl Agent {
         labels.get(CLUSTER_ORDER_LABEL).map(String::as_str)
     }
 
-    /// Whether somebody claimed it or it is bound to a cluster: it carries the claim label of the provider or of a cluster
-    /// order, or `spec.clusterDeploymentName` (§1.6). All are absent only on a free Agent.
+    /// Whether it is claimed, or bound to a cluster. Then it has the claim label of the provider or of a cluster order,
+    /// or `spec.clusterDeploymentName`. A free Agent has none of them.
     pub fn is_claimed_or_bound(&self) -> bool {
         self.claimed_by().is_some()
             || self.cluster_order().is_some()
@@ -220,19 +219,19 @@ impl Agent {
         self.labels().contains_key(BARE_METAL_HOST_LABEL)
     }
 
-    /// uid of the InfraEnv of that name that owns it; `None` where it does not say.
+    /// uid of the owner InfraEnv with that name; `None` if there is no such owner.
     pub fn infra_env_uid(&self, name: &str) -> Option<&str> {
         let mut owners = self.owner_references().iter();
         let owner = owners.find(|o| o.kind == "InfraEnv" && o.name == name)?;
         Some(owner.uid.as_str()).filter(|uid| !uid.is_empty())
     }
 
-    /// InfraEnv it booted from (§3.5).
+    /// InfraEnv that it booted from.
     pub fn infra_env(&self) -> Option<&str> {
         self.labels().get(INFRA_ENV_LABEL).map(String::as_str)
     }
 
-    /// Conditions; none before the service wrote any.
+    /// Conditions; empty before the service has written any.
     pub fn conditions(&self) -> &[ForeignCondition] {
         self.status
             .as_ref()
@@ -240,13 +239,13 @@ impl Agent {
             .unwrap_or_default()
     }
 
-    /// Condition of that type.
+    /// Condition with that type.
     pub fn condition(&self, type_: &str) -> Option<&ForeignCondition> {
         find(self.conditions(), type_)
     }
 
-    /// Whether the provider would take it for a claim, labels aside: approved, `Bound` False,
-    /// `Connected` and `Validated` True (§1.5).
+    /// Whether the provider would accept it for a claim, apart from its labels: approved, `Bound` False, `Connected`
+    /// and `Validated` True.
     pub fn is_valid_for_claim(&self) -> bool {
         let holds = |type_| self.condition(type_).is_some_and(ForeignCondition::is_true);
         self.spec.approved
@@ -257,13 +256,13 @@ impl Agent {
             && holds(VALIDATED)
     }
 
-    /// Whether installation is complete (§3.4).
+    /// Whether the installation is complete.
     pub fn is_installed(&self) -> bool {
         self.condition(INSTALLED)
             .is_some_and(ForeignCondition::is_true)
     }
 
-    /// State of the service's state machine, empty when unknown (§3.3).
+    /// State in the service's state machine; empty if it is unknown.
     pub fn state(&self) -> &str {
         self.status
             .as_ref()
@@ -271,12 +270,12 @@ impl Agent {
             .unwrap_or_default()
     }
 
-    /// Hardware, once the host reported it (§3.6).
+    /// Hardware, once the host has reported it.
     pub fn inventory(&self) -> Option<&Inventory> {
         self.status.as_ref()?.inventory.as_ref()
     }
 
-    /// Stage of the installation (§3.3).
+    /// Stage of the installation.
     pub fn current_stage(&self) -> Option<&str> {
         self.status
             .as_ref()?

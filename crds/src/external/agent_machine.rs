@@ -9,39 +9,40 @@ use serde::{Deserialize, Serialize};
 
 /// API group.
 pub const GROUP: &str = "capi-provider.agent-install.openshift.io";
-/// Finalizer that the provider sets once it has accepted the owner Machine (§0.14, §1.2).
+/// Finalizer that the provider sets once it has accepted the owner Machine.
 pub const PROVIDER_FINALIZER: &str = "agentmachine.agent-install.openshift.io/deprovision";
-/// Annotation that names the NodePool as `<namespace>/<name>`, on Machine and AgentMachine (§6.3).
+/// Annotation that names the NodePool as `<namespace>/<name>`, on Machine and AgentMachine.
 pub const NODE_POOL_ANNOTATION: &str = "hypershift.openshift.io/nodePool";
-/// Annotation that pauses a CAPI object by being there; HyperShift writes the value `true` (§1.4).
+/// Annotation that pauses a CAPI object, with any value. HyperShift writes the value `true`.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
-/// Condition: an Agent is reserved (§1.3).
+/// Condition: an Agent is reserved.
 pub const AGENT_RESERVED: &str = "AgentReserved";
-/// Condition: summary of the others (§1.3).
+/// Condition: summary of the others.
 pub const READY: &str = "Ready";
-/// Reason of [`AGENT_RESERVED`] (and of [`READY`] in the older generation) while it waits (§1.3).
+/// Reason of [`AGENT_RESERVED`] while the AgentMachine waits. In the older generation also the reason of [`READY`].
 pub const NO_SUITABLE_AGENTS: &str = "NoSuitableAgents";
-/// Reason of [`AGENT_RESERVED`] while an error keeps the provider from looking for an Agent; the message is that error (§1.3).
+/// Reason of [`AGENT_RESERVED`] while an error prevents the provider from looking for an Agent. The message is that
+/// error.
 pub const AGENT_NOT_YET_FOUND: &str = "AgentNotYetFound";
 
 foreign_kind! {
-    /// One Machine's claim on a host.
+    /// The claim of one Machine for a host.
     AgentMachine { spec: AgentMachineSpec, status: AgentMachineStatus }
     group: "capi-provider.agent-install.openshift.io", version: "v1beta1", plural: "agentmachines"
 }
 
-/// What the claim asks for.
+/// What the claim requires.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentMachineSpec {
-    /// Labels that an Agent must carry. Absent selects every Agent (§1.5). One of another shape also
-    /// reads as absent; the kind's own definition refuses to store such a one.
+    /// Labels that an Agent must have. Without a selector every Agent fits. A value of another type also reads as
+    /// absent, but the CRD does not accept such a value.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub agent_label_selector: Option<LabelSelector>,
-    /// `agent://<Agent name>` once an Agent is claimed (§1.2).
+    /// `agent://<Agent name>` once an Agent is claimed.
     #[serde(
         rename = "providerID",
         deserialize_with = "crate::lenient::option",
@@ -50,23 +51,23 @@ pub struct AgentMachineSpec {
     pub provider_id: Option<String>,
 }
 
-/// What became of the claim.
+/// The result of the claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentMachineStatus {
-    /// Agent that was claimed; never taken back (§0.8).
+    /// Agent that was claimed. It is never removed.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub agent_ref: Option<NamespacedName>,
-    /// Whether the host is installed; never lowered again (§1.3).
+    /// Whether the host is installed. It never becomes false again.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub ready: Option<bool>,
-    /// Conditions, in either generation's shape; may be missing for ever (§0.13).
+    /// Conditions in the format of either generation. They may be missing for ever.
     #[serde(
         deserialize_with = "crate::lenient::list",
         skip_serializing_if = "Vec::is_empty"
@@ -75,8 +76,8 @@ pub struct AgentMachineStatus {
 }
 
 impl AgentMachine {
-    /// Reference to the owner of kind Machine, in either version of its group (§1.4). At creation
-    /// the owner is a MachineSet; the Machine takes its place about a second later (§0.14).
+    /// Reference to the owner of kind Machine, in either version of its group. At creation the owner is a MachineSet.
+    /// The Machine becomes the owner about a second later.
     pub fn owner_machine(&self) -> Option<&OwnerReference> {
         self.owner_references().iter().find(|owner| {
             owner.kind == machine::KIND
@@ -87,7 +88,7 @@ impl AgentMachine {
         })
     }
 
-    /// Conditions; none while the provider has written none.
+    /// Conditions; empty while the provider has written none.
     pub fn conditions(&self) -> &[ForeignCondition] {
         self.status
             .as_ref()
@@ -95,7 +96,7 @@ impl AgentMachine {
             .unwrap_or_default()
     }
 
-    /// Condition `AgentReserved`, which both generations write (§1.3).
+    /// Condition `AgentReserved`, which both generations write.
     pub fn reserved_condition(&self) -> Option<&ForeignCondition> {
         find(self.conditions(), AGENT_RESERVED)
     }
@@ -105,14 +106,14 @@ impl AgentMachine {
         find(self.conditions(), READY)
     }
 
-    /// Whether `AgentReserved` says that no Agent suits it (§0.1).
+    /// Whether condition `AgentReserved` reports that no Agent fits.
     pub fn is_waiting(&self) -> bool {
         self.reserved_condition()
             .is_some_and(|condition| condition.is_false_because(NO_SUITABLE_AGENTS))
     }
 
-    /// Whether, without a condition `AgentReserved`, `Ready` says that no Agent suits it: the
-    /// older generation's word (§0.1, §1.3).
+    /// Whether condition `Ready` reports that no Agent fits, without a condition `AgentReserved`. The older generation
+    /// does this.
     pub fn is_waiting_legacy(&self) -> bool {
         self.reserved_condition().is_none()
             && self
@@ -120,7 +121,8 @@ impl AgentMachine {
                 .is_some_and(|condition| condition.is_false_because(NO_SUITABLE_AGENTS))
     }
 
-    /// What keeps the provider from looking for an Agent, in its own words, which may be none (§1.3); `None` where it can look.
+    /// The error that prevents the provider from looking for an Agent. The text may be empty. `None` if there is no
+    /// such error.
     pub fn search_error(&self) -> Option<&str> {
         let reserved = self.reserved_condition()?;
         reserved
@@ -128,7 +130,7 @@ impl AgentMachine {
             .then(|| reserved.message.as_deref().unwrap_or_default())
     }
 
-    /// Agent that was claimed, when its reference has a name.
+    /// Agent that was claimed, if its reference has a name.
     pub fn agent_ref(&self) -> Option<&NamespacedName> {
         self.status
             .as_ref()
@@ -136,19 +138,19 @@ impl AgentMachine {
             .filter(|agent| !agent.name.is_empty())
     }
 
-    /// Whether the host is installed (§1.3).
+    /// Whether the host is installed.
     pub fn is_ready(&self) -> bool {
         self.status.as_ref().and_then(|status| status.ready) == Some(true)
     }
 
-    /// Whether the provider has accepted the owner Machine: its finalizer is there (§0.14).
+    /// Whether the provider has accepted the owner Machine, which means that its finalizer is set.
     pub fn has_provider_finalizer(&self) -> bool {
         self.finalizers()
             .iter()
             .any(|name| name == PROVIDER_FINALIZER)
     }
 
-    /// Whether it carries the pause annotation, whatever its value (§1.4).
+    /// Whether it has the pause annotation, with any value.
     pub fn is_paused(&self) -> bool {
         self.annotations().contains_key(PAUSED_ANNOTATION)
     }
@@ -158,7 +160,7 @@ impl AgentMachine {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// NodePool it belongs to, as `(namespace, name)` (§6.3).
+    /// NodePool that it belongs to, as `(namespace, name)`.
     pub fn node_pool(&self) -> Option<(&str, &str)> {
         self.annotations()
             .get(NODE_POOL_ANNOTATION)?

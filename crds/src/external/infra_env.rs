@@ -10,7 +10,7 @@ use std::fmt;
 
 /// API group.
 pub const GROUP: &str = "agent-install.openshift.io";
-/// Condition about the ISO. Its reasons do not tell whether the ISO can be had; the URL does (§5).
+/// Condition about the ISO. Only the URL shows whether the ISO can be downloaded; the condition's reasons do not.
 pub const IMAGE_CREATED: &str = "ImageCreated";
 
 foreign_kind! {
@@ -19,29 +19,29 @@ foreign_kind! {
     group: "agent-install.openshift.io", version: "v1beta1", plural: "infraenvs"
 }
 
-/// What the ISO shall be.
+/// The wanted properties of the ISO.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InfraEnvSpec {
-    /// Cluster that its hosts are bound to from the start; hosts for NodePools need it absent (§4).
+    /// Cluster that its hosts are bound to from the start. Hosts for NodePools need it to be absent.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub cluster_ref: Option<NamespacedName>,
-    /// Labels that its Agents are created with (§3.5).
+    /// Labels of its Agents at their creation.
     #[serde(
         deserialize_with = "crate::lenient::string_map",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub agent_labels: BTreeMap<String, String>,
-    /// Version of the operating system in the ISO; part of what identifies it (§5).
+    /// Version of the operating system in the ISO. It is a part of the ISO's identity.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub os_image_version: Option<String>,
-    /// How its Agents come to be approved.
+    /// How its Agents are approved.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
@@ -49,33 +49,33 @@ pub struct InfraEnvSpec {
     pub agent_approval: Option<AgentApproval>,
 }
 
-/// How Agents come to be approved.
+/// How Agents are approved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentApproval {
-    /// The service approves every Agent of the InfraEnv, and again whenever somebody takes the approval back.
+    /// Whether the service approves every Agent of the InfraEnv. It does so again if somebody removes the approval.
     #[serde(deserialize_with = "crate::lenient::or_default")]
     pub auto_approve: bool,
 }
 
-/// What the ISO is.
+/// The state of the ISO.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InfraEnvStatus {
-    /// Where the ISO is. Holding it is enough to fetch the ISO (§5).
+    /// URL of the ISO. The URL alone allows the download.
     #[serde(
         rename = "isoDownloadURL",
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub iso_download_url: Option<IsoDownloadUrl>,
-    /// When the URL was made; changes only together with it (§5).
+    /// When the URL was created. It changes only together with the URL.
     #[serde(
         deserialize_with = "crate::lenient::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub created_time: Option<Time>,
-    /// Conditions (§5).
+    /// Conditions.
     #[serde(
         deserialize_with = "crate::lenient::list",
         skip_serializing_if = "Vec::is_empty"
@@ -83,18 +83,18 @@ pub struct InfraEnvStatus {
     pub conditions: Vec<ForeignCondition>,
 }
 
-/// Address of an ISO. It carries a token, so it never prints (§5).
+/// URL of an ISO. It contains a token, so it is never printed.
 #[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IsoDownloadUrl(String);
 
 impl IsoDownloadUrl {
-    /// Wraps an address.
+    /// Wraps a URL.
     pub fn new(url: impl Into<String>) -> Self {
         Self(url.into())
     }
 
-    /// The address with its token: for the request that fetches the ISO and nothing else.
+    /// The URL with its token. Use it only for the request that downloads the ISO.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -107,7 +107,7 @@ impl fmt::Debug for IsoDownloadUrl {
 }
 
 impl InfraEnv {
-    /// Where the ISO is, when there is one: a URL that is not empty is the whole test (§5).
+    /// URL of the ISO, if there is one. A URL that is not empty is the only criterion.
     pub fn iso_download_url(&self) -> Option<&IsoDownloadUrl> {
         self.status
             .as_ref()?
@@ -116,7 +116,7 @@ impl InfraEnv {
             .filter(|url| !url.expose().is_empty())
     }
 
-    /// Why the service could not make its image: the message of condition `ImageCreated` where that is False.
+    /// Why the service could not make its image: the message of condition `ImageCreated` if that is False.
     pub fn image_failure(&self) -> Option<&str> {
         let conditions = self.status.as_ref().map(|s| s.conditions.as_slice());
         let created = find(conditions.unwrap_or_default(), IMAGE_CREATED)?;
@@ -125,13 +125,13 @@ impl InfraEnv {
             .then(|| created.message.as_deref().unwrap_or_default())
     }
 
-    /// Whether the service approves its Agents by itself.
+    /// Whether the service approves its Agents automatically.
     pub fn auto_approves(&self) -> bool {
         let approval = self.spec.agent_approval.as_ref();
         approval.is_some_and(|a| a.auto_approve)
     }
 
-    /// When the URL was made (§5).
+    /// When the URL was created.
     pub fn created_time(&self) -> Option<&Time> {
         self.status.as_ref()?.created_time.as_ref()
     }

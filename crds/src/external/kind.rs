@@ -1,6 +1,6 @@
-//! The frame of a foreign kind.
+//! The macro that defines a foreign kind.
 
-/// Defines a namespaced kind with lenient `spec` and `status`, usable with `kube::Api` and watches.
+/// Defines a namespaced kind with tolerant `spec` and `status`, for `kube::Api` and watches.
 macro_rules! foreign_kind {
     (
         $(#[$meta:meta])*
@@ -13,10 +13,10 @@ macro_rules! foreign_kind {
             /// Standard metadata.
             #[serde(default)]
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-            /// What is wanted; empty when it is missing or cannot be understood.
+            /// The wanted state; empty if it is missing or cannot be parsed.
             #[serde(default, deserialize_with = "crate::lenient::or_default")]
             pub spec: $spec,
-            /// What is; absent when it is missing or cannot be understood.
+            /// The actual state; absent if it is missing or cannot be parsed.
             #[serde(default, deserialize_with = "crate::lenient::option")]
             pub status: Option<$status>,
         }

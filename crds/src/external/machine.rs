@@ -1,7 +1,7 @@
-//! `Machine` of Cluster API: only its metadata, in whichever version the cluster serves.
+//! `Machine` of Cluster API: only its metadata, in the version that the cluster serves.
 //!
-//! Whether a Machine exists and whether it is being deleted is all that decides about a host, and
-//! both stand in the metadata, which does not differ between versions (§2).
+//! The operator only needs to know whether a Machine exists and whether it is being deleted. Both are in the metadata,
+//! which is the same in all versions.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::core::{ApiResource, GroupVersionKind, PartialObjectMeta};
@@ -14,10 +14,10 @@ pub const GROUP: &str = "cluster.x-k8s.io";
 pub const KIND: &str = "Machine";
 /// Plural name in API paths.
 pub const PLURAL: &str = "machines";
-/// Annotation with which the agent provider holds a Machine's deletion (§1.2).
+/// Annotation with which the agent provider delays a Machine's deletion.
 pub const AGENT_HOOK_ANNOTATION: &str =
     "pre-terminate.delete.hook.machine.cluster.x-k8s.io/agentmachine";
-/// Label with the name of the CAPI Cluster (§2).
+/// Label with the name of the CAPI Cluster.
 pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 
 /// Version of the Machine API.
@@ -25,12 +25,12 @@ pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 pub enum MachineVersion {
     /// `v1beta1`, served by every HyperShift so far.
     V1Beta1,
-    /// `v1beta2`, served by newer ones (§2).
+    /// `v1beta2`, served by newer ones.
     V1Beta2,
 }
 
 impl MachineVersion {
-    /// Every version, the newest first: the order in which to look for one that is served.
+    /// All versions, the newest first: the order in which a served version is looked for.
     pub const NEWEST_FIRST: [Self; 2] = [Self::V1Beta2, Self::V1Beta1];
 
     /// The word in `apiVersion`.
@@ -46,7 +46,7 @@ impl MachineVersion {
         format!("{GROUP}/{}", self.as_str())
     }
 
-    /// What a dynamic client needs to address Machines in this version.
+    /// The resource with which a dynamic client addresses Machines in this version.
     pub fn api_resource(self) -> ApiResource {
         ApiResource::from_gvk_with_plural(
             &GroupVersionKind::gvk(GROUP, self.as_str(), KIND),
@@ -55,7 +55,7 @@ impl MachineVersion {
     }
 }
 
-/// One Machine, as far as its metadata tells.
+/// The metadata of one Machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MachineMeta {
     /// Standard metadata.
@@ -77,12 +77,12 @@ impl From<ObjectMeta> for MachineMeta {
 }
 
 impl MachineMeta {
-    /// `metadata.name`, empty when missing.
+    /// `metadata.name`; empty if it is missing.
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// `metadata.namespace`, empty when missing.
+    /// `metadata.namespace`; empty if it is missing.
     pub fn namespace(&self) -> &str {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
@@ -92,22 +92,22 @@ impl MachineMeta {
         self.metadata.uid.as_deref()
     }
 
-    /// Whether it is being deleted: from here on its Agent has to be fenced (§0.15).
+    /// Whether it is being deleted. From then on its Agent must be fenced.
     pub fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether the agent provider holds its deletion (§1.2, §1.6).
+    /// Whether the agent provider delays its deletion.
     pub fn has_agent_hook(&self) -> bool {
         self.annotation(AGENT_HOOK_ANNOTATION).is_some()
     }
 
-    /// Whether it carries the pause annotation, whatever its value (§1.4).
+    /// Whether it has the pause annotation, with any value.
     pub fn is_paused(&self) -> bool {
         self.annotation(PAUSED_ANNOTATION).is_some()
     }
 
-    /// NodePool it belongs to, as `(namespace, name)` (§6.3).
+    /// NodePool that it belongs to, as `(namespace, name)`.
     pub fn node_pool(&self) -> Option<(&str, &str)> {
         self.annotation(NODE_POOL_ANNOTATION)?.split_once('/')
     }

@@ -1,4 +1,4 @@
-//! The field reference as a page of tables.
+//! The field reference, a page of tables.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -149,7 +149,7 @@ fn bounds(schema: &JSONSchemaProps) -> String {
     all.join("; ")
 }
 
-/// Text that stays within its cell.
+/// Escapes text so that it stays in its table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', "<br>")
 }

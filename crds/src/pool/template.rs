@@ -1,4 +1,4 @@
-//! Size of a VM, and what its Agent is given.
+//! Size of a VM, and the labels and annotations of its Agent.
 
 use crate::schema;
 use schemars::JsonSchema;

@@ -13,7 +13,7 @@ const MACHINES: [&str; 2] = [
     "variants/hypershift-bundled_cluster.x-k8s.io_machines.yaml",
 ];
 
-/// File of each definition with the object that has every field we know.
+/// File of each definition with an object that has every field we know.
 fn cases() -> Vec<(&'static str, Value)> {
     vec![
         (AGENT_MACHINES, files::json(&full::agent_machine(None))),
@@ -26,7 +26,7 @@ fn cases() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Fields that others fill in and that we never write are not missed.
+/// The problems, without required fields that others fill in and that we never write.
 fn wrong(definition: &Value, object: &Value) -> Vec<String> {
     let mut found = structural::problems(files::schema(definition, "v1beta1"), object);
     found.retain(|problem| !problem.ends_with(": is required"));
@@ -80,7 +80,7 @@ fn every_foreign_field_exists_in_the_definitions_of_the_lab() {
     }
 }
 
-/// The check itself notices what it is there for.
+/// The check itself finds the errors that it is for.
 #[test]
 fn the_contract_notices_an_unknown_field_and_another_type() {
     let definition = files::yaml(

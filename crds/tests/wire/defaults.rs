@@ -1,4 +1,4 @@
-//! Values that stand for absent fields: what the schema writes in is what the methods answer.
+//! Values of absent fields: the methods return the defaults of the schema.
 
 use crate::files;
 use agent_forge_crds::pool::VsphereAgentPool;

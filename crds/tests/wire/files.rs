@@ -1,4 +1,4 @@
-//! Where test data lies.
+//! Where test data is.
 
 use serde_json::Value;
 use std::io::Write;
@@ -10,9 +10,9 @@ pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A directory of the shared data, or None after saying on stderr that `test` is skipped.
+/// A directory of the shared data. `None`, after a message on stderr that `test` is skipped, if it does not exist.
 ///
-/// The data is beside the workspace; `AGENT_FORGE_SHARED` names another place.
+/// The data is beside the workspace. `AGENT_FORGE_SHARED` names another place.
 pub fn shared(directory: &str, test: &str) -> Option<PathBuf> {
     let root = env::var_os("AGENT_FORGE_SHARED")
         .map_or_else(|| workspace().join("../shared"), PathBuf::from);
@@ -20,10 +20,10 @@ pub fn shared(directory: &str, test: &str) -> Option<PathBuf> {
     if path.is_dir() {
         return Some(path);
     }
-    // Straight to stderr: what the print macros write stays hidden while a test passes.
+    // Directly to stderr: the output of print macros stays hidden while a test passes.
     let _ = writeln!(
         std::io::stderr(),
-        "SKIPPED {test}: there is no directory {}; set AGENT_FORGE_SHARED to where it lies",
+        "SKIPPED {test}: there is no directory {}; set AGENT_FORGE_SHARED to its parent",
         path.display()
     );
     None
@@ -45,7 +45,7 @@ pub fn fixture(name: &str) -> Value {
     )
 }
 
-/// The YAML files right in a directory, sorted.
+/// The YAML files directly in a directory, sorted.
 pub fn yaml_files(directory: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(directory)
         .unwrap_or_else(|error| panic!("{}: {error}", directory.display()))

@@ -1,4 +1,4 @@
-//! Foreign objects read whatever they hold, and say what the provider and the service mean by it.
+//! Foreign objects parse whatever they contain, and the methods return what the provider and the service mean.
 
 use crate::full;
 use agent_forge_crds::external::{Agent, AgentMachine, InfraEnv, MachineMeta};
@@ -6,7 +6,7 @@ use kube::core::{ObjectList, PartialObjectMeta};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Things that a field may turn out to hold.
+/// Unusual values that a field may have.
 fn oddities() -> [Value; 9] {
     [
         json!(null),
@@ -21,7 +21,7 @@ fn oddities() -> [Value; 9] {
     ]
 }
 
-/// Paths of every value below `spec` and `status`, lists and their elements included.
+/// Paths of every value below `spec` and `status`, including lists and their elements.
 fn paths(value: &Value, path: String, all: &mut Vec<String>) {
     if !path.is_empty() {
         all.push(path.clone());
@@ -44,7 +44,7 @@ fn paths(value: &Value, path: String, all: &mut Vec<String>) {
     }
 }
 
-/// Puts every oddity into every place, and takes every place away; the list must always read.
+/// Puts every unusual value into every place, and removes every place. The list must always parse.
 fn survives<K: DeserializeOwned + Clone>(object: &Value) {
     let mut all = Vec::new();
     paths(object, String::new(), &mut all);
@@ -118,7 +118,7 @@ fn waiting_is_read_in_both_generations() {
     assert!(!legacy.is_waiting());
     assert!(legacy.is_waiting_legacy());
 
-    // AgentReserved is the truth where both stand.
+    // AgentReserved counts if both conditions exist.
     let reserved = machine(json!([
         {"type": "Ready", "status": "False", "reason": "NoSuitableAgents"},
         {"type": "AgentReserved", "status": "True", "reason": "AgentReserved"},

@@ -1,5 +1,5 @@
-//! Foreign objects with every field that we know set, so that a test over them covers every field.
-//! They are written out without `..Default`: a new field does not compile until it stands here.
+//! Foreign objects with all fields that we know, so that a test over them covers every field. They have no `..Default`:
+//! code with a new field does not compile until the field is added here.
 
 use agent_forge_crds::Time;
 use agent_forge_crds::external::agent::{

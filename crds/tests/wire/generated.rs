@@ -1,4 +1,4 @@
-//! The files in the repository are the ones that the types make.
+//! The files in the repository equal the files generated from the types.
 
 use crate::files;
 use agent_forge_crds::manifest;

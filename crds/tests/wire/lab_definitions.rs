@@ -1,5 +1,5 @@
-//! The lab's stand-ins accept whatever the real definitions accept: they may know less and ask for
-//! less, never for more or for something else.
+//! The lab's minimal definitions accept whatever the real definitions accept. They may have fewer fields and
+//! requirements, but never more or different ones.
 
 use crate::files;
 use serde_json::Value;
@@ -60,7 +60,7 @@ fn compare(stand_in: &Value, real: &Value, file: &Path) {
     }
 }
 
-/// Collects where `stand_in` refuses or forgets something that `real` keeps.
+/// Collects where `stand_in` refuses or drops something that `real` keeps.
 fn looser(stand_in: &Value, real: &Value, path: &str, stricter: &mut Vec<String>) {
     let mut wrong = |what: String| stricter.push(format!("{path}: {what}"));
     for field in [
@@ -165,7 +165,7 @@ fn subset(small: &Value, large: &Value, mut missing: impl FnMut(&Value)) {
     }
 }
 
-/// The check itself notices what it is there for.
+/// The check itself finds the errors that it is for.
 #[test]
 fn a_stricter_stand_in_is_noticed() {
     let real: Value = serde_yaml_ng::from_str(

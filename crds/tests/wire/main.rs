@@ -1,6 +1,6 @@
-//! What is on the wire: our definitions against those of the predecessor and of the foreign kinds.
+//! The wire format: our definitions compared with those of the predecessor and of the foreign kinds.
 
-// A test says what it expects by panicking.
+// A test reports failures by panicking.
 #![allow(clippy::unwrap_used)]
 
 mod contract;

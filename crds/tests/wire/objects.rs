@@ -1,4 +1,4 @@
-//! Our own status: conditions that move only when they change, phases, the row in the pool.
+//! Our own status: conditions that change only when needed, phases, the row in the pool.
 
 use agent_forge_crds::agent::VmStatus;
 use agent_forge_crds::conditions::{

@@ -1,5 +1,5 @@
-//! Our definitions are those of the predecessor's 1.0.2 and 1.1.0 plus the optional fields named here, without the
-//! rules named here, and its objects read and write back without loss.
+//! Our definitions equal those of the predecessor's 1.0.2 and 1.1.0, plus the optional fields named here, without the
+//! rules named here. The predecessor's objects are read and written back without loss.
 
 use crate::{files, structural};
 use agent_forge_crds::{VsphereAgent, VsphereAgentPool, manifest};
@@ -12,7 +12,8 @@ use std::path::PathBuf;
 /// Fields that 1.1.0 added.
 const ADDED_TO_POOL_BY_1_1: &[&str] = &["status.ownedVMs[].ownerUID", "status.ownedVMs[].source"];
 const ADDED_TO_AGENT_BY_1_1: &[&str] = &["status.vm.ownerUID", "status.vm.source"];
-/// Fields that 1.1.0 lets nobody change. Ours may: a mistake is mended without a new pool.
+/// Fields that 1.1.0 makes immutable. In our definitions they may change, so that a mistake can be corrected without a
+/// new pool.
 const LIFTED_FROM_POOL: &[&str] = &[
     "spec.controlPlaneNamespace",
     "spec.hostedClusterRef",
@@ -24,7 +25,7 @@ const LIFTED_FROM_POOL: &[&str] = &[
     "spec.vsphere.isoDatastore",
 ];
 const LIFTED_FROM_AGENT: &[&str] = &["spec.poolRef"];
-/// Fields that came later. Everything below one of them is new as well.
+/// Fields that were added later. Everything below one of them is new as well.
 const ADDED_TO_POOL: &[&str] = &[
     "spec.agent.discoveryTimeout",
     "spec.infraEnvRef.namespace",
@@ -182,7 +183,7 @@ fn columns(theirs: &Value, ours: &Value, file: &str) {
 struct Difference {
     wrong: Vec<String>,
     added: BTreeSet<String>,
-    /// Where theirs, and not ours, may not be changed.
+    /// Fields that are immutable in their definition but not in ours.
     lifted: BTreeSet<String>,
 }
 
@@ -224,7 +225,7 @@ impl Difference {
     }
 }
 
-/// All that the rules say is that it may not be changed.
+/// Whether all rules only say that the value may not change.
 fn only_immutable(rules: &Value) -> bool {
     let mut rules = rules.as_array().into_iter().flatten();
     rules.all(|rule| rule["rule"] == "self == oldSelf")
@@ -238,7 +239,7 @@ fn join(path: &str, name: &str) -> String {
     }
 }
 
-/// Equal as YAML means it: 1 is 1.0, and a set of words has no order.
+/// Equal in the sense of YAML: 1 equals 1.0, and a set of words has no order.
 fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => left.as_f64() == right.as_f64(),
@@ -256,7 +257,7 @@ fn sample_of_the_predecessor_reads_validates_and_writes_back_unchanged() {
     };
     let sample = files::yaml(&directory.join("agentforge_v1alpha1_vsphereagentpool.yaml"));
     unchanged::<VsphereAgentPool>(&sample, &files::json(&manifest::pool()), "sample");
-    // The copy that other tests patch is that sample.
+    // The copy that other tests patch equals that sample.
     let ours = files::fixture("pool.yaml");
     assert_eq!(ours["spec"], sample["spec"], "tests/fixtures/pool.yaml");
 }
@@ -290,8 +291,8 @@ fn recorded_objects_of_the_predecessor_read_validate_and_write_back_unchanged() 
     assert!(count >= 20, "only {count} recorded objects were found");
 }
 
-/// What 1.1.0 and the releases after it write. No run of them is on record: the fields are those of its definitions and of
-/// `predecessor.md` §6.
+/// What 1.1.0 and later releases write. No objects of them are recorded. The fields come from their definitions and
+/// from what is known about these releases.
 #[test]
 fn what_1_1_0_and_later_write_reads_validates_and_writes_back_unchanged() {
     let vm = json!({

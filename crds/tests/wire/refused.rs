@@ -1,5 +1,5 @@
-//! Tables of objects that the API server must refuse, and of odd ones that it must accept because
-//! the predecessor's did. Here they meet the schema alone; rules of CEL need the real server.
+//! Tables of objects that the API server must refuse, and of unusual ones that it must accept because the predecessor's
+//! did. This test checks them with the schema alone. CEL rules need the real server.
 
 use crate::{files, structural};
 use agent_forge_crds::manifest;

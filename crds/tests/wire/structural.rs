@@ -1,10 +1,9 @@
-//! Checks a value against a structural schema as the API server does, rules of CEL left out:
-//! those need the server.
+//! Checks a value with a structural schema as the API server does, without CEL rules, which need the server.
 
 use regex::Regex;
 use serde_json::{Map, Value};
 
-/// What is wrong with `value`, each with the path of its field.
+/// The problems of `value`, each with the path of its field.
 pub fn problems(schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     check(schema, value, "", &mut found);
@@ -100,7 +99,7 @@ fn object(schema: &Value, fields: &Map<String, Value>, path: &str, found: &mut V
             None if schema["additionalProperties"].is_object() => {
                 check(&schema["additionalProperties"], value, &below(name), found);
             }
-            // The API server knows metadata better than the schema does.
+            // The API server itself checks metadata better than this schema.
             None if open || (shapeless && path == "metadata") => {}
             None => found.push(format!("{}: is not in the schema", below(name))),
         }

@@ -1,4 +1,4 @@
-//! What the index finds is what going through all finds, whatever happened before.
+//! A lookup in the index finds the same as a search through all objects, after any sequence of changes.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::cluster::{
     view::Caches,
 };
 
-/// The caches without their index: each question goes through all.
+/// The caches without their index: each question goes through all objects.
 struct Plain(Arc<Caches>);
 
 impl View for Plain {
@@ -75,7 +75,7 @@ impl View for Plain {
 
 const NAMESPACES: [&str; 3] = ["a", "ab", "b"];
 
-/// One of a few: what is drawn twice is the same.
+/// One of four values, so that the same value comes up often.
 fn few(rng: &mut Rng, kind: &str) -> String {
     format!("{kind}{}", rng.u8(0..4))
 }
@@ -149,7 +149,7 @@ fn child(rng: &mut Rng) -> VsphereAgent {
     object(rng, &name, rest, json!({}))
 }
 
-/// Something happens to a cache: an object comes or changes, goes, or all are listed anew.
+/// One random change of a cache: an object is added, changed or deleted, or all are listed again.
 fn happen<K: kube::ResourceExt>(rng: &mut Rng, cache: &Arc<Cache<K>>, make: fn(&mut Rng) -> K) {
     let part = rng.choice([None, Some("a"), Some("ab")]).flatten();
     let mut feed = Feed::new(cache.clone(), part.map(str::to_owned));

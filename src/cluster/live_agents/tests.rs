@@ -1,4 +1,4 @@
-//! Who shares which list, and what is kept of it.
+//! Which callers share a list, and what is kept of it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,7 +22,7 @@ fn named(name: &'static str) -> AgentFilter {
     Arc::new(move |a: &Agent| a.name_any() == name)
 }
 
-/// Three pages of one Agent each; each page waits until it may come.
+/// Three pages of one Agent each. Each page waits for a permit.
 struct Server {
     lists: AtomicUsize,
     may: Semaphore,
@@ -98,7 +98,7 @@ async fn a_list_that_is_cut_off_is_read_again_for_those_who_shared_it() {
     assert!(futures::poll!(&mut reads).is_pending());
     assert!(futures::poll!(&mut shares).is_pending());
     drop(blocks);
-    // Its turn: it reads for both, and is cut off.
+    // Now this caller reads for both, and is dropped.
     assert!(futures::poll!(&mut reads).is_pending());
     assert_eq!(server.lists(), 2);
     drop(reads);

@@ -1,4 +1,4 @@
-//! What a writer does not even ask for.
+//! Requests that the writer does not even send.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use kube::client::Body;
 use super::*;
 use crate::{gate::OpenGate, telemetry::metrics::Metrics};
 
-/// A writer that serves this namespace, before an API server that denies everything.
+/// A writer that serves this namespace, in front of an API server that denies everything.
 fn serving(namespace: &str) -> Writer {
     let denies = tower::service_fn(|_: http::Request<Body>| async {
         let status =

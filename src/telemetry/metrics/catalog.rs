@@ -1,12 +1,12 @@
-//! Every metric family there is: what `/metrics` registers, what `docs/reference/metrics.md` lists, what the tests of alerts and
-//! dashboards check queries against. Names and labels of the predecessor's families are kept to the letter.
+//! All metric families. `/metrics` registers them, `docs/reference/metrics.md` lists them, and the tests of alerts and
+//! dashboards check queries against them. The families of the predecessor keep their exact names and labels.
 //!
 //! Cardinality: labels are pools, kinds, operations and reasons, never VMs or machines.
 
-/// What a family counts.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Only rises; begins anew with the process.
+    /// Only rises. Begins at 0 when the process starts.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -15,7 +15,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As Prometheus names it.
+    /// The name of the type in Prometheus.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ pub struct Family {
     pub help: &'static str,
 }
 
-/// From a glance at what is cached to a pass that waits for a vCenter task or an ISO.
+/// From a pass that only reads the cache to a pass that waits for a vCenter task or an ISO.
 const PASS_SECONDS: &[f64] = &[
     0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 ];
@@ -47,9 +47,9 @@ const POOL: &[&str] = &["namespace", "pool"];
 const KIND: &[&str] = &["kind"];
 /// From a fast inventory lookup to a call that hangs.
 const CALL_SECONDS: &[f64] = &[0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0];
-/// From a quick power-on to a create on a busy array.
+/// From a quick power-on to a create on a busy storage array.
 const TASK_SECONDS: &[f64] = &[0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
-/// The autoscaler gives up on a machine after 900 s, a health check after 1200 s.
+/// The autoscaler gives up on a machine after 900 s, a MachineHealthCheck after 1200 s.
 const MACHINE_SECONDS: &[f64] = &[
     1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0,
 ];
@@ -71,7 +71,7 @@ const fn family(
 macro_rules! catalog {
     ($($id:ident = $name:literal, $kind:expr, $labels:expr, $help:literal;)*) => {
         $(#[doc = $help] pub const $id: Family = family($name, $kind, $labels, $help);)*
-        /// All of them, in the order of the document.
+        /// All families, in the order of the document.
         pub const ALL: &[Family] = &[$($id),*];
     };
 }
@@ -135,7 +135,7 @@ catalog! {
         "Phases of machines that never reached the collector and were given up.";
 }
 
-/// What the process says of itself, under the names that every client of Prometheus uses.
+/// Metrics of the process, with the names that all Prometheus clients use.
 pub const PROCESS: &[Family] = &[
     family(
         "process_start_time_seconds",
@@ -176,7 +176,7 @@ pub const PROCESS: &[Family] = &[
     family("process_threads", Kind::Gauge, &[], "Threads."),
 ];
 
-/// `docs/reference/metrics.md`.
+/// The content of `docs/reference/metrics.md`.
 #[must_use]
 pub fn document() -> String {
     let mut out = String::from(
@@ -221,7 +221,7 @@ mod tests {
             if matches!(f.kind, Kind::Histogram(_)) {
                 assert!(f.name.ends_with("_seconds"), "{}", f.name);
             }
-            // A machine, a VM or an Agent as a label would make as many series as there are.
+            // A machine, a VM or an Agent as a label would create one series for each of them.
             for label in ["vm", "machine", "agent", "name", "uid", "object", "url"] {
                 assert!(!f.labels.contains(&label), "{} by {label}", f.name);
             }

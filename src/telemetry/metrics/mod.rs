@@ -1,4 +1,4 @@
-//! Metrics, registered into one registry. Families stand in [`catalog`]; series of a deleted pool disappear.
+//! Metrics in one registry. The families are listed in [`catalog`]. The series of a deleted pool disappear.
 
 pub mod catalog;
 #[cfg(test)]
@@ -65,7 +65,8 @@ pub struct Metrics {
     mailbox: IntGaugeVec,
     phases_dropped: IntCounterVec,
     uses: Uses,
-    /// Pools whose series were dropped: what still comes of them, say of a VM that goes after its pool, revives none.
+    /// Pools whose series were dropped. Later events of such a pool do not create series again, for example when one of
+    /// its VMs is destroyed after the pool.
     dropped: Mutex<BTreeSet<ObjectKey>>,
 }
 
@@ -82,7 +83,7 @@ const STATES: [&str; 10] = [
     "demand_deficit",
 ];
 
-/// A machine's moments as events and as values of `until`.
+/// A machine's milestones: as events, and as values of the label `until`.
 const MOMENTS: [(&str, &str); 10] = [
     ("Accepted", "accepted"),
     ("ISOReady", "iso_ready"),
@@ -95,11 +96,11 @@ const MOMENTS: [(&str, &str); 10] = [
     ("Installed", "installed"),
     (DESTROYED, "destroyed"),
 ];
-/// How an effect was settled.
+/// Outcomes of an effect.
 const OUTCOMES: [&str; 3] = ["done", "refused", "unknown"];
 const DESTROYED: &str = "Destroyed";
 
-/// A pool's gauge whose other labels come and go: what is not said any more disappears.
+/// A pool's gauge whose other labels change. Series that are no longer set disappear.
 struct Changing {
     family: IntGaugeVec,
     shown: Mutex<BTreeMap<ObjectKey, BTreeSet<Vec<String>>>>,
@@ -126,7 +127,7 @@ impl Changing {
     }
 }
 
-/// A gauge of each vCenter: one that is not said any more disappears.
+/// A gauge with one series for each vCenter. Series that are no longer set disappear.
 struct ByServer {
     family: IntGaugeVec,
     shown: Mutex<BTreeSet<String>>,
@@ -203,7 +204,7 @@ impl Metrics {
     /// Registers all families.
     ///
     /// # Errors
-    /// Two families of one name: a defect in the catalog.
+    /// Two families with the same name: a defect in the catalog.
     pub fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
         let r = Register(&registry);
@@ -250,7 +251,8 @@ impl Metrics {
         Ok(made)
     }
 
-    /// Counters begin at 0: one that appears with its first event shows no increase.
+    /// Creates the counters with the value 0. A counter that appears with its first event shows no increase in
+    /// Prometheus.
     fn preset(&self) {
         let _ = self.phases_dropped();
         let results = [true, false].map(result);
@@ -275,13 +277,13 @@ impl Metrics {
         }
     }
 
-    /// Whether this process acts, or stands by.
+    /// Sets whether this process acts or stands by.
     pub fn leads(&self, leads: bool) {
         let none: [&str; 0] = [];
         self.leader.with_label_values(&none).set(i64::from(leads));
     }
 
-    /// Whether the predecessor's Lease keeps this process from acting.
+    /// Sets whether the predecessor's Lease keeps this process from acting.
     pub fn barred(&self, barred: bool) {
         let none: [&str; 0] = [];
         self.barred.with_label_values(&none).set(i64::from(barred));
@@ -294,7 +296,7 @@ impl Metrics {
         self.phases_dropped.with_label_values(&none)
     }
 
-    /// One effect was settled.
+    /// Counts one effect with its outcome.
     pub fn effect(&self, effect: &str, outcome: &str) {
         self.effects.with_label_values(&[effect, outcome]).inc();
     }
@@ -333,7 +335,7 @@ impl Metrics {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The series of these vCenters and ISO caches disappear.
+    /// Removes the series of these vCenters and ISO caches.
     fn retire(&self, unused: &[String]) {
         for name in unused {
             drop_series(&self.vsphere_requests, "server", name);
@@ -432,7 +434,7 @@ impl Instruments for Metrics {
     }
 
     fn milestone(&self, pool: &ObjectKey, event: &str, seconds: f64) {
-        // Held to the end: between a look and an observation the pool might be dropped.
+        // Hold the lock to the end. Otherwise the pool could be dropped between the check and the observation.
         let dropped = self.dropped();
         if dropped.contains(pool) {
             return;
@@ -500,7 +502,7 @@ impl Instruments for Metrics {
             return;
         }
         let in_flight = self.tasks.with_label_values(&[server, task]);
-        // A task that outlived its vCenter's series is not among those of the new one.
+        // A task may have started before the series of its vCenter were removed. Then the new series does not count it.
         if in_flight.get() > 0 {
             in_flight.dec();
         }

@@ -1,4 +1,4 @@
-//! Tests: every query of an alert or a dashboard is made of families and labels that exist.
+//! Tests: every query of an alert or a dashboard uses families and labels that exist.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -17,8 +17,8 @@ use super::{
     catalog::{self, Family, Kind},
 };
 
-/// Reasons of VsphereReady that no call to vCenter gives; also those under which a VsphereAgent waits for vCenter, which its
-/// pool's condition repeats.
+/// Reasons of VsphereReady that do not come from a vCenter call. Among them are the reasons with which a VsphereAgent
+/// waits for vCenter; its pool's condition repeats those.
 const OWN_REASONS: [&str; 14] = [
     reason::SECRET_NOT_FOUND,
     reason::SECRET_NAMESPACE_REFUSED,
@@ -35,7 +35,8 @@ const OWN_REASONS: [&str; 14] = [
     reason::TAGGING_FAILED,
     reason::EJECT_FAILED,
 ];
-/// Those that say neither that vCenter is away nor that it refuses us: AgentForgePoolNotReady tells of them.
+/// Reasons that concern one object. They mean neither that vCenter is unreachable nor that it refuses access. The alert
+/// AgentForgePoolNotReady covers them.
 const OF_ONE_OBJECT: [&str; 27] = [
     "ManagedObjectNotFound",
     "DuplicateName",
@@ -66,7 +67,7 @@ const OF_ONE_OBJECT: [&str; 27] = [
     reason::EJECT_FAILED,
 ];
 
-/// What a label of that family may say; `None`: anything.
+/// The possible values of that family's label; `None` if any value is possible.
 fn values(of: &Family, label: &str) -> Option<Vec<String>> {
     let words = |words: &[&str]| Some(words.iter().map(|w| (*w).to_owned()).collect());
     let phases = [
@@ -106,7 +107,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(repository(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// The family that a name in a query means, suffixes of histograms included.
+/// The family of a name in a query. Suffixes of histograms are accepted.
 fn family(name: &str) -> Option<&'static Family> {
     let all = catalog::ALL.iter().chain(catalog::PROCESS);
     all.into_iter().find(|f| match f.kind {
@@ -122,10 +123,10 @@ fn word(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// What is wrong with a query; the families that it uses are added to `used`.
+/// The defects of a query. The families that it uses are added to `used`.
 fn faults(query: &str, used: &mut BTreeSet<&'static str>) -> Vec<String> {
     let mut faults = Vec::new();
-    // A scrape adds the last two.
+    // The scrape adds the last two.
     let mut labels: BTreeSet<&str> = BTreeSet::from(["le", "job", "namespace"]);
     let mut matched: Vec<(&str, &str)> = Vec::new();
     let ours = query.match_indices("agent_forge_");
@@ -155,7 +156,7 @@ fn faults(query: &str, used: &mut BTreeSet<&'static str>) -> Vec<String> {
             continue;
         };
         let asked = part.split('"').nth(1).unwrap_or_default().split('|');
-        // A dashboard's variable is whatever is chosen.
+        // The variable of a dashboard may have any value.
         for value in asked.filter(|v| !v.is_empty() && !v.starts_with('$')) {
             if values(found, label).is_some_and(|all| !all.iter().any(|known| known == value)) {
                 faults.push(format!("{name}: {label} is never {value}"));
@@ -174,7 +175,7 @@ fn faults(query: &str, used: &mut BTreeSet<&'static str>) -> Vec<String> {
     faults
 }
 
-/// The labels of a query's answer: those that it is summed by, else all that its families have.
+/// The labels of a query's answer: the labels it is grouped by, or else all labels of its families.
 fn labels_left(query: &str) -> BTreeSet<&str> {
     let by = query.split("by (").nth(1).and_then(|r| r.split(')').next());
     if let Some(by) = by {
@@ -186,7 +187,7 @@ fn labels_left(query: &str) -> BTreeSet<&str> {
     let names = query.match_indices("agent_forge_");
     let families = names.filter_map(|(at, _)| family(word(&query[at..])));
     let ours = families.flat_map(|f| f.labels.iter().copied());
-    // A scrape adds these.
+    // The scrape adds these.
     ours.chain(["job", "instance"]).collect()
 }
 
@@ -229,7 +230,7 @@ fn each_reason_of_a_failed_vcenter_call_belongs_to_one_alert_or_to_none_on_purpo
         asked("AgentForgeVCenterAccessLost"),
         OF_ONE_OBJECT.map(str::to_owned).into(),
     ];
-    // What a pool says first is what they ask for, or a trouble of one object would hide it from them.
+    // A pool's condition shows these reasons first. Otherwise a failure of one object would hide them from the alerts.
     let of_all: BTreeSet<String> = vcenter::error::OF_ALL.map(str::to_owned).into();
     let both: BTreeSet<String> = alerts[..2].iter().flatten().cloned().collect();
     assert_eq!(both, of_all);
@@ -244,7 +245,7 @@ fn each_reason_of_a_failed_vcenter_call_belongs_to_one_alert_or_to_none_on_purpo
     }
 }
 
-/// Where an alert's `runbook_url` finds this repository; docs/reference/observability.md says how it is set to another place.
+/// The start of each alert's `runbook_url`. docs/reference/observability.md says how to change it.
 const HOME: &str = "https://github.com/containeroo/agent-forge-operator/blob/main/";
 
 #[test]

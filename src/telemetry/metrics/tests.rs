@@ -89,7 +89,7 @@ fn a_moment_that_nothing_has_any_more_disappears_and_so_does_a_vcenter() {
     assert!(gone && left.contains("vc-b"), "{left}");
 }
 
-/// What is measured at a vCenter and on a datastore of its.
+/// Records work in a vCenter and on one of its datastores.
 fn work(m: &Metrics, server: &str, cache: &str) {
     m.request(&RequestRecord {
         server,
@@ -124,13 +124,13 @@ fn with_their_last_pool_the_series_of_a_vcenter_and_of_a_datastore_disappear() {
         let series = format!("agent_forge_vsphere_{family}{{");
         assert!(text(&m).contains(&series), "{series}");
     }
-    // One moves to another vCenter, the other stays.
+    // One pool moves to another vCenter, the other stays.
     m.pool_uses(&a, "vc-two", "vc-two/dc/ds");
     work(&m, "vc-two", "vc-two/dc/ds");
     assert_eq!((of("vc-one"), of("vc-two")), (shown, shown));
     m.drop_pool(&b);
     assert_eq!((of("vc-one"), of("vc-two")), (0, shown));
-    // Its session lives on for a while, and so may a transfer.
+    // The session of that vCenter lives on for a while, and so may a transfer.
     work(&m, "vc-one", "vc-one/dc/ds");
     assert_eq!(of("vc-one"), 0);
     m.pool_uses(&b, "vc-one", "vc-one/dc/ds");
@@ -187,14 +187,14 @@ fn a_vm_that_outlives_its_pool_revives_no_series() {
     m.destroyed(&pool, 2.0);
     m.milestone(&pool, MOMENTS[0].0, 2.0);
     assert!(!text(&m).contains(r#"pool="a""#), "{}", text(&m));
-    // Another one of that name counts again.
+    // A new pool with that name counts again.
     m.pool(&pool, &PoolGauges::default());
     m.destroyed(&pool, 3.0);
     let counted = r#"agent_forge_machine_duration_seconds_count{namespace="ns",pool="a",until="destroyed"} 1"#;
     assert!(text(&m).contains(counted), "{}", text(&m));
 }
 
-/// The families of the predecessor, in its own words: dashboards and alerts of its users ask for these.
+/// The families of the predecessor, with its names. Dashboards and alerts of its users query them.
 const PREDECESSORS: [(&str, &str, &[&str]); 6] = [
     (
         "agent_forge_vsphere_vm_operations_total",

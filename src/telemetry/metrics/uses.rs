@@ -1,4 +1,5 @@
-//! Which vCenters and ISO caches pools use: the series of those that none uses any more disappear, and stay away.
+//! Which vCenters and ISO caches the pools use. When no pool uses one any more, its series disappear and do not come
+//! back.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,9 +15,9 @@ pub struct Uses(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// vCenter and ISO cache of each pool.
+    /// The vCenter and the ISO cache of each pool.
     by_pool: BTreeMap<ObjectKey, [String; 2]>,
-    /// Those that pools have let go. A session may live on there for a while: nothing is told of it.
+    /// Those that no pool uses any more. A session for one may live on for a while; its metrics are not counted.
     retired: BTreeSet<String>,
 }
 
@@ -25,7 +26,7 @@ impl Uses {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pool uses these from now on, `None`: nothing. What is used no more: values of labels.
+    /// Sets what the pool uses from now on; `None` means nothing. Returns the label values that no pool uses any more.
     pub fn change(&self, pool: &ObjectKey, uses: Option<[&str; 2]>) -> Vec<String> {
         let mut known = self.known();
         let uses = uses.map(|both| both.map(str::to_owned));
@@ -46,13 +47,13 @@ impl Uses {
         unused
     }
 
-    /// Pools have let go of it, and none has taken it up again.
+    /// Whether the last pool has stopped to use it, and none uses it again.
     pub fn is_retired(&self, value: &str) -> bool {
         self.known().retired.contains(value)
     }
 }
 
-/// Removes the series in which `label` has that value.
+/// Removes the series whose `label` has that value.
 pub fn drop_series<T: MetricVecBuilder>(family: &MetricVec<T>, label: &str, value: &str)
 where
     MetricVec<T>: Collector,
@@ -62,7 +63,7 @@ where
             let labels = series.get_label().iter().map(|l| (l.name(), l.value()));
             let labels: HashMap<&str, &str> = labels.collect();
             if labels.get(label) == Some(&value) {
-                // Somebody else may have removed it.
+                // Another thread may have removed it.
                 let _ = family.remove(&labels);
             }
         }

@@ -1,10 +1,12 @@
-//! Phases that were sent and may not have arrived: kept until they have, and told again once the collector takes spans.
+//! Keeps phases that were sent until the collector has accepted them, and sends them again if necessary.
 //!
-//! The SDK drops a batch that the collector does not take, and what comes while its queue is full. Phases are few, about ten
-//! for each machine, and their ids and times are fixed: one that arrives twice is one.
+//! The SDK drops a batch that the collector does not accept, and spans that come while its queue is full. There are
+//! only about ten phases for each machine. Their ids and times are fixed, so a phase that arrives twice is still one
+//! phase.
 //!
-//! Guarantees: at most [`MOST`] are kept, the oldest give way and are counted; nobody waits for the collector here. What is
-//! kept leaves with the next batch that arrives, so a collector that is away is asked no more often for it.
+//! Guarantees: at most [`MOST`] phases are kept. Beyond that the oldest are dropped and counted. This code never waits
+//! for the collector. Kept phases are sent with the next successful batch, so an unreachable collector gets no extra
+//! requests.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -21,11 +23,11 @@ use prometheus::IntCounter;
 
 use super::PHASES;
 
-/// Phases that are kept, of about a kilobyte each.
+/// How many phases are kept. Each has about 1 kB.
 pub const MOST: usize = 2048;
-/// Of those, in one export.
+/// How many of them are sent in one export.
 const AT_ONCE: usize = 512;
-/// One that is on its way for so long has been lost, or waits in a queue that is: it is sent again.
+/// A phase that was sent this long ago without an answer counts as lost and is sent again.
 pub const OVERDUE: Duration = Duration::from_secs(30);
 
 type Id = (TraceId, SpanId);
@@ -34,7 +36,7 @@ fn id(span: &SpanData) -> Id {
     (span.span_context.trace_id(), span.span_context.span_id())
 }
 
-/// The phases that nobody has acknowledged.
+/// The phases that the collector has not acknowledged.
 #[derive(Debug, Default)]
 pub struct Kept {
     phases: Mutex<VecDeque<Phase>>,
@@ -43,18 +45,18 @@ pub struct Kept {
 
 #[derive(Debug)]
 struct Phase {
-    /// When it was sent last.
+    /// When the phase was sent last.
     sent: Instant,
     span: SpanData,
 }
 
 impl Kept {
-    /// What counts those that gave way, from now on.
+    /// Sets the counter of dropped phases.
     pub fn count_dropped(&self, counter: IntCounter) {
         let _ = self.dropped.set(counter);
     }
 
-    /// It is being sent.
+    /// Keeps a phase that is now being sent.
     pub fn keep(&self, span: SpanData) {
         let mut phases = self.phases();
         if phases.len() >= MOST {
@@ -67,7 +69,7 @@ impl Kept {
         phases.push_back(Phase { sent, span });
     }
 
-    /// How many there are.
+    /// How many phases are kept.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.phases().len()
@@ -81,7 +83,7 @@ impl Kept {
         self.phases().retain(|p| !ids.contains(&id(&p.span)));
     }
 
-    /// The oldest that are overdue; they count as sent now.
+    /// The oldest phases that are overdue. From now on they count as sent.
     fn overdue(&self, after: Duration) -> Vec<SpanData> {
         let now = Instant::now();
         let mut phases = self.phases();
@@ -96,12 +98,12 @@ impl Kept {
     }
 }
 
-/// The ways to the collector, one for each resource that spans carry.
+/// The exporters to the collector, one for each resource that spans carry.
 #[derive(Debug)]
 pub struct Exporters<E> {
     /// For spans of this process.
     pub live: E,
-    /// For phases, which every process tells alike.
+    /// For phases, which are identical in every process.
     pub phases: E,
 }
 
@@ -109,7 +111,7 @@ fn is_phase(span: &SpanData) -> bool {
     span.instrumentation_scope.name() == PHASES
 }
 
-/// An exporter that tells what is kept again.
+/// An exporter that also sends kept phases again.
 #[derive(Debug)]
 pub struct Retelling<E> {
     to: Exporters<E>,
@@ -118,7 +120,7 @@ pub struct Retelling<E> {
 }
 
 impl<E: SpanExporter> Retelling<E> {
-    /// Sends through `to`; again what has been on its way for longer than `overdue`.
+    /// Sends through `to`. Also sends what has been under way for longer than `overdue`.
     pub fn new(to: Exporters<E>, kept: Arc<Kept>, overdue: Duration) -> Self {
         Self { to, kept, overdue }
     }
@@ -152,7 +154,7 @@ impl<E: SpanExporter> SpanExporter for Retelling<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let sent = self.send(batch).await;
         if let Err(e) = &sent {
-            // Nothing of the operator's work depends on it: no error, as the SDK has it.
+            // A warning, not an error as in the SDK: the operator's work does not depend on traces.
             tracing::warn!("spans did not reach the collector: {e}");
         }
         sent

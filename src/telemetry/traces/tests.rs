@@ -12,20 +12,20 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// What fifty busy machines tell in much more than ten minutes (docs/reference/benchmarks.md).
+/// More spans than fifty busy machines send in ten minutes (docs/reference/benchmarks.md).
 const SPANS: usize = 200_000;
-/// The SDK's own bound of the queue, and what is on its way out of it.
+/// The limit of the SDK's queue, plus the spans that are being exported.
 const KEPT: usize = 2048 + 2 * 512;
 
-/// A collector at an address where nobody answers.
+/// An address without a working collector.
 enum Away {
     /// Connections are refused.
     Refuses,
-    /// Connections are taken, and nothing is ever answered.
+    /// Connections are accepted and never answered.
     Silent,
 }
 
-/// Its address, and how often somebody came.
+/// The address, and the number of connections so far.
 async fn collector(away: &Away) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -58,14 +58,14 @@ pub(super) fn phase(machine: usize) -> PhaseSpan {
     }
 }
 
-/// How spans travel.
+/// The protocol that spans use.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum By {
     Http,
     Grpc,
 }
 
-/// One way there, in the clear.
+/// One exporter, without TLS.
 fn exporter_to(by: By, address: SocketAddr) -> SpanExporter {
     let exporter = match by {
         By::Http => SpanExporter::builder()
@@ -82,7 +82,7 @@ fn exporter_to(by: By, address: SocketAddr) -> SpanExporter {
     exporter.expect("an exporter")
 }
 
-/// The ways to a collector there.
+/// The exporters to a collector at that address.
 pub(super) fn exporters(by: By, address: SocketAddr) -> Exporters<SpanExporter> {
     Exporters {
         live: exporter_to(by, address),
@@ -97,7 +97,7 @@ async fn nothing_grows(by: By, away: Away) {
     let tracer = provider.tracer(SCOPE);
     let of_machine = phase(0);
     let below = machines.context(of_machine.trace, of_machine.id, true);
-    // Each span holds it once, so its count is the number of spans that are anywhere in this process.
+    // Each span holds this value once. So its reference count shows how many spans exist anywhere in this process.
     let held: Arc<str> = "held by each span".into();
     for n in 0..SPANS {
         let above = Context::new().with_remote_span_context(below.clone());
@@ -112,7 +112,7 @@ async fn nothing_grows(by: By, away: Away) {
             machines.forget(id);
         }
         if n % 10_000 == 0 {
-            // The exporter gets its turn, so that a batch is out when the next spans come.
+            // Give the exporter time to send a batch before the next spans come.
             tokio::time::sleep(Duration::from_millis(20)).await;
             let alive = Arc::strong_count(&held) - 1;
             assert!(alive <= KEPT, "{alive} spans are kept after {n}");
@@ -280,7 +280,7 @@ async fn a_machine_is_sampled_or_not_in_every_process_alike() {
     assert_eq!(sampled, chosen(&there));
     let count = sampled.iter().filter(|s| **s).count();
     assert!((400..600).contains(&count), "{count} of 1000");
-    // What is not chosen is not even remembered.
+    // A machine that is not sampled is not remembered.
     let none = sampling(Sampler::AlwaysOff);
     none.phase(phase(1));
     assert!(none.sent.lock().expect("sent").is_empty());
@@ -288,8 +288,8 @@ async fn a_machine_is_sampled_or_not_in_every_process_alike() {
     assert_eq!(here.sent.lock().expect("sent").len(), 1);
 }
 
-/// Everything is sampled where no variable says otherwise. In the child of the test below, which sets them, it says how many of a
-/// thousand machines and of a thousand traces of live spans are.
+/// Without variables everything is sampled. In the child process of the test below, which sets variables, it prints the
+/// numbers of sampled machines and of sampled traces of live spans, each out of 1000.
 #[tokio::test]
 async fn without_variables_everything_is_sampled() {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -308,7 +308,7 @@ async fn without_variables_everything_is_sampled() {
     println!("sampled {} {}", counts.0, counts.1);
 }
 
-/// What the test above says in a process with these variables.
+/// What the test above prints in a process with these variables.
 #[allow(
     clippy::disallowed_methods,
     reason = "a test's own child: the environment of a process with threads is not to be changed"

@@ -1,6 +1,7 @@
 //go:build tools
 
-// Package tools names the program that the lab builds, so that `go mod tidy` keeps what it needs.
+// Package tools names the program that the lab builds, so that `go mod tidy`
+// keeps its dependencies.
 package tools
 
 import _ "github.com/jaegertracing/jaeger/cmd/all-in-one"

@@ -1,6 +1,7 @@
 //go:build tools
 
-// Package kubernetes names the programs that the lab builds, so that `go mod tidy` keeps what they need.
+// Package kubernetes names the programs that the lab builds, so that `go mod
+// tidy` keeps their dependencies.
 package kubernetes
 
 import (

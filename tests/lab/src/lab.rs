@@ -1,10 +1,11 @@
-//! A lab: a real API server with the CRDs in place, users, namespaces, and simulated vCenters.
+//! A lab: a real API server with the CRDs, users, namespaces, and simulated vCenters.
 //!
-//! Flow: etcd (on a copy of a first boot's data) and vCenters -> API server -> CRDs served -> controller manager.
+//! The parts start in this order: etcd (on a copy of the data of an earlier first boot) and vCenters, API server, CRDs,
+//! controller manager.
 //!
-//! Guarantees: several labs run side by side, in one process or in many; one lab serves tests on different async
-//! runtimes (clients belong to the runtime they are made on, so [`Lab::admin`] makes a new one each time); everything
-//! goes with the lab, or with the process at the latest.
+//! Guarantees: several labs run side by side, in one process or in several. One lab serves tests on different async
+//! runtimes. A client belongs to the runtime on which it is created, so [`Lab::admin`] creates a new one each time.
+//! Everything ends with the lab, or at the latest with the process.
 
 pub mod access;
 pub mod apply;
@@ -56,14 +57,14 @@ pub struct Lab {
     directory: Directory,
 }
 
-/// How long the parts took to come up.
+/// How long the parts took to start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StartTimes {
-    /// etcd, with what it begins with.
+    /// etcd, with its first data.
     pub etcd: Duration,
     /// kube-apiserver.
     pub api_server: Duration,
-    /// All CRDs served.
+    /// Until all CRDs are served.
     pub crds: Duration,
     /// kube-controller-manager.
     pub controller_manager: Duration,
@@ -87,7 +88,7 @@ impl fmt::Display for StartTimes {
 
 struct Directory {
     path: PathBuf,
-    // Declared before the announcement that it is gone.
+    // Dropped before `_held`: the directory is removed first, and then unregistered.
     _temporary: Option<TempDir>,
     _held: Option<HeldDirectory>,
 }
@@ -120,10 +121,10 @@ impl Directory {
 }
 
 impl Lab {
-    /// Starts what `options` ask for; the first time on a machine this builds programs, which takes minutes.
+    /// Starts what `options` ask for. The first time on a machine this builds programs, which takes minutes.
     ///
     /// # Errors
-    /// A part does not come up; the error has the end of its log.
+    /// A part does not start; the error has the end of its log.
     pub async fn start(options: LabOptions) -> Result<Self> {
         crate::install_tls_provider();
         let start = Instant::now();
@@ -192,7 +193,7 @@ impl Lab {
         Ok((etcd, api_server, controller_manager, config, path, times))
     }
 
-    /// A client that may do everything. It belongs to the async runtime this is called on.
+    /// A client with all rights. It belongs to the async runtime of the caller.
     ///
     /// # Panics
     /// Never: the same settings were used at the start.
@@ -204,7 +205,7 @@ impl Lab {
         kubeconfig::client(&self.config).expect("the lab's own settings")
     }
 
-    /// A kubeconfig file of the user behind [`Lab::admin`], for kubectl.
+    /// A kubeconfig file of the user of [`Lab::admin`], for kubectl.
     pub fn kubeconfig_admin_path(&self) -> &Path {
         &self.admin_kubeconfig
     }
@@ -237,7 +238,7 @@ impl Lab {
         Ok(name)
     }
 
-    /// Access for an operator in `namespace`: its ServiceAccount with exactly the rules of `config/rbac`.
+    /// Access for an operator in `namespace`: a ServiceAccount with exactly the rules of `config/rbac`.
     ///
     /// # Errors
     /// `config/rbac` is missing or refused.
@@ -248,21 +249,21 @@ impl Lab {
         self.kubeconfig_for(namespace, &account).await
     }
 
-    /// Access for an operator with exactly the rules that `kubectl apply -k config/<folder>` grants it, where it grants
-    /// them. The namespaces exist.
+    /// Access for an operator with exactly the rules of `kubectl apply -k config/<folder>`, in the namespaces that the
+    /// folder names. These namespaces must exist.
     ///
     /// # Errors
-    /// The folder cannot be rendered, or the API server refuses what it holds.
+    /// The folder cannot be rendered, or the API server refuses its content.
     pub async fn kubeconfig_for_folder(&self, folder: &'static str) -> Result<OperatorAccess> {
         let objects = manifest::rendered(folder).await?;
         let (namespace, account) = access::grant_bound(&self.admin(), &objects).await?;
         self.kubeconfig_for(&namespace, &account).await
     }
 
-    /// Access as a ServiceAccount with `rules` (those of a Role) in its namespace and no others.
+    /// Access as a ServiceAccount that has `rules` (of a Role) in its namespace and no others.
     ///
     /// # Errors
-    /// The API server refuses the rules or gives no token.
+    /// The API server refuses the rules or issues no token.
     pub async fn kubeconfig_with(
         &self,
         namespace: &str,
@@ -299,7 +300,7 @@ impl Lab {
         })
     }
 
-    /// The same access by way of a proxy before the API server.
+    /// The same access through a proxy in front of the API server.
     ///
     /// # Errors
     /// The kubeconfig cannot be written.
@@ -322,15 +323,15 @@ impl Lab {
     /// Starts an operator with its log in the lab's directory and waits until it is ready.
     ///
     /// # Errors
-    /// It does not become ready; with the end of its log.
+    /// It does not become ready; the error has the end of its log.
     pub async fn operator(&self, options: &OperatorOptions) -> Result<Operator> {
         Operator::start(self.dir(), options).await
     }
 
-    /// One more simulated vCenter, with its log in the lab's directory; it ends when it is dropped.
+    /// Starts one more simulated vCenter with its log in the lab's directory. It ends when it is dropped.
     ///
     /// # Errors
-    /// It does not come up; with the end of its log.
+    /// It does not start; the error has the end of its log.
     pub async fn start_vcenter(&self, options: VCenterOptions) -> Result<VCenterProcess> {
         VCenterProcess::start(self.dir(), options).await
     }
@@ -345,7 +346,7 @@ impl Lab {
         &self.api_server
     }
 
-    /// What was asked of the API server, as written so far; [`Lab::audited`] waits for what is under way.
+    /// The requests to the API server that are logged so far. [`Lab::audited`] waits for those under way.
     pub fn audit(&self) -> AuditLog {
         self.api_server.audit()
     }
@@ -362,7 +363,7 @@ impl Lab {
         let request = http::Request::get(&marker)
             .body(Vec::new())
             .context("make a request")?;
-        // Not found, by intent: only its trace counts.
+        // Not found on purpose: only its entry in the log counts.
         let _ = self.admin().request_text(request).await;
         let log = self.audit();
         self.api_server
@@ -382,7 +383,7 @@ impl Lab {
         &self.directory.path
     }
 
-    /// How it was started.
+    /// The options of its start.
     pub fn options(&self) -> &LabOptions {
         &self.options
     }

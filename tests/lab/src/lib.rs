@@ -1,17 +1,21 @@
-//! The lab: real counterparts of the operator, started from package registries alone, and played upstream controllers.
+//! The lab: real programs around the operator, started from package registries alone, and played upstream controllers.
 //!
-//! - [`tools`] finds or builds the foreign programs, once per machine;
-//! - [`parts`] runs each of them;
-//! - [`Lab`] puts them together with CRDs, users and namespaces;
-//! - [`played`] acts the controllers that are not there (HyperShift, Cluster API, agent provider, assisted service);
-//! - [`stage`] sets what stands before a pool is made;
-//! - [`demo`] shows all of it at work; [`bench`] measures it; [`soak`] kills it again and again;
-//! - [`patience`] says how long anybody waits for what has to happen;
-//! - [`witness`] looks on and remembers what must never be seen.
+//! - [`tools`] finds or builds the foreign programs, once per machine.
+//! - [`parts`] runs each of them.
+//! - [`Lab`] puts them together with CRDs, users and namespaces.
+//! - [`played`] plays the controllers that are missing (HyperShift, Cluster API, agent provider, assisted service).
+//! - [`stage`] prepares everything that must exist before a pool is created.
+//! - [`demo`] shows all of it at work. [`mod@bench`] measures it. [`soak`] kills the operator again and again.
+//! - [`patience`] has the time limits for everything that must happen.
+//! - [`witness`] observes, and remembers what must never happen.
 //!
-//! Environment: `KUBEBUILDER_ASSETS` names a directory of ready programs; `XDG_CACHE_HOME` is where built ones are kept;
-//! `AGENT_FORGE_SHARED` names the directory with `upstream-crds`; `AGENT_FORGE_LAB_DIR` keeps data and logs of all labs
-//! below it; `AGENT_FORGE_LAB_LOG` is the operator's `RUST_LOG`.
+//! Environment variables:
+//!
+//! - `KUBEBUILDER_ASSETS` names a directory of ready programs.
+//! - `XDG_CACHE_HOME` is where built programs are kept.
+//! - `AGENT_FORGE_SHARED` names the directory with `upstream-crds`.
+//! - `AGENT_FORGE_LAB_DIR` keeps data and logs of all labs below it.
+//! - `AGENT_FORGE_LAB_LOG` is the operator's `RUST_LOG`.
 
 pub mod bench;
 pub mod demo;
@@ -31,8 +35,8 @@ pub use lab::{
     options::{CrdSource, LabOptions, MachineVersions, ProviderGeneration},
 };
 
-/// Chooses the TLS implementation of this process; the first call counts.
+/// Chooses the TLS implementation of this process. The first call counts.
 pub fn install_tls_provider() {
-    // An error says that somebody chose before, which is as good.
+    // An error means that it was chosen before, with the same value.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -1,14 +1,14 @@
-//! How long anybody waits for what has to happen: the one home of bounds that only catch a hang.
+//! Time limits for everything that must happen. They only catch a hang.
 //!
-//! They promise nothing of anybody's speed. A shared machine runs at a quarter of its pace and stands still for seconds at a
-//! time, so a bound must be out of reach of all but what never comes; where all is well a long one costs nothing. A bound that
-//! is itself a promise stands where that promise is tested, and says what it is measured against.
+//! They are no promise of speed. A shared machine may run at a quarter of its speed and pause for seconds. So a limit
+//! must be reached only if the event never comes. As long as all is well, a long limit costs nothing. A limit that is
+//! itself a promise is defined where that promise is tested.
 
 use std::time::Duration;
 
-/// For what takes several parts and many steps: a program that comes up, machines that run or are gone.
+/// For what needs several parts and many steps: a program that starts, machines that come up or are deleted.
 pub const HANG: Duration = Duration::from_secs(600);
-/// For one answer of a part that is up.
+/// For one answer of a part that is running.
 pub const ANSWER: Duration = Duration::from_secs(120);
-/// For one look that is repeated where nothing comes back: whoever is still coming up may have dropped the question.
+/// For one request that is repeated without an answer. A server that is still starting may have dropped it.
 pub const LOOK: Duration = Duration::from_secs(20);

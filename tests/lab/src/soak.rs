@@ -1,8 +1,9 @@
-//! `lab soak`: machines go up and down while the operator is killed again and again (SIGKILL), and a witness looks on.
+//! `lab soak`: machines come and go while the operator is killed again and again (SIGKILL), and a witness observes.
 //!
-//! Flow: a fresh lab as the bench has it ([`crate::bench`]) -> strangers settle -> tides of replicas with kills at a steady
-//! pace -> the kills end, some machines stay and must all serve, then none -> table of what happened and what held.
-//! The exit code is 0 only if every promise held.
+//! It starts a fresh lab as the bench does ([`crate::bench`]), and creates objects of other owners. Then the number of
+//! replicas rises and falls while the operator is killed at regular intervals. After the kills some machines stay and
+//! must all serve; then all are deleted. Finally it prints a table of what happened and of the promises. The exit code
+//! is 0 only if every promise held.
 
 mod report;
 mod tides;
@@ -23,16 +24,16 @@ use crate::{
     witness::{Sight, Witness},
 };
 
-/// How long the world may take to come to rest once nobody is killed any more; only catches a hang.
+/// Time limit for the end, when the operator is no longer killed. It only catches a hang.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// Kill the operator again and again while machines go up and down.
+/// Kill the operator again and again while machines come and go.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
-    /// Machines at high tide.
+    /// Highest number of machines.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub machines: usize,
-    /// How long the operator is killed.
+    /// How long the operator is killed again and again.
     #[arg(long, value_name = "MINUTES", default_value_t = 10.0)]
     pub minutes: f64,
     /// Time between two kills.
@@ -47,10 +48,10 @@ fn duration(text: &str) -> Result<Duration, String> {
     agent_forge_crds::duration::parse(text).map_err(|e| e.to_string())
 }
 
-/// Runs the soak and prints what came of it.
+/// Runs the soak and prints the result.
 ///
 /// # Errors
-/// A part does not come up, or a promise was broken.
+/// A part does not start, or a promise was broken.
 pub async fn run(args: Args) -> Result<()> {
     ensure!(args.machines > 0, "--machines must be at least 1");
     ensure!(
@@ -84,8 +85,8 @@ pub async fn run(args: Args) -> Result<()> {
         world.nodes.scale(count);
         let came = settled(&world, count, &strangers).await;
         let serves = match count {
-            0 => "and at last everything is gone: VMs, VsphereAgents, Agents, AgentMachines",
-            _ => "afterwards each machine wanted runs, with one VM, VsphereAgent and Agent each",
+            0 => "in the end everything is gone: VMs, VsphereAgents, Agents, AgentMachines",
+            _ => "afterwards each wanted machine runs, with one VM, VsphereAgent and Agent",
         };
         report.promise(serves, came);
     }
@@ -99,7 +100,7 @@ pub async fn run(args: Args) -> Result<()> {
     );
     report.looks(witness.looks());
     report.promise(
-        "no VM doubled or nobody's, none that serves was touched, no Agent went before its VM",
+        "no second VM, no VM without VsphereAgent, no serving VM touched, no Agent deleted before its VM",
         witness.verdict(),
     );
     report.logs(&world, &password)?;
@@ -118,7 +119,7 @@ fn sight(world: &World) -> Sight {
     }
 }
 
-/// Waits until exactly `count` machines run, and nothing else is there but the strangers.
+/// Waits until exactly `count` machines run, and nothing else exists except the objects of other owners.
 async fn settled(world: &World, count: usize, strangers: &Strangers) -> Result<()> {
     world.nodes.wait_running(count, LIMIT).await?;
     let sight = sight(world);

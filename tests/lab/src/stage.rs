@@ -1,5 +1,5 @@
-//! What stands before a pool is made: namespaces, the played upstream with its guests, an InfraEnv, credentials. Demo,
-//! bench and tests begin with it.
+//! Everything that must exist before a pool is created: namespaces, the played upstream with its guests, an InfraEnv,
+//! credentials. Demo, bench and tests begin with it.
 
 use agent_forge_crds::names::ALLOW_POOLS_FROM_ANNOTATION;
 use anyhow::{Context as _, Result};
@@ -14,7 +14,7 @@ use crate::{
     played::{Delays, HostedCluster, ImageOptions, PlayedOptions, Upstream, guests},
 };
 
-/// Sets the stage for one hosted cluster on the lab's first vCenter. The InfraEnv has the cluster's name.
+/// Prepares one hosted cluster on the lab's first vCenter. The InfraEnv has the cluster's name.
 ///
 /// # Errors
 /// The lab has no vCenter, the API server refuses something, or the InfraEnv does not get its image.
@@ -32,7 +32,7 @@ pub async fn set(
         cluster.agent_namespace.as_str(),
     ] {
         let mut object = namespace(name);
-        // The pools lie in the cluster's namespace; where the InfraEnv lies elsewhere, that one admits them.
+        // The pools are in the cluster's namespace. If the InfraEnv is in another namespace, that one must admit them.
         if name == cluster.agent_namespace && name != cluster.namespace {
             object["metadata"]["annotations"] =
                 json!({ ALLOW_POOLS_FROM_ANNOTATION: cluster.namespace });

@@ -1,12 +1,13 @@
-//! A witness beside a scenario: it looks at Kubernetes and vCenter without pause and remembers what must never be seen.
+//! A witness: it observes Kubernetes and vCenter during a test, and remembers what must never happen.
 //!
-//! What it calls wrong (tests/sim/README.md, oracles):
+//! It reports these faults (see the oracles in tests/sim/README.md):
 //! - two VMs of one VsphereAgent, or two VsphereAgents for one AgentMachine;
-//! - a VM with our marker and without its VsphereAgent;
-//! - an Agent that goes before the VM it runs on;
-//! - a recorded VM that goes, or is switched off, while its Machine is still there.
+//! - a VM with our mark and without its VsphereAgent;
+//! - an Agent that is deleted before the VM it runs on;
+//! - a recorded VM that is destroyed or powered off while its Machine still exists.
 //!
-//! Each rule compares reads in an order in which the truth cannot look like the fault: "gone" is read before "still there".
+//! Each rule reads in an order in which a correct sequence cannot look like the fault: "gone" is read before "still
+//! there".
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,12 +32,13 @@ use crate::{
     played::guests::identity,
 };
 
-/// Pause between two looks where nothing changes in vCenter.
+/// Pause between two observations if nothing changes in vCenter.
 const PACE: Duration = Duration::from_millis(150);
-/// Key of the marker in a VM's `extraConfig`; written here once more, since VMs in live vCenters carry it.
+/// Key of the mark in a VM's `extraConfig`. It is repeated here, because the VMs in existing vCenters have this key and
+/// it must not change.
 const MARKER: &str = "agent-forge.owner";
 
-/// Where a witness looks.
+/// What a witness observes.
 pub struct Sight {
     /// The vCenter's admin endpoint.
     pub vcenter: VCenterAdmin,
@@ -56,7 +58,7 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Starts looking.
+    /// Starts to observe.
     #[must_use]
     pub fn start(sight: Sight) -> Self {
         let wrong: Arc<Mutex<BTreeSet<String>>> = Arc::default();
@@ -71,7 +73,7 @@ impl Witness {
         let task = tokio::spawn(async move {
             let mut eyes = eyes;
             loop {
-                // The lab may be busy starting or stopping something; what is seen next time counts.
+                // The lab may be busy starting or stopping something. Then the next observation counts.
                 match eyes.look().await {
                     Ok(()) => {
                         count.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +85,7 @@ impl Witness {
         Self { task, wrong, looks }
     }
 
-    /// How often it has looked.
+    /// How many observations it has made.
     #[must_use]
     pub fn looks(&self) -> usize {
         self.looks.load(Ordering::Relaxed)
@@ -92,13 +94,13 @@ impl Witness {
     /// Ends it.
     ///
     /// # Errors
-    /// What it saw that must not be; or it could not look at all.
+    /// The faults that it saw, or that it could not observe at all.
     pub fn verdict(self) -> Result<()> {
         self.task.abort();
         let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         ensure!(wrong.is_empty(), "seen meanwhile: {wrong:#?}");
         let looks = self.looks();
-        ensure!(looks >= 10, "the witness looked only {looks} times");
+        ensure!(looks >= 10, "the witness made only {looks} observations");
         Ok(())
     }
 }
@@ -107,11 +109,11 @@ struct Eyes {
     sight: Sight,
     wrong: Arc<Mutex<BTreeSet<String>>>,
     known_agents: BTreeSet<String>,
-    /// VMs that had no VsphereAgent after they were seen.
+    /// VMs that had no VsphereAgent when it was read after them.
     suspects: BTreeSet<String>,
 }
 
-/// uid of the VsphereAgent that a VM's marker names.
+/// uid of the VsphereAgent in a VM's mark.
 pub(crate) fn owner(vm: &Vm) -> Option<String> {
     vm.extra_config
         .get(MARKER)?
@@ -168,12 +170,15 @@ impl Eyes {
         Ok(())
     }
 
-    /// An Agent that was there, is gone from the first list, and its VM is in the later one.
+    /// Reports an Agent that existed and is missing in the first list, while its VM is in the later list.
     fn agent_outlives(&self, agents: &BTreeSet<String>, vms: &[Vm]) {
         for vm in vms {
             let name = identity::swapped(&vm.uuid);
             if self.known_agents.contains(&name) && !agents.contains(&name) {
-                self.wrong(format!("Agent {name} went before its VM {}", vm.name));
+                self.wrong(format!(
+                    "Agent {name} was deleted before its VM {}",
+                    vm.name
+                ));
             }
         }
     }
@@ -204,7 +209,7 @@ impl Eyes {
         }
     }
 
-    /// Recorded as running, then missing or off, then the Machine still there.
+    /// Reports a VM that was recorded as running and is then missing or off, if its Machine is still there afterwards.
     fn serving_stays(&self, children: &[VsphereAgent], vms: &[Vm], machines: &BTreeSet<String>) {
         for child in children {
             let Some(vm) = child.status.as_ref().and_then(|s| s.vm.as_ref()) else {
@@ -225,10 +230,10 @@ impl Eyes {
         }
     }
 
-    /// A VM that is seen, has no VsphereAgent afterwards, and is seen once more.
+    /// Reports a VM that is seen, has no VsphereAgent afterwards, and is seen again.
     fn none_without_record(&mut self, vms: &[Vm], children: &[VsphereAgent]) {
         for vm in vms.iter().filter(|vm| self.suspects.contains(&vm.moref)) {
-            self.wrong(format!("VM {} has our marker and no VsphereAgent", vm.name));
+            self.wrong(format!("VM {} has our mark and no VsphereAgent", vm.name));
         }
         let known: BTreeSet<String> = children.iter().filter_map(ResourceExt::uid).collect();
         let lost = |vm: &&Vm| owner(vm).is_some_and(|uid| !known.contains(&uid));

@@ -1,4 +1,4 @@
-//! The alerts, judged by Prometheus itself: they parse, fire when they should, and only then.
+//! Tests the alerts with Prometheus' own tool: they parse, and fire exactly when they should.
 
 use std::process::Command;
 
@@ -35,7 +35,7 @@ fn each_alert_fires_when_it_should_and_only_then() -> Result<()> {
     run(&["test", "rules", "tests/alerts.yaml"]).map(drop)
 }
 
-/// The queries of a dashboard, wherever its panels stand.
+/// The queries of a dashboard, at any depth.
 fn queries(of: &Value, found: &mut Vec<String>) {
     match of {
         Value::Object(fields) => {
@@ -51,7 +51,7 @@ fn queries(of: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// As Grafana asks it: variables are replaced by what is chosen.
+/// The query as Grafana sends it: variables are replaced by chosen values.
 fn asked(query: &str) -> Result<String> {
     let asked = query
         .replace("$__rate_interval", "5m")
@@ -62,7 +62,7 @@ fn asked(query: &str) -> Result<String> {
     Ok(asked)
 }
 
-/// A recording rule for each panel's query; JSON is YAML.
+/// A recording rule for each panel's query. JSON is YAML.
 fn as_rules() -> Result<(usize, String)> {
     let mut rules = Vec::new();
     for entry in std::fs::read_dir(repository().join("config/grafana"))? {
@@ -96,7 +96,7 @@ fn each_query_of_a_dashboard_is_one_for_prometheus() -> Result<()> {
     ensure!(count >= 30, "{count} queries");
     let told = check(&rules)?;
     ensure!(told.contains(&format!("{count} rules found")), "{told}");
-    // It is their grammar that is judged.
+    // The check must fail for a broken query. It only checks the grammar.
     let broken = rules.replacen("sum(", "sum((", 1);
     ensure!(broken != rules && check(&broken).is_err());
     Ok(())

@@ -1,5 +1,5 @@
-//! The project's CRDs in the real API server: bad objects are refused by name of the field, odd ones that the
-//! predecessor accepts stay accepted, and everything that the predecessor stored is stored again without loss.
+//! The project's CRDs in the real API server. Bad objects are refused with the name of the field. Unusual objects that
+//! the predecessor accepts are still accepted. Everything that the predecessor stored can be stored again without loss.
 
 use std::{env, fs, io::Write as _, path::PathBuf};
 
@@ -118,7 +118,7 @@ async fn patch_status(
         .await?)
 }
 
-/// Does to the API server what the row says; the outcome of the last step.
+/// Performs the steps of a row. Returns the outcome of the last step.
 async fn run(
     client: &Client,
     namespace: &str,
@@ -219,22 +219,22 @@ async fn odd_objects_that_the_predecessor_accepts_stay_accepted() -> Result<()> 
     Ok(())
 }
 
-/// Directory of what the predecessor left, where it is at hand.
+/// Directory with objects of the predecessor, if it is available.
 fn predecessor() -> Option<PathBuf> {
     let shared = env::var_os("AGENT_FORGE_SHARED")
         .map_or_else(|| repository().join("../shared"), PathBuf::from);
     let found = Some(shared.join("predecessor")).filter(|path| path.is_dir());
     if found.is_none() {
-        // Straight to stderr: what the print macros write stays hidden while a test passes.
+        // Directly to stderr: the output of print macros stays hidden while a test passes.
         let _ = writeln!(
             std::io::stderr(),
-            "SKIPPED: the predecessor's objects are not at hand; set AGENT_FORGE_SHARED to where they lie"
+            "SKIPPED: the predecessor's objects are not available; set AGENT_FORGE_SHARED to their directory"
         );
     }
     found
 }
 
-/// Fields of `recorded` that `stored` lacks or has otherwise.
+/// Fields of `recorded` that are missing or different in `stored`.
 fn lost(recorded: &Value, stored: &Value, path: &str, into: &mut Vec<String>) {
     match (recorded, stored) {
         (Value::Object(fields), Value::Object(_)) => {
@@ -288,7 +288,7 @@ async fn what_the_predecessor_stored_is_stored_again_without_loss() -> Result<()
                 continue;
             }
             let mut object = recorded.clone();
-            // What the API server itself assigns cannot be asked for, and the old owner is not here.
+            // Fields that the API server assigns cannot be set, and the old owner does not exist here.
             object["metadata"] = json!({
                 "name": recorded["metadata"]["name"], "namespace": namespace, "labels": recorded["metadata"]["labels"],
                 "annotations": recorded["metadata"]["annotations"]

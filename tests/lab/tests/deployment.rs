@@ -1,5 +1,5 @@
-//! What `config/` ships, in the real API server: the operator's user may do what its rules say and no more, and its
-//! Pod passes an enforced PodSecurity `restricted` namespace.
+//! Tests the content of `config/` in the real API server. The operator's user may do what its rules allow and no more.
+//! Its Pod is accepted in a namespace that enforces PodSecurity `restricted`.
 
 use agent_forge_lab::{
     Lab, LabOptions, OperatorAccess, apply_yaml,
@@ -65,7 +65,7 @@ async fn the_operators_user_may_do_what_its_rules_say_and_no_more() -> Result<()
             "Secrets are read by name only"
         );
     }
-    // An entry may lag behind the answer that it is about.
+    // An entry may be written a little after its answer.
     lab.audited().await?;
     assert_eq!(lab.audit().forbidden(&first.user)?.len(), 1);
     Ok(())
@@ -114,7 +114,7 @@ async fn who_may_edit_a_namespace_may_edit_pools_in_it_where_an_overlay_says_so(
         }
     };
     let roles: Api<ClusterRole> = Api::all(lab.admin());
-    // The controller manager passes our rules on: those for viewers reach `edit` through `view`.
+    // The controller manager aggregates our rules: `edit` gets those for viewers through `view`.
     for name in ["view", "edit"] {
         timeout(HANG, await_condition(roles.clone(), name, may("list")))
             .await
@@ -126,7 +126,7 @@ async fn who_may_edit_a_namespace_may_edit_pools_in_it_where_an_overlay_says_so(
     let wanted =
         |o: &&Value| o["kind"] == "ClusterRole" && o["metadata"]["name"] == "agent-forge-edit";
     let mut role = objects.iter().find(wanted).context("the role")?.clone();
-    // Under a name of its own: others apply the one without the overlay meanwhile.
+    // With a name of its own, because other tests apply the original at the same time.
     role["metadata"]["name"] = "agent-forge-edit-opt-in".into();
     apply(&lab.admin(), &role).await?;
     // `admin` gets them through `edit`.
@@ -138,7 +138,7 @@ async fn who_may_edit_a_namespace_may_edit_pools_in_it_where_an_overlay_says_so(
     Ok(())
 }
 
-/// The Pod that the Deployment among these makes.
+/// The Pod of the Deployment in these objects.
 fn pod_of(objects: &[Value]) -> Result<Value> {
     let mut all = objects.iter();
     let deployment = all.find(|object| object["kind"] == "Deployment");

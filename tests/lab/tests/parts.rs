@@ -1,4 +1,4 @@
-//! The real parts do what the operator's tests lean on: admission, RBAC, audit, garbage collection, namespaces.
+//! Tests that the real parts do what the operator's tests need: admission, RBAC, audit, garbage collection, namespaces.
 
 use std::{process::Command, time::Duration};
 
@@ -30,7 +30,7 @@ async fn lab() -> Result<&'static Lab> {
     .await
 }
 
-/// A client for a kubeconfig file, the way the operator reads it.
+/// A client for a kubeconfig file, created as the operator does it.
 async fn client(path: &std::path::Path) -> Result<Client> {
     let config =
         Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &KubeConfigOptions::default())
@@ -66,7 +66,7 @@ async fn a_write_of_a_service_account_shows_in_the_audit_counts() -> Result<()> 
         &Patch::Merge(json!({"data": {"x": "y"}})),
     )
     .await?;
-    // What the role does not name is refused, and the refusal is on record.
+    // What the role does not name is refused, and the audit log has the refusal.
     let refused = maps.delete("a", &DeleteParams::default()).await;
     ensure!(
         matches!(&refused, Err(kube::Error::Api(status)) if status.code == 403),
@@ -181,7 +181,7 @@ async fn both_generations_are_served_side_by_side() -> Result<()> {
                 .await
                 .with_context(|| format!("{crds:?} {generation:?}"))?;
             eprintln!("{crds:?} {generation:?}: {}", lab.times());
-            // `severity` belongs to the legacy shape only: the current CRD drops it.
+            // Only the legacy format has `severity`. The current CRD drops it.
             let client = lab.admin();
             let object = "{apiVersion: capi-provider.agent-install.openshift.io/v1beta1, kind: AgentMachine, metadata: {name: a}, spec: {}}";
             apply_yaml(&client, object).await?;
@@ -278,7 +278,7 @@ async fn nothing_outlives_a_killed_lab() -> Result<()> {
     let (pid, dir) = started.split_once(' ').context("pid and directory")?;
     let gone = poll(HANG, || (!std::path::Path::new(dir).exists()).then_some(())).await;
     gone.context("the directory is still there")?;
-    // Gone, or dead and only waiting for the system to take note of it.
+    // The process is gone, or it is a zombie.
     let ended = || match std::fs::read_to_string(format!("/proc/{pid}/status")) {
         Ok(status) => status.contains("State:\tZ").then_some(()),
         Err(_) => Some(()),
@@ -289,7 +289,7 @@ async fn nothing_outlives_a_killed_lab() -> Result<()> {
     Ok(())
 }
 
-/// Asks until there is an answer: nothing announces what another process did to files and processes.
+/// Asks again and again until there is an answer. No event reports what another process did to files and processes.
 async fn poll<T>(within: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     timeout(within, async {
         loop {

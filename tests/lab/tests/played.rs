@@ -1,4 +1,4 @@
-//! The played controllers against the real API server: each does what the real one was seen to do.
+//! The played controllers with the real API server. Each does what was observed of the real one.
 
 mod playing;
 
@@ -21,7 +21,7 @@ async fn claims_installs_and_releases(stage: &Stage) -> Result<()> {
 async fn claim_and_release(scene: &playing::Scene) -> Result<()> {
     let pool = scene.pool("workers", Some(fits_pool())).await?;
     pool.scale(1);
-    // Waiting first: conditions of the generation, owner swapped, finalizer last.
+    // It waits first: conditions of the generation, swapped owner, and finally the finalizer.
     let waiting = until(
         &scene.agent_machines,
         "an AgentMachine that waits with a finalizer",
@@ -59,7 +59,7 @@ async fn claim_and_release(scene: &playing::Scene) -> Result<()> {
         "the hook comes before the finalizer"
     );
 
-    // A host that fits; one that does not is nobody's.
+    // One host that fits, and one that does not and so stays free.
     let other = scene.metal(1, json!({"pool": "other"}), true).await?;
     let host = scene.metal(2, pool_labels(), true).await?;
     pool.wait_running(1, LIMIT).await?;
@@ -84,7 +84,7 @@ async fn claim_and_release(scene: &playing::Scene) -> Result<()> {
             .is_some_and(|condition| condition.status == "True")
     );
 
-    // Down again: the Agent is free, and keeps everything that makes it eligible.
+    // Scale down again: the Agent is free, and keeps everything that makes it eligible.
     pool.scale(0);
     pool.wait("no Machine", LIMIT, || {
         pool.machines().is_empty() && pool.agent_machines().is_empty()
@@ -127,7 +127,7 @@ async fn legacy_generation() -> Result<()> {
     claim_and_release(&scene).await
 }
 
-/// Conditions are refused, everything else lands: the Machine runs in the end.
+/// Conditions are refused, everything else is stored. The Machine runs in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn current_provider_on_the_bundled_crd() -> Result<()> {
     let stage = Stage::open(LabOptions {
@@ -156,7 +156,7 @@ async fn current_provider_on_the_bundled_crd() -> Result<()> {
     Ok(())
 }
 
-/// No status at all, and an Agent that fits is never claimed.
+/// No status is written, and a fitting Agent is never claimed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn legacy_provider_on_the_upstream_crd() -> Result<()> {
     let stage =
@@ -184,7 +184,7 @@ async fn legacy_provider_on_the_upstream_crd() -> Result<()> {
     .await
 }
 
-/// CAPI writes v1beta2 owners, the legacy provider accepts v1beta1 only: it waits for ever, without a finalizer.
+/// CAPI writes v1beta2 owners, but the legacy provider accepts only v1beta1. It waits for ever, without a finalizer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn legacy_provider_does_not_accept_new_owners() -> Result<()> {
     let stage = Stage::open(LabOptions {
@@ -224,7 +224,7 @@ async fn legacy_provider_does_not_accept_new_owners() -> Result<()> {
     .await
 }
 
-/// The kinds are what the installed CRDs serve.
+/// The installed CRDs serve all these kinds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kinds_are_served() -> Result<()> {
     let stage = Stage::open(LabOptions {

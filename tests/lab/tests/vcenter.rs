@@ -1,4 +1,4 @@
-//! The simulated vCenter as a part of the lab: it starts, is looked into, and is disturbed on demand.
+//! The simulated vCenter as a part of the lab: it starts, shows its content, and fails on demand.
 
 use std::{process::Command, time::Duration};
 
@@ -40,7 +40,7 @@ async fn start(options: VCenterOptions) -> Result<Started> {
 }
 
 impl Started {
-    /// Logs in to VI/JSON; the answer's status.
+    /// Logs in to VI/JSON. Returns the answer's status.
     async fn login(&self, password: &str) -> Result<StatusCode> {
         let url = format!(
             "{}/sdk/vim25/{RELEASE}/SessionManager/SessionManager/Login",
@@ -51,7 +51,7 @@ impl Started {
     }
 }
 
-/// How strict it is its own tests say; README's command runs them, too.
+/// Runs the simulator's own tests, which check how strict it is.
 #[test]
 fn its_own_tests_pass() -> Result<()> {
     let module = tools::repository().join("tests/lab/vcenter");
@@ -186,7 +186,7 @@ async fn trouble_comes_and_goes_on_demand() -> Result<()> {
     assert!(!started.login(&password).await?.is_success());
     admin.remove_rule(&rule).await?;
 
-    // A call that hangs goes on when its rule goes.
+    // A hanging call continues when its rule is removed.
     let rule = admin.add_rule(&Rule::hangs("Login")).await?;
     let release = async {
         while admin.rule_hits(&rule).await?.unwrap_or_default() == 0 {

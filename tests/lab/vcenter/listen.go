@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// launch is the line that says where the vCenter is and how to trust it.
+// launch is the line with the address of the vCenter and the certificate to
+// trust.
 type launch struct {
 	URL        string `json:"url"`
 	Thumbprint string `json:"thumbprint"`
@@ -56,8 +57,8 @@ func listen(o options) (net.Listener, string, error) {
 	return l, string(line), err
 }
 
-// selfSigned makes an end-entity certificate that is its own issuer, as
-// vCenter installations without a CA have.
+// selfSigned makes an end-entity certificate that is its own issuer, like
+// vCenter installations without a CA.
 func selfSigned(ip net.IP) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -34,7 +34,7 @@ func main() {
 	defer stop()
 	ctx, ended := context.WithCancel(ctx)
 	go func() {
-		// The parent holds the other end: it closes when the parent dies.
+		// The parent has the other end, which is closed when the parent ends.
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		ended()
 	}()
@@ -56,7 +56,7 @@ func serve(ctx context.Context, o options, ready io.Writer) error {
 		return err
 	}
 	server := &http.Server{Handler: f, ErrorLog: log.Default(), ReadHeaderTimeout: 30 * time.Second}
-	// One protocol, so that a dropped connection is one.
+	// HTTP/1.1 only, so that each dropped connection is one request.
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
 	failed := make(chan error, 1)

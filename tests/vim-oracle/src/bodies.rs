@@ -1,5 +1,5 @@
-//! Our recorded request bodies, said by `vim_rs`: each parameter is read with the vendor's type, the vendor's call is made
-//! with it, and the body of that call must be ours.
+//! Compares our recorded request bodies with `vim_rs`. Each parameter is read with the vendor's type, and the vendor's
+//! call is made with it. The body of that call must equal ours.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,20 +10,20 @@ use vim_rs::{core::Client, mo, types::structs};
 
 use crate::{Findings, compare::compare, ear::Ear, golden};
 
-/// The Automation API, which `vim_rs` does not have types for.
+/// Calls of the Automation API, for which `vim_rs` has no types.
 const NOT_VIM: &[&str] = &["hello", "attach", "attach-multiple-tags-to-object"];
 
 /// A recorded body.
 struct Body(Value);
 
 impl Body {
-    /// A parameter that must be there.
+    /// A required parameter.
     fn the<T: Deserialize>(&self, name: &str) -> Result<T> {
         let value = self.0.get(name).with_context(|| format!("no {name}"))?;
         read(name, value)
     }
 
-    /// A parameter that may be there.
+    /// An optional parameter.
     fn any<T: Deserialize>(&self, name: &str) -> Result<Option<T>> {
         self.0.get(name).map(|value| read(name, value)).transpose()
     }
@@ -34,7 +34,7 @@ pub fn read<T: Deserialize>(name: &str, value: &Value) -> Result<T> {
         .map_err(|_| anyhow::anyhow!("{name} is no {}", std::any::type_name::<T>()))
 }
 
-/// Says `body` as a call of `method`. The call itself fails, since nobody answers.
+/// Makes a call of `method` with the parameters of `body`. The call itself fails, because there is no server.
 async fn say(ear: &Arc<Ear>, method: &str, body: &Body) -> Result<()> {
     let handle: vim_rs::core::client::VimClientHandle = ear.clone();
     let said = match method {
@@ -186,7 +186,7 @@ async fn say(ear: &Arc<Ear>, method: &str, body: &Body) -> Result<()> {
             .map(drop),
         other => bail!("no call is known for {other}: add it here"),
     };
-    // Nobody answers, so it has failed; only what was asked counts.
+    // It has failed without a server. Only the request counts.
     drop(said);
     Ok(())
 }
@@ -220,7 +220,7 @@ pub async fn check(client: &Arc<Client>, findings: &mut Findings) -> Result<()> 
             Err(e) => vec![format!("{e:#}")],
             Ok(()) => match ear.take_asked() {
                 Some(mut said) => {
-                    // Optional on the parameters themselves, and it names the request, not the method.
+                    // It is optional on the parameters themselves, and it names the request, not the method.
                     if let Some(said) = said.as_object_mut() {
                         said.remove("_typeName");
                     }

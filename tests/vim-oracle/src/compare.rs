@@ -1,8 +1,8 @@
-//! Where two JSON documents differ.
+//! Finds the differences between two JSON documents.
 
 use serde_json::Value;
 
-/// Differences by path; `ours` is what our side wrote, `theirs` how `vim_rs` says the same.
+/// Differences by path. `ours` is what our code wrote, `theirs` what `vim_rs` writes for the same.
 pub fn compare(ours: &Value, theirs: &Value) -> Vec<String> {
     let mut found = Vec::new();
     walk("", ours, theirs, &mut found);
@@ -33,7 +33,7 @@ fn walk(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The number itself where it is whole, else rounded to what a `float` can hold.
+/// The number itself if it is whole, else rounded to a `float`.
 fn single(number: &serde_json::Number) -> Option<(Option<i64>, u32)> {
     let value = number.as_f64()?;
     Some((number.as_i64(), (value as f32).to_bits()))

@@ -1,5 +1,5 @@
-//! Listens between the stubs of `vim_rs` and the wire: what is asked, and whether each answer is, to the last field, what
-//! the vendor's type for it can say.
+//! A client between the stubs of `vim_rs` and the wire. It records the requests. It checks that each answer fits the
+//! vendor's type in every field.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ use vim_rs::{
 
 use crate::compare::compare;
 
-/// A client that notes what goes through it; without one behind it, it only listens.
+/// A client that records what passes through it. It can also work without a server.
 pub struct Ear {
     behind: Arc<Client>,
     passes: bool,
@@ -25,12 +25,12 @@ pub struct Ear {
 }
 
 impl Ear {
-    /// Nothing reaches a server.
+    /// A client that sends nothing to a server.
     pub fn deaf(client: &Arc<Client>) -> Arc<Self> {
         Self::new(client, false)
     }
 
-    /// Passes on and checks the answers.
+    /// A client that passes on the requests and checks the answers.
     pub fn between(client: &Arc<Client>) -> Arc<Self> {
         Self::new(client, true)
     }
@@ -44,7 +44,7 @@ impl Ear {
         })
     }
 
-    /// Body of the last request; `{}` where it had none.
+    /// Body of the last request; `{}` if it had none.
     pub fn take_asked(&self) -> Option<Value> {
         self.asked
             .lock()
@@ -52,7 +52,7 @@ impl Ear {
             .take()
     }
 
-    /// The answers so far, with what differs in each.
+    /// The answers so far, with the differences in each.
     pub fn take_heard(&self) -> Vec<(String, Vec<String>)> {
         std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -78,7 +78,7 @@ impl Ear {
     }
 }
 
-/// Whether the answer survives being read and written by the vendor's type.
+/// The differences after the answer was read and written with the vendor's type.
 fn faithful<T: Deserialize + Serialize>(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let Ok(ours) = serde_json::from_str::<Value>(&text) else {
@@ -96,7 +96,7 @@ fn faithful<T: Deserialize + Serialize>(bytes: &[u8]) -> Vec<String> {
     }
 }
 
-/// `None` where the type of the answer is not listed here.
+/// `None` if the type of the answer is not listed here.
 fn judge(what: &str, bytes: &[u8]) -> Option<Vec<String>> {
     let name = what.rsplit('.').next().unwrap_or(what);
     Some(match name {

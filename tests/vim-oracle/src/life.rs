@@ -1,4 +1,4 @@
-//! The simulated vCenter, driven by `vim_rs` through the life of a VM, with our own bodies where we have them.
+//! Runs the simulated vCenter through the life of a VM with `vim_rs`, with our own bodies if we have them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ impl Play<'_> {
         self.ear.clone()
     }
 
-    /// Notes the answers heard since the last time.
+    /// Records the answers since the last call.
     fn heard(&mut self) {
         for (what, differences) in self.ear.take_heard() {
             self.findings.note(&format!("answer {what}"), &differences);
@@ -102,7 +102,7 @@ impl Play<'_> {
     }
 }
 
-/// The name of the fault that a call answers with.
+/// The name of the fault that a call returns.
 fn call_fault<T>(outcome: Result<T, Error>) -> String {
     match outcome {
         Err(Error::MethodFault(fault)) => fault_name(&fault),
@@ -131,7 +131,7 @@ fn creation(
     read("config", &config)
 }
 
-/// Device keys of the disks, by the vendor's own word for them.
+/// Device keys of the disks, found by the vendor's type name.
 fn disk_keys(config: &Value) -> Vec<Value> {
     let devices = config["hardware"]["device"].as_array();
     devices
@@ -142,10 +142,10 @@ fn disk_keys(config: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// Plays it.
+/// Runs the life of a VM. Differences are added to the findings.
 ///
 /// # Errors
-/// A call fails that must not; what differs goes to the findings.
+/// A call fails that must not fail.
 pub async fn play(
     vcenter: &VCenterProcess,
     client: Arc<Client>,
@@ -184,7 +184,7 @@ pub async fn play(
         .await?;
     upload(vcenter, "iso/a.iso").await?;
 
-    // Create, from the very body that we send.
+    // Create, with exactly the body that we send.
     let home = mo::Folder::new(handle.clone(), &folder.value);
     let config = creation(body("CreateVM_Task")?, "oracle-1", &network)?;
     let task = home.create_vm_task(&config, &pool, None).await?;
@@ -218,7 +218,7 @@ pub async fn play(
         fault == "DuplicateName",
     );
 
-    // Boot order, power, and what is shown of both.
+    // Boot order, power, and what vCenter shows of both.
     let keys = disk_keys(&shown);
     ensure!(keys.len() == 1, "one disk, not {keys:?}");
     let mut order = body("ReconfigVM_Task")?["spec"].clone();
@@ -292,7 +292,7 @@ pub async fn play(
         fault == "InvalidLogin",
     );
 
-    // The end.
+    // The end of the VM.
     let task = machine.power_off_vm_task().await?;
     play.wait(&task).await?;
     let task = machine.destroy_task().await?;
@@ -317,7 +317,7 @@ pub async fn play(
     Ok(())
 }
 
-/// Storage DRS's answer to our question.
+/// The answer of Storage DRS to our question.
 async fn recommend(
     play: &mut Play<'_>,
     body: &Value,

@@ -1,8 +1,9 @@
-//! The truth check: client and simulated vCenter have the same authors, who may have misread the documentation once for
-//! both, so a third party is asked: `vim_rs`, whose types and calls are generated from the vendor's specification.
+//! Checks the client and the simulated vCenter against a third party.
 //!
-//! It says each of our recorded request bodies in its own words, and drives the simulated vCenter through the life of a
-//! VM; what differs is listed, and any difference is a failure. How to run it: docs/reference/vsphere.md.
+//! Both have the same authors, who may have misread the documentation once for both. `vim_rs` has types and calls that
+//! are generated from the vendor's specification. This program makes each of our recorded requests with `vim_rs`, and
+//! runs the simulated vCenter through the life of a VM. It lists all differences, and each one is a failure. How to run
+//! it: docs/reference/vsphere.md.
 
 mod bodies;
 mod compare;
@@ -15,7 +16,7 @@ use agent_forge_lab::parts::{VCenterOptions, VCenterProcess};
 use anyhow::Result;
 use vim_rs::core::{Client, ClientBuilder};
 
-/// What was agreed on, and what was not.
+/// The number of agreements, and the differences.
 #[derive(Default)]
 struct Findings {
     agreed: usize,

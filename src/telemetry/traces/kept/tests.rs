@@ -12,14 +12,14 @@ use super::{
 };
 use crate::telemetry::{http, told::Lines};
 
-/// A collector that is away or takes spans.
+/// A collector that is unreachable or accepts spans.
 #[derive(Clone, Debug, Default)]
 struct Collector {
     away: Arc<AtomicBool>,
     taken: Arc<Mutex<Vec<Id>>>,
-    /// What the spans of this way carry.
+    /// The resource that the spans of this exporter carry.
     resource: Vec<KeyValue>,
-    /// By the names of spans, what they carried.
+    /// For each span its name and its resource.
     carried: Arc<Mutex<Vec<Carried>>>,
 }
 
@@ -51,7 +51,7 @@ impl SpanExporter for Collector {
     }
 }
 
-/// Both ways to the same collector.
+/// Both exporters, to the same collector.
 fn both(collector: &Collector) -> Exporters<Collector> {
     Exporters {
         live: collector.clone(),
@@ -60,7 +60,7 @@ fn both(collector: &Collector) -> Exporters<Collector> {
 }
 
 impl Collector {
-    /// How often it was told of that machine.
+    /// How often the collector got a phase of that machine.
     fn times(&self, machine: usize) -> usize {
         let phase = phase(machine);
         let of_it = (
@@ -72,7 +72,7 @@ impl Collector {
     }
 }
 
-/// What leaves is awaited, whatever comes of it.
+/// Waits until the queue is empty, whatever the result is.
 async fn flush(provider: &SdkTracerProvider) {
     let provider = provider.clone();
     let flushed = tokio::task::spawn_blocking(move || provider.force_flush());
@@ -94,7 +94,7 @@ async fn what_a_collector_that_was_away_missed_it_is_told_when_it_is_back() {
     }
     assert_eq!(machines.kept.len(), 2);
     collector.away.store(false, Ordering::Relaxed);
-    // Whatever leaves next takes them along.
+    // The next export takes the kept phases along.
     machines.phase(phase(4));
     flush(&provider).await;
     let told = [1, 2, 3, 4].map(|machine| collector.times(machine));
@@ -181,7 +181,7 @@ async fn what_is_kept_is_bounded_and_what_gives_way_is_counted() {
         kept.keep(machines.span_of(phase(machine)).expect("sampled"));
     }
     assert_eq!((kept.len(), dropped.get()), (MOST, 3));
-    // The oldest went; what is left is told little by little.
+    // The oldest phases were dropped. The rest is sent in portions.
     let again = kept.overdue(Duration::ZERO);
     assert_eq!(again.len(), AT_ONCE);
     let first = machines.span_of(phase(3)).expect("sampled");

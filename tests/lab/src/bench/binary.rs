@@ -1,4 +1,4 @@
-//! What the operator's program is: where it is from, its size, and the libraries it loads.
+//! Facts about the operator's program: its origin, its size, and the libraries that it loads.
 
 use std::{
     fs,
@@ -12,13 +12,13 @@ use serde::Serialize;
 
 use crate::tools;
 
-/// Crates that link OpenSSL or bring it.
+/// Crates that link or contain OpenSSL.
 const OPENSSL_CRATES: [&str; 4] = ["openssl", "openssl-sys", "openssl-src", "native-tls"];
 
-/// Where the operator's program is from.
+/// Where the operator's program comes from.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Source {
-    /// Cargo profile that the operator is built in.
+    /// Cargo profile to build the operator with.
     #[arg(long, value_name = "NAME", default_value = "release")]
     pub profile: String,
     /// Run this program instead of building one.
@@ -27,7 +27,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The program, built if none was given; the first time that takes minutes.
+    /// The program. It is built if none was given; the first time that takes minutes.
     ///
     /// # Errors
     /// It cannot be built.
@@ -42,7 +42,7 @@ impl Source {
             .context("build the operator")?
     }
 
-    /// What it is.
+    /// Inspects the program.
     ///
     /// # Errors
     /// The program at `path` or Cargo.lock cannot be read, or `ldd` cannot be run.
@@ -57,20 +57,20 @@ impl Source {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Program {
-    /// Cargo profile, or the path of a program that was given.
+    /// Cargo profile, or the path of a given program.
     pub made: String,
-    /// Made in the profile that is shipped; a program that was given counts as such.
+    /// Whether it has the profile that is shipped. A given program counts as shipped.
     pub shipped: bool,
-    /// Size of its file in bytes.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Shared libraries it loads, by `ldd`; empty for a static program.
+    /// Shared libraries that it loads, according to `ldd`. Empty for a static program.
     pub libraries: Vec<String>,
-    /// Crates in Cargo.lock that link OpenSSL; empty is the promise.
+    /// Crates in Cargo.lock that link OpenSSL. There must be none.
     pub openssl_crates: Vec<String>,
 }
 
 impl Program {
-    /// What of OpenSSL the program loads, or is built from.
+    /// The parts of OpenSSL that the program loads or is built from.
     pub fn openssl(&self) -> impl Iterator<Item = &str> {
         let names = self.libraries.iter().map(String::as_str);
         let loaded = names.filter(|n| n.starts_with("libssl") || n.starts_with("libcrypto"));
@@ -82,7 +82,7 @@ fn inspect(path: &Path, made: &str, shipped: bool) -> Result<Program> {
     let bytes = fs::metadata(path)
         .with_context(|| format!("look at {}", path.display()))?
         .len();
-    // For a static program ldd fails, and says so instead of a list.
+    // For a static program ldd fails, and prints a message instead of a list.
     let listing = Command::new("ldd")
         .arg(path)
         .output()

@@ -1,10 +1,12 @@
-//! `lab bench-iso`: how fast the operator downloads, hashes and uploads an ISO, against `curl | sha256sum` from the same
-//! image server, and what memory it takes.
+//! `lab bench-iso`: how fast the operator downloads, hashes and uploads an ISO, compared with `curl | sha256sum` from
+//! the same image server; and how much memory that takes.
 //!
-//! The clock runs from the first GET at the image server to the pool that says the ISO is ready: move, checks and the
-//! status write are part of it. The comparisons run one after the other on the idle lab, the best of three.
+//! The time begins with the first GET at the image server and ends when the pool's status reports the ISO as ready. So
+//! move, checks and the status write are included. The comparisons run one after the other on the idle lab; the best of
+//! three counts.
 //!
-//! Promised are one transfer and bounded buffers, whatever the machine: where they do not hold, it fails. Speed is printed.
+//! Two promises must hold on any machine, or the command fails: one transfer, and bounded buffers. Speed is only
+//! printed.
 
 use std::{
     io::Write as _,
@@ -28,7 +30,7 @@ pub struct Args {
     /// The operator's program.
     #[command(flatten)]
     pub program: Source,
-    /// A simulated vCenter without TLS, so that the upload costs what the download costs.
+    /// Use a simulated vCenter without TLS, so that the upload costs as much as the download.
     #[arg(long)]
     pub plain: bool,
 }
@@ -36,7 +38,7 @@ pub struct Args {
 /// Measures and prints.
 ///
 /// # Errors
-/// A part does not come up, the transfer does not end, `curl` and `sha256sum` are not there, or a promise does not hold.
+/// A part does not start, the transfer does not end, `curl` or `sha256sum` is missing, or a promise is broken.
 pub async fn run(args: Args) -> Result<()> {
     let path = args.program.program().await?;
     let program = args.program.inspect(&path)?;
@@ -114,14 +116,16 @@ pub async fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// What its buffers may take, whatever the size of the image.
+/// Most memory for the operator's buffers, for any size of the image.
 const BUFFERS: u64 = 16 << 20;
 
-/// Promises that do not hold: what the image server counted, and by how many bytes the operator's own memory grew.
+/// Promises that are broken, given the image server's counters and the growth of the operator's own memory in bytes.
 fn broken(asked: &ImageCounters, size: u64, grown: u64) -> Vec<String> {
     let mut broken = Vec::new();
     if (asked.gets, asked.completed, asked.bytes) != (1, 1, size) {
-        broken.push(format!("not one transfer of {size} bytes: {asked:?}"));
+        broken.push(format!(
+            "more or less than one transfer of {size} bytes: {asked:?}"
+        ));
     }
     if grown > BUFFERS {
         broken.push(format!(
@@ -139,7 +143,7 @@ async fn best(command: &str) -> Result<Duration> {
     Ok(best)
 }
 
-/// Runs it and takes its time.
+/// Runs the command and returns the time it took.
 async fn shell(command: &str) -> Result<Duration> {
     let begun = Instant::now();
     let status = Command::new("sh")

@@ -1,9 +1,10 @@
-//! `lab bench-memory`: the most memory of a process beside many large Agents of other hosts, while VMs of its own are dead.
+//! `lab bench-memory`: the peak memory of the operator beside many large Agents of other hosts, while some of its own
+//! VMs have dead guests.
 //!
-//! Flow: a lab with one pool; Agents of other hosts are created in the same namespace; four machines come whose guests never
-//! register. Each is given up and replaced, and before that the operator lists all Agents live. Then the kernel is asked for
-//! the peak (`VmHWM`).
-//! Assumption: the size of an Agent is its JSON. A real Agent of a host with many disks has about 60 kB.
+//! It starts a lab with one pool and creates Agents of other hosts in the same namespace. Then four machines come whose
+//! guests never register. The operator gives up each VM and replaces it, and before that it lists all Agents live.
+//! Finally the kernel reports the peak memory (`VmHWM`). Assumption: the size of an Agent is the size of its JSON. A
+//! real Agent of a host with many disks has about 60 kB.
 
 use std::io::Write as _;
 
@@ -29,20 +30,20 @@ use super::{
 };
 use crate::played::guests::identity::Quirk;
 
-/// Agents that are created at once.
+/// Agents that are created at the same time.
 const AT_ONCE: usize = 16;
 const MIB: f64 = 1024.0 * 1024.0;
-/// The goal up to a thousand Agents, and the one for more.
+/// The goal in MiB for up to a thousand Agents. `MANY` is the goal for more.
 const FEW: (usize, f64) = (1000, 160.0);
 const MANY: f64 = 200.0;
 
 /// Measure the peak memory of the operator beside Agents of other hosts.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
-    /// Agents of other hosts.
+    /// Number of Agents of other hosts.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub agents: usize,
-    /// Bytes of each of them, about.
+    /// Approximate size of each of them.
     #[arg(long, value_name = "BYTES", default_value_t = 60_000)]
     pub agent_bytes: usize,
     /// Machines whose guests never register.
@@ -56,7 +57,7 @@ pub struct Args {
 /// Measures and prints.
 ///
 /// # Errors
-/// A part does not come up, the dead guests are not replaced, or the goal is missed.
+/// A part does not start, the dead guests are not replaced, or the goal is missed.
 pub async fn run(args: Args) -> Result<()> {
     ensure!(args.dead > 0, "--dead must be at least 1");
     let path = args.program.program().await?;
@@ -65,12 +66,12 @@ pub async fn run(args: Args) -> Result<()> {
     world.with_iso(&patch).await?;
     let guests = world.upstream.guests.as_ref().context("guests")?;
     guests.add_quirk("/", Quirk::DeadOnArrival);
-    eprintln!("{} Agents of other hosts are created", args.agents);
+    eprintln!("creating {} Agents of other hosts", args.agents);
     strangers(&world, args.agents, args.agent_bytes).await?;
-    // A process that starts beside them lists all of them, which is a peak of its own.
+    // A process that starts beside the Agents lists all of them, which is another peak.
     world.operator.stop().await?;
     world.start_anew().await?;
-    eprintln!("{} machines come whose guests are dead", args.dead);
+    eprintln!("scaling up by {} machines with dead guests", args.dead);
     world.nodes.scale(args.dead);
     until_replaced(&world, args.dead).await?;
 
@@ -95,7 +96,7 @@ pub async fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Creates Agents of other hosts, bound to a cluster of somebody else.
+/// Creates Agents of other hosts, bound to another cluster.
 async fn strangers(world: &World, count: usize, bytes: usize) -> Result<()> {
     let agents = world.agents();
     let smart = "0123456789abcdef".repeat(bytes.div_ceil(16));
@@ -137,7 +138,7 @@ async fn strangers(world: &World, count: usize, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Waits until each VM was given up once and another one made.
+/// Waits until each VM was given up once and replaced.
 async fn until_replaced(world: &World, count: usize) -> Result<()> {
     let children: Api<VsphereAgent> = Api::namespaced(world.lab.admin(), &world.cluster.namespace);
     let by = Instant::now() + LIMIT;

@@ -1,10 +1,10 @@
-//! `lab bench`: what N machines cost, counted by those who pay.
+//! `lab bench`: what N machines cost, measured from outside the operator.
 //!
-//! Flow: build the operator and look at its program ([`binary`]); for each number of machines and each limit of tasks a
-//! fresh lab with one pool ([`world`]), one scale-up in it ([`run`]), then the table ([`report`]) and the verdict on what
-//! must hold whatever the figures are ([`promises`]).
-//! Requests are counted by the simulated vCenter, writes by the API server's audit log, memory and children by the
-//! kernel ([`proc`]); nothing is taken from the operator's own word.
+//! It builds the operator and inspects its program (`binary`). For each number of machines and each limit of tasks,
+//! it starts a fresh lab with one pool (`world`) and scales up once (`run`). Then it prints the table (`report`),
+//! and checks what must hold for all figures (`promises`). The simulated vCenter counts requests, and the API
+//! server's audit log counts writes. The kernel reports memory and child processes (`proc`). The operator's own
+//! figures are not used.
 
 mod binary;
 pub mod iso;
@@ -31,9 +31,9 @@ pub use promises::Promise;
 pub use restart::Restart;
 pub use run::{Idle, Run};
 
-/// Task slots of one vCenter unless the operator is told otherwise (`--max-concurrent-vcenter-tasks`).
+/// Task slots of one vCenter by default (`--max-concurrent-vcenter-tasks`).
 const CAPPED: u16 = 8;
-/// So many slots that no run here meets their end.
+/// So many slots that no run here reaches the limit.
 const UNCAPPED: u16 = 1000;
 
 /// Measure scale-ups against the simulated vCenter.
@@ -53,25 +53,25 @@ pub struct Args {
     /// The operator's program.
     #[command(flatten)]
     pub program: Source,
-    /// Create task of the simulated vCenter.
+    /// Duration of a create task in the simulated vCenter.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 3000)]
     pub create_ms: u64,
-    /// Power-on task of the simulated vCenter.
+    /// Duration of a power-on task in the simulated vCenter.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 2000)]
     pub power_on_ms: u64,
-    /// Reconfigure task of the simulated vCenter, which sets the boot order.
+    /// Duration of a reconfigure task in the simulated vCenter. It sets the boot order.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 100)]
     pub reconfigure_ms: u64,
-    /// From power-on to the end of a guest's boot.
+    /// Time from power-on to the end of a guest's boot.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
     pub boot_ms: u64,
-    /// How long the operator is watched at rest, after the runs with the most machines; 0 leaves it out.
+    /// How long the idle operator is observed after the runs with the most machines. 0 turns it off.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub idle_seconds: u64,
-    /// At the end of each run, start the operator anew and measure how it finds its way.
+    /// At the end of each run, restart the operator and measure its start.
     #[arg(long)]
     pub restart: bool,
-    /// Before that, let each Agent grow by that many bytes of inventory: those of real hosts are large.
+    /// Before the restart, let each Agent's inventory grow by this size. Agents of real hosts are large.
     #[arg(
         long,
         value_name = "BYTES",
@@ -84,7 +84,7 @@ pub struct Args {
     pub json: bool,
 }
 
-/// All that was measured.
+/// All measurements.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -96,11 +96,11 @@ pub struct Report {
     pub task_ms: [u64; 3],
     /// The runs, in the order they were made.
     pub runs: Vec<Run>,
-    /// What must hold of the program and of every run.
+    /// The promises about the program and about every run.
     pub promises: Vec<Promise>,
 }
 
-/// What a run is made with.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) machines: usize,
@@ -112,14 +112,14 @@ pub(crate) struct Plan {
     pub(crate) image: ImageOptions,
     pub(crate) tls: bool,
     pub(crate) idle: Option<Duration>,
-    /// Bytes that each Agent grows by before the operator is started anew; `None`: it is not.
+    /// Bytes by which each Agent grows before the operator is restarted; `None`: no restart.
     pub(crate) restart: Option<usize>,
-    /// What else the operator finds in its environment.
+    /// More environment variables for the operator.
     pub(crate) env: Vec<(String, String)>,
 }
 
 impl Plan {
-    /// Tasks and guests that take next to no time.
+    /// Tasks and guests that take almost no time.
     pub(crate) fn brisk(machines: usize) -> Self {
         Self {
             machines,
@@ -140,8 +140,8 @@ impl Plan {
 /// Measures and prints.
 ///
 /// # Errors
-/// A part does not come up, or a scale-up does not end; the text says where it stands. Or, after all was printed, a
-/// promise is broken.
+/// A part does not start, or a scale-up does not end; the text says how far it came. Or, after everything was printed,
+/// a promise is broken.
 pub async fn run(args: Args) -> Result<()> {
     ensure!(
         !args.machines.is_empty() && !args.machines.contains(&0),

@@ -1,11 +1,11 @@
-//! What the kernel says of a process (`proc(5)`).
+//! What the kernel reports about a process (`proc(5)`).
 
 use std::{fs, time::Duration};
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-/// Clock ticks per second in `/proc`; the kernel reports in this unit on every architecture in use.
+/// Clock ticks per second in `/proc`. The kernel uses this unit on every common architecture.
 const TICKS: f64 = 100.0;
 
 /// Memory, time and children of a process.
@@ -14,17 +14,18 @@ const TICKS: f64 = 100.0;
 pub struct Usage {
     /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// Of it, memory of its own (not files of the program).
+    /// The part of it that belongs to the process alone (no files of the program).
     pub anonymous_bytes: u64,
-    /// The most that was ever resident, in bytes.
+    /// Peak of the resident memory, in bytes.
     pub peak_bytes: u64,
     /// Threads.
     pub threads: u64,
     /// Processor time used so far, in seconds.
     pub cpu_seconds: f64,
-    /// Children now, ended ones that were not waited for included.
+    /// Current children, including zombies.
     pub children: usize,
-    /// Page faults of all children that ended and were waited for: any process makes some, so 0 means there was none.
+    /// Page faults of all children that ended and were waited for. Every process causes some, so 0 means that there was
+    /// no child.
     pub child_faults: u64,
 }
 
@@ -36,10 +37,10 @@ impl Usage {
     }
 }
 
-/// Reads what is known of `pid`.
+/// Reads what is known about `pid`.
 ///
 /// # Errors
-/// It has ended, or this system has no `/proc`.
+/// The process has ended, or this system has no `/proc`.
 pub(super) fn usage(pid: u32) -> Result<Usage> {
     let read = |name: &str| {
         let path = format!("/proc/{pid}/{name}");
@@ -58,7 +59,7 @@ pub(super) fn usage(pid: u32) -> Result<Usage> {
     })
 }
 
-/// Resident memory of its own, in bytes.
+/// Resident memory that belongs to the process alone, in bytes.
 ///
 /// # Errors
 /// As [`usage`].
@@ -68,8 +69,8 @@ pub(super) fn own(pid: u32) -> Result<u64> {
     kibibytes(&status, "RssAnon:")
 }
 
-/// Does `work`, and looks a hundred times a second how much memory of its own that process has meanwhile: the most, in
-/// bytes. What it gives back sooner is not seen.
+/// Runs `work`, and reads the process's own memory a hundred times a second. Returns the highest value in bytes. A
+/// shorter peak is not seen.
 pub(super) async fn most<T>(pid: u32, work: impl Future<Output = T>) -> (T, u64) {
     tokio::pin!(work);
     let mut most = 0;
@@ -83,7 +84,7 @@ pub(super) async fn most<T>(pid: u32, work: impl Future<Output = T>) -> (T, u64)
     }
 }
 
-/// Load of the last minute: processes that run or want to, averaged.
+/// Load average of the last minute: processes that run or wait to run.
 ///
 /// # Errors
 /// This system has no `/proc/loadavg`.
@@ -95,7 +96,7 @@ pub(super) fn load() -> Result<f64> {
         .with_context(|| format!("read /proc/loadavg: {text}"))
 }
 
-/// Load of the machine over a span of time: busy share of all processors, 0 to 1.
+/// Load of the machine over a span of time: the busy share of all processors, from 0 to 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Busy {
     total: u64,
@@ -112,7 +113,7 @@ impl Busy {
         Self::parse(&text).context("read /proc/stat")
     }
 
-    /// Ends it.
+    /// Ends the span.
     ///
     /// # Errors
     /// As [`Busy::begin`].
@@ -151,10 +152,10 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The name in parentheses may hold spaces and parentheses itself.
+        // The name in parentheses may itself contain spaces and parentheses.
         let (_, after) = text.rsplit_once(')')?;
         let fields: Vec<&str> = after.split_whitespace().collect();
-        // proc(5) counts from 1, and the first two are cut off.
+        // proc(5) counts from 1, and the first two fields are cut off.
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         Some(Self {
             parent: field(4)?.try_into().ok()?,
@@ -168,7 +169,7 @@ fn children(pid: u32) -> Result<usize> {
     let mut count = 0;
     for entry in fs::read_dir("/proc").context("list /proc")? {
         let entry = entry.context("list /proc")?;
-        // Others come and go while we look.
+        // Other processes may end while we read.
         let Ok(text) = fs::read_to_string(entry.path().join("stat")) else {
             continue;
         };
@@ -188,7 +189,7 @@ fn number(status: &str, key: &str) -> Result<u64> {
         .lines()
         .find_map(|line| line.strip_prefix(key)?.split_whitespace().next())
         .and_then(|number| number.parse().ok())
-        .with_context(|| format!("the kernel says no {key}"))
+        .with_context(|| format!("the kernel reports no {key}"))
 }
 
 #[cfg(test)]

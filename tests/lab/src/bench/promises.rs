@@ -1,4 +1,4 @@
-//! What every shipped program and every run must hold; goals may be missed, these may not. Pure.
+//! What every shipped program and every run must hold. Goals may be missed; these may not. No side effects.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use super::{Program, Run, proc::Usage};
 /// Most bytes of the stripped program.
 pub(super) const MOST_BYTES: u64 = 20_000_000;
 
-/// A promise, and how it stands.
+/// A promise, and whether it holds.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Promise {
@@ -20,13 +20,13 @@ pub struct Promise {
     pub kept: bool,
 }
 
-/// The promises, for a program and what was measured of it.
+/// The promises for a program and its measurements.
 pub(super) fn judge(program: &Program, runs: &[Run]) -> Vec<Promise> {
     let seen: Vec<Usage> = runs.iter().flat_map(usages).collect();
     vec![size(program), openssl(program), children(&seen)]
 }
 
-/// Every look at a process of the operator's.
+/// Every measurement of an operator process.
 fn usages(run: &Run) -> impl Iterator<Item = Usage> {
     let idle = run.idle.as_ref().map(|i| i.usage);
     let restart = run.restart.as_ref().map(|r| r.usage);

@@ -8,7 +8,7 @@ use super::{Report, Run};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// A goal, and how a run stands to it.
+/// A goal, and the value of a run.
 struct Goal {
     name: &'static str,
     most: f64,

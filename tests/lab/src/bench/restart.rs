@@ -1,4 +1,4 @@
-//! A new process in a world that stands: how long until it knows it, and what that costs.
+//! The start of a new process beside existing objects: how long until it is ready, and what that costs.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use super::{
 };
 use crate::parts::audit::count_writes;
 
-/// Agents that are let grow at once.
+/// Agents that grow at the same time.
 const AT_ONCE: usize = 16;
 
-/// What a start cost, from its first moment until the operator left both sides alone.
+/// The cost of a start, until the operator sends nothing more to the API server and to vCenter.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Restart {
     /// Bytes of an Agent as JSON, on average.
     pub agent_bytes: usize,
-    /// From the start of the process to the first yes of `/readyz`.
+    /// From the start of the process to the first success of `/readyz`.
     pub ready_seconds: f64,
     /// Kubernetes reads.
     pub reads: usize,
@@ -36,10 +36,10 @@ pub struct Restart {
     pub usage: Usage,
 }
 
-/// Lets each Agent grow by `bytes`, then starts the operator anew.
+/// Lets each Agent grow by `bytes`, then restarts the operator.
 ///
 /// # Errors
-/// An Agent cannot be patched, or the operator does not become ready or come to rest.
+/// An Agent cannot be patched, or the operator does not become ready or idle.
 pub(super) async fn measure(world: &mut World, bytes: usize) -> Result<Restart> {
     let agent_bytes = grow(world, bytes).await?;
     quiet(world).await?;
@@ -67,7 +67,7 @@ pub(super) async fn measure(world: &mut World, bytes: usize) -> Result<Restart> 
     })
 }
 
-/// Adds to each Agent's inventory what a host with many disks reports; the size of an Agent then.
+/// Adds to each Agent's inventory what a host with many disks reports. Returns the size of an Agent afterwards.
 async fn grow(world: &World, bytes: usize) -> Result<usize> {
     let agents = world.agents();
     let all = agents.list(&Default::default()).await?;

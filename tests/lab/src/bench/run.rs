@@ -30,84 +30,85 @@ use crate::{
     played::{mirror::Object, object::Facts as _},
 };
 
-/// A generous bound that only catches a hang.
+/// A generous limit that only catches a hang.
 pub(super) const LIMIT: Duration = Duration::from_secs(3600);
-/// A scale-up is over when neither vCenter nor the API server heard of the operator for that long.
+/// A scale-up is over when the operator has sent nothing to vCenter and the API server for this long.
 const QUIET: Duration = Duration::from_secs(6);
-/// How often the inventory is read while VMs come up: each reading costs the simulated vCenter something, and the times
-/// are its own, not those of the readings.
+/// How often the inventory is read while VMs are created. Each read costs the simulated vCenter some time. All measured
+/// times come from its own clock.
 pub(super) const LOOK: Duration = Duration::from_millis(500);
 
-/// What one scale-up cost. Times in seconds; counts from the demand to the end of all work.
+/// The cost of one scale-up. Times are in seconds. Counts cover the time from the demand to the end of all work.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     /// VMs.
     pub machines: usize,
-    /// Concurrent vCenter tasks allowed.
+    /// Allowed concurrent vCenter tasks.
     pub tasks: u16,
     /// From the first AgentMachine that shows demand to the last.
     pub demand_spread: f64,
-    /// From the first demand to the first VM on, by the simulated vCenter's own clock.
+    /// From the first demand to the first powered-on VM, by the simulated vCenter's clock.
     pub first_on: f64,
     /// The same to the VM in the middle.
     pub median_on: f64,
     /// The same to the last VM.
     pub all_on: f64,
-    /// What task times and task slots allow at best: `ceil(machines / tasks) * (create + power on)`.
+    /// The shortest possible time with these task times and slots: `ceil(machines / tasks) * (create + power on)`.
     pub limit: f64,
-    /// From the first demand to all Machines running on ready Nodes.
+    /// From the first demand until all Machines run on ready Nodes.
     pub all_running: f64,
     /// vCenter calls from the demand on, by method.
     pub calls: BTreeMap<String, u64>,
-    /// vCenter calls before it, for login, pool and ISO.
+    /// vCenter calls before the demand, for login, pool and ISO.
     pub calls_before: BTreeMap<String, u64>,
     /// Logins from the operator's start to the end of the run, by kind.
     pub logins: BTreeMap<String, u64>,
     /// Kubernetes writes from the demand on, by verb and resource.
     pub writes: BTreeMap<String, usize>,
-    /// Kubernetes writes that were refused as conflicts, or otherwise.
+    /// Kubernetes writes that were refused, as conflicts or otherwise.
     pub writes_refused: usize,
     /// The operator before the demand.
     pub before: Usage,
     /// The operator at the end.
     pub after: Usage,
-    /// Busy share of all processors from demand to all on, 0 to 1; whatever else the machine does is part of it.
+    /// Busy share of all processors until all VMs are on, from 0 to 1. It includes everything else that the machine
+    /// does.
     pub busy: f64,
     /// Load average of the machine at the end.
     pub load: f64,
-    /// The operator at rest with all VMs bound, where it was watched.
+    /// The idle operator with all VMs bound, if it was observed.
     pub idle: Option<Idle>,
-    /// The same world met by a new process, where one was started.
+    /// The start of a new process, if there was one.
     pub restart: Option<Restart>,
 }
 
-/// What the operator asks for when nothing happens, per minute.
+/// Requests of the idle operator, per minute.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Idle {
-    /// Seconds it was watched for.
+    /// Seconds of observation.
     pub seconds: f64,
     /// vCenter calls.
     pub calls: f64,
     /// Kubernetes writes.
     pub writes: f64,
-    /// Kubernetes reads; watches that are started anew by the minute are none.
+    /// Kubernetes reads, without restarted watches.
     pub reads: f64,
-    /// Watches started anew.
+    /// Restarted watches.
     pub watches: f64,
     /// The operator at the end.
     pub usage: Usage,
 }
 
 impl Run {
-    /// Time against the limit.
+    /// The time in relation to the limit.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.all_on / self.limit
     }
 
-    /// The same from the last demand on: what is left when the time that the demand took to come is not counted.
+    /// The same from the last demand on, without the time until all demand was there.
     #[must_use]
     pub fn ratio_from_last(&self) -> f64 {
         (self.all_on - self.demand_spread) / self.limit
@@ -129,7 +130,7 @@ impl Run {
 /// Starts a lab, scales up, counts.
 ///
 /// # Errors
-/// A part does not come up or the scale-up does not end.
+/// A part does not start, or the scale-up does not end.
 pub(super) async fn measure(program: &Path, plan: &Plan) -> Result<Run> {
     let mut world = World::start(program, plan).await?;
     quiet(&world).await?;
@@ -190,9 +191,9 @@ pub(super) async fn measure(program: &Path, plan: &Plan) -> Result<Run> {
     })
 }
 
-/// When the first and the last of `machines` AgentMachines showed that no Agent suits them.
+/// When the first and the last of `machines` AgentMachines reported that they found no suitable Agent.
 async fn demand(world: &World, machines: usize) -> Result<(Timestamp, Timestamp)> {
-    // One by one they are bound and wait no longer: who has waited counts.
+    // One by one they are bound and no longer wait. Each one that has waited counts.
     let seen = RefCell::new(BTreeSet::new());
     let waiting = || {
         let all = world.nodes.agent_machines();
@@ -246,7 +247,7 @@ async fn all_on(vcenter: &VCenterAdmin, machines: usize) -> Result<Vec<Timestamp
     }
 }
 
-/// Waits until the operator has left both sides alone for [`QUIET`].
+/// Waits until the operator has sent nothing to vCenter and the API server for [`QUIET`].
 pub(super) async fn quiet(world: &World) -> Result<()> {
     let deadline = Instant::now() + LIMIT;
     let mut last = None;
@@ -262,9 +263,9 @@ pub(super) async fn quiet(world: &World) -> Result<()> {
         last = Some(heard);
         ensure!(
             Instant::now() < deadline,
-            "the operator does not come to rest"
+            "the operator does not become idle"
         );
-        // Absence of events cannot be awaited but by time.
+        // Only time can show the absence of events.
         sleep(QUIET).await;
     }
 }

@@ -1,10 +1,9 @@
-//! `lab bench-start`: a new process beside many machines that serve: how long until it is ready, what it costs.
+//! `lab bench-start`: how long a new process needs until it is ready beside many serving machines, and what that costs.
 //!
-//! Flow: one machine comes up by the usual way; the played upstream retires; its objects and its VM are copied as often
-//! as asked ([`Mould`]), each copy with names, uids, addresses of its own; a process takes them in and comes to rest;
-//! then the Agents grow, and the start of the next process is measured ([`super::restart`]).
-//! Assumption: what stands in the copies is only named by what [`Stamps`] replace. If not, the first process
-//! would have work with them: its writes are shown.
+//! One machine is created in the usual way. Then the played upstream stops, and the machine's objects and VM are copied
+//! (`Mould`). Each copy has its own names, uids and addresses. One process reads the copies and becomes idle. Then
+//! the Agents grow, and the start of the next process is measured (`bench::restart`). Assumption: [`Stamps`] replace
+//! all that identifies a copy. If not, the first process would have work with the copies, and its writes are printed.
 
 use std::io::Write as _;
 
@@ -39,22 +38,22 @@ use crate::{
     },
 };
 
-/// Copies that are made at once.
+/// Copies that are made at the same time.
 const AT_ONCE: usize = 16;
-/// Free bytes on the datastore for each copy: more than its disks take.
+/// Free bytes on the datastore for each copy, more than its disks take.
 const ROOM: i64 = 64 << 30;
 const MIB: f64 = 1024.0 * 1024.0;
-/// The goals, for a thousand machines with Agents of 60 kB.
+/// The goals for a thousand machines with Agents of 60 kB: seconds until ready, and resident memory in MiB.
 const READY_WITHIN: f64 = 10.0;
 const RESIDENT: f64 = 64.0;
 
-/// Measure the start of a process beside machines that serve.
+/// Measure the start of a process beside serving machines.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
-    /// Machines that serve.
+    /// Number of serving machines.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub serving: usize,
-    /// What each Agent's inventory grows by.
+    /// Size by which each Agent's inventory grows.
     #[arg(long, value_name = "BYTES", default_value_t = 60_000)]
     pub agent_bytes: usize,
     /// The operator's program.
@@ -65,7 +64,7 @@ pub struct Args {
 /// Measures and prints.
 ///
 /// # Errors
-/// A part does not come up, the copies are not taken for serving machines, or a goal is missed.
+/// A part does not start, the operator does not recognise the copies as serving machines, or a goal is missed.
 pub async fn run(args: Args) -> Result<()> {
     ensure!(args.serving > 0, "--serving must be at least 1");
     let path = args.program.program().await?;
@@ -87,9 +86,9 @@ pub async fn run(args: Args) -> Result<()> {
     let vms = world.vcenter.inventory().await?.vms.len();
     ensure!(
         vms == args.serving,
-        "{vms} VMs after a process took them in"
+        "{vms} VMs after a process has read them"
     );
-    eprintln!("a process took them in; their Agents grow");
+    eprintln!("a process has read them; their Agents now grow");
     let start = restart::measure(&mut world, args.agent_bytes).await?;
 
     let usage = &start.usage;
@@ -151,7 +150,7 @@ impl Mould {
         })
     }
 
-    /// Where its files lie.
+    /// The datastore of its files.
     fn datastore(&self) -> Result<&str> {
         let path = self.vm.vm_path_name.strip_prefix('[');
         let (name, _) = path.and_then(|p| p.split_once(']')).context("a path")?;
@@ -173,7 +172,7 @@ fn uid(object: &Value) -> Result<String> {
     uid.map(str::to_owned).context("an object without uid")
 }
 
-/// Creates an object like `value`, without status; its uid.
+/// Creates an object like `value`, without status. Returns its uid.
 async fn create(world: &World, kind: &ApiResource, value: Value) -> Result<String> {
     let object: DynamicObject =
         serde_json::from_value(stamps::unborn(value)).context("a copy as an object")?;
@@ -194,7 +193,7 @@ async fn set_status(world: &World, kind: &ApiResource, value: &Value) -> Result<
     Ok(())
 }
 
-/// Copies the one machine that is there.
+/// Copies the only machine.
 async fn copy(world: &World, copies: usize) -> Result<()> {
     let vms = world.vcenter.inventory().await?.vms;
     let [vm] = vms.try_into().ok().context("one VM")?;
@@ -223,7 +222,7 @@ async fn copy(world: &World, copies: usize) -> Result<()> {
         .await
 }
 
-/// The objects of copy `n` but for the Agent, without status, and its VM.
+/// Creates the objects of copy `n` except the Agent, without status, and its VM.
 async fn begin(world: &World, mould: &Mould, n: usize) -> Result<Stamps> {
     let (vm, bios) = (&mould.vm, Uuid::new_v4().to_string());
     let macs = vm.nics.iter().map(|nic| nic.mac.as_str());

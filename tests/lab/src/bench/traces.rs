@@ -1,7 +1,11 @@
-//! `lab bench-traces`: what tracing costs. The same job (so many machines up, then down again) with a collector and
-//! without, in turn, each in a fresh lab; compared is the operator's own processor time, by the kernel's account, so a busy
-//! machine counts little. With `--away-minutes` instead: memory, minute by minute, while the collector takes connections and
-//! never answers, against the same without a collector; it fails where the former grows by [`MORE`] more than the latter.
+//! `lab bench-traces`: what tracing costs.
+//!
+//! It runs the same job with and without a collector, in turn, each in a fresh lab. The job creates a number of
+//! machines and deletes them again. It compares the operator's processor time as the kernel reports it, so other load
+//! has little influence.
+//!
+//! With `--away-minutes` it measures memory instead, minute by minute. One run has a collector that accepts connections
+//! and never answers, the other has no collector. It fails if memory grows by more than `MORE` with the collector.
 
 use std::{
     fmt::Write as _,
@@ -22,11 +26,11 @@ use super::{
 };
 use crate::parts::{Mood, SpanSink};
 
-/// The goal: so much processor time with tracing on, against off.
+/// The goal: processor time with tracing, divided by that without.
 const GOAL: f64 = 1.15;
 const MIB: f64 = 1024.0 * 1024.0;
-/// What a collector that is away may cost, in MiB beyond what the same work costs without one: the queue and the phases that
-/// are kept, 2048 of each of about a kilobyte, a batch on its way, and what an allocator makes of them.
+/// The memory that an unreachable collector may cost, in MiB. That covers the queue and the kept phases (2048 of each,
+/// about 1 kB per span), a batch under way, and the allocator's overhead.
 const MORE: f64 = 8.0;
 
 /// Measure what tracing costs.
@@ -35,10 +39,10 @@ pub struct Args {
     /// Machines of one run.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub machines: usize,
-    /// Runs with tracing on, and as many with it off.
+    /// Number of runs with tracing, and of runs without.
     #[arg(long, value_name = "RUNS", default_value_t = 3)]
     pub rounds: usize,
-    /// Instead: so many minutes of machines up and down without a collector, and as many with one that never answers.
+    /// Measure memory instead: run for this long without a collector, and as long with a collector that never answers.
     #[arg(long, value_name = "MINUTES")]
     pub away_minutes: Option<u64>,
     /// The operator's program.
@@ -49,7 +53,7 @@ pub struct Args {
 /// Measures and prints.
 ///
 /// # Errors
-/// A part does not come up, or a job does not end.
+/// A part does not start, or a job does not end.
 pub async fn run(args: Args) -> Result<()> {
     ensure!(
         args.machines > 0 && args.rounds > 0,
@@ -83,11 +87,11 @@ fn print(text: &str) -> Result<()> {
         .context("print the figures")
 }
 
-/// Whether so many MiB more than without a collector are to be borne.
+/// Fails if the additional memory in MiB is above the limit.
 fn within_bound(more: f64) -> Result<()> {
     ensure!(
         more <= MORE,
-        "a collector that is away costs {more:.1} MiB, more than {MORE:.1}"
+        "an unreachable collector costs {more:.1} MiB, more than {MORE:.1}"
     );
     Ok(())
 }
@@ -99,7 +103,7 @@ fn plan(machines: usize, sink: Option<&SpanSink>) -> Plan {
     }
 }
 
-/// All machines up and running, then all gone.
+/// Creates all machines, waits until they run, and deletes them all.
 async fn up_and_down(world: &World, machines: usize) -> Result<()> {
     world.nodes.scale(machines);
     world.nodes.wait_running(machines, LIMIT).await?;
@@ -124,7 +128,7 @@ async fn job(program: &Path, machines: usize, traced: bool) -> Result<(f64, u64)
     quiet(&world).await?;
     let spent = proc::usage(pid)?.cpu_seconds - before;
     let bytes = sink.as_ref().map_or(0, SpanSink::bytes);
-    ensure!(!traced || bytes > 0, "the collector was told nothing");
+    ensure!(!traced || bytes > 0, "the collector received no spans");
     Ok((spent, bytes))
 }
 
@@ -143,7 +147,7 @@ fn median(values: &[f64]) -> f64 {
 async fn compared(program: &Path, machines: usize, rounds: usize) -> Result<String> {
     let (mut off, mut on, mut told) = (Vec::new(), Vec::new(), 0);
     for round in 0..rounds {
-        // In turn, the first one too: whatever else the machine does meets both alike.
+        // The order alternates, so that other load of the machine affects both alike.
         for traced in [round % 2 == 1, round % 2 == 0] {
             let (spent, bytes) = job(program, machines, traced).await?;
             let each = spent * 1000.0 / machines as f64;
@@ -183,12 +187,15 @@ async fn compared(program: &Path, machines: usize, rounds: usize) -> Result<Stri
     Ok(text)
 }
 
-/// The figures of both runs, and by how many MiB more the operator grew while the collector was away.
+/// The figures of both runs, and the additional growth in MiB with the unreachable collector.
 async fn away(program: &Path, machines: usize, span: Duration) -> Result<(String, f64)> {
     let (control, grown) = growth(program, machines, span, None).await?;
     let sink = SpanSink::start(Mood::Silent).await?;
     let (text, grown_away) = growth(program, machines, span, Some(&sink)).await?;
-    ensure!(sink.exports() > 0, "nobody tried to reach the collector");
+    ensure!(
+        sink.exports() > 0,
+        "the operator never tried to reach the collector"
+    );
     let more = grown_away - grown;
     let difference = format!(
         "difference {more:+.1} MiB with a collector that is away (bound: {MORE:.1} MiB); {} connections to it\n",
@@ -197,7 +204,7 @@ async fn away(program: &Path, machines: usize, span: Duration) -> Result<(String
     Ok((control + &text + &difference, more))
 }
 
-/// The figures of one run, and by how many MiB the operator grew after its first round.
+/// The figures of one run, and the growth in MiB after its first round.
 async fn growth(
     program: &Path,
     machines: usize,
@@ -206,11 +213,11 @@ async fn growth(
 ) -> Result<(String, f64)> {
     let world = World::start(program, &plan(machines, sink)).await?;
     let pid = world.operator.process.pid();
-    // The first round brings what every later one needs too: caches, connections, the allocator's arenas.
+    // The first round fills what every later one needs too: caches, connections, the allocator's arenas.
     up_and_down(&world, machines).await?;
     let begun = Instant::now();
     let collector = match sink {
-        Some(_) => "the collector takes connections and never answers",
+        Some(_) => "the collector accepts connections and never answers",
         None => "no collector",
     };
     let mut text =

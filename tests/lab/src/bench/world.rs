@@ -41,20 +41,20 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts all of it and waits until the pool's ISO lies on its datastore.
+    /// Starts everything and waits until the pool's ISO is on its datastore.
     ///
     /// # Errors
-    /// A part does not come up, or the ISO does not.
+    /// A part does not start, or the ISO does not arrive.
     pub(crate) async fn start(program: &Path, plan: &Plan) -> Result<Self> {
         let world = Self::without_pool(program, plan).await?;
         world.with_iso(&json!({})).await?;
         Ok(world)
     }
 
-    /// Starts all of it but the pool.
+    /// Starts everything except the pool.
     ///
     /// # Errors
-    /// A part does not come up.
+    /// A part does not start.
     pub(super) async fn without_pool(program: &Path, plan: &Plan) -> Result<Self> {
         let options = VCenterOptions {
             create_delay: plan.create,
@@ -91,10 +91,10 @@ impl World {
         })
     }
 
-    /// Creates the pool, with `patch` merged into its spec, and waits for its ISO.
+    /// Creates the pool with `patch` merged into its spec, and waits for its ISO.
     ///
     /// # Errors
-    /// The API server refuses, or the ISO does not come.
+    /// The API server refuses the pool, or the ISO does not arrive.
     pub(super) async fn with_iso(&self, patch: &Value) -> Result<()> {
         self.pools
             .create(&PostParams::default(), &pool(&self.cluster, POOL, patch)?)
@@ -107,7 +107,7 @@ impl World {
         .await
     }
 
-    /// Starts another operator in the place of the one that was stopped; how long until it was ready.
+    /// Starts another operator in place of the stopped one. Returns the time until it was ready.
     ///
     /// # Errors
     /// It does not become ready.
@@ -117,7 +117,7 @@ impl World {
         Ok(begun.elapsed())
     }
 
-    /// All Agents of the world.
+    /// All Agents.
     pub(crate) fn agents(&self) -> Api<DynamicObject> {
         Api::namespaced_with(
             self.lab.admin(),
@@ -129,7 +129,7 @@ impl World {
     /// Waits until `done` holds for the pool.
     ///
     /// # Errors
-    /// It does not for as long as anybody waits ([`HANG`]); with the pool's status and the end of the operator's log.
+    /// It does not hold within [`HANG`]. The error has the pool's status and the end of the operator's log.
     pub(crate) async fn until_pool(
         &self,
         what: &str,

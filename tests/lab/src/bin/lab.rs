@@ -3,7 +3,7 @@
 use agent_forge_lab::{bench, demo, soak};
 use clap::{Parser, Subcommand};
 
-/// Real counterparts of the operator on this machine: watch it at work, measure it.
+/// Runs the operator on this machine with real programs around it: watch it work, or measure it.
 #[derive(Debug, Parser)]
 #[command(name = "lab", about, max_term_width = 110)]
 struct Args {
@@ -13,25 +13,25 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// The main job, live: up, down, and whether every promise held.
+    /// Create and delete machines live, and check every promise.
     Demo(demo::Args),
     /// Measure scale-ups: time, requests, writes, memory.
     Bench(bench::Args),
-    /// Measure one ISO transfer: throughput against `curl | sha256sum`, memory.
+    /// Measure one ISO transfer: throughput compared with `curl | sha256sum`, and memory.
     BenchIso(bench::iso::Args),
-    /// Measure what tracing costs: processor time per machine with it and without, memory while the collector is away.
+    /// Measure what tracing costs: processor time per machine, and memory while the collector is unreachable.
     BenchTraces(bench::traces::Args),
-    /// Measure the start of a process beside a thousand machines that serve.
+    /// Measure the start of a process beside a thousand serving machines.
     BenchStart(bench::serving::Args),
     /// Measure the peak memory beside a thousand large Agents of other hosts, while VMs with dead guests are replaced.
     BenchMemory(bench::memory::Args),
-    /// Kill the operator again and again while machines go up and down; whether every promise held.
+    /// Kill the operator again and again while machines come and go, and check every promise.
     Soak(soak::Args),
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    // `cargo demo -- --keep` arrives as `lab demo -- --keep`: the alias has used up its own `--`.
+    // `cargo demo -- --keep` arrives as `lab demo -- --keep`, because the alias already contains one `--`.
     let given = std::env::args_os()
         .enumerate()
         .filter(|(at, arg)| *at != 2 || arg != "--")

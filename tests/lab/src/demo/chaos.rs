@@ -1,4 +1,4 @@
-//! Killing actors, as a user would do it: through the debug endpoint, one after the other.
+//! Kills actors as a user would: through the debug endpoint, one after the other.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ struct Life {
     is: String,
 }
 
-/// Kills an actor every so often until the task is dropped. The order is a walk over all of them with a stride that
-/// shares no factor with common counts, so that every kind gets its turn.
+/// Kills an actor periodically, until the task is dropped. It walks over all actors with a stride that shares no factor
+/// with common counts, so that every kind has its turn.
 pub(super) fn start(voice: Voice, debug_url: String, every: Duration) -> Task {
     Task::spawn(async move {
         let http = reqwest::Client::new();
@@ -45,7 +45,7 @@ async fn kill(http: &reqwest::Client, url: &str, turn: usize) -> reqwest::Result
         .error_for_status()?
         .json()
         .await?;
-    // Whoever is dead already is on its way back.
+    // A dead actor is already being restarted.
     actors.retain(|actor| actor.life.is == "alive");
     let Some(actor) = actors.get(turn % actors.len().max(1)) else {
         return Ok(None);

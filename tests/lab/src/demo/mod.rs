@@ -1,8 +1,8 @@
-//! The demo: the main job, live, on real components.
+//! The demo: machines are created and deleted, live, on real components.
 //!
-//! Flow: [`stage`] starts everything -> scale up -> [`track`] follows each machine while [`view`] shows it -> scale down
-//! -> the freed machines go -> [`promises`] are checked all along and at the end -> [`table`].
-//! The exit code is 0 only if every promise held.
+//! `stage` starts everything. Then the demo scales up; `track` follows each machine, and `view` shows it. Then it
+//! scales down and waits until the freed machines are gone. `promises` are checked all the time and at the end, and
+//! `table` prints the result. The exit code is 0 only if every promise held.
 
 mod chaos;
 mod promises;
@@ -22,10 +22,10 @@ pub use self::view::Voice;
 use self::{promises::Promises, stage::Stage, track::Track, view::View};
 use crate::{ProviderGeneration, install_tls_provider, parts::Operator};
 
-/// Looks at the world this often. Everything shown is observed from outside, as a user could.
+/// How often the demo looks. Everything shown is observed from outside, as a user could do it.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What the demo plays.
+/// Options of the demo.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Machines to scale up to.
@@ -36,12 +36,12 @@ pub struct Args {
     #[arg(long, default_value_t = 1)]
     scale_to: u16,
 
-    /// Leave everything running at the end, until Ctrl-C.
+    /// At the end, leave everything running until Ctrl-C.
     #[arg(long)]
     keep: bool,
 
-    /// A delay by name, several times: create=3s, power-on=2s, destroy=15s of vCenter, or one of the played upstream
-    /// (boot=5s, install-stage=1s, ...).
+    /// Set a delay by name; may be repeated. Delays of vCenter: create=3s, power-on=2s, destroy=15s. Delays of the
+    /// played upstream: boot=5s, install-stage=1s and others.
     #[arg(long, value_name = "NAME=DURATION")]
     delay: Vec<String>,
 
@@ -53,12 +53,12 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     kill_every: Option<Duration>,
 
-    /// SIGKILL the operator once, as soon as the first VM is there, and start it again.
+    /// Kill the operator once with SIGKILL, as soon as the first VM exists, and start it again.
     #[arg(long)]
     sigkill: bool,
 
-    /// Start Jaeger too and check that it has one whole trace of each machine; with --sigkill, so that two processes
-    /// tell it.
+    /// Also start Jaeger, and check that it has one complete trace of each machine. With --sigkill, two processes
+    /// report each trace.
     #[arg(long)]
     jaeger: bool,
 
@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     operator: Option<PathBuf>,
 
-    /// Longest time for each half of the play.
+    /// Longest time for each half of the demo.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "150s")]
     limit: Duration,
 }
@@ -90,7 +90,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     agent_forge_crds::duration::parse(text).map_err(|e| e.to_string())
 }
 
-/// Plays the demo on standard output, until Ctrl-C at most.
+/// Runs the demo on standard output, or until Ctrl-C.
 ///
 /// # Errors
 /// As [`play`].
@@ -102,10 +102,10 @@ pub async fn run(args: Args) -> Result<()> {
     }
 }
 
-/// Plays the demo.
+/// Runs the demo.
 ///
 /// # Errors
-/// Something does not start, the operator ends, or a promise was broken; everything that was started has ended then.
+/// Something does not start, the operator ends, or a promise was broken. Everything that was started has ended then.
 pub async fn play(args: &Args, voice: &Voice) -> Result<()> {
     install_tls_provider();
     let begun = Instant::now();
@@ -167,7 +167,7 @@ pub async fn play(args: &Args, voice: &Voice) -> Result<()> {
     promises.verdict()
 }
 
-/// Counts at one look.
+/// The counts of one observation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     running: usize,
@@ -177,7 +177,7 @@ struct Counts {
     vms: usize,
 }
 
-/// Looks again and again until `done`, showing and checking what is seen.
+/// Observes, shows and checks again and again until `done`.
 async fn follow(
     args: &Args,
     stage: &Stage,

@@ -1,4 +1,4 @@
-//! What agent-forge promises, checked from outside: some at every look, the others at the end.
+//! The promises of agent-forge, checked from outside: some at every observation, the others at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,15 @@ use super::{
 };
 use crate::witness::owner;
 
-/// The promises and whether they held.
+/// The promises, and whether they held.
 pub(super) struct Promises {
     foreign: (Vec<u8>, String),
     kept: Vec<(&'static str, Result<(), String>)>,
     doubles: BTreeSet<String>,
     early: BTreeSet<String>,
-    /// uid of the AgentMachine that each VsphereAgent was last seen to be for, by its uid.
+    /// By uid of each VsphereAgent, the uid of the AgentMachine that it was last seen with.
     made_for: BTreeMap<String, String>,
-    /// Agent of each VM, as last seen together.
+    /// The Agent of each VM, as last seen together.
     agents: BTreeMap<String, String>,
     survivors: BTreeMap<String, (String, String)>,
 }
@@ -38,7 +38,7 @@ impl Promises {
         })
     }
 
-    /// At every look: no double, no Agent that dies before its VM.
+    /// At every observation: no second VM for an AgentMachine, and no Agent that is deleted before its VM.
     pub(super) fn during(&mut self, seen: &Seen, track: &Track) {
         for child in &seen.children {
             let made_for = child.annotations().get(AGENT_MACHINE_UID_ANNOTATION);
@@ -46,7 +46,7 @@ impl Promises {
                 self.made_for.insert(uid, made_for.clone());
             }
         }
-        // Without our mark it is somebody else's.
+        // A VM without our mark belongs to another owner.
         let ours = seen
             .vms
             .iter()
@@ -109,7 +109,7 @@ impl Promises {
         self.keep(
             "every VM boots its disk before the ISO",
             disks_first,
-            || "a boot order is another".to_owned(),
+            || "a boot order is different".to_owned(),
         );
         self.survivors = seen
             .vms
@@ -137,9 +137,11 @@ impl Promises {
             self.survivors.get(&vm.name)
                 == Some(&(vm.instance_uuid.clone(), format!("{:?}", vm.powered_on_at)))
         });
-        self.keep("the VMs that serve on were not touched", untouched, || {
-            "one was replaced or power cycled".to_owned()
-        });
+        self.keep(
+            "the VMs that keep serving were not touched",
+            untouched,
+            || "one was replaced or power cycled".to_owned(),
+        );
         let now = stage.foreign.prints().await?;
         let same = now == self.foreign;
         self.keep(
@@ -165,7 +167,7 @@ impl Promises {
         );
         let mut panics = 0;
         for operator in stage.dead.iter().chain([&stage.operator]) {
-            // Chaos lets handlers fail on purpose; a pass must never panic.
+            // Chaos makes message handlers fail on purpose, but a pass must never panic.
             let log = operator.log()?;
             panics += log.lines().filter(|l| l.contains("panicked at")).count();
         }
@@ -211,8 +213,8 @@ impl Promises {
     }
 }
 
-/// The VMs, each with the uid of the VsphereAgent in its marker, that are more than one for an AgentMachine, whatever they
-/// are called. One whose VsphereAgent nobody has seen stands for itself.
+/// The VMs that are more than one for an AgentMachine, under any name. Each VM comes with the uid of the VsphereAgent
+/// in its mark. If that VsphereAgent was never seen, its uid is used instead of the AgentMachine's.
 fn doubles<'a>(
     vms: impl Iterator<Item = (&'a str, String)>,
     made_for: &BTreeMap<String, String>,
@@ -243,7 +245,7 @@ mod tests {
         let vms = [("a", "va-1"), ("b", "va-2")];
         assert!(found(&vms, &each).is_empty());
         assert_eq!(found(&vms, &both), ["a and b for am-1"]);
-        // Two VMs of one VsphereAgent, seen or not.
+        // Two VMs of one VsphereAgent, which may have been seen or not.
         let twice = [("a", "va-1"), ("a-again", "va-1")];
         assert_eq!(found(&twice, &each), ["a and a-again for am-1"]);
         assert_eq!(found(&twice, &[]), ["a and a-again for va-1"]);

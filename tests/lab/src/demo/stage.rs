@@ -1,4 +1,4 @@
-//! Lab, upstream, pool, things of other people, operator: what the demo plays on.
+//! Starts what the demo runs on: lab, upstream, pool, objects of other people, operator.
 
 use agent_forge_crds::{VsphereAgent, VsphereAgentPool, external::agent::Agent, pool::IsoStatus};
 use anyhow::{Context as _, Result};
@@ -25,7 +25,7 @@ pub(super) struct Stage {
     pub(super) voice: Voice,
     pub(super) operator: Operator,
     options: OperatorOptions,
-    /// Those that were killed.
+    /// The operators that were killed.
     pub(super) dead: Vec<Operator>,
     pub(super) nodes: HostedClusterPlay,
     pub(super) node_pool: &'static str,
@@ -33,23 +33,23 @@ pub(super) struct Stage {
     pub(super) vcenter: VCenterAdmin,
     pub(super) access: OperatorAccess,
     pub(super) cluster: HostedCluster,
-    /// What belongs to others.
+    /// Objects and VMs that belong to others.
     pub(super) foreign: Strangers,
     pub(super) client: Client,
     pub(super) jaeger: Option<Jaeger>,
     pub(super) lab: Lab,
 }
 
-/// One look at the world.
+/// One observation of everything.
 pub(super) struct Seen {
     pub(super) agent_machines: Vec<Object>,
     pub(super) machines: usize,
     pub(super) running: Vec<String>,
     pub(super) children: Vec<VsphereAgent>,
     pub(super) agents: Vec<Agent>,
-    /// The pool's ISO, as its status says.
+    /// The pool's ISO, from its status.
     pub(super) iso: IsoStatus,
-    /// Read after the Agents: an Agent that is gone here while its VM is there died too early.
+    /// Read after the Agents. So if an Agent is missing here while its VM exists, the Agent was deleted too early.
     pub(super) vms: Vec<crate::parts::vcenter_inventory::Vm>,
 }
 
@@ -98,7 +98,9 @@ impl Stage {
         let upstream = stage::set(&lab, &cluster, delays, ImageOptions::default()).await?;
         let service = upstream.service(&cluster.agent_namespace)?;
 
-        voice.say("a bare-metal host with the pool's labels and a VM of another team stand beside");
+        voice.say(
+            "there are also a bare-metal host with the pool's labels and a VM of another team",
+        );
         let labels = json!({"customer": "example"});
         let foreign = Strangers::settle(service, "demo", labels, &guests, "other-team").await?;
 

@@ -1,4 +1,4 @@
-//! The closing table.
+//! The table at the end.
 
 use std::time::Duration;
 
@@ -65,6 +65,6 @@ pub(super) async fn print(
         stage.operator.debug_url(),
         stage.lab.dir().display()
     ));
-    voice.out("  (these live as long as the demo: keep it with --keep)\n\n");
+    voice.out("  (available as long as the demo runs: keep it running with --keep)\n\n");
     Ok(())
 }

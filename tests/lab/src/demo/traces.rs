@@ -1,4 +1,4 @@
-//! `--jaeger`: each machine's trace, as Jaeger's query API tells it.
+//! `--jaeger`: each machine's trace, read from Jaeger's query API.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     patience::ANSWER,
 };
 
-/// Phases of a machine that serves.
+/// Phases of a serving machine.
 const UP: [&str; 10] = [
     "machine.demand",
     "iso.wait",
@@ -25,7 +25,7 @@ const UP: [&str; 10] = [
     "node.ready",
 ];
 
-/// Names and trace ids of the machines that there are.
+/// Names and trace ids of the existing machines.
 pub(super) async fn ids(stage: &Stage) -> Result<BTreeMap<String, String>> {
     let seen = stage.look().await?;
     let id = |c: &agent_forge_crds::VsphereAgent| {
@@ -46,7 +46,9 @@ fn fault(trace: &Trace, gone: bool) -> Option<String> {
     }
     let differing = trace.differing();
     if !differing.is_empty() {
-        return Some(format!("spans told twice, and differently: {differing:?}"));
+        return Some(format!(
+            "spans sent twice with different content: {differing:?}"
+        ));
     }
     let phases = UP.iter().chain(gone.then_some(&"vm.destroy"));
     for phase in phases {
@@ -57,7 +59,7 @@ fn fault(trace: &Trace, gone: bool) -> Option<String> {
     None
 }
 
-/// Waits until Jaeger has the whole trace of each machine.
+/// Waits until Jaeger has the complete trace of each machine.
 pub(super) async fn check(
     stage: &Stage,
     jaeger: &Jaeger,
@@ -69,14 +71,14 @@ pub(super) async fn check(
         loop {
             let trace = jaeger.trace(id).await?;
             let wrong = match &trace {
-                None => Some("Jaeger does not know it".to_owned()),
+                None => Some("Jaeger does not have it".to_owned()),
                 Some(trace) => fault(trace, !still.contains_key(name)),
             };
             let Some(wrong) = wrong else {
                 let trace = trace.context("a trace")?;
                 let (spans, raw) = (trace.spans.len(), trace.raw);
                 stage.voice.say(&format!(
-                    "Jaeger has one trace of {name}: {id}, {spans} spans, told {raw} times"
+                    "Jaeger has one trace of {name}: {id}, {spans} spans, sent {raw} times"
                 ));
                 break;
             };

@@ -1,4 +1,4 @@
-//! What happened to each machine, and when: from looks alone.
+//! What happened to each machine, and when, according to the observations alone.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::stage::Seen;
 use crate::played::{guests::identity::swapped, object::Facts as _, provider};
 
-/// What a machine goes through, in order.
+/// The milestones of a machine, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Milestone {
     Demand,
@@ -52,7 +52,7 @@ impl Milestone {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     pub(super) reached: BTreeMap<Milestone, Duration>,
-    /// Phase and reason as the VsphereAgent's status says.
+    /// Phase and reason from the VsphereAgent's status.
     pub(super) phase: String,
     pub(super) leaving: bool,
     agent: Option<String>,
@@ -64,7 +64,7 @@ impl Line {
     }
 }
 
-/// How far an ISO is.
+/// The progress of an ISO.
 fn about(iso: &IsoStatus) -> String {
     let mib = |bytes: i64| bytes as f64 / f64::from(1 << 20);
     match (
@@ -94,7 +94,7 @@ fn about(iso: &IsoStatus) -> String {
 /// All machines.
 pub(super) struct Track {
     begun: Instant,
-    /// The pool's ISO in a sentence; empty before anything is known of it.
+    /// The pool's ISO in a sentence; empty before anything is known.
     pub(super) iso: String,
     pub(super) lines: BTreeMap<String, Line>,
 }
@@ -114,7 +114,7 @@ impl Track {
         self.begun.elapsed()
     }
 
-    /// Takes a look in.
+    /// Adds an observation.
     pub(super) fn take(&mut self, seen: &Seen) {
         let now = self.begun.elapsed();
         self.iso = about(&seen.iso);
@@ -133,7 +133,7 @@ impl Track {
             if vm.is_on() {
                 line.reached.entry(Milestone::PoweredOn).or_insert(now);
             }
-            // The guest registers under its VM's uuid; the status names its Agent later.
+            // The guest registers under its VM's uuid. The status names its Agent later.
             line.agent.get_or_insert_with(|| swapped(&vm.uuid));
         }
         for child in &seen.children {
@@ -210,7 +210,7 @@ mod tests {
             stored_path: path(),
             ..IsoStatus::default()
         };
-        // A newer one comes while an older one lies there.
+        // A newer ISO is transferred while an older one is on the datastore.
         let newer = IsoStatus {
             stored_path: path(),
             ..coming(Some(5 << 20), Some(20))

@@ -1,4 +1,4 @@
-//! What people see: on a terminal a table that lives, elsewhere a line per change.
+//! The output for people: on a terminal a live table, elsewhere one line per change.
 
 use std::{
     collections::BTreeMap,
@@ -8,11 +8,11 @@ use std::{
 
 use super::track::{Line, Milestone, Track};
 
-/// Where the demo speaks to. Clones speak to the same place.
+/// Where the demo prints to. Clones share the output.
 #[derive(Clone)]
 pub struct Voice {
     out: Arc<Mutex<dyn Write + Send>>,
-    /// It can be drawn upon.
+    /// It is a terminal, so the table can be redrawn.
     terminal: bool,
 }
 
@@ -26,7 +26,7 @@ impl Voice {
         }
     }
 
-    /// Anything that takes lines.
+    /// Any writer.
     pub fn to(out: impl Write + Send + 'static) -> Self {
         Self {
             out: Arc::new(Mutex::new(out)),
@@ -34,12 +34,12 @@ impl Voice {
         }
     }
 
-    /// One line about the play itself.
+    /// One line about the demo itself.
     pub(super) fn say(&self, text: &str) {
         self.out(&format!("==> {text}\n"));
     }
 
-    /// Writes; a reader that went away ends nothing.
+    /// Writes. A closed reader does not end the demo.
     pub(super) fn out(&self, text: &str) {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = out.write_all(text.as_bytes());
@@ -76,7 +76,7 @@ impl View {
         }
     }
 
-    /// Leaves what was drawn standing.
+    /// Ends the live table. What was drawn stays on the screen.
     pub(super) fn finish(&mut self, track: &Track) {
         self.show(track);
         self.drawn = 0;

@@ -17,17 +17,17 @@ use tokio::time::{sleep, timeout};
 use super::apply::{apply, documents};
 use crate::patience::ANSWER;
 
-/// Token life in seconds: longer than any test, and nothing renews it.
+/// Lifetime of a token in seconds: longer than any test, because nothing renews it.
 const TOKEN_SECONDS: i64 = 24 * 3600;
-/// Between two questions whether a rule is known by now; nothing can be watched for that.
+/// Pause between two checks whether a rule is known. Nothing can be watched for that.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How the operator under test reaches the API server.
 #[derive(Clone, Debug)]
 pub struct OperatorAccess {
-    /// Its kubeconfig file; the default namespace in it is the operator's own.
+    /// Its kubeconfig file. The default namespace in the file is the operator's own.
     pub kubeconfig: PathBuf,
-    /// Its user name as the audit log has it.
+    /// Its user name in the audit log.
     pub user: String,
     /// Its namespace.
     pub namespace: String,
@@ -35,10 +35,10 @@ pub struct OperatorAccess {
     pub service_account: String,
 }
 
-/// Applies the rules of `directory` for an operator in `namespace`; returns the name of its ServiceAccount.
+/// Applies the rules of `directory` for an operator in `namespace`. Returns the name of its ServiceAccount.
 ///
-/// Namespaced objects and the subjects of bindings move to `namespace`. Bindings of the whole cluster get the
-/// namespace's name as a suffix, so that operators of several namespaces live side by side.
+/// Namespaced objects and the subjects of bindings move to `namespace`. ClusterRoleBindings get the namespace's name as
+/// a suffix, so that operators of several namespaces can exist side by side.
 pub(super) async fn grant(client: &Client, directory: &Path, namespace: &str) -> Result<String> {
     let mut account = None;
     let objects = rules(directory)?;
@@ -85,8 +85,7 @@ pub(super) async fn grant(client: &Client, directory: &Path, namespace: &str) ->
     Ok(account)
 }
 
-/// Applies the rules among `objects` that are bound to the one ServiceAccount among them, where they say; returns its
-/// namespace and name.
+/// Applies the rules in `objects` that are bound to the one ServiceAccount in them. Returns its namespace and name.
 pub(super) async fn grant_bound(client: &Client, objects: &[Value]) -> Result<(String, String)> {
     let text = |object: &Value, pointer: &str| -> Result<String> {
         let found = object.pointer(pointer).and_then(Value::as_str);
@@ -117,7 +116,7 @@ pub(super) async fn grant_bound(client: &Client, objects: &[Value]) -> Result<(S
     Ok((namespace, account))
 }
 
-/// Makes the ServiceAccount `account` with these rules (of a Role) in its own namespace.
+/// Creates the ServiceAccount `account` with these rules (of a Role) in its own namespace.
 pub(super) async fn grant_rules(
     client: &Client,
     namespace: &str,
@@ -139,19 +138,19 @@ pub(super) async fn grant_rules(
     known(client, &user(namespace, account), namespace, rules).await
 }
 
-/// Waits until the API server's authorizer knows `rules`: it reads roles and bindings by watches of its own, so what was
-/// accepted a moment ago may still be forbidden.
+/// Waits until the API server's authorizer knows `rules`. It reads roles and bindings through watches of its own, so a
+/// rule that was accepted a moment ago may not be in effect yet.
 async fn known(client: &Client, user: &str, namespace: &str, rules: &Value) -> Result<()> {
     let rules = Vec::<PolicyRule>::deserialize(rules).context("read the rules of a role")?;
     for rule in rules {
         let review = review(user, namespace, &rule);
         let said = timeout(ANSWER, allowed(client, &review)).await;
-        said.with_context(|| format!("{user} never got what was granted: {rule:?}"))??;
+        said.with_context(|| format!("{user} never got the granted right: {rule:?}"))??;
     }
     Ok(())
 }
 
-/// May `user` do the first thing that `rule` allows?
+/// A review that asks whether `user` may do the first thing that `rule` allows.
 fn review(user: &str, namespace: &str, rule: &PolicyRule) -> SubjectAccessReview {
     let first = |list: &Option<Vec<String>>| list.as_ref().and_then(|list| list.first().cloned());
     let resource = first(&rule.resources).unwrap_or_default();
@@ -189,7 +188,7 @@ async fn allowed(client: &Client, review: &SubjectAccessReview) -> Result<()> {
     }
 }
 
-/// User name of a ServiceAccount, as the API server has it.
+/// User name of a ServiceAccount in the API server.
 pub(super) fn user(namespace: &str, account: &str) -> String {
     format!("system:serviceaccount:{namespace}:{account}")
 }

@@ -1,4 +1,4 @@
-//! Applying YAML to the lab's API server.
+//! Applies YAML to the lab's API server.
 
 use anyhow::{Context as _, Result};
 use kube::{
@@ -10,7 +10,7 @@ use kube::{
 use serde::Deserialize as _;
 use serde_json::Value;
 
-/// The documents of a YAML text, empty ones left out.
+/// The documents of a YAML text, without empty ones.
 ///
 /// # Errors
 /// A document is not YAML.
@@ -21,12 +21,12 @@ pub fn documents(yaml: &str) -> Result<Vec<Value>> {
         .collect()
 }
 
-/// Creates each object of `yaml`, or merges it into the one that is there, in the order of the text.
+/// Creates each object of `yaml`, or merges it into the existing one, in the order of the text.
 ///
-/// Namespaced objects without a namespace go to `default`. Returns what the API server made of them.
+/// Namespaced objects without a namespace are created in `default`. Returns the objects as the API server stored them.
 ///
 /// # Errors
-/// The text is not YAML, a kind is not served, or the API server refuses an object; the error names it.
+/// The text is not YAML, a kind is not served, or the API server refuses an object. The error names the object.
 pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<Vec<DynamicObject>> {
     let mut applied = Vec::new();
     for document in documents(yaml)? {
@@ -35,7 +35,7 @@ pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<Vec<DynamicObject
     Ok(applied)
 }
 
-/// Creates `object`, or merges it into the one that is there.
+/// Creates `object`, or merges it into the existing one.
 ///
 /// # Errors
 /// As [`apply_yaml`].

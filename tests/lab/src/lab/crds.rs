@@ -22,14 +22,14 @@ use super::{
 };
 use crate::{parts::process::Process, patience::HANG, tools::repository};
 
-/// Prefix of the files that hold what HyperShift installs instead of the upstream file of the same name.
+/// Prefix of files with the CRD that HyperShift installs instead of the upstream file of the same name.
 const BUNDLED: &str = "hypershift-bundled_";
 const PROVIDER_GROUP: &str = "capi-provider.agent-install.openshift.io";
 const CLUSTER_API_GROUP: &str = "cluster.x-k8s.io";
-/// CRDs handed to the API server at a time.
+/// CRDs that are sent to the API server at the same time.
 const AT_A_TIME: usize = 8;
 
-/// Directory of the real foreign CRDs, where it exists: `$AGENT_FORGE_SHARED/upstream-crds`, else the one beside the
+/// Directory of the real foreign CRDs, if it exists: `$AGENT_FORGE_SHARED/upstream-crds`, else the directory beside the
 /// repository.
 pub fn upstream_directory() -> Option<PathBuf> {
     let shared = env::var_os("AGENT_FORGE_SHARED")
@@ -60,12 +60,12 @@ pub fn own() -> Result<Vec<Value>> {
 /// The foreign CRDs that `options` ask for.
 ///
 /// # Errors
-/// They are missing, not YAML, or lack a version that is asked for.
+/// They are missing, not YAML, or do not have a requested version.
 pub fn foreign(options: &LabOptions) -> Result<Vec<Value>> {
     let directory = match options.crds {
         CrdSource::Best => upstream_directory().unwrap_or_else(minimal_directory),
         CrdSource::Upstream => upstream_directory()
-            .context("the real CRDs are not at hand: set AGENT_FORGE_SHARED to the directory that holds upstream-crds")?,
+            .context("the real CRDs are not available: set AGENT_FORGE_SHARED to the directory that holds upstream-crds")?,
         CrdSource::Minimal => minimal_directory(),
     };
     let mut found = read(&directory)?;
@@ -90,7 +90,7 @@ pub fn foreign(options: &LabOptions) -> Result<Vec<Value>> {
     Ok(found.into_values().collect())
 }
 
-/// CRDs of all YAML files directly in `directory`, by file name; empty where there is no such directory.
+/// CRDs of all YAML files directly in `directory`, by file name. Empty if the directory does not exist.
 fn read(directory: &Path) -> Result<BTreeMap<String, Value>> {
     let mut found = BTreeMap::new();
     if !directory.is_dir() {
@@ -133,7 +133,7 @@ fn group(definition: &Value) -> &str {
     definition["spec"]["group"].as_str().unwrap_or_default()
 }
 
-/// Makes `definition` serve only `versions`, where it knows more.
+/// Makes `definition` serve only `versions`, if it has more.
 fn serve(definition: &mut Value, versions: MachineVersions) -> Result<()> {
     let only = match versions {
         MachineVersions::V1Beta1 => "v1beta1",
@@ -153,10 +153,10 @@ fn serve(definition: &mut Value, versions: MachineVersions) -> Result<()> {
     Ok(())
 }
 
-/// Hands `definitions` to the API server and waits until it serves each of them.
+/// Sends `definitions` to the API server and waits until it serves each of them.
 ///
 /// # Errors
-/// One is refused or not established in the end; the error names it.
+/// A definition is refused, or not established in time. The error names it.
 pub async fn establish(client: &Client, definitions: &[Value]) -> Result<()> {
     stream::iter(definitions)
         .map(|definition| async move {
@@ -177,18 +177,18 @@ pub async fn establish(client: &Client, definitions: &[Value]) -> Result<()> {
         .await
 }
 
-/// Waits until `server` lists every served version of `definitions` among what it serves: an API server that starts
-/// with CRDs in its store is ready before it does, and who asks once for all kinds would miss some.
+/// Waits until `server` lists every served version of `definitions`. An API server that starts with CRDs in its store
+/// reports ready before that. A client that asks once for all kinds would miss some.
 ///
 /// # Errors
-/// One is not listed in the end; the error names it.
+/// A version is not listed in time. The error names it.
 pub async fn served(client: &Client, definitions: &[Value], server: &Process) -> Result<()> {
     let wanted = served_kinds(definitions);
     let versions: BTreeSet<&str> = wanted.iter().map(|(version, _)| version.as_str()).collect();
     server
         .until_ready(HANG, || async {
             let mut listed = BTreeSet::new();
-            // What a version consists of may be answered before the version is on the list of all.
+            // The resources of a version may be served before the version is in the list of all groups.
             let groups = client.list_api_groups().await.context("list the groups")?;
             let groups = groups.groups.into_iter().flat_map(|group| group.versions);
             let known: BTreeSet<String> = groups.map(|version| version.group_version).collect();

@@ -1,5 +1,5 @@
-//! What people apply: namespaces, credentials Secrets, and pools that fit the simulated inventory. Demo, bench and tests
-//! say it through here, so that a change of inventory or wire type has one place.
+//! The objects that users apply: namespaces, credentials Secrets, and pools that fit the simulated inventory. Demo,
+//! bench and tests get them here, so that a change of the inventory or of a type has one place.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// Namespace of the operator.
 pub const OPERATOR_NAMESPACE: &str = "agent-forge-system";
-/// Name of the Secret that a pool names unless it is told otherwise.
+/// Name of the Secret that a pool names by default.
 pub const CREDENTIALS: &str = "vsphere-credentials";
 
 /// What `kubectl apply -k` would send for a folder of `config`.
@@ -44,7 +44,7 @@ pub fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// Strings of a Secret that leads to this vCenter and trusts it.
+/// The strings of a Secret for this vCenter, with its certificate as trusted.
 #[must_use]
 pub fn credentials(vcenter: &VCenterProcess) -> Value {
     json!({
@@ -55,7 +55,7 @@ pub fn credentials(vcenter: &VCenterProcess) -> Value {
     })
 }
 
-/// A Secret of these strings.
+/// A Secret with these strings.
 #[must_use]
 pub fn secret(namespace: &str, name: &str, strings: &Value) -> Value {
     json!({
@@ -65,7 +65,7 @@ pub fn secret(namespace: &str, name: &str, strings: &Value) -> Value {
     })
 }
 
-/// What a pool puts on its Agents.
+/// The labels that a pool puts on its Agents.
 #[must_use]
 pub fn agent_labels() -> BTreeMap<String, String> {
     [
@@ -82,11 +82,11 @@ pub fn agent_selector() -> Value {
     json!({"matchLabels": {"customer": "example"}})
 }
 
-/// A pool for the NodePool of its own name, in the NodePools' namespace, with the InfraEnv and the VM folder of the hosted
-/// cluster's name; `patch` is merged over its spec.
+/// A pool for the NodePool with its own name, in the namespace of the NodePools. InfraEnv and VM folder have the name
+/// of the hosted cluster. `patch` is merged over its spec.
 ///
 /// # Errors
-/// With the patch it is no pool.
+/// The patched spec is not valid for a pool.
 pub fn pool(cluster: &HostedCluster, name: &str, patch: &Value) -> Result<VsphereAgentPool> {
     let mut spec = json!({
         "hostedClusterRef": {"name": cluster.name},

@@ -1,15 +1,15 @@
-//! What a lab is made of.
+//! The options of a lab.
 
 use std::path::PathBuf;
 
 use crate::parts::VCenterOptions;
 
-/// What to start. The default is an API server with the current provider's CRDs and garbage collection, no vCenter.
+/// What to start. The default is an API server with the current provider's CRDs and garbage collection, and no vCenter.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
-    /// Which agent provider is played against which AgentMachine CRD.
+    /// Which agent provider is played with which AgentMachine CRD.
     pub generation: ProviderGeneration,
-    /// Which versions of the Cluster API kinds are served; `None` chooses what goes with the generation.
+    /// Which versions of the Cluster API kinds are served. `None` chooses those that fit the generation.
     pub machine_versions: Option<MachineVersions>,
     /// Where the foreign CRDs come from.
     pub crds: CrdSource,
@@ -17,8 +17,8 @@ pub struct LabOptions {
     pub controller_manager: bool,
     /// The simulated vCenters, in the order of [`crate::Lab::vcenters`].
     pub vcenters: Vec<VCenterOptions>,
-    /// Directory for data, keys and logs, kept afterwards; `None` is a temporary one that goes with the lab.
-    /// `AGENT_FORGE_LAB_DIR` names a parent directory for all labs, for the logs of a failed run.
+    /// Directory for data, keys and logs, which is kept. `None` means a temporary directory that is removed with the
+    /// lab. `AGENT_FORGE_LAB_DIR` names a parent directory for all labs, to keep the logs of a failed run.
     pub dir: Option<PathBuf>,
 }
 
@@ -36,21 +36,21 @@ impl Default for LabOptions {
 }
 
 impl LabOptions {
-    /// With one more simulated vCenter.
+    /// Adds one more simulated vCenter.
     #[must_use]
     pub fn vcenter(mut self, options: VCenterOptions) -> Self {
         self.vcenters.push(options);
         self
     }
 
-    /// With another pair of provider and CRD.
+    /// Sets another pair of provider and CRD.
     #[must_use]
     pub fn generation(mut self, generation: ProviderGeneration) -> Self {
         self.generation = generation;
         self
     }
 
-    /// The versions that are served in the end.
+    /// The versions that are served.
     pub fn served_machine_versions(&self) -> MachineVersions {
         self.machine_versions.unwrap_or(match self.generation {
             ProviderGeneration::Current | ProviderGeneration::CurrentOnBundledCrd => {
@@ -65,17 +65,18 @@ impl LabOptions {
 
 /// Pairs of agent provider and AgentMachine CRD that occur in the field.
 ///
-/// The current provider writes conditions of the Kubernetes shape, the legacy one those of Cluster API v1beta1, and
-/// each is rejected by the other one's CRD: the two mixed pairs are broken in ways that the operator has to recognise.
+/// The current provider writes conditions in the Kubernetes form, the legacy one in the form of Cluster API v1beta1.
+/// The CRD of the other generation rejects them. So the two mixed pairs do not work, and the operator has to recognise
+/// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProviderGeneration {
-    /// Current provider on its own CRD.
+    /// Current provider with its own CRD.
     Current,
-    /// Legacy provider on the CRD that HyperShift installs.
+    /// Legacy provider with the CRD that HyperShift installs.
     Legacy,
-    /// Current provider on the CRD that HyperShift installs: no condition is ever written.
+    /// Current provider with the CRD that HyperShift installs: no condition is ever written.
     CurrentOnBundledCrd,
-    /// Legacy provider on the current CRD: no status is ever written.
+    /// Legacy provider with the current CRD: no status is ever written.
     LegacyOnUpstreamCrd,
 }
 
@@ -101,8 +102,8 @@ impl ProviderGeneration {
 
 /// Served versions of the Cluster API kinds.
 ///
-/// Caveat of `Both`: without a conversion webhook the API server rewrites only the version's name, so that fields of
-/// the other version are lost on the way. Write and read in one version.
+/// Caveat of `Both`: without a conversion webhook the API server rewrites only the version's name. Fields of the other
+/// version are then lost. Write and read in one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MachineVersions {
     /// Only v1beta1, as older HyperShift installs them.
@@ -116,7 +117,7 @@ pub enum MachineVersions {
 /// Where the definitions of foreign kinds come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CrdSource {
-    /// The real ones where they are at hand, else the lab's own.
+    /// The real ones if they are available, else the lab's own.
     Best,
     /// The real ones, from `$AGENT_FORGE_SHARED/upstream-crds` (else `../shared/upstream-crds`).
     Upstream,

@@ -1,8 +1,9 @@
-//! What a lab's etcd begins with: the data of an API server that has served once, its CRDs established.
+//! The first data of a lab's etcd: those of an API server that was started once, with its CRDs established.
 //!
-//! A first boot (roles, priority classes, CRDs, the API's description anew for each of them) costs two to three times
-//! the processor time of a later one, and a run of all tests boots dozens of labs. So the data directory of one first
-//! boot is kept per machine, by what it was made from, and each lab starts on a copy of its own.
+//! A first boot creates roles, priority classes and CRDs, and builds the API description again for each CRD. It takes
+//! two to three times the processor time of a later boot, and a run of all tests boots dozens of labs. So the data
+//! directory of one first boot is kept on each machine, under a key of all its inputs. Each lab starts on a copy of its
+//! own.
 
 use std::{
     fs::{self, File},
@@ -22,18 +23,18 @@ use crate::{
     tools::{self, cache},
 };
 
-/// Changes when data of an older making must not be used any more.
+/// Change this value when older data must no longer be used.
 const MAKING: &str = "1";
 const PREFIX: &str = "seed-";
-/// The file that shows a whole seed: it comes with the rename of the directory that holds it.
+/// The file that proves a complete seed. It appears when the directory with it is renamed.
 const WHOLE: &str = "etcd/member/snap/db";
-/// What is looked at at a time for having no byte but zero: etcd reserves far more than it fills.
+/// The copy checks blocks of this size for zeros, because etcd reserves far more space than it fills.
 const BLOCK: usize = 64 * 1024;
 
 /// Fills `data`, the data directory of an etcd that is about to start, so that `definitions` are established.
 ///
 /// # Errors
-/// The first boot fails, or the machine-wide store cannot be read or written.
+/// The first boot fails, or the store of this machine cannot be read or written.
 pub(super) async fn plant(definitions: &[Value], data: &Path) -> Result<()> {
     let (definitions, data) = (definitions.to_vec(), data.to_owned());
     let runtime = Handle::current();
@@ -43,18 +44,18 @@ pub(super) async fn plant(definitions: &[Value], data: &Path) -> Result<()> {
             cache::forget_old(PREFIX, &key);
             runtime.block_on(first_boot(&definitions, &into.join("etcd")))
         })
-        .context("make what the lab's etcd begins with")?;
+        .context("create the first data of the lab's etcd")?;
         let seed = whole
             .ancestors()
             .nth(3)
-            .context("a seed lies in a directory")?;
+            .context("a seed has a parent directory")?;
         copy(seed, &data)
     })
     .await
-    .context("plant what the lab's etcd begins with")?
+    .context("copy the first data of the lab's etcd")?
 }
 
-/// Name of the seed in the store: what it is made from and what makes it.
+/// Name of the seed in the store. It depends on the programs and on the definitions.
 fn key(programs: &[PathBuf], definitions: &[Value]) -> Result<String> {
     let mut digest = Sha256::new_with_prefix(MAKING);
     for program in programs {
@@ -86,7 +87,7 @@ async fn first_boot(definitions: &[Value], into: &Path) -> Result<()> {
     copy(&Etcd::data(dir), into)
 }
 
-/// Copies a directory with everything in it; what is zero for a whole block stays a hole.
+/// Copies a directory with its content. A block of zeros becomes a hole in the file.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
     // etcd refuses a directory that others may read.

@@ -1,4 +1,4 @@
-//! kube-apiserver: real authentication, RBAC, admission, validation and audit.
+//! kube-apiserver, with real authentication, RBAC, admission, validation and audit.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
     tools,
 };
 
-/// Writes and reads of everybody, without bodies; the server's own bookkeeping is left out.
+/// Logs the writes and reads of all users, without bodies. The server's own bookkeeping is left out.
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -60,7 +60,7 @@ impl ApiServer {
     /// Starts kube-apiserver on the etcd at `etcd`, with its keys and logs in `dir`.
     ///
     /// # Errors
-    /// It cannot be built or does not come up; with the end of its log.
+    /// It cannot be built or does not start; the error has the end of its log.
     pub async fn start(dir: &Path, etcd: &str) -> Result<Self> {
         let program = tokio::task::spawn_blocking(tools::kube_apiserver)
             .await
@@ -79,7 +79,7 @@ impl ApiServer {
         write_private(&files.path("tokens.key"), &private)?;
         write_private(&files.path("tokens.pub"), &public)?;
         write_private(&files.path("audit-policy.yaml"), AUDIT_POLICY)?;
-        // The group that RBAC always lets pass: the lab's own hands, never the operator's.
+        // RBAC allows this group everything. Only the lab itself uses it, never the operator.
         let masters = |user| {
             anyhow::Ok(Credential::Certificate(
                 authority.client(user, "system:masters")?,
@@ -116,8 +116,8 @@ impl ApiServer {
         let [port] = ports::free()?;
         let url = format!("https://127.0.0.1:{port}");
         let mut command = Command::new(program);
-        // A small heap that is collected all the time costs more processor time than all else it does; tests run labs
-        // side by side, so there is a limit.
+        // With the default, a small heap is collected all the time, which takes more processor time than all other
+        // work. Labs of several tests run side by side, so there is a memory limit.
         command.env("GOGC", "400").env("GOMEMLIMIT", "1GiB");
         let mut flag = |name: &str, value: &str| {
             command.arg(format!("--{name}={value}"));
@@ -129,10 +129,10 @@ impl ApiServer {
         // There are no nodes and no service network.
         flag("endpoint-reconciler-type", "none");
         flag("service-cluster-ip-range", "10.0.0.0/24");
-        // PodSecurity, not this switch, is to refuse privileged pods.
+        // PodSecurity must refuse privileged pods, not this switch.
         flag("allow-privileged", "true");
         flag("authorization-mode", "RBAC");
-        // As OpenShift has it: who sets blockOwnerDeletion needs a right on the owner's finalizers.
+        // As in OpenShift: to set blockOwnerDeletion, a user needs a right on the owner's finalizers.
         flag(
             "enable-admission-plugins",
             "OwnerReferencesPermissionEnforcement",
@@ -140,7 +140,7 @@ impl ApiServer {
         flag("anonymous-auth", "true");
         flag("service-account-issuer", "https://kubernetes.default.svc");
         flag("audit-log-format", "json");
-        // Written before the answer is sent, so that a count after an answer misses nothing.
+        // An entry is written before the answer is sent. So a count after an answer misses nothing.
         flag("audit-log-mode", "blocking-strict");
         for (name, file) in [
             ("cert-dir", "generated"),
@@ -183,12 +183,12 @@ impl ApiServer {
         Ok((process, url))
     }
 
-    /// Its address and trust anchor.
+    /// Its address and its CA.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The lab's own user `lab-admin`, who may do everything.
+    /// The lab's own user `lab-admin`, with all rights.
     pub fn admin(&self) -> &Credential {
         &self.admin
     }
@@ -198,12 +198,12 @@ impl ApiServer {
         &self.controller_manager
     }
 
-    /// The private key file that service account tokens are signed with.
+    /// The private key file that signs service account tokens.
     pub(super) fn token_key(&self) -> PathBuf {
         self.files.path("tokens.key")
     }
 
-    /// Everything that was asked of it.
+    /// All requests to it.
     pub fn audit(&self) -> AuditLog {
         AuditLog::new(self.audit.clone())
     }

@@ -1,6 +1,6 @@
-//! The API server's audit log: who asked for what, counted.
+//! The API server's audit log: who requested what, with counts.
 //!
-//! This is the independent witness: writes per machine and idle requests are counted here, not in the operator.
+//! It is independent of the operator. Writes per machine and idle requests are counted here.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -22,7 +22,7 @@ pub struct AuditLog {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// The request; a watch has two lines with the same one.
+    /// The id of the request. A watch has two lines with the same id.
     #[serde(rename = "auditID")]
     id: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
@@ -30,16 +30,16 @@ pub struct Entry {
     /// Path and query.
     #[serde(rename = "requestURI")]
     pub uri: String,
-    /// Who asked; nobody where the request was given up before that was known.
+    /// The user. It is empty if the request was given up before the user was known.
     pub user: User,
-    /// What the client calls itself.
+    /// The client's `User-Agent`.
     #[serde(default)]
     pub user_agent: String,
-    /// What was asked about; `None` for paths that are no resource.
+    /// The object of the request; `None` for paths that are no resource.
     pub object_ref: Option<ObjectRef>,
     /// The answer.
     pub response_status: Option<Status>,
-    /// When the request came in.
+    /// When the request arrived.
     pub request_received_timestamp: Timestamp,
     /// `ResponseStarted` for a watch, `ResponseComplete` for the rest, or `Panic`.
     pub stage: String,
@@ -63,7 +63,7 @@ pub struct ObjectRef {
     pub subresource: String,
     /// Empty for the core group.
     pub api_group: String,
-    /// Empty for cluster-wide objects.
+    /// Empty for cluster-scoped objects.
     pub namespace: String,
     /// Empty for lists and collections, and for creates with a generated name.
     pub name: String,
@@ -76,7 +76,7 @@ pub struct Status {
     pub code: u16,
 }
 
-/// What a write did: verb, plural resource, subresource (or empty).
+/// The kind of a write: verb, plural resource, subresource (or empty).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Write {
     /// `create`, `update`, `patch`, `delete` or `deletecollection`.
@@ -108,7 +108,7 @@ impl WriteCounts {
         self.0.values().sum()
     }
 
-    /// Writes of one kind; `subresource` is empty for the object itself.
+    /// Writes of one kind. `subresource` is empty for the object itself.
     pub fn of(&self, verb: &str, resource: &str, subresource: &str) -> usize {
         let write = Write {
             verb: verb.into(),
@@ -118,7 +118,7 @@ impl WriteCounts {
         self.0.get(&write).copied().unwrap_or_default()
     }
 
-    /// The counts without the kinds that `resource` names, for instance `leases` or `events`.
+    /// The counts without those of `resource`, for instance `leases` or `events`.
     #[must_use]
     pub fn without(mut self, resource: &str) -> Self {
         self.0.retain(|write, _| write.resource != resource);
@@ -136,7 +136,7 @@ impl fmt::Display for WriteCounts {
 }
 
 impl Entry {
-    /// Whether it asked for a change.
+    /// Whether it requested a change.
     pub fn is_write(&self) -> bool {
         matches!(
             self.verb.as_str(),
@@ -144,7 +144,7 @@ impl Entry {
         )
     }
 
-    /// HTTP status code of the answer; 0 when there was none.
+    /// HTTP status code of the answer; 0 if there was none.
     pub fn code(&self) -> u16 {
         self.response_status
             .as_ref()
@@ -164,7 +164,7 @@ impl AuditLog {
     pub fn entries(&self) -> Result<Vec<Entry>> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
-            // The server makes the file with its first entry.
+            // The server creates the file with its first entry.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => {
                 return Err(error).with_context(|| format!("read {}", self.path.display()));
@@ -190,7 +190,7 @@ impl AuditLog {
         Ok(entries.split_off(mark.min(entries.len())))
     }
 
-    /// Writes of `user`, accepted and refused alike (each costs a request), but not requests for tokens and reviews.
+    /// Writes of `user`, accepted and refused (each costs a request), without requests for tokens and reviews.
     ///
     /// # Errors
     /// As [`AuditLog::entries`].
@@ -198,7 +198,7 @@ impl AuditLog {
         Ok(count_writes(&self.entries()?, user))
     }
 
-    /// Requests of `user` that were forbidden (403): each one is a rule missing in its RBAC.
+    /// Requests of `user` that were forbidden (403). Each one shows a missing rule in its RBAC.
     ///
     /// # Errors
     /// As [`AuditLog::entries`].
@@ -209,7 +209,7 @@ impl AuditLog {
     }
 }
 
-/// Counts the writes of `user` among `entries`.
+/// Counts the writes of `user` in `entries`.
 pub fn count_writes(entries: &[Entry], user: &str) -> WriteCounts {
     let mut counts = BTreeMap::new();
     for entry in entries

@@ -1,4 +1,4 @@
-//! The lab's own certificate authority and key pairs, made afresh for each lab.
+//! The lab's own certificate authority and key pairs, created for each lab.
 
 use std::{fs, path::Path};
 
@@ -17,7 +17,7 @@ pub struct Pair {
     pub key: String,
 }
 
-/// A certificate authority that lives as long as its lab.
+/// A certificate authority that exists as long as its lab.
 pub struct Authority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
@@ -65,7 +65,7 @@ impl Authority {
         self.sign(params)
     }
 
-    /// A client certificate; Kubernetes reads the user from the common name and the groups from the organisations.
+    /// A client certificate. Kubernetes reads the user from the common name and the groups from the organisations.
     ///
     /// # Errors
     /// Key generation or signing failed.

@@ -1,4 +1,4 @@
-//! kube-controller-manager, cut down to what a cluster without nodes needs.
+//! kube-controller-manager with only the controllers that a cluster without nodes needs.
 
 use std::{path::Path, process::Command};
 
@@ -10,8 +10,8 @@ use crate::{
     tools,
 };
 
-/// Garbage collection by owner reference, namespace deletion, aggregated roles, and the `default` service account
-/// that pods need.
+/// Garbage collection by owner reference, namespace deletion, aggregated roles, and the `default` service account that
+/// pods need.
 const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,clusterrole-aggregation-controller,serviceaccount-controller";
 
 /// A running kube-controller-manager.
@@ -22,12 +22,12 @@ pub struct ControllerManager {
 }
 
 impl ControllerManager {
-    /// Starts it against `server`.
+    /// Starts it with `server` as API server.
     ///
-    /// Caveat: garbage collection learns new resource kinds every 30 s, so CRDs are best applied before.
+    /// Caveat: garbage collection looks for new resource kinds every 30 s, so apply CRDs before.
     ///
     /// # Errors
-    /// It cannot be built or does not come up; with the end of its log.
+    /// It cannot be built or does not start; the error has the end of its log.
     pub async fn start(dir: &Path, server: &ApiServer) -> Result<Self> {
         let program = tokio::task::spawn_blocking(tools::kube_controller_manager)
             .await
@@ -68,7 +68,7 @@ impl ControllerManager {
                 "--leader-elect=false",
                 "--use-service-account-credentials=false",
             ])
-            // The default of 20 requests a second makes a namespace with many kinds slow to go.
+            // With the default of 20 requests a second, the deletion of a namespace with many kinds is slow.
             .args(["--kube-api-qps=200", "--kube-api-burst=400"]);
         let (process, _) = Process::spawn(
             "kube-controller-manager",
@@ -76,7 +76,7 @@ impl ControllerManager {
             &dir.join("kube-controller-manager.log"),
             false,
         )?;
-        // Its serving certificate is self-signed by itself and guards nothing here: only /healthz is read.
+        // It signs its serving certificate itself. That protects nothing here: only /healthz is read.
         let http = reqwest::Client::builder()
             .no_proxy()
             .tls_danger_accept_invalid_certs(true)

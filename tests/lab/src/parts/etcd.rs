@@ -25,7 +25,7 @@ impl Etcd {
     /// Starts etcd with its data and log in `dir`.
     ///
     /// # Errors
-    /// It does not come up; with the end of its log.
+    /// It does not start; the error has the end of its log.
     pub async fn start(dir: &Path) -> Result<Self> {
         let program = tokio::task::spawn_blocking(tools::etcd)
             .await
@@ -33,7 +33,8 @@ impl Etcd {
         ports::with_fresh_ports(|| Self::start_once(&program, dir)).await
     }
 
-    /// The data directory of the etcd that [`Etcd::start`] starts in `dir`; what is in it already is what it begins with.
+    /// The data directory of the etcd that [`Etcd::start`] starts in `dir`. Its present content is the first data of
+    /// that etcd.
     pub fn data(dir: &Path) -> PathBuf {
         dir.join("etcd")
     }
@@ -61,7 +62,7 @@ impl Etcd {
                 &peer,
             ])
             .args(["--initial-cluster", &format!("lab={peer}")])
-            // The data dies with the lab: durability would only cost time.
+            // The data is removed with the lab, so durability would only cost time.
             .args(["--unsafe-no-fsync", "--log-level", "warn"]);
         let (process, _) = Process::spawn("etcd", command, &dir.join("etcd.log"), false)?;
         let health = format!("{url}/health");
@@ -79,7 +80,7 @@ impl Etcd {
         Ok(Self { process, url })
     }
 
-    /// Where clients reach it.
+    /// Its URL for clients.
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -1,4 +1,4 @@
-//! Jaeger, all in one process, spans in memory: takes OTLP, answers queries.
+//! Jaeger in one process with spans in memory: accepts OTLP and answers queries.
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
@@ -25,7 +25,7 @@ impl Jaeger {
     /// Starts it with its log in `dir`.
     ///
     /// # Errors
-    /// It cannot be built or does not come up; with the end of its log.
+    /// It cannot be built or does not start; the error has the end of its log.
     pub async fn start(dir: &Path) -> Result<Self> {
         let program = tokio::task::spawn_blocking(tools::jaeger)
             .await
@@ -57,7 +57,7 @@ impl Jaeger {
             ("query.http-server.host-port", query),
             ("query.grpc-server.host-port", query_grpc),
             ("admin.http.host-port", admin),
-            // Not wanted, and on all interfaces unless told otherwise.
+            // Not used here. By default they listen on all interfaces.
             ("http-server.host-port", sampling),
             ("processor.jaeger-binary.server-host-port", a),
             ("processor.jaeger-compact.server-host-port", b),
@@ -87,7 +87,7 @@ impl Jaeger {
         Ok(jaeger)
     }
 
-    /// What an operator is told of it.
+    /// The environment variables that make an operator send its spans here.
     pub fn environment(&self) -> [(String, String); 2] {
         [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", self.otlp.clone()),
@@ -96,15 +96,15 @@ impl Jaeger {
         .map(|(name, value)| (name.to_owned(), value))
     }
 
-    /// Where its query API is.
+    /// The URL of its query API.
     pub fn query_url(&self) -> &str {
         &self.query
     }
 
-    /// The one trace of that id; `None` while it knows of none.
+    /// The trace with that id; `None` if Jaeger has none yet.
     ///
     /// # Errors
-    /// It does not answer, or with more than one trace.
+    /// It does not answer, or its answer has more than one trace.
     pub async fn trace(&self, id: &str) -> Result<Option<Trace>> {
         let url = format!("{}/api/traces/{id}", self.query);
         let answer = self.http.get(&url).send().await?;
@@ -120,29 +120,29 @@ impl Jaeger {
     }
 }
 
-/// A span as the query API tells it.
+/// A span from the query API.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     /// Its id.
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Id of its parent, if that is in the same trace.
+    /// Id of its parent, if the parent is in the same trace.
     pub parent: Option<String>,
     /// Start and duration, in microseconds.
     pub time: (u64, u64),
     /// Attributes, in order.
     pub attributes: BTreeSet<String>,
-    /// What its resource says: service and attributes, in order.
+    /// Its resource: service and attributes, in order.
     pub resource: BTreeSet<String>,
 }
 
-/// A trace as the query API tells it.
+/// A trace from the query API.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// Its spans; one that was sent twice alike stands here once.
+    /// Its spans. A span that was sent twice with the same content is here once.
     pub spans: BTreeSet<Span>,
-    /// Spans as they were answered, however often each.
+    /// Number of spans in the answer, with repetitions.
     pub raw: usize,
 }
 
@@ -161,7 +161,7 @@ impl Trace {
         let id = &trace["traceID"];
         let parent = |span: &Value| {
             let references = span["references"].as_array()?;
-            // Links are references as well; a parent is one within the trace.
+            // Links are references as well. A parent is a reference within the trace.
             let found = references
                 .iter()
                 .find(|r| r["refType"] == "CHILD_OF" && r["traceID"] == *id);
@@ -194,7 +194,7 @@ impl Trace {
         self.spans.iter().filter(|s| s.name == name).count()
     }
 
-    /// Names of spans whose id stands for more than one content.
+    /// Names of spans whose id occurs with different contents.
     pub fn differing(&self) -> Vec<&str> {
         let mut seen = BTreeSet::new();
         let told = self.spans.iter();
@@ -202,7 +202,7 @@ impl Trace {
             .collect()
     }
 
-    /// Names of the spans whose parent is not there, and of those without one.
+    /// Names of the spans whose parent is missing, and of those without a parent.
     pub fn orphans_and_roots(&self) -> (Vec<&str>, Vec<&str>) {
         let known = |id: &String| self.spans.iter().any(|s| s.id == *id);
         let (mut orphans, mut roots) = (Vec::new(), Vec::new());

@@ -12,16 +12,16 @@ use kube::{Client, Config};
 
 use super::certificates::{Pair, write_private};
 
-/// Address and trust anchor of an API server.
+/// Address and CA of an API server.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// `https://127.0.0.1:<port>`.
     pub url: String,
-    /// Certificate of the authority that signed the server's, PEM.
+    /// Certificate of the authority that signed the server's certificate, PEM.
     pub authority: String,
 }
 
-/// How a user proves who it is.
+/// How a user authenticates.
 #[derive(Clone, Debug)]
 pub enum Credential {
     /// A client certificate.
@@ -30,7 +30,7 @@ pub enum Credential {
     Token(String),
 }
 
-/// A kubeconfig for `user` with everything inline, its default namespace being `namespace`.
+/// A kubeconfig for `user` with everything inline, and with `namespace` as default namespace.
 pub fn kubeconfig(
     endpoint: &Endpoint,
     user: &str,
@@ -91,14 +91,14 @@ pub fn write(kubeconfig: &Kubeconfig, path: &Path) -> Result<()> {
 /// Client settings from a kubeconfig.
 ///
 /// # Errors
-/// The kubeconfig's contents do not fit together.
+/// The content of the kubeconfig is not consistent.
 pub async fn config(kubeconfig: Kubeconfig) -> Result<Config> {
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .context("read the lab's kubeconfig")
 }
 
-/// A client that belongs to the async runtime it is made on.
+/// A client that belongs to the async runtime of the caller.
 ///
 /// # Errors
 /// The settings cannot be used (keys, certificates).

@@ -1,12 +1,12 @@
 //! The leash: nothing that this process started outlives it, however it ends.
 //!
-//! Flow: one shell per process reads lines from a pipe that only this process holds. Each started program and each
-//! temporary directory is announced there and taken back when it is gone. When this process ends (by return, panic,
-//! Ctrl-C or SIGKILL) the kernel closes the pipe, and the shell kills what is still announced and removes the
+//! One shell per process reads lines from a pipe that only this process holds. Each started program and each temporary
+//! directory is announced there, and removed from the list when it is gone. When this process ends (by return, panic,
+//! Ctrl-C or SIGKILL), the kernel closes the pipe. Then the shell kills all programs on the list and removes the
 //! directories.
 //!
-//! Why so: destructors do not run on signals nor for statics, and the kernel's parent-death signal is tied to the
-//! *thread* that started the program, which in a test binary ends with the first test.
+//! There are two reasons for this. Destructors do not run on signals, nor for statics. The kernel's parent-death signal
+//! belongs to the *thread* that started the program, and in a test binary that thread ends with the first test.
 
 use std::{
     io::Write as _,
@@ -52,7 +52,7 @@ impl HeldProcess {
 
 impl Drop for HeldProcess {
     fn drop(&mut self) {
-        // Without a shell nothing is held, so nothing needs to be let go.
+        // Without a shell nothing is held, so nothing has to be released.
         let _ = say(&format!("ended {}", self.0));
     }
 }
@@ -86,7 +86,7 @@ fn say(line: &str) -> Result<()> {
     let pipe = shell
         .as_mut()
         .and_then(|child| child.stdin.as_mut())
-        .context("the leash has no pipe")?;
+        .context("the shell that ends the lab's programs has no pipe")?;
     pipe.write_all(format!("{line}\n").as_bytes())
         .context("talk to the shell that ends the lab's programs with the lab")
 }
@@ -97,7 +97,7 @@ fn start() -> std::io::Result<Child> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // Its own group: a Ctrl-C at the terminal must reach this process, not the leash.
+        // Its own process group: a Ctrl-C at the terminal must reach this process, not the leash.
         .process_group(0)
         .spawn()
 }
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// The script as such, with a pipe that is closed the way a dying process closes it.
+    /// Runs the script itself, with a pipe that is closed as a dying process closes it.
     #[test]
     fn what_is_announced_ends_and_what_was_taken_back_stays() {
         let [mut held, mut freed] = [(); 2].map(|()| {

@@ -1,8 +1,8 @@
-//! The real parts of a lab: each a program of its own, on loopback, ended with the lab.
+//! The real parts of a lab. Each is a program of its own on loopback and ends with the lab.
 //!
-//! Guarantees: a part that was returned answers; its ports were free; its output is in a file of the lab's directory
-//! and the end of it in the error when it does not come up; it does not outlive the process that started it, whatever
-//! way that one ends (see `leash`).
+//! Guarantees: a part that was returned answers. Its ports were free. Its output is in a file in the lab's directory.
+//! If it does not start, the error has the end of that output. It does not outlive the process that started it, however
+//! that process ends (see `leash`).
 
 pub mod api_server;
 pub mod audit;

@@ -1,4 +1,4 @@
-//! The operator under test as a process of its own.
+//! The operator under test, as a process of its own.
 
 use std::{
     env,
@@ -13,24 +13,24 @@ use anyhow::{Context as _, Result, ensure};
 use super::{ports, process::Process};
 use crate::patience::{ANSWER, HANG, LOOK};
 
-/// What to start and how.
+/// What to start, and how.
 #[derive(Clone, Debug)]
 pub struct OperatorOptions {
     /// The operator's program.
     pub program: PathBuf,
-    /// Its kubeconfig; a lab's own for its ServiceAccount comes from [`crate::Lab::kubeconfig_for_operator`].
+    /// Its kubeconfig. [`crate::Lab::kubeconfig_for_operator`] gives one for a ServiceAccount of the lab.
     pub kubeconfig: PathBuf,
-    /// Further arguments.
+    /// More arguments.
     pub args: Vec<String>,
-    /// Further environment; nothing but `PATH` is inherited.
+    /// More environment variables. Only `PATH` is inherited.
     pub env: Vec<(String, String)>,
     /// Value of `RUST_LOG`.
     pub log_filter: String,
 }
 
 impl OperatorOptions {
-    /// The operator `program` as the user of `kubeconfig`, with what a lab needs allowed: ISO sources and vCenters on
-    /// loopback, and a vCenter without TLS.
+    /// The operator `program` with this kubeconfig. It allows what a lab needs: ISO sources and vCenters on loopback,
+    /// and a vCenter without TLS.
     pub fn new(program: impl Into<PathBuf>, kubeconfig: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -49,14 +49,14 @@ impl OperatorOptions {
         }
     }
 
-    /// With further arguments.
+    /// Adds arguments.
     #[must_use]
     pub fn args<S: Into<String>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// With one more environment variable.
+    /// Adds an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.into(), value.into()));
@@ -76,10 +76,10 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts it with its log in `dir` and waits until `/readyz` says yes.
+    /// Starts it with its log in `dir` and waits until `/readyz` reports success.
     ///
     /// # Errors
-    /// It does not become ready; with the end of its log.
+    /// It does not become ready; the error has the end of its log.
     pub async fn start(dir: &Path, options: &OperatorOptions) -> Result<Self> {
         ports::with_fresh_ports(|| async {
             let operator = Self::spawn(dir, options)?;
@@ -99,7 +99,7 @@ impl Operator {
         let [metrics, health, debug] = ports::free()?;
         let mut command = Command::new(&options.program);
         command
-            // What a developer has set (proxies, OTEL_*, KUBECONFIG) must not change what is tested.
+            // A developer's environment (proxies, OTEL_*, KUBECONFIG) must not change what is tested.
             .env_clear()
             .envs(env::var_os("PATH").map(|path| ("PATH", path)))
             .env("KUBECONFIG", &options.kubeconfig)
@@ -129,10 +129,10 @@ impl Operator {
         })
     }
 
-    /// Waits until `/readyz` says yes.
+    /// Waits until `/readyz` reports success.
     ///
     /// # Errors
-    /// It does not become ready; with the end of its log.
+    /// It does not become ready; the error has the end of its log.
     pub async fn until_ready(&self) -> Result<()> {
         let url = format!("http://127.0.0.1:{}/readyz", self.health);
         self.process
@@ -149,7 +149,7 @@ impl Operator {
             .await
     }
 
-    /// Where its metrics are.
+    /// URL of its metrics.
     pub fn metrics_url(&self) -> String {
         format!("http://127.0.0.1:{}/metrics", self.metrics)
     }
@@ -164,7 +164,7 @@ impl Operator {
         format!("http://127.0.0.1:{}", self.health)
     }
 
-    /// What `/readyz` says; an error unless it says yes.
+    /// The body of a successful answer of `/readyz`.
     ///
     /// # Errors
     /// It does not answer, or is not ready.
@@ -192,7 +192,7 @@ impl Operator {
         answer.text().await.with_context(|| format!("read {url}"))
     }
 
-    /// Everything it has logged.
+    /// Its whole log.
     ///
     /// # Errors
     /// The log cannot be read.
@@ -201,7 +201,7 @@ impl Operator {
         std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
     }
 
-    /// Ends it like a crash of its node would (SIGKILL).
+    /// Kills it as a crash of its node would (SIGKILL).
     ///
     /// # Errors
     /// The signal cannot be sent.
@@ -209,7 +209,7 @@ impl Operator {
         self.process.kill().await
     }
 
-    /// Ends it like a rollout would (SIGTERM, 30 s of grace).
+    /// Ends it as a rollout would (SIGTERM, 30 s of grace).
     ///
     /// # Errors
     /// It did not end by itself in that time.

@@ -4,10 +4,10 @@ use std::net::TcpListener;
 
 use anyhow::{Context as _, Result};
 
-/// `N` different loopback TCP ports that nobody listens on.
+/// `N` different free loopback TCP ports.
 ///
-/// Caveat: they are free when this returns, not reserved. A part that loses its port to somebody else fails to start,
-/// and [`with_fresh_ports`] starts it again on others.
+/// Caveat: they are free when this returns, but not reserved. If another process takes the port of a part, the part
+/// fails to start, and [`with_fresh_ports`] starts it again on other ports.
 pub(super) fn free<const N: usize>() -> Result<[u16; N]> {
     let mut held = Vec::with_capacity(N);
     for _ in 0..N {
@@ -23,13 +23,14 @@ pub(super) fn free<const N: usize>() -> Result<[u16; N]> {
     Ok(ports)
 }
 
-/// Whether a program ended because its address was taken: Go and Rust programs say so with another first letter.
+/// Whether a program ended because its address was in use. Go and Rust programs write the message with a different
+/// first letter.
 fn is_taken(error: &anyhow::Error) -> bool {
     let said = format!("{error:#}").to_lowercase();
     said.contains("address already in use")
 }
 
-/// Runs `start` again, at most three times, as long as it fails because its address was taken meanwhile.
+/// Runs `start` again, at most three times, while it fails because its address is in use.
 pub(super) async fn with_fresh_ports<T, F: Future<Output = Result<T>>>(
     mut start: impl FnMut() -> F,
 ) -> Result<T> {

@@ -1,8 +1,12 @@
 //! One started program.
 //!
-//! Guarantees: a signal never reaches a stranger that got the same process id (the program is reaped under the same
-//! lock that signals are sent under); dropping the handle ends the program; the handle works from any async runtime,
-//! because a plain thread waits for the end (a lab is shared by tests that each have a runtime of their own).
+//! Guarantees:
+//!
+//! - A signal never reaches another program that got the same process id. The program is reaped under the lock that
+//!   signals are sent under.
+//! - Dropping the handle ends the program.
+//! - The handle works from any async runtime, because a plain thread waits for the end. Tests share a lab, and each
+//!   test has a runtime of its own.
 
 use std::{
     fs::{self, File},
@@ -25,7 +29,7 @@ use super::leash::HeldProcess;
 
 /// How often a part that starts is asked whether it answers.
 const PROBE_INTERVAL: Duration = Duration::from_millis(25);
-/// How much of a log is shown when its program fails.
+/// How many lines of a log are shown when its program fails.
 const TAIL_LINES: usize = 25;
 
 /// A running (or ended) program of the lab.
@@ -37,14 +41,14 @@ pub struct Process {
     child: Arc<Mutex<Child>>,
     exit: watch::Receiver<Option<ExitStatus>>,
     reaper: Option<JoinHandle<()>>,
-    // Programs that end when their input ends keep running for as long as this is open.
+    // Some programs end when their input ends. They run as long as this is open.
     _stdin: Option<ChildStdin>,
 }
 
 impl Process {
-    /// Starts `command` with its errors and, unless it is to be read, its output in the file `log`.
+    /// Starts `command` with its errors and, unless the caller reads it, its output in the file `log`.
     ///
-    /// `read_output` hands back the program's standard output instead of logging it.
+    /// `read_output` returns the program's standard output instead of logging it.
     ///
     /// # Errors
     /// The program cannot be started, or the log cannot be written.
@@ -71,7 +75,7 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(output)
             .stderr(file)
-            // Its own group: at a Ctrl-C the lab decides in which order its parts end.
+            // Its own process group: after a Ctrl-C the lab decides in which order its parts end.
             .process_group(0)
             .spawn()
             .with_context(|| format!("start {name} ({})", command.get_program().display()))?;
@@ -94,7 +98,7 @@ impl Process {
         let reaper = thread::spawn({
             let child = Arc::clone(&child);
             move || {
-                // Waits without reaping: until the reaping below the process id stays taken.
+                // Waits without reaping, so that the process id stays in use until it is reaped below.
                 while waitid(
                     WaitId::Pid(pid),
                     WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
@@ -120,7 +124,7 @@ impl Process {
         ))
     }
 
-    /// Its process id; meaningful to others only while it runs.
+    /// Its process id. Other processes may use it only while this one runs.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
@@ -130,12 +134,12 @@ impl Process {
         &self.log
     }
 
-    /// Whether it has not ended.
+    /// Whether it is still running.
     pub fn is_running(&self) -> bool {
         self.exit.borrow().is_none() && !self.reaper.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Sends a signal; does nothing when the program has ended.
+    /// Sends a signal. Does nothing if the program has ended.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -154,7 +158,7 @@ impl Process {
     /// Waits until it has ended.
     ///
     /// # Errors
-    /// How it ended cannot be known.
+    /// How it ended cannot be found out.
     pub async fn ended(&self) -> Result<ExitStatus> {
         let mut exit = self.exit.clone();
         let status = exit
@@ -192,10 +196,10 @@ impl Process {
         );
     }
 
-    /// Waits until `probe` succeeds, asking again and again for at most `within`.
+    /// Calls `probe` again and again until it succeeds, for at most `within`.
     ///
     /// # Errors
-    /// The program ended, or `within` passed; with the last answer of the probe and the end of the log.
+    /// The program ended, or `within` passed. The error has the last answer of the probe and the end of the log.
     pub async fn until_ready<T, F: Future<Output = Result<T>>>(
         &self,
         within: Duration,
@@ -225,7 +229,7 @@ impl Process {
                     self.tail()
                 );
             }
-            // Readiness of a foreign program is not announced; it can only be asked for.
+            // A foreign program does not announce that it is ready, so it must be asked.
             sleep(PROBE_INTERVAL).await;
         }
     }
@@ -239,7 +243,7 @@ impl Process {
         lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
     }
 
-    /// Resident memory in bytes right now.
+    /// Resident memory in bytes at this moment.
     ///
     /// # Errors
     /// It has ended, or this system has no `/proc`.
@@ -261,10 +265,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // An error here means that it is gone already.
+        // An error means that it is already gone.
         let _ = self.signal(Signal::KILL);
         if let Some(reaper) = self.reaper.take() {
-            // After SIGKILL this takes milliseconds; the files that the program holds may be removed afterwards.
+            // After SIGKILL this takes milliseconds. The program's files may be removed afterwards.
             let _ = reaper.join();
         }
     }

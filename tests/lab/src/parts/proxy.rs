@@ -1,7 +1,7 @@
-//! A fault proxy: TCP between a client and one server, until told otherwise.
+//! A fault proxy: carries TCP between a client and one server, until a fault is set.
 //!
-//! It knows nothing of what passes: connections are cut with a reset, refused, or stand still with both ends open, as
-//! networks do. TLS goes through untouched, so a client that trusts a loopback certificate notices nothing.
+//! It does not look at the content. As in real networks, connections are reset, refused, or hang with both ends open.
+//! TLS passes unchanged, so a client that trusts a loopback certificate notices nothing.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -22,20 +22,20 @@ use url::Url;
 pub enum Network {
     /// Bytes pass.
     Open,
-    /// New connections are closed at once; those that exist were cut.
+    /// New connections are closed at once; existing ones were cut.
     Refusing,
-    /// Connections stay and nothing moves, in neither direction.
+    /// Connections stay open, and nothing moves in either direction.
     Silent,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct State {
     network: Network,
-    /// Counted up by each cut: connections of an older number end.
+    /// Each cut increases it. Connections with an older number end.
     cuts: u64,
 }
 
-/// The proxy; dropped, it takes its connections along. It belongs to the async runtime it was started on.
+/// The proxy. When it is dropped, its connections end. It belongs to the async runtime that it was started on.
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
@@ -44,10 +44,10 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Starts one on loopback before the server at `url`, which must name a loopback address and a port.
+    /// Starts a proxy on loopback in front of the server at `url`, which must name a loopback address and a port.
     ///
     /// # Errors
-    /// The URL does not, or there is no free port.
+    /// The URL does not name them, or there is no free port.
     pub async fn start(url: &str) -> Result<Self> {
         let parsed = Url::parse(url).with_context(|| format!("read {url:?}"))?;
         let target = parsed
@@ -77,7 +77,7 @@ impl FaultProxy {
     /// The same URL through the proxy.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is not a URL.
     pub fn url(&self, url: &str) -> Result<String> {
         let mut through = Url::parse(url).with_context(|| format!("read {url:?}"))?;
         through
@@ -87,12 +87,12 @@ impl FaultProxy {
         Ok(through.as_str().trim_end_matches('/').to_owned())
     }
 
-    /// Resets every connection there is; new ones work.
+    /// Resets every existing connection. New ones work.
     pub fn cut(&self) {
         self.state.send_modify(|s| s.cuts += 1);
     }
 
-    /// From now on the network behaves so.
+    /// Sets how the network behaves from now on.
     pub fn set(&self, network: Network) {
         self.state.send_modify(|s| {
             s.network = network;
@@ -108,7 +108,7 @@ async fn serve(listener: TcpListener, target: SocketAddr, state: Arc<watch::Send
             accepted = listener.accept() => {
                 let Ok((client, _)) = accepted else { continue };
                 if state.borrow().network == Network::Refusing {
-                    // A reset, not a polite end.
+                    // A reset, not an orderly close.
                     let _ = client.set_zero_linger();
                     continue;
                 }
@@ -141,7 +141,7 @@ async fn carry(client: TcpStream, target: SocketAddr, state: watch::Receiver<Sta
     }
 }
 
-/// One direction, until its end; while the network is silent nothing is read either, so that the sender's window fills
+/// Carries one direction until its end. While the network is silent nothing is read, so that the sender's window fills
 /// up.
 async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch::Receiver<State>) {
     let mut buffer = vec![0; 16 * 1024];

@@ -1,4 +1,5 @@
-//! A collector of spans that keeps nothing: it counts what comes by OTLP over HTTP, or takes connections and never answers.
+//! A collector of spans that keeps nothing. It counts what comes by OTLP over HTTP, or accepts connections and never
+//! answers.
 
 use std::{
     convert::Infallible,
@@ -17,16 +18,16 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, task::JoinSet};
 
-/// How it behaves.
+/// How the collector behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
-    /// Takes what comes.
+    /// Accepts everything.
     Takes,
-    /// Takes connections and never answers, as a collector that hangs.
+    /// Accepts connections and never answers, like a collector that hangs.
     Silent,
 }
 
-/// The collector; it ends when it is dropped.
+/// The collector. It ends when it is dropped.
 #[derive(Debug)]
 pub struct SpanSink {
     address: SocketAddr,
@@ -60,14 +61,14 @@ impl SpanSink {
         })
     }
 
-    /// What the operator is told of it.
+    /// The environment variables that make an operator send its spans here.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         let endpoint = format!("http://{}", self.address);
         vec![("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), endpoint)]
     }
 
-    /// Requests so far; for a silent one connections.
+    /// Requests so far. For a silent collector: connections so far.
     #[must_use]
     pub fn exports(&self) -> u64 {
         self.counts.exports.load(Ordering::Relaxed)
@@ -92,7 +93,7 @@ async fn accept(listener: TcpListener, mood: Mood, counts: Arc<Counts>) {
         connections.spawn(async move {
             let answer = service_fn(move |request| take(request, counts.clone()));
             let served = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
-            // A client that goes away is none of our business.
+            // It does not matter if a client disconnects.
             let _ = served.await;
         });
     }

@@ -15,14 +15,14 @@ use tokio::sync::oneshot;
 use super::{process::Process, vcenter_admin::VCenterAdmin};
 use crate::{patience::HANG, tools};
 
-/// What the simulated vCenter is like.
+/// Options of the simulated vCenter.
 #[derive(Clone, Debug)]
 pub struct VCenterOptions {
-    /// The one user that may log in.
+    /// The only user that may log in.
     pub username: String,
     /// Its password.
     pub password: String,
-    /// Whether it serves HTTPS with a certificate of its own; else plain HTTP.
+    /// Whether it serves HTTPS with a certificate of its own; otherwise plain HTTP.
     pub tls: bool,
     /// How long a CreateVM task takes.
     pub create_delay: Duration,
@@ -38,11 +38,11 @@ pub struct VCenterOptions {
     pub hosts: Option<u32>,
     /// Datastores per datastore cluster; `None` keeps the simulator's own number.
     pub pod_datastores: Option<u32>,
-    /// Whether its clusters place VMs by themselves.
+    /// Whether its clusters have DRS.
     pub drs: bool,
-    /// Newest release of the VI/JSON interface it serves, for instance `8.0.1.0`; `None` keeps its default.
+    /// Newest API release of its VI/JSON interface, for instance `8.0.1.0`; `None` keeps its default.
     pub api_release: Option<String>,
-    /// Further flags, as they are.
+    /// More flags of the program.
     pub flags: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl Default for VCenterOptions {
 }
 
 impl VCenterOptions {
-    /// Task times of a small real vCenter: 3 s to create, 2 s to power on. Figures in the documents use them.
+    /// Task times of a small real vCenter: 3 s to create, 2 s to power on. The documented figures use them.
     #[must_use]
     pub fn realistic() -> Self {
         Self {
@@ -122,7 +122,7 @@ pub struct VCenterProcess {
     address: Address,
 }
 
-/// What the program says on its standard output when it is ready.
+/// The line that the program prints on its standard output when it is ready.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Address {
@@ -137,7 +137,7 @@ impl VCenterProcess {
     /// Starts it with its log in `dir`.
     ///
     /// # Errors
-    /// It cannot be built or does not come up; with the end of its log.
+    /// It cannot be built or does not start; the error has the end of its log.
     pub async fn start(dir: &Path, options: VCenterOptions) -> Result<Self> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         crate::install_tls_provider();
@@ -147,7 +147,7 @@ impl VCenterProcess {
         let mut command = Command::new(program);
         command
             .args(options.arguments())
-            // Its datastores are directories; they go with the lab's.
+            // Its datastores are directories. They are removed with the lab's directory.
             .env("TMPDIR", dir);
         let log = dir.join(format!(
             "vcenter-{}.log",
@@ -158,17 +158,17 @@ impl VCenterProcess {
         let line = match tokio::time::timeout(HANG, line).await {
             Ok(Ok(Ok(line))) if !line.trim().is_empty() => line,
             Ok(Ok(Err(error))) => {
-                return Err(error).context("read what the simulated vCenter says");
+                return Err(error).context("read the output of the simulated vCenter");
             }
             _ => {
                 return Err(anyhow!(
-                    "the simulated vCenter did not come up; its log ends with:\n{}",
+                    "the simulated vCenter did not start; its log ends with:\n{}",
                     process.tail()
                 ));
             }
         };
         let address = serde_json::from_str(&line)
-            .with_context(|| format!("read what the simulated vCenter says: {line}"))?;
+            .with_context(|| format!("read the output of the simulated vCenter: {line}"))?;
         Ok(Self {
             process,
             options,
@@ -176,7 +176,7 @@ impl VCenterProcess {
         })
     }
 
-    /// Where it listens, for instance `https://127.0.0.1:34567`.
+    /// Its URL, for instance `https://127.0.0.1:34567`.
     pub fn url(&self) -> &str {
         &self.address.url
     }
@@ -191,12 +191,12 @@ impl VCenterProcess {
         &self.address.ca_pem
     }
 
-    /// How it was started.
+    /// The options of its start.
     pub fn options(&self) -> &VCenterOptions {
         &self.options
     }
 
-    /// A client for the endpoint that tests and the demo steer it by.
+    /// A client for its admin endpoint, with which tests and the demo control it.
     ///
     /// # Errors
     /// Its certificate cannot be read.
@@ -205,14 +205,14 @@ impl VCenterProcess {
     }
 }
 
-/// The first line of `output`. What follows is read and dropped, so that the program never blocks on a full pipe.
+/// The first line of `output`. The rest is read and dropped, so that the program never blocks on a full pipe.
 fn first_line(output: ChildStdout) -> oneshot::Receiver<std::io::Result<String>> {
     let (send, receive) = oneshot::channel();
     std::thread::spawn(move || {
         let mut reader = BufReader::new(output);
         let mut line = String::new();
         let read = reader.read_line(&mut line).map(|_| line);
-        // Nobody waits any more after a timeout.
+        // After a timeout the receiver is gone.
         let _ = send.send(read);
         let _ = std::io::copy(&mut reader, &mut std::io::sink());
     });

@@ -1,6 +1,6 @@
-//! Client of the simulated vCenter's admin endpoint: look behind its interface, and make trouble.
+//! Client of the simulated vCenter's admin endpoint: shows everything in it, and causes faults.
 //!
-//! The endpoint needs no password, answers during an outage, and its requests are not counted as calls.
+//! The endpoint needs no password and answers during an outage. Its requests are not counted as calls.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ impl VCenterAdmin {
             .map(drop)
     }
 
-    /// Everything the simulated vCenter holds.
+    /// The whole content of the simulated vCenter.
     ///
     /// # Errors
     /// It does not answer.
@@ -92,7 +92,7 @@ impl VCenterAdmin {
         self.get("inventory").await
     }
 
-    /// Everything but the files, as soon as it is newer than `version`, at the latest after `within` (at most 5 min).
+    /// Everything except the files, as soon as it is newer than `version`, or after `within` (at most 5 min).
     ///
     /// # Errors
     /// It does not answer.
@@ -104,7 +104,7 @@ impl VCenterAdmin {
         self.call(Method::GET, &path, None, within + ANSWER).await
     }
 
-    /// Waits until `wanted` finds what it looks for in the inventory (files included), for at most `within`.
+    /// Waits for at most `within` until `wanted` finds something in the inventory (files included).
     ///
     /// # Errors
     /// It was not found in time, or the endpoint does not answer.
@@ -147,7 +147,7 @@ impl VCenterAdmin {
         self.get("calls").await
     }
 
-    /// Starts counting calls from zero.
+    /// Sets the counts of calls to zero.
     ///
     /// # Errors
     /// It does not answer.
@@ -155,10 +155,10 @@ impl VCenterAdmin {
         self.delete("calls").await
     }
 
-    /// Adds a rule; returns its id.
+    /// Adds a rule and returns its id.
     ///
     /// # Errors
-    /// The rule makes no sense, or the endpoint does not answer.
+    /// The rule is not valid, or the endpoint does not answer.
     pub async fn add_rule(&self, rule: &Rule) -> Result<String> {
         let answer: Value = self.post("faults", serde_json::to_value(rule)?).await?;
         answer["id"]
@@ -167,7 +167,7 @@ impl VCenterAdmin {
             .context("a rule without an id")
     }
 
-    /// How many calls the rule `id` has struck; `None` when there is no such rule.
+    /// How many calls the rule `id` has affected; `None` if there is no such rule.
     ///
     /// # Errors
     /// It does not answer.
@@ -179,7 +179,7 @@ impl VCenterAdmin {
             .and_then(|rule| rule["hits"].as_u64()))
     }
 
-    /// Takes a rule away; calls that hang by it go on.
+    /// Removes a rule. Calls that hang because of it continue.
     ///
     /// # Errors
     /// There is no such rule, or the endpoint does not answer.
@@ -187,7 +187,7 @@ impl VCenterAdmin {
         self.delete(&format!("faults/{id}")).await
     }
 
-    /// Takes all rules away.
+    /// Removes all rules.
     ///
     /// # Errors
     /// It does not answer.
@@ -195,7 +195,7 @@ impl VCenterAdmin {
         self.delete("faults").await
     }
 
-    /// Ends all sessions; returns how many.
+    /// Ends all sessions and returns their number.
     ///
     /// # Errors
     /// It does not answer.
@@ -214,7 +214,7 @@ impl VCenterAdmin {
         self.post("password", json!({ "password": password })).await
     }
 
-    /// Is away for `duration`.
+    /// Starts an outage of this duration.
     ///
     /// # Errors
     /// It does not answer.
@@ -239,8 +239,8 @@ impl VCenterAdmin {
         self.post("outage", json!({ "seconds": 0 })).await
     }
 
-    /// Changes how long tasks take from now on; kinds are `create`, `powerOn`, `powerOff`, `reconfigure`, `destroy`
-    /// and `file`.
+    /// Changes how long tasks take from now on. Kinds are `create`, `powerOn`, `powerOff`, `reconfigure`, `destroy` and
+    /// `file`.
     ///
     /// # Errors
     /// A kind is unknown, or the endpoint does not answer.
@@ -259,8 +259,8 @@ impl VCenterAdmin {
             .map(drop)
     }
 
-    /// Takes away privileges: (privilege id, name of the object that it is missing on and below; empty: everywhere).
-    /// Replaces what was taken away before.
+    /// Removes privileges from the user, given as (privilege id, object name). The privilege is missing on that object
+    /// and below; with an empty name it is missing everywhere. The list replaces an earlier one.
     ///
     /// # Errors
     /// It does not answer.
@@ -282,7 +282,7 @@ impl VCenterAdmin {
             .map(drop)
     }
 
-    /// Changes what a datastore says of itself.
+    /// Changes the state that a datastore shows.
     ///
     /// # Errors
     /// There is no such datastore, or the endpoint does not answer.
@@ -291,7 +291,7 @@ impl VCenterAdmin {
             .await
     }
 
-    /// Creates a VM at once; returns its managed object id.
+    /// Creates a VM at once and returns its managed object id.
     ///
     /// # Errors
     /// It cannot be created, or the endpoint does not answer.
@@ -299,7 +299,7 @@ impl VCenterAdmin {
         moref(&self.post("vms", serde_json::to_value(vm)?).await?)
     }
 
-    /// Deletes a folder that lies right below the datacenter's VM folder, with all that is in it.
+    /// Deletes a folder directly below the datacenter's VM folder, with its content.
     ///
     /// # Errors
     /// There is no such folder, or the endpoint does not answer.
@@ -309,7 +309,7 @@ impl VCenterAdmin {
             .map(drop)
     }
 
-    /// Does something to the VM `moref`; returns the managed object id of the VM that came of it.
+    /// Does something to the VM `moref`. Returns the managed object id of the resulting VM.
     ///
     /// # Errors
     /// There is no such VM, it is not possible now, or the endpoint does not answer.

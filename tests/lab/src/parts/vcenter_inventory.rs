@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// Everything the simulated vCenter holds.
+/// The whole content of the simulated vCenter.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Inventory {
     /// Grows with each change; for [`super::VCenterAdmin::changed_since`].
     pub version: u64,
-    /// All VMs, by inventory path.
+    /// All VMs, ordered by inventory path.
     pub vms: Vec<Vm>,
     /// Live sessions.
     pub sessions: Vec<Session>,
-    /// Files of all datastores; empty where they were not asked for.
+    /// Files of all datastores; empty if they were not requested.
     pub files: Vec<File>,
     /// Inventory paths of the VM folders.
     pub folders: Vec<String>,
@@ -23,12 +23,12 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// The VM of this name.
+    /// The VM with this name.
     pub fn vm(&self, name: &str) -> Option<&Vm> {
         self.vms.iter().find(|vm| vm.name == name)
     }
 
-    /// Whether the file at `path` of `datastore` exists.
+    /// The file at `path` of `datastore`, if it exists.
     pub fn file(&self, datastore: &str, path: &str) -> Option<&File> {
         self.files
             .iter()
@@ -90,7 +90,7 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// Whether it runs.
+    /// Whether it is powered on.
     pub fn is_on(&self) -> bool {
         self.power == "poweredOn"
     }
@@ -102,7 +102,7 @@ impl Vm {
 pub struct Cdrom {
     /// Device key.
     pub key: i32,
-    /// `[datastore] path` of the image; empty without one.
+    /// `[datastore] path` of the image; empty if there is none.
     pub path: String,
     /// Whether it is connected.
     pub connected: bool,
@@ -137,7 +137,7 @@ pub struct Disk {
     pub file: String,
     /// Whether it is thin.
     pub thin: bool,
-    /// Whether its blocks were zeroed when it was made.
+    /// Whether its blocks were zeroed when it was created.
     #[serde(rename = "eagerlyScrub")]
     pub eagerly_scrub: bool,
     /// Type name of its controller, for instance `ParaVirtualSCSIController`.
@@ -150,7 +150,7 @@ pub struct Disk {
 pub struct Session {
     /// Its user.
     pub user: String,
-    /// What its client called itself at login.
+    /// The client's `User-Agent` at login.
     pub user_agent: String,
     /// `vim` (VI/JSON) or `rest` (Automation API).
     pub kind: String,

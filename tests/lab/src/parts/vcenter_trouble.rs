@@ -1,11 +1,11 @@
-//! What can be done to the simulated vCenter behind its clients' backs.
+//! Changes and faults of the simulated vCenter that its clients do not cause.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// A fault that strikes calls of clients.
+/// A rule that makes calls of clients fail.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
@@ -33,7 +33,8 @@ impl Rule {
         }
     }
 
-    /// The call answers with `fault`, an object with `_typeName`. A method is named as in [`super::vcenter_inventory::Calls::by_method`]; `*` is any.
+    /// The call answers with `fault`, an object with `_typeName`. Methods have the names of
+    /// [`super::vcenter_inventory::Calls::by_method`]; `*` means any method.
     pub fn call_fails(method: &str, fault: Value) -> Self {
         Self {
             fault: Some(fault),
@@ -49,7 +50,7 @@ impl Rule {
         }
     }
 
-    /// The call is taken and never answered, until the rule goes.
+    /// The call is accepted and not answered until the rule is removed.
     pub fn hangs(method: &str) -> Self {
         Self::new(method, "hang")
     }
@@ -67,21 +68,21 @@ impl Rule {
         }
     }
 
-    /// Only for the next `count` calls; without this for all.
+    /// Only for the next `count` calls. By default for all.
     #[must_use]
     pub fn times(mut self, count: u32) -> Self {
         self.count = count;
         self
     }
 
-    /// Lets `skip` calls pass before the first that is struck.
+    /// Lets `skip` calls pass before the first affected one.
     #[must_use]
     pub fn after(mut self, skip: u32) -> Self {
         self.skip = skip;
         self
     }
 
-    /// Only for the VM of this name.
+    /// Only for the VM with this name.
     #[must_use]
     pub fn vm(mut self, name: &str) -> Self {
         self.vm_name = name.into();
@@ -89,38 +90,38 @@ impl Rule {
     }
 }
 
-/// How a vCenter is away.
+/// How a vCenter is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outage {
     /// Connections break at once.
     Refuse,
     /// Every request is answered with 503.
     Unavailable,
-    /// Requests are taken and never answered.
+    /// Requests are accepted and never answered.
     Hang,
 }
 
-/// A VM that no client asked for.
+/// A VM that no client created.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForeignVm {
     /// Name.
     pub name: String,
-    /// Folder below the datacenter's VM folder, made when missing; empty is that folder itself.
+    /// Folder below the datacenter's VM folder. It is created if it is missing. Empty means the VM folder itself.
     pub folder: String,
-    /// Datastore; empty is the one of the images.
+    /// Datastore; empty means the datastore of the images.
     pub datastore: String,
-    /// BIOS uuid; empty takes a new one.
+    /// BIOS uuid; empty means a new one.
     pub uuid: String,
     /// Extra configuration.
     pub extra_config: BTreeMap<String, String>,
-    /// Whether it runs.
+    /// Whether it is powered on.
     pub power_on: bool,
-    /// What lies in its CD-ROM drive, as `[datastore] path`; empty is a VM without a drive.
+    /// The image in its CD-ROM drive, as `[datastore] path`; empty means a VM without a drive.
     pub iso: String,
 }
 
-/// What a datastore says of itself; `None` leaves it as it is.
+/// The state that a datastore shows; `None` does not change a value.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DatastoreState {
@@ -130,7 +131,7 @@ pub struct DatastoreState {
     /// Whether it is in maintenance mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<bool>,
-    /// Whether its hosts reach it.
+    /// Whether its hosts can reach it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accessible: Option<bool>,
 }
@@ -144,18 +145,18 @@ pub enum VmAction<'a> {
     PowerOff,
     /// Suspend it.
     Suspend,
-    /// Have its files out of reach: no configuration of it is shown.
+    /// Make its files unreachable: vCenter shows no configuration of it.
     Hide,
-    /// Have them in reach again.
+    /// Make its files reachable again.
     Show,
     /// Destroy it.
     Destroy,
-    /// Take the media out of its CD-ROM drives.
+    /// Remove the media from its CD-ROM drives.
     Eject,
     /// Its guest locks the tray of its CD-ROM drive.
     LockTray,
     /// Put the disks first in its boot order.
     BootFromDisk,
-    /// Copy it, with its BIOS uuid and extra configuration, under this name (empty: its own with a suffix).
+    /// Copy it, with its BIOS uuid and extra configuration, under this name (empty: its own name with a suffix).
     Clone(&'a str),
 }

@@ -1,14 +1,14 @@
-//! Condition lists as the controllers write them, in both shapes.
+//! Condition lists as the controllers write them, in both formats.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// How a condition item looks on the wire.
+/// The format of a condition in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// `metav1.Condition`: reason and message always present, no severity.
     Metav1,
-    /// CAPI's v1beta1 type: severity on what is false; empty texts are left out.
+    /// CAPI's v1beta1 type: severity if the status is False; empty texts are left out.
     Capi,
 }
 
@@ -19,9 +19,9 @@ pub struct Condition {
     pub kind: &'static str,
     /// `True`, `False` or `Unknown`.
     pub status: &'static str,
-    /// The machine-readable cause; may be empty in [`Shape::Capi`] only.
+    /// The machine-readable reason. It may be empty in [`Shape::Capi`] only.
     pub reason: String,
-    /// The human-readable cause.
+    /// The message for people.
     pub message: String,
     /// `Error`, `Warning`, `Info` or empty; written in [`Shape::Capi`] only.
     pub severity: &'static str,
@@ -40,7 +40,7 @@ impl Condition {
         }
     }
 
-    /// The same with a severity.
+    /// The same condition with a severity.
     #[must_use]
     pub fn severe(mut self, severity: &'static str) -> Self {
         self.severity = severity;
@@ -48,7 +48,7 @@ impl Condition {
     }
 }
 
-/// The wire list: transition times move only with the status, conditions of other types in `before` stay.
+/// The list to write. The transition time changes only with the status. Conditions of other types in `before` stay.
 #[must_use]
 pub fn render(
     conditions: &[Condition],
@@ -74,7 +74,7 @@ pub fn render(
     Value::Array(list)
 }
 
-/// A time as Kubernetes writes it: whole seconds, UTC.
+/// A time in the Kubernetes format: whole seconds, UTC.
 #[must_use]
 pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

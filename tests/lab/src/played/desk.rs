@@ -1,8 +1,8 @@
-//! A work queue over keys, the loop of every played controller.
+//! A work queue of keys, the loop of every played controller.
 //!
-//! Flow: a change wakes a key, now or later; the loop runs one pass per woken key and the pass says when to look again.
-//! Guarantees: never two passes of one key at once; a key woken during its pass runs again; several wakes are one pass.
-//! Assumptions: a pass reads everything anew and is safe to repeat.
+//! A change wakes a key, now or later. The loop runs one pass per woken key, and the pass returns when it wants to run
+//! again. Guarantees: there are never two passes of one key at once. A key that is woken during its pass runs again.
+//! Several wakes result in one pass. Assumption: a pass reads everything again, and may be repeated safely.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,18 +21,18 @@ use super::{
     task::Task,
 };
 
-/// Wait before a pass is repeated that met a stale object; the mirror has caught up by then.
+/// Pause before a pass is repeated after it met a stale object. The mirror is up to date by then.
 const STALE_RETRY: Duration = Duration::from_millis(25);
-/// Wait before a pass is repeated that failed otherwise.
+/// Pause before a pass is repeated after another failure.
 const FAILED_RETRY: Duration = Duration::from_secs(1);
 
 /// A controller: one pass over one key.
 pub trait Player: Send + Sync + 'static {
-    /// Looks at everything about `key` and acts; the answer says when to look again without a change.
+    /// Reads everything about `key` and acts. Returns when to run again if nothing changes.
     fn pass(&self, key: &str) -> impl Future<Output = Result<Option<Duration>>> + Send;
 }
 
-/// The woken keys and when each is due. Cheap to clone.
+/// The woken keys and their due times. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Desk(Arc<Inner>);
 
@@ -42,7 +42,7 @@ struct Inner {
     changed: Notify,
 }
 
-/// When each key is due: by key, and in the order in which they are.
+/// When each key is due: by key, and in the order of time.
 #[derive(Debug, Default)]
 struct Due {
     keys: BTreeMap<String, Instant>,
@@ -50,7 +50,7 @@ struct Due {
 }
 
 impl Due {
-    /// Due at `when`, or earlier if it is already.
+    /// Makes the key due at `when`, unless it is due earlier.
     fn wake(&mut self, key: &str, when: Instant) {
         let known = self.keys.get(key).copied();
         if known.is_some_and(|known| known <= when) {
@@ -70,7 +70,7 @@ impl Due {
 }
 
 impl Desk {
-    /// An empty desk.
+    /// An empty queue.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -91,7 +91,7 @@ impl Desk {
         self.0.changed.notify_one();
     }
 
-    /// Wakes the keys that `keys` names for each change of `mirror`, beginning with all its present objects.
+    /// Wakes the keys that `keys` returns for each change of `mirror`, beginning with all its present objects.
     #[must_use]
     pub fn follow<F, I>(&self, mirror: &Mirror, keys: F) -> Task
     where
@@ -109,7 +109,7 @@ impl Desk {
         })
     }
 
-    /// Takes a key that is due and not in `busy`; else says when the next one is.
+    /// Takes a key that is due and not in `busy`. Otherwise returns when the next one is due.
     fn take(&self, busy: &BTreeSet<String>) -> Result<String, Option<Instant>> {
         let now = Instant::now();
         let mut due = self.lock();
@@ -251,7 +251,7 @@ mod tests {
         player.permits.add_permits(10);
         assert_eq!(next(&mut passes).await.as_deref(), Some("a"));
         assert_eq!(player.overlapped.load(Ordering::SeqCst), 2);
-        // Three wakes were one pass, and the wait the first pass asked for is another at most.
+        // The three wakes were one pass. The pause that the first pass returned causes at most one more.
         let further = tokio::time::timeout(Duration::from_millis(300), async {
             let mut count = 0;
             while passes.recv().await.is_some() {

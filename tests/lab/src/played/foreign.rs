@@ -1,4 +1,4 @@
-//! Things of other people in the same namespaces, Agents and vCenter: nobody may touch them.
+//! Objects of other people in the same namespaces, Agents and vCenter. The operator must not change them.
 
 use agent_forge_crds::VsphereAgent;
 use anyhow::{Context as _, Result};
@@ -13,8 +13,8 @@ use super::{
     provider::AGENT_MACHINE_REF,
 };
 
-/// A bare-metal host of this InfraEnv with these labels; gives the Agent once its
-/// state says `known-unbound`, or once it is claimed.
+/// Creates a bare-metal host of this InfraEnv with these labels. Returns its Agent once its state is `known-unbound`,
+/// or once it is claimed.
 ///
 /// # Errors
 /// The InfraEnv does not exist, or the API server refused.
@@ -39,7 +39,7 @@ pub async fn bare_metal(
                 "metadata": {"labels": labels},
                 "spec": {"approved": approved, "role": "worker", "hostname": format!("metal-{number}")},
             });
-            // The service writes at the same time: the next change brings the version that fits.
+            // The service writes at the same time. The next change brings the right version.
             prepared = service.agents().patch(&agent, patch).await.is_ok();
             continue;
         }
@@ -50,9 +50,9 @@ pub async fn bare_metal(
             true => "AgentIsReady",
             false => "AgentIsNotApproved",
         };
-        // One that fits a waiting AgentMachine is claimed before it can be seen at rest.
+        // An Agent that fits a waiting AgentMachine is claimed before its state can settle.
         let claimed = agent.label(AGENT_MACHINE_REF).is_some();
-        // The role comes from the patch: without it the service has still to answer that.
+        // The role comes from the patch. Without it the service has not processed the patch yet.
         let rests = agent.text("/status/debugInfo/state") == "known-unbound"
             && met == Some(wanted)
             && agent.text("/status/role") == "worker";
@@ -63,7 +63,7 @@ pub async fn bare_metal(
     anyhow::bail!("the watch of Agents ended")
 }
 
-/// A bare-metal host and a VM of another team, beside a pool's own.
+/// A bare-metal host and a VM of another team, beside those of a pool.
 #[derive(Clone, Debug)]
 pub struct Strangers {
     /// Name of the host's Agent.
@@ -75,10 +75,10 @@ pub struct Strangers {
 }
 
 impl Strangers {
-    /// Lets them come: a host of this InfraEnv with these labels, which is not approved, and a VM in `folder`.
+    /// Creates a host of this InfraEnv with these labels, which is not approved, and a VM in `folder`.
     ///
     /// # Errors
-    /// The InfraEnv does not exist, the API server or vCenter refused.
+    /// The InfraEnv does not exist, or the API server or vCenter refused.
     pub async fn settle(
         service: &Assisted,
         infra_env: &str,
@@ -95,10 +95,10 @@ impl Strangers {
         })
     }
 
-    /// Both, to the byte.
+    /// The full content of both, for an exact comparison.
     ///
     /// # Errors
-    /// One of them is gone, or nobody answers.
+    /// One of them is gone, or there is no answer.
     pub async fn prints(&self) -> Result<(Vec<u8>, String)> {
         let agent = self.service.agents().fetch(&self.agent).await?;
         let agent = fingerprint(&*agent.context("the foreign Agent is gone")?)?;
@@ -107,7 +107,7 @@ impl Strangers {
     }
 }
 
-/// All of an object as bytes, `resourceVersion` and `managedFields` included: not even a write without effect is missed.
+/// The whole object as bytes, with `resourceVersion` and `managedFields`. So even a write without effect is found.
 ///
 /// # Errors
 /// Never for an object from the API server.
@@ -115,10 +115,10 @@ pub fn fingerprint(object: &DynamicObject) -> Result<Vec<u8>> {
     serde_json::to_vec(object).context("an object as JSON")
 }
 
-/// A VM that somebody else made in `folder` under this name, switched on; gives its managed object id.
+/// Creates a VM of another owner in `folder` under this name, powered on. Returns its managed object id.
 ///
 /// # Errors
-/// vCenter refused, for instance because the name is taken.
+/// vCenter refused, for instance because the name exists.
 pub async fn vm(vcenter: &VCenter, folder: &str, name: &str) -> Result<String> {
     let answer = vcenter
         .post(
@@ -132,7 +132,7 @@ pub async fn vm(vcenter: &VCenter, folder: &str, name: &str) -> Result<String> {
     Ok(moref.to_owned())
 }
 
-/// A VM as the admin endpoint shows it, as bytes; `None` when it is gone.
+/// A VM as the admin endpoint shows it, as text; `None` if it is gone.
 ///
 /// # Errors
 /// The endpoint does not answer.
@@ -140,7 +140,7 @@ pub async fn vm_fingerprint(vcenter: &VCenter, moref: &str) -> Result<Option<Str
     Ok(vcenter.shown(moref).await?.map(|vm| vm.to_string()))
 }
 
-/// A VsphereAgent that belongs to the pool `pool`, which need not exist: another operator's record of its own VM.
+/// Creates a VsphereAgent of the pool `pool`, which need not exist: another operator's record of its own VM.
 ///
 /// # Errors
 /// The API server refused.

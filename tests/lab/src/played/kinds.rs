@@ -1,6 +1,7 @@
-//! The upstream kinds that the played parts read and write, named by group and version.
+//! The upstream kinds that the played parts read and write, by group and version.
 //!
-//! They are used without generated types: a played controller must be able to write what the operator has no field for.
+//! They are used without generated types, because a played controller must be able to write fields that the operator
+//! does not know.
 
 use kube::core::{ApiResource, GroupVersionKind};
 
@@ -23,7 +24,7 @@ pub fn agent_machine() -> ApiResource {
     resource(PROVIDER_GROUP, "v1beta1", "AgentMachine", "agentmachines")
 }
 
-/// `AgentMachineTemplate`, from which a MachineSet makes AgentMachines.
+/// `AgentMachineTemplate`, from which a MachineSet creates AgentMachines.
 #[must_use]
 pub fn agent_machine_template() -> ApiResource {
     resource(

@@ -1,10 +1,11 @@
-//! A live copy of one kind in one namespace, and the writes to it.
+//! A live copy of the objects of one kind in one namespace, and the writes to them.
 //!
-//! Flow: list and watch -> map by name -> every change to all subscribers; a write's answer enters the map at once, so a
-//! player reads its own writes.
-//! Guarantees: an object never goes back to an older resourceVersion; subscribers get every name that changed, in order,
-//! also what vanished during a broken watch; what a new list shows is there, even if it was gone (a restored etcd).
-//! Assumptions: resourceVersions of one kind are comparable numbers (true for etcd-backed API servers).
+//! List and watch fill a map by name, and every change reaches all subscribers. The answer to a write is put into the
+//! map at once, so a controller reads its own writes.
+//!
+//! Guarantees: an object never returns to an older resourceVersion. Subscribers get every changed name in order, also
+//! objects that vanished during a broken watch. An object in a new list exists, even if it was gone before (a restored
+//! etcd). Assumption: resourceVersions of one kind are numbers that can be compared (true for API servers with etcd).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +31,7 @@ use super::{object::Facts as _, task::Task};
 /// One object of a mirror. Shared, never changed in place.
 pub type Object = Arc<DynamicObject>;
 
-/// What happened to one name: `old` is absent when it is new, `new` when it is gone.
+/// A change of one object. `old` is absent if it is new, `new` if it is gone.
 #[derive(Debug, Clone)]
 pub struct Change {
     /// The state before.
@@ -59,7 +60,8 @@ struct State(Mutex<Copy>);
 #[derive(Debug, Default)]
 struct Copy {
     objects: BTreeMap<String, Object>,
-    /// UIDs that are gone: the answer to an object's last write may come after the news of its end.
+    /// UIDs of objects that are gone. The answer to an object's last write may come after the watch has reported its
+    /// end.
     gone: BTreeSet<String>,
     subscribers: Vec<mpsc::UnboundedSender<Change>>,
 }
@@ -128,7 +130,7 @@ impl State {
 }
 
 impl Mirror {
-    /// Starts to copy `resource` of `namespace`; [`Mirror::synced`] tells when the copy is complete.
+    /// Starts to copy `resource` of `namespace`. [`Mirror::synced`] waits until the copy is complete.
     #[must_use]
     pub fn start(client: &Client, resource: &ApiResource, namespace: &str) -> Self {
         let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, resource);
@@ -153,7 +155,7 @@ impl Mirror {
     /// Waits for the first complete list.
     ///
     /// # Errors
-    /// The watch ended, which only a stopping runtime does.
+    /// The watch ended, which happens only when the runtime stops.
     pub async fn synced(&self) -> Result<()> {
         let mut ready = self.0.ready.clone();
         ready
@@ -163,19 +165,19 @@ impl Mirror {
         Ok(())
     }
 
-    /// The namespace that is copied.
+    /// The namespace of the copied objects.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.0.namespace
     }
 
-    /// The kind that is copied.
+    /// The kind of the copied objects.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
         &self.0.resource
     }
 
-    /// The object of this name, as last seen.
+    /// The object with this name, as last seen.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Object> {
         self.0.state.lock().objects.get(name).cloned()
@@ -195,13 +197,13 @@ impl Mirror {
         fitting.cloned().collect()
     }
 
-    /// All later changes, preceded by every object there is now.
+    /// First every present object, then all later changes.
     #[must_use]
     pub fn changes(&self) -> mpsc::UnboundedReceiver<Change> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut copy = self.0.state.lock();
         for object in copy.objects.values() {
-            // The receiver is in scope: this send cannot fail.
+            // The receiver exists, so this cannot fail.
             let _ = sender.send(Change {
                 old: None,
                 new: Some(object.clone()),
@@ -211,7 +213,7 @@ impl Mirror {
         receiver
     }
 
-    /// The object as the API server has it now; `None` when there is none.
+    /// The object as the API server has it now; `None` if it does not exist.
     ///
     /// # Errors
     /// The API server did not answer.
@@ -241,7 +243,7 @@ impl Mirror {
             .put(self.0.api.create(&PostParams::default(), &object).await?))
     }
 
-    /// Merge-patches the object; refused with a conflict if it changed since `seen`.
+    /// Merge-patches the object. If it changed since `seen`, the API server answers with a conflict.
     ///
     /// # Errors
     /// The API server refused.
@@ -255,7 +257,7 @@ impl Mirror {
         ))
     }
 
-    /// Merge-patches the status; refused with a conflict if the object changed since `seen`.
+    /// Merge-patches the status. If the object changed since `seen`, the API server answers with a conflict.
     ///
     /// # Errors
     /// The API server refused.
@@ -282,7 +284,7 @@ impl Mirror {
         ))
     }
 
-    /// Asks for deletion of exactly this object; that it is already gone is a success.
+    /// Requests the deletion of exactly this object. An object that is already gone counts as success.
     ///
     /// # Errors
     /// The API server refused.
@@ -296,7 +298,7 @@ impl Mirror {
         };
         match self.0.api.delete(object.name(), &parameters).await {
             Ok(answer) => {
-                // Finalizers keep it: from now on it is being deleted.
+                // Finalizers keep it. From now on it is being deleted.
                 if let Some(dying) = answer.left().filter(|object| object.is_deleting()) {
                     self.0.state.put(dying);
                 }
@@ -308,7 +310,7 @@ impl Mirror {
     }
 }
 
-/// A merge patch that only fits the object as it was seen.
+/// A merge patch that is valid only for the version in `seen`.
 fn guarded(seen: &DynamicObject, mut body: Value) -> Value {
     body["metadata"]["resourceVersion"] = json!(seen.metadata.resource_version);
     body["metadata"]["uid"] = json!(seen.metadata.uid);
@@ -339,12 +341,12 @@ async fn follow(
             }
             Ok(Some(Event::InitApply(object))) => {
                 listed.insert(object.name().to_owned());
-                // A backup brings back what was gone.
+                // A restored backup brings back objects that were gone.
                 state.lock().gone.remove(object.uid());
                 state.put(object);
             }
             Ok(Some(Event::InitDone)) => {
-                // A new list announces no deletions: what it lacks is gone.
+                // A new list reports no deletions. Objects that are not in it are gone.
                 for gone in before.difference(&listed) {
                     state.remove(gone, u64::MAX);
                 }

@@ -1,12 +1,13 @@
-//! The controllers that are not there, acted out: HyperShift and Cluster API, the agent provider, the assisted service,
-//! and the guests in the VMs.
+//! Played versions of the controllers that the lab does not run: HyperShift and Cluster API, the agent provider, the
+//! assisted service; and the guests in the VMs.
 //!
-//! Flow: [`capi::HostedClusterPlay`] makes AgentMachines and Machines; [`provider::Provider`] reserves Agents for them;
-//! [`assisted::Assisted`] owns InfraEnvs, images and Agents; [`guests::Guests`] boot what is in the VMs' CD drives.
-//! [`Upstream`] wires all but the first, which a test or the demo drives.
-//! Guarantees: every part acts only in the namespaces of its options, so one API server and one vCenter serve many
-//! tests; every delay is an option; a part ends when its handle is dropped.
-//! Assumptions: the CRDs of the chosen generation are installed; the client may do everything.
+//! [`capi::HostedClusterPlay`] creates AgentMachines and Machines. [`provider::Provider`] reserves Agents for them.
+//! [`assisted::Assisted`] owns InfraEnvs, images and Agents. [`guests::Guests`] boot the media in the VMs' CD drives.
+//! [`Upstream`] connects all of them except the first, which a test or the demo controls.
+//!
+//! Guarantees: every part acts only in the namespaces of its options. So one API server and one vCenter can serve many
+//! tests. Every delay is an option. A part ends when its handle is dropped. Assumptions: the CRDs of the chosen
+//! generation are installed, and the client has all rights.
 
 pub mod assisted;
 pub mod capi;
@@ -61,7 +62,7 @@ impl Upstream {
     /// The namespaces must exist.
     ///
     /// # Errors
-    /// A CRD is missing, the API server or the vCenter's admin endpoint does not answer.
+    /// A CRD is missing, or the API server or the vCenter's admin endpoint does not answer.
     pub async fn start(
         client: &Client,
         vcenter: Option<VCenter>,
@@ -121,7 +122,7 @@ impl Upstream {
             .with_context(|| format!("no hosted cluster has its Agents in {agent_namespace}"))
     }
 
-    /// Ends all of it but the image server; the objects stay, and nobody acts on them any more.
+    /// Ends everything except the image server. The objects stay without a controller.
     pub fn retire(&mut self) {
         self.guests = None;
         self.providers.clear();

@@ -1,6 +1,7 @@
-//! Time of day and chance of the played parts: the real ones, unless a simulation sets its own for this thread.
+//! Wall clock and random values of the played parts. They are the real ones, unless a simulation sets its own for this
+//! thread.
 //!
-//! Guarantee: in a simulation both follow from its seed and its virtual time alone.
+//! Guarantee: in a simulation both depend only on its seed and its virtual time.
 
 use std::cell::RefCell;
 
@@ -19,7 +20,8 @@ struct Simulated {
     drawn: u64,
 }
 
-/// From now on this thread's played parts live at `wall`, which moves with tokio's clock, and draw by `seed`.
+/// From now on, the played parts of this thread begin at the time `wall`, which advances with tokio's clock. Random
+/// values come from `seed`.
 pub fn simulate(wall: Timestamp, seed: u64) {
     let began = Instant::now();
     SIMULATED.set(Some(Simulated {
@@ -30,7 +32,7 @@ pub fn simulate(wall: Timestamp, seed: u64) {
     }));
 }
 
-/// The time of day.
+/// The wall clock.
 #[must_use]
 pub fn now() -> Timestamp {
     let simulated = SIMULATED.with_borrow(|s| {
@@ -41,7 +43,7 @@ pub fn now() -> Timestamp {
     simulated.unwrap_or_else(Timestamp::now)
 }
 
-/// A uuid that was never drawn before.
+/// A uuid that was never used before.
 #[must_use]
 pub fn uuid() -> Uuid {
     let simulated = SIMULATED.with_borrow_mut(|s| {

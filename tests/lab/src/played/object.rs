@@ -1,11 +1,11 @@
-//! Reading single facts out of objects of any kind.
+//! Reads single values from objects of any kind.
 
 use std::collections::BTreeMap;
 
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-/// What a played part asks of an object, whatever its kind.
+/// What the played parts read from an object of any kind.
 pub trait Facts {
     /// The object's name; empty only before the API server saw it.
     fn name(&self) -> &str;
@@ -13,9 +13,9 @@ pub trait Facts {
     fn uid(&self) -> &str;
     /// The value at a JSON pointer below the object's root, outside `metadata`.
     fn at(&self, pointer: &str) -> Option<&Value>;
-    /// The string at a JSON pointer; empty when there is none.
+    /// The string at a JSON pointer; empty if there is none.
     fn text(&self, pointer: &str) -> &str;
-    /// The boolean at a JSON pointer; false when there is none.
+    /// The boolean at a JSON pointer; false if there is none.
     fn flag(&self, pointer: &str) -> bool;
     /// A label's value.
     fn label(&self, key: &str) -> Option<&str>;
@@ -23,7 +23,7 @@ pub trait Facts {
     fn annotation(&self, key: &str) -> Option<&str>;
     /// Whether the object has this finalizer.
     fn has_finalizer(&self, finalizer: &str) -> bool;
-    /// Whether deletion was asked for.
+    /// Whether the object is being deleted.
     fn is_deleting(&self) -> bool;
     /// All labels.
     fn label_map(&self) -> BTreeMap<String, String>;
@@ -35,14 +35,14 @@ pub trait Facts {
     }
 }
 
-/// One condition as read; absent texts are empty.
+/// One condition; missing texts are empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Condition<'a> {
     /// `True`, `False` or `Unknown`.
     pub status: &'a str,
-    /// The machine-readable cause.
+    /// The machine-readable reason.
     pub reason: &'a str,
-    /// The human-readable cause.
+    /// The message for people.
     pub message: &'a str,
 }
 
@@ -112,7 +112,7 @@ impl Facts for DynamicObject {
     }
 }
 
-/// Whether a merge of `part` into `whole` would change nothing; null stands for absent, as in a merge patch.
+/// Whether a merge of `part` into `whole` would change nothing. Null means absent, as in a merge patch.
 #[must_use]
 pub fn merge_is_idle(whole: &Value, part: &Value) -> bool {
     match (whole, part) {

@@ -1,13 +1,13 @@
-//! Everything a user of the played parts can choose, in one place.
+//! All options of the played parts, in one place.
 
 use std::time::Duration;
 
-/// The shape of the CAPI types that a control plane's CAPI writes.
+/// The version of the CAPI types that a control plane's CAPI writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MachineApi {
-    /// Deprecated, still what older payloads write.
+    /// Deprecated; older payloads still write it.
     V1Beta1,
-    /// What CAPI 1.11 and later write.
+    /// Written by CAPI 1.11 and later.
     #[default]
     V1Beta2,
 }
@@ -25,38 +25,39 @@ impl MachineApi {
 
 /// The generation of the agent CAPI provider.
 ///
-/// Which AgentMachine CRD is installed is another matter: the mismatched pairs come from the API server refusing what
-/// this generation writes.
+/// Which AgentMachine CRD is installed is a separate option. In mismatched pairs the API server refuses what this
+/// generation writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Generation {
     /// Since June 2026: `metav1.Condition` items, `Ready` with reason `IssuesReported`.
     #[default]
     Current,
-    /// Before: CAPI v1beta1 conditions with a severity, `Ready` carries the first issue's reason, v1beta1 owners only.
+    /// Before June 2026: CAPI v1beta1 conditions with a severity, `Ready` with the first issue's reason, v1beta1 owners
+    /// only.
     Legacy,
 }
 
 /// How the assisted service takes an installed host back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unbind {
-    /// By a pod in the hosted cluster that boots the host into discovery.
+    /// A pod in the hosted cluster boots the host into discovery.
     #[default]
     Reclaim,
-    /// Not at all: the host waits for a user action (`unbinding-pending-user-action`).
+    /// Not automatically: the host waits for a user action (`unbinding-pending-user-action`).
     Plain,
 }
 
-/// What the firmware does when the VM's boot order is empty.
+/// What the firmware does if the VM's boot order is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DefaultBoot {
-    /// The CD is tried before the disk: after the install the image boots again, the wrong order of discovery.
+    /// It tries the CD before the disk. After the install the discovery image boots again, which is wrong.
     #[default]
     CdFirst,
-    /// The disk is tried before the CD.
+    /// It tries the disk before the CD.
     DiskFirst,
 }
 
-/// One hosted cluster that is played: its names, and what its own controllers speak.
+/// One played hosted cluster: its names, and the versions that its own controllers use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostedCluster {
     /// Namespace of the HostedCluster and its NodePools.
@@ -74,7 +75,8 @@ pub struct HostedCluster {
 }
 
 impl HostedCluster {
-    /// A hosted cluster with HyperShift's names: control plane in `<namespace>-<name>`, Agents beside the NodePools.
+    /// A hosted cluster with HyperShift's names: control plane in `<namespace>-<name>`, Agents in the namespace of the
+    /// NodePools.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
@@ -91,37 +93,37 @@ impl HostedCluster {
 /// How long each played step takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delays {
-    /// CAPI: from the Machine's creation to its place as the AgentMachine's owner; also its usual reaction time.
+    /// CAPI: from the Machine's creation until it owns the AgentMachine. It is also CAPI's usual reaction time.
     pub owner_swap: Duration,
     /// CAPI: drain of a Machine that has a Node.
     pub drain: Duration,
-    /// CAPI: from provider readiness to a Node that is ready.
+    /// CAPI: from a ready AgentMachine to a ready Node.
     pub node_ready: Duration,
     /// Provider: between the writes of one claim.
     pub claim_step: Duration,
-    /// Provider: poll while it waits for a host to come back from a deleted Machine.
+    /// Provider: poll interval while it waits for the host of a deleted Machine.
     pub hook_poll: Duration,
     /// Guest: from power-on to the end of the boot.
     pub boot: Duration,
     /// Agent process: from registration to its first inventory.
     pub inventory: Duration,
-    /// Agent process: poll of its next steps; a bind or unbind takes this long.
+    /// Agent process: poll interval for its next steps. A bind or unbind takes this long.
     pub agent_poll: Duration,
-    /// Service: its monitor, which moves hosts between states.
+    /// Service: interval of its monitor, which moves hosts between states.
     pub monitor: Duration,
-    /// Service: silence after which a host counts as disconnected.
+    /// Service: time without an answer after which a host counts as disconnected.
     pub disconnect: Duration,
-    /// Service: repeat of a refused bind or unbind.
+    /// Service: pause before a refused bind or unbind is repeated.
     pub backend_retry: Duration,
     /// Service: from `known` to `installing`.
     pub install_start: Duration,
-    /// Service: one install stage; there are four before the reboot and three after it.
+    /// Service: one install stage. There are four before the reboot and three after it.
     pub install_stage: Duration,
     /// Service: download of the boot artifacts for a reclaim.
     pub reclaim: Duration,
     /// Service: from the end of that download to the registration of the rebooted host.
     pub reclaim_reboot: Duration,
-    /// Service: limit of a reclaim.
+    /// Service: time limit of a reclaim.
     pub reclaim_limit: Duration,
     /// Service: removal of a deleted Agent's host.
     pub deregister: Duration,
@@ -130,7 +132,7 @@ pub struct Delays {
 }
 
 impl Default for Delays {
-    /// Times that a watcher can follow and that fit a demo of a minute.
+    /// Times for a demo of a minute that people can follow.
     fn default() -> Self {
         let ms = Duration::from_millis;
         Self {
@@ -157,7 +159,7 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// Times for tests: every step is still a step of its own, none is longer than it must be.
+    /// Times for tests: every step still takes place, but is as short as possible.
     #[must_use]
     pub fn fast() -> Self {
         let ms = Duration::from_millis;
@@ -183,11 +185,11 @@ impl Delays {
         }
     }
 
-    /// Sets the delay of this field's name, written with hyphens, for command lines (`install-stage=3s` is
-    /// `set("install-stage", 3 s)`).
+    /// Sets the delay with this field name, written with hyphens, for command lines. `install-stage=3s` is
+    /// `set("install-stage", 3 s)`.
     ///
     /// # Errors
-    /// There is no such delay; the text lists those there are.
+    /// There is no such delay. The text lists the existing ones.
     pub fn set(&mut self, name: &str, value: Duration) -> Result<(), String> {
         let mut all = self.named();
         match all.iter_mut().find(|(known, _)| *known == name) {
@@ -232,7 +234,7 @@ impl Delays {
 pub struct ImageOptions {
     /// Its size in bytes, rounded up to whole sectors of 2048; at least 128 KiB.
     pub size: usize,
-    /// Whether every download embeds a new token, as the service does under local authentication.
+    /// Whether every download contains a new token, as with local authentication of the service.
     pub volatile: bool,
 }
 
@@ -245,10 +247,10 @@ impl Default for ImageOptions {
     }
 }
 
-/// All choices of [`super::Upstream::start`].
+/// All options of [`super::Upstream::start`].
 #[derive(Debug, Clone, Default)]
 pub struct PlayedOptions {
-    /// The hosted clusters that this upstream plays; it touches no other namespace.
+    /// The hosted clusters that this upstream plays. It changes nothing in other namespaces.
     pub clusters: Vec<HostedCluster>,
     /// Step times.
     pub delays: Delays,
@@ -256,11 +258,11 @@ pub struct PlayedOptions {
     pub unbind: Unbind,
     /// The discovery image.
     pub image: ImageOptions,
-    /// Shuffles the order in which the provider tries Agents; `None` tries them by name.
+    /// Shuffles the order in which the provider tries Agents. `None` tries them by name.
     pub selection_seed: Option<u64>,
     /// What an empty boot order means.
     pub default_boot: DefaultBoot,
-    /// Only VMs whose inventory path starts with one of these belong to this upstream; empty takes all.
+    /// Only VMs whose inventory path starts with one of these belong to this upstream. Empty means all VMs.
     pub vm_paths: Vec<String>,
 }
 

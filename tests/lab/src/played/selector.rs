@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-/// Whether `labels` fit `selector`, a `LabelSelector` as JSON; no selector fits everything.
+/// Whether `labels` fit `selector`, a `LabelSelector` as JSON. No selector fits everything.
 ///
 /// # Errors
-/// The selector has an operator that does not exist, or one without the values it needs.
+/// The selector has an unknown operator, or one without the values that it needs.
 pub fn fits(selector: Option<&Value>, labels: &BTreeMap<String, String>) -> Result<bool> {
     let Some(selector) = selector else {
         return Ok(true);

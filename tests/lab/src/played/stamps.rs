@@ -1,12 +1,12 @@
-//! Copies of a machine: one came up by the usual way, and its objects are the mould of others. What is this machine's own
-//! in their text (names, uids, addresses) is replaced; all else is as it was.
+//! Copies of a machine. One machine was created in the usual way, and its objects are the template of others. Names,
+//! uids and addresses in their text are replaced; everything else stays.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::guests::identity;
 
-/// What is replaced by what in one copy.
+/// The replacements for one copy.
 #[derive(Clone, Debug)]
 pub struct Stamps {
     name: String,
@@ -14,7 +14,8 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// Those of copy `number` of the machine of that name, BIOS uuid and these MAC addresses; `uuid` is the copy's own.
+    /// The replacements for copy `number` of the machine with that name, BIOS uuid and MAC addresses. `uuid` is the
+    /// copy's BIOS uuid.
     #[must_use]
     pub fn new<'a>(
         machine: (&str, &str),
@@ -44,19 +45,19 @@ impl Stamps {
         &self.name
     }
 
-    /// One thing more.
+    /// Adds a replacement.
     pub fn replace(&mut self, old: impl Into<String>, new: impl Into<String>) {
         self.pairs.push((old.into(), new.into()));
     }
 
-    /// The uid of an object, whose first group also stands in the path of the VM's files.
+    /// Replaces the uid of an object. Its first group is also in the path of the VM's files.
     pub fn uid(&mut self, old: &str, new: &str) {
         let first = |uid: &str| uid.split('-').next().unwrap_or_default().to_owned();
         self.replace(old, new);
         self.replace(first(old), first(new));
     }
 
-    /// A managed object's reference; as a whole string, since `vm-5` stands in `vm-57`, too.
+    /// Replaces a managed object reference, only as a whole string: `vm-5` is also a part of `vm-57`.
     pub fn reference(&mut self, old: &str, new: &str) {
         self.replace(format!("\"{old}\""), format!("\"{new}\""));
     }
@@ -74,7 +75,7 @@ impl Stamps {
     }
 }
 
-/// `object` as it was before an API server had it, without its status.
+/// `object` without its status and without the fields that the API server set.
 #[must_use]
 pub fn unborn(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {

@@ -1,4 +1,4 @@
-//! What a soak did and what held, as a table.
+//! The table of a soak: what happened, and which promises held.
 
 use std::{fmt::Write as _, fs, io::Write as _, time::Duration};
 
@@ -76,7 +76,7 @@ impl Report {
             panics += text.lines().filter(|l| l.contains("panicked at")).count();
             secrets += usize::from(text.contains(password));
         }
-        ensure!(processes > 0, "no operator has left a log");
+        ensure!(processes > 0, "there is no operator log");
         self.rows.push(("processes", processes.to_string()));
         let none = |count: usize, what: &str| {
             ensure!(count == 0, "{count} {what}");

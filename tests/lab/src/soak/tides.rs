@@ -1,4 +1,4 @@
-//! High and low tide in turn, with the operator killed at a steady pace.
+//! The number of machines rises and falls, and the operator is killed at regular intervals.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::Args;
 use crate::bench::world::World;
 
-/// So many tides there are at least, whether they came in whole or not.
+/// Lowest number of changes of the replicas, whether they completed or not.
 const AT_LEAST: u32 = 6;
 
-/// One tide.
+/// One change of the replicas.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tide {
     /// Replicas wanted.
     pub(super) wanted: usize,
-    /// All of them ran, and no other Machine was left.
+    /// Whether all of them ran and no other Machine was left.
     pub(super) whole: bool,
     /// How long it lasted.
     pub(super) took: Duration,
@@ -27,9 +27,9 @@ pub(super) struct Tides {
     lasting: Duration,
     kill_every: Duration,
     machines: usize,
-    /// What came, in order.
+    /// The changes, in order.
     pub(super) tides: Vec<Tide>,
-    /// From the start of each new process to its first yes of `/readyz`.
+    /// From the start of each new process to its first success of `/readyz`.
     pub(super) starts: Vec<Duration>,
 }
 
@@ -44,11 +44,11 @@ impl Tides {
         }
     }
 
-    /// All up, most down, all up, half down, and so on, until the time is over.
+    /// All machines, a tenth of them, all, half of them, and so on, until the time is over.
     pub(super) async fn play(&mut self, world: &mut World) -> Result<()> {
         let end = Instant::now() + self.lasting;
         let mut kills = interval_at(Instant::now() + self.kill_every, self.kill_every);
-        // A start takes its time on a busy machine; kills then follow each other as closely as they can.
+        // On a busy machine a start takes long. Kills then follow each other as closely as possible.
         kills.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let lows = [self.machines / 10, self.machines / 2];
         for turn in 0.. {

@@ -1,7 +1,8 @@
-//! The machine-wide store of what takes long to make: built programs, the data a lab's etcd begins with.
+//! The store of this machine for everything that takes long to make: built programs, and the first data of a lab's
+//! etcd.
 //!
-//! Guarantees: an entry is complete or absent (it is built beside its place and renamed into it), and is built by one
-//! process at a time (an advisory lock on a file next to it, which the kernel drops when its holder dies).
+//! Guarantees: an entry is complete or absent, because it is built elsewhere and then renamed. One process at a time
+//! builds an entry. It holds an advisory lock on a file, which the kernel releases when the process dies.
 
 use std::{
     env, fs,
@@ -13,7 +14,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// Age from which programs of older sources are removed.
+/// Age at which programs of older sources are removed.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Directory of all entries: `$XDG_CACHE_HOME/agent-forge-lab`, else `~/.cache/agent-forge-lab`.
@@ -32,9 +33,9 @@ pub fn directory() -> Result<PathBuf> {
         .context("no place to keep built programs: set XDG_CACHE_HOME or HOME to an absolute path")
 }
 
-/// Path of `file` in the entry `key`; `build` fills the entry's directory when `file` is not there yet.
+/// Path of `file` in the entry `key`. If `file` does not exist, `build` fills the entry's directory.
 ///
-/// `build` gets an empty directory; every file in it becomes part of the entry, each by one atomic rename.
+/// `build` gets an empty directory. Every file in it becomes part of the entry, each by one atomic rename.
 ///
 /// # Errors
 /// `build` failed or did not make `file`, or the cache cannot be written.
@@ -71,14 +72,14 @@ fn entry_in(
     }
     anyhow::ensure!(
         wanted.is_file(),
-        "the build of {key} ended well but made no {file}"
+        "the build of {key} succeeded but made no {file}"
     );
     Ok(wanted)
 }
 
 /// Removes entries of older sources: those whose key starts with `prefix` and that are a week old.
 ///
-/// What cannot be removed stays; it costs space, nothing else.
+/// An entry that cannot be removed stays. It only costs space.
 pub(crate) fn forget_old(prefix: &str, keep: &str) {
     let listing = directory().ok().and_then(|root| fs::read_dir(root).ok());
     for item in listing.into_iter().flatten().flatten() {
@@ -104,7 +105,7 @@ pub(crate) fn forget_old(prefix: &str, keep: &str) {
 fn lock(path: &Path, what: &str) -> Result<File> {
     let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
     if file.try_lock().is_err() {
-        progress(&format!("somebody else is making {what}; waiting for it"));
+        progress(&format!("another process is making {what}; waiting for it"));
         file.lock()
             .with_context(|| format!("lock {}", path.display()))?;
     }
@@ -113,7 +114,7 @@ fn lock(path: &Path, what: &str) -> Result<File> {
 
 /// Writes one line to the terminal, past the capture of the test harness: a wait of minutes must not be silent.
 pub(super) fn progress(line: &str) {
-    // Nowhere left to report to when stderr is closed.
+    // If stderr is closed, there is no other place to report to.
     let _ = std::io::stderr().write_all(format!("lab: {line}\n").as_bytes());
 }
 

@@ -1,4 +1,4 @@
-//! etcd, vendored by a crate.
+//! etcd, from a crate that contains the program.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 /// Path of the etcd program.
 ///
 /// # Errors
-/// The crate carries no etcd for this operating system and processor.
+/// The crate has no etcd for this operating system and processor.
 pub fn etcd() -> Result<PathBuf> {
     if let Some(path) = super::kubernetes::asset("etcd")? {
         return Ok(path);

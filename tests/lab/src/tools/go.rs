@@ -1,4 +1,4 @@
-//! Building a Go program with visible progress.
+//! Builds a Go program with visible progress.
 
 use std::{
     ffi::OsStr,
@@ -13,16 +13,16 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{cache::progress, versions::OLDEST_GO};
 
-/// How often a running build says that it still runs.
+/// How often a running build reports that it still runs.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// One `go build`.
 pub(super) struct Build<'a> {
     /// What is built, for people.
     pub what: &'a str,
-    /// How long it takes when nothing is cached, for people.
+    /// How long it takes without a cache, for people.
     pub takes: &'a str,
-    /// What somebody without Go can do instead, or what they miss.
+    /// What a user without Go can do instead, or what will be missing.
     pub without_go: &'a str,
     /// Directory of the `go.mod`.
     pub module: &'a Path,
@@ -30,7 +30,7 @@ pub(super) struct Build<'a> {
     pub tags: &'a str,
     /// Linker flags.
     pub ldflags: &'a str,
-    /// Packages with a `main`, each of which becomes a program named after its last element.
+    /// Packages with a `main`. Each becomes a program named after its last element.
     pub packages: &'a [&'a str],
 }
 
@@ -38,7 +38,7 @@ impl Build<'_> {
     /// Builds the packages into the directory `into`.
     ///
     /// # Errors
-    /// Go is missing or too old, or the build failed; the error carries the compiler's own words.
+    /// Go is missing or too old, or the build failed. The error contains the compiler's output.
     pub fn run(&self, into: &Path) -> Result<()> {
         check_go(self.without_go)?;
         progress(&format!(
@@ -50,7 +50,7 @@ impl Build<'_> {
         command
             .current_dir(self.module)
             .env("CGO_ENABLED", "0")
-            // A workspace file or flags of the caller's own must not change what is built.
+            // A workspace file or flags of the caller must not change what is built.
             .env("GOWORK", "off")
             .env("GOFLAGS", "")
             .args([
@@ -125,7 +125,7 @@ fn check_go(without_go: &str) -> Result<()> {
     };
     let text = String::from_utf8_lossy(&output.stdout);
     match version(text.trim()) {
-        // An older Go fetches the toolchain that a go.mod asks for by itself, unless it is told not to.
+        // An older Go downloads the toolchain that a go.mod asks for, unless this is turned off.
         Some(found) if found < OLDEST_GO && toolchain_is_fixed() => {
             bail!("{} is too old: {advice}", text.trim())
         }
@@ -140,13 +140,13 @@ fn toolchain_is_fixed() -> bool {
         .is_ok_and(|output| output.stdout.starts_with(b"local"))
 }
 
-/// Major and minor of what `go env GOVERSION` prints; `None` for a development version.
+/// Major and minor version of the output of `go env GOVERSION`; `None` for a development version.
 fn version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.strip_prefix("go")?.split(['.', 'r', 'b', ' ', '-']);
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Value of a `require` or `replace` of a `go.mod`: the version that follows `module`.
+/// The version after `module` in a `require` or `replace` of a `go.mod`.
 #[cfg(test)]
 pub(super) fn required(go_mod: &str, module: &str) -> Option<String> {
     go_mod.lines().find_map(|line| {
@@ -158,7 +158,7 @@ pub(super) fn required(go_mod: &str, module: &str) -> Option<String> {
     })
 }
 
-/// Whether `path` is something that takes part in a Go build.
+/// Whether `path` is part of a Go build.
 pub(super) fn is_source(path: &Path) -> bool {
     let named = |name| path.file_name() == Some(OsStr::new(name));
     named("go.mod") || named("go.sum") || path.extension() == Some(OsStr::new("go"))

@@ -1,4 +1,4 @@
-//! Jaeger, all in one.
+//! Jaeger in one process.
 
 use std::path::PathBuf;
 

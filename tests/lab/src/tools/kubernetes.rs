@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{cache, go, sources, versions::KUBERNETES};
 
-/// What somebody without Go can do.
+/// What a user without Go can do.
 const WITHOUT_GO: &str = "or set KUBEBUILDER_ASSETS to a directory that holds kube-apiserver, kube-controller-manager, kubectl and etcd";
 
 /// Path of kube-apiserver.
@@ -33,7 +33,7 @@ pub fn kubectl() -> Result<PathBuf> {
     program("kubectl")
 }
 
-/// Path of `name` in `KUBEBUILDER_ASSETS`; `None` where that is not set or lacks it.
+/// Path of `name` in `KUBEBUILDER_ASSETS`; `None` if that is not set or does not contain it.
 ///
 /// # Errors
 /// `KUBEBUILDER_ASSETS` is set to something that is not a directory.
@@ -49,7 +49,7 @@ pub(super) fn asset(name: &str) -> Result<Option<PathBuf>> {
         "KUBEBUILDER_ASSETS is set to {}, which is not a directory: correct or unset it",
         directory.display()
     );
-    // The usual archive of test assets has no kube-controller-manager: what is missing gets built.
+    // The usual archive of test assets has no kube-controller-manager. What is missing is built.
     Ok(Some(directory.join(name)).filter(|path| path.is_file()))
 }
 
@@ -63,7 +63,8 @@ fn program(name: &str) -> Result<PathBuf> {
         "kubernetes-{KUBERNETES}-{}",
         sources::digest(&module, &ldflags, go::is_source)?
     );
-    // The two servers share nearly all packages and every lab wants both: one build. kubectl is for people.
+    // The two servers share nearly all packages, and every lab needs both, so they are one build. kubectl is for
+    // people.
     let names: &[&str] = if name == "kubectl" {
         &["kubectl"]
     } else {

@@ -1,11 +1,11 @@
 //! The foreign programs of the lab: where each comes from, built once per machine.
 //!
-//! Flow: a caller asks for a program and gets its path. Programs are taken from `KUBEBUILDER_ASSETS` when that is set
-//! (the convention of envtest), else built with Go from the module proxy into `$XDG_CACHE_HOME/agent-forge-lab`
-//! (`~/.cache/agent-forge-lab`), which outlives `cargo clean` and serves every clone on the machine.
+//! A caller asks for a program and gets its path. If `KUBEBUILDER_ASSETS` is set (the convention of envtest), programs
+//! are taken from there. Otherwise they are built with Go from the module proxy into `$XDG_CACHE_HOME/agent-forge-lab`
+//! (`~/.cache/agent-forge-lab`). That directory survives `cargo clean` and serves every clone on the machine.
 //!
-//! Guarantees: a path that is returned names a complete program; test binaries that run side by side build once; what
-//! is built, why, and for how long is written to stderr.
+//! Guarantees: a returned path names a complete program. Test binaries that run side by side build it once. stderr
+//! shows what is built, why, and for how long.
 //!
 //! Caveat: these functions block, the first time for minutes. Call them through [`tokio::task::spawn_blocking`].
 

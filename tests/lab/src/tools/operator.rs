@@ -1,4 +1,4 @@
-//! The operator itself, built by Cargo, for callers that Cargo does not hand its path to.
+//! The operator itself, built by Cargo, for callers that do not get its path from Cargo.
 
 use std::{
     env,
@@ -8,12 +8,12 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-/// Path of the operator program `agent-forge` in the given Cargo profile, built when it is out of date.
+/// Path of the operator program `agent-forge` in the given Cargo profile. It is built if it is out of date.
 ///
 /// Integration tests of the root package use `env!("CARGO_BIN_EXE_agent-forge")` instead.
 ///
 /// # Errors
-/// Cargo cannot be run or the build failed; compiler messages go to stderr.
+/// Cargo cannot be run or the build failed. Compiler messages are printed on stderr.
 pub fn operator(profile: &str) -> Result<PathBuf> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

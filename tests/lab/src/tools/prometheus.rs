@@ -1,4 +1,4 @@
-//! promtool: the real parser of metrics, and of rules and their test cases.
+//! promtool: the real parser of metrics, of rules and of their test cases.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub fn promtool() -> Result<PathBuf> {
             takes: "3 minutes on two cores",
             without_go: "for promtool, or leave the tests of the alerts out",
             module: &module,
-            // Service discovery brings the clients of a dozen clouds along; checks need none of it.
+            // Service discovery contains the clients of a dozen clouds. The checks need none of them.
             tags: "remove_all_sd",
             ldflags: "-s -w",
             packages: &["github.com/prometheus/prometheus/cmd/promtool"],

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
 
-/// Hex digest (16 digits) over `salt` and over path and content of each file below `root` that `counts`.
+/// Hex digest (16 digits) of `salt` and of path and content of each file below `root` for which `counts` is true.
 ///
 /// # Errors
 /// A file or directory cannot be read.
@@ -19,7 +19,7 @@ pub(super) fn digest(root: &Path, salt: &str, counts: impl Fn(&Path) -> bool) ->
     files.sort();
     let mut hasher = Sha256::new();
     let mut part = |bytes: &[u8]| {
-        // The length keeps two neighbours from being read as one.
+        // With the length, two neighbours cannot be confused with one.
         hasher.update((bytes.len() as u64).to_be_bytes());
         hasher.update(bytes);
     };

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{cache, go, sources};
 
-/// Path of the simulated vCenter, built again whenever its sources change.
+/// Path of the simulated vCenter. It is built again when its sources change.
 ///
 /// # Errors
 /// Go is missing or the build failed.

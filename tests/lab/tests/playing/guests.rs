@@ -1,4 +1,4 @@
-//! What happens inside VMs: registration, silence, ghosts, wrong boot order, images of others.
+//! What happens inside VMs: registration, silence, wrong boot order, and images of others.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{LIMIT, Scene, Stage, fits_pool, inventory::Inventory, stays, until};
 
-/// BIOS uuids and the host ids that they become in the guest.
+/// BIOS uuids and the resulting host ids in the guest.
 const FIRST: (&str, &str) = (
     "423e36c8-723d-2b24-8590-0eb1d9180aa2",
     "c8363e42-3d72-242b-8590-0eb1d9180aa2",
@@ -118,7 +118,8 @@ async fn registration_silence_and_ghost(scene: &Scene, inventory: &Inventory) ->
     inventory.boot(&vm);
     in_state(scene, FIRST.1, "known-unbound").await?;
 
-    // Its Agent goes while it lives: it is frozen until it boots again, then it is a stranger.
+    // The Agent is deleted while its guest runs. The guest does nothing until it boots again. Then it registers as a
+    // new host.
     let mut labelled = false;
     while !labelled {
         let seen = scene.agent(FIRST.1).await?;
@@ -146,7 +147,7 @@ async fn registration_silence_and_ghost(scene: &Scene, inventory: &Inventory) ->
     Ok(())
 }
 
-/// Without the disk first, the install's reboot leads into the image again.
+/// If the disk does not come first, the install's reboot boots the discovery image again.
 async fn wrong_boot_order(scene: &Scene, inventory: &Inventory) -> Result<()> {
     let vm = inventory.add_vm("second", SECOND.0, &format!("{MAC}2"), "good.iso", &[]);
     inventory.boot(&vm);

@@ -1,5 +1,5 @@
-//! An inventory under the test's full control behind the same admin endpoint as the simulated vCenter's, for boots
-//! that no real client would bring about in the wanted order.
+//! An inventory that the test controls fully, behind the same admin endpoint as that of the simulated vCenter. It
+//! allows boots in an order that no real client would produce.
 
 use std::{collections::BTreeMap, convert::Infallible, net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ struct State {
     files: BTreeMap<String, Bytes>,
 }
 
-/// The inventory; ends when dropped.
+/// The inventory. Ends when dropped.
 pub struct Inventory {
     pub url: String,
     state: Arc<watch::Sender<State>>,
@@ -57,7 +57,7 @@ impl Inventory {
         self.change(|state| drop(state.files.insert(path.to_owned(), bytes)));
     }
 
-    /// A VM that is off, with the ISO `file` in its drive; gives its managed object id.
+    /// Adds a powered-off VM with the ISO `file` in its drive. Returns its managed object id.
     pub fn add_vm(
         &self,
         name: &str,
@@ -79,7 +79,7 @@ impl Inventory {
         moref
     }
 
-    /// Switches a VM on, or resets it.
+    /// Powers a VM on, or resets it.
     pub fn boot(&self, moref: &str) {
         self.change(|state| {
             let now = format!("boot {}", state.version);
@@ -90,7 +90,7 @@ impl Inventory {
         });
     }
 
-    /// Switches a VM off.
+    /// Powers a VM off.
     pub fn power_off(&self, moref: &str) {
         self.change(|state| {
             if let Some(vm) = state.vms.get_mut(moref) {
@@ -107,7 +107,7 @@ async fn serve(listener: TcpListener, state: Arc<watch::Sender<State>>) {
         let state = state.clone();
         connections.spawn(async move {
             let answer = service_fn(move |request| answer(request, state.subscribe()));
-            // A client that goes away is no failure.
+            // A client that disconnects is no failure.
             let _ = http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), answer)
                 .await;
@@ -138,7 +138,7 @@ async fn answer(
     });
     if let Some(seen) = seen {
         let newer = state.wait_for(|state| state.version > seen);
-        // Without a change it answers as it is, like the real one.
+        // Without a change it answers with the present state, like the real one.
         let _ = tokio::time::timeout(Duration::from_secs(5), newer).await;
     }
     let now = state.borrow().clone();

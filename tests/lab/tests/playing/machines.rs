@@ -1,11 +1,11 @@
-//! How Machines come and go: counts, order, replacement.
+//! How Machines are created, deleted and replaced: counts and order.
 
 use agent_forge_lab::played::{MachineApi, object::Facts as _, provider};
 use anyhow::{Context as _, Result, ensure};
 
 use super::{LIMIT, Stage, fits_pool, pool_labels};
 
-/// A Machine that never got an Agent goes at once.
+/// A Machine that never got an Agent is deleted at once.
 pub async fn never_reserved(stage: &Stage) -> Result<()> {
     let scene = stage.scene(MachineApi::V1Beta2, "never").await?;
     let pool = scene.pool("workers", Some(fits_pool())).await?;
@@ -25,7 +25,7 @@ pub async fn never_reserved(stage: &Stage) -> Result<()> {
     .await
 }
 
-/// All Machines are replaced; there is never more than one too many, and never one too few.
+/// All Machines are replaced. There is never more than one too many, and never one too few.
 pub async fn rolling_upgrade(stage: &Stage) -> Result<()> {
     let scene = stage.scene(MachineApi::V1Beta2, "rolling").await?;
     let pool = scene.pool("workers", Some(fits_pool())).await?;
@@ -56,7 +56,7 @@ pub async fn rolling_upgrade(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// HyperShift's order: AgentMachines are asked to go first, and the Machines are not drained.
+/// HyperShift's order: AgentMachines are deleted first, and the Machines are not drained.
 pub async fn node_pool_deletion(stage: &Stage) -> Result<()> {
     let scene = stage.scene(MachineApi::V1Beta2, "delete").await?;
     let pool = scene.pool("workers", Some(fits_pool())).await?;

@@ -1,4 +1,4 @@
-//! A lab and, in it, scenes: namespaces of their own with their own upstream.
+//! A lab with scenes. Each scene has its own namespaces and its own upstream.
 
 pub mod guests;
 pub mod inventory;
@@ -21,7 +21,7 @@ use agent_forge_lab::{
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-/// A bound that only catches a hang.
+/// A time limit that only catches a hang.
 pub const LIMIT: Duration = agent_forge_lab::patience::HANG;
 
 /// The pool's selector.
@@ -29,7 +29,7 @@ pub fn fits_pool() -> Value {
     json!({"matchLabels": {"pool": "a"}})
 }
 
-/// Labels that fit it.
+/// Labels that fit the selector.
 pub fn pool_labels() -> Value {
     json!({"pool": "a"})
 }
@@ -42,7 +42,8 @@ pub struct Stage {
 
 impl Stage {
     pub async fn open(options: LabOptions) -> Result<Self> {
-        // RUST_LOG=agent_forge_lab=debug shows every step; another test of this process may have set it up.
+        // RUST_LOG=agent_forge_lab=debug shows every step. Another test of this process may have set up logging
+        // already.
         let _ = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .with_test_writer()
@@ -59,7 +60,7 @@ impl Stage {
         })
     }
 
-    /// Namespaces, an InfraEnv `env`, and the played upstream.
+    /// Creates namespaces, an InfraEnv `env`, and the played upstream.
     pub async fn scene(&self, machine_api: MachineApi, name: &str) -> Result<Scene> {
         self.scene_with(machine_api, name, Delays::fast()).await
     }
@@ -121,7 +122,7 @@ impl Stage {
     }
 }
 
-/// One hosted cluster of its own.
+/// One hosted cluster with everything around it.
 pub struct Scene {
     pub cluster: HostedCluster,
     pub upstream: Upstream,
@@ -156,7 +157,7 @@ impl Scene {
     }
 }
 
-/// Waits for an object that satisfies `done`, looking at each state of each.
+/// Waits for an object that satisfies `done`. It sees each state of each object.
 pub async fn until(mirror: &Mirror, what: &str, done: impl Fn(&Object) -> bool) -> Result<Object> {
     let mut changes = mirror.changes();
     let found = async {
@@ -176,7 +177,7 @@ pub async fn until(mirror: &Mirror, what: &str, done: impl Fn(&Object) -> bool) 
     }
 }
 
-/// Fails as soon as `holds` does not, within `time`.
+/// Fails as soon as `holds` is false within `time`.
 pub async fn stays(what: &str, time: Duration, holds: impl Fn() -> bool) -> Result<()> {
     let end = tokio::time::Instant::now() + time;
     while tokio::time::Instant::now() < end {

@@ -1,4 +1,4 @@
-//! A freed Agent beside an AgentMachine that waits: what happens without a fence, and with one.
+//! A freed Agent and a waiting AgentMachine: what happens with and without a fence.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use serde_json::json;
 
 use super::{LIMIT, Stage, fits_pool, pool_labels, stays, until};
 
-/// A freed Agent that nobody fenced is claimed before its Machine is gone, and then nothing moves any more.
+/// Without a fence, a freed Agent is claimed before its Machine is gone. After that neither makes progress.
 pub async fn unfenced_agent_wedges(stage: &Stage) -> Result<()> {
-    // As in the field, the provider's poll is slow against another AgentMachine's claim: were the Agent free and not yet
-    // claimed at a poll, nothing would wedge, and so much time lies between two even where all else crawls.
+    // As in the field, the provider's poll is slow compared with the claim of another AgentMachine. If a poll saw the
+    // Agent free and not yet claimed, there would be no deadlock. This interval is long enough even on a very slow
+    // machine.
     let delays = Delays {
         hook_poll: Duration::from_secs(30),
         ..Delays::fast()
@@ -66,7 +67,7 @@ pub async fn unfenced_agent_wedges(stage: &Stage) -> Result<()> {
     .await
 }
 
-/// With the fence the waiting AgentMachine goes on waiting, and the freed Agent stays free.
+/// With the fence, the waiting AgentMachine keeps waiting, and the freed Agent stays free.
 pub async fn fenced_agent_does_not_wedge(stage: &Stage) -> Result<()> {
     let scene = stage.scene(MachineApi::V1Beta2, "fence").await?;
     let pool = scene.pool("workers", Some(fits_pool())).await?;
@@ -78,7 +79,7 @@ pub async fn fenced_agent_does_not_wedge(stage: &Stage) -> Result<()> {
     pool.wait("two Machines", LIMIT, || pool.machines().len() == 2)
         .await?;
     pool.prefer_for_deletion(first.name()).await?;
-    // Before the Machine goes: its Agent may be free at any moment afterwards.
+    // Before the Machine is deleted, because afterwards its Agent may become free at any moment.
     let fence = json!({"metadata": {"labels": {"pool": null}}});
     let mut fenced = false;
     while !fenced {

@@ -1,4 +1,4 @@
-//! The Agent controller: carries an Agent's spec to its host, and the host's state to the Agent.
+//! The Agent controller: copies an Agent's spec to its host, and the host's state to the Agent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -81,7 +81,7 @@ impl Player for Controller {
 }
 
 impl Controller {
-    /// An Agent that is gone takes its host with it: a guest that still runs is not answered any more.
+    /// When an Agent is gone, its host is forgotten too. A guest that still runs gets no answer.
     async fn forget_if_gone(&self, key: &str) -> Result<()> {
         let had_agent = self
             .hosts
@@ -118,7 +118,7 @@ impl Controller {
         Ok(None)
     }
 
-    /// Makes a host of an Agent that the service has no record of. Agents of no InfraEnv of ours stay alone.
+    /// Creates a host for an Agent that the service has no record of. An Agent of an unknown InfraEnv gets no host.
     fn restore(&self, agent: &Object) -> bool {
         let Some(infra_env) = agent
             .label(INFRA_ENV_LABEL)
@@ -239,7 +239,7 @@ fn progress(host: &Host) -> Value {
     })
 }
 
-/// What the service remembers of the cluster that the host leaves, until it has left.
+/// The service's record of the cluster that the host leaves, until it has left.
 fn deprovision(host: &Host) -> Value {
     use HostState as S;
     let leaving = matches!(
@@ -254,7 +254,7 @@ fn deprovision(host: &Host) -> Value {
     }
 }
 
-/// Keys to look at when an InfraEnv changes: every Agent of it.
+/// Keys to reconcile when an InfraEnv changes: all its Agents.
 pub fn of_infra_env(agents: &Mirror, name: &str) -> Vec<String> {
     let list = agents.list();
     let own = list
@@ -263,7 +263,7 @@ pub fn of_infra_env(agents: &Mirror, name: &str) -> Vec<String> {
     own.map(|agent| agent.name().to_owned()).collect()
 }
 
-/// The controller behind an [`Arc`], as the desk wants it.
+/// The controller in an [`Arc`], as the desk needs it.
 pub fn controller(
     agents: Mirror,
     infra_envs: Mirror,

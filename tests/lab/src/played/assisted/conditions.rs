@@ -1,4 +1,4 @@
-//! The conditions of an Agent, by its host's state.
+//! The conditions of an Agent, derived from its host's state.
 
 use super::{
     super::condition::Condition,
@@ -7,7 +7,7 @@ use super::{
     state::HostState,
 };
 
-/// SpecSynced, Connected, RequirementsMet, Validated, Installed and Bound, as the service derives them.
+/// SpecSynced, Connected, RequirementsMet, Validated, Installed and Bound, as the real service derives them.
 #[must_use]
 pub fn of(host: &Host) -> Vec<Condition> {
     let synced = match &host.refused {
@@ -46,7 +46,7 @@ fn connected(host: &Host) -> Condition {
     }
 }
 
-/// The same reason in all conditions of a host that changes sides.
+/// The common reason in all conditions of a host that is being bound or unbound.
 fn between(state: HostState, kind: &'static str) -> Option<Condition> {
     let (reason, message) = match state {
         HostState::Binding => (
@@ -192,7 +192,7 @@ fn bound(host: &Host) -> Condition {
         ),
         S::Binding | S::Unbinding => between(host.state, KIND)
             .unwrap_or_else(|| Condition::new(KIND, "Unknown", "UnknownStatus", "Unknown status")),
-        // Also while a host is reclaimed, although it has no cluster any more.
+        // Also while a host is reclaimed, although it no longer has a cluster.
         _ => Condition::new(
             KIND,
             "True",

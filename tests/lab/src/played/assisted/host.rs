@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::state::HostState;
 
-/// Manufacturer of every VMware VM; with exactly this one the disk UUID is checked.
+/// Manufacturer of every VMware VM. The service checks the disk UUID only for exactly this manufacturer.
 pub const VMWARE: &str = "VMware, Inc.";
 
 /// One network interface of a host.
@@ -19,7 +19,7 @@ pub struct Interface {
     pub name: String,
     /// Its address, lower-case with colons.
     pub mac: String,
-    /// Its IPv4 address with prefix length; `None` when it has none.
+    /// Its IPv4 address with prefix length; `None` if it has none.
     pub ipv4: Option<String>,
     /// Whether there is a link.
     pub carrier: bool,
@@ -51,7 +51,7 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
-    /// A bare-metal host that satisfies every requirement, told apart by `number`.
+    /// A bare-metal host that satisfies every requirement. Hosts with different `number` are different.
     #[must_use]
     pub fn bare_metal(number: u8) -> Self {
         let id = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, &[number]);
@@ -74,7 +74,7 @@ impl HostFacts {
         }
     }
 
-    /// The hostname a nameless guest reports: the MAC address of its first interface with an address.
+    /// The hostname that a guest without a name reports: the MAC address of its first interface with an IP address.
     #[must_use]
     pub fn own_hostname(&self) -> String {
         let addressed = self
@@ -97,14 +97,14 @@ pub enum NextBoot {
     Image,
 }
 
-/// How the last validation ended; an unbound host keeps it while it is discovered anew.
+/// How the last validation ended. An unbound host keeps it while it is discovered again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validation {
     /// There was none.
     Never,
-    /// All of it passed.
+    /// All checks passed.
     Passing,
-    /// Some of it failed.
+    /// Some checks failed.
     Failing,
 }
 
@@ -113,43 +113,43 @@ pub enum Validation {
 pub struct Host {
     /// InfraEnv it registered with, in the Agents' namespace.
     pub infra_env: String,
-    /// What it is.
+    /// Facts about the machine.
     pub facts: HostFacts,
     /// Its state.
     pub state: HostState,
-    /// Since when.
+    /// When it entered that state.
     pub since: Instant,
     /// Whether its agent process answers.
     pub agent_runs: bool,
-    /// Since when that is so.
+    /// When the agent process started or stopped to answer.
     pub heard: Instant,
     /// Whether the machine is powered on.
     pub powered: bool,
-    /// Whether it reported its inventory since it registered.
+    /// Whether it has reported its inventory since it registered.
     pub reported: bool,
-    /// Whether the Agent ever showed an inventory: it keeps the last one.
+    /// Whether the Agent ever showed an inventory. It keeps the last one.
     pub shown: bool,
     /// Result of the last validation.
     pub validation: Validation,
     /// Cluster it belongs to, as (namespace, name).
     pub cluster: Option<(String, String)>,
-    /// Cluster it was last told to leave.
+    /// Cluster that it last had to leave.
     pub left: Option<(String, String)>,
     /// Stages of its install that have begun.
     pub stage: usize,
-    /// `spec.hostname` as the service took it.
+    /// `spec.hostname` as the service accepted it.
     pub hostname: String,
-    /// `spec.role` as the service took it.
+    /// `spec.role` as the service accepted it.
     pub role: String,
-    /// `spec.approved` as the service took it.
+    /// `spec.approved` as the service accepted it.
     pub approved: bool,
     /// What the firmware will do after the install.
     pub next_boot: NextBoot,
     /// Why the last bind or unbind was refused.
     pub refused: Option<String>,
-    /// Whether its Agent was created; until then its absence means nothing.
+    /// Whether its Agent was created. Until then a missing Agent means nothing.
     pub has_agent: bool,
-    /// Since when its Agent is being deleted.
+    /// When the deletion of its Agent began.
     pub leaving_since: Option<Instant>,
 }
 
@@ -195,7 +195,7 @@ impl Host {
         }
     }
 
-    /// The agent process starts or stops to answer.
+    /// Records whether the agent process answers.
     pub fn set_agent(&mut self, runs: bool, now: Instant) {
         if self.agent_runs != runs {
             self.agent_runs = runs;
@@ -203,7 +203,7 @@ impl Host {
         }
     }
 
-    /// The name the service checks: the requested one, else the one the guest gave itself.
+    /// The name that the service checks: the requested one, otherwise the guest's own.
     #[must_use]
     pub fn effective_hostname(&self) -> String {
         if self.hostname.is_empty() {
@@ -222,12 +222,12 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Exclusive access; never held across a wait.
+    /// Exclusive access; never held across an await.
     pub fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Host>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that an install wrote this machine's disk. Unlike its record that outlives its Agent.
+    /// Notes that an install wrote this machine's disk. Unlike the host's record, this stays when the Agent is gone.
     pub fn note_written(&self, id: &str) {
         self.written
             .lock()

@@ -1,13 +1,13 @@
 //! A small, real ISO 9660 image: volume descriptors, path tables, a root directory and two files.
 //!
-//! `INFRAENV.TXT` names the InfraEnv that the image was made for; a played guest reads it there, as a real agent finds
-//! its service in the ignition. `IGNITION.IMG` is filler that may carry a token of its own per download.
+//! `INFRAENV.TXT` names the InfraEnv that the image was made for. A played guest reads it, as a real agent finds its
+//! service in the ignition. `IGNITION.IMG` is filler, which may contain a different token for each download.
 
 use super::super::options::ImageOptions;
 
 /// Bytes of one logical block.
 const SECTOR: usize = 2048;
-/// Where the first volume descriptor begins; `CD001` follows one byte later.
+/// Offset of the first volume descriptor. `CD001` follows one byte later.
 const DESCRIPTOR: usize = 16 * SECTOR;
 const TERMINATOR: usize = 17;
 const PATH_TABLE_LITTLE: u32 = 18;
@@ -20,14 +20,14 @@ const PATH_TABLE_LENGTH: u32 = 10;
 const SMALLEST: usize = 128 << 10;
 const MARKER_PREFIX: &str = "agent-forge-lab infraenv ";
 
-/// Size in bytes of an image.
+/// Size of an image in bytes.
 #[must_use]
 pub fn size(options: &ImageOptions) -> usize {
     options.size.max(SMALLEST).div_ceil(SECTOR) * SECTOR
 }
 
-/// Begin of the image of the InfraEnv `namespace`/`name`, up to where nothing but zeros follows; `token` goes into the
-/// ignition file. So an image of any size costs no more memory than its begin.
+/// The first bytes of the image of the InfraEnv `namespace`/`name`. After them there are only zeros, so a large image
+/// costs no more memory. `token` is written into the ignition file.
 #[must_use]
 pub fn head(options: &ImageOptions, namespace: &str, name: &str, token: &str) -> Vec<u8> {
     let whole = size(options);
@@ -88,7 +88,7 @@ pub fn is_iso(image: &[u8]) -> bool {
     image.get(DESCRIPTOR..DESCRIPTOR + 6) == Some(b"\x01CD001")
 }
 
-/// The InfraEnv that an image was made for, as `(namespace, name)`; `None` when it is no image of ours.
+/// The InfraEnv that an image was made for, as `(namespace, name)`; `None` if it is not an image of this server.
 #[must_use]
 pub fn infra_env(image: &[u8]) -> Option<(String, String)> {
     let text = image.get(at(MARKER)..at(MARKER) + SECTOR)?;
@@ -100,7 +100,7 @@ pub fn infra_env(image: &[u8]) -> Option<(String, String)> {
     is_iso(image).then(|| (namespace.to_owned(), name.to_owned()))
 }
 
-/// How much of an image must be read to know its InfraEnv.
+/// How many bytes of an image must be read to find its InfraEnv.
 #[must_use]
 pub fn head_length() -> usize {
     at(IGNITION)
@@ -116,7 +116,7 @@ fn at(block: u32) -> usize {
     block as usize * SECTOR
 }
 
-/// Image sizes are far below 4 GiB; a larger one is cut to what the format can say.
+/// Image sizes are far below 4 GiB. A larger size is set to the format's maximum.
 fn narrow(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
@@ -125,7 +125,7 @@ fn put(image: &mut [u8], offset: usize, bytes: &[u8]) {
     image[offset..offset + bytes.len()].copy_from_slice(bytes);
 }
 
-/// A number in both byte orders, as the format wants it.
+/// A number in both byte orders, as the format requires.
 fn both32(number: u32) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&number.to_le_bytes());
@@ -211,7 +211,7 @@ fn primary_descriptor(sector: &mut [u8], sectors: u32) {
         ),
     );
     for offset in [829, 846, 863, 880] {
-        // Time zone: quarters of an hour from UTC.
+        // Time zone, in quarters of an hour from UTC.
         sector[offset] = 0;
     }
     sector[881] = 1;

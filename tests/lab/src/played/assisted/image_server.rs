@@ -1,8 +1,9 @@
-//! The image service: discovery images over HTTP on loopback, with switches for everything that can go wrong.
+//! The image service: discovery images over HTTP on loopback, with switches for all faults.
 //!
-//! Guarantees: by default HEAD, single ranges, `Last-Modified` and `If-Modified-Since` work and there is no ETag, as in
-//! the real one; an unknown token is 404; every answer and every byte is counted; an image of any size is made while it
-//! is sent. [`Manners`] make it another kind of server, [`ImageFaults`] a broken one.
+//! Guarantees: by default it behaves like the real service. HEAD, single ranges, `Last-Modified` and
+//! `If-Modified-Since` work, and there is no ETag. An unknown token gets 404. Every answer and every byte is counted.
+//! An image of any size is generated while it is sent. [`Manners`] make it another kind of server, and [`ImageFaults`]
+//! a broken one.
 
 use std::{
     collections::BTreeMap,
@@ -35,12 +36,12 @@ type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// Bytes per frame of a download.
 const CHUNK: usize = 128 << 10;
-/// The same at a limited rate.
+/// Bytes per frame at a limited rate.
 const SLOW_CHUNK: usize = 16 << 10;
-/// What an image consists of after its head.
+/// The content of an image after its head.
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
-/// What goes wrong with every download, until it is set otherwise. The default is nothing.
+/// What goes wrong with every download, until it is changed. The default is nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageFaults {
     /// Bytes per second; `None` is as fast as possible.
@@ -51,58 +52,58 @@ pub struct ImageFaults {
     pub cut_after: Option<usize>,
     /// Send nothing more after this many bytes.
     pub stall_after: Option<usize>,
-    /// Serve bytes that are no ISO 9660 image.
+    /// Serve bytes that are not an ISO 9660 image.
     pub wrong_magic: bool,
     /// Add this to the announced length.
     pub length_lie: i64,
-    /// Answer with so many redirects, each to the same image at another path, first.
+    /// First answer with this number of redirects, each to the same image at another path.
     pub redirects: usize,
-    /// Redirect there instead.
+    /// Redirect to this URL instead.
     pub location: Option<String>,
     /// Accept the request and never answer it.
     pub silent: bool,
-    /// Only so many GETs fare that way; afterwards all is well.
+    /// Only this number of GETs fail. Later ones succeed.
     pub times: Option<u32>,
 }
 
 /// What kind of server it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manners {
-    /// Every download embeds a new token.
+    /// Every download contains a new token.
     pub volatile: bool,
-    /// Version of the bytes, where they do not differ anyway.
+    /// Version of the bytes. It matters only if `volatile` is off.
     pub edition: u64,
     /// `ETag`.
     pub etag: Tag,
     /// `Last-Modified`.
     pub dates: bool,
-    /// Parts can be had.
+    /// Whether ranges are supported.
     pub ranges: bool,
 }
 
 /// Kind of `ETag`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tag {
-    /// None, as from the real image service.
+    /// None, like the real image service.
     None,
     /// Equal tags promise equal bytes.
     Strong,
-    /// They do not.
+    /// Equal tags do not promise equal bytes.
     Weak,
-    /// Strong, and another one at each request whatever the bytes are.
+    /// Strong, but different at each request, even if the bytes are equal.
     Moving,
 }
 
-/// What was asked of the server so far.
+/// The requests so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ImageCounters {
     /// HEAD requests.
     pub heads: u64,
-    /// GET requests, redirects and refusals included.
+    /// GET requests, with redirects and refusals.
     pub gets: u64,
-    /// Bytes of images handed to connections.
+    /// Bytes of images that were sent.
     pub bytes: u64,
-    /// Downloads handed over to their last byte.
+    /// Downloads that were sent to their last byte.
     pub completed: u64,
 }
 
@@ -117,9 +118,9 @@ struct Served {
 #[derive(Debug, Default)]
 struct Shelf {
     images: BTreeMap<String, Served>,
-    /// Every token that there ever was, revoked ones too.
+    /// Every token that was ever issued, including revoked ones.
     issued: Vec<String>,
-    /// How often downloads under way were let go on without their limit.
+    /// How often the rate limit of running downloads was removed.
     unleashed: u64,
     faults: ImageFaults,
     manners: Manners,
@@ -140,7 +141,7 @@ impl Default for Manners {
 }
 
 impl Shelf {
-    /// The faults that this request meets.
+    /// The faults that apply to this request.
     fn faults(&mut self, head: bool) -> ImageFaults {
         match self.faults.times {
             Some(0) => ImageFaults::default(),
@@ -188,7 +189,7 @@ impl ImageServer {
         })
     }
 
-    /// Publishes like any other and listens nowhere: [`ImageServer::image`] hands out what it has.
+    /// A server without a listener. [`ImageServer::image`] returns its published images.
     #[must_use]
     pub fn unplugged(options: ImageOptions) -> Self {
         let manners = Manners {
@@ -207,7 +208,8 @@ impl ImageServer {
         }
     }
 
-    /// The image behind a URL's path, as one GET gives it; `None` is 404. Of faults and manners only volatility counts.
+    /// The image for a URL's path, as one GET returns it; `None` means 404. Faults are ignored, and of the manners only
+    /// `volatile` applies.
     #[must_use]
     pub fn image(&self, path: &str) -> Option<Bytes> {
         let mut shelf = lock(&self.shelf);
@@ -225,7 +227,7 @@ impl ImageServer {
         Some(Bytes::from(image))
     }
 
-    /// Publishes an image of this InfraEnv and gives its URL, which is the only key to it.
+    /// Publishes an image of this InfraEnv. Returns its URL, which is the only way to it.
     #[must_use]
     pub fn publish(&self, namespace: &str, name: &str) -> String {
         let token = nature::uuid().simple().to_string();
@@ -245,32 +247,32 @@ impl ImageServer {
         )
     }
 
-    /// As [`Self::publish`], at an address that does not look like the image service's.
+    /// As [`Self::publish`], with a URL that does not look like one of the image service.
     #[must_use]
     pub fn publish_plainly(&self, namespace: &str, name: &str) -> String {
         self.publish(namespace, name)
             .replace("/byapikey/", "/mirror/")
     }
 
-    /// Every token that a URL of this server ever held, revoked ones too: nobody but its client may repeat one.
+    /// Every token that a URL of this server ever contained, including revoked ones. No log or object may show one.
     #[must_use]
     pub fn issued_tokens(&self) -> Vec<String> {
         lock(&self.shelf).issued.clone()
     }
 
-    /// Downloads that are under way at a limited rate go on as fast as they can.
+    /// Removes the rate limit from downloads that are under way.
     pub fn unleash(&self) {
         lock(&self.shelf).unleashed += 1;
     }
 
-    /// No URL of this InfraEnv works any more.
+    /// Makes all URLs of this InfraEnv invalid.
     pub fn revoke(&self, namespace: &str, name: &str) {
         lock(&self.shelf).images.retain(|_, image| {
             (image.namespace.as_str(), image.name.as_str()) != (namespace, name)
         });
     }
 
-    /// Moves `Last-Modified` of every image of this InfraEnv to now, as each reconcile of an InfraEnv does.
+    /// Sets `Last-Modified` of every image of this InfraEnv to now, as each reconcile of an InfraEnv does.
     pub fn touch(&self, namespace: &str, name: &str) {
         for image in lock(&self.shelf).images.values_mut() {
             if image.namespace == namespace && image.name == name {
@@ -284,24 +286,24 @@ impl ImageServer {
         lock(&self.shelf).faults = faults;
     }
 
-    /// Makes it this kind of server from now on.
+    /// Sets what kind of server it is from now on.
     pub fn set_manners(&self, manners: Manners) {
         lock(&self.shelf).manners = manners;
     }
 
-    /// What was asked so far.
+    /// The counts so far.
     #[must_use]
     pub fn counters(&self) -> ImageCounters {
         lock(&self.shelf).counters
     }
 
-    /// When the first GET came.
+    /// When the first GET arrived.
     #[must_use]
     pub fn first_get(&self) -> Option<Instant> {
         lock(&self.shelf).first_get
     }
 
-    /// Size in bytes of every image.
+    /// Size of every image in bytes.
     #[must_use]
     pub fn image_size(&self) -> usize {
         image::size(&self.options)
@@ -420,7 +422,7 @@ fn said_of(
     said
 }
 
-/// Whether the client has it already (`If-None-Match` outranks `If-Modified-Since`).
+/// Whether the client already has the image (`If-None-Match` outranks `If-Modified-Since`).
 fn is_had(asked: &HeaderMap, said: &[(header::HeaderName, String)]) -> bool {
     let says = |name: &header::HeaderName| said.iter().find(|(n, _)| n == name).map(|(_, v)| v);
     match asked.get(header::IF_NONE_MATCH) {
@@ -456,7 +458,7 @@ fn plain(status: StatusCode, headers: &[(header::HeaderName, String)]) -> Respon
     response
 }
 
-/// First byte and the one after the last of a single range; `None` when it does not fit.
+/// The first byte of a single range, and the byte after its last; `None` if the range does not fit.
 fn range(text: &str, length: usize) -> Option<(usize, usize)> {
     let (from, to) = text.strip_prefix("bytes=")?.split_once('-')?;
     let range = match (from, to) {
@@ -470,14 +472,14 @@ fn range(text: &str, length: usize) -> Option<(usize, usize)> {
     (range.0 < range.1).then_some(range)
 }
 
-/// An image: its begin, and zeros up to its size.
+/// An image: its first bytes, and zeros up to its size.
 struct Image {
     begin: Bytes,
     size: usize,
 }
 
 impl Image {
-    /// Bytes from `from`, at most up to `to` and at most `most`; never none while `from < to`.
+    /// Bytes from `from` on, at most up to `to` and at most `most`. Never empty while `from < to`.
     fn chunk(&self, from: usize, to: usize, most: usize) -> Bytes {
         let to = to.min(from + most.min(CHUNK));
         if from < self.begin.len() {
@@ -488,7 +490,7 @@ impl Image {
     }
 }
 
-/// What an answer is to be like.
+/// What the answer must be like.
 struct Wanted {
     head: bool,
     said: Vec<(header::HeaderName, String)>,
@@ -551,7 +553,7 @@ fn download(
     response
 }
 
-/// The part in chunks, at the wanted rate, up to where it shall break or stand still.
+/// The part in chunks, at the wanted rate, up to the point where it must break or stall.
 fn frames(
     image: Image,
     part: (usize, usize),

@@ -64,7 +64,7 @@ impl Player for Controller {
             .contains(key);
         let has_url = !infra_env.text("/status/isoDownloadURL").is_empty();
         if withheld && has_url {
-            // As of an InfraEnv whose image is not made yet: no URL, and no condition.
+            // Like an InfraEnv whose image does not exist yet: no URL and no condition.
             let pending = json!({"isoDownloadURL": "", "createdTime": null, "conditions": null});
             self.infra_envs.patch_status(&infra_env, pending).await?;
         } else if !withheld && !has_url {

@@ -1,4 +1,4 @@
-//! What a host's inventory looks like on the Agent: status, labels and annotations.
+//! How a host's inventory appears on the Agent: status, labels and annotations.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,8 @@ fn disks(facts: &HostFacts) -> Value {
     }])
 }
 
-/// The inventory labels: characters that no label value may have are dropped, and what is still none is left out.
+/// The inventory labels. Characters that a label value may not contain are dropped. A value that is still not valid is
+/// left out.
 #[must_use]
 pub fn labels(facts: &HostFacts) -> BTreeMap<String, String> {
     let yes_no = |yes: bool| if yes { "true" } else { "false" };

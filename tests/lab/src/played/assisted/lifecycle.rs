@@ -1,4 +1,4 @@
-//! How a host moves between its states: pure functions over a host, the step times and the time now.
+//! How a host moves between its states. Pure functions of a host, the step times and the current time.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{
     state::HostState,
 };
 
-/// Install stages of a worker that joins an existing cluster; the host reboots in the fourth.
+/// Install stages of a worker that joins an existing cluster. The host reboots in the fourth.
 pub const STAGES: [&str; 7] = [
     "Starting installation",
     "Installing",
@@ -20,10 +20,10 @@ pub const STAGES: [&str; 7] = [
     "Joined",
     "Done",
 ];
-/// Stage number (from 1) in which the host reboots from its disk.
+/// Number of the stage (from 1) in which the host reboots from its disk.
 const REBOOTING: usize = 4;
 
-/// Moves the host as far as it goes by `now`; the answer is when it moves again by itself.
+/// Moves the host as far as possible until `now`. Returns when the host moves again by itself.
 pub fn advance(host: &mut Host, delays: &Delays, now: Instant) -> Option<Instant> {
     loop {
         let (due, step) = next(host, delays)?;
@@ -34,7 +34,7 @@ pub fn advance(host: &mut Host, delays: &Delays, now: Instant) -> Option<Instant
     }
 }
 
-/// What happens to a host next when nobody interferes.
+/// What happens to a host next by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Report,
@@ -88,7 +88,7 @@ fn next(host: &Host, delays: &Delays) -> Option<(Instant, Step)> {
         }),
         HostState::Binding => heard_after(delays.agent_poll, Step::Rejoin(HostState::Discovering)),
         HostState::Installing | HostState::InstallingInProgress => installing(host, delays),
-        // Nobody watches this one: with a dead agent it stays for ever.
+        // No timeout applies here. With a dead agent the host stays in this state for ever.
         HostState::Unbinding => heard_after(
             delays.agent_poll,
             Step::Rejoin(HostState::DiscoveringUnbound),
@@ -105,7 +105,7 @@ fn next(host: &Host, delays: &Delays) -> Option<(Instant, Step)> {
             host.since + delays.reclaim_reboot,
             Step::Rejoin(HostState::DiscoveringUnbound),
         )),
-        // It is heard of again, as after its machine was resumed.
+        // The host answers again, for example because its machine was resumed.
         HostState::DisconnectedUnbound => heard_after(
             delays.agent_poll,
             Step::Enter(HostState::DiscoveringUnbound),
@@ -217,7 +217,8 @@ pub fn is_written(host: &Host) -> bool {
     host.stage >= REBOOTING
 }
 
-/// Minimum hardware of a worker and a usable name; within a cluster, VMware disks must show their UUID as well.
+/// Whether the host has the minimum hardware of a worker and a usable name. In a cluster, VMware disks must also show
+/// their UUID.
 #[must_use]
 pub fn is_sufficient(host: &Host) -> bool {
     let facts = &host.facts;
@@ -244,10 +245,10 @@ pub fn is_hostname(name: &str) -> bool {
         && !reserved.contains(&name)
 }
 
-/// The service is told that the host joins `cluster`.
+/// Lets the host join `cluster`.
 ///
 /// # Errors
-/// The host is in a state from which it cannot: the service tries again later.
+/// The host's state does not allow it. The service tries again later.
 pub fn bind(host: &mut Host, cluster: (String, String), now: Instant) -> Result<(), String> {
     if host.state != HostState::KnownUnbound {
         return Err(format!(
@@ -260,10 +261,10 @@ pub fn bind(host: &mut Host, cluster: (String, String), now: Instant) -> Result<
     Ok(())
 }
 
-/// The service is told that the host leaves its cluster.
+/// Lets the host leave its cluster.
 ///
 /// # Errors
-/// The host is in a state from which it cannot: the service tries again later.
+/// The host's state does not allow it. The service tries again later.
 pub fn unbind(host: &mut Host, way: Unbind, now: Instant) -> Result<(), String> {
     use HostState as S;
     let installed = host.state == S::AddedToExistingCluster;
@@ -296,7 +297,7 @@ pub fn unbind(host: &mut Host, way: Unbind, now: Instant) -> Result<(), String> 
     Ok(())
 }
 
-/// The agent process in a discovery image registers again. Whether that changed anything.
+/// The agent process in a discovery image registers again. Returns whether that changed anything.
 pub fn register(host: &mut Host, now: Instant) -> bool {
     use HostState as S;
     host.powered = true;
@@ -315,7 +316,7 @@ pub fn register(host: &mut Host, now: Instant) -> bool {
         S::Installing | S::InstallingInProgress if host.stage >= REBOOTING => {
             S::InstallingPendingUserAction
         }
-        // A host that starts over in the middle of an install has lost it.
+        // An install fails if its host starts over in the middle.
         S::Installing | S::InstallingInProgress => S::Error,
         S::InstallingPendingUserAction | S::Error | S::Reclaiming => return false,
     };

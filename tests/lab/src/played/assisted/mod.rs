@@ -1,10 +1,11 @@
-//! The assisted service of one Agent namespace: InfraEnvs, their images, and the Agents of hosts that register.
+//! The assisted service of one Agent namespace: InfraEnvs, their images, and the Agents of registered hosts.
 //!
-//! Flow: an InfraEnv gets an image URL; a host that booted the image registers, its Agent appears; spec edits go to the
-//! host, the host's state goes to the Agent's status, labels and annotations.
-//! Guarantees: Agents appear only by registration, unapproved, with the InfraEnv's labels alone; states and conditions
-//! are those of `upstream-contract` §3; without a cause nothing is written.
-//! Caveats: there is no hosted cluster, so nodes, certificate requests and reclaim pods are times that pass.
+//! An InfraEnv gets an image URL. A host that booted the image registers, and its Agent appears. Changes of the Agent's
+//! spec reach the host. The host's state appears in the Agent's status, labels and annotations.
+//!
+//! Guarantees: Agents appear only by registration. They are not approved, and have only the InfraEnv's labels. States
+//! and conditions are those of the real service. Nothing is written without a cause. Caveat: there is no hosted
+//! cluster. Nodes, certificate requests and reclaim pods are only delays.
 
 mod agents;
 mod conditions;
@@ -136,7 +137,7 @@ impl Assisted {
         &self.0.infra_envs
     }
 
-    /// An agent process on this machine registers with the service; called at each boot of a discovery image.
+    /// Registers the agent process of this machine with the service. Called at each boot of a discovery image.
     ///
     /// # Errors
     /// There is no such InfraEnv, or the API server refused the Agent.
@@ -205,7 +206,7 @@ impl Assisted {
         }
     }
 
-    /// An Agent that exists is left as it is, unless it was registered with another InfraEnv.
+    /// Does not change an existing Agent, unless it was registered with another InfraEnv.
     async fn keep_or_reset(&self, infra_env: &str, id: &str, labels: Value) -> Result<()> {
         let agent = self
             .0
@@ -225,7 +226,7 @@ impl Assisted {
         self.0.agents.replace(&reset).await.map(drop)
     }
 
-    /// The host's machine was switched on or off; off, its agent process falls silent.
+    /// Records that the host's machine was powered on or off. Without power its agent process does not answer.
     pub fn set_power(&self, id: &str, on: bool) {
         self.change(id, |host| {
             host.powered = on;
@@ -235,7 +236,7 @@ impl Assisted {
         });
     }
 
-    /// The machine goes on where it was when it was suspended; an agent process that ran then answers again.
+    /// The machine continues from where it was suspended. An agent process that ran then answers again.
     pub fn resume(&self, id: &str) {
         self.change(id, |host| {
             host.powered = true;
@@ -243,7 +244,7 @@ impl Assisted {
         });
     }
 
-    /// The machine's network card was replaced, and its guest says so.
+    /// The machine's network card was replaced, and its guest reports it.
     pub fn replace_card(&self, id: &str, old: &str, new: &str) {
         self.change(id, |host| {
             let mut cards = host.facts.interfaces.iter_mut();
@@ -253,12 +254,12 @@ impl Assisted {
         });
     }
 
-    /// The machine came up from its installed disk: it runs, without an agent process.
+    /// The machine booted its installed disk: it runs without an agent process.
     pub fn booted_disk(&self, id: &str) {
         self.change(id, |host| host.powered = true);
     }
 
-    /// The host's agent process falls silent although the machine runs.
+    /// The host's agent process stops to answer although the machine runs.
     pub fn silence(&self, id: &str) {
         self.change(id, |host| host.set_agent(false, Instant::now()));
     }
@@ -278,7 +279,7 @@ impl Assisted {
         self.0.hosts_desk.wake(id);
     }
 
-    /// A host's state; `None` when the service knows no such host.
+    /// A host's state; `None` if the service knows no such host.
     #[must_use]
     pub fn host_state(&self, id: &str) -> Option<HostState> {
         self.0.hosts.lock().get(id).map(|host| host.state)
@@ -290,8 +291,8 @@ impl Assisted {
         self.0.hosts.is_written(id)
     }
 
-    /// Takes the image URL and its condition away from an InfraEnv, as if its image were still to be made, or gives it a new
-    /// one.
+    /// Removes the image URL and its condition from an InfraEnv, as if its image did not exist yet; or gives it a new
+    /// URL.
     pub fn withhold_image(&self, infra_env: &str, withheld: bool) {
         let mut set = self
             .0
@@ -312,7 +313,7 @@ impl Assisted {
     /// # Errors
     /// There is no such InfraEnv, or the API server refused.
     pub async fn rotate_image(&self, infra_env: &str) -> Result<()> {
-        // `createdTime` has whole seconds, and the service never makes two images in one.
+        // `createdTime` has whole seconds, and the service never makes two images in one second.
         let seen = self.0.infra_envs.fetch(infra_env).await?;
         let created = seen.and_then(|i| i.text("/status/createdTime").parse::<Timestamp>().ok());
         if let Some(created) = created {
@@ -329,7 +330,7 @@ impl Assisted {
         Ok(())
     }
 
-    /// Patches the InfraEnv's status as it is now; whoever wrote meanwhile is read again.
+    /// Patches the current status of the InfraEnv. After a conflict it reads the InfraEnv again.
     async fn patch_infra_env(&self, infra_env: &str, patch: Value) -> Result<()> {
         loop {
             let seen = self
@@ -345,7 +346,7 @@ impl Assisted {
         }
     }
 
-    /// Gives the InfraEnv this image URL and nothing else new, as when only its token was renewed.
+    /// Gives the InfraEnv this image URL and changes nothing else, as if only its token was renewed.
     ///
     /// # Errors
     /// There is no such InfraEnv, or the API server refused.
@@ -354,7 +355,7 @@ impl Assisted {
             .await
     }
 
-    /// Creates an InfraEnv with what its schema requires, and waits for its image URL.
+    /// Creates an InfraEnv with the fields that its schema requires, and waits for its image URL.
     ///
     /// # Errors
     /// The API server refused.

@@ -1,4 +1,4 @@
-//! A host's record made anew from its Agent: for Agents that were created by hand or survived a restart of the lab.
+//! Rebuilds a host's record from its Agent, for Agents that were created by hand or survived a restart of the lab.
 
 use kube::core::DynamicObject;
 use serde_json::Value;
@@ -11,8 +11,8 @@ use super::{
     state::HostState,
 };
 
-/// The host as its Agent last showed it; its machine is taken to be on and its agent process to answer, unless the
-/// Agent says it is disconnected.
+/// The host as its Agent last showed it. Its machine counts as powered on. Its agent process counts as answering,
+/// unless the Agent shows it as disconnected.
 #[must_use]
 pub fn host(agent: &DynamicObject, infra_env: &str, now: Instant) -> Host {
     let mut host = Host::new(infra_env, facts(agent), now);

@@ -7,11 +7,11 @@ pub enum HostState {
     DiscoveringUnbound,
     /// Validated, in no cluster.
     KnownUnbound,
-    /// Hardware or hostname does not do, in no cluster.
+    /// Hardware or hostname is not sufficient, in no cluster.
     InsufficientUnbound,
-    /// Silent, in no cluster.
+    /// Does not answer, in no cluster.
     DisconnectedUnbound,
-    /// Told to join a cluster.
+    /// Must join a cluster.
     Binding,
     /// Registered in a cluster, not validated.
     Discovering,
@@ -19,7 +19,7 @@ pub enum HostState {
     Known,
     /// Validation failed in a cluster.
     Insufficient,
-    /// Silent, in a cluster.
+    /// Does not answer, in a cluster.
     Disconnected,
     /// The install was ordered.
     Installing,
@@ -31,9 +31,9 @@ pub enum HostState {
     AddedToExistingCluster,
     /// The install failed.
     Error,
-    /// Told to leave its cluster before it was installed.
+    /// Must leave its cluster; it was not installed yet.
     Unbinding,
-    /// Left its cluster, waits for somebody to boot the discovery image.
+    /// Left its cluster, and waits until somebody boots the discovery image.
     UnbindingPendingUserAction,
     /// A pod on the host fetches the discovery kernel.
     Reclaiming,
@@ -42,7 +42,7 @@ pub enum HostState {
 }
 
 impl HostState {
-    /// The name on the wire.
+    /// The name in `status.debugInfo.state`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl HostState {
         }
     }
 
-    /// Whether the service takes hostname, role and disk from the Agent's spec in this state.
+    /// Whether the service accepts hostname, role and disk from the Agent's spec in this state.
     #[must_use]
     pub fn takes_spec(self) -> bool {
         matches!(

@@ -20,12 +20,12 @@ use super::{
     status::{self, Stage},
 };
 
-/// Prefix of the annotations that hold a Machine's termination.
+/// Prefix of the annotations that delay a Machine's termination.
 const HOOK_PREFIX: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/";
 
 pub struct Controller {
     pool: Arc<Pool>,
-    /// Since when a Machine is in a step that takes time, by UID and step.
+    /// When a Machine began a step that takes time, by UID and step.
     since: Mutex<BTreeMap<(String, &'static str), Instant>>,
 }
 
@@ -37,7 +37,7 @@ impl Controller {
         }
     }
 
-    /// What is left of a step that takes `long`, from the first time it is asked; `None` when it is over.
+    /// The remaining time of a step that takes `long`, counted from the first call; `None` if it is over.
     fn left(&self, machine: &Object, step: &'static str, long: Duration) -> Option<Duration> {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = *since
@@ -123,7 +123,7 @@ impl Controller {
             .iter()
             .flatten()
             .all(|(key, _)| !key.starts_with(HOOK_PREFIX));
-        // A Machine without a Node has nothing to drain; one whose AgentMachine goes first is not drained.
+        // A Machine without a Node is not drained. Nor is one whose AgentMachine is deleted first.
         if !past_hook
             && !dying
             && machine.at("/status/nodeRef/name").is_some()
@@ -141,7 +141,7 @@ impl Controller {
             if !agent_machine.is_deleting() {
                 self.pool.agent_machines.delete(&agent_machine).await?;
             }
-            // Its finalizer goes with the hook; the mirror may show it a moment longer than it lives.
+            // Its finalizer is removed together with the hook. The mirror may show it a moment longer than it exists.
             if self
                 .pool
                 .agent_machines

@@ -1,12 +1,13 @@
-//! HyperShift and CAPI core for one NodePool: what makes AgentMachines and Machines come and go.
+//! HyperShift and CAPI core for one NodePool: creates and deletes AgentMachines and Machines.
 //!
-//! Flow: [`HostedClusterPlay`] holds the NodePool's wish; the set controller creates and deletes Machines until the
-//! counts fit; the machine controller carries each Machine from creation to `Running`, and from its deletionTimestamp
-//! through drain and hook to its end.
-//! Guarantees: AgentMachine before Machine, owner swap later; a Machine is gone only after its AgentMachine; deleting
-//! Machines count, so a replacement comes after the old one is gone; only objects of this NodePool are touched.
-//! Caveats: there is no HostedCluster, NodePool or MachineDeployment object and no hosted API server: Nodes are only
-//! names in the Machines' status.
+//! [`HostedClusterPlay`] holds the NodePool's wanted state. The set controller creates and deletes Machines until the
+//! counts fit. The machine controller takes each Machine from creation to `Running`, and after its deletion through
+//! drain and hook to its end.
+//!
+//! Guarantees: the AgentMachine is created before the Machine, and its owner is swapped later. A Machine is gone only
+//! after its AgentMachine. Machines under deletion count, so a replacement comes after the old one is gone. Only
+//! objects of this NodePool are changed. Caveats: there is no HostedCluster, NodePool or MachineDeployment object and
+//! no hosted API server. Nodes are only names in the status of Machines.
 
 mod machine;
 mod objects;
@@ -34,10 +35,10 @@ use super::{
     task::Task,
 };
 
-/// Annotation that names the NodePool, `<namespace>/<name>`, on everything made for it.
+/// Annotation that names the NodePool, `<namespace>/<name>`, on everything created for it.
 pub const NODE_POOL: &str = "hypershift.openshift.io/nodePool";
 
-/// What a played NodePool is.
+/// Options of a played NodePool.
 #[derive(Debug, Clone)]
 pub struct NodePoolOptions {
     /// The hosted cluster it belongs to.
@@ -69,7 +70,7 @@ struct Pool {
     wish: Mutex<Wish>,
 }
 
-/// The NodePool's spec, as far as it is played.
+/// The fields of the NodePool's spec that are played.
 #[derive(Debug, Clone)]
 struct Wish {
     replicas: usize,
@@ -102,7 +103,7 @@ impl Pool {
     }
 }
 
-/// What a set counts of a Machine: whose it is, whether it runs, and whether it is being deleted.
+/// What a set counts of a Machine: its set, whether it runs, and whether it is being deleted.
 fn counts(machine: Option<&Object>) -> Option<(Option<&str>, bool, bool)> {
     let machine = machine?;
     let set = machine.label(objects::SET_LABEL);
@@ -110,11 +111,11 @@ fn counts(machine: Option<&Object>) -> Option<(Option<&str>, bool, bool)> {
     Some((set, runs, machine.is_deleting()))
 }
 
-/// The key under which the set controller runs; Machines have their names.
+/// The key under which the set controller runs. The keys of Machines are their names.
 const SETS: &str = "";
 
 impl HostedClusterPlay {
-    /// Starts the controllers of one NodePool, with no replicas.
+    /// Starts the controllers of one NodePool with no replicas.
     ///
     /// # Errors
     /// A CRD is missing in the API server, or it does not answer.
@@ -163,18 +164,18 @@ impl HostedClusterPlay {
         Ok(Self { pool, desk, tasks })
     }
 
-    /// Ends the controllers; the NodePool's objects stay, and nobody acts on them any more.
+    /// Ends the controllers. The NodePool's objects stay without a controller.
     pub fn retire(&mut self) {
         self.tasks.clear();
     }
 
-    /// Sets the NodePool's replicas; returns at once.
+    /// Sets the NodePool's replicas. Returns at once.
     pub fn scale(&self, replicas: usize) {
         self.pool.wish().replicas = replicas;
         self.desk.wake(SETS);
     }
 
-    /// Starts a rolling replacement of all Machines, at most `max_surge` above the replicas and none unavailable.
+    /// Starts a rolling replacement of all Machines: at most `max_surge` more than the replicas, and none unavailable.
     ///
     /// # Errors
     /// `max_surge` is 0: such a rollout could never begin.
@@ -190,7 +191,7 @@ impl HostedClusterPlay {
         Ok(())
     }
 
-    /// Deletes one Machine, as a health check does; its set replaces it once it is gone.
+    /// Deletes one Machine, as a MachineHealthCheck does. Its set replaces it once it is gone.
     ///
     /// # Errors
     /// There is no such Machine in this NodePool, or the API server refused.
@@ -206,7 +207,7 @@ impl HostedClusterPlay {
             .await
     }
 
-    /// Deletes the NodePool in HyperShift's order: its AgentMachines first, then sets and Machines; returns at once.
+    /// Deletes the NodePool in HyperShift's order: its AgentMachines first, then sets and Machines. Returns at once.
     ///
     /// # Errors
     /// The API server refused.
@@ -223,7 +224,7 @@ impl HostedClusterPlay {
         Ok(())
     }
 
-    /// Marks a Machine as the first victim of the next scale-down, as the autoscaler does.
+    /// Marks a Machine as the first one to delete at the next scale-down, as the autoscaler does.
     ///
     /// # Errors
     /// There is no such Machine, or the API server refused.
@@ -265,7 +266,7 @@ impl HostedClusterPlay {
     /// Waits until exactly `count` Machines exist and all of them run.
     ///
     /// # Errors
-    /// Not within `limit`; the text says where each Machine stands.
+    /// It does not happen within `limit`. The error describes the state of each Machine.
     pub async fn wait_running(&self, count: usize, limit: Duration) -> Result<()> {
         let what = format!("{count} running Machines");
         self.wait(&what, limit, || {
@@ -274,10 +275,10 @@ impl HostedClusterPlay {
         .await
     }
 
-    /// Waits until `done` holds, looking again at each change of a Machine or AgentMachine.
+    /// Waits until `done` holds. Checks again at each change of a Machine or AgentMachine.
     ///
     /// # Errors
-    /// Not within `limit`; the text says where each Machine stands.
+    /// It does not happen within `limit`. The error describes the state of each Machine.
     pub async fn wait(&self, what: &str, limit: Duration, done: impl Fn() -> bool) -> Result<()> {
         let mut machines = self.pool.machines.changes();
         let mut agent_machines = self.pool.agent_machines.changes();
@@ -299,7 +300,7 @@ impl HostedClusterPlay {
         })
     }
 
-    /// Where each Machine and its AgentMachine stand, by name.
+    /// The state of each Machine and its AgentMachine, by name.
     #[must_use]
     pub fn describe(&self) -> BTreeMap<String, String> {
         let mut all: BTreeMap<String, String> = BTreeMap::new();

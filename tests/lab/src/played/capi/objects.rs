@@ -31,13 +31,13 @@ pub fn set_name(options: &NodePoolOptions, revision: u32) -> String {
     format!("{}-{}", options.name, hash(revision))
 }
 
-/// Five characters that differ from revision to revision.
+/// Five characters that differ between revisions.
 fn hash(revision: u32) -> String {
     // Knuth's multiplicative hash spreads small numbers over all digits.
     format!("{:05x}", revision.wrapping_mul(2_654_435_761) >> 12)
 }
 
-/// The name CAPI uses for the cluster, HostedCluster `spec.infraID`.
+/// The name that CAPI uses for the cluster: `spec.infraID` of the HostedCluster.
 fn infra_id(cluster: &HostedCluster) -> String {
     format!("{}-x7k2p", cluster.name)
 }
@@ -68,7 +68,7 @@ fn infrastructure(api: MachineApi, kind: &str, name: &str, namespace: &str) -> V
     }
 }
 
-/// An owner reference; `controller` as CAPI sets it on what it manages.
+/// An owner reference. With `controller`, as CAPI sets it on the objects that it manages.
 #[must_use]
 pub fn owner(object: &Object, controller: bool) -> Value {
     let types = object.types.clone().unwrap_or_default();
@@ -85,7 +85,7 @@ impl Pool {
         json!({NODE_POOL: self.identity(), "hypershift.openshift.io/release-version": "4.19.0"})
     }
 
-    /// Metadata and body of the template that all AgentMachines of the pool are cloned from.
+    /// Metadata and body of the template for all AgentMachines of the pool.
     pub(super) fn template(&self) -> (Value, Value) {
         let spec = match &self.options.agent_label_selector {
             Some(selector) => json!({"agentLabelSelector": selector}),
@@ -127,7 +127,7 @@ impl Pool {
         (metadata, json!({ "spec": spec }))
     }
 
-    /// Metadata and body of an AgentMachine: owned by its set until its Machine takes over.
+    /// Metadata and body of an AgentMachine. Its set owns it until its Machine becomes the owner.
     pub(super) fn agent_machine(&self, name: &str, set: &Object) -> (Value, Value) {
         let mut annotations = self.annotations();
         annotations["cluster.x-k8s.io/cloned-from-name"] = json!(self.template_name());

@@ -8,16 +8,16 @@ use super::{
     Pool, objects, victim,
 };
 
-/// How many Machines each set of a rollout shall have.
+/// How many Machines each set of a rollout must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Split {
-    /// Of the newest revision.
+    /// Machines of the newest revision.
     pub new: usize,
-    /// Of all older ones together.
+    /// Machines of all older revisions together.
     pub old: usize,
 }
 
-/// What a rollout is made of: `new` and `old` count Machines that exist, deleting ones included.
+/// The input of a rollout step. `new` and `old` count existing Machines, including those under deletion.
 #[derive(Debug, Clone, Copy)]
 pub struct Counts {
     /// Machines of the newest set.
@@ -42,13 +42,13 @@ pub fn split(wanted: usize, max_surge: usize, have: Counts) -> Split {
     let room = (wanted + max_surge).saturating_sub(have.new + have.old);
     let new = (have.new + room).min(wanted);
     let spare = have.available.saturating_sub(wanted);
-    // Old Machines that do not run are nobody's loss: they go first and at once.
+    // Old Machines that do not run do no work. They are deleted first and at once.
     let old = have.old_available.saturating_sub(spare);
     Split { new, old }
 }
 
 impl Pool {
-    /// Brings the number of Machines one step closer to the wish.
+    /// Brings the number of Machines one step closer to the wanted number.
     pub(super) async fn sync_sets(&self) -> Result<()> {
         let wish = self.wish().clone();
         if !wish.deleting {
@@ -128,7 +128,7 @@ impl Pool {
             .map(drop)
     }
 
-    /// AgentMachine first, then the Machine that names it.
+    /// Creates the AgentMachine first, then the Machine that names it.
     async fn create_machine(&self, set: &Object) -> Result<()> {
         let random = nature::uuid().simple().to_string();
         let name = format!("{}-{}", set.name(), &random[..5]);
@@ -194,7 +194,8 @@ mod tests {
         assert_eq!(split(5, 1, have), Split { new: 5, old: 0 });
     }
 
-    /// Plays a rollout on counts alone; Machines become available at once, deleting ones vanish a step later.
+    /// Simulates a rollout with counts alone. Machines become available at once. Those under deletion vanish one step
+    /// later.
     #[test]
     fn a_rollout_never_exceeds_the_surge_nor_drops_below_the_wish() {
         for (wanted, surge) in [(1, 1), (3, 1), (3, 2), (10, 3)] {

@@ -10,7 +10,7 @@ use super::super::{
     options::MachineApi,
 };
 
-/// How far a living Machine is.
+/// The progress of a Machine that is not being deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Its AgentMachine is not ready.
@@ -21,7 +21,7 @@ pub enum Stage {
     Running,
 }
 
-/// The part of the status that a living Machine gets.
+/// The part of the status of a Machine that is not being deleted.
 #[must_use]
 pub fn alive(api: MachineApi, machine: &Object, agent_machine: &Object, stage: Stage) -> Value {
     let running = stage == Stage::Running;
@@ -89,7 +89,7 @@ pub fn alive(api: MachineApi, machine: &Object, agent_machine: &Object, stage: S
     status
 }
 
-/// The part of the status that a Machine gets on its way out; `reason` is that of the condition `Deleting`.
+/// The part of the status of a Machine under deletion. `reason` is the reason of the condition `Deleting`.
 #[must_use]
 pub fn dying(api: MachineApi, machine: &Object, reason: &str) -> Value {
     let modern = [Condition::new("Deleting", "True", reason, "")];
@@ -117,7 +117,7 @@ pub fn dying(api: MachineApi, machine: &Object, reason: &str) -> Value {
     status
 }
 
-/// Both condition lists, each at the place that the API version has for it.
+/// Both condition lists, each in the field that the API version has for it.
 fn conditions(api: MachineApi, machine: &Object, modern: &[Condition], old: &[Condition]) -> Value {
     let now = nature::now();
     let list = |new: &[Condition], pointer: &str, shape| {

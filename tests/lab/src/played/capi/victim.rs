@@ -2,10 +2,10 @@
 
 use super::super::{mirror::Object, object::Facts as _};
 
-/// Annotation that makes a Machine the first victim.
+/// Annotation that makes a Machine the first to be deleted.
 pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
 
-/// Whether the Machine runs on a ready Node; one that still waits for an Agent does not.
+/// Whether the Machine runs on a ready Node. A Machine that still waits for an Agent does not.
 #[must_use]
 pub fn is_healthy(machine: &Object) -> bool {
     !machine.is_deleting()
@@ -13,8 +13,8 @@ pub fn is_healthy(machine: &Object) -> bool {
         && machine.text("/status/phase") == "Running"
 }
 
-/// The `count` Machines to delete, those first that are already being deleted, then marked ones, then unhealthy ones,
-/// then by name.
+/// The `count` Machines to delete. The order is: those already being deleted, marked ones, unhealthy ones, then by
+/// name.
 #[must_use]
 pub fn victims(machines: &[Object], count: usize) -> Vec<Object> {
     if count == 0 {

@@ -1,4 +1,4 @@
-//! What a VM boots: pure, from its devices and whether its disk holds a system.
+//! What a VM boots, decided from its devices and from whether its disk has a system. No side effects.
 
 use super::{super::options::DefaultBoot, vcenter::Vm};
 
@@ -13,7 +13,7 @@ pub enum Boot {
     Nothing,
 }
 
-/// Decides by the boot order; an empty disk and a drive without a medium are passed over.
+/// Decides by the boot order. An empty disk and a drive without a medium are skipped.
 #[must_use]
 pub fn decide(vm: &Vm, disk_written: bool, default: DefaultBoot) -> Boot {
     let disk = || (disk_written && !vm.disks.is_empty()).then_some(Boot::Disk);
@@ -26,7 +26,7 @@ pub fn decide(vm: &Vm, disk_written: bool, default: DefaultBoot) -> Boot {
             .find(ready)
             .map(|drive| Boot::Cd(drive.path.clone()))
     };
-    // Only the first disk carries the system.
+    // Only the first disk has the system.
     let system_disk = vm.disks.first().map(|disk| format!("disk:{}", disk.key));
     for device in &vm.boot_order {
         let found = match device.as_str() {
@@ -38,7 +38,7 @@ pub fn decide(vm: &Vm, disk_written: bool, default: DefaultBoot) -> Boot {
             return boot;
         }
     }
-    // The firmware goes on with what the order does not name.
+    // After the devices of the order, the firmware tries the others.
     let rest = match default {
         DefaultBoot::CdFirst => cd().or_else(disk),
         DefaultBoot::DiskFirst => disk().or_else(cd),

@@ -1,11 +1,11 @@
-//! What the agent process in a VM finds out about it, and the ways in which that differs from the usual.
+//! What the agent process in a VM finds out about it, and special guests that report something else.
 
 use super::{
     super::assisted::host::{HostFacts, Interface, VMWARE},
     vcenter::Vm,
 };
 
-/// A guest that is not like the others.
+/// A guest with an unusual behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quirk {
     /// The firmware shows no serial number.
@@ -14,13 +14,13 @@ pub enum Quirk {
     NotSwapped,
     /// The guest reports another MAC address than the VM's.
     OtherMac,
-    /// The guest never gets as far as registering.
+    /// The guest never registers.
     DeadOnArrival,
-    /// The guest registers, and is not heard of again.
+    /// The guest registers, and then never answers again.
     FallsSilent,
 }
 
-/// The SMBIOS product uuid of a VM with this BIOS uuid: the first three groups in the other byte order.
+/// The SMBIOS product uuid of a VM with this BIOS uuid: its first three groups have the opposite byte order.
 #[must_use]
 pub fn swapped(uuid: &str) -> String {
     let Ok(parsed) = uuid::Uuid::parse_str(uuid) else {
@@ -29,7 +29,7 @@ pub fn swapped(uuid: &str) -> String {
     uuid::Uuid::from_bytes(parsed.to_bytes_le()).to_string()
 }
 
-/// The serial number that VMware's firmware makes of a BIOS uuid.
+/// The serial number that VMware's firmware derives from a BIOS uuid.
 #[must_use]
 pub fn serial(uuid: &str) -> String {
     let digits: Vec<char> = uuid
@@ -92,14 +92,14 @@ pub fn facts(vm: &Vm, quirks: &[Quirk]) -> HostFacts {
 }
 
 fn other_mac(mac: &str) -> String {
-    // Locally administered, and no vendor's.
+    // A locally administered address that belongs to no vendor.
     format!(
         "02:00:00{}",
         mac.to_ascii_lowercase().get(8..).unwrap_or(":00:00:01")
     )
 }
 
-/// A private address that differs from card to card.
+/// A private address that differs between network cards.
 fn address(mac: &str) -> String {
     let mut bytes = mac
         .split(':')
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// The vector of `upstream-contract` §3.6.
+    /// A uuid that was observed on a real vCenter.
     const UUID: &str = "423e36c8-723d-2b24-8590-0eb1d9180aa2";
 
     fn vm() -> Vm {

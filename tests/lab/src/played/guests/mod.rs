@@ -1,12 +1,12 @@
 //! The guests: what happens inside the VMs of a simulated vCenter.
 //!
-//! Flow: the vCenter's inventory is followed by long poll; a VM that is switched on boots after a while; if that leads
-//! to a CD with a discovery image, its agent process registers with the service of the image's InfraEnv; an install
-//! writes the disk; a VM that is switched off or destroyed falls silent.
-//! Guarantees: a guest registers only by booting an image that is really in the datastore and really names an InfraEnv
-//! of this upstream, so several upstreams share a vCenter; a guest whose Agent is deleted does nothing until its next
-//! boot.
-//! Assumptions: another `poweredOnAt` is another boot; a VM that is resumed keeps the one that it had when it was suspended.
+//! The guests follow the vCenter's inventory with a long poll. A powered-on VM boots after a while. If it boots a CD
+//! with a discovery image, its agent process registers with the service of the image's InfraEnv. An install writes the
+//! disk. A VM that is powered off or destroyed stops to answer.
+//!
+//! Guarantees: a guest registers only after it has booted an image that is in the datastore and names an InfraEnv of
+//! this upstream. So several upstreams can share a vCenter. A guest whose Agent is deleted does nothing until its next
+//! boot. Assumptions: a new `poweredOnAt` means a new boot. A resumed VM keeps the value from before its suspension.
 
 mod boot;
 pub mod identity;
@@ -29,7 +29,7 @@ use boot::Boot;
 use identity::Quirk;
 use vcenter::{Hypervisor, Inventory, Vm};
 
-/// Wait before a guest tries again to register, and before a broken poll is repeated.
+/// Pause before a guest tries again to register, and before a broken poll is repeated.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// See the module's contract. Ends when dropped.
@@ -53,11 +53,11 @@ struct World {
     guests: Mutex<BTreeMap<String, Guest>>,
 }
 
-/// One VM's inside.
+/// The guest in one VM.
 #[derive(Debug)]
 struct Guest {
     vm: Vm,
-    /// The running boot; gone with the guest or the next boot.
+    /// The running boot. It ends with the guest or with the next boot.
     boot: Option<Task>,
     /// Where its agent process registered: Agent namespace and host id.
     host: Option<(String, String)>,
@@ -83,7 +83,7 @@ impl World {
         Some((self.services.get(namespace)?, id.clone()))
     }
 
-    /// Brings the guests in line with a new inventory.
+    /// Updates the guests after a change of the inventory.
     fn follow(self: &Arc<Self>, inventory: Inventory) {
         let mut guests = self.guests();
         let mine = |vm: &Vm| {
@@ -166,7 +166,7 @@ impl World {
         }));
     }
 
-    /// The end of a boot: registers if it led to a discovery image.
+    /// The end of a boot: registers if the VM booted a discovery image.
     async fn boot(&self, moref: &str) -> Result<()> {
         let (vm, written) = {
             let mut guests = self.guests();
@@ -197,10 +197,10 @@ impl World {
         };
         let medium = self.vcenter.read(&path, image::head_length()).await?;
         let Some((namespace, infra_env)) = medium.as_deref().and_then(image::infra_env) else {
-            tracing::debug!(vm = vm.name, %path, "no discovery image on the CD, the guest stays dark");
+            tracing::debug!(vm = vm.name, %path, "no discovery image on the CD; the guest does nothing");
             return Ok(());
         };
-        // An image of another upstream on the same vCenter: not our guest.
+        // An image of another upstream on the same vCenter, which has its own guests.
         let Some(service) = self.services.get(&namespace) else {
             return Ok(());
         };
@@ -218,7 +218,7 @@ impl World {
                 Boot::Disk | Boot::Nothing => NextBoot::Disk,
             };
             service.set_next_boot(&id, next);
-            // It may have been switched off while it registered.
+            // The VM may have been powered off during the registration.
             service.set_power(&id, guest.vm.is_on());
             if quirks.contains(&Quirk::FallsSilent) {
                 service.silence(&id);
@@ -231,7 +231,7 @@ impl World {
 }
 
 impl Guests {
-    /// Starts the guests of the vCenter, with the services that may be registered with, by Agent namespace.
+    /// Starts the guests of the vCenter. `services` are the assisted services by Agent namespace.
     ///
     /// # Errors
     /// The vCenter's admin endpoint does not answer.
@@ -258,7 +258,7 @@ impl Guests {
         Ok(Self { world, _task: task })
     }
 
-    /// Every guest that boots from now on and has `path_part` in its VM's inventory path shows this quirk.
+    /// From now on, every guest that boots has this quirk if its VM's inventory path contains `path_part`.
     pub fn add_quirk(&self, path_part: &str, quirk: Quirk) {
         self.world
             .quirks
@@ -267,7 +267,7 @@ impl Guests {
             .push((path_part.to_owned(), quirk));
     }
 
-    /// Guests that boot from now on are all as usual.
+    /// Guests that boot from now on have no quirks.
     pub fn clear_quirks(&self) {
         self.world
             .quirks

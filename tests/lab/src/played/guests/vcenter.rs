@@ -1,4 +1,4 @@
-//! The part of the simulated vCenter's admin endpoint that guests live on: what there is, told at each change.
+//! The part of the simulated vCenter's admin endpoint that guests use: the inventory, reported at each change.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,16 +13,17 @@ use crate::patience::ANSWER;
 /// How long a poll stays open without a change.
 const POLL: Duration = Duration::from_secs(20);
 
-/// Where VMs run: all that guests need to know of it.
+/// The vCenter, as far as guests need it.
 #[async_trait]
 pub trait Hypervisor: std::fmt::Debug + Send + Sync {
-    /// The inventory once it is newer than `version`, or as it is after a while; at once without one.
+    /// The inventory once it is newer than `newer_than`, or as it is after a while. Without a version it returns at
+    /// once.
     ///
     /// # Errors
-    /// It does not answer or answers something else.
+    /// There is no answer, or not the expected one.
     async fn inventory(&self, newer_than: Option<u64>) -> Result<Inventory>;
 
-    /// The first `length` bytes of a datastore file; `None` when there is no such file.
+    /// The first `length` bytes of a datastore file; `None` if there is no such file.
     ///
     /// # Errors
     /// The path is no datastore path, or there is no answer.
@@ -45,9 +46,9 @@ impl Hypervisor for VCenter {
 pub struct Inventory {
     /// Grows with every change.
     pub version: u64,
-    /// All VMs; those that changed, where `gone` is told.
+    /// All VMs. If `gone` is set, only those that changed.
     pub vms: Vec<Vm>,
-    /// Managed object ids of VMs that are gone since the version that was asked from; without it `vms` has all there are.
+    /// Managed object ids of VMs that are gone since the version of the request. If it is not set, `vms` has all VMs.
     #[serde(default)]
     pub gone: Option<Vec<String>>,
 }
@@ -78,7 +79,7 @@ pub struct Vm {
     /// `extraConfig` by key.
     #[serde(default)]
     pub extra_config: BTreeMap<String, String>,
-    /// Boot devices in order: `disk:<key>`, `cdrom`, `ethernet:<key>`, `floppy`; empty is the firmware's own order.
+    /// Boot devices in order: `disk:<key>`, `cdrom`, `ethernet:<key>`, `floppy`. Empty means the firmware's own order.
     #[serde(default)]
     pub boot_order: Vec<String>,
     /// Number of CPUs.
@@ -87,7 +88,7 @@ pub struct Vm {
     /// Memory in MiB.
     #[serde(default, rename = "memoryMB")]
     pub memory_mib: u64,
-    /// When it was last powered on: another value is another boot.
+    /// When it was last powered on. A new value means a new boot.
     #[serde(default)]
     pub powered_on_at: Option<String>,
 }
@@ -96,7 +97,7 @@ pub struct Vm {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cdrom {
-    /// Datastore path of its medium, `[datastore] path`; empty without one.
+    /// Datastore path of its medium, `[datastore] path`; empty if there is none.
     #[serde(default)]
     pub path: String,
     /// Whether it is connected now.
@@ -124,13 +125,13 @@ pub struct Disk {
 }
 
 impl Vm {
-    /// Whether it runs.
+    /// Whether it is powered on.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.power == "poweredOn"
     }
 
-    /// Whether it stands still.
+    /// Whether it is suspended.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         self.power == "suspended"
@@ -150,7 +151,7 @@ impl VCenter {
     /// # Errors
     /// The certificate cannot be read.
     pub fn new(url: &str, ca_pem: &str) -> Result<Self> {
-        // A provider that is installed already is as good as this one.
+        // Fails if a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder().no_proxy().timeout(POLL + ANSWER);
         if !ca_pem.is_empty() {
@@ -164,10 +165,11 @@ impl VCenter {
         })
     }
 
-    /// The inventory once it is newer than `version`, or as it is after a while; at once without one.
+    /// The inventory once it is newer than `newer_than`, or as it is after a while. Without a version it returns at
+    /// once.
     ///
     /// # Errors
-    /// The endpoint does not answer or answers something else.
+    /// There is no answer, or not the expected one.
     pub async fn inventory(&self, newer_than: Option<u64>) -> Result<Inventory> {
         let mut url = format!("{}/_admin/inventory?files=false", self.url);
         if let Some(version) = newer_than {
@@ -183,10 +185,10 @@ impl VCenter {
             .await?)
     }
 
-    /// A VM with everything that the endpoint shows of it; `None` when it is gone.
+    /// A VM with everything that the endpoint shows of it; `None` if it is gone.
     ///
     /// # Errors
-    /// The endpoint does not answer or answers something else.
+    /// There is no answer, or not the expected one.
     pub async fn shown(&self, moref: &str) -> Result<Option<Value>> {
         let url = format!("{}/_admin/inventory?files=false", self.url);
         let all: Value = self
@@ -201,7 +203,7 @@ impl VCenter {
         Ok(vms.into_iter().find(|vm| vm["moref"] == moref).cloned())
     }
 
-    /// The first `length` bytes of a datastore file; `None` when there is no such file.
+    /// The first `length` bytes of a datastore file; `None` if there is no such file.
     ///
     /// # Errors
     /// The path is no datastore path, or the endpoint does not answer.
@@ -225,7 +227,8 @@ impl VCenter {
         Ok(Some(answer.error_for_status()?.bytes().await?.to_vec()))
     }
 
-    /// Does to a VM what another person does: `power-on`, `power-off`, `destroy`, `clone`, `eject`, `boot-from-disk`.
+    /// Does to a VM what another person could do: `power-on`, `power-off`, `destroy`, `clone`, `eject`,
+    /// `boot-from-disk`.
     ///
     /// # Errors
     /// There is no such VM, or vCenter refuses.
@@ -235,7 +238,7 @@ impl VCenter {
             .map(drop)
     }
 
-    /// Posts `body` to an admin path and gives the answer's JSON; null for an empty one.
+    /// Posts `body` to an admin path. Returns the JSON of the answer; null for an empty one.
     ///
     /// # Errors
     /// The endpoint refuses; the text says why.

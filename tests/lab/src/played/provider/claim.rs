@@ -1,4 +1,4 @@
-//! Writing a claim onto an Agent, and taking it off again.
+//! Writes a claim to an Agent, and removes it.
 
 use anyhow::Result;
 use kube::core::DynamicObject;
@@ -23,7 +23,7 @@ pub fn token_secret(bootstrap_secret: &str) -> String {
     format!("agent-{bootstrap_secret}")
 }
 
-/// The Agent as it is when `agent_machine` has claimed it.
+/// The Agent after `agent_machine` has claimed it.
 #[must_use]
 pub fn claimed(
     agent: &DynamicObject,
@@ -51,7 +51,7 @@ pub fn claimed(
     agent
 }
 
-/// The Agent with the claim's label alone: what is put back when only that is missing.
+/// The Agent with only the claim's label added, for a claim that lost its label.
 #[must_use]
 pub fn relabelled(agent: &DynamicObject, agent_machine: &str) -> DynamicObject {
     let mut agent = agent.clone();
@@ -60,13 +60,13 @@ pub fn relabelled(agent: &DynamicObject, agent_machine: &str) -> DynamicObject {
     agent
 }
 
-/// Whether there is anything of a claim to take off.
+/// Whether the Agent has any part of a claim.
 #[must_use]
 pub fn is_claimed(agent: &DynamicObject) -> bool {
     agent.label(AGENT_MACHINE_REF).is_some() || agent.at("/spec/clusterDeploymentName").is_some()
 }
 
-/// The Agent without any claim, whoever claimed it; approval, hostname, role and all other labels stay.
+/// The Agent without any claim. Approval, hostname, role and all other labels stay.
 #[must_use]
 pub fn unbound(agent: &DynamicObject) -> DynamicObject {
     let mut agent = agent.clone();
@@ -84,7 +84,7 @@ pub fn unbound(agent: &DynamicObject) -> DynamicObject {
     agent
 }
 
-/// The addresses of a Machine on this Agent: its IPv4 addresses and the name its Node will have.
+/// The addresses of a Machine on this Agent: its IPv4 addresses and the name that its Node will have.
 #[must_use]
 pub fn addresses(agent: &DynamicObject) -> Value {
     let mut addresses = Vec::new();
@@ -117,7 +117,7 @@ pub fn addresses(agent: &DynamicObject) -> Value {
 }
 
 impl Play {
-    /// Claims the first candidate that can be written; `None` when there is none.
+    /// Claims the first candidate that can be written; `None` if there is none.
     pub(super) async fn find_agent(
         &self,
         agent_machine: &Object,
@@ -145,7 +145,7 @@ impl Play {
         Ok(None)
     }
 
-    /// Records on the AgentMachine which Agent it has: provider ID first, then reference and addresses.
+    /// Records the Agent on the AgentMachine: provider ID first, then reference and addresses.
     pub(super) async fn record_agent(
         &self,
         agent_machine: Object,

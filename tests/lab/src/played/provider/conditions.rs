@@ -5,7 +5,7 @@ use kube::core::DynamicObject;
 use super::super::{condition::Condition, object::Facts as _, options::Generation};
 
 const RESERVED: &str = "AgentReserved";
-/// The AgentMachine's condition, the Agent's condition it mirrors, the legacy severity when that is false.
+/// The AgentMachine's condition, the Agent's condition that it mirrors, and the legacy severity for status False.
 const MIRRORED: [(&str, &str, &str); 4] = [
     ("AgentSpecSynced", "SpecSynced", "Error"),
     ("AgentValidated", "Validated", "Error"),
@@ -13,7 +13,7 @@ const MIRRORED: [(&str, &str, &str); 4] = [
     ("Installed", "Installed", "Info"),
 ];
 
-/// No Agent is reserved; `trouble` says why the search itself failed.
+/// The conditions without a reserved Agent. `trouble` is the error of a failed search.
 #[must_use]
 pub fn unreserved(generation: Generation, trouble: Option<&str>) -> Vec<Condition> {
     let reserved = match trouble {
@@ -30,7 +30,7 @@ pub fn unreserved(generation: Generation, trouble: Option<&str>) -> Vec<Conditio
     summarised(generation, all)
 }
 
-/// `agent` is reserved: its conditions show through.
+/// The conditions with the reserved `agent`. They show the Agent's conditions.
 #[must_use]
 pub fn reserved(generation: Generation, agent: &DynamicObject) -> Vec<Condition> {
     let legacy = generation == Generation::Legacy;
@@ -56,7 +56,7 @@ pub fn reserved(generation: Generation, agent: &DynamicObject) -> Vec<Condition>
     summarised(generation, all)
 }
 
-/// Whether the summary says ready.
+/// Whether the summary is ready.
 #[must_use]
 pub fn are_ready(conditions: &[Condition]) -> bool {
     conditions
@@ -73,7 +73,7 @@ fn summarised(generation: Generation, mut all: Vec<Condition>) -> Vec<Condition>
     all
 }
 
-/// The most severe issue lends its reason; the message counts what is done.
+/// The summary has the reason of the most severe issue. Its message counts the completed conditions.
 fn legacy_summary(all: &[Condition]) -> Condition {
     let rank = |condition: &&Condition| match condition.severity {
         "Error" => 0,
@@ -94,7 +94,7 @@ fn legacy_summary(all: &[Condition]) -> Condition {
     }
 }
 
-/// One reason for any issue; the message lists them all.
+/// The summary has one reason for any issue. Its message lists them all.
 fn current_summary(all: &[Condition]) -> Condition {
     let line = |condition: &Condition| {
         let text = if condition.message.is_empty() {

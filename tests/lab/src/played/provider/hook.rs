@@ -1,17 +1,17 @@
-//! When a Machine waits for the provider, and when the provider lets it go.
+//! When a Machine waits for the provider's hook, and when the provider releases it.
 
 use kube::core::DynamicObject;
 
 use super::super::{object::Facts as _, options::Generation};
 
-/// Where a Machine stands with the provider's hook.
+/// The state of a Machine with regard to the provider's hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookState {
-    /// The Machine is not that far.
+    /// The Machine has not reached the hook.
     NotReached,
-    /// The Machine waits until the annotation is gone.
+    /// The Machine waits until the annotation is removed.
     Waiting,
-    /// The Machine went past it.
+    /// The Machine has passed the hook.
     Passed,
 }
 
@@ -49,7 +49,7 @@ pub fn state(generation: Generation, machine: &DynamicObject) -> HookState {
     HookState::NotReached
 }
 
-/// Host states in which the hook is released: the host is free again, or will never be.
+/// Host states in which the hook is released: the host is free again, or never will be.
 #[must_use]
 pub fn releases(state: &str) -> bool {
     matches!(

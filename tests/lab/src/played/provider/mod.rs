@@ -1,12 +1,12 @@
 //! The agent CAPI provider of one hosted cluster, in the current and the legacy generation.
 //!
-//! Flow: an AgentMachine with an owner Machine gets hook, finalizer, then the first valid Agent that fits its selector,
-//! then a mirror of that Agent's conditions until it is installed; a Machine that waits for its hook gets its Agent
-//! unbound and the hook released.
-//! Guarantees: reads only its control plane namespace and its Agent namespace; writes what the real provider writes,
-//! in its order, each write conditional on what it read.
-//! Caveats: the mismatched pairs of generation and CRD are not played, they happen: the API server refuses the
-//! conditions, and each generation goes on from there as the real one does.
+//! An AgentMachine with an owner Machine gets hook and finalizer. Then it gets the first valid Agent that fits its
+//! selector, and mirrors that Agent's conditions until the Agent is installed. When a Machine waits for its hook, the
+//! provider unbinds the Agent and releases the hook.
+//!
+//! Guarantees: it reads only its control plane namespace and its Agent namespace. It writes what the real provider
+//! writes, in the same order. Each write is conditional on what was read. Caveat: the effects of mismatched generation
+//! and CRD are real. The API server refuses the conditions, and each generation continues as the real one does.
 
 mod claim;
 mod conditions;
@@ -32,18 +32,18 @@ use super::{
 
 /// Finalizer of an AgentMachine whose owner the provider accepted.
 pub const FINALIZER: &str = "agentmachine.agent-install.openshift.io/deprovision";
-/// Annotation that holds a Machine's termination until the Agent is unbound.
+/// Annotation that delays a Machine's termination until the Agent is unbound.
 pub const HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/agentmachine";
 /// Label of a claimed Agent: its AgentMachine's name.
 pub const AGENT_MACHINE_REF: &str = "agentMachineRef";
 /// Annotation of a claimed Agent: its AgentMachine's namespace.
 pub const AGENT_MACHINE_REF_NAMESPACE: &str = "agentMachineRefNamespace";
-/// Label of what a hub backup takes along.
+/// Label of objects that a hub backup contains.
 pub const BACKUP_LABEL: &str = "cluster.open-cluster-management.io/backup";
 /// Annotation that stops all CAPI controllers.
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 
-/// A running provider; ends when dropped.
+/// A running provider. Ends when dropped.
 #[derive(Debug)]
 pub struct Provider {
     _tasks: Vec<Task>,
@@ -61,7 +61,7 @@ struct Play {
 }
 
 impl Provider {
-    /// Starts the provider of `cluster`; `agents` mirrors its Agent namespace.
+    /// Starts the provider of `cluster`. `agents` mirrors its Agent namespace.
     ///
     /// # Errors
     /// The watches ended.
@@ -97,7 +97,8 @@ impl Provider {
             machines,
             agents,
         };
-        // The real one reconciles one AgentMachine at a time: that is why two never claim the same Agent.
+        // The real provider reconciles one AgentMachine at a time. Therefore two AgentMachines never claim the same
+        // Agent.
         tasks.push(desk.work(Arc::new(play), 1));
         Ok(Self { _tasks: tasks })
     }
@@ -132,8 +133,9 @@ fn names(objects: &[Object]) -> Vec<String> {
     names.collect()
 }
 
-/// A claimed Agent concerns its AgentMachine; a free and valid one those that have none and may choose it. The real
-/// provider looks at all that have none, and finds nothing to do for the others.
+/// A change of a claimed Agent concerns its AgentMachine. A change of a free and valid Agent concerns the AgentMachines
+/// that have no Agent and may choose it. The real provider reconciles all that have none, but has nothing to do for the
+/// others.
 fn concerned_by_agent(agent_machines: &Mirror, change: &Change) -> Vec<String> {
     let Some(agent) = change.new.as_ref().or(change.old.as_ref()) else {
         return Vec::new();
@@ -154,7 +156,7 @@ fn concerned_by_agent(agent_machines: &Mirror, change: &Change) -> Vec<String> {
     let labels = agent.label_map();
     let may_choose = |agent_machine: &Object| {
         let wanted = agent_machine.at("/spec/agentLabelSelector");
-        // One that is malformed says so in its own pass.
+        // A malformed selector is reported in its own pass.
         selector::fits(wanted, &labels).unwrap_or(true)
     };
     let concerned = |agent_machine: &Object| match agent_machine.text("/status/agentRef/name") {

@@ -24,7 +24,7 @@ use super::{
     owner_machine,
 };
 
-/// What is left to do after the deletion hook was looked at.
+/// What is left to do after the check of the deletion hook.
 enum Next {
     Go(Object),
     Stop(Option<Duration>),
@@ -60,7 +60,8 @@ impl Player for Play {
 }
 
 impl Play {
-    /// The owner that this generation accepts. An owner that is gone counts as none for a dying AgentMachine.
+    /// The owner that this generation accepts. For an AgentMachine under deletion, an owner that is gone counts as
+    /// none.
     async fn machine_of(&self, agent_machine: &Object) -> Result<Option<Object>> {
         let Some(owner) = owner_machine(agent_machine) else {
             return Ok(None);
@@ -108,7 +109,8 @@ impl Play {
         }
     }
 
-    /// Unbinds the AgentMachine's Agent, whoever has claimed it by now, and releases the hook when the host is free.
+    /// Unbinds the AgentMachine's Agent, even if another AgentMachine has claimed it. Releases the hook when the host
+    /// is free.
     async fn let_go(&self, agent_machine: &Object, machine: &Object) -> Result<Option<Duration>> {
         let name = agent_machine.text("/status/agentRef/name");
         let paused = agent_machine.annotation(PAUSED).is_some() && agent_machine.is_deleting();
@@ -154,7 +156,7 @@ impl Play {
             return self.follow_agent(agent_machine, agent?).await;
         }
         if self.is_legacy() && agent_machine.at("/status/conditions").is_none() {
-            // Where its status does not fit the CRD, the legacy provider gets no further than this.
+            // If its status does not fit the CRD, the legacy provider always stops here.
             let written = self.write_unreserved(agent_machine.clone(), None).await?;
             if written.at("/status/conditions").is_none() {
                 return Ok(());
@@ -193,7 +195,7 @@ impl Play {
         self.follow_agent(agent_machine, agent).await
     }
 
-    /// Shows the Agent's conditions, puts back a lost label, ends with `status.ready`.
+    /// Copies the Agent's conditions, restores a lost label, and finally sets `status.ready`.
     async fn follow_agent(&self, agent_machine: Object, agent: Object) -> Result<()> {
         let agent = if agent.label(super::AGENT_MACHINE_REF).is_none() {
             tracing::debug!(
@@ -269,7 +271,7 @@ impl Play {
         )
     }
 
-    /// Writes a part of the status. One that the CRD refuses is lost without a retry, as in the real provider.
+    /// Writes a part of the status. If the CRD refuses it, it is lost without a retry, as in the real provider.
     async fn write_status(&self, agent_machine: Object, status: Value) -> Result<Object> {
         match self
             .agent_machines

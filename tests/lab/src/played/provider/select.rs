@@ -11,7 +11,7 @@ use super::{
     AGENT_MACHINE_REF,
 };
 
-/// Whether the provider would take this Agent: approved, not bound, connected, validated; nothing else is asked.
+/// Whether the provider would take this Agent: it is approved, not bound, connected and validated. Nothing else counts.
 #[must_use]
 pub fn is_valid(agent: &DynamicObject) -> bool {
     let is = |kind: &str, status: &str| {

@@ -10,7 +10,7 @@ import (
 
 const adminPrefix = "/_admin/"
 
-// adminRoutes is the endpoint for tests. It needs no authentication and stays
+// adminRoutes is the endpoint for tests. It needs no authentication and works
 // during an outage.
 func (f *Front) adminRoutes() http.Handler {
 	mux := http.NewServeMux()
@@ -57,7 +57,7 @@ func adminError(w http.ResponseWriter, status int, text string) {
 	writeValue(w, status, map[string]string{"error": text})
 }
 
-// readAdmin decodes a body; an empty one is an empty object.
+// readAdmin decodes a body. An empty body is an empty object.
 func readAdmin(w http.ResponseWriter, r *http.Request, into any) bool {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err == nil && len(body) > 0 {
@@ -153,7 +153,7 @@ func (f *Front) adminExpire(w http.ResponseWriter, _ *http.Request) {
 	writeValue(w, http.StatusOK, map[string]int{"expired": n})
 }
 
-// adminDatastore changes what a datastore says of itself.
+// adminDatastore changes the state that a datastore shows.
 func (f *Front) adminDatastore(w http.ResponseWriter, r *http.Request) {
 	var n struct {
 		FreeBytes   *int64 `json:"freeBytes"`
@@ -187,7 +187,8 @@ func (f *Front) adminDatastore(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// adminFile serves a datastore file to the played guests, which read what is in their CD drive.
+// adminFile serves a datastore file to the played guests, which read the medium
+// in their CD drive.
 func (f *Front) adminFile(w http.ResponseWriter, r *http.Request) {
 	f.world.mu.Lock()
 	dc := f.world.sites.datacenter

@@ -10,7 +10,7 @@ import (
 )
 
 // clone copies a VM with its BIOS uuid and extraConfig, as a careless copy
-// does; the instance uuid and the MAC addresses are new.
+// does. The instance uuid and the MAC addresses are new.
 func (f *Front) clone(vm *simulator.VirtualMachine, name string) (any, types.BaseMethodFault) {
 	if name == "" {
 		name = vm.Name + "-clone"
@@ -38,7 +38,8 @@ func (f *Front) clone(vm *simulator.VirtualMachine, name string) (any, types.Bas
 	return f.create(*vm.Parent, spec, *vm.ResourcePool, vm.Runtime.Host)
 }
 
-// cloneDevice is how to add a copy of a device, nil for one that every VM has.
+// cloneDevice returns the change that adds a copy of a device. It returns nil
+// for a device that every VM has.
 func cloneDevice(d types.BaseVirtualDevice, datastore string) (types.BaseVirtualDeviceConfigSpec, types.BaseMethodFault) {
 	switch d.(type) {
 	case *types.VirtualDisk, *types.VirtualCdrom, types.BaseVirtualEthernetCard, types.BaseVirtualSCSIController, types.BaseVirtualSATAController:

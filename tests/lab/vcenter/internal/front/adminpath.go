@@ -17,7 +17,8 @@ type fileView struct {
 	Size      int64  `json:"size"`
 }
 
-// inventoryPath is the path from the root, as FindByInventoryPath takes it.
+// inventoryPath is the path from the root, in the format of
+// FindByInventoryPath.
 func (w *world) inventoryPath(r ref) string {
 	var names []string
 	for {
@@ -32,7 +33,7 @@ func (w *world) inventoryPath(r ref) string {
 	return "/" + strings.Join(names, "/")
 }
 
-// under says whether r is below top.
+// under reports whether r is below top.
 func (w *world) under(r, top ref) bool {
 	for {
 		e, ok := w.reg.Get(r).(mo.Entity)
@@ -65,8 +66,8 @@ func (w *world) datastoreRoots() map[string]string {
 	return out
 }
 
-// listFiles lists the files of all datastores. What goes away meanwhile is
-// left out.
+// listFiles lists the files of all datastores. Files that vanish during the
+// listing are left out.
 func listFiles(stores map[string]string) []fileView {
 	out := []fileView{}
 	for name, root := range stores {

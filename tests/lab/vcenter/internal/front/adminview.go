@@ -76,11 +76,12 @@ type tagView struct {
 	Category string `json:"category"`
 }
 
-// maxAdminWait bounds a long poll.
+// maxAdminWait limits a long poll.
 const maxAdminWait = 5 * time.Minute
 
-// adminInventory shows everything, at once or, with waitVersion, when it is
-// newer or timeoutMs have passed. files=false leaves the files out.
+// adminInventory shows everything. It answers at once or, with waitVersion,
+// when the inventory is newer or timeoutMs have passed. files=false leaves the
+// files out.
 func (f *Front) adminInventory(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	seen, err := strconv.ParseUint(q.Get("waitVersion"), 10, 64)

@@ -69,8 +69,8 @@ func adminFault(w http.ResponseWriter, fault types.BaseMethodFault) {
 	adminError(w, http.StatusConflict, text)
 }
 
-// ensureFolder finds or makes a folder by its path, from the root or below
-// the VM folder. The world is locked.
+// ensureFolder finds or creates a folder by its path, from the root or below
+// the VM folder. The caller holds the lock of the world.
 func (f *Front) ensureFolder(path string) (ref, types.BaseMethodFault) {
 	w := f.world
 	at := w.sites.vmFolder
@@ -118,7 +118,7 @@ func foreignSpec(name, datastore, id string) *types.VirtualMachineConfigSpec {
 	}
 }
 
-// drive is a CD-ROM drive with this file in it.
+// drive is a CD-ROM drive with this file.
 func drive(iso string) []types.BaseVirtualDeviceConfigSpec {
 	unit := int32(0)
 	add := func(d types.BaseVirtualDevice) types.BaseVirtualDeviceConfigSpec {
@@ -138,7 +138,7 @@ func drive(iso string) []types.BaseVirtualDeviceConfigSpec {
 	}
 }
 
-// adminVM does to a VM what another person does.
+// adminVM does to a VM what another person could do.
 func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 	var n struct {
 		Name string `json:"name"`
@@ -188,7 +188,7 @@ func (f *Front) adminVM(w http.ResponseWriter, r *http.Request) {
 	writeValue(w, http.StatusOK, map[string]string{"moref": moref})
 }
 
-// suspend suspends a VM that runs.
+// suspend suspends a running VM.
 func suspend(vm *simulator.VirtualMachine) types.BaseMethodFault {
 	if now := vm.Runtime.PowerState; now != on {
 		return &types.InvalidPowerState{RequestedState: suspended, ExistingState: now}
@@ -197,8 +197,8 @@ func suspend(vm *simulator.VirtualMachine) types.BaseMethodFault {
 	return nil
 }
 
-// hide has a VM's files out of reach, or in reach again: no configuration of
-// it is shown meanwhile.
+// hide makes a VM's files unreachable, or reachable again. While they are
+// unreachable, no configuration of the VM is shown.
 func (f *Front) hide(vm *simulator.VirtualMachine, hidden bool) {
 	state := types.VirtualMachineConnectionStateConnected
 	delete(f.world.hidden, vm.Self)
@@ -209,7 +209,7 @@ func (f *Front) hide(vm *simulator.VirtualMachine, hidden bool) {
 	vm.Runtime.ConnectionState, vm.Summary.Runtime.ConnectionState = state, state
 }
 
-// adminDeleteFolder deletes a VM folder with all that is in it, running or not.
+// adminDeleteFolder deletes a VM folder with its content, also running VMs.
 func (f *Front) adminDeleteFolder(w http.ResponseWriter, r *http.Request) {
 	var n struct {
 		Folder string `json:"folder"`
@@ -243,7 +243,7 @@ func (f *Front) adminDeleteFolder(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// eject takes the medium out of every CD-ROM.
+// eject removes the medium from every CD-ROM drive.
 func eject(vm *simulator.VirtualMachine) {
 	for _, d := range object.VirtualDeviceList(vm.Config.Hardware.Device).SelectByType((*types.VirtualCdrom)(nil)) {
 		dev := d.GetVirtualDevice()
@@ -254,7 +254,7 @@ func eject(vm *simulator.VirtualMachine) {
 	}
 }
 
-// bootFromDisk puts the disks first, then the CD-ROM.
+// bootFromDisk puts the disks first in the boot order, then the CD-ROM.
 func bootFromDisk(vm *simulator.VirtualMachine) {
 	var order []types.BaseVirtualMachineBootOptionsBootableDevice
 	devices := object.VirtualDeviceList(vm.Config.Hardware.Device)

@@ -6,7 +6,7 @@ import (
 )
 
 // checkBootOrder refuses devices that the VM does not have. A new VM has no
-// real keys yet, so a boot order with keys is for a later reconfiguration.
+// real keys yet, so a boot order with keys needs a later reconfiguration.
 func checkBootOrder(o *types.VirtualMachineBootOptions, have object.VirtualDeviceList, changes []types.BaseVirtualDeviceConfigSpec) types.BaseMethodFault {
 	if o == nil {
 		return nil

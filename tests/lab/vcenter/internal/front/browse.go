@@ -73,7 +73,7 @@ func listTree(root location, spec *types.HostDatastoreBrowserSearchSpec) (any, t
 	return types.ArrayOfHostDatastoreBrowserSearchResults{HostDatastoreBrowserSearchResults: out}, nil
 }
 
-// listDirectory lists one directory. No pattern matches every name.
+// listDirectory lists one directory. Without a pattern every name matches.
 func listDirectory(at location, spec *types.HostDatastoreBrowserSearchSpec) (any, types.BaseMethodFault) {
 	entries, err := os.ReadDir(at.file)
 	if err != nil {

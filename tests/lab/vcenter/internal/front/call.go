@@ -20,9 +20,9 @@ type call struct {
 	this    ref
 	method  string
 	req     any
-	// taskFault is what the task that this call starts is to end with.
+	// taskFault is the fault with which the started task must end.
 	taskFault types.BaseMethodFault
-	// opened is the session a login opened.
+	// opened is the session that a login opened.
 	opened *session
 }
 
@@ -33,13 +33,14 @@ func (c *call) user() string {
 	return c.s.user
 }
 
-// method is one that the front serves itself, on objects of one type.
+// method is a method that the front serves itself, on objects of one type.
 type method struct {
 	on    string // "" for any
 	serve func(*call) (json.RawMessage, types.BaseMethodFault)
 }
 
-// methods are those the front serves itself. The simulator serves the others.
+// methods are those that the front serves itself. The simulator serves the
+// others.
 var methods = map[string]method{
 	"Login":                              {"SessionManager", (*call).login},
 	"Logout":                             {"SessionManager", (*call).logout},
@@ -84,7 +85,7 @@ var methods = map[string]method{
 // anonymous methods need no session.
 var anonymous = map[string]bool{"Login": true, "RetrieveServiceContent": true}
 
-// unresolved methods take references to objects that need not exist.
+// unresolved methods accept references to objects that need not exist.
 var unresolved = map[string]bool{
 	"RetrievePropertiesEx": true, "CreateFilter": true,
 	"CreateListView": true, "ModifyListView": true, "ResetListView": true,
@@ -99,8 +100,8 @@ func declared(v any) (json.RawMessage, types.BaseMethodFault) {
 	return raw, nil
 }
 
-// refsExist finds the first reference in the request to something that does
-// not exist. The world is locked.
+// refsExist finds the first reference in the request to something that does not
+// exist. The caller holds the lock of the world.
 func (c *call) refsExist(v reflect.Value) types.BaseMethodFault {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

@@ -7,9 +7,9 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// collector is a property collector of one session. Its versions count what
-// it has delivered; the last delivery is kept, so that a client which lost
-// the reply can ask for it again.
+// collector is a property collector of one session. Its versions count the
+// deliveries. The last delivery is kept, so that a client that lost the reply
+// can ask for it again.
 type collector struct {
 	mo.PropertyCollector
 	filters []*filter
@@ -23,7 +23,7 @@ type delivery struct {
 	reply json.RawMessage
 }
 
-// filter holds what a client was last told about each object.
+// filter holds the last state of each object that the client got.
 type filter struct {
 	mo.PropertyFilter
 	owner *collector
@@ -36,8 +36,8 @@ type told struct {
 	values  map[string]string
 }
 
-// collector returns the session's collector of this name; the one of the
-// service content comes into being with its first use.
+// collector returns the session's collector with this name. The collector of
+// the service content is created at its first use.
 func (c *call) collector() (*collector, types.BaseMethodFault) {
 	if pc, ok := c.s.objects[c.this].(*collector); ok {
 		return pc, nil
@@ -126,7 +126,7 @@ func (c *call) cancelWaitForUpdates() (json.RawMessage, types.BaseMethodFault) {
 	return nil, nil
 }
 
-// interrupt ends the wait that runs now.
+// interrupt ends the present wait.
 func (pc *collector) interrupt() {
 	if pc.cancel != nil {
 		close(pc.cancel)

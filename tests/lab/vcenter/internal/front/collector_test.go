@@ -38,7 +38,7 @@ func (l *lab) untilWaiting(pc ref) {
 	}
 }
 
-// tasksOf makes a collector with a list view of tasks.
+// tasksOf creates a collector with a list view of tasks.
 func tasksOf(l *lab) (view, pc ref) {
 	view = l.refOf(l.call(viewManager, "CreateListView", obj{"obj": []obj{}}))
 	pc = l.refOf(l.call(propertyCollector, "CreatePropertyCollector", nil))
@@ -122,21 +122,21 @@ func TestWaitEnds(t *testing.T) {
 	if got := <-ended; got != "RequestCanceled" {
 		t.Errorf("after CancelWaitForUpdates: %s", got)
 	}
-	// The client leaves: the wait ends by itself.
+	// The client disconnects: the wait ends.
 	before := runtime.NumGoroutine()
 	ctx, leave := context.WithCancel(background)
 	ended = begin(ctx)
 	leave()
 	<-ended
 	settle(t, before)
-	// An outage drops it.
+	// An outage ends the wait.
 	ended = begin(background)
 	l.admin("POST", "outage", obj{"mode": "refuse", "seconds": 60}, nil)
 	if got := <-ended; got != "dropped" {
 		t.Errorf("in an outage: %s", got)
 	}
 	l.admin("POST", "outage", obj{"mode": "refuse", "seconds": 0}, nil)
-	// The collector goes.
+	// The collector is destroyed.
 	ended = begin(background)
 	l.call(pc, "DestroyPropertyCollector", nil)
 	if got := <-ended; got != "RequestCanceled" {

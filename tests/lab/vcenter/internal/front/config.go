@@ -21,7 +21,7 @@ func configArguments(spec *types.VirtualMachineConfigSpec) types.BaseMethodFault
 	return settingArguments(spec)
 }
 
-// settingArguments are the checks that hold for new and for existing VMs.
+// settingArguments are the checks for new and existing VMs.
 func settingArguments(spec *types.VirtualMachineConfigSpec) types.BaseMethodFault {
 	if spec.GuestId != "" && !slices.Contains(simulator.GuestID, types.VirtualMachineGuestOsIdentifier(spec.GuestId)) {
 		return invalidArgument("configSpec.guestId")
@@ -47,7 +47,7 @@ func settingArguments(spec *types.VirtualMachineConfigSpec) types.BaseMethodFaul
 	}
 	for _, o := range spec.ExtraConfig {
 		key := o.GetOptionValue().Key
-		// The simulator gives these a meaning of its own.
+		// These keys have a special meaning in the simulator.
 		if key == "" || strings.HasPrefix(key, "RUN.") || strings.HasPrefix(key, "SET.") {
 			return invalidArgument("configSpec.extraConfig.key")
 		}

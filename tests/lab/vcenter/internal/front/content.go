@@ -12,7 +12,7 @@ import (
 	"agent-forge.containeroo.ch/lab/vcenter/internal/wire"
 )
 
-// The property collector's replies, with values that are encoded already.
+// The property collector's replies, with values that are already encoded.
 
 type refJSON struct {
 	TypeName string `json:"_typeName"`
@@ -41,7 +41,8 @@ type objectContent struct {
 	MissingSet []missingProperty `json:"missingSet,omitempty"`
 }
 
-// read encodes the properties of one selected object. The world is locked.
+// read encodes the properties of one selected object. The caller holds the lock
+// of the world.
 func (f *Front) read(s *session, sel selected) (objectContent, types.BaseMethodFault) {
 	out := objectContent{TypeName: "ObjectContent", Obj: refOf(sel.ref)}
 	obj, ok := f.object(s, sel.ref)
@@ -95,8 +96,8 @@ func wireAny(v any) (json.RawMessage, types.BaseMethodFault) {
 	return raw, nil
 }
 
-// datastoresOf are the datastores that a VM uses: those of its files, which
-// the simulator knows, and those of the images in its drives.
+// datastoresOf are the datastores that a VM uses: those of its files, which the
+// simulator knows, and those of the images in its drives.
 func (w *world) datastoresOf(vm *simulator.VirtualMachine) []ref {
 	stores := slices.Clone(vm.Datastore)
 	dc, _ := w.datacenterOf(vm.Self)

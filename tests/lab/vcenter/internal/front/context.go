@@ -9,8 +9,7 @@ import (
 // errOutage is the cause of a request that an outage ended.
 var errOutage = errors.New("outage")
 
-// cancelOn returns the request's context, which also ends with the next bump
-// of s.
+// cancelOn returns the request's context. It also ends at the next bump of s.
 func cancelOn(r *http.Request, s *signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	_, next := s.now()

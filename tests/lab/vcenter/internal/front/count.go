@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// callCount counts the requests of clients by the name rules use.
+// callCount counts the requests of clients, by the names that rules use.
 type callCount struct {
 	mu     sync.Mutex
 	total  int

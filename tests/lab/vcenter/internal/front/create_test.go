@@ -16,7 +16,7 @@ func TestSecondOfANameWaits(t *testing.T) {
 	if fault["name"] != "node-1" || fault["object"].(obj)["value"] != made["value"] {
 		t.Errorf("fault: %v, made %v", fault, made)
 	}
-	// The same name in another folder is another name.
+	// The same name is allowed in another folder.
 	l.call(l.find("/dc1/vm"), "CreateFolder", obj{"name": "other"})
 	l.done(l.createIn("/dc1/vm/other", machine("node-1", "ds-1")))
 	l.fault(l.find("/dc1/vm"), "CreateFolder", obj{"name": "other"}, "DuplicateName")
@@ -188,7 +188,7 @@ func TestPowerOnNeedsTheImage(t *testing.T) {
 		t.Errorf("a missing image is connected: %+v", v.Cdroms)
 	}
 	l.done(l.call(vm, "PowerOffVM_Task", nil))
-	// Its datastore is not there at all: the VM does not run.
+	// Its datastore does not exist on the host: the VM does not run.
 	edit := l.cdromOf(vm)
 	edit["backing"] = obj{"_typeName": "VirtualCdromIsoBackingInfo", "fileName": "[local-only] x.iso"}
 	l.done(l.call(vm, "ReconfigVM_Task", editing(edit)))
@@ -198,7 +198,7 @@ func TestPowerOnNeedsTheImage(t *testing.T) {
 	}
 }
 
-// cdromOf reads the CD-ROM as a client that edits it does.
+// cdromOf reads the CD-ROM as a client does that edits it.
 func (l *lab) cdromOf(vm ref) obj {
 	l.t.Helper()
 	config := l.get(vm, "config").object(l.t)

@@ -64,7 +64,7 @@ func (c *call) startCreate(folder ref, spec *types.VirtualMachineConfigSpec, poo
 	})
 }
 
-// reserveName waits until no other task creates a VM of this name in this
+// reserveName waits until no other task creates a VM with this name in this
 // folder.
 func (f *Front) reserveName(ctx context.Context, folder ref, name string) func() {
 	key := folder.Value + "/" + name
@@ -89,7 +89,7 @@ func (f *Front) reserveName(ctx context.Context, folder ref, name string) func()
 	}
 }
 
-// planCreate decides where a new VM goes, or why it cannot.
+// planCreate decides where a new VM is placed, or why it cannot be placed.
 func (f *Front) planCreate(folder ref, spec *types.VirtualMachineConfigSpec, pool ref, host *ref) (ref, types.BaseMethodFault) {
 	w := f.world
 	if w.reg.Get(folder) == nil {
@@ -136,7 +136,7 @@ func (w *world) freePath(at location) types.BaseMethodFault {
 	return nil
 }
 
-// create makes the VM. What it left on the datastore goes when it fails.
+// create creates the VM. If it fails, it removes its files from the datastore.
 func (f *Front) create(folder ref, spec *types.VirtualMachineConfigSpec, pool ref, host *ref) (any, types.BaseMethodFault) {
 	w := f.world
 	where, fault := f.planCreate(folder, spec, pool, host)
@@ -172,7 +172,7 @@ func (f *Front) create(folder ref, spec *types.VirtualMachineConfigSpec, pool re
 	return result, nil
 }
 
-// makeParents makes the directories above a VM's own.
+// makeParents creates the directories above a VM's own.
 func makeParents(dir, root string) types.BaseMethodFault {
 	if !strings.HasPrefix(dir, root) {
 		return systemError("path leaves the datastore")
@@ -183,7 +183,7 @@ func makeParents(dir, root string) types.BaseMethodFault {
 	return nil
 }
 
-// prepareSpec sets what vCenter chooses for a client.
+// prepareSpec sets the values that vCenter chooses for a client.
 func (f *Front) prepareSpec(spec *types.VirtualMachineConfigSpec) {
 	spec.ExtraConfig = slices.DeleteFunc(spec.ExtraConfig, func(o types.BaseOptionValue) bool {
 		return o.GetOptionValue().Value == ""
@@ -191,7 +191,7 @@ func (f *Front) prepareSpec(spec *types.VirtualMachineConfigSpec) {
 	if spec.InstanceUuid != "" && f.instanceTaken(spec.InstanceUuid) {
 		spec.InstanceUuid = uuid.NewString()
 	}
-	// The simulator doubles the devices of a name that it has to escape.
+	// The simulator duplicates the devices if it has to escape the name.
 	spec.Name = strings.ReplaceAll(spec.Name, "%", "_")
 	for _, change := range spec.DeviceChange {
 		f.assignMAC(change.GetVirtualDeviceConfigSpec())

@@ -29,8 +29,8 @@ func (c *call) destroy() (json.RawMessage, types.BaseMethodFault) {
 }
 
 // destroyVM removes a VM and its files. Files that are not the VM's own stay,
-// and so does its directory then. The simulator's own destroy returns before
-// the files are gone and deletes everything it finds.
+// and then its directory stays too. The simulator's own destroy returns before
+// the files are gone, and deletes everything it finds.
 func (f *Front) destroyVM(r ref) types.BaseMethodFault {
 	w := f.world
 	if fault := w.inState(r, off, off); fault != nil {
@@ -65,7 +65,7 @@ type ownDisk struct {
 	bytes int64
 }
 
-// remove deletes the disk's files and gives its space back.
+// remove deletes the disk's files and frees its space.
 func (d ownDisk) remove() {
 	d.at.ds.Summary.FreeSpace += d.bytes
 	d.at.ds.Info.GetDatastoreInfo().FreeSpace = d.at.ds.Summary.FreeSpace
@@ -92,8 +92,8 @@ func removeFiles(files ...string) {
 	}
 }
 
-// removeHome deletes the VM's files next to its configuration file, and the
-// directory when nothing else is in it.
+// removeHome deletes the VM's files next to its configuration file. It also
+// deletes the directory if nothing else is in it.
 func removeHome(vmx location) types.BaseMethodFault {
 	dir := filepath.Dir(vmx.file)
 	if dir == filepath.Clean(vmx.ds.Summary.Url) {

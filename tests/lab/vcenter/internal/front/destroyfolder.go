@@ -8,7 +8,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// destroyFolder destroys a VM folder with all that is in it.
+// destroyFolder destroys a VM folder with its content.
 func (c *call) destroyFolder() (json.RawMessage, types.BaseMethodFault) {
 	folder := c.this
 	w := c.f.world
@@ -29,7 +29,7 @@ func (c *call) destroyFolder() (json.RawMessage, types.BaseMethodFault) {
 	}))
 }
 
-// allOff wants every VM below a folder powered off.
+// allOff requires that every VM below a folder is powered off.
 func (w *world) allOff(folder ref) types.BaseMethodFault {
 	if w.reg.Get(folder) == nil {
 		return &types.ManagedObjectNotFound{Obj: folder}

@@ -12,8 +12,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// defaultControllers are the keys of controllers that every VM has: IDE 0 and
-// 1, PCI, PS2, SIO.
+// defaultControllers are the keys of the controllers that every VM has: IDE 0
+// and 1, PCI, PS2, SIO.
 var defaultControllers = []int32{200, 201, 100, 300, 400}
 
 const maxDeviceKey = 1 << 30
@@ -25,8 +25,8 @@ func invalidDevice(index int, property string) types.BaseMethodFault {
 	}
 }
 
-// checkDevices finds the first device change that cannot be done. have are
-// the devices of an existing VM.
+// checkDevices finds the first impossible device change. have are the devices
+// of an existing VM.
 func (w *world) checkDevices(dc ref, have object.VirtualDeviceList, changes []types.BaseVirtualDeviceConfigSpec) types.BaseMethodFault {
 	controllers := slices.Clone(defaultControllers)
 	for _, d := range have {
@@ -164,7 +164,7 @@ func checkMAC(i int, card *types.VirtualEthernetCard) types.BaseMethodFault {
 	return nil
 }
 
-// assignMAC gives a new card its address, unless the client set one by hand.
+// assignMAC gives a new card its address, unless the client has set one.
 func (f *Front) assignMAC(spec *types.VirtualDeviceConfigSpec) {
 	card, ok := spec.Device.(types.BaseVirtualEthernetCard)
 	if !ok || spec.Operation != types.VirtualDeviceConfigSpecOperationAdd {

@@ -29,7 +29,7 @@ func withMessage(fault types.BaseMethodFault, key, message string) types.BaseMet
 	return fault
 }
 
-// faultName is the wire name of a fault.
+// faultName is the name of a fault in the protocol.
 func faultName(fault types.BaseMethodFault) string {
 	return reflect.TypeOf(fault).Elem().Name()
 }

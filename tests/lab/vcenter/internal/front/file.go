@@ -119,7 +119,7 @@ func (w *world) deletePath(at location) types.BaseMethodFault {
 	return nil
 }
 
-// locked refuses a file, or a directory with one, that a running VM has open:
+// locked refuses a file that a running VM has open, or a directory with one:
 // its disks and its connected CD-ROM images.
 func (w *world) locked(at location) types.BaseMethodFault {
 	for _, e := range w.reg.All("VirtualMachine") {
@@ -143,7 +143,7 @@ func (w *world) locked(at location) types.BaseMethodFault {
 	return nil
 }
 
-// fileFault is the fault of an error of the file system.
+// fileFault is the fault for an error of the file system.
 func fileFault(err error, at location) types.BaseMethodFault {
 	file := types.FileFault{File: at.path.String()}
 	switch {

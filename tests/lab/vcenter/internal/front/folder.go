@@ -28,7 +28,7 @@ func (f *Front) serveFolder(w http.ResponseWriter, r *http.Request) {
 	f.folder(w, r)
 }
 
-// discard is a reply that nobody gets.
+// discard is a reply that is not sent.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
@@ -70,8 +70,8 @@ func (f *Front) folder(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// folderUser accepts the cookie of a session, unless told otherwise, or the
-// password.
+// folderUser accepts the password or, unless it is configured otherwise, the
+// cookie of a session.
 func (f *Front) folderUser(r *http.Request) bool {
 	if cookie, err := r.Cookie(soapCookie); err == nil && !f.cfg.FolderBasicOnly {
 		if f.sessions.get(strings.Trim(cookie.Value, `"`), f.vimKinds()...) != nil {
@@ -86,7 +86,7 @@ func (f *Front) folderUser(r *http.Request) bool {
 	return ok
 }
 
-// folderPath finds the file, or the status to refuse with.
+// folderPath finds the file, or the status of the refusal.
 func (f *Front) folderPath(r *http.Request) (location, int) {
 	w := f.world
 	w.mu.Lock()
@@ -135,7 +135,8 @@ func (f *Front) download(w http.ResponseWriter, r *http.Request, at location) {
 	http.ServeContent(w, r, "", info.ModTime(), file)
 }
 
-// upload writes the body to the file. A body that ends early leaves what came.
+// upload writes the body to the file. A body that ends early leaves a partial
+// file.
 func (f *Front) upload(w http.ResponseWriter, r *http.Request, at location) {
 	parent, err := os.Stat(filepath.Dir(at.file))
 	if err != nil || !parent.IsDir() || at.path.Path == "" {

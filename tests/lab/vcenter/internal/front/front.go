@@ -1,8 +1,8 @@
-// Package front serves a simulated vCenter to REST clients: the VI/JSON API,
-// the parts of the Automation API that a VM provisioner needs, the datastore
-// file service, and an admin endpoint for tests. The inventory and the device
-// logic are govmomi's simulator; sessions, tasks, the property collector,
-// placement, files and tags are the front's own.
+// Package front serves a simulated vCenter to REST clients. It has the VI/JSON
+// API, the parts of the Automation API that a VM provisioner needs, the
+// datastore file service, and an admin endpoint for tests. govmomi's simulator
+// has the inventory and the device logic. The front itself has sessions, tasks,
+// the property collector, placement, files and tags.
 package front
 
 import (
@@ -13,19 +13,19 @@ import (
 	"sync"
 )
 
-// Config is what a simulated vCenter starts with.
+// Config has the settings of a simulated vCenter.
 type Config struct {
 	Username, Password string
 	Delays             Delays
 	// Hosts of the cluster, and datastores of the datastore cluster.
 	Hosts, PodDatastores int
 	NoDRS                bool
-	// APIRelease is the newest release that is served, one of Releases.
+	// APIRelease is the newest served release, one of Releases.
 	APIRelease string
-	// ShareSessions lets one session serve both APIs.
+	// ShareSessions makes one session valid for both APIs.
 	ShareSessions bool
-	// FolderBasicOnly lets the file service take no session, only user and
-	// password.
+	// FolderBasicOnly makes the file service accept only user and password, and no
+	// session.
 	FolderBasicOnly bool
 	RequestLog      bool
 }
@@ -46,12 +46,12 @@ type Front struct {
 	tags        *tagging
 	handler     http.Handler
 
-	// ctx ends with the front; work are its goroutines.
+	// ctx ends with the front; work counts its goroutines.
 	ctx  context.Context
 	stop context.CancelFunc
 	work sync.WaitGroup
 
-	// Guarded by the world's lock.
+	// The world's lock protects these.
 	tasks   map[ref]*task
 	busy    map[ref]ref
 	names   map[string]chan struct{}
@@ -100,7 +100,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.handler.ServeHTTP(w, r)
 }
 
-// Close ends what runs and deletes the datastores' files.
+// Close ends everything that runs and deletes the datastores' files.
 func (f *Front) Close() {
 	f.stop()
 	f.outage.end()

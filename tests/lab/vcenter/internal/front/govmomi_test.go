@@ -16,8 +16,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// A second opinion on the encoding: govmomi's own client speaks the same
-// protocol, in release 9.1.0.0 only.
+// A second check of the encoding: govmomi's own client uses the same protocol,
+// in release 9.1.0.0 only.
 func TestGovmomiUnderstands(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.APIRelease = "9.1.0.0" })
 	tls := httptest.NewTLSServer(l.f)

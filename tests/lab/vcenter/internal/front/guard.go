@@ -11,9 +11,9 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// taskGuard watches the simulator's tasks: it turns a panic in a task's
-// goroutine, which would end the process, into a fault, and says when a task
-// is over.
+// taskGuard watches the simulator's tasks. It turns a panic in a task's
+// goroutine, which would end the process, into a fault. It also reports when a
+// task is over.
 type taskGuard struct {
 	mu    sync.Mutex
 	tasks map[ref]*guarded
@@ -28,7 +28,7 @@ func newTaskGuard() *taskGuard {
 	return &taskGuard{tasks: map[ref]*guarded{}}
 }
 
-// Reference names the guard among the simulator's handlers.
+// Reference names the guard in the simulator's list of handlers.
 func (g *taskGuard) Reference() ref {
 	return ref{Type: "TaskGuard", Value: "front"}
 }
@@ -71,7 +71,7 @@ func (g *taskGuard) UpdateObject(_ *simulator.Context, obj mo.Reference, _ []typ
 	}
 }
 
-// RemoveObject does nothing: settle forgets tasks.
+// RemoveObject does nothing, because settle forgets the tasks.
 func (g *taskGuard) RemoveObject(*simulator.Context, ref) {}
 
 func (g *taskGuard) wait(task ref) types.TaskInfo {
@@ -82,8 +82,8 @@ func (g *taskGuard) wait(task ref) types.TaskInfo {
 	return t.info
 }
 
-// settle waits for every task the last call started, also those it left
-// behind, and forgets them.
+// settle waits for every task that the last call started, including those that
+// it did not wait for. Then it forgets them.
 func (g *taskGuard) settle() []ref {
 	var settled []ref
 	for {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a client without DRS reads to choose a host.
+// The values that a client reads to choose a host without DRS.
 func TestHostsShowWhatTheySee(t *testing.T) {
 	l := loggedIn(t, func(c *Config) { c.NoDRS = true })
 	hosts := must(decodeList(l.get(l.find("/dc1/host/cluster"), "host")))
@@ -17,7 +17,7 @@ func TestHostsShowWhatTheySee(t *testing.T) {
 		var out []string
 		for _, r := range must(decodeList(l.get(on, property))) {
 			name := unquote(l.get(ref{Type: r["type"].(string), Value: r["value"].(string)}, "name"))
-			// The switch's own portgroup ends in its number.
+			// The name of the switch's own portgroup ends with a number.
 			if uplinks := "dvs-DVUplinks"; strings.HasPrefix(name, uplinks) {
 				name = uplinks
 			}

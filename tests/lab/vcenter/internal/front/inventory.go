@@ -11,7 +11,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Names of the inventory, which clients and tests look up.
+// Names in the inventory, which clients and tests look up.
 const (
 	datacenterName = "dc1"
 	clusterName    = "cluster"
@@ -167,7 +167,7 @@ func (w *world) addDatastore(name string, hosts []ref) (ref, error) {
 }
 
 // moveIntoPod makes the pod the parent of ds. The simulator's own move leaves
-// duplicates behind.
+// duplicates.
 func (w *world) moveIntoPod(ds ref) {
 	pod := w.reg.Get(w.sites.pod).(*simulator.StoragePod)
 	folder := w.reg.Get(w.sites.datastoreFolder).(*simulator.Folder)
@@ -176,7 +176,7 @@ func (w *world) moveIntoPod(ds ref) {
 	w.reg.Get(ds).(*simulator.Datastore).Parent = &pod.Self
 }
 
-// refreshPods recomputes what a datastore cluster sums up.
+// refreshPods recomputes the sums of a datastore cluster.
 func (w *world) refreshPods() {
 	for _, e := range w.reg.All("StoragePod") {
 		pod := e.(*simulator.StoragePod)
@@ -191,14 +191,14 @@ func (w *world) refreshPods() {
 	}
 }
 
-// describe makes the service content say which vCenter this plays.
+// describe puts the version of the simulated vCenter into the service content.
 func (w *world) describe(cfg Config) {
 	si := w.reg.Get(ref{Type: "ServiceInstance", Value: "ServiceInstance"}).(*simulator.ServiceInstance)
 	about := &si.Content.About
 	about.Name = "VMware vCenter Server"
 	about.ApiVersion = cfg.APIRelease
 	about.Version = cfg.APIRelease[:len(cfg.APIRelease)-2]
-	// The simulator gives all of a machine the same one.
+	// The simulator gives the same one to all simulators of a machine.
 	about.InstanceUuid = uuid.NewString()
 	about.FullName = fmt.Sprintf("%s %s build-%s", about.Name, about.Version, about.Build)
 }
@@ -217,7 +217,7 @@ func (w *world) datastoreNamed(dc ref, name string) *simulator.Datastore {
 	return nil
 }
 
-// datacenterOf walks up to the datacenter of an object.
+// datacenterOf finds the datacenter of an object through its parents.
 func (w *world) datacenterOf(r ref) (ref, bool) {
 	for {
 		e, ok := w.reg.Get(r).(mo.Entity)

@@ -18,8 +18,8 @@ const (
 	testPassword = "correct horse"
 )
 
-// patience only catches what never ends: a shared machine may be many times
-// slower than a good one, and stand still for seconds.
+// patience only catches a hang. A shared machine may be many times slower than
+// a good one, and pause for seconds.
 const patience = 5 * time.Minute
 
 type obj = map[string]any
@@ -79,7 +79,7 @@ func (a answer) object(t testing.TB) obj {
 	return out
 }
 
-// send returns an error only when the connection gives no answer.
+// send returns an error only if the connection gives no answer.
 func (l *lab) send(method, path string, body any, header http.Header) (answer, error) {
 	var reader io.Reader
 	switch b := body.(type) {
@@ -127,7 +127,7 @@ func (l *lab) path(on ref, member string) string {
 	return fmt.Sprintf("/sdk/vim25/%s/%s/%s/%s", l.release, on.Type, url.PathEscape(on.Value), member)
 }
 
-// call wants a method to succeed.
+// call requires that a method succeeds.
 func (l *lab) call(on ref, method string, body any) answer {
 	l.t.Helper()
 	if body == nil {
@@ -140,7 +140,7 @@ func (l *lab) call(on ref, method string, body any) answer {
 	return a
 }
 
-// fault wants a method to fail and returns the fault.
+// fault requires that a method fails, and returns the fault.
 func (l *lab) fault(on ref, method string, body any, want string) obj {
 	l.t.Helper()
 	a := l.http("POST", l.path(on, method), body)
@@ -214,7 +214,7 @@ func (l *lab) task(a answer) obj {
 	}
 }
 
-// done wants a task to succeed and returns its result.
+// done requires that a task succeeds, and returns its result.
 func (l *lab) done(a answer) any {
 	l.t.Helper()
 	info := l.task(a)
@@ -224,7 +224,7 @@ func (l *lab) done(a answer) any {
 	return info["result"]
 }
 
-// failed wants a task to end with a fault, which it returns.
+// failed requires that a task ends with a fault, and returns the fault.
 func (l *lab) failed(a answer, want string) obj {
 	l.t.Helper()
 	info := l.task(a)

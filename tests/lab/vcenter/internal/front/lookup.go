@@ -36,8 +36,8 @@ func (c *call) findChild() (json.RawMessage, types.BaseMethodFault) {
 	return declared(found)
 }
 
-// child finds a child by name. Names hold the escapes %25, %2f and %5c as
-// they are; their case does not count.
+// child finds a child by name. Names contain the escapes %25, %2f and %5c
+// unchanged. Upper and lower case are equal.
 func (w *world) child(of ref, name string) (ref, bool) {
 	for _, r := range children(w, of) {
 		if e, ok := w.reg.Get(r).(mo.Entity); ok && sameName(entityName(e), name) {
@@ -53,8 +53,8 @@ func sameName(a, b string) bool {
 	return escapes.Replace(a) == escapes.Replace(b)
 }
 
-// escapeName escapes what cannot stand in an inventory name. A '%' that
-// begins an escape already is left alone.
+// escapeName escapes characters that an inventory name may not contain. A '%'
+// that begins an escape is not changed.
 func escapeName(name string) string {
 	var out strings.Builder
 	for i := range len(name) {
@@ -91,7 +91,7 @@ func (c *call) findByUUID() (json.RawMessage, types.BaseMethodFault) {
 	return declared(found[0])
 }
 
-// byUUID finds VMs or hosts. A datacenter bounds the search.
+// byUUID finds VMs or hosts. A datacenter limits the search.
 func (c *call) byUUID(dc *ref, uuid string, vms bool, instance *bool) ([]ref, types.BaseMethodFault) {
 	w := c.f.world
 	w.mu.Lock()
@@ -152,7 +152,7 @@ func (c *call) createFolder() (json.RawMessage, types.BaseMethodFault) {
 	return declared(made)
 }
 
-// unescapeName undoes escapeName, for the simulator, which escapes itself.
+// unescapeName reverses escapeName, for the simulator, which escapes itself.
 func unescapeName(name string) string {
 	return strings.NewReplacer("%2f", "/", "%2F", "/", "%5c", `\`, "%5C", `\`, "%25", "%").Replace(name)
 }

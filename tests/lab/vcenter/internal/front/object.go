@@ -8,8 +8,9 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// object finds what r refers to in the session's own objects, then in the
-// inventory, as the managed object of the schema. The world is locked.
+// object finds the object of r: first among the session's own objects, then in
+// the inventory. The result is the managed object of the schema. The caller
+// holds the lock of the world.
 func (f *Front) object(s *session, r ref) (reflect.Value, bool) {
 	if s != nil {
 		switch o := s.objects[r].(type) {
@@ -59,8 +60,8 @@ func userSession(s *session) types.UserSession {
 	}
 }
 
-// managedObject digs the schema's type out of the simulator's wrappers, whose
-// first field it is.
+// managedObject returns the schema's type in the simulator's wrappers, which is
+// their first field.
 func managedObject(obj mo.Reference) reflect.Value {
 	v := reflect.ValueOf(obj).Elem()
 	for path.Base(v.Type().PkgPath()) != "mo" {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// How a vCenter can be away.
+// Ways in which a vCenter can be unreachable.
 const (
 	outageRefuse      = "refuse"
 	outageUnavailable = "unavailable"
 	outageHang        = "hang"
 )
 
-// outage takes the vCenter away from its clients for a while. The admin
-// endpoint stays.
+// outage makes the vCenter unreachable for its clients for a while. The admin
+// endpoint still works.
 type outage struct {
 	mu    sync.Mutex
 	mode  string
@@ -61,15 +61,16 @@ func (o *outage) now() (mode string, over <-chan struct{}) {
 // dropConnection ends the request without a reply.
 func dropConnection() { panic(http.ErrAbortHandler) }
 
-// unavailable is what the proxy in front of a vCenter says while it restarts.
+// unavailable is the answer of the proxy in front of a vCenter during a
+// restart.
 func unavailable(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/plain")
 	w.WriteHeader(http.StatusServiceUnavailable)
 	_, _ = w.Write([]byte("no healthy upstream"))
 }
 
-// guard serves h unless there is an outage. One that begins while a request
-// waits ends that request.
+// guard serves h unless there is an outage. An outage also ends the requests
+// that wait.
 func (o *outage) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch mode, over := o.now(); mode {

@@ -17,8 +17,8 @@ type location struct {
 	file string
 }
 
-// resolve finds the file behind "[datastore] path". A datacenter is needed,
-// as on every vCenter.
+// resolve finds the file behind "[datastore] path". As on every vCenter, a
+// datacenter is required.
 func (w *world) resolve(dc *ref, name string) (location, types.BaseMethodFault) {
 	var p object.DatastorePath
 	if !p.FromString(name) || p.Datastore == "" {
@@ -40,7 +40,7 @@ func (w *world) resolve(dc *ref, name string) (location, types.BaseMethodFault) 
 	return location{ds: ds, path: p, file: filepath.Join(ds.Summary.Url, p.Path)}, nil
 }
 
-// datastorePaths rewrites the local paths in the simulator's file faults.
+// datastorePaths replaces the local paths in the simulator's file faults.
 func (w *world) datastorePaths(fault types.BaseMethodFault) types.BaseMethodFault {
 	f, ok := fault.(types.BaseFileFault)
 	if !ok {

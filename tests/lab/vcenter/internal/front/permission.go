@@ -8,7 +8,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Privileges that more than one place asks for.
+// Privileges that several places require.
 const (
 	viewPrivilege     = "System.View"
 	propertyPrivilege = "System.Read"
@@ -17,8 +17,8 @@ const (
 	tagPrivilege      = "InventoryService.Tagging.AttachTag"
 )
 
-// denial takes one privilege away, on the objects of one name and what is
-// below them, or everywhere when the name is empty.
+// denial removes one privilege: on the objects with one name and below them, or
+// everywhere if the name is empty.
 type denial struct {
 	Privilege  string `json:"privilege"`
 	ObjectName string `json:"objectName"`
@@ -47,8 +47,8 @@ func (p *permissions) of(privilege string) []denial {
 	return out
 }
 
-// denied is the NoPermission of using a privilege on an object, nil when it
-// is allowed. The world is locked.
+// denied is the NoPermission fault for the use of a privilege on an object, nil
+// if it is allowed. The caller holds the lock of the world.
 func (f *Front) denied(privilege string, r ref) types.BaseMethodFault {
 	for _, d := range f.permissions.of(privilege) {
 		if d.ObjectName == "" || f.world.within(r, d.ObjectName) {
@@ -59,7 +59,7 @@ func (f *Front) denied(privilege string, r ref) types.BaseMethodFault {
 	return nil
 }
 
-// within says whether an object or one above it has this name.
+// within reports whether an object or one above it has this name.
 func (w *world) within(r ref, name string) bool {
 	for {
 		e, ok := w.reg.Get(r).(mo.Entity)

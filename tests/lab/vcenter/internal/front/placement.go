@@ -9,12 +9,12 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// need is a datastore that a VM's host must see, and the file it is for.
+// need is a datastore that a VM's host must have, and the file on it.
 type need struct {
 	datastore ref
 	file      string
-	// soft needs matter only while another host could do better: a CD-ROM
-	// that is not connected at power-on.
+	// soft needs matter only if another host fulfils them: a CD-ROM that is not
+	// connected at power-on.
 	soft bool
 }
 
@@ -87,7 +87,7 @@ func (w *world) hasDRS(pool ref) bool {
 	return ok && config.DrsConfig.Enabled != nil && *config.DrsConfig.Enabled
 }
 
-// chooseHost takes the given host or the least used one that sees everything.
+// chooseHost takes the given host, or the least used one that has everything.
 func (w *world) chooseHost(pool ref, host *ref, needs []need) (ref, types.BaseMethodFault) {
 	if host != nil {
 		return *host, w.sees(*host, needs, false)
@@ -116,8 +116,8 @@ func (w *world) chooseHost(pool ref, host *ref, needs []need) (ref, types.BaseMe
 	return ref{}, reason
 }
 
-// sees says whether a host mounts all datastores, soft needs included when
-// strict.
+// sees reports whether a host mounts all datastores. With strict, the soft
+// needs count too.
 func (w *world) sees(host ref, needs []need, strict bool) types.BaseMethodFault {
 	h, ok := w.reg.Get(host).(*simulator.HostSystem)
 	if !ok {
@@ -132,8 +132,8 @@ func (w *world) sees(host ref, needs []need, strict bool) types.BaseMethodFault 
 	return nil
 }
 
-// checkSpace refuses disks that are allocated in full on a datastore without
-// the room.
+// checkSpace refuses fully allocated disks if the datastore has not enough
+// space.
 func (w *world) checkSpace(home *simulator.Datastore, dc ref, changes []types.BaseVirtualDeviceConfigSpec) types.BaseMethodFault {
 	wanted := map[*simulator.Datastore]int64{}
 	for _, change := range changes {

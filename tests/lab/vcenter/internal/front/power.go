@@ -43,7 +43,7 @@ func (c *call) reset() (json.RawMessage, types.BaseMethodFault) {
 	}))
 }
 
-// vm finds a VM that may have gone since the call came in.
+// vm finds a VM. It may have been destroyed since the call arrived.
 func (w *world) vm(r ref) (*simulator.VirtualMachine, types.BaseMethodFault) {
 	vm, ok := w.reg.Get(r).(*simulator.VirtualMachine)
 	if !ok {
@@ -58,8 +58,8 @@ const (
 	suspended = types.VirtualMachinePowerStateSuspended
 )
 
-// inState wants a VM in one of the states that an operation starts from;
-// requested is the state it leads to.
+// inState requires that a VM is in one of the states in which an operation may
+// start. requested is the state after the operation.
 func (w *world) inState(r ref, requested types.VirtualMachinePowerState, from ...types.VirtualMachinePowerState) types.BaseMethodFault {
 	vm, fault := w.vm(r)
 	if fault != nil {
@@ -74,8 +74,8 @@ func (w *world) inState(r ref, requested types.VirtualMachinePowerState, from ..
 	return nil
 }
 
-// canPowerOn checks the state and that a host sees all the VM needs; with
-// move, DRS takes the VM to such a host.
+// canPowerOn checks the state, and that a host has all that the VM needs. With
+// move, DRS moves the VM to such a host.
 func (f *Front) canPowerOn(r ref, move bool) types.BaseMethodFault {
 	w := f.world
 	if fault := w.inState(r, on, off, suspended); fault != nil {
@@ -128,7 +128,7 @@ func (f *Front) switchOn(r ref) types.BaseMethodFault {
 	return nil
 }
 
-// disconnectMissing leaves a CD-ROM whose image is gone disconnected.
+// disconnectMissing leaves a CD-ROM disconnected if its image is missing.
 func (w *world) disconnectMissing(vm *simulator.VirtualMachine) {
 	dc, _ := w.datacenterOf(vm.Self)
 	for _, d := range object.VirtualDeviceList(vm.Config.Hardware.Device).SelectByType((*types.VirtualCdrom)(nil)) {

@@ -4,7 +4,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// onThis are the privileges a method asks for on the object it is called on.
+// onThis are the privileges that a method requires on its object.
 var onThis = map[string]string{
 	"CreateVM_Task":   "VirtualMachine.Inventory.Create",
 	"CreateFolder":    "Folder.Create",
@@ -16,7 +16,8 @@ var onThis = map[string]string{
 	"UnregisterVM":    "VirtualMachine.Inventory.Unregister",
 }
 
-// permitted checks the privileges that a call needs. The world is locked.
+// permitted checks the privileges that a call needs. The caller holds the lock
+// of the world.
 func (c *call) permitted() types.BaseMethodFault {
 	if privilege, ok := onThis[c.method]; ok {
 		if fault := c.f.denied(privilege, c.this); fault != nil {
@@ -54,13 +55,13 @@ func (c *call) permitted() types.BaseMethodFault {
 func (c *call) filePermitted(privilege, name string) types.BaseMethodFault {
 	at, fault := c.f.world.resolve(&c.f.world.sites.datacenter, name)
 	if fault != nil {
-		return nil // the call itself says what is wrong with the path
+		return nil // the call itself reports what is wrong with the path
 	}
 	return c.f.denied(privilege, at.ds.Self)
 }
 
-// configPermitted checks what a configuration touches: settings on the VM or
-// the folder of a new one, datastores, networks.
+// configPermitted checks everything that a configuration touches: settings on
+// the VM or on the folder of a new one, datastores, networks.
 func (c *call) configPermitted(dc, on ref, spec *types.VirtualMachineConfigSpec) types.BaseMethodFault {
 	need := []string{}
 	add := func(used bool, privilege string) {

@@ -12,7 +12,7 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 )
 
-// errUnknownProperty says that the schema has no such property.
+// errUnknownProperty means that the schema has no such property.
 type errUnknownProperty struct{ path string }
 
 func (e errUnknownProperty) Error() string { return "unknown property " + e.path }
@@ -51,8 +51,8 @@ func property(obj reflect.Value, path string) (any, error) {
 	return v.Interface(), nil
 }
 
-// propertyExists says whether a type has a property path, as far as its
-// declared types tell: members of subtypes count as known.
+// propertyExists reports whether a type has a property path, according to its
+// declared types. Members of subtypes count as known.
 func propertyExists(t reflect.Type, path string) bool {
 	for _, segment := range strings.Split(path, ".") {
 		name, _, keyed := strings.Cut(segment, "[")
@@ -128,7 +128,7 @@ func fieldNamed(t reflect.Type, name string) (reflect.StructField, bool) {
 	return f, ok
 }
 
-// element picks the member of an array by its key: 4000 or "name".
+// element returns the member of an array by its key: 4000 or "name".
 func element(v reflect.Value, key string) (reflect.Value, bool) {
 	if v.Kind() != reflect.Slice {
 		return reflect.Value{}, false
@@ -154,8 +154,8 @@ func allProperties(t reflect.Type) []string {
 	return slices.Sorted(maps.Keys(membersOf(t)))
 }
 
-// managedType is the type of a managed object by its name in the schema, nil
-// when the name is known but nothing more.
+// managedType is the type of a managed object by its name in the schema. It is
+// nil if only the name is known.
 func managedType(name string) (reflect.Type, bool) {
 	switch name {
 	case "Task":
@@ -179,7 +179,7 @@ func managedType(name string) (reflect.Type, bool) {
 	return t, true
 }
 
-// isA says whether a managed object of type t, referred to as name, is of the
+// isA reports whether a managed object of type t, with the name name, is of the
 // type want or derives from it.
 func isA(name string, t reflect.Type, want string) bool {
 	if name == want || t.Name() == want {

@@ -22,8 +22,8 @@ func (c *call) prepareGet([]byte) types.BaseMethodFault {
 	return c.f.denied(propertyPrivilege, c.this)
 }
 
-// runGet reads one top-level property; nested paths are the property
-// collector's.
+// runGet reads one top-level property. Nested paths need the property
+// collector.
 func (c *call) runGet() (json.RawMessage, types.BaseMethodFault) {
 	c.f.world.mu.Lock()
 	defer c.f.world.mu.Unlock()

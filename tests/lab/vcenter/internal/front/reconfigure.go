@@ -26,7 +26,7 @@ func (c *call) reconfigVM() (json.RawMessage, types.BaseMethodFault) {
 			}
 			return c.f.canReconfigure(vm, &req.Spec)
 		},
-		run:   func() (any, types.BaseMethodFault) { return nil, c.f.reconfigure(vm, &req.Spec) },
+		run: func() (any, types.BaseMethodFault) { return nil, c.f.reconfigure(vm, &req.Spec) },
 	}))
 }
 
@@ -58,7 +58,7 @@ func (f *Front) canReconfigure(r ref, spec *types.VirtualMachineConfigSpec) type
 	return w.visible(vm, dc, spec.DeviceChange)
 }
 
-// poweredOnChange refuses what a running VM cannot change.
+// poweredOnChange refuses changes that are not possible in a running VM.
 func poweredOnChange(vm *simulator.VirtualMachine, spec *types.VirtualMachineConfigSpec) types.BaseMethodFault {
 	if vm.Runtime.PowerState != types.VirtualMachinePowerStatePoweredOn {
 		return nil
@@ -86,7 +86,7 @@ func poweredOnChange(vm *simulator.VirtualMachine, spec *types.VirtualMachineCon
 	return nil
 }
 
-// visible refuses a file that the host of a running VM does not see.
+// visible refuses a file that the host of a running VM cannot reach.
 func (w *world) visible(vm *simulator.VirtualMachine, dc ref, changes []types.BaseVirtualDeviceConfigSpec) types.BaseMethodFault {
 	if vm.Runtime.PowerState != types.VirtualMachinePowerStatePoweredOn {
 		return nil
@@ -129,8 +129,8 @@ func (f *Front) reconfigure(r ref, spec *types.VirtualMachineConfigSpec) types.B
 	return nil
 }
 
-// keepIdentity leaves out removals of keys that are not there, which the
-// simulator would add as empty ones.
+// keepIdentity removes deletions of missing keys from the spec. The simulator
+// would add these keys with an empty value.
 func keepIdentity(vm *simulator.VirtualMachine, spec *types.VirtualMachineConfigSpec) {
 	spec.ExtraConfig = slices.DeleteFunc(spec.ExtraConfig, func(o types.BaseOptionValue) bool {
 		v := o.GetOptionValue()
@@ -140,8 +140,8 @@ func keepIdentity(vm *simulator.VirtualMachine, spec *types.VirtualMachineConfig
 	})
 }
 
-// takeDisks makes the removal of a disk with its file one without, and returns
-// the disks whose files are to go.
+// takeDisks changes the removal of a disk with its file into one without, and
+// returns the disks whose files must be deleted.
 func (w *world) takeDisks(vm *simulator.VirtualMachine, changes []types.BaseVirtualDeviceConfigSpec) []ownDisk {
 	dc, _ := w.datacenterOf(vm.Self)
 	var gone []ownDisk

@@ -9,7 +9,7 @@ import (
 	"agent-forge.containeroo.ch/lab/vcenter/internal/wire"
 )
 
-// writeJSON answers a call; nothing to say is "204 No Content".
+// writeJSON answers a call. An empty answer is "204 No Content".
 func writeJSON(w http.ResponseWriter, body json.RawMessage) {
 	if body == nil {
 		w.WriteHeader(http.StatusNoContent)

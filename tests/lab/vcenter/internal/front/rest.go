@@ -125,8 +125,8 @@ func (f *Front) restSession(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hello negotiates the release: the first of the client's list that is served.
-// It came with 8.0.2.0.
+// hello negotiates the release: the first served one of the client's list. It
+// exists since 8.0.2.0.
 func (f *Front) hello(w http.ResponseWriter, r *http.Request) {
 	if f.cfg.APIRelease == "8.0.1.0" || r.Method != http.MethodPost || r.URL.Query().Get("action") != "hello" {
 		http.NotFound(w, r)
@@ -152,7 +152,7 @@ func (f *Front) hello(w http.ResponseWriter, r *http.Request) {
 	writeValue(w, http.StatusOK, map[string]string{"api_release": chosen})
 }
 
-// readREST decodes a body, strictly.
+// readREST decodes a body strictly.
 func readREST(w http.ResponseWriter, r *http.Request, into any) bool {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err == nil {

@@ -14,7 +14,7 @@ type retrieveResult struct {
 	Objects  []objectContent `json:"objects"`
 }
 
-// page is what ContinueRetrievePropertiesEx has still to return.
+// page is the rest that ContinueRetrievePropertiesEx has to return.
 type page struct {
 	size int
 	rest []objectContent

@@ -16,8 +16,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Every method of every kind of object is called with the least body that the
-// schema allows. Whatever that does, the vCenter goes on.
+// Every method of every kind of object is called with the smallest body that
+// the schema allows. The vCenter must survive all calls.
 func TestNoCallBringsItDown(t *testing.T) {
 	l := loggedIn(t)
 	l.made("node-1", "ds-0")

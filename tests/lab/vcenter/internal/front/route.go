@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// routes is the whole server: the admin endpoint, which an outage leaves
-// alone, and what clients see.
+// routes is the whole server: the admin endpoint, which works during an outage,
+// and the interfaces for clients.
 func (f *Front) routes() http.Handler {
 	admin := f.adminRoutes()
 	client := f.outage.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +42,7 @@ func (f *Front) routes() http.Handler {
 	})
 }
 
-// statusWriter remembers the status for the request log; 0 is a dropped
+// statusWriter remembers the status for the request log. 0 is a dropped
 // connection.
 type statusWriter struct {
 	http.ResponseWriter

@@ -13,7 +13,7 @@ import (
 	"agent-forge.containeroo.ch/lab/vcenter/internal/wire"
 )
 
-// Where a rule strikes.
+// The effects of a rule.
 const (
 	atCall      = "call"      // the call answers the fault
 	atTask      = "task"      // the task it starts ends with the fault
@@ -29,8 +29,8 @@ type rule struct {
 	At     string          `json:"at"`
 	Fault  json.RawMessage `json:"fault,omitempty"`
 	Status int             `json:"status,omitempty"`
-	// Count is the number of calls to strike, 0 for all; Skip those to let
-	// pass before.
+	// Count is the number of calls that fail, 0 for all. Skip is the number of
+	// calls that pass before.
 	Count  int    `json:"count"`
 	Skip   int    `json:"skip"`
 	VMName string `json:"vmName,omitempty"`
@@ -82,7 +82,7 @@ func (r *rules) add(n *rule) error {
 	return nil
 }
 
-// match finds the rule that strikes this call and counts the hit.
+// match finds the rule for this call and counts the hit.
 func (r *rules) match(method, vmName string) *rule {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +113,7 @@ func (r *rules) list() []rule {
 	return out
 }
 
-// clear drops all rules and releases the calls that hang.
+// clear drops all rules and releases the hanging calls.
 func (r *rules) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

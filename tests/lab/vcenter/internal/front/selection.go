@@ -13,8 +13,8 @@ type selected struct {
 	missing bool
 }
 
-// selection resolves a filter spec to the objects it selects now, in order.
-// The world is locked.
+// selection resolves a filter spec to the objects that it selects now, in
+// order. The caller holds the lock of the world.
 func (f *Front) selection(s *session, spec *types.PropertyFilterSpec) ([]selected, types.BaseMethodFault) {
 	w := walker{f: f, s: s, spec: spec, seen: map[ref]bool{}, named: map[string]*types.TraversalSpec{}}
 	if fault := w.checkTypes(); fault != nil {
@@ -87,7 +87,7 @@ func (w *walker) add(r ref, v reflect.Value) {
 	}
 }
 
-// maxDepth bounds traversal specs that name each other in a ring.
+// maxDepth limits traversal specs that name each other in a circle.
 const maxDepth = 32
 
 func (w *walker) follow(from ref, v reflect.Value, set []types.BaseSelectionSpec, depth int) types.BaseMethodFault {

@@ -10,15 +10,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// Kinds of sessions, as the admin endpoint names them.
+// Kinds of sessions in the admin endpoint.
 const (
 	kindVIM  = "vim"
 	kindREST = "rest"
 )
 
-// session is one login. The objects a client creates in it, views, filters
-// and property collectors, live and die with it; they are guarded by the
-// world's lock.
+// session is one login. The objects that a client creates in it (views,
+// filters, property collectors) end with it. The world's lock protects them.
 type session struct {
 	id, user, agent, kind string
 	login                 time.Time
@@ -66,7 +65,8 @@ func (s *sessions) open(kind, user, agent string) *session {
 	return n
 }
 
-// get returns a live session of one of the kinds and notes the call.
+// get returns a live session of one of the kinds and records the time of the
+// call.
 func (s *sessions) get(id string, kinds ...string) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,15 +120,15 @@ func (s *sessions) list() []sessionView {
 const sessionHeader = "vmware-api-session-id"
 
 // soapCookie is the session cookie of the SOAP API, which the file service
-// under /folder takes.
+// under /folder accepts.
 const soapCookie = "vmware_soap_session"
 
 func (f *Front) vimSession(r *http.Request) *session {
 	return f.sessions.get(r.Header.Get(sessionHeader), f.vimKinds()...)
 }
 
-// vimKinds are the kinds of sessions the VI/JSON API takes, restKinds those of
-// the Automation API. They differ unless session sharing is on.
+// vimKinds are the kinds of sessions that the VI/JSON API accepts, restKinds
+// those of the Automation API. They differ unless sessions are shared.
 func (f *Front) vimKinds() []string {
 	if f.cfg.ShareSessions {
 		return []string{kindVIM, kindREST}

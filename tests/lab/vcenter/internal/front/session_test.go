@@ -45,7 +45,7 @@ func TestLogin(t *testing.T) {
 	}
 	l.admin("DELETE", "calls", nil, nil)
 	l.admin("POST", "password", obj{"password": "new"}, nil)
-	l.get(sessionManager, "currentSession") // sessions outlive a changed password
+	l.get(sessionManager, "currentSession") // sessions survive a changed password
 	l.call(sessionManager, "Logout", nil)
 	l.session = ""
 	l.fault(sessionManager, "Login", obj{"userName": testUser, "password": testPassword}, "InvalidLogin")

@@ -13,7 +13,7 @@ func newSignal() *signal {
 	return &signal{n: 1, next: make(chan struct{})}
 }
 
-// bump counts up, wakes all who wait, and returns the new count.
+// bump increments the count, wakes all waiters, and returns the new count.
 func (s *signal) bump() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,7 +2,7 @@ package front
 
 import "maps"
 
-// boxed is a string in an any slot.
+// boxed is a string in an any-typed slot.
 func boxed(s string) obj { return obj{"_typeName": "string", "_value": s} }
 
 func option(key, value string) obj {
@@ -76,7 +76,7 @@ func machine(name, datastore string, more ...obj) obj {
 	return out
 }
 
-// place is what CreateVM_Task needs besides the configuration.
+// create creates a VM in the default folder and pool.
 func (l *lab) create(name, datastore string, more ...obj) answer {
 	l.t.Helper()
 	return l.createIn("/dc1/vm", machine(name, datastore, more...))

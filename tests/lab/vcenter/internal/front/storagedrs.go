@@ -16,11 +16,12 @@ import (
 type placement struct {
 	datastore string
 	spec      types.StoragePlacementSpec
-	// chooseHome says that the client left the configuration's place open.
+	// chooseHome means that the client did not choose the datastore of the
+	// configuration.
 	chooseHome bool
 }
 
-// keptPlacements is how many recommendations stay valid.
+// keptPlacements is the number of recommendations that stay valid.
 const keptPlacements = 300
 
 func (c *call) recommendDatastores() (json.RawMessage, types.BaseMethodFault) {
@@ -97,8 +98,8 @@ func (w *world) placementPod(spec *types.StoragePlacementSpec) (*simulator.Stora
 	return pod, nil
 }
 
-// candidates are the pod's datastores with room that a host of the pool sees,
-// the emptiest first.
+// candidates are the pod's datastores with enough space that a host of the pool
+// has, the emptiest first.
 func (w *world) candidates(pod *simulator.StoragePod, pool ref, bytes int64) []*simulator.Datastore {
 	var out []*simulator.Datastore
 	for _, r := range pod.ChildEntity {
@@ -138,8 +139,8 @@ func recommend(key string, pod *simulator.StoragePod, ds *simulator.Datastore, b
 	}
 }
 
-// noSpace is the outcome when no datastore takes the VM: no recommendations,
-// and a fault inside the result.
+// noSpace is the result if no datastore has room for the VM: no
+// recommendations, and a fault inside the result.
 func noSpace(pod *simulator.StoragePod, bytes int64) *types.ClusterDrsFaults {
 	fault := withMessage(&types.InsufficientStorageSpace{}, "storagedrs.nospace",
 		fmt.Sprintf("no datastore of %s has %d bytes free", pod.Name, bytes))
@@ -151,7 +152,7 @@ func noSpace(pod *simulator.StoragePod, bytes int64) *types.ClusterDrsFaults {
 	}
 }
 
-// applyRecommendation creates the VM that a recommendation is about.
+// applyRecommendation creates the VM of a recommendation.
 func (c *call) applyRecommendation() (json.RawMessage, types.BaseMethodFault) {
 	req := c.req.(*types.ApplyStorageDrsRecommendation_Task)
 	w := c.f.world

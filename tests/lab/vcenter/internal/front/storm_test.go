@@ -108,9 +108,10 @@ func (w *watcher) wait(a answer) (obj, error) {
 	}
 }
 
-// 48 machines live and die at once, next to a reader of the inventory. Tasks
-// of one kind overlap: one after the other they would take twice the bound,
-// and one life is a small part of it, so that a slow machine has time.
+// 48 machines are created and destroyed at the same time, beside a reader of
+// the inventory. Tasks of one kind overlap. One after the other they would take
+// twice the time limit. One life is a small part of the limit, so that a slow
+// machine has time.
 func TestManyMachinesAtOnce(t *testing.T) {
 	const machines = 48
 	delay := time.Second

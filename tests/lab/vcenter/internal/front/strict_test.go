@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A body that departs from the schema is refused, and the refusal names the
-// field: a client's misspelling must not pass unseen.
+// A body that does not fit the schema is refused, and the error names the
+// field. So a client's wrong name is noticed.
 func TestStrictBodies(t *testing.T) {
 	l := loggedIn(t)
 	pool := `"pool":{"_typeName":"ManagedObjectReference","type":"ResourcePool","value":"x"}`
@@ -59,8 +59,8 @@ func TestStrictBodies(t *testing.T) {
 	l.fault(l.find("/dc1/vm"), "PowerOnVM_Task", obj{}, "MethodNotFound")
 }
 
-// What vendor bindings send must pass: the root's type name, a type name that
-// is not first, and the schema's names of primitives.
+// Bodies of vendor bindings must be accepted: the root's type name, a type name
+// that is not first, and the schema's names of primitives.
 func TestAcceptedBodies(t *testing.T) {
 	l := loggedIn(t)
 	body := `{"pool":{"value":"` + l.find("/dc1/host/cluster/Resources").Value + `","type":"ResourcePool","_typeName":"ManagedObjectReference"},

@@ -15,7 +15,7 @@ func decodeList(a answer) ([]obj, error) {
 	return out, err
 }
 
-// rest is a session of the Automation API.
+// rest makes a request to the Automation API.
 func (l *lab) rest(method, path string, body any, want int) answer {
 	l.t.Helper()
 	a := l.http(method, "/api/"+path, body)
@@ -47,7 +47,7 @@ func TestTags(t *testing.T) {
 		return "cis/tagging/tag-association/" + url.PathEscape(id) + "?action=attach"
 	}
 	object := obj{"object_id": obj{"type": "VirtualMachine", "id": vm.Value}}
-	// Another API, another session.
+	// Another API needs another session.
 	if a := l.rest("POST", attach(known[0].ID), object, 401).object(t); a["error_type"] != "UNAUTHENTICATED" {
 		t.Errorf("error: %v", a)
 	}

@@ -33,13 +33,13 @@ type tag struct {
 	UsedBy      []string `json:"used_by"`
 }
 
-// objectID is a managed object as the Automation API names it.
+// objectID is the name of a managed object in the Automation API.
 type objectID struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
 }
 
-// tagging is the tag service. Its lock is taken after the world's.
+// tagging is the tag service. Take its lock after the world's lock.
 type tagging struct {
 	mu         sync.Mutex
 	world      *world
@@ -164,7 +164,7 @@ func (t *tagging) deleteCategory(id string) *tagError {
 	return nil
 }
 
-// attach is idempotent, as the real one.
+// attach is idempotent, like the real one.
 func (t *tagging) attach(id string, o objectID) *tagError {
 	if e := t.exists(o); e != nil {
 		return e
@@ -219,7 +219,7 @@ func (t *tagging) of(o objectID) []string {
 	return append([]string{}, t.attached[o]...)
 }
 
-// objects lists what has a tag.
+// objects lists the objects with a tag.
 func (t *tagging) objects(id string) ([]objectID, *tagError) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -202,7 +202,8 @@ func (f *Front) serveAssociation(w http.ResponseWriter, r *http.Request, id stri
 	}
 }
 
-// batch does all it can and lists what failed, with status 200.
+// batch does everything that is possible and lists the failures, with status
+// 200.
 func batch(w http.ResponseWriter, ask association, do func(string, objectID) *tagError) {
 	messages := []map[string]any{}
 	for _, id := range ask.TagIDs {

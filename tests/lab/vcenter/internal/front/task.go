@@ -13,30 +13,30 @@ import (
 // taskRetention is how long a finished task can still be read.
 const taskRetention = 10 * time.Minute
 
-// task is a task as clients see it. The simulator's own tasks run inside it,
-// after its delay, in one step.
+// task is a task as clients see it. The simulator's own tasks run inside it in
+// one step, after its delay.
 type task struct {
 	mo.Task
 	cancel context.CancelFunc
 	over   time.Time
 }
 
-// op is what a task does.
+// op is the work of a task.
 type op struct {
 	name       string // as in "powerOn"
 	entity     ref
 	delay      string
 	cancelable bool
-	// reads says that the task changes nothing.
+	// reads means that the task changes nothing.
 	reads bool
 	// exclusive tasks of one entity exclude each other.
 	exclusive bool
-	// before waits for what the task depends on; the world is not locked.
+	// before waits for other work, without the lock of the world.
 	before func(context.Context)
-	// check finds what can be known before the work takes its time.
+	// check finds what can be known before the delay of the work.
 	check func() types.BaseMethodFault
 	run   func() (any, types.BaseMethodFault)
-	// after runs when the task is over, in whatever way.
+	// after runs when the task is over, whatever its result is.
 	after func()
 }
 
@@ -96,8 +96,8 @@ func (f *Front) describe(t *task, user string, o op) {
 	}
 }
 
-// perform takes the task's time, without the lock, then does its work, with
-// it.
+// perform waits for the task's delay without the lock, and then does its work
+// with the lock.
 func (f *Front) perform(ctx context.Context, t *task, o op, injected types.BaseMethodFault) (any, types.BaseMethodFault) {
 	if o.before != nil {
 		o.before(ctx)
@@ -125,7 +125,7 @@ func (f *Front) perform(ctx context.Context, t *task, o op, injected types.BaseM
 	if ctx.Err() != nil {
 		return nil, &types.RequestCanceled{}
 	}
-	// From here on it is too late to cancel.
+	// Now it is too late to cancel.
 	t.Info.Cancelable = false
 	result, fault := o.run()
 	if !o.reads {
@@ -151,7 +151,8 @@ func (f *Front) finish(t *task, result any, fault types.BaseMethodFault) {
 	f.expire(now.Add(-taskRetention))
 }
 
-// expire forgets tasks that ended before the given time. The world is locked.
+// expire forgets tasks that ended before the given time. The caller holds the
+// lock of the world.
 func (f *Front) expire(before time.Time) int {
 	n := 0
 	for r, t := range f.tasks {

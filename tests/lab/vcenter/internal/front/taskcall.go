@@ -6,7 +6,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// cancelTask asks a task to end; it ends on its own time, as an error with
+// cancelTask asks a task to end. The task ends a little later with the error
 // RequestCanceled.
 func (c *call) cancelTask() (json.RawMessage, types.BaseMethodFault) {
 	c.f.world.mu.Lock()

@@ -12,8 +12,9 @@ const (
 	lockSuffix = ".lock"
 )
 
-// tempDir holds the datastores' files. A lock file beside it, locked while
-// the process lives, lets a later one remove what a killed one left.
+// tempDir has the datastores' files. A lock file beside it is locked as long as
+// the process lives. With it a later process can remove the directory of a
+// killed one.
 type tempDir struct {
 	path string
 	lock *os.File
@@ -31,7 +32,7 @@ func newTempDir() (*tempDir, error) {
 			return nil, err
 		}
 		if _, err := os.Stat(lock.Name()); err != nil {
-			// Another process took it for left behind, before it was locked.
+			// Before it was locked, another process took it for abandoned.
 			_ = lock.Close()
 			continue
 		}
@@ -50,7 +51,7 @@ func (d *tempDir) remove() {
 	_ = d.lock.Close()
 }
 
-// sweepTempDirs removes the directories whose process is gone.
+// sweepTempDirs removes the directories whose process has ended.
 func sweepTempDirs() {
 	locks, err := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*"+lockSuffix))
 	if err != nil {

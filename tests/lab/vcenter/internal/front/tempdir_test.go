@@ -9,7 +9,7 @@ import (
 func TestLeftoversGo(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	alive := must(newTempDir())
-	// A killed process leaves its directory, and its lock open to all.
+	// A killed process leaves its directory and an unlocked lock file.
 	dead := filepath.Join(os.TempDir(), tempPrefix+"dead")
 	if err := os.MkdirAll(filepath.Join(dead, "ds-0"), 0o700); err != nil {
 		t.Fatal(err)

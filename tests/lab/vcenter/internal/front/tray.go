@@ -9,9 +9,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// A guest can lock the tray of its CD-ROM drive. Whoever takes the medium out
-// then is asked whether that is meant, as a question of the VM; the task waits
-// for the answer.
+// A guest can lock the tray of its CD-ROM drive. If a client then removes the
+// medium, the VM asks a question, and the task waits for the answer.
 
 // trayQuestion is the message id of the question.
 const trayQuestion = "msg.cdromdisconnect.locked"
@@ -22,13 +21,14 @@ type tray struct {
 	answer chan string
 }
 
-// lockTray locks the tray of a VM's drive. The world is locked.
+// lockTray locks the tray of a VM's drive. The caller holds the lock of the
+// world.
 func (f *Front) lockTray(vm ref) {
 	f.trays[vm] = &tray{answer: make(chan string, 1)}
 }
 
-// takesMedium tells whether a change disconnects or empties a drive that has
-// an image. The world is locked.
+// takesMedium reports whether a change disconnects or empties a drive that has
+// an image. The caller holds the lock of the world.
 func takesMedium(vm *simulator.VirtualMachine, changes []types.BaseVirtualDeviceConfigSpec) bool {
 	have := object.VirtualDeviceList(vm.Config.Hardware.Device)
 	for _, change := range changes {
@@ -44,8 +44,8 @@ func takesMedium(vm *simulator.VirtualMachine, changes []types.BaseVirtualDevice
 	return false
 }
 
-// askTray asks before the medium is taken out of a locked drive, and returns
-// when that is answered. It refuses what was answered with no.
+// askTray asks before the medium is removed from a locked drive, and returns
+// after the answer. It refuses the change if the answer is no.
 func (f *Front) askTray(ctx context.Context, r ref, changes []types.BaseVirtualDeviceConfigSpec) types.BaseMethodFault {
 	var locked *tray
 	f.world.lock(func() {
@@ -91,7 +91,7 @@ func question() *types.VirtualMachineQuestionInfo {
 	}
 }
 
-// answerVM answers the question that a VM asks.
+// answerVM answers the question of a VM.
 func (c *call) answerVM() (json.RawMessage, types.BaseMethodFault) {
 	req := c.req.(*types.AnswerVM)
 	c.f.world.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"agent-forge.containeroo.ch/lab/vcenter/internal/wire"
 )
 
-// maxUpdates is the number of objects vCenter puts into one reply.
+// maxUpdates is the number of objects that vCenter puts into one reply.
 const maxUpdates = 100
 
 type updateSet struct {
@@ -46,8 +46,9 @@ type missingObject struct {
 	Fault    json.RawMessage `json:"fault"`
 }
 
-// updates compares the filter's objects with what the client was told, at
-// most room of them, and notes the difference as told. The world is locked.
+// updates compares the filter's objects with the last states that the client
+// got, for at most room objects. It records the new states. The caller holds
+// the lock of the world.
 func (fl *filter) updates(f *Front, s *session, room int) (out filterUpdate, truncated bool, fault types.BaseMethodFault) {
 	out = filterUpdate{TypeName: "PropertyFilterUpdate", Filter: refOf(fl.Self)}
 	chosen, fault := f.selection(s, &fl.Spec)
@@ -101,7 +102,7 @@ func (fl *filter) noteMissing(r ref, out *filterUpdate) {
 	}
 }
 
-// compare returns the change of one object, nil when there is none.
+// compare returns the change of one object, nil if there is none.
 func (fl *filter) compare(f *Front, s *session, sel selected) (*objectUpdate, types.BaseMethodFault) {
 	at := f.world.changedAt(sel.ref)
 	known := fl.told[sel.ref]

@@ -19,7 +19,7 @@ type containerView struct {
 	at uint64
 }
 
-// newRef names an object of a session as vCenter does.
+// newRef creates the reference of a session's object in vCenter's format.
 func (s *session) newRef(kind string) ref {
 	return ref{Type: kind, Value: fmt.Sprintf("session[%s]%s", s.id, uuid.NewString())}
 }
@@ -68,7 +68,7 @@ func (c *call) resetListView() (json.RawMessage, types.BaseMethodFault) {
 	return declared(unresolved)
 }
 
-// add puts what exists into the view and returns the rest.
+// add puts the existing objects into the view and returns the others.
 func (c *call) add(v *listView, refs []ref) []ref {
 	unresolved := []ref{}
 	for _, r := range refs {
@@ -114,7 +114,8 @@ func (c *call) destroyView() (json.RawMessage, types.BaseMethodFault) {
 	return nil, nil
 }
 
-// refresh recomputes what the container holds, once per change of the world.
+// refresh recomputes the content of the container, once per change of the
+// world.
 func (v *containerView) refresh(w *world) {
 	if v.at == w.swept {
 		return

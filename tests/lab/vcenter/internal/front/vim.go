@@ -18,7 +18,7 @@ import (
 
 const vimPrefix = "/sdk/vim25/"
 
-// maxBody bounds a request's JSON.
+// maxBody limits a request's JSON.
 const maxBody = 16 << 20
 
 // serveVIM serves /sdk/vim25/{release}/{type}/{id}/{method or property}.
@@ -60,7 +60,7 @@ func (f *Front) serveVIM(w http.ResponseWriter, r *http.Request) {
 	}
 	fault := prepare(body)
 	if fault != nil && !isMissingSession(fault) {
-		// A malformed call is one whatever a rule says.
+		// A malformed call is refused before any rule applies.
 		writeFault(w, fault)
 		return
 	}
@@ -89,7 +89,7 @@ func (f *Front) serveVIM(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, reply)
 }
 
-// serves says whether the release is one up to the configured one.
+// serves reports whether the release is not newer than the configured one.
 func (f *Front) serves(release string) bool {
 	i := slices.Index(Releases, release)
 	return i >= 0 && i >= slices.Index(Releases, f.cfg.APIRelease)
@@ -164,16 +164,16 @@ func (c *call) runCall() (reply json.RawMessage, fault types.BaseMethodFault) {
 	return c.simulated()
 }
 
-// refused methods of the simulator would reach the machine it runs on, by
-// local paths or configurations that start containers, or wait inside it for
-// further tasks.
+// refused methods of the simulator could access the machine that it runs on,
+// with local paths or with configurations that start containers. Others would
+// wait inside the simulator for more tasks.
 var refused = map[string]bool{
 	"CloneVM_Task": true, "InstantClone_Task": true, "CreateChildVM_Task": true, "RegisterVM_Task": true,
 	"CreateVApp": true, "ImportVApp": true, "CreateLocalDatastore": true, "CreateNasDatastore": true,
 	"MoveIntoFolder_Task": true, "RelocateVM_Task": true,
 }
 
-// simulated leaves a call to the simulator.
+// simulated passes a call to the simulator.
 func (c *call) simulated() (json.RawMessage, types.BaseMethodFault) {
 	if refused[c.method] {
 		return nil, &types.NotSupported{}
@@ -195,7 +195,7 @@ func (c *call) simulated() (json.RawMessage, types.BaseMethodFault) {
 	return declared(result)
 }
 
-// vmName is the name of the VM that a call is about, for rules.
+// vmName is the name of the VM of a call, for rules.
 func (c *call) vmName() string {
 	if req, ok := c.req.(*types.CreateVM_Task); ok {
 		return req.Config.Name

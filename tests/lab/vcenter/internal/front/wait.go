@@ -9,8 +9,8 @@ import (
 )
 
 // waitForUpdatesEx waits for the next change of the collector's filters. It
-// ends early when the client leaves, the session or the collector ends, or
-// another wait of the same collector begins.
+// ends early if the client disconnects, if the session or the collector ends,
+// or if another wait of the same collector begins.
 func (c *call) waitForUpdatesEx() (json.RawMessage, types.BaseMethodFault) {
 	req := c.req.(*types.WaitForUpdatesEx)
 	f := c.f
@@ -59,7 +59,7 @@ func (c *call) waitForUpdatesEx() (json.RawMessage, types.BaseMethodFault) {
 	}
 }
 
-// waitLimit is the time to wait, negative for no limit.
+// waitLimit is the time to wait; negative for no limit.
 func waitLimit(o *types.WaitOptions) (time.Duration, types.BaseMethodFault) {
 	if o == nil || o.MaxWaitSeconds == nil {
 		return -1, nil
@@ -70,7 +70,8 @@ func waitLimit(o *types.WaitOptions) (time.Duration, types.BaseMethodFault) {
 	return time.Duration(*o.MaxWaitSeconds) * time.Second, nil
 }
 
-// begin checks the version and makes cancel the way to end this wait.
+// begin checks the version, and registers cancel as the channel that ends this
+// wait.
 func (pc *collector) begin(version string, cancel chan struct{}) types.BaseMethodFault {
 	switch {
 	case version == "":
@@ -89,14 +90,14 @@ func (pc *collector) begin(version string, cancel chan struct{}) types.BaseMetho
 	return nil
 }
 
-// leave ends a wait that nobody interrupted.
+// leave ends a wait that was not interrupted.
 func (pc *collector) leave(cancel chan struct{}) {
 	if pc.cancel == cancel {
 		pc.cancel = nil
 	}
 }
 
-// collect returns what changed since version, nil when nothing did.
+// collect returns the changes since version, nil if there are none.
 func (c *call) collect(pc *collector, cancel chan struct{}, version string, room int) (json.RawMessage, types.BaseMethodFault) {
 	w := c.f.world
 	w.mu.Lock()

@@ -13,15 +13,14 @@ import (
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 
-	// Must initialise before the simulator.
+	// Must be initialised before the simulator.
 	_ "agent-forge.containeroo.ch/lab/vcenter/internal/nolock"
 )
 
 type ref = types.ManagedObjectReference
 
-// world is the simulator's inventory behind one lock. Whoever reads or
-// changes an object holds mu; nobody waits for anything but the simulator
-// while holding it.
+// world is the simulator's inventory behind one lock. Code that reads or
+// changes an object holds mu. Code that holds mu waits only for the simulator.
 type world struct {
 	mu    sync.Mutex
 	model *simulator.Model
@@ -31,12 +30,12 @@ type world struct {
 	sites sites
 	dir   *tempDir
 
-	// all changes with anything a property filter can see, inventory only
+	// all changes with anything that a property filter can see, inventory only
 	// with what the admin endpoint shows.
 	all       *signal
 	inventory *signal
-	// touched says at which count of all an object last changed; everything
-	// else changed at swept.
+	// touched is the count of all at which an object last changed. Everything else
+	// changed at swept.
 	touched map[ref]uint64
 	swept   uint64
 
@@ -44,8 +43,8 @@ type world struct {
 	hidden map[ref]bool
 }
 
-// hides says whether a property of a VM is not shown: nothing of config is
-// while its files cannot be read.
+// hides reports whether a property of a VM is not shown: all of config while
+// its files cannot be read.
 func (w *world) hides(r ref, path string) bool {
 	return w.hidden[r] && (path == "config" || strings.HasPrefix(path, "config."))
 }
@@ -63,8 +62,8 @@ func newWorld(cfg Config) (*world, error) {
 		touched:   map[ref]uint64{},
 		hidden:    map[ref]bool{},
 	}
-	// The simulator's own list of recent tasks would show tasks which exist
-	// for the front alone.
+	// The simulator's own list of recent tasks would show tasks that exist only
+	// for the front.
 	w.reg.RemoveHandler(w.reg.Get(*model.ServiceContent.TaskManager).(simulator.RegisterObject))
 	w.reg.AddHandler(w.guard)
 	dir, err := newTempDir()
@@ -84,14 +83,14 @@ func (w *world) remove() {
 	w.dir.remove()
 }
 
-// lock runs f while it holds the world.
+// lock runs f with the lock of the world.
 func (w *world) lock(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
 }
 
-// touch notes a change of single objects which no other object shows.
+// touch records a change of single objects that no other object shows.
 func (w *world) touch(refs ...ref) {
 	n := w.all.bump()
 	for _, r := range refs {
@@ -99,15 +98,15 @@ func (w *world) touch(refs ...ref) {
 	}
 }
 
-// sweep notes that the simulator changed the inventory.
+// sweep records that the simulator changed the inventory.
 func (w *world) sweep() {
 	w.refreshPods()
 	w.swept = w.all.bump()
 	w.inventory.bump()
 }
 
-// changedAt is the count at which r last changed. Tasks belong to the front
-// and change only where it says so.
+// changedAt is the count at which r last changed. Tasks belong to the front,
+// which records their changes.
 func (w *world) changedAt(r ref) uint64 {
 	if r.Type == "Task" {
 		return w.touched[r]
@@ -115,7 +114,7 @@ func (w *world) changedAt(r ref) uint64 {
 	return max(w.touched[r], w.swept)
 }
 
-// forget drops an object of the front from the inventory.
+// forget removes an object of the front from the inventory.
 func (w *world) forget(r ref) {
 	w.reg.Remove(&w.ctx, r)
 	w.touched[r] = w.all.bump()
@@ -124,8 +123,8 @@ func (w *world) forget(r ref) {
 	})
 }
 
-// call runs one method of the simulator's object this. A panic inside becomes
-// a SystemError.
+// call runs one method of the simulator's object this. A panic in it becomes a
+// SystemError.
 func (w *world) call(this ref, method string, req any) (result any, fault types.BaseMethodFault) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -185,7 +184,7 @@ func (w *world) run(this ref, method string, req any) (any, types.BaseMethodFaul
 	return info.Result, nil
 }
 
-// name is the inventory name of r, "" when it has none.
+// name is the inventory name of r; empty if it has none.
 func (w *world) name(r ref) string {
 	if e, ok := w.reg.Get(r).(mo.Entity); ok {
 		return entityName(e)

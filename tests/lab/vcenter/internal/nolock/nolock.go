@@ -2,10 +2,11 @@
 //
 // The simulator reads the variable once, while its package initialises. Go
 // initialises packages whose imports are ready in the order of their import
-// paths, so this one, which needs nothing but os, comes first. The front
-// replaces those locks by a single one around every call into the simulator:
-// per-object locks can deadlock against each other, and a recovered panic
-// leaves one held for ever.
+// paths. This package imports only os, so it comes first.
+//
+// The front replaces these locks by a single one around every call into the
+// simulator. Per-object locks can deadlock with each other, and after a
+// recovered panic one stays locked for ever.
 package nolock
 
 import "os"

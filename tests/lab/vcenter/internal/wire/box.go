@@ -7,7 +7,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// primitives are the names an any slot boxes primitive values under.
+// primitives are the names with which an any-typed slot boxes primitive values.
 var primitives = map[string]reflect.Type{
 	"boolean":      reflect.TypeFor[bool](),
 	"byte":         reflect.TypeFor[int8](),
@@ -23,8 +23,9 @@ var primitives = map[string]reflect.Type{
 	"MethodName":   reflect.TypeFor[string](),
 }
 
-// boxed checks the value of an any slot. The simulator's decoder knows fewer
-// primitive names than the schema; the others are renamed to what they are.
+// boxed checks the value of an any-typed slot. The simulator's decoder knows
+// fewer primitive names than the schema. The others are replaced by the names
+// it knows.
 func (c checker) boxed(v any, at string) error {
 	obj, ok := v.(map[string]any)
 	if !ok {

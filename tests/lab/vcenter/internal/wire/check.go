@@ -14,9 +14,9 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// checker compares a JSON tree with the schema as the simulator's types hold
-// it: a member without omitempty is required, an interface is polymorphic and
-// needs "_typeName", an any slot needs a box.
+// checker compares a JSON tree with the schema in the simulator's types. A
+// member without omitempty is required. An interface is polymorphic and needs
+// "_typeName". An any-typed slot needs a box.
 type checker struct{ release string }
 
 func (c checker) members(obj map[string]any, t reflect.Type, at string, root bool) error {

@@ -19,13 +19,13 @@ const (
 	boxValue = "_value"
 )
 
-// ErrUnknownMethod says that no request type of this name exists.
+// ErrUnknownMethod means that no request type with this name exists.
 var ErrUnknownMethod = errors.New("unknown method")
 
-// Request decodes the body of a call of method into a new request object of
-// the simulator's types. release is the release of the URL: fields that came
-// later are unknown to it. Every departure from the schema is an error that
-// names the field.
+// Request decodes the body of a call of method into a new request object of the
+// simulator's types. release is the release in the URL: fields of later
+// releases are unknown. Every difference from the schema is an error that names
+// the field.
 func Request(method string, body []byte, release string) (any, error) {
 	t, ok := types.TypeFunc()(method)
 	if !ok || t.Kind() != reflect.Struct || strings.HasSuffix(method, "RequestType") {
@@ -52,7 +52,7 @@ func Request(method string, body []byte, release string) (any, error) {
 	if err := c.members(root, t, "", true); err != nil {
 		return nil, err
 	}
-	// The name of the root object is not one of the decoder's.
+	// The decoder does not know the name of the root object.
 	delete(root, typeName)
 	clean, err := json.Marshal(root)
 	if err != nil {
@@ -65,8 +65,8 @@ func Request(method string, body []byte, release string) (any, error) {
 	return req.Interface(), nil
 }
 
-// Fault decodes a fault object. Missing members are allowed: a test says only
-// what it needs.
+// Fault decodes a fault object. Missing members are allowed: a test names only
+// those that it needs.
 func Fault(raw []byte) (types.BaseMethodFault, error) {
 	var slot struct {
 		Value types.AnyType `json:"v"`
@@ -88,7 +88,7 @@ func Fault(raw []byte) (types.BaseMethodFault, error) {
 	return nil, fmt.Errorf("fault: %T is not a fault", slot.Value)
 }
 
-// rootTypeName accepts the names under which the vendor's bindings send the
+// rootTypeName accepts the names with which the vendor's bindings send the
 // parameters of a method.
 func rootTypeName(root map[string]any, method string) error {
 	name, ok := root[typeName]

@@ -11,9 +11,9 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Any encodes v for an any-typed slot of the protocol: primitives, enums and
-// arrays are boxed as {"_typeName":..,"_value":..}, data objects carry their
-// own "_typeName" first.
+// Any encodes v for an any-typed slot of the protocol. Primitives, enums and
+// arrays are boxed as {"_typeName":..,"_value":..}. Data objects have their own
+// "_typeName" first.
 func Any(v any) (json.RawMessage, error) {
 	rv := reflect.ValueOf(v)
 	for rv.IsValid() && (rv.Kind() == reflect.Pointer || rv.Kind() == reflect.Interface) {
@@ -31,7 +31,7 @@ func Any(v any) (json.RawMessage, error) {
 	return encode(rv)
 }
 
-// Declared encodes v for a slot of declared type, where nothing is boxed: a
+// Declared encodes v for a slot with a declared type, where nothing is boxed: a
 // string is a JSON string, an array a JSON array. It returns nil for an unset
 // value, which the protocol answers with "204 No Content".
 func Declared(v any) (json.RawMessage, error) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// field is one member of a data object, as the schema has it.
+// field is one member of a data object in the schema.
 type field struct {
 	name     string
 	typ      reflect.Type
@@ -17,7 +17,7 @@ type field struct {
 
 var fieldCache sync.Map // reflect.Type -> []field
 
-// fieldsOf lists the members of t, those of its base types included.
+// fieldsOf lists the members of t, including those of its base types.
 func fieldsOf(t reflect.Type) []field {
 	if cached, ok := fieldCache.Load(t); ok {
 		return cached.([]field)
@@ -44,7 +44,8 @@ func fieldsOf(t reflect.Type) []field {
 	return out
 }
 
-// newer says whether a member introduced in since is unknown to release.
+// newer reports whether a member that was introduced in since is unknown to
+// release.
 func newer(since, release string) bool {
 	if since == "" || release == "" {
 		return false

@@ -7,9 +7,9 @@ import (
 
 const wrapper = "LocalizedMethodFault"
 
-// flatten replaces every LocalizedMethodFault by the fault inside it: the
-// wrapper exists in the type system, but not in the JSON protocol. Objects
-// come out with sorted members, which keeps "_typeName" first.
+// flatten replaces every LocalizedMethodFault by the fault inside it. The
+// wrapper exists in the type system, but not in the JSON protocol. The members
+// of objects are sorted, which keeps "_typeName" first.
 func flatten(raw []byte) (json.RawMessage, error) {
 	if !bytes.Contains(raw, []byte(wrapper)) {
 		return raw, nil

@@ -12,7 +12,7 @@ async fn server(volatile: bool) -> (ImageServer, String) {
 }
 
 fn client() -> reqwest::Client {
-    // A provider that is installed already is as good as this one.
+    // Fails if a provider is already installed, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::new()
 }
@@ -209,7 +209,7 @@ async fn a_lie_may_be_too_short_and_a_slow_download_may_be_let_go() {
         ..ImageFaults::default()
     });
     assert_eq!(get(&url).await.1.len(), size - 2048);
-    // Half an hour, unless it is let go after the first piece, which takes a second.
+    // The download would take half an hour. The limit is removed after the first piece, which takes a second.
     let large = ImageOptions {
         size: 1800 * SLOW_CHUNK,
         volatile: false,

@@ -19,7 +19,7 @@ impl Run {
         }
     }
 
-    /// Lets time pass until nothing moves, or an hour is over; gives the states on the way.
+    /// Lets time pass until nothing moves, or an hour is over. Returns the states on the way.
     fn settle(&mut self) -> Vec<&'static str> {
         let end = self.now + Duration::from_secs(3600);
         let mut states = vec![self.host.state.name()];
