@@ -162,6 +162,20 @@ impl<S: Clone> StatusWriter<S> {
         }
     }
 
+    /// The resourceVersion of the last write, while the watch does not show it.
+    #[must_use]
+    pub fn pending(&self) -> Option<&str> {
+        self.written.as_ref().map(|w| w.resource_version.as_str())
+    }
+
+    /// Gives the last write another resourceVersion, or forgets it: a world that renumbers its objects asks for it.
+    pub fn renumber(&mut self, version: Option<String>) {
+        match (version, &mut self.written) {
+            (Some(version), Some(written)) => written.resource_version = version,
+            (_, written) => *written = None,
+        }
+    }
+
     /// Reduces the memory to what decisions depend on, so that two memories can be compared; `bare` does the same to the
     /// written status.
     pub fn reduce(&mut self, bare: impl FnOnce(&mut S)) {

@@ -542,7 +542,7 @@ impl World {
             Some(Stale::Children(old)) => Some(old),
             _ => None,
         };
-        let written = memory.values().any(|m| m.written.is_some());
+        let written = memory.values().any(|m| m.status.pending().is_some());
         let named = |c: &Shared<VsphereAgent>| (c.uid().unwrap_or_default(), c.name_any());
         let uid_of: BTreeMap<String, String> = if written {
             let old = old_children.iter().flat_map(|old| old.iter());
@@ -558,19 +558,15 @@ impl World {
                 let Some(known) = uid_of.get(uid).and_then(|name| memory.get_mut(name)) else {
                     return;
                 };
-                let Some(written) = &known.written else {
+                let Some(written) = known.status.pending() else {
                     return;
                 };
-                let version = number(Some(&written.resource_version));
+                let version = number(Some(written));
                 let want = rank(version);
                 if version <= shown {
-                    known.change_so(SHOWN, |m| m.written = None);
+                    known.change_so(SHOWN, |m| m.status.renumber(None));
                 } else if version != want {
-                    known.change_so(want, |m| {
-                        if let Some(w) = &mut m.written {
-                            w.resource_version = want.to_string();
-                        }
-                    });
+                    known.change_so(want, |m| m.status.renumber(Some(want.to_string())));
                 }
             },
         );

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use agent_forge_actors::{effect::EffectKind, orphans};
+use agent_forge_actors::{orphans, ports::effect::EffectKind};
 use agent_forge_crds::{
     external::agent_machine::PAUSED_ANNOTATION,
     names::{FORCE_DELETE_ANNOTATION, MACHINE_NAME_ANNOTATION},
