@@ -7,13 +7,12 @@
 //! be checked here.
 //!
 //! Guarantees: a declared length within the cap, no stall without an end, no URL token in any error. A broken download
-//! goes on where it stopped only under the same strong ETag; without one the bytes before and after need not belong
-//! together (upstream-contract.md §5), so it fails and starts anew.
+//! fails. The next one begins from zero, as the bytes of two downloads need not belong together (upstream-contract.md §5).
 
 mod door;
 mod pace;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use agent_forge_actors::{
     domain::failure::Class,
@@ -22,7 +21,6 @@ use agent_forge_actors::{
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use hyper_util::client::proxy::matcher::Matcher;
-use url::Url;
 
 use self::door::Door;
 
@@ -69,7 +67,7 @@ const MAX_VALIDATOR: usize = 256;
 
 /// The real [`IsoSource`].
 pub struct HttpIsoSource {
-    door: Arc<Door>,
+    door: Door,
     tls: rustls::ClientConfig,
 }
 
@@ -92,7 +90,7 @@ impl HttpIsoSource {
 
     fn with_proxies(options: Options, proxies: Matcher) -> Result<Self, String> {
         let tls = tls::system_and(options.extra_ca_pem.as_deref())?;
-        let door = Arc::new(Door { options, proxies });
+        let door = Door { options, proxies };
         Ok(Self { door, tls })
     }
 
@@ -109,6 +107,15 @@ impl HttpIsoSource {
             ),
             class: Class::Blocked,
         })
+    }
+
+    async fn ask(
+        &self,
+        request: &IsoRequest,
+        headers: &HeaderMap,
+    ) -> Result<reqwest::Response, IsoError> {
+        let tls = self.tls(request)?;
+        self.door.ask(request.url.expose(), &tls, headers).await
     }
 
     fn length(&self, response: &reqwest::Response) -> Result<u64, IsoError> {
@@ -144,12 +151,7 @@ impl HttpIsoSource {
 impl IsoSource for HttpIsoSource {
     async fn open(&self, request: &IsoRequest) -> Result<IsoDownload, IsoError> {
         let started = tokio::time::Instant::now();
-        let way = Way {
-            door: self.door.clone(),
-            url: request.url.expose().clone(),
-            tls: self.tls(request)?,
-        };
-        let response = way.ask(&HeaderMap::new()).await?;
+        let response = self.ask(request, &HeaderMap::new()).await?;
         if response.status() != StatusCode::OK {
             return Err(refused(response.status()));
         }
@@ -157,7 +159,7 @@ impl IsoSource for HttpIsoSource {
         let validators = validators(&response);
         Ok(IsoDownload {
             length,
-            body: pace::paced(way, response, length, validators.clone(), started),
+            body: pace::paced(&self.door.options, response, length, started),
             validators,
         })
     }
@@ -178,12 +180,7 @@ impl IsoSource for HttpIsoSource {
                 headers.insert(name, value);
             }
         }
-        let way = Way {
-            door: self.door.clone(),
-            url: request.url.expose().clone(),
-            tls: self.tls(request)?,
-        };
-        let response = way.ask(&headers).await?;
+        let response = self.ask(request, &headers).await?;
         match response.status() {
             StatusCode::NOT_MODIFIED => Ok(Freshness::Same),
             // A whole body is dropped unread, and with it the connection.
@@ -196,19 +193,6 @@ impl IsoSource for HttpIsoSource {
 
     fn patience(&self) -> Duration {
         self.door.options.stall
-    }
-}
-
-/// One URL, and how its server is reached.
-struct Way {
-    door: Arc<Door>,
-    url: Url,
-    tls: rustls::ClientConfig,
-}
-
-impl Way {
-    async fn ask(&self, headers: &HeaderMap) -> Result<reqwest::Response, IsoError> {
-        self.door.ask(&self.url, &self.tls, headers).await
     }
 }
 

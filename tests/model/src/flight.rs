@@ -1,13 +1,13 @@
 //! The ISO flight in a small world: two pools that share one ISO, one datastore, one ISO cache, a VM that boots from it.
 //!
 //! What decides and acts is the product's: a pool's turn is its real want, retention and status (`pool::iso`), the cache is its
-//! real table, a flight the real one, put together anew for each of its calls from the answers that it had so far
+//! real table, a flight the real one, put together again for each of its calls from the answers that it had so far
 //! ([`crate::flight_ports`]); between any two calls the rest of the world comes.
 //!
 //! So that the states are finite:
 //! - Time stands still but for [`Label::Passes`]: longer than anything is waited for, while nothing flies. No state carries a
 //!   clock.
-//! - Numbers of flights tell those under way apart, and are given anew when one ends; so are the names of what dead flights
+//! - Numbers of flights tell those under way apart, and are given again when one ends; so are the names of what dead flights
 //!   left.
 //! - What pools are woken for, they may ask at any moment.
 //!
@@ -25,8 +25,8 @@ use std::{
 use agent_forge_actors::{
     domain::names::{DatastorePath, ObjectKey},
     iso::{
-        bare::{Flight, Table},
-        msg::{FlightNews, IsoPlace, PublishPermit},
+        flight::FlightTable,
+        msg::{FlightNews, IsoPlace, Lane, Start},
         of_pool::{self, iso_path, kept},
     },
 };
@@ -120,10 +120,8 @@ pub enum Vm {
 /// A flight under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Airborne {
-    /// Which; `None`: a look at what a failed transfer left.
-    pub flight: Option<Shared<Flight>>,
-    /// Where that look looks, and how many are left.
-    pub look: Option<(usize, u32)>,
+    /// Which.
+    pub flight: Shared<Start>,
     /// Of this life of the cache.
     pub alive: bool,
     /// All that it was answered and told so far.
@@ -137,8 +135,8 @@ pub struct Airborne {
 }
 
 impl Airborne {
-    fn id(&self) -> Option<u64> {
-        self.flight.as_ref().map(|f| f.id)
+    fn id(&self) -> u64 {
+        self.flight.id
     }
 
     fn is_uploading(&self) -> bool {
@@ -155,12 +153,8 @@ pub struct World {
     pools: [Shared<VsphereAgentPool>; 2],
     /// The pool whose watch lags, as that shows it.
     shown: Option<(usize, Shared<VsphereAgentPool>)>,
-    table: Shared<Table>,
+    table: Shared<FlightTable>,
     flights: Vec<Airborne>,
-    /// Directories where a transfer failed: looks that are left, and whether it is time.
-    doubtful: BTreeMap<usize, (u32, bool)>,
-    /// Directories in which this life of the cache has looked for what dead ones left.
-    swept: BTreeSet<usize>,
     /// The datastore.
     pub files: BTreeMap<Name, Bytes>,
     vm: Vm,
@@ -188,8 +182,6 @@ pub enum Label {
     CatchesUp,
     /// A long time goes by.
     Passes,
-    /// A look at what a failed transfer left begins.
-    LooksAfter(usize),
     /// The InfraEnv offers another image.
     Changes,
     /// The VM: it is to be made, it is made, it gives the ISO back.
@@ -220,9 +212,9 @@ impl fmt::Debug for Action {
 pub enum Defect {
     /// The datastore takes a part, and says that it has all.
     Truncates,
-    /// PublishPermit to publish is given before any record lists the name.
+    /// Leave to publish is given before any record lists the name.
     LeaveAtOnce,
-    /// Nobody looks for what dead flights left.
+    /// No flight looks for what dead flights left.
     NoSweep,
     /// Drives are not looked at before a file is deleted.
     BlindToDrives,
@@ -233,12 +225,10 @@ pub enum Defect {
 /// What came of a consultation of the table.
 #[derive(Clone)]
 struct Answered {
-    table: Shared<Table>,
-    /// Who was told the rest.
-    writer: Option<u64>,
-    recalled: bool,
-    leave: Option<bool>,
-    begin: Vec<Shared<Flight>>,
+    table: Shared<FlightTable>,
+    /// What the transfer under way heard before.
+    before: Lane,
+    begin: Vec<Shared<Start>>,
 }
 
 /// All that a pool's turn depends on.
@@ -246,19 +236,19 @@ type Asking = (
     usize,
     u8,
     bool,
-    Shared<Table>,
+    Shared<FlightTable>,
     [Shared<VsphereAgentPool>; 2],
     Option<(usize, Shared<VsphereAgentPool>)>,
 );
 
 /// A table, and the numbers that its flights get, by those that they have.
-type Renaming = (Shared<Table>, Vec<(u64, u64)>);
+type Renaming = (Shared<FlightTable>, Vec<(u64, u64)>);
 
 thread_local! {
     /// Turns that were taken before: in many states a pool asks the same.
     static ASKED: RefCell<HashMap<Asking, (Answered, Shared<VsphereAgentPool>)>> = RefCell::default();
     /// Tables with other numbers of flights.
-    static RENAMED: RefCell<HashMap<Renaming, Shared<Table>>> = RefCell::default();
+    static RENAMED: RefCell<HashMap<Renaming, Shared<FlightTable>>> = RefCell::default();
 }
 
 /// The model.
@@ -344,55 +334,30 @@ impl Flights {
 
     /// Works with a copy of the table.
     fn consult<T>(
-        table: &Shared<Table>,
-        announced: Option<tokio::sync::watch::Receiver<bool>>,
-        work: impl FnOnce(&mut Table) -> (T, Vec<Flight>),
+        table: &Shared<FlightTable>,
+        work: impl FnOnce(&mut FlightTable) -> (T, Vec<Start>),
     ) -> (T, Answered) {
-        let (mut table, heard) = table.retold(|at| at, |id| id);
-        let writer = table.writer();
+        let mut table = table.as_ref_clone();
+        let before = table.lane();
         let (result, begin) = work(&mut table);
-        let heard = match announced {
-            Some(wait) => heard.waiting(wait),
-            None => heard,
-        };
         let answered = Answered {
             table: Shared::apart(table),
-            writer,
-            recalled: heard.is_recalled(),
-            leave: heard.may_publish(),
+            before,
             begin: begin.into_iter().map(Shared::apart).collect(),
         };
         (result, answered)
     }
 
-    /// What a consultation changes: the table, what it says to who flies, what begins.
+    /// What a consultation changes: the table, what the transfer under way hears, what begins.
     fn take_in(w: &mut World, answered: &Answered) {
         w.table = answered.table.clone();
-        let flown = |f: &&mut Airborne| f.alive && f.id().is_some() && f.id() == answered.writer;
-        if let Some(flight) = w.flights.iter_mut().find(flown) {
-            if answered.recalled && !flight.log.contains(&Event::Recalled) {
-                flight.log.push(Event::Recalled);
-                flight.fresh = true;
-            }
-            if let Some(given) = answered.leave {
-                flight.log.push(Event::PublishPermit(given));
-                flight.fresh = true;
-            }
+        let lane = w.table.lane();
+        if lane != answered.before {
+            Self::say(w, lane);
         }
         for flight in &answered.begin {
-            let mut flight = flight.clone();
-            // As the actor does: beside the one that a flight writes to, each once in a life.
-            let swept: Vec<_> = w
-                .swept
-                .iter()
-                .map(|n| flight_ports::directory(*n))
-                .collect();
-            if flight.want.directories.iter().any(|d| swept.contains(&d)) {
-                flight.change_apart(|f| f.want.directories.retain(|d| !swept.contains(&d)));
-            }
             w.flights.push(Airborne {
-                flight: Some(flight),
-                look: None,
+                flight: flight.clone(),
                 alive: true,
                 log: Vec::new(),
                 told: 0,
@@ -402,9 +367,21 @@ impl Flights {
         }
     }
 
+    /// The transfer under way hears that.
+    fn say(w: &mut World, lane: Lane) {
+        let hears = |f: &&mut Airborne| f.alive && Some(f.id()) == lane.transfer;
+        if let Some(flight) = w.flights.iter_mut().find(hears) {
+            flight.log.push(Event::Lane(lane));
+            flight.fresh = true;
+        }
+    }
+
     fn news(w: &mut World, id: u64, news: FlightNews) {
-        let work = |table: &mut Table| ((), table.news(id, news, NOW));
-        let ((), answered) = Self::consult(&w.table, None, work);
+        let work = |table: &mut FlightTable| {
+            let turn = table.news(id, news, NOW);
+            ((), turn.start)
+        };
+        let ((), answered) = Self::consult(&w.table, work);
         Self::take_in(w, &answered);
     }
 
@@ -426,39 +403,31 @@ impl Flights {
                     self.hears(w, id, told);
                 }
             }
-            if let (Some(news), Some(id), true) = (run.ended, id, alive) {
+            if let (Some(news), true) = (run.ended, alive) {
                 Self::news(w, id, news);
             }
         }
         self.settle(w);
     }
 
-    fn hears(&self, w: &mut World, id: Option<u64>, told: Told) {
-        match (told, id) {
-            (Told::PendingSweep(dir, looks), _) => {
-                w.doubtful.insert(dir, (looks, false));
+    fn hears(&self, w: &mut World, id: u64, told: Told) {
+        match told {
+            Told::Progress(done, total) => {
+                Self::news(w, id, FlightNews::Progress(done, total));
             }
-            (Told::Swept(dir), _) => {
-                w.swept.insert(dir);
-            }
-            (Told::Progress(done, total), Some(id)) => {
-                let news = FlightNews::Progress(done, total);
-                Self::news(w, id, news);
-            }
-            (Told::Publishing(place), Some(id)) => self.announce(w, id, place),
-            _ => {}
+            Told::Publishing(place) => self.announce(w, id, place),
         }
     }
 
     fn announce(&self, w: &mut World, id: u64, place: IsoPlace) {
-        let (leave, wait) = PublishPermit::pair();
+        Self::news(w, id, FlightNews::Publishing(place));
         if self.planted(Defect::LeaveAtOnce) {
-            leave.give();
+            let lane = Lane {
+                listed: true,
+                ..w.table.lane()
+            };
+            Self::say(w, lane);
         }
-        let news = FlightNews::Publishing(place, leave);
-        let work = |table: &mut Table| ((), table.news(id, news, NOW));
-        let ((), answered) = Self::consult(&w.table, Some(wait), work);
-        Self::take_in(w, &answered);
     }
 
     /// The same state in its one form.
@@ -468,13 +437,11 @@ impl Flights {
         {
             w.shown = None;
         }
-        w.flights.sort_by_key(|f| (!f.alive, f.id(), f.look));
+        w.flights.sort_by_key(|f| (!f.alive, f.id()));
         let mut ids = BTreeMap::new();
         for flight in w.flights.iter().filter(|f| f.alive) {
-            if let Some(id) = flight.id() {
-                let next = ids.len() as u64 + 1;
-                ids.entry(id).or_insert(next);
-            }
+            let next = ids.len() as u64 + 1;
+            ids.entry(flight.id()).or_insert(next);
         }
         let mut dead = BTreeSet::new();
         let is_dead = |name: &Name| match name {
@@ -518,20 +485,21 @@ impl Flights {
         let id = |n: u64| ids.get(&n).copied().unwrap_or(n);
         for flight in &mut w.flights {
             let alive = flight.alive;
-            if let Some(shared) = &mut flight.flight {
-                let own = if alive {
-                    id(shared.id)
-                } else {
-                    of_dead.get(&shared.id).copied().unwrap_or(shared.id)
-                };
-                if own != shared.id {
-                    shared.change_apart(|f| f.id = own);
-                }
+            let shared = &mut flight.flight;
+            let own = if alive {
+                id(shared.id)
+            } else {
+                of_dead.get(&shared.id).copied().unwrap_or(shared.id)
+            };
+            if own != shared.id {
+                shared.change_apart(|f| f.id = own);
             }
             for event in &mut flight.log {
-                if let Event::Reply(_, Some(writer)) = event {
-                    *writer = id(*writer);
-                }
+                let (Event::Reply(_, writer)
+                | Event::Lane(Lane {
+                    transfer: writer, ..
+                })) = event;
+                *writer = writer.map(id);
             }
         }
         let renamed = ids.iter().any(|(was, is)| was != is);
@@ -540,7 +508,7 @@ impl Flights {
             let key = (w.table.clone(), names);
             let known = RENAMED.with_borrow(|all| all.get(&key).cloned());
             w.table = known.unwrap_or_else(|| {
-                let table = Shared::apart(w.table.retold(|at| at, id).0);
+                let table = Shared::apart(w.table.with(|at| at, id));
                 RENAMED.with_borrow_mut(|all| all.insert(key, table.clone()));
                 table
             });
@@ -579,8 +547,8 @@ impl Flights {
         if !making {
             want.prunable = kept::prunable(&shows(n), &others, now_wall());
         }
-        let work = |table: &mut Table| table.ask(want.clone(), NOW);
-        let (state, answered) = Self::consult(&w.table, None, work);
+        let work = |table: &mut FlightTable| table.ask(want.clone(), NOW);
+        let (state, answered) = Self::consult(&w.table, work);
         let record = own.status.as_ref().and_then(|s| s.iso.as_ref());
         let next = of_pool::status(record, &want, &state, now_wall());
         let mut pool = w.pools[n].clone();
@@ -707,7 +675,7 @@ impl Flights {
                 }
             }
         };
-        let writer = w.table.writer();
+        let writer = w.table.lane().transfer;
         let flight = &mut w.flights[n];
         flight.log.push(Event::Reply(reply, writer));
         flight.fresh = true;
@@ -719,7 +687,7 @@ impl Flights {
     fn dies(&self, w: &World, late: Option<Op>) -> World {
         let mut w = w.clone();
         w.left.spend(Fault::Crash);
-        w.table = Shared::apart(Table::default());
+        w.table = Shared::apart(FlightTable::default());
         if self.planted(Defect::FlightsLiveOn) {
             for flight in &mut w.flights {
                 flight.alive = false;
@@ -727,8 +695,6 @@ impl Flights {
         } else {
             w.flights.clear();
         }
-        w.doubtful.clear();
-        w.swept.clear();
         w.late = w.late.take().or(late);
         let files = std::mem::take(&mut w.files);
         let mut gone = |name: &mut Name| {
@@ -751,8 +717,7 @@ impl Flights {
         }
         let mut w = w.clone();
         let past = |at: Duration| if at >= NOW { NOW - LONG } else { at };
-        let (table, _) = w.table.retold(past, |id| id);
-        w.table = Shared::apart(table);
+        w.table = Shared::apart(w.table.with(past, |id| id));
         let before = Time(objects::at(0));
         for pool in &mut w.pools {
             let checked = |p: &VsphereAgentPool| {
@@ -767,25 +732,6 @@ impl Flights {
                 });
             }
         }
-        for (_, due) in w.doubtful.values_mut() {
-            *due = true;
-        }
-        Some(w)
-    }
-
-    fn looks_after(&self, w: &World, dir: usize) -> Option<World> {
-        let mut w = w.clone();
-        let (looks, _) = w.doubtful.remove(&dir).filter(|(_, due)| *due)?;
-        w.flights.push(Airborne {
-            flight: None,
-            look: Some((dir, looks)),
-            alive: true,
-            log: Vec::new(),
-            told: 0,
-            at: At::Waits,
-            fresh: true,
-        });
-        self.pump(&mut w);
         Some(w)
     }
 
@@ -841,7 +787,7 @@ impl Flights {
             let At::Call(op) = w.flights[n].at.clone() else {
                 continue;
             };
-            let name = w.flights[n].flight.as_ref().map_or("look", |f| f.name());
+            let name = w.flights[n].flight.task.name();
             let mut blows = vec![None];
             if op.changes() {
                 blows.extend([Some((Fault::Loss, false)), Some((Fault::Unknown, false))]);
@@ -876,11 +822,6 @@ impl Flights {
             let mut next = w.clone();
             next.shown = None;
             add(Label::CatchesUp, next);
-        }
-        for dir in w.doubtful.keys() {
-            if let Some(next) = self.looks_after(w, *dir) {
-                add(Label::LooksAfter(*dir), next);
-            }
         }
         if let Some(next) = self.passes(w) {
             add(Label::Passes, next);
@@ -921,10 +862,6 @@ impl Flights {
         }
         if next != *w {
             return next;
-        }
-        let due = next.doubtful.iter().find(|(_, (_, due))| *due);
-        if let Some(then) = due.and_then(|(dir, _)| self.looks_after(&next, *dir)) {
-            return then;
         }
         self.passes(&next).unwrap_or(next)
     }
@@ -1027,10 +964,8 @@ impl Model for Flights {
             image: 0,
             pools: [0, 1].map(|n| Shared::new(pool(n))),
             shown: None,
-            table: Shared::apart(Table::default()),
+            table: Shared::apart(FlightTable::default()),
             flights: Vec::new(),
-            doubtful: BTreeMap::new(),
-            swept: BTreeSet::new(),
             files: BTreeMap::new(),
             vm: Vm::None,
             late: None,

@@ -212,7 +212,7 @@ pub fn status(
             let same = record.filter(|i| {
                 i.sha256.as_deref() == Some(file.sha256.as_str())
                     && i.source_key.as_deref() == Some(want.source_key.as_str())
-                    && (want.force_token.is_none() || i.force_refresh_token == want.force_token)
+                    && want.force_token.is_none()
                     && i.stored_path.as_ref().is_none_or(|path| *path == there)
             });
             let mut history = record.map(|i| i.history.clone()).unwrap_or_default();
