@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use agent_forge_crds::pool::CleanupPolicy;
 
-use super::{
-    arrival::Arrival,
-    ownership::Ownership,
-    step::{self, Facts, Loss, PlacementCheck, Step},
-};
 use crate::{
     domain::{machine_state::MachineState, vanished::Vanished},
     ports::vcenter::PowerState,
     testing::{child_with_vm, running, shown},
+    vm::{
+        arrival::Arrival,
+        ownership::Ownership,
+        step::{self, Facts, Loss, PlacementCheck, Step},
+    },
 };
 
 fn reason(step: &Step) -> Option<&'static str> {
