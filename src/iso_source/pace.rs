@@ -54,7 +54,7 @@ pub(super) fn paced(
         match pace.chunk().instrument(around).await {
             Ok(Some(chunk)) => Some((Ok(chunk), Some(pace))),
             Ok(None) => None,
-            // Typed inside, so that whoever reads can tell the reason.
+            // Typed inside, so that the reader gets the reason.
             Err(e) => Some((Err(std::io::Error::other(e)), None)),
         }
     })

@@ -44,14 +44,14 @@ const MAGIC_AT: u64 = DESCRIPTOR + 1;
 pub(super) const SHORTEST: u64 = MAGIC_AT + MAGIC.len() as u64;
 /// Type of the primary volume descriptor.
 const PRIMARY: u8 = 1;
-/// Where in it the number of logical blocks stands, and how long they are; little-endian first.
+/// Offsets of the number of logical blocks and of their length; little-endian first.
 const BLOCKS: usize = 80;
 const BLOCK_SIZE: usize = 128;
 /// So much of the descriptor is looked at.
 const SEEN: usize = BLOCK_SIZE + 2;
 const SEEN_TO: u64 = DESCRIPTOR + SEEN as u64;
 
-/// Tells bytes so far and in total.
+/// Reports bytes so far and in total.
 pub(super) type Tell = Box<dyn Fn(u64, u64) + Send + Sync>;
 
 /// The shared notes of one transfer.
@@ -101,7 +101,7 @@ impl Meter {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something moved: the stall deadline starts anew.
+    /// Something moved: the stall deadline starts again.
     pub(super) fn moved(&self) {
         self.notes().moved = Instant::now();
     }
@@ -168,7 +168,7 @@ impl Meter {
         .boxed()
     }
 
-    /// The next chunk to pass on. It is one behind the source: the last one goes only when the source has nothing more.
+    /// The next chunk to pass on. It is one behind the source: the last one is passed on only when the source has nothing more.
     async fn next(
         meter: Arc<Self>,
         mut body: ByteStream,

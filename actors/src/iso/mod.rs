@@ -175,7 +175,7 @@ async fn call<T: Send + 'static>(
     }
 }
 
-/// Tells a cache that this pool is being deleted.
+/// Lets a cache know that this pool is being deleted.
 pub fn leave(cache: &Counted<IsoMsg>, pool: &ObjectKey) {
     let left = IsoMsg::Leave(pool.clone(), cache.send());
     // A cache that is gone has nothing of the pool's left.

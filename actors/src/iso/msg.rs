@@ -33,7 +33,7 @@ impl fmt::Display for IsoKey {
     }
 }
 
-/// An ISO that lies complete on the datastore.
+/// An ISO that is complete on the datastore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IsoFile {
     /// SHA-256 of its bytes, lower-case hex.
@@ -44,7 +44,7 @@ pub struct IsoFile {
     pub size: u64,
     /// When it was uploaded; for a reused file, when it was found.
     pub uploaded_at: Timestamp,
-    /// What its source said of the bytes.
+    /// The source's validators of the bytes.
     pub validators: Validators,
     /// The source was seen to say something else right after: what it says does not tell whether it has other bytes.
     pub volatile: bool,
@@ -129,7 +129,7 @@ pub struct IsoWant {
     /// Where the bytes come from.
     pub source: IsoUrl,
     /// Certificates that the source's may be signed by, beside those that are trusted anyway; or why they cannot be had:
-    /// that is in the way of a transfer, not of an ISO that lies there.
+    /// that is in the way of a transfer, not of an ISO that is there.
     pub ca_pem: Result<Option<String>, ReconcileError>,
     /// What identifies the source without its token; equal keys mean equal content.
     pub source_key: String,
@@ -181,7 +181,7 @@ pub enum IsoState {
     },
     /// It is to come: the datastore takes one upload at a time, and that of this pool is under way.
     Queued(ObjectKey),
-    /// What [`IsoWant::used`] names is not there, whole; it is fetched. Said until the pool's record names it no more.
+    /// What [`IsoWant::used`] names is not there, whole; it is fetched. It stays the answer until the pool's record names it no more.
     Lost(DatastorePath),
     /// All of it has come. It gets this name once the pool's record lists it: a crash would leave a file that no record names.
     Publishing(IsoPlace),
@@ -217,7 +217,7 @@ pub enum IsoMsg {
     Panic,
 }
 
-/// What a flight tells its actor.
+/// What a flight reports to its actor.
 #[derive(Clone, Debug)]
 pub enum FlightNews {
     /// Bytes so far and in total.

@@ -60,13 +60,13 @@ pub trait IsoCaches: Send + Sync {
     async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, ReconcileError>;
 
     /// Removes `left.prunable` from a datastore that the pool has left, unless a VM or another pool needs it; what is
-    /// gone by now, and what stays for which reason that was not told before.
+    /// gone by now, and what stays for which reason that is new.
     ///
     /// # Errors
     /// The cache is being restarted.
     async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, ReconcileError>;
 
-    /// The pool is being deleted: no cache goes on with what only it wants. It may be said more than once.
+    /// The pool is being deleted: no cache continues what only it wants. It may be called more than once.
     fn leave(&self, pool: &ObjectKey);
 }
 
@@ -111,7 +111,7 @@ fn default_directory(pool: &VsphereAgentPool) -> Result<DatastorePath, BadDatast
     DatastorePath::new(&pool.spec.vsphere.iso_datastore, &own)
 }
 
-/// With whom the pool shares a file of equal content, wherever among their directories it lies. Pools whose directory is
+/// With whom the pool shares a file of equal content, wherever among their directories it is. Pools whose directory is
 /// the default one share, also where it is written out, as the predecessor's objects do; so do pools whose directories
 /// are alike but for segments that are their own name or namespace. A directory without the pool's name as a segment was
 /// chosen to hold the pool's ISO: `None`.

@@ -3,8 +3,8 @@
 //! Guarantees
 //! - Only files with the cache's own kind of name (`<sha256>.iso`) are tried, none that a pool relies on.
 //! - Each is tried once per [`AGAIN`] at most.
-//! - A reason that did not change is told once: an ISO that stays mounted for months is no stream of Events.
-//! - That a file is gone is told until the pool lists it no more: the write that takes it off the list may fail.
+//! - A reason that did not change is reported once: an ISO that stays mounted for months is no stream of Events.
+//! - That a file is gone is reported until the pool lists it no more: the write that takes it off the list may fail.
 
 use std::{collections::BTreeMap, time::Duration};
 

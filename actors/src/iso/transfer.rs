@@ -3,7 +3,7 @@
 //! Guarantees
 //! - A file under its final name `<directory>/<sha256>.iso` is complete. It got there by a move, after its size on the
 //!   datastore was seen to be right. A move overwrites nothing.
-//! - Whatever fails, the partial file is deleted (best effort). What that misses goes with a later look at the directory: a
+//! - Whatever fails, the partial file is deleted (best effort). What that misses is deleted by a later look at the directory: a
 //!   partial name says which flight wrote it ([`super::partial`]).
 //! - A file gets its final name only after the record of a pool that wants it lists that name ([`Lane`]).
 //! - A lost reply is settled by a look at both names (reliability.md: unknown is a state).
@@ -394,7 +394,7 @@ fn outcome_is_to_be_seen(e: &VcError) -> bool {
         )
 }
 
-/// Does the source take back at once what it said of the bytes? Then its word is no sign of a change, and what is there
+/// Does the source change its validators right after the download? Then they are no sign of a change, and what is there
 /// stays until InfraEnv, URL or `createdTime` change.
 async fn is_volatile(ports: &Ports, want: &IsoWant, said: &Validators) -> bool {
     if want.check_every.is_none() || said.is_empty() {

@@ -32,7 +32,7 @@ const STEP: Duration = Duration::from_secs(60);
 /// What a look at a recorded file found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It lies there with its size.
+    /// It is there with its size.
     Whole,
     /// It does not.
     NotThere,

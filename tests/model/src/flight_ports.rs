@@ -1,7 +1,7 @@
 //! The product's ports as one flight sees them: each call that vCenter has to answer waits until the world has answered it.
 //!
-//! A flight is put together anew for each of its calls: it runs from its beginning, is given the answers that it had, and
-//! stands where it stood. So a flight in a state is what it was answered and told, and can be compared.
+//! A flight is put together again for each of its calls. It runs from its beginning, gets the answers that it had, and
+//! is where it was. So a flight in a state is what it heard and reported, and can be compared.
 
 use std::{
     cell::RefCell,
@@ -97,7 +97,7 @@ impl Op {
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// Nobody can tell whether it was carried out.
+    /// It is not known whether it was carried out.
     NoAnswer,
     /// The name is taken.
     AlreadyExists,
@@ -129,7 +129,7 @@ pub enum Event {
     Lane(Lane),
 }
 
-/// What a flight tells its cache.
+/// What a flight reports to its cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// Bytes.
@@ -138,7 +138,7 @@ pub enum Told {
     Publishing(IsoPlace),
 }
 
-/// Where a flight stands.
+/// Where a flight is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum At {
     /// At a call.
@@ -152,9 +152,9 @@ pub enum At {
 /// A flight's way so far.
 #[derive(Clone)]
 pub struct Run {
-    /// All that it told.
+    /// All that it reported.
     pub told: Vec<Told>,
-    /// Where it stands.
+    /// Where it is.
     pub at: At,
     /// How it ended.
     pub ended: Option<FlightNews>,
@@ -222,7 +222,7 @@ fn born(alive: bool) -> Timestamp {
     objects::at(i64::from(alive))
 }
 
-/// Where a file of that name lies.
+/// Where a file of that name is.
 ///
 /// # Panics
 /// Never: the names are valid.
@@ -244,7 +244,7 @@ pub fn path(name: &Name) -> DatastorePath {
     directory(*dir).join(&file).expect("a file's path")
 }
 
-/// The final name that lies there.
+/// The final name that is there.
 pub fn name(path: &DatastorePath) -> Option<Name> {
     let mut all = [0, 1]
         .into_iter()

@@ -76,7 +76,7 @@ impl FlightTable {
         match news {
             FlightNews::Arrived(mut file, reused) => {
                 file.volatile |= entry.changed_often();
-                // It counts for whom it was begun, or for the first of those who stayed: so it is told once.
+                // It counts for the pool that it was begun for, or for the first of those that stayed. So one pool reports it.
                 let heir = || all.get(&pool).or_else(|| all.first()).cloned();
                 let brought_for = if reused { None } else { heir() };
                 entry.arrived(There {

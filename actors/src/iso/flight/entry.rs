@@ -212,7 +212,7 @@ pub(super) struct Entry {
     pub(super) backoff: Option<Backoff>,
     /// The pool of the last failure: the next flight is another one's turn.
     pub(super) failed: Option<ObjectKey>,
-    /// How often in a row the source said that it has other bytes.
+    /// How often in a row the source reported other bytes.
     pub(super) changes: u32,
 }
 

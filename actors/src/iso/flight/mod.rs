@@ -160,8 +160,8 @@ impl FlightTable {
         )
     }
 
-    /// The same table with other moments and other flight numbers. When a pool asked last stays as it is. A model of the
-    /// cache in which time stands still has finitely many states by that.
+    /// The same table with other moments and other flight numbers. When a pool asked last stays as it is. By that a model of
+    /// the cache without a clock has finitely many states.
     #[must_use]
     pub fn with(&self, moment: impl Fn(Duration) -> Duration, id: impl Fn(u64) -> u64) -> Self {
         let mut table = self.clone();
@@ -377,7 +377,7 @@ impl FlightTable {
             Some(entry) => {
                 let entry = entry?;
                 let there = entry.there.as_ref().map(|t| &t.file.path);
-                // What has no space needs what goes to be gone.
+                // It waits for space, which old files have.
                 if there.is_none() && !entry.lacks_space() {
                     return None;
                 }
@@ -406,8 +406,8 @@ impl FlightTable {
         used
     }
 
-    /// A failure of vCenter's is said until bytes of the next try go there. Otherwise each try in an outage would be
-    /// announced as its end.
+    /// A failure of vCenter's stays the answer until bytes of the next try go there. Otherwise each try in an outage would
+    /// look like its end.
     fn answer(&mut self, content: &Content, pool: &ObjectKey, now: Duration) -> IsoState {
         let listed = self.lane().listed;
         let nothing = IsoState::Fetching {
