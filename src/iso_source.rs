@@ -6,14 +6,13 @@
 //! check for each. With a proxy from the environment, the proxy resolves and connects. Then only a literal address can
 //! be checked here.
 //!
-//! Guarantees: a declared length within the limit, no endless stall, and no URL token in any error. A broken download
-//! resumes only under the same strong ETag. Without one, the bytes before and after the break may belong to different
-//! images, so the download fails and starts again from the beginning.
+//! Guarantees: a declared length within the cap, no stall without an end, no URL token in any error. A broken download
+//! fails. The next one begins from zero, as the bytes of two downloads need not belong together.
 
 mod door;
 mod pace;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use agent_forge_actors::{
     domain::failure::Class,
@@ -22,7 +21,6 @@ use agent_forge_actors::{
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use hyper_util::client::proxy::matcher::Matcher;
-use url::Url;
 
 use self::door::Door;
 
@@ -70,7 +68,7 @@ const MAX_VALIDATOR: usize = 256;
 
 /// The real [`IsoSource`].
 pub struct HttpIsoSource {
-    door: Arc<Door>,
+    door: Door,
     tls: rustls::ClientConfig,
 }
 
@@ -93,7 +91,7 @@ impl HttpIsoSource {
 
     fn with_proxies(options: Options, proxies: Matcher) -> Result<Self, String> {
         let tls = tls::system_and(options.extra_ca_pem.as_deref())?;
-        let door = Arc::new(Door { options, proxies });
+        let door = Door { options, proxies };
         Ok(Self { door, tls })
     }
 
@@ -110,6 +108,15 @@ impl HttpIsoSource {
             ),
             class: Class::Blocked,
         })
+    }
+
+    async fn ask(
+        &self,
+        request: &IsoRequest,
+        headers: &HeaderMap,
+    ) -> Result<reqwest::Response, IsoError> {
+        let tls = self.tls(request)?;
+        self.door.ask(request.url.expose(), &tls, headers).await
     }
 
     fn length(&self, response: &reqwest::Response) -> Result<u64, IsoError> {
@@ -145,12 +152,7 @@ impl HttpIsoSource {
 impl IsoSource for HttpIsoSource {
     async fn open(&self, request: &IsoRequest) -> Result<IsoDownload, IsoError> {
         let started = tokio::time::Instant::now();
-        let way = Way {
-            door: self.door.clone(),
-            url: request.url.expose().clone(),
-            tls: self.tls(request)?,
-        };
-        let response = way.ask(&HeaderMap::new()).await?;
+        let response = self.ask(request, &HeaderMap::new()).await?;
         if response.status() != StatusCode::OK {
             return Err(refused(response.status()));
         }
@@ -158,7 +160,7 @@ impl IsoSource for HttpIsoSource {
         let validators = validators(&response);
         Ok(IsoDownload {
             length,
-            body: pace::paced(way, response, length, validators.clone(), started),
+            body: pace::paced(&self.door.options, response, length, started),
             validators,
         })
     }
@@ -179,12 +181,7 @@ impl IsoSource for HttpIsoSource {
                 headers.insert(name, value);
             }
         }
-        let way = Way {
-            door: self.door.clone(),
-            url: request.url.expose().clone(),
-            tls: self.tls(request)?,
-        };
-        let response = way.ask(&headers).await?;
+        let response = self.ask(request, &headers).await?;
         match response.status() {
             StatusCode::NOT_MODIFIED => Ok(Freshness::Same),
             // A whole body is dropped unread, together with the connection.
@@ -197,19 +194,6 @@ impl IsoSource for HttpIsoSource {
 
     fn patience(&self) -> Duration {
         self.door.options.stall
-    }
-}
-
-/// One URL, and how its server is reached.
-struct Way {
-    door: Arc<Door>,
-    url: Url,
-    tls: rustls::ClientConfig,
-}
-
-impl Way {
-    async fn ask(&self, headers: &HeaderMap) -> Result<reqwest::Response, IsoError> {
-        self.door.ask(&self.url, &self.tls, headers).await
     }
 }
 

@@ -1,4 +1,4 @@
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_forge_actors::ports::iso_source::IsoUrl;
 use futures::StreamExt as _;
@@ -6,6 +6,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
 };
+use url::Url;
 
 use super::*;
 

@@ -154,22 +154,15 @@ async fn a_source_that_is_too_short_or_fails_leaves_no_success() {
     let upload = effect(EffectKind::Upload);
     let ok = || Ok(Bytes::from_static(b"0123456789"));
     let broken = || Err(std::io::Error::other("the disk is on fire"));
-    for (parts, length, wanted) in [
-        (vec![ok()], 20, "ended after 10 of 20 bytes"),
-        (vec![ok(), broken()], 20, "the disk is on fire"),
-        (vec![ok(), ok(), ok()], 20, "more than the 20 bytes"),
-    ] {
+    // Why it failed is known to who feeds it.
+    for parts in [vec![ok()], vec![ok(), broken()]] {
         let body = Box::pin(futures::stream::iter(parts));
-        let e = vc
-            .upload(&upload, &dc, &file, length, body)
-            .await
-            .unwrap_err();
+        let e = vc.upload(&upload, &dc, &file, 20, body).await.unwrap_err();
         assert_eq!(e.kind, VcErrorKind::NoAnswer, "{e}");
-        assert!(e.message.contains(wanted), "{e}");
     }
     assert_eq!(
         world.gate.outcomes(EffectKind::Upload),
-        [Settled::Unknown; 3]
+        [Settled::Unknown; 2]
     );
 }
 

@@ -2,9 +2,9 @@
 //! when anything last moved.
 //!
 //! Guarantees
-//! - Nothing is kept but the chunk at hand (and, at the end, the last chunk until the source says that it is done).
+//! - Nothing is kept but two chunks.
 //! - The stream ends with an error unless exactly the declared length of an ISO 9660 image passed, and that is no less than
-//!   what the image says of itself; the reason is kept here as a [`ReconcileError`], because an uploader may report it in its own
+//!   what the image says of itself. The reason is kept here as a [`ReconcileError`]: an uploader may report it in its own
 //!   words.
 //! - Texts of the source's transport errors are not repeated: they may hold the URL, which is a credential.
 //!
@@ -14,14 +14,12 @@
 
 use std::{
     io,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
@@ -46,14 +44,14 @@ const MAGIC_AT: u64 = DESCRIPTOR + 1;
 pub(super) const SHORTEST: u64 = MAGIC_AT + MAGIC.len() as u64;
 /// Type of the primary volume descriptor.
 const PRIMARY: u8 = 1;
-/// Where in it the number of logical blocks stands, and how long they are; little-endian first.
+/// Offsets of the number of logical blocks and of their length; little-endian first.
 const BLOCKS: usize = 80;
 const BLOCK_SIZE: usize = 128;
 /// So much of the descriptor is looked at.
 const SEEN: usize = BLOCK_SIZE + 2;
 const SEEN_TO: u64 = DESCRIPTOR + SEEN as u64;
 
-/// Tells bytes so far and in total.
+/// Reports bytes so far and in total.
 pub(super) type Tell = Box<dyn Fn(u64, u64) + Send + Sync>;
 
 /// The shared notes of one transfer.
@@ -62,6 +60,9 @@ pub(super) struct Meter {
     stall: Duration,
     notes: Mutex<Notes>,
 }
+
+/// A body that passes, and the chunk that was not passed on yet.
+type Passing = (Arc<Meter>, ByteStream, Option<Bytes>);
 
 struct Notes {
     moved: Instant,
@@ -100,7 +101,7 @@ impl Meter {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something moved: the stall deadline starts anew.
+    /// Something moved: the stall deadline starts again.
     pub(super) fn moved(&self) {
         self.notes().moved = Instant::now();
     }
@@ -159,15 +160,43 @@ impl Meter {
             notes.reported = Some(notes.moved);
         }
         (self.tell)(0, length);
-        Box::pin(Metered {
-            body,
-            meter: self.clone(),
-            last: None,
-            over: false,
+        let state = Some((self.clone(), body, None));
+        stream::unfold(state, async |state| {
+            let (meter, body, last) = state?;
+            Self::next(meter, body, last).await
         })
+        .boxed()
     }
 
-    fn pass(&self, chunk: &Bytes) -> Result<bool, ReconcileError> {
+    /// The next chunk to pass on. It is one behind the source: the last one is passed on only when the source has nothing more.
+    async fn next(
+        meter: Arc<Self>,
+        mut body: ByteStream,
+        mut last: Option<Bytes>,
+    ) -> Option<(io::Result<Bytes>, Option<Passing>)> {
+        loop {
+            meter.notes().waits_for_source = true;
+            let next = body.next().await;
+            meter.notes().waits_for_source = false;
+            let failed = match next {
+                Some(Ok(chunk)) => match meter.pass(&chunk) {
+                    Ok(()) => match last.replace(chunk) {
+                        Some(ready) => return Some((Ok(ready), Some((meter, body, last)))),
+                        None => continue,
+                    },
+                    Err(trouble) => trouble,
+                },
+                Some(Err(e)) => broken(&e, meter.done()),
+                None => match meter.end() {
+                    Ok(()) => return last.map(|last| (Ok(last), None)),
+                    Err(trouble) => trouble,
+                },
+            };
+            return Some((Err(meter.fail(failed)), None));
+        }
+    }
+
+    fn pass(&self, chunk: &Bytes) -> Result<(), ReconcileError> {
         let mut notes = self.notes();
         notes.take(chunk)?;
         let (now, done, length) = (Instant::now(), notes.done, notes.length);
@@ -180,7 +209,7 @@ impl Meter {
         if report {
             (self.tell)(done, length);
         }
-        Ok(done == length)
+        Ok(())
     }
 
     fn end(&self) -> Result<(), ReconcileError> {
@@ -264,56 +293,6 @@ fn wrong_length(what: String) -> ReconcileError {
     ReconcileError::transient(ErrorSource::Iso, "ISOLengthMismatch", what)
 }
 
-struct Metered {
-    body: ByteStream,
-    meter: Arc<Meter>,
-    /// The chunk that completes the length: passed on only when the source has nothing more to say.
-    last: Option<Bytes>,
-    over: bool,
-}
-
-impl Stream for Metered {
-    type Item = io::Result<Bytes>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
-        if this.over {
-            return Poll::Ready(None);
-        }
-        loop {
-            this.meter.notes().waits_for_source = true;
-            let next = ready!(this.body.as_mut().poll_next(cx));
-            this.meter.notes().waits_for_source = false;
-            let failed = match next {
-                // How a source says that it goes on after a break.
-                Some(Ok(chunk)) if chunk.is_empty() => {
-                    this.meter.moved();
-                    continue;
-                }
-                Some(Ok(chunk)) => match this.meter.pass(&chunk) {
-                    Ok(true) => {
-                        this.last = Some(chunk);
-                        continue;
-                    }
-                    Ok(false) => return Poll::Ready(Some(Ok(chunk))),
-                    Err(trouble) => trouble,
-                },
-                Some(Err(e)) => broken(&e, this.meter.done()),
-                None => match this.meter.end() {
-                    Ok(()) => {
-                        this.over = true;
-                        return Poll::Ready(this.last.take().map(Ok));
-                    }
-                    Err(trouble) => trouble,
-                },
-            };
-            this.over = true;
-            this.last = None;
-            return Poll::Ready(Some(Err(this.meter.fail(failed))));
-        }
-    }
-}
-
 fn broken(e: &io::Error, done: u64) -> ReconcileError {
     match e
         .get_ref()
@@ -333,8 +312,6 @@ fn broken(e: &io::Error, done: u64) -> ReconcileError {
 
 #[cfg(test)]
 mod tests {
-    use futures::{StreamExt, stream};
-
     use super::*;
 
     const CHUNK: usize = 1000;

@@ -1,28 +1,28 @@
-//! The ISO cache: one actor per (vCenter, datastore) serialises uploads.
+//! The ISO cache: one actor for each (vCenter, datacenter, datastore) uploads ISOs and removes old ones.
 //!
-//! Flow: a pool asks ([`ensure`]) -> the pure table (`flight`) answers at once and says what to start -> a flight runs
+//! Flow: a pool asks ([`ensure`]) -> the pure table ([`flight`]) answers at once and says what to start -> a flight runs
 //! beside the mailbox and reports -> the pools that wait are woken and ask again.
 //!
 //! Guarantees
-//! - A handler never awaits anything outside; an ask is answered while an upload runs.
-//! - One transfer per content and at most one transfer at a time; a pool whose file is there waits for nobody's upload.
+//! - A handler never awaits anything outside. An ask is answered while an upload runs.
+//! - One transfer fetches a content, and one transfer runs at a time. A pool whose file is there waits for no upload.
 //! - The actor's end, however it comes, aborts its flights.
 //! - No message holds the source's URL.
 //!
-//! Assumptions: pools ask again when woken and at each resync, with a fresh URL; the pool's status records the file.
-//! Caveat: two caches of one datastore (two vCenters, two operators) do not know of each other. Their transfers cannot
-//! harm each other: partial names are unique, final names are digests, and a move does not overwrite. Retention can: two
-//! management clusters with one directory and equal bytes have one file, which the one deletes while the other's pools
-//! rely on it, unless a VM of its vCenter has it mounted. They need different directories.
+//! Assumptions: pools ask again when woken, every two seconds while they wait, and at each resync, with a fresh URL. The
+//! pool's status records the file.
+//! Caveat: two caches of one datastore (two vCenters, two operators) do not know of each other. Their transfers cannot harm
+//! each other: partial names are unique, final names are digests, and a move does not overwrite. Retention can. Two management
+//! clusters with one directory and equal bytes have one file. The one deletes it while the other's pools rely on it, unless a
+//! VM of its vCenter has it mounted. They need different directories.
 
-pub mod bare;
-mod flight;
+pub mod flight;
 pub mod infra_env;
 pub mod infra_env_guards;
 mod meter;
 pub mod msg;
 pub mod of_pool;
-mod partial;
+pub mod partial;
 mod retention;
 mod transfer;
 mod upkeep;
@@ -35,32 +35,24 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use agent_forge_crds::conditions::reason;
 use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, rpc::CallResult};
-use tokio::{
-    sync::watch,
-    task::{AbortHandle, JoinSet},
-};
+use tokio::{sync::watch, task::JoinSet};
 use tracing::{Instrument, field::Empty};
 
 use self::{
-    flight::{FlightTable, Start, Task},
-    msg::{FlightNews, IsoKey, IsoMsg, IsoState, IsoWant, PendingSweep},
+    flight::{FlightTable, Start, Task, Turn},
+    msg::{FlightNews, IsoKey, IsoMsg, IsoState, IsoWant, Lane},
     partial::Origin,
     upkeep::Found,
 };
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
-        names::{DatastorePath, ObjectKey},
+        names::ObjectKey,
     },
     ports::{
         clock::Clock,
@@ -81,16 +73,11 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Least time between two lines in the log about a transfer's progress.
 const LOG: Duration = Duration::from_secs(10);
 
-/// What was sent by a transfer that failed has arrived after that long, if it does: a client waits for half of it.
-const LATE: Duration = Duration::from_secs(600);
-/// Looks for it, one each [`LATE`], before it is left.
-const LOOKS: u32 = 6;
-
 /// What an ISO cache needs.
 pub struct IsoCacheArgs {
     /// Which cache it is.
     pub key: IsoKey,
-    /// Identity of the management cluster, by which partial files are told from those of others.
+    /// Identity of the management cluster, which the names of its partial files carry.
     pub cluster_id: String,
     /// vCenter sessions by Secret.
     pub sessions: Arc<dyn Sessions>,
@@ -106,17 +93,23 @@ pub struct IsoCacheArgs {
 
 /// What a flight needs.
 #[derive(Clone)]
-struct Ports {
-    key: IsoKey,
-    origin: Origin,
-    sessions: Arc<dyn Sessions>,
-    source: Arc<dyn IsoSource>,
-    clock: Arc<dyn Clock>,
-    instruments: Arc<dyn Instruments>,
-    /// Tells the actor.
-    tell: Arc<dyn Fn(IsoMsg) + Send + Sync>,
-    /// The flight that may write to the datastore just now, as the actor told; it does before that flight starts.
-    writer: watch::Receiver<Option<u64>>,
+pub struct Ports {
+    /// Which cache it is.
+    pub key: IsoKey,
+    /// Whose partial files are whose.
+    pub origin: Origin,
+    /// vCenter sessions by Secret.
+    pub sessions: Arc<dyn Sessions>,
+    /// Where ISOs come from.
+    pub source: Arc<dyn IsoSource>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Counters.
+    pub instruments: Arc<dyn Instruments>,
+    /// Reports to the actor.
+    pub tell: Arc<dyn Fn(u64, FlightNews) + Send + Sync>,
+    /// What the actor says of the transfer under way; it says so before that flight starts.
+    pub lane: watch::Receiver<Lane>,
 }
 
 /// The actor.
@@ -125,21 +118,15 @@ pub struct IsoCache;
 
 /// Its state: a cache, all of it.
 pub struct IsoCacheState {
-    /// Dropped with the state, and before the table, whose end would recall what flies: that aborts it.
+    /// Aborted when it is dropped.
     flights: JoinSet<()>,
     ports: Ports,
-    /// Tells flights which of them may write.
-    writer: watch::Sender<Option<u64>>,
+    lane: watch::Sender<Lane>,
     waker: Arc<dyn Waker>,
     table: FlightTable,
-    /// Directories in which this life has looked for what dead ones left.
-    swept: BTreeSet<DatastorePath>,
-    /// Where a transfer failed, and when (monotonic) it is looked for what arrived late.
-    doubtful: BTreeMap<DatastorePath, (Duration, Box<PendingSweep>)>,
-    alarm: Option<(Duration, AbortHandle)>,
     /// When progress was last logged.
     logged: Option<Duration>,
-    /// The pool whose transfer began last, and its uid: whom the lines about progress name.
+    /// The pool whose transfer began last, and its uid, for the lines about progress.
     carried_for: Option<(ObjectKey, String)>,
     about: Description,
 }
@@ -155,8 +142,8 @@ pub async fn ensure(cache: &Counted<IsoMsg>, want: IsoWant) -> Result<IsoState, 
     .await
 }
 
-/// Asks a cache to remove what a pool has left on its datastore (`left.prunable`): what is gone by now, and what stays for
-/// which reason that was not told before. The pool is woken when that changes.
+/// Asks a cache to remove what a pool has left on its datastore (`left.prunable`). The answer is what is gone by now, and what
+/// stays for which reason that it did not say before. The pool is woken when that changes.
 ///
 /// # Errors
 /// As [`ensure`].
@@ -188,101 +175,62 @@ async fn call<T: Send + 'static>(
     }
 }
 
-/// Tells a cache that this pool is being deleted.
+/// Lets a cache know that this pool is being deleted.
 pub fn leave(cache: &Counted<IsoMsg>, pool: &ObjectKey) {
-    let left = IsoMsg::PublishPermit(pool.clone(), cache.send());
-    // One that is gone has nothing of the pool's left.
+    let left = IsoMsg::Leave(pool.clone(), cache.send());
+    // A cache that is gone has nothing of the pool's left.
     let _ = cache.actor.send_message(left);
 }
 
 impl IsoCacheState {
-    fn clear(&mut self, myself: &ActorRef<IsoMsg>, left: IsoWant) -> PruneNews {
-        self.about.wakes += 1;
-        self.about.last_wake = left.pool.to_string();
-        let (news, start) = self.table.clear(left, self.ports.clock.monotonic());
-        self.settle(myself, BTreeSet::new(), start);
-        news
-    }
-
-    fn ask(&mut self, myself: &ActorRef<IsoMsg>, mut want: IsoWant) -> IsoState {
+    fn asked(&mut self, want: &IsoWant) {
         self.about.wakes += 1;
         self.about.last_wake = want.pool.to_string();
+    }
+
+    fn ask(&mut self, mut want: IsoWant) -> IsoState {
+        self.asked(&want);
         if want.directory.datastore != self.ports.key.datastore {
             let (directory, datastore) = (&want.directory, &self.ports.key.datastore);
-            return IsoState::Failed(ReconcileError {
-                side: ErrorSource::Iso,
-                reason: reason::INTERNAL_ERROR.to_owned(),
-                message: format!("{directory} was asked of the cache of datastore {datastore}"),
-                class: Class::Defect,
-            });
+            let message = format!("{directory} was asked of the cache of datastore {datastore}");
+            return IsoState::Failed(defect(message));
         }
         // A record of another datastore (the pool's spec changed) says nothing about this one.
         want.known = want
             .known
             .filter(|file| file.path.datastore == self.ports.key.datastore);
         let (answer, start) = self.table.ask(want, self.ports.clock.monotonic());
-        self.settle(myself, BTreeSet::new(), start);
+        self.settle(BTreeSet::new(), start);
         answer
     }
 
-    /// Wakes, starts, and sets the alarm for the next end of a backoff.
-    fn settle(&mut self, myself: &ActorRef<IsoMsg>, wake: BTreeSet<ObjectKey>, start: Vec<Start>) {
+    fn clear(&mut self, left: IsoWant) -> PruneNews {
+        self.asked(&left);
+        let (news, start) = self.table.clear(left, self.ports.clock.monotonic());
+        self.settle(BTreeSet::new(), start);
+        news
+    }
+
+    /// Wakes and starts.
+    fn settle(&mut self, wake: BTreeSet<ObjectKey>, start: Vec<Start>) {
         for pool in wake {
             self.waker.wake_pool(&pool, "iso");
         }
         while self.flights.try_join_next().is_some() {}
-        self.writer.send_replace(self.table.transfer());
+        let now = self.table.lane();
+        self.lane
+            .send_if_modified(|lane| std::mem::replace(lane, now) != now);
         for start in start {
             self.about.passes += 1;
             self.launch(start);
         }
-        let late = self.doubtful.values().map(|(due, _)| *due).min();
-        let due = [self.table.next_due(), late].into_iter().flatten().min();
-        if self.alarm.as_ref().map(|(at, _)| *at) != due {
-            if let Some((_, alarm)) = self.alarm.take() {
-                alarm.abort();
-            }
-            if let Some(at) = due {
-                let (to, after) = (
-                    myself.clone(),
-                    at.saturating_sub(self.ports.clock.monotonic()),
-                );
-                let alarm = self.flights.spawn(async move {
-                    tokio::time::sleep(after).await;
-                    let _ = to.send_message(IsoMsg::Due);
-                });
-                self.alarm = Some((at, alarm));
-            }
-        }
     }
 
-    /// Looks where transfers failed some time ago.
-    fn look_after(&mut self) {
-        let now = self.ports.clock.monotonic();
-        let due: Vec<_> = self
-            .doubtful
-            .extract_if(.., |_, (due, _)| *due <= now)
-            .collect();
-        for (_, (_, doubtful)) in due {
-            let ports = self.ports.clone();
-            let span = tracing::error_span!(
-                parent: None,
-                "iso.flight",
-                cache = %ports.key,
-                object = %doubtful.pool,
-                uid = doubtful.uid,
-                task = "sweep",
-            );
-            let look = async move { upkeep::look_after(&ports, doubtful).await };
-            self.flights.spawn(look.instrument(span));
-        }
-    }
-
-    /// Progress for the log and for whoever measures.
+    /// Progress for the log and the metrics.
     fn report(&mut self, news: &FlightNews) {
         let cache = self.ports.key.to_string();
         let FlightNews::Progress(done, Some(total)) = *news else {
-            if self.table.transfer().is_none() {
+            if self.table.lane().transfer.is_none() {
                 self.ports.instruments.iso_transfer(&cache, None);
             }
             return;
@@ -310,11 +258,8 @@ impl IsoCacheState {
         }
     }
 
-    fn launch(&mut self, mut start: Start) {
-        let (ports, id) = (self.ports.clone(), start.id);
-        // Where nobody has looked yet.
-        let directories = &mut start.want.directories;
-        directories.retain(|d| d.datastore == ports.key.datastore && !self.swept.contains(d));
+    fn launch(&mut self, start: Start) {
+        let ports = self.ports.clone();
         if matches!(start.task, Task::Transfer) {
             self.carried_for = Some((start.want.pool.clone(), start.want.uid.clone()));
         }
@@ -329,34 +274,35 @@ impl IsoCacheState {
             error.type = Empty,
         );
         let flight = async move {
+            let id = start.id;
             let news = AssertUnwindSafe(fly(&ports, start))
                 .catch_unwind()
                 .await
                 .unwrap_or_else(|_| {
-                    FlightNews::Failed(ReconcileError {
-                        side: ErrorSource::Iso,
-                        reason: reason::INTERNAL_ERROR.to_owned(),
-                        message: "a flight of the ISO cache panicked".to_owned(),
-                        class: Class::Defect,
-                    })
+                    FlightNews::Failed(defect("a flight of the ISO cache panicked".to_owned()))
                 });
             if let FlightNews::Failed(trouble) = &news {
                 tracer::fault(&tracing::Span::current(), trouble);
                 tracing::warn!(reason = trouble.reason, error = %trouble, "ISO flight failed");
             }
-            (ports.tell)(IsoMsg::Flight(id, news));
+            (ports.tell)(id, news);
         };
         self.flights.spawn(flight.instrument(span));
     }
 }
 
-async fn fly(ports: &Ports, start: Start) -> FlightNews {
-    let Start {
-        id,
-        want,
-        task,
-        wanted,
-    } = start;
+fn defect(message: String) -> ReconcileError {
+    ReconcileError {
+        side: ErrorSource::Iso,
+        reason: reason::INTERNAL_ERROR.to_owned(),
+        message,
+        class: Class::Defect,
+    }
+}
+
+/// Flies; the answer is how it ended.
+pub async fn fly(ports: &Ports, start: Start) -> FlightNews {
+    let Start { id, want, task } = start;
     let news = match task {
         Task::Check(file, compare) => {
             let compare = compare.then_some(&file.validators);
@@ -370,16 +316,7 @@ async fn fly(ports: &Ports, start: Start) -> FlightNews {
         }
         Task::Transfer => {
             tracing::info!(directory = %want.directory, server = want.source.server(), "ISO transfer begins");
-            let (told, announced) = (ports.tell.clone(), ports.tell.clone());
-            let tell = move |done, total| {
-                let news = FlightNews::Progress(done, Some(total));
-                told(IsoMsg::Flight(id, news));
-            };
-            let announce = move |place, leave| {
-                let news = FlightNews::Publishing(place, leave);
-                announced(IsoMsg::Flight(id, news));
-            };
-            transfer::transfer(ports, id, &want, &wanted, Box::new(tell), Box::new(announce))
+            transfer::transfer(ports, id, &want)
                 .await
                 .map(|brought| match brought {
                     Some((file, reused)) => {
@@ -387,15 +324,12 @@ async fn fly(ports: &Ports, start: Start) -> FlightNews {
                         FlightNews::Arrived(file, reused)
                     }
                     None => {
-                        tracing::info!("nobody wants the ISO any more: its transfer ended");
+                        tracing::info!("no pool wants the ISO any more: its transfer ended");
                         FlightNews::Recalled
                     }
                 })
         }
         Task::Prune(paths) => upkeep::prune(ports, &want, &paths)
-            .await
-            .map(|(gone, kept)| FlightNews::Pruned(gone, kept)),
-        Task::Clear(paths) => upkeep::clear(ports, &want, &paths)
             .await
             .map(|(gone, kept)| FlightNews::Pruned(gone, kept)),
     };
@@ -424,7 +358,7 @@ impl Actor for IsoCache {
         let origin = Origin::new(&cluster_id, &key, clock.wall());
         // A life that ended amid a transfer has left its bytes there.
         instruments.iso_transfer(&key.to_string(), None);
-        let (writer, _) = watch::channel(None);
+        let (lane, _) = watch::channel(Lane::default());
         let about = Description {
             kind: "iso-cache".to_owned(),
             key: key.to_string(),
@@ -438,17 +372,14 @@ impl Actor for IsoCache {
                 source,
                 clock,
                 instruments,
-                // Whom it tells may be gone: what flies ends with it.
-                tell: Arc::new(move |message| drop(myself.send_message(message))),
-                writer: writer.subscribe(),
+                // The actor may be gone: what flies ends with it.
+                tell: Arc::new(move |id, news| drop(myself.send_message(IsoMsg::Flight(id, news)))),
+                lane: lane.subscribe(),
             },
-            writer,
+            lane,
             waker,
             table: FlightTable::default(),
-            swept: BTreeSet::new(),
-            doubtful: BTreeMap::new(),
             flights: JoinSet::new(),
-            alarm: None,
             logged: None,
             carried_for: None,
             about,
@@ -457,47 +388,29 @@ impl Actor for IsoCache {
 
     async fn handle(
         &self,
-        myself: ActorRef<IsoMsg>,
+        _: ActorRef<IsoMsg>,
         message: IsoMsg,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
             IsoMsg::Ensure(want, reply, queued) => {
                 drop(queued);
-                let answer = state.ask(&myself, *want);
-                let _ = reply.send(answer);
+                let _ = reply.send(state.ask(*want));
             }
             IsoMsg::Clear(left, reply, queued) => {
                 drop(queued);
-                let news = state.clear(&myself, *left);
-                let _ = reply.send(news);
+                let _ = reply.send(state.clear(*left));
             }
-            IsoMsg::PublishPermit(pool, queued) => {
+            IsoMsg::Leave(pool, queued) => {
                 drop(queued);
-                let now = state.ports.clock.monotonic();
-                state.table.leave(&pool, now);
+                state.table.leave(&pool);
+                state.settle(BTreeSet::new(), Vec::new());
             }
             IsoMsg::Flight(id, news) => {
-                let turn = state
-                    .table
-                    .news(id, news.clone(), state.ports.clock.monotonic());
+                let now = state.ports.clock.monotonic();
+                let Turn { wake, start } = state.table.news(id, news.clone(), now);
                 state.report(&news);
-                state.settle(&myself, turn.wake, turn.start);
-            }
-            IsoMsg::Swept(directory) => {
-                state.swept.insert(directory);
-            }
-            IsoMsg::PendingSweep(doubtful) => {
-                let due = state.ports.clock.monotonic() + LATE;
-                let directory = doubtful.directory.clone();
-                state.doubtful.insert(directory, (due, doubtful));
-                state.settle(&myself, BTreeSet::new(), Vec::new());
-            }
-            IsoMsg::Due => {
-                state.alarm = None;
-                state.look_after();
-                let wake = state.table.due(state.ports.clock.monotonic());
-                state.settle(&myself, wake, Vec::new());
+                state.settle(wake, start);
             }
             IsoMsg::Describe(reply) => {
                 let (waiting_on, failures) = state.table.waiting_on();

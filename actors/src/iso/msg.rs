@@ -1,21 +1,17 @@
 //! Messages of the ISO cache.
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
-use tokio::sync::watch;
 
 use crate::{
     domain::{
         failure::ReconcileError,
-        names::{DatastorePath, MoRef, ObjectKey},
+        names::{DatastorePath, ObjectKey},
     },
     iso::PruneNews,
-    ports::{
-        iso_source::{IsoRequest, IsoUrl, Validators},
-        vcenter::VCenter,
-    },
+    ports::iso_source::{IsoRequest, IsoUrl, Validators},
     runtime::mailbox::Queued,
     sessions::users::User,
 };
@@ -37,7 +33,7 @@ impl fmt::Display for IsoKey {
     }
 }
 
-/// An ISO that lies complete on the datastore.
+/// An ISO that is complete on the datastore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IsoFile {
     /// SHA-256 of its bytes, lower-case hex.
@@ -48,7 +44,7 @@ pub struct IsoFile {
     pub size: u64,
     /// When it was uploaded; for a reused file, when it was found.
     pub uploaded_at: Timestamp,
-    /// What its source said of the bytes.
+    /// The source's validators of the bytes.
     pub validators: Validators,
     /// The source was seen to say something else right after: what it says does not tell whether it has other bytes.
     pub volatile: bool,
@@ -72,56 +68,49 @@ pub struct IsoPlace {
     pub path: DatastorePath,
 }
 
-/// PublishPermit for a flight to publish; dropped, the flight has nothing to wait for.
-#[derive(Clone)]
-pub struct PublishPermit(Arc<watch::Sender<bool>>);
+/// What flights hear about the transfer under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Lane {
+    /// Its number; only that flight may write.
+    pub transfer: Option<u64>,
+    /// Some pool still wants it.
+    pub wanted: bool,
+    /// The record of such a pool lists its final name: it may publish.
+    pub listed: bool,
+}
 
-impl fmt::Debug for PublishPermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Leave({})", *self.0.borrow())
+/// Work for a flight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Is this file there, with this size? And, if asked for, does the source still have these bytes?
+    Check(IsoFile, bool),
+    /// Fetch and publish.
+    Transfer,
+    /// Remove these unless a VM has them in its drive.
+    Prune(Vec<DatastorePath>),
+}
+
+impl Task {
+    /// Name for traces.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Check(..) => "check",
+            Self::Transfer => "transfer",
+            Self::Prune(_) => "prune",
+        }
     }
 }
 
-impl PublishPermit {
-    /// A leave to give, and what to wait at for it.
-    #[must_use]
-    pub fn pair() -> (Self, watch::Receiver<bool>) {
-        let (give, wait) = watch::channel(false);
-        (Self(Arc::new(give)), wait)
-    }
-
-    /// Some record lists the place.
-    pub fn give(&self) {
-        self.0.send_replace(true);
-    }
-}
-
-/// Tells a flight whether anybody still wants what it fetches. The default is wanted for ever.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted(Option<watch::Receiver<()>>);
-
-impl Wanted {
-    /// It is wanted as long as the first half lives.
-    #[must_use]
-    pub fn pair() -> (watch::Sender<()>, Self) {
-        let (keep, wait) = watch::channel(());
-        (keep, Self(Some(wait)))
-    }
-
-    /// Nobody wants it any more.
-    pub(super) fn is_over(&self) -> bool {
-        self.0
-            .as_ref()
-            .is_some_and(|wait| wait.has_changed().is_err())
-    }
-
-    /// Returns once nobody wants it any more.
-    pub(super) async fn over(&self) {
-        let Some(mut wait) = self.0.clone() else {
-            return std::future::pending().await;
-        };
-        while wait.changed().await.is_ok() {}
-    }
+/// A flight to start.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Its number.
+    pub id: u64,
+    /// What the pool wants for which it flies.
+    pub want: IsoWant,
+    /// What it does.
+    pub task: Task,
 }
 
 /// What a pool wants there.
@@ -140,19 +129,18 @@ pub struct IsoWant {
     /// Where the bytes come from.
     pub source: IsoUrl,
     /// Certificates that the source's may be signed by, beside those that are trusted anyway; or why they cannot be had:
-    /// that is in the way of a transfer, not of an ISO that lies there.
+    /// that is in the way of a transfer, not of an ISO that is there.
     pub ca_pem: Result<Option<String>, ReconcileError>,
     /// What identifies the source without its token; equal keys mean equal content.
     pub source_key: String,
-    /// Value of the force-refresh annotation, where it tells: a new value is one more transfer. One that was fetched for tells
-    /// nothing of another source.
+    /// Value of the force-refresh annotation that was not fetched for yet: it asks for one more transfer.
     pub force_token: Option<String>,
     /// How often the source is asked whether it has other bytes under this source key; `None` where its answer tells
     /// nothing (the assisted service's image server, volatile sources).
     pub check_every: Option<Duration>,
-    /// What a pool's status says lies there for this very source key and force token, if anything.
+    /// What a pool's status says is there for this very source key, if anything.
     pub known: Option<IsoFile>,
-    /// Directories in which files of this pool lie, or lay: partial ones of dead processes are looked for there too.
+    /// Directories in which files of this pool are, or were: partial ones of dead processes are looked for there too.
     pub directories: BTreeSet<DatastorePath>,
     /// Older files of this pool that retention allows to go, oldest first; never the wanted one.
     pub prunable: Vec<DatastorePath>,
@@ -193,10 +181,9 @@ pub enum IsoState {
     },
     /// It is to come: the datastore takes one upload at a time, and that of this pool is under way.
     Queued(ObjectKey),
-    /// What [`IsoWant::used`] names does not lie there, whole; it is fetched. Said until the pool's record names it no more.
+    /// What [`IsoWant::used`] names is not there, whole; it is fetched. It stays the answer until the pool's record names it no more.
     Lost(DatastorePath),
-    /// All of it has come; it gets this name once the pool's record lists it, or a crash would leave a file of which
-    /// nobody knows.
+    /// All of it has come. It gets this name once the pool's record lists it: a crash would leave a file that no record names.
     Publishing(IsoPlace),
     /// There, complete.
     Ready {
@@ -213,23 +200,6 @@ pub enum IsoState {
     Failed(ReconcileError),
 }
 
-/// Where a transfer failed after it had begun to send, or where something of a dead one was: what was sent may arrive when
-/// nobody waits for it any more.
-pub struct PendingSweep {
-    /// Directory of the partial file.
-    pub directory: DatastorePath,
-    /// The vCenter, as the flight had reached it: pool and Secret may be gone when it is looked at again.
-    pub vc: Arc<dyn VCenter>,
-    /// Datacenter of the datastore.
-    pub datacenter: MoRef,
-    /// The pool that the transfer was for.
-    pub pool: ObjectKey,
-    /// Its uid.
-    pub uid: String,
-    /// Looks that are left, should some fail.
-    pub looks: u32,
-}
-
 /// Messages of the ISO cache actor.
 pub enum IsoMsg {
     /// Make it so; answers at once with how far it is. The pool is woken when that changes.
@@ -238,37 +208,31 @@ pub enum IsoMsg {
     /// what stays and why. The pool is woken when that changes.
     Clear(Box<IsoWant>, RpcReplyPort<PruneNews>, Queued),
     /// That pool is being deleted: what only it wants is let go.
-    PublishPermit(ObjectKey, Queued),
+    Leave(ObjectKey, Queued),
     /// A flight made progress or ended (internal).
     Flight(u64, FlightNews),
-    /// A flight has looked in that directory for what dead processes left (internal).
-    Swept(DatastorePath),
-    /// A transfer failed after it had begun to send (internal).
-    PendingSweep(Box<PendingSweep>),
-    /// A backoff may be over (internal); carries no data.
-    Due,
     /// Describe yourself.
     Describe(RpcReplyPort<crate::runtime::shell::Description>),
     /// Die in a handler (debug endpoint only).
     Panic,
 }
 
-/// What a flight tells its actor.
+/// What a flight reports to its actor.
 #[derive(Clone, Debug)]
 pub enum FlightNews {
     /// Bytes so far and in total.
     Progress(u64, Option<u64>),
     /// All bytes have come, and are to get that name.
-    Publishing(IsoPlace, PublishPermit),
+    Publishing(IsoPlace),
     /// A check found that the file is not there, or not whole: it must be transferred.
     Missing,
     /// A check found that the source has other bytes by now: they must be transferred.
     Outdated,
-    /// The file lies there, complete; `true` when it was found rather than uploaded.
+    /// The file is there, complete; `true` when it was found rather than uploaded.
     Arrived(IsoFile, bool),
     /// It did not work.
     Failed(ReconcileError),
-    /// Nobody wanted it any more, so it ended and left nothing.
+    /// No pool wanted it any more: it ended and left nothing.
     Recalled,
     /// Retention ran: files removed, files kept and why.
     Pruned(Vec<DatastorePath>, Vec<(DatastorePath, String)>),

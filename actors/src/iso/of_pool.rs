@@ -40,7 +40,7 @@ use crate::{
     ports::iso_source::IsoUrl,
 };
 
-/// Where the pool's ISO lies.
+/// Where the pool's ISO is.
 #[must_use]
 pub fn iso_path(pool: &VsphereAgentPool) -> Option<DatastorePath> {
     let iso = pool.status.as_ref()?.iso.as_ref()?;
@@ -60,13 +60,13 @@ pub trait IsoCaches: Send + Sync {
     async fn ensure(&self, key: IsoKey, want: IsoWant) -> Result<IsoState, ReconcileError>;
 
     /// Removes `left.prunable` from a datastore that the pool has left, unless a VM or another pool needs it; what is
-    /// gone by now, and what stays for which reason that was not told before.
+    /// gone by now, and what stays for which reason that is new.
     ///
     /// # Errors
     /// The cache is being restarted.
     async fn clear(&self, key: IsoKey, left: IsoWant) -> Result<PruneNews, ReconcileError>;
 
-    /// The pool is being deleted: no cache goes on with what only it wants. It may be said more than once.
+    /// The pool is being deleted: no cache continues what only it wants. It may be called more than once.
     fn leave(&self, pool: &ObjectKey);
 }
 
@@ -111,7 +111,7 @@ fn default_directory(pool: &VsphereAgentPool) -> Result<DatastorePath, BadDatast
     DatastorePath::new(&pool.spec.vsphere.iso_datastore, &own)
 }
 
-/// With whom the pool shares a file of equal content, wherever among their directories it lies. Pools whose directory is
+/// With whom the pool shares a file of equal content, wherever among their directories it is. Pools whose directory is
 /// the default one share, also where it is written out, as the predecessor's objects do; so do pools whose directories
 /// are alike but for segments that are their own name or namespace. A directory without the pool's name as a segment was
 /// chosen to hold the pool's ISO: `None`.
@@ -208,21 +208,12 @@ pub fn source(infra_env: Option<&InfraEnv>) -> Result<(&InfraEnv, IsoUrl), NoSou
     Ok((infra_env, source))
 }
 
-/// Value of the force-refresh annotation, as long as it tells the ISO that the pool wants from that of others: until it was
-/// fetched for, and then while the source is the one that it was fetched from. The annotation stays on the pool; of a later
-/// image the pool wants what every other one does.
-fn force_token(
-    pool: &VsphereAgentPool,
-    status: Option<&IsoStatus>,
-    source_key: &str,
-) -> Option<String> {
+/// Value of the force-refresh annotation that was not fetched for yet. Each value counts once; to take it off asks for nothing.
+fn force_token(pool: &VsphereAgentPool, status: Option<&IsoStatus>) -> Option<String> {
     let value = pool.annotations().get(FORCE_ISO_REFRESH_ANNOTATION);
     let value = value.filter(|v| !v.is_empty())?;
-    let spent_before = status.is_some_and(|iso| {
-        let of_another = iso.source_key.as_deref().is_some_and(|k| k != source_key);
-        of_another && iso.force_refresh_token.as_ref() == Some(value)
-    });
-    (!spent_before).then(|| value.clone())
+    let spent = status.and_then(|iso| iso.force_refresh_token.as_ref());
+    (spent != Some(value)).then(|| value.clone())
 }
 
 /// What the pool wants on its ISO datastore; `others` are the other pools. What retention lets go, and how soon the file is to
@@ -240,23 +231,21 @@ pub fn want(
     let directory = directory(pool).map_err(NoSource::Invalid)?;
     let source_key = source_key(infra_env, &source);
     let status = pool.status.as_ref().and_then(|s| s.iso.as_ref());
-    let force_token = force_token(pool, status, &source_key);
+    let force_token = force_token(pool, status);
     let same_source = status.filter(|i| i.source_key.as_deref() == Some(source_key.as_str()));
-    // Each value of the annotation counts once; taking it off asks for nothing.
-    let done = |of: Option<&String>| force_token.is_none() || of == force_token.as_ref();
-    let current = same_source.filter(|i| done(i.force_refresh_token.as_ref()));
+    let unforced = |status: Option<&IsoStatus>| status.filter(|_| force_token.is_none()).cloned();
     let inherited = || {
-        let status = status.filter(|i| done(i.force_refresh_token.as_ref()))?;
+        let status = unforced(status)?;
         let datastore = &pool.spec.vsphere.iso_datastore;
-        record::predecessors_file(status, datastore, &source, infra_env.created_time())
+        record::predecessors_file(&status, datastore, &source, infra_env.created_time())
     };
     let volatile = same_source.is_some_and(|i| i.volatile == Some(true));
     Ok(IsoWant {
         pool: ObjectKey::of(pool),
         uid: pool.uid().unwrap_or_default(),
         secret: secret.clone(),
-        known: current
-            .and_then(record::known_file)
+        known: unforced(same_source)
+            .and_then(|iso| record::known_file(&iso))
             .or_else(inherited)
             .or_else(|| kept::elsewhere(pool, others, &source_key, force_token.as_ref())),
         directories: kept::directories(pool),

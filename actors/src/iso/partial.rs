@@ -1,10 +1,9 @@
-//! Names of files that are on their way, and the proof that nobody writes to one any more.
+//! Names of files that are on their way, and the proof that no flight writes to one any more.
 //!
-//! A name says whose it is: `<source>.partial-<owner>-<run>-<flight>`. The owner is this cache of this management cluster,
-//! of which only one lives at a time; the run is one life of it. So a file of our own from another life is dead, and of those
-//! from this life all but the one of the flight that writes: what came after its deletion, or could not be deleted, goes
-//! too. A flight that has ended does not come back, its number is not used again. Whose owner is somebody else is left alone, unless nothing was written to it
-//! for [`ABANDONED`], many times longer than a transfer may take.
+//! A name says whose it is: `<source>.partial-<owner>-<run>-<flight>`. The owner is this cache of this management cluster, of
+//! which only one lives at a time. The run is one life of it. So a file of our own from another life is dead. Of those from
+//! this life all are dead but the one of the flight that writes. No number of a flight is used twice. A file of another owner
+//! is left alone, unless nothing was written to it for [`ABANDONED`], many times longer than a transfer may take.
 
 use std::time::Duration;
 
@@ -21,14 +20,15 @@ const INFIX: &str = ".partial-";
 
 /// Whose partial files these are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
+pub struct Origin {
     owner: String,
     run: String,
 }
 
 impl Origin {
     /// The cache `key` of the cluster `cluster_id`, in the life that began at `born`.
-    pub(super) fn new(cluster_id: &str, key: &IsoKey, born: Timestamp) -> Self {
+    #[must_use]
+    pub fn new(cluster_id: &str, key: &IsoKey, born: Timestamp) -> Self {
         Self {
             owner: short(&format!("{cluster_id}\n{key}")),
             run: short(&born.as_nanosecond().to_string()),
@@ -36,7 +36,8 @@ impl Origin {
     }
 
     /// Name of the partial file of flight number `flight`.
-    pub(super) fn name(&self, source_key: &str, flight: u64) -> String {
+    #[must_use]
+    pub fn name(&self, source_key: &str, flight: u64) -> String {
         let (source, flight) = (digest(source_key, 8), number(flight));
         format!("{source}{INFIX}{}-{}-{flight}", self.owner, self.run)
     }

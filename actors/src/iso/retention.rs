@@ -1,14 +1,12 @@
-//! Which files of a pool's retention list are tried, and what the pool is told of it.
+//! Which files of a pool's retention list are tried, and what the pool hears of it.
 //!
-//! Guarantees: only files that carry the cache's own kind of name (`<sha256>.iso`) are tried, none that a pool relies
-//! on; each at most once per [`AGAIN`]; a reason that did not change is told once, so that an ISO that stays mounted for
-//! months is no stream of events; that a file is gone is told until the pool lists it no more, since the write that takes
-//! it off the list may fail.
+//! Guarantees
+//! - Only files with the cache's own kind of name (`<sha256>.iso`) are tried, none that a pool relies on.
+//! - Each is tried once per [`AGAIN`] at most.
+//! - A reason that did not change is reported once: an ISO that stays mounted for months is no stream of Events.
+//! - That a file is gone is reported until the pool lists it no more: the write that takes it off the list may fail.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::domain::names::{DatastorePath, ObjectKey};
 
@@ -18,36 +16,25 @@ pub(super) const AGAIN: Duration = Duration::from_secs(600);
 /// Files that are gone, and files kept with the reason.
 pub type PruneNews = (Vec<DatastorePath>, Vec<(DatastorePath, String)>);
 
-/// One pool's retention.
-#[derive(Clone, Debug, Default)]
-pub(super) struct PruneLog {
-    /// A prune waits for the lane.
-    pub(super) queued: bool,
-    trying: Vec<DatastorePath>,
-    tried: BTreeMap<DatastorePath, (Duration, Option<String>)>,
+/// What came of the last try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Not known yet; the reason for which it stayed before, and whether the pool has heard it.
+    Tried(Option<(String, bool)>),
     /// Removed, and still on the pool's list.
-    gone: BTreeSet<DatastorePath>,
-    /// Kept, and the pool has not heard why.
-    stayed: Vec<(DatastorePath, String)>,
+    Gone,
+    /// Kept for that reason; whether the pool has heard it.
+    Kept(String, bool),
 }
+
+/// One pool's retention: when each listed file was tried last, and what came of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PruneLog(BTreeMap<DatastorePath, (Duration, Outcome)>);
 
 impl PruneLog {
     /// Takes in what the pool lists: what it lists no more is forgotten.
     pub(super) fn listed(&mut self, prunable: &[DatastorePath]) {
-        let listed: BTreeSet<_> = prunable.iter().collect();
-        self.tried.retain(|path, _| listed.contains(path));
-        self.gone.retain(|path| listed.contains(path));
-    }
-
-    /// Is there a file to try, and no try under way?
-    pub(super) fn due(&self, prunable: &[DatastorePath], now: Duration) -> bool {
-        !self.queued && prunable.iter().any(|p| self.is_due(p, now))
-    }
-
-    fn is_due(&self, path: &DatastorePath, now: Duration) -> bool {
-        self.tried
-            .get(path)
-            .is_none_or(|(at, _)| now.saturating_sub(*at) >= AGAIN)
+        self.0.retain(|path, _| prunable.contains(path));
     }
 
     /// The files to try now; those that must stay are noted with the reason.
@@ -59,24 +46,21 @@ impl PruneLog {
     ) -> Vec<DatastorePath> {
         let mut tries = Vec::new();
         for path in prunable {
-            if !self.is_due(path, now) {
+            let tried = self.0.get(path).map(|(at, _)| *at);
+            if tried.is_some_and(|at| now.saturating_sub(at) < AGAIN) {
                 continue;
             }
             if let Some(pool) = used.get(path) {
                 self.kept(path.clone(), format!("pool {pool} uses it"), now);
             } else if !is_ours(path) {
-                self.kept(
-                    path.clone(),
-                    "its name is not `<sha256>.iso`, so it is not ours to remove".to_owned(),
-                    now,
-                );
+                let why = "its name is not `<sha256>.iso`, so it is not ours to remove";
+                self.kept(path.clone(), why.to_owned(), now);
             } else {
-                let reason = self.tried.remove(path).and_then(|(_, reason)| reason);
-                self.tried.insert(path.clone(), (now, reason));
+                let before = self.reason(path);
+                self.0.insert(path.clone(), (now, Outcome::Tried(before)));
                 tries.push(path.clone());
             }
         }
-        self.trying.clone_from(&tries);
         tries
     }
 
@@ -87,44 +71,61 @@ impl PruneLog {
         kept: Vec<(DatastorePath, String)>,
         now: Duration,
     ) -> bool {
-        self.trying.clear();
-        let removed = !gone.is_empty();
         for path in gone {
-            self.tried.insert(path.clone(), (now, None));
-            self.gone.insert(path);
+            self.0.insert(path, (now, Outcome::Gone));
         }
         for (path, reason) in kept {
             self.kept(path, reason, now);
         }
-        removed || !self.stayed.is_empty()
+        let news = |outcome: &Outcome| matches!(outcome, Outcome::Gone | Outcome::Kept(_, false));
+        self.0.values().any(|(_, outcome)| news(outcome))
     }
 
     /// The whole try failed.
     pub(super) fn failed(&mut self, reason: &str, now: Duration) -> bool {
-        for path in std::mem::take(&mut self.trying) {
-            self.kept(path, reason.to_owned(), now);
-        }
-        !self.stayed.is_empty()
+        let tried = |(path, (_, outcome)): (&DatastorePath, &(Duration, Outcome))| {
+            matches!(outcome, Outcome::Tried(_)).then(|| (path.clone(), reason.to_owned()))
+        };
+        let kept = self.0.iter().filter_map(tried).collect();
+        self.ended(Vec::new(), kept, now)
     }
 
     /// Other moments.
-    pub(super) fn retell(&mut self, moment: &dyn Fn(Duration) -> Duration) {
-        for (at, _) in self.tried.values_mut() {
+    pub(super) fn map(&mut self, moment: &impl Fn(Duration) -> Duration) {
+        for (at, _) in self.0.values_mut() {
             *at = moment(*at);
         }
     }
 
-    fn kept(&mut self, path: DatastorePath, reason: String, now: Duration) {
-        let before = self.tried.insert(path.clone(), (now, Some(reason.clone())));
-        if before.and_then(|(_, r)| r).as_ref() != Some(&reason) {
-            self.stayed.push((path, reason));
+    /// Why it stayed the last time, and whether the pool has heard that.
+    fn reason(&self, path: &DatastorePath) -> Option<(String, bool)> {
+        match &self.0.get(path)?.1 {
+            Outcome::Tried(before) => before.clone(),
+            Outcome::Kept(reason, heard) => Some((reason.clone(), *heard)),
+            Outcome::Gone => None,
         }
     }
 
-    /// What is gone of the pool's list, and what it has not been told yet of the rest.
-    pub(super) fn take_news(&mut self) -> PruneNews {
-        let gone = self.gone.iter().cloned().collect();
-        (gone, std::mem::take(&mut self.stayed))
+    fn kept(&mut self, path: DatastorePath, reason: String, now: Duration) {
+        let before = self.reason(&path).filter(|(why, _)| *why == reason);
+        let heard = before.is_some_and(|(_, heard)| heard);
+        self.0.insert(path, (now, Outcome::Kept(reason, heard)));
+    }
+
+    /// What is gone of the pool's list, and what it has not heard yet of the rest.
+    pub(super) fn news(&mut self) -> PruneNews {
+        let (mut gone, mut kept) = PruneNews::default();
+        for (path, (_, outcome)) in &mut self.0 {
+            match outcome {
+                Outcome::Gone => gone.push(path.clone()),
+                Outcome::Kept(reason, heard @ false) => {
+                    *heard = true;
+                    kept.push((path.clone(), reason.clone()));
+                }
+                _ => {}
+            }
+        }
+        (gone, kept)
     }
 }
 
@@ -150,7 +151,6 @@ mod tests {
         let list = [a.clone(), b.clone()];
         let mut log = PruneLog::default();
         log.listed(&list);
-        assert!(log.due(&list, now));
         assert_eq!(log.begin(&list, &BTreeMap::new(), now), list);
         assert!(log.ended(
             vec![a.clone()],
@@ -160,26 +160,22 @@ mod tests {
         // The write that follows fails: the list stays as it is.
         for kept in [vec![(b.clone(), "mounted".to_owned())], vec![], vec![]] {
             log.listed(&list);
-            assert!(!log.due(&list, now), "once in ten minutes");
-            assert_eq!(log.take_news(), (vec![a.clone()], kept));
+            let tries = log.begin(&list, &BTreeMap::new(), now);
+            assert!(tries.is_empty(), "once in ten minutes");
+            assert_eq!(log.news(), (vec![a.clone()], kept));
         }
         let left = [b];
         log.listed(&left);
-        assert_eq!(log.take_news(), (vec![], vec![]));
+        assert_eq!(log.news(), (vec![], vec![]));
         // Listed once more, it is looked for once more.
         log.listed(&list);
-        assert!(log.due(&list, now));
+        assert_eq!(log.begin(&list, &BTreeMap::new(), now), list[..1]);
     }
 
     #[test]
     fn a_file_is_tried_once_in_a_while_and_a_reason_told_once() {
         let list = [path('a')];
-        let mut log = PruneLog {
-            queued: true,
-            ..PruneLog::default()
-        };
-        assert!(!log.due(&list, Duration::ZERO), "it waits for the lane");
-        log.queued = false;
+        let mut log = PruneLog::default();
         for (after, tried, reason, news) in [
             (0, true, "mounted", true),
             (599, false, "", false),
@@ -187,12 +183,11 @@ mod tests {
             (1200, true, "locked", true),
         ] {
             let now = Duration::from_secs(after);
-            assert_eq!(log.due(&list, now), tried, "{after}");
             let tries = log.begin(&list, &BTreeMap::new(), now);
             assert_eq!(!tries.is_empty(), tried, "{after}");
             assert_eq!(log.failed(reason, now), news, "{after}");
             let told = news.then(|| (list[0].clone(), reason.to_owned()));
-            assert_eq!(log.take_news().1, Vec::from_iter(told), "{after}");
+            assert_eq!(log.news().1, Vec::from_iter(told), "{after}");
         }
     }
 
@@ -204,7 +199,7 @@ mod tests {
         let mut log = PruneLog::default();
         assert_eq!(log.begin(&list, &by, Duration::ZERO), list[2..]);
         assert!(log.ended(vec![], vec![], Duration::ZERO));
-        let (gone, kept) = log.take_news();
+        let (gone, kept) = log.news();
         let kept: Vec<_> = kept.iter().map(|(path, _)| path).collect();
         assert_eq!((gone, kept), (vec![], vec![&list[0], &list[1]]));
         assert!(!log.ended(vec![], vec![], Duration::ZERO), "told");

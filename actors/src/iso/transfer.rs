@@ -1,14 +1,13 @@
 //! One transfer: source -> SHA-256 and checks -> a partial file on the datastore -> its final name.
 //!
 //! Guarantees
-//! - A file under its final name `<directory>/<sha256>.iso` is complete: it got there by a move, after its size on the
-//!   datastore was seen to be right. Nothing is ever overwritten under a final name.
-//! - Whatever fails, the partial file is deleted (best effort), and looked for once more later, since what was sent may
-//!   still arrive; partial names are unique to a flight, so that what a crash leaves behind is in nobody's way, and the
-//!   next flight removes it ([`super::partial`]).
-//! - A file gets its final name only after the record of a pool that wants it lists that name.
-//! - A lost reply is settled by looking at both names (reliability.md: unknown is a state).
-//! - When nobody wants it any more it ends, unless it is about to get its final name: that ends soon by itself.
+//! - A file under its final name `<directory>/<sha256>.iso` is complete. It got there by a move, after its size on the
+//!   datastore was seen to be right. A move overwrites nothing.
+//! - Whatever fails, the partial file is deleted (best effort). What that misses is deleted by a later look at the directory: a
+//!   partial name says which flight wrote it ([`super::partial`]).
+//! - A file gets its final name only after the record of a pool that wants it lists that name ([`Lane`]).
+//! - A lost reply is settled by a look at both names (reliability.md: unknown is a state).
+//! - When no pool wants it any more it ends, unless it is about to get its final name: that ends soon by itself.
 //! - Nothing moves for [`super::meter::STALL`], or for [`super::meter::FLUSH`] after the last byte: the flight ends.
 //!
 //! Assumptions: the adapter bounds each call in time. Dropping the future drops the upload and the download.
@@ -17,9 +16,11 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use super::{
     Ports,
-    meter::{Meter, SHORTEST, Tell, not_an_iso},
-    msg::{IsoFile, IsoMsg, IsoPlace, IsoWant, PendingSweep, PublishPermit, Wanted},
+    meter::{Meter, SHORTEST, not_an_iso},
+    msg::{FlightNews, IsoFile, IsoPlace, IsoWant, Lane},
 };
+use tokio::sync::watch;
+
 use crate::{
     domain::{
         failure::{Class, ErrorSource, ReconcileError},
@@ -42,23 +43,23 @@ const LISTED: Duration = Duration::from_secs(600);
 /// Less than what counts as a stall.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Says what is about to be published.
-pub(super) type Announce = Box<dyn Fn(IsoPlace, PublishPermit) + Send + Sync>;
-
-/// Fetches the ISO and publishes it. The flag says that a file of this content was there already; `None`: nobody wanted
-/// it any more, and nothing of it stays.
+/// Fetches the ISO and publishes it. The flag says that a file of this content was there already; `None`: no pool wanted it
+/// any more, and nothing of it stays.
 pub(super) async fn transfer(
     ports: &Ports,
     id: u64,
     want: &IsoWant,
-    wanted: &Wanted,
-    tell: Tell,
-    announce: Announce,
 ) -> Result<Option<(IsoFile, bool)>, ReconcileError> {
     let began = ports.clock.monotonic();
-    let meter = Meter::new(tell, ports.source.patience());
-    let result = fetch(ports, id, (want, wanted), &announce, meter).await;
-    if result.is_err() && wanted.is_over() {
+    let tell = ports.tell.clone();
+    let told = move |done, total| tell(id, FlightNews::Progress(done, Some(total)));
+    let meter = Meter::new(Box::new(told), ports.source.patience());
+    let lane = Watch {
+        id,
+        lane: ports.lane.clone(),
+    };
+    let result = fetch(ports, &lane, want, meter).await;
+    if result.is_err() && lane.is_over() {
         return Ok(None);
     }
     ports.instruments.iso_operation("upload", result.is_ok());
@@ -76,48 +77,75 @@ pub(super) async fn transfer(
 
 async fn fetch(
     ports: &Ports,
-    id: u64,
-    (want, wanted): (&IsoWant, &Wanted),
-    announce: &Announce,
+    lane: &Watch,
+    want: &IsoWant,
     meter: Arc<Meter>,
 ) -> Result<(IsoFile, bool), ReconcileError> {
-    let site = bounded(&meter, wanted, Site::reach(ports, want, &meter)).await?;
-    let download = bounded(&meter, wanted, site.open(ports, want, &meter)).await?;
+    let before = async {
+        let site = bounded(&meter, Site::reach(ports, want, &meter)).await?;
+        let download = bounded(&meter, site.open(ports, want, &meter)).await?;
+        Ok((site, download))
+    };
+    let (site, download) = lane.wanted(before).await?;
     let partial = want
         .directory
-        .join(&ports.origin.name(&want.source_key, id))
+        .join(&ports.origin.name(&want.source_key, lane.id))
         .map_err(bad_path)?;
     let deliver = async {
-        let send = site.send(want, &partial, download, (announce, &meter));
-        let sent = bounded(&meter, wanted, send).await?;
-        let publish = site.publish(ports, want, &partial, sent, &meter);
-        bounded(&meter, &Wanted::default(), publish).await
+        let send = async {
+            let sending = site.send(want, &partial, download, &meter);
+            let sent = bounded(&meter, sending).await?;
+            (ports.tell)(lane.id, FlightNews::Publishing(sent.place.clone()));
+            lane.listed(&sent.place).await?;
+            Ok(sent)
+        };
+        let sent = lane.wanted(send).await?;
+        bounded(&meter, site.publish(ports, want, &partial, sent, &meter)).await
     };
     let delivered = deliver.await;
     if !matches!(delivered, Ok((_, false))) {
         site.discard(&partial).await;
     }
-    if delivered.is_err() {
-        let doubtful = site.doubtful(&want.directory);
-        (ports.tell)(IsoMsg::PendingSweep(doubtful));
-    }
     delivered
 }
 
-/// Waits until a pool's record lists `place`: intent before effect, or a crash after the move would leave a file that
-/// nobody knows of (reliability.md: intent before effect).
-async fn listed(place: IsoPlace, announce: &Announce, meter: &Meter) -> Result<(), ReconcileError> {
-    let (leave, mut wait) = PublishPermit::pair();
-    let path = place.path.clone();
-    announce(place, leave);
-    let given = async { wait.wait_for(|given| *given).await.is_ok() };
-    match tokio::time::timeout(LISTED, unhurried(meter, given)).await {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(incomplete(format!("nobody wants {path} any more"))),
-        Err(_) => Err(incomplete(format!(
-            "no pool's status listed {path} within {} s, so it was not published",
-            LISTED.as_secs()
-        ))),
+/// What one transfer hears from the actor.
+struct Watch {
+    id: u64,
+    lane: watch::Receiver<Lane>,
+}
+
+impl Watch {
+    fn is_over(&self) -> bool {
+        !self.lane.borrow().wanted
+    }
+
+    /// Runs `work` until it ends or no pool wants it any more.
+    async fn wanted<T>(
+        &self,
+        work: impl Future<Output = Result<T, ReconcileError>>,
+    ) -> Result<T, ReconcileError> {
+        let mut lane = self.lane.clone();
+        let over = lane.wait_for(|l| !l.wanted);
+        tokio::select! {
+            biased;
+            _ = over => Err(incomplete("no pool wants it any more".to_owned())),
+            result = work => result,
+        }
+    }
+
+    /// Waits until a pool's record lists `place`. Without that a crash after the move would leave a file that no record
+    /// names (reliability.md: intent before effect).
+    async fn listed(&self, place: &IsoPlace) -> Result<(), ReconcileError> {
+        let mut lane = self.lane.clone();
+        match tokio::time::timeout(LISTED, lane.wait_for(|l| l.listed)).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(incomplete(format!(
+                "no pool's status listed {} within {} s, so it was not published",
+                place.path,
+                LISTED.as_secs()
+            ))),
+        }
     }
 }
 
@@ -133,16 +161,14 @@ async fn unhurried<T>(meter: &Meter, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Runs `work` until it ends, nobody wants it or nothing moves any more.
+/// Runs `work` until it ends or nothing moves any more.
 async fn bounded<T>(
     meter: &Meter,
-    wanted: &Wanted,
     work: impl Future<Output = Result<T, ReconcileError>>,
 ) -> Result<T, ReconcileError> {
     meter.moved();
     tokio::select! {
         biased;
-        () = wanted.over() => Err(incomplete("nobody wants it any more".to_owned())),
         result = work => result,
         trouble = meter.stalled() => Err(trouble),
     }
@@ -153,7 +179,6 @@ pub(super) struct Site {
     pub(super) vc: Arc<dyn VCenter>,
     pub(super) datacenter: MoRef,
     pool: ObjectKey,
-    uid: String,
 }
 
 /// All bytes are there under the partial name, and may get that place.
@@ -175,7 +200,6 @@ impl Site {
             vc,
             datacenter,
             pool: want.pool.clone(),
-            uid: want.uid.clone(),
         })
     }
 
@@ -191,27 +215,6 @@ impl Site {
             .await?;
         unhurried(meter, site.sweep(ports, want)).await;
         Ok(site)
-    }
-
-    /// As a flight had reached it.
-    pub(super) fn again(doubtful: &PendingSweep) -> Self {
-        Self {
-            vc: doubtful.vc.clone(),
-            datacenter: doubtful.datacenter.clone(),
-            pool: doubtful.pool.clone(),
-            uid: doubtful.uid.clone(),
-        }
-    }
-
-    pub(super) fn doubtful(&self, directory: &DatastorePath) -> Box<PendingSweep> {
-        Box::new(PendingSweep {
-            directory: directory.clone(),
-            vc: self.vc.clone(),
-            datacenter: self.datacenter.clone(),
-            pool: self.pool.clone(),
-            uid: self.uid.clone(),
-            looks: super::LOOKS,
-        })
     }
 
     pub(super) fn effect(&self, kind: EffectKind) -> Effect {
@@ -236,13 +239,13 @@ impl Site {
         Ok(download)
     }
 
-    /// Brings the bytes to the datastore, and waits until their final name is on record.
+    /// Brings the bytes to the datastore.
     async fn send(
         &self,
         want: &IsoWant,
         partial: &DatastorePath,
         download: IsoDownload,
-        (announce, meter): (&Announce, &Arc<Meter>),
+        meter: &Arc<Meter>,
     ) -> Result<Sent, ReconcileError> {
         let (size, validators) = (download.length, download.validators);
         let body = meter.watch(download.body, size);
@@ -282,10 +285,8 @@ impl Site {
             .directory
             .join(&format!("{sha256}.iso"))
             .map_err(bad_path)?;
-        let place = IsoPlace { sha256, path };
-        listed(place.clone(), announce, meter).await?;
         Ok(Sent {
-            place,
+            place: IsoPlace { sha256, path },
             size,
             validators,
         })
@@ -340,7 +341,7 @@ impl Site {
         let there = self.vc.stat(&self.datacenter, path).await?;
         meter.moved();
         match there {
-            // The move is atomic: when the partial file is gone, it is the one that lies there.
+            // The move is atomic: when the partial file is gone, it is the one that is there.
             Some(there) if there == size => {
                 Ok(self.vc.stat(&self.datacenter, partial).await?.is_some())
             }
@@ -392,7 +393,7 @@ fn outcome_is_to_be_seen(e: &VcError) -> bool {
         )
 }
 
-/// Does the source take back at once what it said of the bytes? Then its word is no sign of a change, and what is there
+/// Does the source change its validators right after the download? Then they are no sign of a change, and what is there
 /// stays until InfraEnv, URL or `createdTime` change.
 async fn is_volatile(ports: &Ports, want: &IsoWant, said: &Validators) -> bool {
     if want.check_every.is_none() || said.is_empty() {

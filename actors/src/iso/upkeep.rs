@@ -1,6 +1,6 @@
-//! Looking after what lies on the datastore: is the recorded file still whole, what may go, what did a crash leave.
+//! Work on files that are on the datastore: is the recorded one still whole, what may go, what did a crash leave.
 //!
-//! Guarantees: only two kinds of file are ever deleted here: what a pool's retention lists and no VM mounts, and partial
+//! Guarantees: only two kinds of file are deleted here. What a pool's retention lists and no VM has in its drive, and partial
 //! files that are proven to have no writer ([`super::partial`]). Anything else is not ours.
 
 use std::{future::Future, sync::Arc, time::Duration};
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::{
     Ports,
-    msg::{IsoFile, IsoMsg, IsoWant, PendingSweep},
+    msg::{IsoFile, IsoWant},
     retention::PruneNews,
     transfer::Site,
 };
@@ -31,7 +31,7 @@ const STEP: Duration = Duration::from_secs(60);
 /// What a look at a recorded file found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It lies there with its size.
+    /// It is there with its size.
     Whole,
     /// It does not.
     NotThere,
@@ -77,33 +77,25 @@ pub(super) async fn check(
 }
 
 impl Site {
-    /// Deletes partial files that dead flights left behind, where this one writes, and once in a life in the pool's other
-    /// directories; that it fails is no reason to do without the ISO. What whoever is dead had sent may still arrive where
-    /// something of his was: it is looked for later.
+    /// Deletes partial files of dead flights in all directories of the pools that share this want. A failure is no reason to do
+    /// without the ISO.
     pub(super) async fn sweep(&self, ports: &Ports, want: &IsoWant) {
-        let others = want.directories.iter().filter(|d| **d != want.directory);
+        let others = want
+            .directories
+            .iter()
+            .filter(|d| **d != want.directory && d.datastore == ports.key.datastore);
         for directory in std::iter::once(&want.directory).chain(others) {
-            match step("sweep", self.try_sweep(ports, directory)).await {
-                Ok(found) => {
-                    (ports.tell)(IsoMsg::Swept(directory.clone()));
-                    if found > 0 {
-                        (ports.tell)(IsoMsg::PendingSweep(self.doubtful(directory)));
-                    }
-                }
-                Err(trouble) => {
-                    tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
-                }
+            if let Err(trouble) = step("sweep", self.try_sweep(ports, directory)).await {
+                tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
             }
         }
     }
 
-    /// Says how many there were.
     async fn try_sweep(
         &self,
         ports: &Ports,
         directory: &DatastorePath,
-    ) -> Result<usize, ReconcileError> {
-        let mut found = 0;
+    ) -> Result<(), ReconcileError> {
         let now = ports.clock.wall();
         let files = self.vc.list(&self.datacenter, directory).await?;
         for file in files.unwrap_or_default() {
@@ -113,7 +105,7 @@ impl Site {
                 .and_then(|m| m.parse::<Timestamp>().ok());
             let ours = file.path.parent().as_ref() == Some(directory);
             // Read only now: a transfer that began after the list was made is not in it.
-            let writes = *ports.writer.borrow();
+            let writes = ports.lane.borrow().transfer;
             let name = file.path.file_name();
             if !ours || !ports.origin.is_dead(name, writes, changed, now) {
                 continue;
@@ -123,13 +115,12 @@ impl Site {
                 .delete_file(&effect, &self.datacenter, &file.path)
                 .await?;
             tracing::info!(file = %file.path, "abandoned partial ISO file deleted");
-            found += 1;
         }
-        Ok(found)
+        Ok(())
     }
 
-    /// Deletes what no VM has mounted, by the word of every user of this vCenter. They are asked anew after each deletion:
-    /// that took its time.
+    /// Deletes what no VM has in its drive, by the word of every user of this vCenter. They are asked again after each deletion,
+    /// which took its time.
     async fn remove(
         &self,
         ports: &Ports,
@@ -210,35 +201,9 @@ async fn drives(users: &[Arc<dyn VCenter>]) -> Result<Vec<Drives>, ReconcileErro
     Ok(all)
 }
 
-/// Looks once more where a transfer failed, whoever still wants something there; where that fails, too, the actor hears of
-/// it for the next look.
-pub(super) async fn look_after(ports: &Ports, mut doubtful: Box<PendingSweep>) {
-    let site = Site::again(&doubtful);
-    let Err(trouble) = step("sweep", site.try_sweep(ports, &doubtful.directory)).await else {
-        return;
-    };
-    let directory = &doubtful.directory;
-    doubtful.looks = doubtful.looks.saturating_sub(1);
-    if doubtful.looks == 0 {
-        tracing::warn!(%directory, error = %trouble, "it is not known whether a partial ISO file is left");
-    } else {
-        tracing::debug!(%directory, error = %trouble, "abandoned partial files not looked for");
-        (ports.tell)(IsoMsg::PendingSweep(doubtful));
-    }
-}
-
-/// Deletes the files that no VM has mounted; says of each of the others why it stays.
+/// Deletes the files that no VM has in its drive, and says of each of the others why it stays. Also deletes what dead flights
+/// left: on a datastore that its pools have left, no other flight comes.
 pub(super) async fn prune(
-    ports: &Ports,
-    want: &IsoWant,
-    paths: &[DatastorePath],
-) -> Result<PruneNews, ReconcileError> {
-    let site = step("login", Site::find(ports, want)).await?;
-    site.remove(ports, want, paths).await
-}
-
-/// Likewise on a datastore that the pool has left, where nobody else may come to look for what dead flights left.
-pub(super) async fn clear(
     ports: &Ports,
     want: &IsoWant,
     paths: &[DatastorePath],

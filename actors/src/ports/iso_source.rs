@@ -146,12 +146,6 @@ pub struct Validators {
 }
 
 impl Validators {
-    /// The ETag if equal ones promise equal bytes: it is not a weak one (`W/"..."`).
-    #[must_use]
-    pub fn strong_etag(&self) -> Option<&str> {
-        self.etag.as_deref().filter(|tag| tag.starts_with('"'))
-    }
-
     /// Nothing to compare by.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,12 +1,6 @@
 //! Uploads through `/folder`, the plain HTTP access to datastore files.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use agent_forge_actors::{
     domain::names::{DatastorePath, MoRef},
@@ -17,8 +11,6 @@ use agent_forge_actors::{
     sessions::refusals::Door,
 };
 use base64::Engine as _;
-use bytes::Bytes;
-use futures::StreamExt as _;
 use http::{HeaderMap, HeaderValue, Method, header};
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
@@ -30,15 +22,12 @@ use crate::vsphere::rpc::{
     session::Asked,
 };
 
-/// An upload that moves no byte for that long is given up. It must include the time that a slow datastore needs after
-/// the last byte. Its source has tighter limits while bytes are to come.
-const STALL: Duration = Duration::from_secs(360);
-/// Time limit of a whole upload. It is longer than the download behind it may take (`--iso-deadline`), whose own limit
-/// shows what is slow.
+/// Bound of a whole upload: longer than the download that feeds it may take (`--iso-deadline`), whose own bound names what is
+/// slow.
 pub(crate) const UPLOAD_LIMIT: Duration = Duration::from_secs(13 * 3600);
 
 impl Client {
-    /// Uploads exactly `length` bytes.
+    /// Uploads `length` bytes. Who feeds it sees to it that the body has exactly so many, and that something moves.
     pub(super) async fn put(
         &self,
         effect: &Effect,
@@ -63,7 +52,6 @@ impl Client {
             .upload_authorisation(&url_path, &url_query, path)
             .await?;
 
-        let watch = Arc::new(Watch::default());
         let mut request = self.request(Method::PUT, url_path, "PutFile", path.to_string());
         request.query = Some(url_query);
         request.timeout = UPLOAD_LIMIT;
@@ -75,32 +63,16 @@ impl Client {
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/octet-stream"),
         );
-        request.body = reqwest::Body::wrap_stream(counted(body, length, Arc::clone(&watch)));
-        let failure = |kind: VcErrorKind, message: String| {
-            VcError::new(kind, "PutFile", path.to_string(), message)
-        };
-        let sending = async {
-            tokio::select! {
-                biased;
-                reply = self.http.send(request, |r| judge_file(r, path, "Datastore.FileManagement")) => reply,
-                () = watch.stalled() => {
-                    Err(failure(VcErrorKind::NoAnswer, format!("no byte moved for {} s", STALL.as_secs())))
-                }
-            }
-        };
+        request.body = reqwest::Body::wrap_stream(body);
+        let judge = |r: &Reply| judge_file(r, path, "Datastore.FileManagement");
+        let sending = self.http.send(request, judge);
         let mut sent = self
             .gated(Some(effect), "PutFile", &path.to_string(), sending)
             .await;
         if authorisation.by_password {
             sent = sent.map_err(|e| self.ledger().judged(&self.login, Door::Folder, e));
         }
-        match sent {
-            Ok(_) => Ok(()),
-            // The source's own message is better than "connection ended".
-            Err(e) => Err(watch
-                .complaint()
-                .map_or(e, |why| failure(VcErrorKind::NoAnswer, why))),
-        }
+        sent.map(drop)
     }
 
     /// Whether `/folder` accepts the session as a cookie, or wants user and password. The client finds out with a
@@ -249,76 +221,4 @@ fn judge_file(
             format!("the server answered with HTTP status {other}"),
         )),
     }
-}
-
-/// Progress of an upload, and the complaint about its source.
-#[derive(Default)]
-struct Watch {
-    moved: AtomicU64,
-    complaint: Mutex<Option<String>>,
-}
-
-impl Watch {
-    fn complaint(&self) -> Option<String> {
-        locked(&self.complaint).clone()
-    }
-
-    fn complain(&self, why: String) -> std::io::Error {
-        *locked(&self.complaint) = Some(why.clone());
-        std::io::Error::other(why)
-    }
-
-    /// Ends when no byte has moved for a while.
-    async fn stalled(&self) {
-        let mut seen = self.moved.load(Ordering::Relaxed);
-        loop {
-            tokio::time::sleep(STALL).await;
-            let now = self.moved.load(Ordering::Relaxed);
-            if now == seen {
-                return;
-            }
-            seen = now;
-        }
-    }
-}
-
-/// Passes the bytes on and counts them. It stays one chunk behind. So a source that sends too much fails the upload,
-/// instead of being cut at the declared length.
-fn counted(
-    body: ByteStream,
-    length: u64,
-    watch: Arc<Watch>,
-) -> impl futures::Stream<Item = std::io::Result<Bytes>> + Send {
-    let state = (body, None::<Bytes>, 0_u64, watch);
-    futures::stream::try_unfold(
-        state,
-        move |(mut body, mut held, mut seen, watch)| async move {
-            loop {
-                match body.next().await {
-                    Some(Ok(chunk)) => {
-                        seen = seen.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
-                        watch.moved.store(seen, Ordering::Relaxed);
-                        if seen > length {
-                            return Err(watch.complain(format!(
-                                "the source sends more than the {length} bytes it declared"
-                            )));
-                        }
-                        if let Some(ready) = held.replace(chunk) {
-                            return Ok(Some((ready, (body, held, seen, watch))));
-                        }
-                    }
-                    Some(Err(e)) => {
-                        return Err(watch.complain(format!(
-                            "the source failed after {seen} of {length} bytes: {e}"
-                        )));
-                    }
-                    None if seen < length => {
-                        return Err(watch
-                            .complain(format!("the source ended after {seen} of {length} bytes")));
-                    }
-                    None => return Ok(held.take().map(|last| (last, (body, None, seen, watch)))),
-                }
-            }
-        },
-    )
 }

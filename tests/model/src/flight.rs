@@ -1,17 +1,16 @@
 //! The ISO transfer in a small world: two pools that share one ISO, one datastore, one ISO cache, and a VM that boots
 //! from the ISO.
 //!
-//! The decisions and actions are the product's. A pool's turn uses its real demand, retention and status (`pool::iso`).
-//! The cache is its real table. A transfer is the real one. For each of its calls it runs again from its beginning,
-//! with the answers that it has had so far ([`crate::flight_ports`]). Between any two calls, other parts of the world
-//! may act.
+//! What decides and acts is the product's: a pool's turn is its real want, retention and status (`pool::iso`), the cache is its
+//! real table, a flight the real one, put together again for each of its calls from the answers that it had so far
+//! ([`crate::flight_ports`]); between any two calls the rest of the world comes.
 //!
-//! So that the number of states is finite:
-//! - Time does not pass, except in [`Label::Passes`]. That is longer than anything waits, and happens only without a
-//!   transfer. No state contains a clock.
-//! - Numbers only distinguish current transfers. They are given again when a transfer ends, and so are the names of
-//!   files that dead transfers left.
-//! - A pool may ask at any moment, instead of when the cache wakes it.
+//! So that the states are finite:
+//! - Time stands still but for [`Label::Passes`]: longer than anything is waited for, while nothing flies. No state carries a
+//!   clock.
+//! - Numbers of flights tell those under way apart, and are given again when one ends; so are the names of what dead flights
+//!   left.
+//! - What pools are woken for, they may ask at any moment.
 //!
 //! Not included: stalls and deadlines of a transfer, sources that fail or change their bytes, pools that are deleted,
 //! datastores that change, people who change files, other clusters.
@@ -27,8 +26,8 @@ use std::{
 use agent_forge_actors::{
     domain::names::{DatastorePath, ObjectKey},
     iso::{
-        bare::{Flight, Table},
-        msg::{FlightNews, IsoPlace, PublishPermit},
+        flight::FlightTable,
+        msg::{FlightNews, IsoPlace, Lane, Start},
         of_pool::{self, iso_path, kept},
     },
 };
@@ -122,11 +121,9 @@ pub enum Vm {
 /// A current transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Airborne {
-    /// The transfer. `None` for a search for files that a failed transfer left.
-    pub flight: Option<Shared<Flight>>,
-    /// The directory of that search, and how many searches are left.
-    pub look: Option<(usize, u32)>,
-    /// Whether it belongs to the current life of the cache.
+    /// Which.
+    pub flight: Shared<Start>,
+    /// Of this life of the cache.
     pub alive: bool,
     /// All answers and events that it has got so far.
     pub log: Vec<Event>,
@@ -139,8 +136,8 @@ pub struct Airborne {
 }
 
 impl Airborne {
-    fn id(&self) -> Option<u64> {
-        self.flight.as_ref().map(|f| f.id)
+    fn id(&self) -> u64 {
+        self.flight.id
     }
 
     fn is_uploading(&self) -> bool {
@@ -157,13 +154,9 @@ pub struct World {
     pools: [Shared<VsphereAgentPool>; 2],
     /// The pool whose watch lags, as that watch shows it.
     shown: Option<(usize, Shared<VsphereAgentPool>)>,
-    table: Shared<Table>,
+    table: Shared<FlightTable>,
     flights: Vec<Airborne>,
-    /// Directories in which a transfer failed: the searches that are left, and whether one is due.
-    doubtful: BTreeMap<usize, (u32, bool)>,
-    /// Directories in which the current life of the cache has searched for files of dead transfers.
-    swept: BTreeSet<usize>,
-    /// The files on the datastore.
+    /// The datastore.
     pub files: BTreeMap<Name, Bytes>,
     vm: Vm,
     /// A request that may still arrive although its sender has given up.
@@ -190,8 +183,6 @@ pub enum Label {
     CatchesUp,
     /// A long time passes.
     Passes,
-    /// A search for files of a failed transfer begins.
-    LooksAfter(usize),
     /// The InfraEnv offers another image.
     Changes,
     /// The VM takes its next step: it is wanted, it is created, it gives the ISO back.
@@ -222,9 +213,9 @@ impl fmt::Debug for Action {
 pub enum Defect {
     /// The datastore stores a part of the bytes and reports success.
     Truncates,
-    /// The cache permits a publish before any status lists the name.
+    /// Leave to publish is given before any record lists the name.
     LeaveAtOnce,
-    /// The operator does not search for files of dead transfers.
+    /// No flight looks for what dead flights left.
     NoSweep,
     /// The operator does not check drives before it deletes a file.
     BlindToDrives,
@@ -235,12 +226,10 @@ pub enum Defect {
 /// The result of a call of the table.
 #[derive(Clone)]
 struct Answered {
-    table: Shared<Table>,
-    /// The transfer that may write and was answered.
-    writer: Option<u64>,
-    recalled: bool,
-    leave: Option<bool>,
-    begin: Vec<Shared<Flight>>,
+    table: Shared<FlightTable>,
+    /// What the transfer under way heard before.
+    before: Lane,
+    begin: Vec<Shared<Start>>,
 }
 
 /// Everything that a pool's turn depends on.
@@ -248,19 +237,19 @@ type Asking = (
     usize,
     u8,
     bool,
-    Shared<Table>,
+    Shared<FlightTable>,
     [Shared<VsphereAgentPool>; 2],
     Option<(usize, Shared<VsphereAgentPool>)>,
 );
 
-/// A table, and new numbers for its transfers.
-type Renaming = (Shared<Table>, Vec<(u64, u64)>);
+/// A table, and the numbers that its flights get, by those that they have.
+type Renaming = (Shared<FlightTable>, Vec<(u64, u64)>);
 
 thread_local! {
     /// Turns that were computed before. In many states a pool asks the same.
     static ASKED: RefCell<HashMap<Asking, (Answered, Shared<VsphereAgentPool>)>> = RefCell::default();
-    /// Tables with other numbers for their transfers.
-    static RENAMED: RefCell<HashMap<Renaming, Shared<Table>>> = RefCell::default();
+    /// Tables with other numbers of flights.
+    static RENAMED: RefCell<HashMap<Renaming, Shared<FlightTable>>> = RefCell::default();
 }
 
 /// The model.
@@ -346,55 +335,30 @@ impl Flights {
 
     /// Calls a copy of the table.
     fn consult<T>(
-        table: &Shared<Table>,
-        announced: Option<tokio::sync::watch::Receiver<bool>>,
-        work: impl FnOnce(&mut Table) -> (T, Vec<Flight>),
+        table: &Shared<FlightTable>,
+        work: impl FnOnce(&mut FlightTable) -> (T, Vec<Start>),
     ) -> (T, Answered) {
-        let (mut table, heard) = table.retold(|at| at, |id| id);
-        let writer = table.writer();
+        let mut table = table.as_ref_clone();
+        let before = table.lane();
         let (result, begin) = work(&mut table);
-        let heard = match announced {
-            Some(wait) => heard.waiting(wait),
-            None => heard,
-        };
         let answered = Answered {
             table: Shared::apart(table),
-            writer,
-            recalled: heard.is_recalled(),
-            leave: heard.may_publish(),
+            before,
             begin: begin.into_iter().map(Shared::apart).collect(),
         };
         (result, answered)
     }
 
-    /// Applies the result of a call: the table changes, transfers get messages, and new ones begin.
+    /// What a consultation changes: the table, what the transfer under way hears, what begins.
     fn take_in(w: &mut World, answered: &Answered) {
         w.table = answered.table.clone();
-        let flown = |f: &&mut Airborne| f.alive && f.id().is_some() && f.id() == answered.writer;
-        if let Some(flight) = w.flights.iter_mut().find(flown) {
-            if answered.recalled && !flight.log.contains(&Event::Recalled) {
-                flight.log.push(Event::Recalled);
-                flight.fresh = true;
-            }
-            if let Some(given) = answered.leave {
-                flight.log.push(Event::PublishPermit(given));
-                flight.fresh = true;
-            }
+        let lane = w.table.lane();
+        if lane != answered.before {
+            Self::say(w, lane);
         }
         for flight in &answered.begin {
-            let mut flight = flight.clone();
-            // As the actor does: a directory that no transfer writes to is searched once in each life of the cache.
-            let swept: Vec<_> = w
-                .swept
-                .iter()
-                .map(|n| flight_ports::directory(*n))
-                .collect();
-            if flight.want.directories.iter().any(|d| swept.contains(&d)) {
-                flight.change_apart(|f| f.want.directories.retain(|d| !swept.contains(&d)));
-            }
             w.flights.push(Airborne {
-                flight: Some(flight),
-                look: None,
+                flight: flight.clone(),
                 alive: true,
                 log: Vec::new(),
                 told: 0,
@@ -404,9 +368,21 @@ impl Flights {
         }
     }
 
+    /// The transfer under way hears that.
+    fn say(w: &mut World, lane: Lane) {
+        let hears = |f: &&mut Airborne| f.alive && Some(f.id()) == lane.transfer;
+        if let Some(flight) = w.flights.iter_mut().find(hears) {
+            flight.log.push(Event::Lane(lane));
+            flight.fresh = true;
+        }
+    }
+
     fn news(w: &mut World, id: u64, news: FlightNews) {
-        let work = |table: &mut Table| ((), table.news(id, news, NOW));
-        let ((), answered) = Self::consult(&w.table, None, work);
+        let work = |table: &mut FlightTable| {
+            let turn = table.news(id, news, NOW);
+            ((), turn.start)
+        };
+        let ((), answered) = Self::consult(&w.table, work);
         Self::take_in(w, &answered);
     }
 
@@ -428,39 +404,31 @@ impl Flights {
                     self.hears(w, id, told);
                 }
             }
-            if let (Some(news), Some(id), true) = (run.ended, id, alive) {
+            if let (Some(news), true) = (run.ended, alive) {
                 Self::news(w, id, news);
             }
         }
         self.settle(w);
     }
 
-    fn hears(&self, w: &mut World, id: Option<u64>, told: Told) {
-        match (told, id) {
-            (Told::PendingSweep(dir, looks), _) => {
-                w.doubtful.insert(dir, (looks, false));
+    fn hears(&self, w: &mut World, id: u64, told: Told) {
+        match told {
+            Told::Progress(done, total) => {
+                Self::news(w, id, FlightNews::Progress(done, total));
             }
-            (Told::Swept(dir), _) => {
-                w.swept.insert(dir);
-            }
-            (Told::Progress(done, total), Some(id)) => {
-                let news = FlightNews::Progress(done, total);
-                Self::news(w, id, news);
-            }
-            (Told::Publishing(place), Some(id)) => self.announce(w, id, place),
-            _ => {}
+            Told::Publishing(place) => self.announce(w, id, place),
         }
     }
 
     fn announce(&self, w: &mut World, id: u64, place: IsoPlace) {
-        let (leave, wait) = PublishPermit::pair();
+        Self::news(w, id, FlightNews::Publishing(place));
         if self.planted(Defect::LeaveAtOnce) {
-            leave.give();
+            let lane = Lane {
+                listed: true,
+                ..w.table.lane()
+            };
+            Self::say(w, lane);
         }
-        let news = FlightNews::Publishing(place, leave);
-        let work = |table: &mut Table| ((), table.news(id, news, NOW));
-        let ((), answered) = Self::consult(&w.table, Some(wait), work);
-        Self::take_in(w, &answered);
     }
 
     /// Brings equal states into one form.
@@ -470,13 +438,11 @@ impl Flights {
         {
             w.shown = None;
         }
-        w.flights.sort_by_key(|f| (!f.alive, f.id(), f.look));
+        w.flights.sort_by_key(|f| (!f.alive, f.id()));
         let mut ids = BTreeMap::new();
         for flight in w.flights.iter().filter(|f| f.alive) {
-            if let Some(id) = flight.id() {
-                let next = ids.len() as u64 + 1;
-                ids.entry(id).or_insert(next);
-            }
+            let next = ids.len() as u64 + 1;
+            ids.entry(flight.id()).or_insert(next);
         }
         let mut dead = BTreeSet::new();
         let is_dead = |name: &Name| match name {
@@ -520,20 +486,21 @@ impl Flights {
         let id = |n: u64| ids.get(&n).copied().unwrap_or(n);
         for flight in &mut w.flights {
             let alive = flight.alive;
-            if let Some(shared) = &mut flight.flight {
-                let own = if alive {
-                    id(shared.id)
-                } else {
-                    of_dead.get(&shared.id).copied().unwrap_or(shared.id)
-                };
-                if own != shared.id {
-                    shared.change_apart(|f| f.id = own);
-                }
+            let shared = &mut flight.flight;
+            let own = if alive {
+                id(shared.id)
+            } else {
+                of_dead.get(&shared.id).copied().unwrap_or(shared.id)
+            };
+            if own != shared.id {
+                shared.change_apart(|f| f.id = own);
             }
             for event in &mut flight.log {
-                if let Event::Reply(_, Some(writer)) = event {
-                    *writer = id(*writer);
-                }
+                let (Event::Reply(_, writer)
+                | Event::Lane(Lane {
+                    transfer: writer, ..
+                })) = event;
+                *writer = writer.map(id);
             }
         }
         let renamed = ids.iter().any(|(was, is)| was != is);
@@ -542,7 +509,7 @@ impl Flights {
             let key = (w.table.clone(), names);
             let known = RENAMED.with_borrow(|all| all.get(&key).cloned());
             w.table = known.unwrap_or_else(|| {
-                let table = Shared::apart(w.table.retold(|at| at, id).0);
+                let table = Shared::apart(w.table.with(|at| at, id));
                 RENAMED.with_borrow_mut(|all| all.insert(key, table.clone()));
                 table
             });
@@ -581,8 +548,8 @@ impl Flights {
         if !making {
             want.prunable = kept::prunable(&shows(n), &others, now_wall());
         }
-        let work = |table: &mut Table| table.ask(want.clone(), NOW);
-        let (state, answered) = Self::consult(&w.table, None, work);
+        let work = |table: &mut FlightTable| table.ask(want.clone(), NOW);
+        let (state, answered) = Self::consult(&w.table, work);
         let record = own.status.as_ref().and_then(|s| s.iso.as_ref());
         let next = of_pool::status(record, &want, &state, now_wall());
         let mut pool = w.pools[n].clone();
@@ -710,7 +677,7 @@ impl Flights {
                 }
             }
         };
-        let writer = w.table.writer();
+        let writer = w.table.lane().transfer;
         let flight = &mut w.flights[n];
         flight.log.push(Event::Reply(reply, writer));
         flight.fresh = true;
@@ -722,7 +689,7 @@ impl Flights {
     fn dies(&self, w: &World, late: Option<Op>) -> World {
         let mut w = w.clone();
         w.left.spend(Fault::Crash);
-        w.table = Shared::apart(Table::default());
+        w.table = Shared::apart(FlightTable::default());
         if self.planted(Defect::FlightsLiveOn) {
             for flight in &mut w.flights {
                 flight.alive = false;
@@ -730,8 +697,6 @@ impl Flights {
         } else {
             w.flights.clear();
         }
-        w.doubtful.clear();
-        w.swept.clear();
         w.late = w.late.take().or(late);
         let files = std::mem::take(&mut w.files);
         let mut gone = |name: &mut Name| {
@@ -754,8 +719,7 @@ impl Flights {
         }
         let mut w = w.clone();
         let past = |at: Duration| if at >= NOW { NOW - LONG } else { at };
-        let (table, _) = w.table.retold(past, |id| id);
-        w.table = Shared::apart(table);
+        w.table = Shared::apart(w.table.with(past, |id| id));
         let before = Time(objects::at(0));
         for pool in &mut w.pools {
             let checked = |p: &VsphereAgentPool| {
@@ -770,25 +734,6 @@ impl Flights {
                 });
             }
         }
-        for (_, due) in w.doubtful.values_mut() {
-            *due = true;
-        }
-        Some(w)
-    }
-
-    fn looks_after(&self, w: &World, dir: usize) -> Option<World> {
-        let mut w = w.clone();
-        let (looks, _) = w.doubtful.remove(&dir).filter(|(_, due)| *due)?;
-        w.flights.push(Airborne {
-            flight: None,
-            look: Some((dir, looks)),
-            alive: true,
-            log: Vec::new(),
-            told: 0,
-            at: At::Waits,
-            fresh: true,
-        });
-        self.pump(&mut w);
         Some(w)
     }
 
@@ -844,7 +789,7 @@ impl Flights {
             let At::Call(op) = w.flights[n].at.clone() else {
                 continue;
             };
-            let name = w.flights[n].flight.as_ref().map_or("look", |f| f.name());
+            let name = w.flights[n].flight.task.name();
             let mut blows = vec![None];
             if op.changes() {
                 blows.extend([Some((Fault::Loss, false)), Some((Fault::Unknown, false))]);
@@ -879,11 +824,6 @@ impl Flights {
             let mut next = w.clone();
             next.shown = None;
             add(Label::CatchesUp, next);
-        }
-        for dir in w.doubtful.keys() {
-            if let Some(next) = self.looks_after(w, *dir) {
-                add(Label::LooksAfter(*dir), next);
-            }
         }
         if let Some(next) = self.passes(w) {
             add(Label::Passes, next);
@@ -924,10 +864,6 @@ impl Flights {
         }
         if next != *w {
             return next;
-        }
-        let due = next.doubtful.iter().find(|(_, (_, due))| *due);
-        if let Some(then) = due.and_then(|(dir, _)| self.looks_after(&next, *dir)) {
-            return then;
         }
         self.passes(&next).unwrap_or(next)
     }
@@ -1031,10 +967,8 @@ impl Model for Flights {
             image: 0,
             pools: [0, 1].map(|n| Shared::new(pool(n))),
             shown: None,
-            table: Shared::apart(Table::default()),
+            table: Shared::apart(FlightTable::default()),
             flights: Vec::new(),
-            doubtful: BTreeMap::new(),
-            swept: BTreeSet::new(),
             files: BTreeMap::new(),
             vm: Vm::None,
             late: None,

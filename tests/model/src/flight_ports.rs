@@ -1,7 +1,7 @@
 //! The product's ports as one transfer sees them. A call to vCenter waits until the world has answered it.
 //!
-//! For each of its calls, a transfer runs again from its beginning. It gets the answers that it had before and stops
-//! where it was. The answers and messages so far therefore describe a transfer completely, and can be compared.
+//! A flight is put together again for each of its calls. It runs from its beginning, gets the answers that it had, and
+//! is where it was. So a flight in a state is what it heard and reported, and can be compared.
 
 use std::{
     cell::RefCell,
@@ -22,12 +22,14 @@ use agent_forge_actors::{
         names::{DatastorePath, MoRef, ObjectKey},
     },
     iso::{
-        bare::{self, Outside},
-        msg::{FlightNews, IsoKey, IsoMsg, IsoPlace, PendingSweep, PublishPermit, Wanted},
+        Ports as Outside, fly,
+        msg::{FlightNews, IsoKey, IsoPlace, Lane, Start},
+        partial::Origin,
     },
     ports::{
         clock::Clock,
         effect::Effect,
+        instruments::NoInstruments,
         iso_source::{Freshness, IsoDownload, IsoError, IsoRequest, IsoSource, Validators},
         sessions::Sessions,
         slots::Slots,
@@ -96,7 +98,7 @@ impl Op {
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// It is unknown whether it was carried out.
+    /// It is not known whether it was carried out.
     NoAnswer,
     /// The name is taken.
     AlreadyExists,
@@ -124,26 +126,20 @@ pub enum Reply {
 pub enum Event {
     /// Its call was answered. The number is the transfer that could write at that moment.
     Reply(Reply, Option<u64>),
-    /// Its image is not wanted any more.
-    Recalled,
-    /// Whether it may publish. Without the permit, there is nothing to wait for.
-    PublishPermit(bool),
+    /// It heard that.
+    Lane(Lane),
 }
 
-/// A message of a transfer to its cache.
+/// What a flight reports to its cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// Number of bytes so far.
     Progress(u64, Option<u64>),
     /// It is about to publish.
     Publishing(IsoPlace),
-    /// It failed, and a file may be left in the directory of that pool. The number says how many searches are left.
-    PendingSweep(usize, u32),
-    /// It has searched the directory of that pool for files of dead transfers.
-    Swept(usize),
 }
 
-/// Where a transfer is.
+/// Where a flight is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum At {
     /// It waits for the answer to a call.
@@ -157,7 +153,7 @@ pub enum At {
 /// The course of a transfer so far.
 #[derive(Clone)]
 pub struct Run {
-    /// All its messages.
+    /// All that it reported.
     pub told: Vec<Told>,
     /// Where it is.
     pub at: At,
@@ -165,13 +161,8 @@ pub struct Run {
     pub ended: Option<FlightNews>,
 }
 
-/// Everything that the course of a transfer depends on.
-type Way = (
-    Option<Shared<bare::Flight>>,
-    Option<(usize, u32)>,
-    bool,
-    Vec<Event>,
-);
+/// All that a flight's way depends on.
+type Way = (Shared<Start>, bool, Vec<Event>);
 
 thread_local! {
     /// Courses that were computed before. Many states contain the same transfers.
@@ -233,7 +224,7 @@ fn born(alive: bool) -> Timestamp {
     objects::at(i64::from(alive))
 }
 
-/// The path of a file with that name.
+/// Where a file of that name is.
 ///
 /// # Panics
 /// Never: the names are valid.
@@ -247,20 +238,15 @@ pub fn path(name: &Name) -> DatastorePath {
             flight,
         } => {
             let key = source_key(*image);
-            let name = bare::partial(
-                objects::CLUSTER_ID,
-                &cache_key(),
-                born(*alive),
-                key,
-                *flight,
-            );
+            let origin = Origin::new(objects::CLUSTER_ID, &cache_key(), born(*alive));
+            let name = origin.name(key, *flight);
             (dir, name)
         }
     };
     directory(*dir).join(&file).expect("a file's path")
 }
 
-/// The final name of that path.
+/// The final name that is there.
 pub fn name(path: &DatastorePath) -> Option<Name> {
     let mut all = [0, 1]
         .into_iter()
@@ -272,7 +258,7 @@ struct Script {
     log: Vec<Event>,
     names: Vec<Name>,
     progress: Mutex<Progress>,
-    writer: watch::Sender<Option<u64>>,
+    lane: watch::Sender<Lane>,
 }
 
 #[derive(Default)]
@@ -282,7 +268,6 @@ struct Progress {
     /// The call that waits.
     call: Option<Op>,
     told: Vec<Told>,
-    leave: Option<PublishPermit>,
 }
 
 #[derive(Clone)]
@@ -305,7 +290,7 @@ impl Ports {
                 return Poll::Pending;
             };
             progress.met += 1;
-            self.0.writer.send_replace(*writer);
+            self.0.lane.send_modify(|lane| lane.transfer = *writer);
             Poll::Ready(reply.clone())
         });
         match reply.await {
@@ -320,21 +305,13 @@ impl Ports {
         name.unwrap_or_else(|| panic!("{path} is nothing that a flight here knows"))
     }
 
-    fn tells(&self, message: IsoMsg) {
-        let mut progress = self.progress();
-        let told = match message {
-            IsoMsg::Flight(_, FlightNews::Progress(done, total)) => Told::Progress(done, total),
-            IsoMsg::Flight(_, FlightNews::Publishing(place, leave)) => {
-                progress.leave = Some(leave);
-                Told::Publishing(place)
-            }
-            IsoMsg::PendingSweep(doubtful) => {
-                Told::PendingSweep(directory_of(&doubtful.directory), doubtful.looks)
-            }
-            IsoMsg::Swept(directory) => Told::Swept(directory_of(&directory)),
+    fn tells(&self, news: FlightNews) {
+        let told = match news {
+            FlightNews::Progress(done, total) => Told::Progress(done, total),
+            FlightNews::Publishing(place) => Told::Publishing(place),
             _ => return,
         };
-        progress.told.push(told);
+        self.progress().told.push(told);
     }
 }
 
@@ -361,12 +338,7 @@ fn error(failure: Failure) -> VcError {
 /// # Panics
 /// The answers do not belong to its calls.
 pub fn run(flight: &Airborne) -> Run {
-    let way = (
-        flight.flight.clone(),
-        flight.look,
-        flight.alive,
-        flight.log.clone(),
-    );
+    let way = (flight.flight.clone(), flight.alive, flight.log.clone());
     if let Some(run) = RUNS.with_borrow(|runs| runs.get(&way).cloned()) {
         return run;
     }
@@ -382,95 +354,62 @@ fn run_anew(flight: &Airborne) -> Run {
             names.extend(files);
         }
     }
-    if let Some(own) = &flight.flight {
-        let image = u8::from(own.want.source_key != source_key(0));
-        let (alive, flight) = (flight.alive, own.id);
-        names.extend([0, 1].map(|dir| Name::Partial {
-            dir,
-            image,
-            alive,
-            flight,
-        }));
-    }
-    let (writer, _) = watch::channel(None);
-    let outside_writer = writer.subscribe();
+    let image = u8::from(flight.flight.want.source_key != source_key(0));
+    let (alive, id) = (flight.alive, flight.flight.id);
+    names.extend([0, 1].map(|dir| Name::Partial {
+        dir,
+        image,
+        alive,
+        flight: id,
+    }));
+    let (lane, heard) = watch::channel(Lane {
+        wanted: true,
+        ..Lane::default()
+    });
     let ports = Ports(Arc::new(Script {
         log: flight.log.clone(),
         names,
         progress: Mutex::default(),
-        writer,
+        lane,
     }));
     let told = ports.clone();
+    let key = cache_key();
     let outside = Outside {
-        key: cache_key(),
-        cluster_id: objects::CLUSTER_ID.to_owned(),
-        born: born(flight.alive),
+        origin: Origin::new(objects::CLUSTER_ID, &key, born(alive)),
+        key,
         sessions: Arc::new(ports.clone()),
         source: Arc::new(ports.clone()),
         clock: Arc::new(ports.clone()),
-        writer: outside_writer,
-        tell: Arc::new(move |message| told.tells(message)),
+        instruments: Arc::new(NoInstruments),
+        tell: Arc::new(move |_, news| told.tells(news)),
+        lane: heard,
     };
-    let (keep, wanted) = Wanted::pair();
-    let work = async {
-        match (&flight.flight, flight.look) {
-            (Some(flight), _) => {
-                let flight = flight.as_ref_clone();
-                Some(flight.fly(&outside, wanted).await)
-            }
-            (None, Some((dir, looks))) => {
-                let doubtful = Box::new(PendingSweep {
-                    directory: directory(dir).clone(),
-                    vc: Arc::new(ports.clone()),
-                    datacenter: datacenter(),
-                    pool: ObjectKey::new(objects::NAMESPACE, "x"),
-                    uid: "pool-x".to_owned(),
-                    looks,
-                });
-                bare::look_after(&outside, doubtful).await;
-                None
-            }
-            (None, None) => None,
-        }
-    };
+    let work = fly(&outside, flight.flight.as_ref_clone());
     RUNTIME.with(|runtime| {
         let _inside = runtime.enter();
-        follow(&ports, keep, work)
+        follow(&ports, work)
     })
 }
 
-fn follow(
-    ports: &Ports,
-    keep: watch::Sender<()>,
-    work: impl Future<Output = Option<FlightNews>>,
-) -> Run {
+fn follow(ports: &Ports, work: impl Future<Output = FlightNews>) -> Run {
     let mut work = pin!(work);
-    let mut keep = Some(keep);
     let mut context = Context::from_waker(Waker::noop());
     loop {
         ports.progress().call = None;
         let polled = work.as_mut().poll(&mut context);
         let mut progress = ports.progress();
         let (at, ended) = match polled {
-            Poll::Ready(news) => (At::Ended, news),
+            Poll::Ready(news) => (At::Ended, Some(news)),
             Poll::Pending => match ports.0.log.get(progress.met) {
                 None => (progress.call.take().map_or(At::Waits, At::Call), None),
-                Some(Event::Recalled) => {
+                Some(Event::Lane(lane)) => {
                     progress.met += 1;
-                    keep = None;
+                    ports.0.lane.send_replace(*lane);
                     continue;
                 }
-                Some(Event::PublishPermit(given)) => {
-                    progress.met += 1;
-                    if let Some(leave) = progress.leave.take().filter(|_| *given) {
-                        leave.give();
-                    }
-                    continue;
-                }
-                Some(reply) => panic!("nobody waits for {reply:?}"),
+                Some(reply) => panic!("no call waits for {reply:?}"),
             },
         };
-        drop(keep.take());
         return Run {
             told: std::mem::take(&mut progress.told),
             at,

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     domain::failure::{Class, ReconcileError},
     iso::{
-        msg::ShareGroup,
+        msg::{FlightNews, IsoFile, ShareGroup},
         testing::bench::{path, pool, want},
     },
 };
@@ -72,31 +72,31 @@ fn a_file_is_looked_at_when_it_is_time() {
 #[test]
 fn who_asks_no_more_is_forgotten_after_a_while() {
     for (after, over) in [(599, false), (600, true)] {
-        let (mut table, start) = flying();
+        let (mut table, _) = flying();
         table.ask(another(), s(after));
-        assert_eq!(start.wanted.is_over(), over, "by who asks, {after} s");
+        assert_eq!(!table.lane().wanted, over, "by who asks, {after} s");
 
-        let (mut table, start) = flying();
+        let (mut table, _) = flying();
         table.clear(want("b"), s(after));
-        assert_eq!(start.wanted.is_over(), over, "by who leaves, {after} s");
+        assert_eq!(!table.lane().wanted, over, "by who leaves, {after} s");
 
         let mut table = FlightTable::default();
         table.clear(want("a"), Duration::ZERO);
         table.clear(want("b"), s(after));
-        let known = table.left.contains_key(&pool("a"));
+        let known = table.pools.contains_key(&pool("a"));
         assert_eq!(!known, over, "who has left, {after} s");
     }
 }
 
 #[test]
-fn progress_wakes_once_a_second() {
+fn who_wants_it_is_woken_when_it_comes_and_not_for_each_byte() {
     let (mut table, start) = flying();
-    for (after, wakes) in [(0, true), (999, false), (1000, true), (1999, false)] {
-        let now = Duration::from_millis(after);
-        let turn = table.news(start.id, FlightNews::Progress(1, None), now);
-        let expected = wakes.then(|| pool("a"));
-        assert_eq!(turn.wake, BTreeSet::from_iter(expected), "{after} ms");
-    }
+    table.ask(another(), Duration::ZERO);
+    let turn = table.news(start.id, FlightNews::Progress(1, None), s(1));
+    assert_eq!(turn.wake, BTreeSet::new());
+    let turn = table.news(start.id, FlightNews::Arrived(file('a'), false), s(2));
+    assert_eq!(turn.wake, BTreeSet::from([pool("a")]));
+    assert_eq!(tasks(&turn.start), [Task::Transfer], "the next one's turn");
 }
 
 #[test]
@@ -116,13 +116,13 @@ fn nothing_is_removed_before_all_had_time_to_ask() {
             ..old.clone()
         };
         let (_, started) = table.clear(leaves, s(after));
-        let expected = removes.then(|| Task::Clear(old.prunable.clone()));
+        let expected = removes.then(|| Task::Prune(old.prunable.clone()));
         assert_eq!(tasks(&started), Vec::from_iter(expected), "{after} s");
     }
 }
 
 #[test]
-fn a_failure_holds_until_it_is_over_and_that_is_said_once() {
+fn a_failure_holds_until_it_is_over() {
     let (mut table, start) = flying();
     let trouble = ReconcileError {
         side: ErrorSource::Iso,
@@ -135,17 +135,12 @@ fn a_failure_holds_until_it_is_over_and_that_is_said_once() {
         FlightNews::Failed(trouble.clone()),
         Duration::ZERO,
     );
-    assert_eq!(table.next_due(), Some(s(10)));
     let before = Duration::from_millis(9999);
-    assert_eq!(table.due(before), BTreeSet::new());
     let (state, started) = table.ask(want("a"), before);
     assert_eq!(
         (state, tasks(&started)),
         (IsoState::Failed(trouble), vec![])
     );
-    assert_eq!(table.due(s(10)), BTreeSet::from([pool("a")]));
-    assert_eq!(table.due(s(10)), BTreeSet::new());
-    assert_eq!(table.next_due(), None);
     let (_, started) = table.ask(want("a"), s(10));
     assert_eq!(tasks(&started), [Task::Transfer]);
 }
@@ -168,18 +163,49 @@ fn a_failure_is_told_to_who_wants_that_source_and_lacks_it() {
 }
 
 #[test]
-fn trouble_of_what_is_there_is_not_waited_on() {
+fn a_forced_fetch_leaves_others_with_what_is_there_until_it_comes() {
     let mut table = ready();
-    let anew = IsoWant {
+    let forced = || IsoWant {
         force_token: Some("1".to_owned()),
         ..want("b")
     };
-    let (_, started) = table.ask(anew, Duration::ZERO);
-    let trouble = ReconcileError::blocked(ErrorSource::Iso, "Told", "as told");
-    table.news(started[0].id, FlightNews::Failed(trouble), Duration::ZERO);
-    let (waits, failures) = table.waiting_on();
-    let reasons: Vec<_> = waits.iter().map(|(reason, _)| reason.as_str()).collect();
-    assert_eq!((reasons, failures), (vec!["Told"], 1));
+    let (state, started) = table.ask(forced(), s(1));
+    assert_eq!(tasks(&started), [Task::Transfer]);
+    assert!(matches!(state, IsoState::Fetching { .. }), "{state:?}");
+    let has = |table: &mut FlightTable, want: IsoWant| match table.ask(want, s(2)).0 {
+        IsoState::Ready { file, .. } => Some(file),
+        _ => None,
+    };
+    assert_eq!(has(&mut table, want("a")), Some(file('a')));
+    assert_eq!(has(&mut table, forced()), None);
+    let news = FlightNews::Arrived(file('b'), false);
+    let turn = table.news(started[0].id, news, s(3));
+    assert_eq!(turn.wake, BTreeSet::from([pool("a"), pool("b")]));
+    for want in [want("a"), forced(), want("b")] {
+        assert_eq!(has(&mut table, want), Some(file('b')), "once, for all");
+    }
+}
+
+#[test]
+fn the_later_of_two_recorded_files_wins() {
+    let mut table = ready();
+    let mut later = file('b');
+    later.uploaded_at = jiff::Timestamp::from_second(1).expect("a time");
+    let knows = |file: &IsoFile| IsoWant {
+        known: Some(file.clone()),
+        ..want("b")
+    };
+    let (_, started) = table.ask(knows(&later), s(1));
+    assert_eq!(tasks(&started), [Task::Check(later.clone(), false)]);
+    table.news(started[0].id, FlightNews::Missing, s(1));
+    let answer = table.ask(want("a"), s(2)).0;
+    let kept = matches!(answer, IsoState::Ready { file: there, .. } if there == file('a'));
+    assert!(kept, "that one is gone");
+    let (_, started) = table.ask(knows(&later), s(2));
+    let news = FlightNews::Arrived(later.clone(), true);
+    table.news(started[0].id, news, s(2));
+    let answer = table.ask(want("a"), s(3)).0;
+    assert!(matches!(answer, IsoState::Ready { file, .. } if file == later));
 }
 
 #[test]
@@ -203,8 +229,15 @@ fn content_is_shared_with_who_has_the_same() {
         let mut table = FlightTable::default();
         for (name, directory) in [("a", "of-a"), ("b", "of-b")] {
             let want = at(name, directory);
-            let entry = table.entries.entry(Content::of(&want)).or_default();
-            entry.asked(want, Duration::ZERO);
+            let content = Content::of(&want);
+            table.contents.entry(content.clone()).or_default();
+            let interest = Interest {
+                want,
+                content: Some(content),
+                asked: Duration::ZERO,
+                prune: PruneLog::default(),
+            };
+            table.pools.insert(pool(name), interest);
         }
         assert_eq!(table.home(&at("c", own)).path, own);
     }
@@ -216,8 +249,7 @@ fn each_task_has_its_name() {
     for (task, name) in [
         (Task::Check(file('a'), false), "check"),
         (Task::Transfer, "transfer"),
-        (Task::Prune(paths.clone()), "prune"),
-        (Task::Clear(paths), "clear"),
+        (Task::Prune(paths), "prune"),
     ] {
         assert_eq!(task.name(), name);
     }

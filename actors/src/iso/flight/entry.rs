@@ -1,365 +1,297 @@
-//! One content of the flight table: who wants it, and how far it is.
+//! What the table knows of one content, one pool and one transfer.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
+
+use agent_forge_crds::conditions::reason;
 
 use crate::{
     domain::{
-        failure::ReconcileError,
+        failure::{ErrorSource, ReconcileError},
         names::{DatastorePath, ObjectKey},
     },
     iso::{
-        msg::{FlightNews, IsoFile, IsoPlace, IsoState, IsoWant, PublishPermit},
+        msg::{IsoFile, IsoPlace, IsoState, IsoWant},
         retention::PruneLog,
     },
     ports::iso_source::IsoUrl,
+    runtime::backoff,
 };
 
-/// Too early to tell a speed before that.
+/// Before that no speed is known.
 const RATE_AFTER: Duration = Duration::from_millis(500);
+/// A failure holds that long at least: pools have to ask before the next try hides it.
+pub(super) const HEARD: Duration = Duration::from_secs(2);
+/// A source that has other bytes each time it is asked, so often in a row, is volatile.
+const CHANGES: u32 = 2;
 
 /// What makes two wants the same transfer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Content {
     pub(super) directory: DatastorePath,
-    source_key: String,
-    force_token: Option<String>,
+    pub(super) source_key: String,
 }
-
-/// What failures are counted by.
-pub(super) type Source = (DatastorePath, String);
 
 impl Content {
     pub(super) fn of(want: &IsoWant) -> Self {
         Self {
             directory: want.directory.clone(),
             source_key: want.source_key.clone(),
-            force_token: want.force_token.clone(),
-        }
-    }
-
-    /// Would this want be served by it, were it not for the directory?
-    pub(super) fn is_same_content(&self, want: &IsoWant) -> bool {
-        self.source_key == want.source_key && self.force_token == want.force_token
-    }
-
-    pub(super) fn source(&self) -> Source {
-        (self.directory.clone(), self.source_key.clone())
-    }
-}
-
-/// How far a content is.
-#[derive(Clone, Debug, Default)]
-pub(super) enum Phase {
-    /// Nothing known, or failed and backing off.
-    #[default]
-    Idle,
-    /// A recorded file is being looked for.
-    Checking,
-    /// Waits for the one lane of mutating flights.
-    Queued,
-    /// On its way; `began`: when the first byte came; `woken`: when its pools last heard of progress; `publishes`: all of
-    /// it has come, and no record lists its final name yet.
-    Flying {
-        done: u64,
-        total: Option<u64>,
-        began: Option<Duration>,
-        seen: Duration,
-        woken: Option<Duration>,
-        publishes: Option<(IsoPlace, PublishPermit)>,
-    },
-    /// There. `brought_for`: the pool that it was uploaded for, none where it was found. Looked at when `looked` says, well or
-    /// in vain, and again after `check_at`; `checking` while that is under way; `compared` with the source then.
-    Ready {
-        file: IsoFile,
-        brought_for: Option<ObjectKey>,
-        checking: bool,
-        looked: Duration,
-        check_at: Duration,
-        check_failures: u32,
-        compared: Duration,
-    },
-}
-
-/// One pool's interest.
-#[derive(Clone, Debug)]
-pub(super) struct Interest {
-    /// What it asked for last.
-    pub(super) want: IsoWant,
-    /// When it asked last.
-    pub(super) asked: Duration,
-    /// Its retention.
-    pub(super) prune: PruneLog,
-}
-
-/// A content that somebody wants, or that still flies.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Entry {
-    pub(super) wants: BTreeMap<ObjectKey, Interest>,
-    pub(super) phase: Phase,
-    /// Pool whose Secret and URL the last failed flight used: the next one is another's turn.
-    pub(super) last_failed: Option<ObjectKey>,
-    /// What each pool's last flight that failed was begun with, since one succeeded.
-    pub(super) failed_with: BTreeMap<ObjectKey, Input>,
-    /// Whether its source's word tells anything.
-    pub(super) evidence: Evidence,
-    /// Where it was looked for last and not found, until it is there.
-    pub(super) gone: Option<DatastorePath>,
-}
-
-/// What came of fetching again because the source said that it has other bytes.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Evidence {
-    /// Digest of what it said that of, until that is fetched again.
-    outdated: Option<String>,
-    /// How often in a row it said so when it was asked.
-    changes: u32,
-}
-
-/// A source that has other bytes each time it is asked, so often in a row, is fetched no more.
-const CHANGES: u32 = 2;
-
-impl Evidence {
-    /// A flight ended with this news; `looked_at`: it was a look at a file of that digest, else a transfer. The same bytes
-    /// although the source said that it has others, or others at each question, are evidence: the file is volatile then.
-    pub(super) fn note(
-        &mut self,
-        looked_at: Option<String>,
-        asked_source: bool,
-        news: &mut FlightNews,
-    ) {
-        match (news, looked_at) {
-            (FlightNews::Outdated, had) => (self.outdated, self.changes) = (had, self.changes + 1),
-            (FlightNews::Arrived(..), Some(_)) if asked_source => *self = Self::default(),
-            (FlightNews::Arrived(file, _), None) => {
-                if let Some(had) = self.outdated.take() {
-                    file.volatile |= had == file.sha256 || self.changes >= CHANGES;
-                }
-            }
-            _ => {}
         }
     }
 }
 
 /// What people mend when a transfer fails: URL and certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Input {
-    url: IsoUrl,
-    ca: Result<Option<String>, ReconcileError>,
-}
+pub(super) struct Input(IsoUrl, Result<Option<String>, ReconcileError>);
 
 impl Input {
     pub(super) fn of(want: &IsoWant) -> Self {
-        Self {
-            url: want.source.clone(),
-            ca: want.ca_pem.clone(),
-        }
+        Self(want.source.clone(), want.ca_pem.clone())
     }
 }
 
-impl Entry {
-    pub(super) fn asked(&mut self, want: IsoWant, now: Duration) {
-        match self.wants.get_mut(&want.pool) {
-            Some(interest) => {
-                interest.prune.listed(&want.prunable);
-                (interest.want, interest.asked) = (want, now);
-            }
-            None => {
-                let interest = Interest {
-                    asked: now,
-                    prune: PruneLog::default(),
-                    want,
-                };
-                self.wants.insert(interest.want.pool.clone(), interest);
-            }
-        }
-        self.settle_leave();
-    }
+/// What one pool wants.
+#[derive(Clone, Debug)]
+pub(super) struct Interest {
+    /// As it asked last.
+    pub(super) want: IsoWant,
+    /// `None`: only that its files go.
+    pub(super) content: Option<Content>,
+    /// When it asked last.
+    pub(super) asked: Duration,
+    pub(super) prune: PruneLog,
+}
 
-    /// Lets the flight publish if a record lists the name; ends its waiting where nobody wants it any more.
-    pub(super) fn settle_leave(&mut self) {
-        let Phase::Flying { publishes, .. } = &mut self.phase else {
-            return;
-        };
-        let wants = &self.wants;
-        let waits = publishes.take_if(|(place, _)| {
-            wants.is_empty() || wants.values().any(|i| i.want.listed.contains(&place.path))
-        });
-        if let Some((_, leave)) = waits
-            && !wants.is_empty()
-        {
-            leave.give();
-        }
-    }
+/// Values of the force-refresh annotation that something was fetched for, with their pools.
+pub(super) type Tokens = BTreeSet<(ObjectKey, String)>;
 
-    pub(super) fn is_ready(&self) -> bool {
-        matches!(self.phase, Phase::Ready { .. })
-    }
+/// The want asks for a fetch of its own, and what was fetched for these is not that one.
+pub(super) fn refuses(want: &IsoWant, tokens: &Tokens) -> bool {
+    let token = want.force_token.as_ref();
+    token.is_some_and(|t| !tokens.contains(&(want.pool.clone(), t.clone())))
+}
 
-    /// That file is what it has, or was until it was found missing.
-    pub(super) fn is_of(&self, path: &DatastorePath) -> bool {
-        match &self.phase {
-            Phase::Ready { file, .. } => file.path == *path,
-            _ => self.gone.as_ref() == Some(path),
-        }
-    }
+/// The flight in the lane; without a transfer it is a prune.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    pub(super) id: u64,
+    pub(super) pool: ObjectKey,
+    pub(super) transfer: Option<Transfer>,
+}
 
-    /// That pool asked for this last, with that file in its record.
-    pub(super) fn was_asked(&self, pool: &ObjectKey, path: &DatastorePath) -> bool {
-        let asked = self.wants.get(pool).and_then(|i| i.want.known.as_ref());
-        asked.is_some_and(|known| known.path == *path)
-    }
+/// A transfer under way.
+#[derive(Clone, Debug)]
+pub(super) struct Transfer {
+    pub(super) content: Content,
+    /// What it was begun with.
+    pub(super) input: Input,
+    /// What it is fetched for.
+    pub(super) tokens: Tokens,
+    pub(super) done: u64,
+    pub(super) total: Option<u64>,
+    /// When the first byte came.
+    pub(super) began: Option<Duration>,
+    /// When the last one did.
+    pub(super) seen: Duration,
+    /// All of it has come, and is to get that name.
+    pub(super) place: Option<IsoPlace>,
+    /// No pool wanted it at some time.
+    pub(super) recalled: bool,
+}
 
-    /// Bytes of it are on their way.
-    pub(super) fn brings(&self) -> bool {
-        matches!(self.phase, Phase::Flying { began: Some(_), .. })
-    }
-
-    /// Something failed, and not with this. Of pools that name different certificates each has its chance once: were only
-    /// the last failure compared, they would take turns without a pause.
-    pub(super) fn is_another_chance(&self, input: &Input) -> bool {
-        !self.failed_with.is_empty() && !self.failed_with.values().any(|failed| failed == input)
-    }
-
-    pub(super) fn is_queued(&self) -> bool {
-        matches!(self.phase, Phase::Queued)
-    }
-
-    /// What that pool's retention lets go, less what has just come: its record does not call that the current one yet.
-    pub(super) fn lets_go(&self, pool: &ObjectKey) -> Vec<DatastorePath> {
-        let here = match &self.phase {
-            Phase::Ready { file, .. } => Some(&file.path),
-            _ => None,
-        };
-        let listed = self.wants.get(pool).into_iter();
-        let listed = listed.flat_map(|interest| &interest.want.prunable);
-        listed.filter(|path| Some(*path) != here).cloned().collect()
-    }
-
-    /// Nobody wants it, and nothing will report on it.
-    pub(super) fn is_forgotten(&self) -> bool {
-        self.wants.is_empty() && !matches!(self.phase, Phase::Flying { .. } | Phase::Checking)
-    }
-
-    pub(super) fn pools(&self) -> BTreeSet<ObjectKey> {
-        self.wants.keys().cloned().collect()
-    }
-
-    /// For whom an upload counts that was begun for `pool`: for that one, or, where it has left, for the first of those
-    /// who stayed. So each upload is told as one once.
-    pub(super) fn heir(&self, pool: ObjectKey) -> Option<ObjectKey> {
-        if self.wants.contains_key(&pool) {
-            return Some(pool);
-        }
-        self.wants.keys().next().cloned()
-    }
-
-    /// What the next flight is begun with: one pool's want, and the directories of all of them. A pool that is served from
-    /// another one's directory begins no flight, and a dead one of its own may have left something in its own.
-    pub(super) fn next_flight(&self) -> Option<IsoWant> {
-        let mut want = self.next_want()?.clone();
-        let all = self.wants.values().flat_map(|i| &i.want.directories);
-        want.directories = all.cloned().collect();
-        Some(want)
-    }
-
-    /// The want that the next flight uses: in turn after the pool of the last failure, so that one pool's bad Secret
-    /// does not keep the others from trying theirs.
-    fn next_want(&self) -> Option<&IsoWant> {
-        let after = |last: &ObjectKey| self.wants.iter().find(|(key, _)| *key > last);
-        let next = self
-            .last_failed
-            .as_ref()
-            .and_then(after)
-            .or_else(|| self.wants.iter().next());
-        next.map(|(_, interest)| &interest.want)
-    }
-
-    /// What that pool's VMs would get and does not lie there.
-    pub(super) fn lost_by(&self, pool: &ObjectKey) -> Option<DatastorePath> {
-        let gone = self.gone.as_ref().filter(|_| !self.is_ready())?;
-        let used = self.wants.get(pool)?.want.used.as_ref()?;
-        (used == gone).then(|| gone.clone())
-    }
-
-    /// What that pool is told; `None` while nothing is known or it failed.
-    pub(super) fn answer(&mut self, pool: &ObjectKey) -> Option<IsoState> {
-        match &self.phase {
-            Phase::Idle => None,
-            Phase::Checking | Phase::Queued => Some(IsoState::Fetching {
-                done: 0,
-                total: None,
-                rate: None,
-            }),
-            Phase::Flying {
-                publishes: Some((place, _)),
-                ..
-            } => Some(IsoState::Publishing(place.clone())),
-            Phase::Flying {
-                done,
-                total,
-                began,
-                seen,
-                ..
-            } => Some(IsoState::Fetching {
-                done: *done,
-                total: *total,
-                rate: began.and_then(|began| rate(*done, seen.saturating_sub(began))),
-            }),
-            Phase::Ready {
-                file, brought_for, ..
-            } => {
-                let news = self
-                    .wants
-                    .get_mut(pool)
-                    .map(|interest| interest.prune.take_news());
-                let (pruned, prune_failures) = news.unwrap_or_default();
-                Some(IsoState::Ready {
-                    file: file.clone(),
-                    reused: brought_for.as_ref() != Some(pool),
-                    pruned,
-                    prune_failures,
-                })
-            }
+impl Transfer {
+    pub(super) fn new(content: Content, input: Input, tokens: Tokens) -> Self {
+        Self {
+            content,
+            input,
+            tokens,
+            done: 0,
+            total: None,
+            began: None,
+            seen: Duration::ZERO,
+            place: None,
+            recalled: false,
         }
     }
 
-    /// Bytes per second of what is on its way, once that can be told.
+    /// Bytes per second, once that is known.
     pub(super) fn speed(&self) -> Option<u64> {
-        match &self.phase {
-            Phase::Flying {
-                done, began, seen, ..
-            } => began.and_then(|began| rate(*done, seen.saturating_sub(began))),
-            _ => None,
+        rate(self.done, self.seen.saturating_sub(self.began?))
+    }
+
+    /// `listed`: some record lists the final name.
+    pub(super) fn state(&self, listed: bool) -> IsoState {
+        match &self.place {
+            Some(place) if !listed => IsoState::Publishing(place.clone()),
+            _ => IsoState::Fetching {
+                done: self.done,
+                total: self.total,
+                rate: self.speed(),
+            },
         }
     }
 
-    /// Reason and sentence while it is not there; `None` when it is, or when nothing but a failure is known.
-    pub(super) fn waiting_on(&self) -> Option<(&'static str, String)> {
-        match &self.phase {
-            Phase::Idle | Phase::Ready { .. } => None,
-            Phase::Checking => Some(("ISOChecking", "looking for the recorded file".to_owned())),
-            Phase::Queued => Some((
-                "ISOQueued",
-                "another flight to this datastore runs".to_owned(),
-            )),
-            Phase::Flying {
-                publishes: Some((place, _)),
-                ..
-            } => Some((
+    /// Reason and sentence.
+    pub(super) fn waiting_on(&self) -> (String, String) {
+        let (reason, text) = match (&self.place, self.total) {
+            (Some(place), _) => (
                 "ISOPublishing",
-                format!("{} is to stand in a pool's status first", place.path),
-            )),
-            Phase::Flying {
-                done,
-                total: Some(total),
-                ..
-            } => Some(("ISOFetching", format!("{done} of {total} bytes are there"))),
-            Phase::Flying { total: None, .. } => {
-                Some(("ISOFetching", "waiting for the source".to_owned()))
+                format!("a pool's status has to list {} first", place.path),
+            ),
+            (_, Some(total)) => (
+                "ISOFetching",
+                format!("{} of {total} bytes are there", self.done),
+            ),
+            _ => ("ISOFetching", "waiting for the source".to_owned()),
+        };
+        (reason.to_owned(), text)
+    }
+}
+
+/// A look at a file that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) id: u64,
+    pub(super) pool: ObjectKey,
+    pub(super) file: IsoFile,
+    /// The source is asked too.
+    pub(super) compare: bool,
+}
+
+/// A file that is there, complete.
+#[derive(Clone, Debug)]
+pub(super) struct There {
+    pub(super) file: IsoFile,
+    /// The pool that it was uploaded for; none where it was found.
+    pub(super) brought_for: Option<ObjectKey>,
+    /// When it was looked at last, well or in vain.
+    pub(super) looked: Duration,
+    /// When it is looked at next.
+    pub(super) due: Duration,
+    /// When the source was asked last.
+    pub(super) compared: Duration,
+    /// What it was fetched for.
+    pub(super) tokens: Tokens,
+}
+
+impl There {
+    /// The file to look at, and whether to ask the source too, if it is time. A record that names a later upload wins.
+    pub(super) fn due(&self, want: &IsoWant, now: Duration) -> Option<(IsoFile, bool)> {
+        let later = |known: &&IsoFile| {
+            known.path != self.file.path && known.uploaded_at > self.file.uploaded_at
+        };
+        if let Some(known) = want.known.as_ref().filter(later) {
+            return Some((known.clone(), want.check_every.is_some()));
+        }
+        let over = |at: Duration, span: Option<Duration>| {
+            span.is_some_and(|span| now.saturating_sub(at) >= span)
+        };
+        let compare = over(self.compared, want.check_every);
+        let due = compare || over(self.looked, want.look_within) || self.due <= now;
+        due.then(|| (self.file.clone(), compare))
+    }
+}
+
+/// Failures in a row.
+#[derive(Clone, Debug)]
+pub(super) struct Backoff {
+    pub(super) failures: u32,
+    pub(super) until: Duration,
+    pub(super) trouble: ReconcileError,
+}
+
+/// A content that some pool wants.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entry {
+    pub(super) there: Option<There>,
+    pub(super) look: Option<Look>,
+    /// It has to be fetched, whatever records name.
+    pub(super) fetch: bool,
+    /// Where it was looked for last and not found, until it is there.
+    pub(super) gone: Option<DatastorePath>,
+    pub(super) backoff: Option<Backoff>,
+    /// The pool of the last failure: the next flight is another one's turn.
+    pub(super) failed: Option<ObjectKey>,
+    /// How often in a row the source reported other bytes.
+    pub(super) changes: u32,
+}
+
+impl Entry {
+    pub(super) fn arrived(&mut self, there: There) {
+        *self = Self {
+            there: Some(there),
+            changes: self.changes,
+            look: self.look.take(),
+            ..Self::default()
+        };
+    }
+
+    pub(super) fn changed_often(&self) -> bool {
+        self.changes >= CHANGES
+    }
+
+    /// It may not be tried yet.
+    pub(super) fn holds(&self, now: Duration) -> bool {
+        self.backoff.as_ref().is_some_and(|b| b.until > now)
+    }
+
+    pub(super) fn fail(
+        &mut self,
+        pool: ObjectKey,
+        trouble: ReconcileError,
+        content: &Content,
+        now: Duration,
+    ) {
+        let failures = self.backoff.as_ref().map_or(0, |b| b.failures) + 1;
+        let seed = format!("{}/{}", content.directory, content.source_key);
+        let delay = backoff::delay(trouble.class, failures, &seed).max(HEARD);
+        self.failed = Some(pool);
+        self.backoff = Some(Backoff {
+            failures,
+            until: now + delay,
+            trouble,
+        });
+    }
+
+    /// It may be tried again.
+    pub(super) fn mended(&mut self) {
+        if let Some(backoff) = &mut self.backoff {
+            backoff.until = Duration::ZERO;
+        }
+    }
+
+    /// It may be tried again, if the last failure was the ISO source's.
+    pub(super) fn release(&mut self) {
+        let backoff = self.backoff.as_ref();
+        if backoff.is_some_and(|b| b.trouble.side == ErrorSource::Iso) {
+            self.mended();
+        }
+    }
+
+    /// It failed for want of space.
+    pub(super) fn lacks_space(&self) -> bool {
+        let backoff = self.backoff.as_ref();
+        backoff.is_some_and(|b| b.trouble.reason == reason::NO_DISK_SPACE)
+    }
+
+    /// What that pool's VMs would get, and is gone.
+    pub(super) fn lost_by(&self, want: &IsoWant) -> Option<DatastorePath> {
+        let gone = self.gone.as_ref().filter(|_| self.there.is_none())?;
+        (want.used.as_ref() == Some(gone)).then(|| gone.clone())
+    }
+
+    /// Other moments and flight numbers.
+    pub(super) fn map(&mut self, moment: &impl Fn(Duration) -> Duration, id: &impl Fn(u64) -> u64) {
+        if let Some(there) = &mut self.there {
+            for at in [&mut there.looked, &mut there.due, &mut there.compared] {
+                *at = moment(*at);
             }
+        }
+        if let Some(look) = &mut self.look {
+            look.id = id(look.id);
+        }
+        if let Some(backoff) = &mut self.backoff {
+            backoff.until = moment(backoff.until);
         }
     }
 }
@@ -373,46 +305,6 @@ fn rate(bytes: u64, time: Duration) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_that_come_again_although_the_source_has_others_are_volatile() {
-        let file = |sha256: &str| IsoFile {
-            path: DatastorePath::new("ds", "x.iso").expect("path"),
-            sha256: sha256.to_owned(),
-            size: 1,
-            uploaded_at: jiff::Timestamp::UNIX_EPOCH,
-            validators: Default::default(),
-            volatile: false,
-        };
-        let look = Some("a".to_owned());
-        // Each line: a look said that the source has others; a second look found the file, and asked the source or not.
-        for (second, bytes, volatile) in [
-            (None, "a", true),
-            (None, "b", false),
-            (Some(false), "a", true),
-            (Some(true), "a", false),
-        ] {
-            let mut evidence = Evidence::default();
-            evidence.note(look.clone(), true, &mut FlightNews::Outdated);
-            if let Some(asked) = second {
-                let mut there = FlightNews::Arrived(file("a"), true);
-                evidence.note(look.clone(), asked, &mut there);
-            }
-            let mut came = FlightNews::Arrived(file(bytes), false);
-            evidence.note(None, true, &mut came);
-            let told = matches!(came, FlightNews::Arrived(file, _) if file.volatile);
-            assert_eq!(told, volatile, "{second:?} {bytes}");
-        }
-        // Others at each question.
-        let mut evidence = Evidence::default();
-        for (bytes, volatile) in [("b", false), ("c", true)] {
-            evidence.note(look.clone(), true, &mut FlightNews::Outdated);
-            let mut came = FlightNews::Arrived(file(bytes), false);
-            evidence.note(None, true, &mut came);
-            let told = matches!(came, FlightNews::Arrived(file, _) if file.volatile);
-            assert_eq!(told, volatile, "{bytes}");
-        }
-    }
 
     #[test]
     fn a_speed_is_told_once_there_is_one() {

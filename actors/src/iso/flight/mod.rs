@@ -1,45 +1,39 @@
-//! The single-flight table: which want starts work, which joins work under way, which waits, and what each is told.
+//! The table of flights: who wants what, what is under way, and what each pool is answered. Pure.
 //!
-//! Flow: `ask` -> answer at once, plus work to start -> `news` of that work -> whom to wake, plus work to start.
+//! Flow: `ask` -> an answer at once, and the flights to start -> `news` of them -> whom to wake, and the next flights.
 //!
 //! Guarantees
-//! - Equal content (directory, source key, force token) is fetched by one transfer, however many pools ask; pools of one
+//! - One transfer or prune runs at a time (the lane). Looks, which only read, run beside it.
+//! - One transfer fetches a content (directory, source key) for all pools that want it. Pools of one
 //!   [`super::msg::ShareGroup`] are served from one directory.
-//! - At most one transfer or prune runs at a time; checks (one read) run beside it, so that a pool whose file is there
-//!   never waits for somebody else's upload.
-//! - After a failure nothing runs for that (directory, source key) before its backoff is over; then the pools are woken.
-//! - Each pool that was told "on its way" is woken when that changes.
-//! - A transfer gets leave to publish only once the record of a pool that wants it lists the final name.
-//! - A transfer that nobody wants any more is told so at once: it keeps the lane from those who wait.
-//! - Whose record gives its VMs a file that was looked for and not found is told that first, until the record does not.
+//! - After a failure nothing is fetched for that content before its backoff is over.
+//! - Pools take turns: those with a bad Secret do not keep others from the lane.
+//! - A transfer that no pool wants any more hears so at once ([`Lane`]).
+//! - A transfer may publish only once the record of a pool that wants it lists the final name ([`Lane`]).
+//! - A pool whose record names a file that is gone hears that first.
 //!
-//! Assumptions: a pool wants one ISO at a time, and asks at least once per resync while it wants it. `now` is monotonic.
-//! Caveat: everything here is a cache. Losing it costs one read per pool, or one transfer where nobody recorded a file.
+//! Assumptions: a pool wants one ISO at a time. It asks every two seconds while it waits, and once a minute otherwise. `now`
+//! is monotonic.
+//! Caveat: all of this is a cache. To lose it costs one read for each pool, or one transfer where no status names the file.
 
-mod backoff;
 #[cfg(test)]
 mod edges;
+mod ends;
 mod entry;
-mod lane;
-mod left;
 #[cfg(test)]
 mod model;
-mod outcome;
-mod retold;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-use tokio::sync::watch;
-
-use self::{
-    backoff::Backoffs,
-    entry::{Content, Entry, Input, Interest, Phase, Source},
+use self::entry::{Content, Entry, Input, Interest, Look, Running, Transfer, refuses};
+pub use super::msg::{Start, Task};
+use super::{
+    msg::{IsoState, IsoWant, Lane},
+    retention::{PruneLog, PruneNews},
 };
-use super::msg::{FlightNews, IsoFile, IsoState, IsoWant, Wanted};
 use crate::{
     domain::{
         failure::ErrorSource,
@@ -48,448 +42,417 @@ use crate::{
     runtime::backoff::RESYNC,
 };
 
-/// A file that was seen complete is looked at again when asked for after that long.
+/// A file that was seen complete is looked at again after that long.
 pub(super) const RECHECK: Duration = Duration::from_secs(600);
-/// Least time between two wakes of a pool for progress.
-pub(super) const PROGRESS_WAKE: Duration = Duration::from_secs(1);
-/// A pool that did not ask for that long (many resyncs) no longer wants it.
+/// A pool that did not ask for that long (many resyncs) wants nothing any more.
 pub(super) const FORGET: Duration = Duration::from_secs(600);
 /// Nothing is pruned before every pool had the time to ask and to say what it relies on.
 pub(super) const SETTLE: Duration = RESYNC;
 
-/// Work for a flight.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Task {
-    /// Is this file there, with this size? And, if asked for, does the source still have these bytes?
-    Check(IsoFile, bool),
-    /// Fetch and publish.
-    Transfer,
-    /// Remove these unless a VM has them mounted.
-    Prune(Vec<DatastorePath>),
-    /// Likewise where the pool lets all go, and what dead processes left beside them.
-    Clear(Vec<DatastorePath>),
-}
-
-impl Task {
-    /// Name for traces.
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Self::Check(..) => "check",
-            Self::Transfer => "transfer",
-            Self::Prune(_) => "prune",
-            Self::Clear(_) => "clear",
-        }
-    }
-}
-
-/// A flight to start, on behalf of the pool in `want`.
-#[derive(Clone, Debug)]
-pub(super) struct Start {
-    pub(super) id: u64,
-    pub(super) want: IsoWant,
-    pub(super) task: Task,
-    /// What a transfer looks at to learn that it is for nobody.
-    pub(super) wanted: Wanted,
-}
-
 /// What follows from a piece of news.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
-    pub(super) wake: BTreeSet<ObjectKey>,
-    pub(super) start: Vec<Start>,
+pub struct Turn {
+    /// Pools to wake.
+    pub wake: BTreeSet<ObjectKey>,
+    /// Flights to start.
+    pub start: Vec<Start>,
 }
 
-/// A mutating flight: one at a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Work {
-    Transfer(Content),
-    Prune(Content, ObjectKey),
-    Clear(ObjectKey),
-}
-
-#[derive(Clone, Debug)]
-struct Running {
-    id: u64,
-    work: Work,
-    pool: ObjectKey,
-    /// What it was begun with.
-    input: Input,
-    /// Dropped, the flight knows that nobody wants what it fetches any more.
-    wanted: Option<Keep>,
-}
-
-/// Keeps a flight wanted.
-#[derive(Clone)]
-struct Keep {
-    _channel: watch::Sender<()>,
-}
-
-impl Keep {
-    fn new(channel: watch::Sender<()>) -> Self {
-        Self { _channel: channel }
-    }
-}
-
-impl fmt::Debug for Keep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Keep")
-    }
-}
-
-/// A look at a file that is under way.
-#[derive(Clone, Debug)]
-struct Look {
-    content: Content,
-    pool: ObjectKey,
-    /// What it was begun with.
-    input: Input,
-    /// Digest of the file.
-    sha256: String,
-    /// Where it should lie.
-    path: DatastorePath,
-    /// The source is asked too.
-    source: bool,
-}
-
-/// The table. Pure: `now` comes in, work and wakes come out.
+/// The table.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FlightTable {
-    entries: BTreeMap<Content, Entry>,
-    /// What pools let go here that want nothing else of this datastore any more.
-    left: BTreeMap<ObjectKey, Interest>,
-    backoffs: Backoffs,
-    queue: VecDeque<Work>,
+pub struct FlightTable {
+    contents: BTreeMap<Content, Entry>,
+    pools: BTreeMap<ObjectKey, Interest>,
     running: Option<Running>,
-    checks: BTreeMap<u64, Look>,
-    pub(super) last_id: u64,
+    /// The pool that had the lane last.
+    served: Option<ObjectKey>,
+    last_id: u64,
     first_ask: Option<Duration>,
 }
 
 impl FlightTable {
-    /// A pool asks. Answers at once; the work to start, if any, is the second value.
-    pub(super) fn ask(&mut self, mut want: IsoWant, now: Duration) -> (IsoState, Vec<Start>) {
+    /// A pool asks. Answers at once; the flights to start are the second value.
+    pub fn ask(&mut self, mut want: IsoWant, now: Duration) -> (IsoState, Vec<Start>) {
         want.directory = self.home(&want);
-        let (content, pool) = (self.content(&want), want.pool.clone());
-        self.first_ask.get_or_insert(now);
-        self.left.remove(&pool);
-        self.forget(&content, &pool, now);
-        let (known, every) = (want.known.clone(), want.check_every);
-        let within = want.look_within;
-        let entry = self.entries.entry(content.clone()).or_default();
-        // Another URL or CA bundle is another chance: whatever failed may have been the old one.
-        if entry.is_another_chance(&Input::of(&want)) {
-            self.backoffs.release(&content.source());
+        let (content, pool) = (Content::of(&want), want.pool.clone());
+        let entry = self.contents.entry(content.clone()).or_default();
+        let before = self.pools.get(&pool);
+        let before = before.filter(|i| i.content.as_ref() == Some(&content));
+        // Another URL or other certificates are another chance.
+        if before.is_none_or(|i| Input::of(&i.want) != Input::of(&want)) {
+            entry.release();
         }
-        entry.asked(want, now);
-        let mut start = Vec::new();
-        match &entry.phase {
-            Phase::Idle if self.backoffs.holds(&content.source(), now) => {}
-            Phase::Idle => match known {
-                Some(file) => start.extend(self.check(&content, file, every.is_some())),
-                None => self.enqueue(&content),
-            },
-            Phase::Ready {
-                file,
-                checking: false,
-                looked,
-                check_at,
-                compared,
-                ..
-            } => {
-                let compare = every.is_some_and(|every| now.saturating_sub(*compared) >= every);
-                let early = within.is_some_and(|within| now.saturating_sub(*looked) >= within);
-                if compare || early || *check_at <= now {
-                    let file = file.clone();
-                    start.extend(self.check(&content, file, compare));
-                }
-            }
-            _ => {}
-        }
-        self.offer_prune(&content, &pool, now);
-        start.extend(self.launch(now));
-        (self.answer(&content, &pool), start)
+        self.interested(want, Some(content.clone()), now);
+        let look = self.look(&content, &pool, now);
+        let start = look.into_iter().chain(self.launch(now)).collect();
+        (self.answer(&content, &pool, now), start)
     }
 
-    /// A flight reports. News of flights that the table does not know is ignored.
-    pub(super) fn news(&mut self, id: u64, mut news: FlightNews, now: Duration) -> Turn {
-        let mut turn = Turn::default();
-        if let FlightNews::Progress(done, total) = news {
-            turn.wake = self.progress(id, done, total, now);
-            return turn;
-        }
-        if let FlightNews::Publishing(place, leave) = news {
-            turn.wake = self.publishing(id, place, leave, now);
-            return turn;
-        }
-        let (mut asked_source, mut looked_at, mut place) = (true, None, None);
-        let (content, pool, input, prune) = match self.running.take_if(|r| r.id == id) {
-            Some(Running {
-                work: Work::Clear(pool),
-                ..
-            }) => {
-                turn.wake = self.cleared(&pool, news, now);
-                turn.start.extend(self.launch(now));
-                return turn;
-            }
-            Some(Running {
-                work: Work::Transfer(content),
-                pool,
-                input,
-                ..
-            }) => (content, pool, input, false),
-            Some(Running {
-                work: Work::Prune(content, _),
-                pool,
-                input,
-                ..
-            }) => (content, pool, input, true),
-            None => match self.checks.remove(&id) {
-                Some(look) => {
-                    (asked_source, looked_at) = (look.source, Some(look.sha256));
-                    place = Some(look.path);
-                    (look.content, look.pool, look.input, false)
-                }
-                None => return turn,
-            },
-        };
-        turn.wake = if prune {
-            self.prune_ended(&content, &pool, news, now)
-        } else {
-            if let Some(entry) = self.entries.get_mut(&content) {
-                entry.evidence.note(looked_at, asked_source, &mut news);
-                if matches!(news, FlightNews::Missing) {
-                    entry.gone = place;
-                }
-            }
-            match news {
-                FlightNews::Arrived(file, reused) => {
-                    let uploaded_for = (!reused).then_some(pool);
-                    self.arrived(&content, file, uploaded_for, asked_source, now)
-                }
-                // Whoever came to want what was recalled gets a flight of its own.
-                FlightNews::Missing | FlightNews::Outdated | FlightNews::Recalled => {
-                    self.missing(&content, now)
-                }
-                FlightNews::Failed(trouble) => self.failed(&content, (pool, input), trouble, now),
-                FlightNews::Progress(..) | FlightNews::Publishing(..) | FlightNews::Pruned(..) => {
-                    BTreeSet::new()
-                }
-            }
-        };
-        if self
-            .entries
-            .get(&content)
-            .is_some_and(|e| e.wants.is_empty())
-        {
-            self.entries.remove(&content);
-        }
-        turn.start.extend(self.launch(now));
-        turn
+    /// A pool wants nothing here but that its `prunable` files go. Answers with what came of it so far.
+    pub fn clear(&mut self, want: IsoWant, now: Duration) -> (PruneNews, Vec<Start>) {
+        let pool = want.pool.clone();
+        self.interested(want, None, now);
+        let start = self.launch(now).into_iter().collect();
+        let interest = self.pools.get_mut(&pool);
+        (interest.map(|i| i.prune.news()).unwrap_or_default(), start)
     }
 
     /// The pool wants nothing any more.
-    pub(super) fn leave(&mut self, pool: &ObjectKey, now: Duration) {
-        for entry in self.entries.values_mut() {
-            entry.wants.remove(pool);
+    pub fn leave(&mut self, pool: &ObjectKey) {
+        self.pools.remove(pool);
+        self.let_go();
+    }
+
+    /// What flights hear about the transfer under way.
+    #[must_use]
+    pub fn lane(&self) -> Lane {
+        let Some((id, transfer)) = self.transfer() else {
+            return Lane::default();
+        };
+        let lists = |path| {
+            let mut wants = self.wants(&transfer.content);
+            wants.any(|(_, i)| i.want.listed.contains(path))
+        };
+        Lane {
+            transfer: Some(id),
+            wanted: !transfer.recalled,
+            listed: transfer.place.as_ref().is_some_and(|p| lists(&p.path)),
         }
-        self.left.remove(pool);
-        self.let_go(None, now);
     }
 
-    /// Pools whose backoff is over by now; each is named once per backoff.
-    pub(super) fn due(&mut self, now: Duration) -> BTreeSet<ObjectKey> {
-        self.backoffs
-            .due(now)
-            .iter()
-            .flat_map(|source| self.pools_without(source))
-            .collect()
-    }
-
-    /// When [`Self::due`] has something to say next.
-    pub(super) fn next_due(&self) -> Option<Duration> {
-        self.backoffs.next_due()
+    /// Bytes per second of the transfer under way, once that is known.
+    pub(super) fn speed(&self) -> Option<u64> {
+        self.transfer()?.1.speed()
     }
 
     /// Is any work under way?
     pub(super) fn is_flying(&self) -> bool {
-        self.running.is_some() || !self.checks.is_empty()
+        self.running.is_some() || self.contents.values().any(|e| e.look.is_some())
     }
 
-    /// Number of the transfer under way.
-    pub(super) fn transfer(&self) -> Option<u64> {
-        let running = self.running.as_ref();
-        running
-            .filter(|r| matches!(r.work, Work::Transfer(_)))
-            .map(|r| r.id)
-    }
-
-    /// Bytes per second of the transfer under way, once that can be told.
-    pub(super) fn speed(&self) -> Option<u64> {
-        match &self.running.as_ref()?.work {
-            Work::Transfer(content) => self.entries.get(content)?.speed(),
-            Work::Prune(..) | Work::Clear(_) => None,
-        }
-    }
-
-    /// Why things are not there yet: reason and sentence; and the highest number of failures in a row.
+    /// Why files are not there yet: reason and sentence; and the highest number of failures in a row.
     pub(super) fn waiting_on(&self) -> (Vec<(String, String)>, u32) {
         let say = |(content, entry): (&Content, &Entry)| {
-            let (reason, text) =
-                match (entry.waiting_on(), self.backoffs.trouble(&content.source())) {
-                    (Some((reason, text)), _) => (reason.to_owned(), text),
-                    (None, Some(trouble)) if !entry.is_ready() => {
-                        (trouble.reason.clone(), trouble.message.clone())
-                    }
-                    _ => return None,
-                };
+            let flies = self.transfer().filter(|(_, t)| t.content == *content);
+            let (reason, text) = match (&entry.there, flies, &entry.backoff) {
+                (Some(_), ..) => return None,
+                (_, Some((_, transfer)), _) => transfer.waiting_on(),
+                _ if entry.look.is_some() => (
+                    "ISOChecking".to_owned(),
+                    "looking for the recorded file".to_owned(),
+                ),
+                (.., Some(backoff)) => {
+                    let trouble = &backoff.trouble;
+                    (trouble.reason.clone(), trouble.message.clone())
+                }
+                _ => {
+                    let text = "another flight to this datastore runs";
+                    ("ISOQueued".to_owned(), text.to_owned())
+                }
+            };
             Some((reason, format!("{}: {text}", content.directory)))
         };
+        let failures = self.contents.values().filter_map(|e| e.backoff.as_ref());
+        let most = failures.map(|b| b.failures).max();
         (
-            self.entries.iter().filter_map(say).collect(),
-            self.backoffs.most_failures(),
+            self.contents.iter().filter_map(say).collect(),
+            most.unwrap_or_default(),
         )
     }
 
-    /// The directory in which this want is served: where its known file lies, else where another pool has or fetches
-    /// the same content, else its own. A directory that somebody chose is never left.
+    /// The same table with other moments and other flight numbers. When a pool asked last stays as it is. By that a model of
+    /// the cache without a clock has finitely many states.
+    #[must_use]
+    pub fn with(&self, moment: impl Fn(Duration) -> Duration, id: impl Fn(u64) -> u64) -> Self {
+        let mut table = self.clone();
+        for entry in table.contents.values_mut() {
+            entry.map(&moment, &id);
+        }
+        for interest in table.pools.values_mut() {
+            interest.prune.map(&moment);
+        }
+        table.first_ask = table.first_ask.map(&moment);
+        if let Some(running) = &mut table.running {
+            running.id = id(running.id);
+        }
+        let looks = table.contents.values().filter_map(|e| e.look.as_ref());
+        let ids = looks.map(|l| l.id);
+        let ids = ids.chain(table.running.as_ref().map(|r| r.id));
+        table.last_id = ids.max().unwrap_or_default();
+        table
+    }
+
+    /// Number of the newest flight.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        self.last_id
+    }
+
+    fn transfer(&self) -> Option<(u64, &Transfer)> {
+        let running = self.running.as_ref()?;
+        Some((running.id, running.transfer.as_ref()?))
+    }
+
+    /// The pools that want that content.
+    fn wants(&self, content: &Content) -> impl Iterator<Item = (&ObjectKey, &Interest)> {
+        self.pools
+            .iter()
+            .filter(|(_, i)| i.content.as_ref() == Some(content))
+    }
+
+    fn waiting(&self, content: &Content) -> BTreeSet<ObjectKey> {
+        self.wants(content).map(|(pool, _)| pool.clone()).collect()
+    }
+
+    /// The directory in which this want is served: where its known file is, else where another pool has or fetches the same
+    /// content, else its own. A directory that somebody chose is never left.
     fn home(&self, want: &IsoWant) -> DatastorePath {
         if want.shareable.is_none() {
             return want.directory.clone();
         }
-        let known = want.known.as_ref().and_then(|file| file.path.parent());
-        let rank = |entry: &Entry| match entry.phase {
-            Phase::Ready { .. } => 3,
-            Phase::Flying { .. } => 2,
-            Phase::Checking | Phase::Queued => 1,
-            Phase::Idle => 0,
+        let flies = self.transfer().map(|(_, t)| &t.content);
+        let rank = |content: &Content, entry: &Entry| {
+            let own = content.directory == want.directory;
+            (entry.there.is_some(), flies == Some(content), own)
         };
-        let shared = self.entries.iter().filter(|(content, entry)| {
-            content.is_same_content(want)
-                && entry
-                    .wants
-                    .values()
-                    .any(|i| i.want.shareable == want.shareable)
+        let shared = self.contents.iter().filter(|(content, _)| {
+            let mut wants = self.wants(content);
+            content.source_key == want.source_key
+                && wants.any(|(_, i)| i.want.shareable == want.shareable)
         });
+        let best = || shared.max_by_key(|(content, entry)| rank(content, entry));
+        let known = want.known.as_ref().and_then(|file| file.path.parent());
         known
-            .or_else(|| {
-                let best = shared.max_by_key(|(content, entry)| {
-                    (rank(entry), content.directory == want.directory)
-                });
-                best.map(|(content, _)| content.directory.clone())
-            })
+            .or_else(|| best().map(|(content, _)| content.directory.clone()))
             .unwrap_or_else(|| want.directory.clone())
     }
 
-    /// What is asked for. Whose record names the very file that another content of the source has asks for that one: a pool that
-    /// was once forced to fetch anew shares what came later.
-    fn content(&self, want: &IsoWant) -> Content {
-        let own = Content::of(want);
-        let Some(known) = &want.known else {
-            return own;
+    /// Notes what a pool wants; forgets what pools wanted that ask no more.
+    fn interested(&mut self, want: IsoWant, content: Option<Content>, now: Duration) {
+        self.first_ask.get_or_insert(now);
+        let pool = want.pool.clone();
+        let before = self.pools.remove(&pool);
+        let mut prune = before.map_or_else(PruneLog::default, |i| i.prune);
+        prune.listed(&want.prunable);
+        self.pools
+            .retain(|_, i| now.saturating_sub(i.asked) < FORGET);
+        let interest = Interest {
+            want,
+            content,
+            asked: now,
+            prune,
         };
-        if self.entries.contains_key(&own) {
-            return own;
+        self.pools.insert(pool, interest);
+        self.let_go();
+    }
+
+    /// Drops what no pool wants any more.
+    fn let_go(&mut self) {
+        let wanted: BTreeSet<_> = self
+            .pools
+            .values()
+            .filter_map(|i| i.content.as_ref())
+            .collect();
+        self.contents.retain(|content, _| wanted.contains(content));
+        let running = self.running.as_mut();
+        if let Some(transfer) = running.and_then(|r| r.transfer.as_mut()) {
+            let content = Some(&transfer.content);
+            let mut wants = self
+                .pools
+                .values()
+                .filter(|i| i.content.as_ref() == content);
+            transfer.recalled |= wants.all(|i| refuses(&i.want, &transfer.tokens));
         }
-        let of_source = || {
-            let all = self.entries.iter();
-            all.filter(|(content, _)| content.source() == own.source())
+    }
+
+    /// Starts to look at the file that is there, or that the pool's record names, if it is time.
+    fn look(&mut self, content: &Content, pool: &ObjectKey, now: Duration) -> Option<Start> {
+        let want = &self.pools.get(pool)?.want;
+        let flies = self.transfer().is_some_and(|(_, t)| t.content == *content);
+        let entry = self.contents.get(content)?;
+        if entry.look.is_some() {
+            return None;
+        }
+        let (file, compare) = match &entry.there {
+            Some(there) => there.due(want, now)?,
+            None if flies || entry.fetch || entry.holds(now) => return None,
+            None => (want.known.clone()?, want.check_every.is_some()),
         };
-        // What it joined is its own until its record changes: also while other bytes are on their way there.
-        let has = of_source()
-            .find(|(_, e)| e.was_asked(&want.pool, &known.path))
-            .or_else(|| of_source().find(|(_, e)| e.is_of(&known.path)));
-        has.map_or(own, |(content, _)| content.clone())
+        let is_early = entry.there.as_ref().is_some_and(|t| now < t.due);
+        let turn = self.turn(content)?;
+        let mut start = self.start(&turn, Task::Check(file.clone(), compare))?;
+        if is_early {
+            // What dead flights left has time.
+            start.want.directories.clear();
+        }
+        let look = Look {
+            id: start.id,
+            pool: turn,
+            file,
+            compare,
+        };
+        self.contents.get_mut(content)?.look = Some(look);
+        Some(start)
     }
 
-    /// A failure of vCenter's stands until bytes of the next try go there: that a try began says nothing of vCenter, and
-    /// in an outage each try would be announced as its end.
-    fn answer(&mut self, content: &Content, pool: &ObjectKey) -> IsoState {
-        let trouble = self.backoffs.trouble(&content.source());
-        // One that was recalled ends soon.
-        let upload = self.running.as_ref().filter(|r| {
-            matches!(r.work, Work::Transfer(_)) && r.wanted.is_some() && r.pool != *pool
-        });
-        let answer = self.entries.get_mut(content).and_then(|entry| {
-            if let Some(gone) = entry.lost_by(pool) {
-                return Some(IsoState::Lost(gone));
-            }
-            let outage = trouble.is_some_and(|t| t.side == ErrorSource::Vsphere);
-            if outage && !entry.is_ready() && !entry.brings() {
-                return None;
-            }
-            match upload {
-                Some(first) if entry.is_queued() => Some(IsoState::Queued(first.pool.clone())),
-                _ => entry.answer(pool),
-            }
-        });
-        answer.unwrap_or_else(|| match trouble {
-            Some(trouble) => IsoState::Failed(trouble.clone()),
-            None => IsoState::Fetching {
-                done: 0,
-                total: None,
-                rate: None,
-            },
-        })
+    /// The pool whose want the next flight for that content uses: the one after that of the last failure.
+    fn turn(&self, content: &Content) -> Option<ObjectKey> {
+        let failed = self.contents.get(content)?.failed.as_ref();
+        let mut wants = self.wants(content).map(|(pool, _)| pool);
+        let next = wants.find(|pool| failed.is_none_or(|failed| *pool > failed));
+        next.or_else(|| self.wants(content).map(|(pool, _)| pool).next())
+            .cloned()
     }
 
-    fn id(&mut self) -> u64 {
+    /// A flight for that pool. It gets the directories of all pools that share its content: a dead flight may have left
+    /// something there.
+    fn start(&mut self, pool: &ObjectKey, task: Task) -> Option<Start> {
+        let interest = self.pools.get(pool)?;
+        let mut want = interest.want.clone();
+        if let Some(content) = &interest.content {
+            let all = self.wants(content).flat_map(|(_, i)| &i.want.directories);
+            want.directories = all.cloned().collect();
+        }
         self.last_id += 1;
-        self.last_id
+        let id = self.last_id;
+        Some(Start { id, want, task })
     }
 
-    /// Drops interests that are over: a pool's earlier want, pools that stopped asking; and what only they wanted.
-    fn forget(&mut self, asked: &Content, pool: &ObjectKey, now: Duration) {
-        for (content, entry) in &mut self.entries {
-            let wanted =
-                |key: &ObjectKey, i: &Interest| now.saturating_sub(i.asked) < FORGET && key != pool;
-            entry
-                .wants
-                .retain(|key, i| (content == asked && key == pool) || wanted(key, i));
+    /// Starts the next transfer or, where none is needed, the next prune, if the lane is free.
+    fn launch(&mut self, now: Duration) -> Option<Start> {
+        if self.running.is_some() {
+            return None;
         }
-        self.let_go(Some(asked), now);
+        let served = |pool: &ObjectKey| self.served.as_ref().is_some_and(|s| pool <= s);
+        let mut order: Vec<ObjectKey> = self.pools.keys().cloned().collect();
+        order.sort_by_key(|pool| served(pool));
+        let needs = order.iter().find_map(|pool| self.needs(pool, now));
+        let (start, transfer) = match needs {
+            Some(content) => {
+                let turn = self.turn(&content)?;
+                let start = self.start(&turn, Task::Transfer)?;
+                let forced = |(pool, i): (&ObjectKey, &Interest)| {
+                    Some((pool.clone(), i.want.force_token.clone()?))
+                };
+                let tokens = self.wants(&content).filter_map(forced).collect();
+                let transfer = Transfer::new(content, Input::of(&start.want), tokens);
+                (start, Some(transfer))
+            }
+            None => {
+                let due = |pool: &ObjectKey| Some((pool.clone(), self.prunes(pool, now)?));
+                let (pool, paths) = order.iter().find_map(due)?;
+                (self.start(&pool, Task::Prune(paths))?, None)
+            }
+        };
+        self.served = Some(start.want.pool.clone());
+        self.running = Some(Running {
+            id: start.id,
+            pool: start.want.pool.clone(),
+            transfer,
+        });
+        Some(start)
     }
 
-    /// Drops what nobody wants any more; `asked` is just being asked for.
-    fn let_go(&mut self, asked: Option<&Content>, now: Duration) {
-        // Before its leave goes, or a flight could take that for a failure.
-        self.recall(asked);
-        for (content, entry) in &mut self.entries {
-            if asked != Some(content) {
-                entry.settle_leave();
+    /// The content that has to be fetched for that pool.
+    fn needs(&self, pool: &ObjectKey, now: Duration) -> Option<Content> {
+        let Interest { want, content, .. } = self.pools.get(pool)?;
+        let content = content.as_ref()?;
+        let entry = self.contents.get(content)?;
+        let needed = match &entry.there {
+            Some(there) => refuses(want, &there.tokens),
+            None => entry.look.is_none() && (entry.fetch || want.known.is_none()),
+        };
+        (needed && !entry.holds(now)).then(|| content.clone())
+    }
+
+    /// The files to remove now for that pool.
+    fn prunes(&mut self, pool: &ObjectKey, now: Duration) -> Option<Vec<DatastorePath>> {
+        let settled = self
+            .first_ask
+            .is_some_and(|at| now.saturating_sub(at) >= SETTLE);
+        let Interest { want, content, .. } = self.pools.get(pool)?;
+        let entry = content.as_ref().map(|c| self.contents.get(c));
+        let here = match entry {
+            None => None,
+            Some(entry) => {
+                let entry = entry?;
+                let there = entry.there.as_ref().map(|t| &t.file.path);
+                // It waits for space, which old files have.
+                if there.is_none() && !entry.lacks_space() {
+                    return None;
+                }
+                there
+            }
+        };
+        // Its record does not call what has just come the current one yet.
+        let goes = want.prunable.iter().filter(|path| Some(*path) != here);
+        let goes: Vec<_> = goes.cloned().collect();
+        let used = self.paths_in_use();
+        let interest = self.pools.get_mut(pool).filter(|_| settled)?;
+        let paths = interest.prune.begin(&goes, &used, now);
+        (!paths.is_empty()).then_some(paths)
+    }
+
+    /// Paths that some pool relies on, with its name: what was found or uploaded, and what statuses say.
+    fn paths_in_use(&self) -> BTreeMap<DatastorePath, ObjectKey> {
+        let mut used = BTreeMap::new();
+        for (pool, interest) in &self.pools {
+            let entry = interest.content.as_ref().and_then(|c| self.contents.get(c));
+            let there = entry.and_then(|e| e.there.as_ref()).map(|t| &t.file);
+            for file in there.into_iter().chain(&interest.want.known) {
+                used.insert(file.path.clone(), pool.clone());
             }
         }
-        self.entries.retain(|_, e| !e.is_forgotten());
-        let entries = &self.entries;
-        // A look at what was forgotten says nothing about what is asked for anew.
-        self.checks
-            .retain(|_, look| entries.contains_key(&look.content));
-        self.backoffs
-            .forget(now, |source| entries.keys().any(|c| c.source() == *source));
+        used
     }
 
-    /// Tells the transfer under way if nobody wants it any more.
-    fn recall(&mut self, asked: Option<&Content>) {
-        let entries = &self.entries;
-        let is_unwanted = |content: &Content| {
-            asked != Some(content) && entries.get(content).is_none_or(|e| e.wants.is_empty())
+    /// A failure of vCenter's stays the answer until bytes of the next try go there. Otherwise each try in an outage would
+    /// look like its end.
+    fn answer(&mut self, content: &Content, pool: &ObjectKey, now: Duration) -> IsoState {
+        let listed = self.lane().listed;
+        let nothing = IsoState::Fetching {
+            done: 0,
+            total: None,
+            rate: None,
         };
-        if let Some(Running {
-            work: Work::Transfer(content),
-            wanted,
-            ..
-        }) = &mut self.running
-            && is_unwanted(content)
-        {
-            *wanted = None;
+        let transfer = self
+            .running
+            .as_ref()
+            .and_then(|r| Some((&r.pool, r.transfer.as_ref()?)));
+        let transfer = transfer.filter(|(_, t)| !t.recalled);
+        let (Some(entry), Some(interest)) = (self.contents.get(content), self.pools.get_mut(pool))
+        else {
+            return nothing;
+        };
+        if let Some(gone) = entry.lost_by(&interest.want) {
+            return IsoState::Lost(gone);
         }
-    }
-
-    /// Pools that want something of this source and do not have it.
-    fn pools_without(&self, source: &Source) -> BTreeSet<ObjectKey> {
-        let without = self
-            .entries
-            .iter()
-            .filter(|(c, e)| c.source() == *source && !e.is_ready());
-        without.flat_map(|(_, e)| e.pools()).collect()
+        if let Some(there) = &entry.there
+            && !refuses(&interest.want, &there.tokens)
+        {
+            let (pruned, prune_failures) = interest.prune.news();
+            return IsoState::Ready {
+                file: there.file.clone(),
+                reused: there.brought_for.as_ref() != Some(pool),
+                pruned,
+                prune_failures,
+            };
+        }
+        let own = transfer
+            .filter(|(_, t)| t.content == *content)
+            .map(|(_, t)| t);
+        let brings = own.is_some_and(|t| t.began.is_some());
+        let trouble = entry.backoff.as_ref().map(|b| &b.trouble);
+        match (own, transfer, trouble) {
+            (_, _, Some(trouble)) if trouble.side == ErrorSource::Vsphere && !brings => {
+                IsoState::Failed(trouble.clone())
+            }
+            (Some(own), ..) => own.state(listed),
+            (_, _, Some(trouble)) if entry.holds(now) => IsoState::Failed(trouble.clone()),
+            (_, Some((first, _)), _) if entry.look.is_none() && first != pool => {
+                IsoState::Queued(first.clone())
+            }
+            _ => nothing,
+        }
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn known_file(iso: &IsoStatus) -> Option<IsoFile> {
 }
 
 /// The file that the predecessor's status names, where it is of this very source. It knew no source keys, but wrote down
-/// the URL that it fetched. A file that is older than the image (`created`) is another version's. Whether it lies there is
+/// the URL that it fetched. A file that is older than the image (`created`) is another version's. Whether it is there is
 /// looked for before it is relied upon.
 pub(super) fn predecessors_file(
     iso: &IsoStatus,
@@ -89,7 +89,7 @@ pub fn shown(url: &str) -> String {
     IsoUrl::parse(url).map_or_else(|_| "REDACTED".to_owned(), |url| url.redacted())
 }
 
-/// Datastore of the versions that do not name theirs: where the current one lies, else the `wanted` one.
+/// Datastore of the versions that do not name theirs: where the current one is, else the `wanted` one.
 pub(super) fn datastore(iso: &IsoStatus, wanted: &str) -> String {
     let stored = iso.stored_path.as_deref().map(DatastorePath::parse);
     stored
@@ -97,7 +97,7 @@ pub(super) fn datastore(iso: &IsoStatus, wanted: &str) -> String {
         .map_or_else(|| wanted.to_owned(), |path| path.datastore)
 }
 
-/// Where a version lies; `beside`: on which datastore if it does not say.
+/// Where a version is; `beside`: on which datastore if it does not say.
 pub(super) fn place(entry: &IsoHistoryEntry, beside: &str) -> Option<DatastorePath> {
     let datastore = entry.datastore.as_deref().unwrap_or(beside);
     DatastorePath::new(datastore, &entry.path).ok()
@@ -110,12 +110,12 @@ pub(super) fn listed(iso: &IsoStatus, wanted: &str) -> BTreeSet<DatastorePath> {
     places.collect()
 }
 
-/// The version was published. What is not may lie there or not: a process that died, or an answer that was lost.
+/// The version was published. One that was not may be there or not: a process died, or an answer was lost.
 pub(super) fn is_published(entry: &IsoHistoryEntry) -> bool {
     entry.uploaded_at.is_some() || entry.size_bytes.is_some()
 }
 
-/// Versions that were about to be published and that nobody heard of again: no more are remembered. Each crash leaves at
+/// Versions that were about to be published and were never seen again: no more are remembered. Each crash leaves at
 /// most one, and retention takes them away; what fails on and on has left nothing.
 const UNPUBLISHED: usize = 10;
 
@@ -165,7 +165,7 @@ pub fn status(
     now: Timestamp,
 ) -> Option<IsoStatus> {
     match state {
-        // Nothing has come yet. Were that said as zero bytes, each try of an outage would be two writes.
+        // Nothing has come yet. If that were shown as zero bytes, each try of an outage would be two writes.
         IsoState::Fetching {
             done: 0,
             total: None,
@@ -207,7 +207,7 @@ pub fn status(
             let same = record.filter(|i| {
                 i.sha256.as_deref() == Some(file.sha256.as_str())
                     && i.source_key.as_deref() == Some(want.source_key.as_str())
-                    && (want.force_token.is_none() || i.force_refresh_token == want.force_token)
+                    && want.force_token.is_none()
                     && i.stored_path.as_ref().is_none_or(|path| *path == there)
             });
             let mut history = record.map(|i| i.history.clone()).unwrap_or_default();

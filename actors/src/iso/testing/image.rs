@@ -39,8 +39,6 @@ pub(crate) enum SourceFault {
     Stall(u64),
     /// Sends nothing for so long after so many bytes, then the rest.
     Pause(u64, Duration),
-    /// The like, several times, and says after each that it goes on.
-    GoesOn(u64, Duration, u32),
     /// Panics when opened.
     Panic,
 }
@@ -214,8 +212,7 @@ impl IsoSource for ImageServer {
             Some(SourceFault::Declare(n)) => (declared, sent) = (n, n),
             Some(SourceFault::WrongMagic) => magic = b"HTML!",
             Some(SourceFault::Stall(at)) => (sent, stalls) = (at, true),
-            Some(SourceFault::Pause(at, time)) => pauses = Some((at, time, 1)),
-            Some(SourceFault::GoesOn(at, time, times)) => pauses = Some((at, time, times)),
+            Some(SourceFault::Pause(at, time)) => pauses = Some((at, time)),
             Some(SourceFault::Panic) => panic!("as told"),
         }
         let bodies = self.bodies.fetch_add(1, Ordering::SeqCst) + 1;
@@ -228,13 +225,8 @@ impl IsoSource for ImageServer {
         let chunks = stream::unfold((guard, 0_u64, pauses), move |(guard, at, pauses)| {
             let (alive, text) = (alive.clone(), text.clone());
             async move {
-                if let Some((from, time, left)) =
-                    pauses.filter(|(from, _, left)| at >= *from && *left > 0)
-                {
+                if let Some((_, time)) = pauses.filter(|(from, _)| at >= *from) {
                     tokio::time::sleep(time).await;
-                    if left > 1 {
-                        return Some((Ok(Bytes::new()), (guard, at, Some((from, time, left - 1)))));
-                    }
                     let len = CHUNK.min(sent - at);
                     let piece = Tracked::bytes(piece(image, at, len, magic), &alive);
                     return Some((Ok(piece), (guard, at + len, None)));

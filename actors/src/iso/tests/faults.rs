@@ -315,7 +315,7 @@ async fn slow_is_not_stalled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_back_off_and_the_pool_is_woken_when_that_is_over() {
+async fn failures_back_off() {
     let mut bench = Bench::new().await;
     for _ in 0..6 {
         bench.image.fail(SourceFault::Refuse);
@@ -379,14 +379,4 @@ async fn a_source_that_may_be_silent_for_longer_is_waited_for() {
         bench.arrived(&want("a")).await;
         assert_eq!(bench.opened(), opened, "{silence} s of silence");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_source_that_says_that_it_goes_on_is_waited_for_anew() {
-    let mut bench = Bench::new().await;
-    bench
-        .image
-        .fail(SourceFault::GoesOn(CHUNK, Duration::from_secs(80), 5));
-    bench.arrived(&want("a")).await;
-    assert_eq!(bench.opened(), 1);
 }

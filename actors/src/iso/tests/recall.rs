@@ -12,7 +12,7 @@ use crate::{
         testing::{
             bench::{Bench, pool, want},
             image::{CHUNK, SourceFault},
-            store::{StoreFault, Stored},
+            store::StoreFault,
         },
     },
 };
@@ -162,38 +162,4 @@ async fn a_move_that_began_is_waited_for() {
     assert!(reused, "the same bytes got their name before");
     assert_eq!(bench.store.files(), [file.path.to_string()]);
     assert_eq!(bench.counted("upload", true), 2, "both came to their end");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_arrives_late_goes_although_nobody_is_there_any_more() {
-    for refusals in [0, 2] {
-        let bench = Bench::new().await;
-        bench.store.fail(StoreFault::UploadHangs(CHUNK));
-        bench.ask(&want("a")).await;
-        let begun = |b: &Bench| b.store.files().len() == 1;
-        bench.until("a part of it is there", begun).await;
-        let partial = bench.store.files().remove(0);
-        // The pool goes, its Secret too; and what it had sent arrives after the deletion.
-        leave(&bench.cache(), &pool("a"));
-        let gone = |b: &Bench| b.store.files().is_empty();
-        bench.until("it is deleted", gone).await;
-        bench.sessions.0.lock().expect("lock").clear();
-        tokio::time::sleep(Duration::from_secs(350)).await;
-        let late = || Stored::of_size(CHUNK);
-        bench
-            .store
-            .with(|c| c.files.insert(partial.clone(), late()));
-        for _ in 0..refusals {
-            bench.store.fail(StoreFault::DeleteRefused);
-        }
-        // One look that fails is not the last.
-        let before = 600 * (refusals + 1) - 350 - 1;
-        tokio::time::sleep(Duration::from_secs(before)).await;
-        assert_eq!(bench.store.files(), [partial], "{refusals} refusals");
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        assert!(bench.store.files().is_empty(), "{refusals} refusals");
-        let lists = bench.store.count("list");
-        tokio::time::sleep(Duration::from_secs(7200)).await;
-        assert_eq!(bench.store.count("list"), lists, "and that was all");
-    }
 }
