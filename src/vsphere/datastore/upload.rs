@@ -18,7 +18,6 @@ use serde_json::Value;
 use crate::vsphere::rpc::{
     client::Client,
     http::{Reply, VcErrorKindAndMessage, query, segment},
-    locked,
     session::Asked,
 };
 
