@@ -19,7 +19,10 @@ use super::{
     memory::Memory,
     ownership::Ownership,
     place,
-    step::{Facts, Loss, PlacementCheck, SUSPENDED_TRIES},
+    step::{
+        AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck, PoolState,
+        Record, SUSPENDED_TRIES, VmState,
+    },
 };
 use crate::{
     context::Context,
@@ -571,65 +574,86 @@ impl Observed {
     /// What the next step is decided from.
     #[must_use]
     pub fn facts<'a>(&'a self, context: &Context, memory: &'a Memory) -> Facts<'a> {
-        let status = self.child.object.status.as_ref();
-        let cluster_id = context.view.cluster_id();
-        let recorded_cluster = status.and_then(|s| s.cluster_id.as_deref());
         let now = context.clock.monotonic();
-        let has_iso = |p: &Arc<VsphereAgentPool>| of_pool::iso_path(p).is_some();
         Facts {
-            vm: self.vm(),
-            has_identity: self.child.identity.is_some(),
-            loss: self.loss(context, memory),
+            object: self.object_state(context),
+            record: self.record_state(context, memory),
+            pool: self.pool_state(context),
+            vm: self.vm_state(context, memory, now),
+            create: CreateState {
+                not_sent: memory.create_not_sent,
+                path_taken: memory.path_taken,
+                place: self.site(memory, now),
+            },
+            agent: self.agent_state(context, memory),
+            owner: OwnerState {
+                state: &self.machine_state,
+                vanished: self.vanished(memory),
+                left_bound: self.is_left_bound(),
+                has_another_host: self.machine_has_another,
+                stuck_on_guest: memory
+                    .stuck_since
+                    .is_some_and(|t| now.saturating_sub(t) >= STUCK_GRACE)
+                    && !on(Mutant::HookWaits),
+            },
+            arrival: self.arrival(context, memory),
+            now,
+        }
+    }
+
+    fn object_state(&self, context: &Context) -> ObjectState {
+        let status = self.child.object.status.as_ref();
+        let recorded_cluster = status.and_then(|s| s.cluster_id.as_deref());
+        ObjectState {
             has_finalizer: self.child.has_finalizer,
             deleting: self.child.deleting,
             adopted: self.child.adopted,
             forced: self.child.forced,
-            pool_exists: self.pool.is_some(),
-            cluster_changed: recorded_cluster.is_some_and(|c| c != cluster_id),
+            cluster_changed: recorded_cluster.is_some_and(|c| c != context.view.cluster_id()),
+        }
+    }
+
+    fn record_state(&self, context: &Context, memory: &Memory) -> Record<'_> {
+        let status = self.child.object.status.as_ref();
+        let ejection = status.and_then(|s| s.iso_ejection.as_ref());
+        let reached = memory.reached.as_ref().zip(self.vm());
+        Record {
+            vm: self.vm(),
+            has_identity: self.child.identity.is_some(),
+            loss: self.loss(context, memory),
+            vcenter: reached.map(|(reached, vm)| reached.is_recorded(vm)),
+            ejecting: ejection.is_some_and(|e| e.disconnect_started),
+        }
+    }
+
+    fn pool_state(&self, context: &Context) -> PoolState<'_> {
+        let pool = self.pool.as_deref();
+        let is_held = |p: &VsphereAgentPool| {
+            secret_ref::secret(p, &context.settings.secret_namespaces)
+                // A wrong reference is reported where it is used.
+                .map_or(true, |secret| secret_ref::holds(p, &secret))
+        };
+        PoolState {
+            exists: pool.is_some(),
             policy: self.policy(),
             guard: self.guard.as_ref(),
-            iso_ready: self.pool.as_ref().is_some_and(has_iso),
-            credentials_held: self.pool.as_ref().is_some_and(|p| {
-                secret_ref::secret(p, &context.settings.secret_namespaces)
-                    // Whatever is wrong with the reference is said where it is used.
-                    .map_or(true, |secret| secret_ref::holds(p, &secret))
-            }),
+            iso_ready: pool.is_some_and(|p| of_pool::iso_path(p).is_some()),
+            credentials_held: pool.is_some_and(is_held),
+            refused: self.refused.as_deref(),
+        }
+    }
+
+    fn vm_state<'a>(&'a self, context: &Context, memory: &'a Memory, now: Duration) -> VmState<'a> {
+        let agent_is_awaited = !memory.agent_seen || self.lost(memory).is_some();
+        VmState {
             seen: &memory.seen,
-            vcenter_recorded: memory
-                .reached
-                .as_ref()
-                .zip(self.vm())
-                .map(|(reached, vm)| reached.is_recorded(vm)),
-            create_not_sent: memory.create_not_sent,
-            path_taken: memory.path_taken,
-            folder_deleted: memory.folder_deleted,
-            stays_suspended: memory.suspended >= SUSPENDED_TRIES && !on(Mutant::SuspendedForEver),
-            site: self.site(memory, now),
-            tagged: self.is_tagged(memory),
-            arrival: self.arrival(context, memory),
-            powered_on_by_us: memory.powered_on
-                && (!memory.agent_seen || self.lost(memory).is_some()),
             missing_in_scan: memory.missed
                 || self.misses_mac()
                 || self.vm().is_some_and(|vm| is_doubted(context, vm)),
-            agent_bound: self.bound,
-            unproven: self.unproven.as_deref(),
-            // Where a request of ours may have switched it on, the Agent may be its own.
-            early: self
-                .early
-                .as_deref()
-                .filter(|_| memory.switched_on_at.is_none()),
-            has_served: self.child.has_served(memory.told()),
-            guest_may_be_node: self.guest_may_be_node(memory),
-            vanished: self.vanished(memory),
-            left_bound: self.is_left_bound(),
-            machine_has_another: self.machine_has_another,
-            machine_state: &self.machine_state,
-            refused: self.refused.as_deref(),
-            agent_present: self.agent.is_some(),
-            ejecting: status
-                .and_then(|s| s.iso_ejection.as_ref())
-                .is_some_and(|e| e.disconnect_started),
+            folder_deleted: memory.folder_deleted,
+            stays_suspended: memory.suspended >= SUSPENDED_TRIES && !on(Mutant::SuspendedForEver),
+            powered_on_by_us: memory.powered_on && agent_is_awaited,
+            tagged: self.is_tagged(memory),
             eject: drive::is_to_be_emptied(
                 self.pool.as_deref(),
                 self.child.adopted,
@@ -637,12 +661,20 @@ impl Observed {
                 self.agent.as_deref(),
             ),
             resting: memory.busy.as_ref().and_then(|busy| busy.rests(now)),
-            agent_fenced: self.is_fenced(context),
-            stuck_on_guest: memory
-                .stuck_since
-                .is_some_and(|t| now.saturating_sub(t) >= STUCK_GRACE)
-                && !on(Mutant::HookWaits),
-            now,
+        }
+    }
+
+    fn agent_state(&self, context: &Context, memory: &Memory) -> AgentState<'_> {
+        // Where a request of ours may have switched the VM on, the Agent may be its own.
+        let early = self.early.as_deref();
+        AgentState {
+            present: self.agent.is_some(),
+            fenced: self.is_fenced(context),
+            bound: self.bound,
+            unproven: self.unproven.as_deref(),
+            early: early.filter(|_| memory.switched_on_at.is_none()),
+            has_served: self.child.has_served(memory.told()),
+            guest_may_be_node: self.guest_may_be_node(memory),
         }
     }
 }
