@@ -11,6 +11,7 @@ pub mod context;
 pub mod demand;
 pub mod domain;
 pub mod iso;
+pub mod lifecycle;
 pub mod mutants;
 pub mod orphans;
 pub mod placement;

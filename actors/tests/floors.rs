@@ -24,6 +24,7 @@ const FLOORS: &[&[&str]] = &[
     &["iso"],
     &["context"],
     &["demand"],
+    &["lifecycle"],
     &["pool", "vm", "orphans"],
     &["supervisor"],
 ];

@@ -41,6 +41,8 @@ use crate::{
     sessions::secret_ref,
 };
 
+pub use crate::lifecycle::Why as ReleaseWhy;
+
 /// One thing to do. Specific: whoever carries it out has nothing left to choose.
 #[derive(Clone, Debug)]
 pub enum Action {
@@ -96,17 +98,6 @@ pub enum Action {
     },
     /// Take our finalizer off the pool, after a live list of its children came back empty.
     RemoveFinalizer,
-}
-
-/// Why a VsphereAgent may go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReleaseWhy {
-    /// Its Machine and AgentMachine are gone.
-    MachineGone,
-    /// Nobody waits and nobody asked for it, or its AgentMachine is served by another host.
-    Surplus,
-    /// The pool is being deleted and its Agent is unbound.
-    PoolDeleting,
 }
 
 /// Something that is not done now, and why.

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     domain::{machine_state::MachineState, vanished::Vanished},
+    lifecycle::Policy,
     ports::vcenter::PowerState,
     testing::{child_with_vm, running, shown, with},
 };
@@ -48,7 +49,7 @@ fn a_vm_outlives_the_machine_it_served() {
         },
         pool: PoolState {
             exists: true,
-            policy: Some(CleanupPolicy::Delete),
+            policy: Policy::Cleanup(Some(CleanupPolicy::Delete)),
             guard: None,
             iso_ready: true,
             credentials_held: true,

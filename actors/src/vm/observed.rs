@@ -32,6 +32,7 @@ use crate::{
         vanished::{Vanished, vanished},
     },
     iso::infra_env_guards::{self, Guard},
+    lifecycle::Policy,
     mutants::{Mutant, on},
     ports::cluster::{AgentPatch, Regarding, View},
 };
@@ -242,7 +243,7 @@ impl Observed {
     /// goes; nothing where the pool is gone, and with it the knowledge of its labels.
     #[must_use]
     pub fn fencing(&self, context: &Context, agent: &Agent) -> Option<AgentPatch> {
-        let stays = self.policy() == Some(CleanupPolicy::Retain);
+        let stays = self.lifecycle().leaves_to_people();
         if stays || agent.is_claimed_or_bound() {
             return self.label_fence(context, agent);
         }
@@ -290,13 +291,19 @@ impl Observed {
         self.machine_state == MachineState::Leaving && self.agent.as_ref().is_some_and(waits)
     }
 
-    /// What becomes of the VM when nothing needs it; as last seen, where the pool is gone.
+    /// `cleanupPolicy` of the pool, or the recorded one where the pool is gone.
     #[must_use]
     pub fn policy(&self) -> Option<CleanupPolicy> {
         match &self.pool {
             Some(pool) => Some(pool.spec.cleanup_policy()),
             None => self.child.object.status.as_ref()?.cleanup_policy,
         }
+    }
+
+    /// How the pool wants the VM to end.
+    #[must_use]
+    pub fn lifecycle(&self) -> Policy {
+        Policy::Cleanup(self.policy())
     }
 
     /// How the VM's arrival stands.

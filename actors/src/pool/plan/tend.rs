@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use agent_forge_crds::{
     conditions::reason,
     external::{agent::Agent, agent_machine::AgentMachine},
-    pool::CleanupPolicy,
 };
 use kube::ResourceExt;
 
@@ -18,10 +17,12 @@ use crate::{
     domain::{
         machine_state::MachineState,
         managed_vm::ManagedVm,
+        names::ObjectKey,
         upstream::{self, WaitingSign},
         vanished::{STAYS, Vanished, vanished},
     },
     iso::infra_env_guards,
+    lifecycle::{self, Fate, FreeVm, Policy, Stay, Unneeded},
     mutants::{Mutant, on},
     pool::observed::Observed,
 };
@@ -58,6 +59,7 @@ fn keeps(s: &Observed, claim: &Claim) -> Option<Duration> {
     }
 }
 
+/// Plans for one VsphereAgent.
 pub(super) fn tend(
     s: &Observed,
     child: &ManagedVm,
@@ -65,151 +67,242 @@ pub(super) fn tend(
     pool_deleting: bool,
     plan: &mut Plan,
 ) {
-    let recorded = child.agent_machine.as_ref();
-    let claim = records.find(&plan.claims, recorded).cloned();
     let machine_state = s.machine_state(child);
-    if let MachineState::Unknown(why) = &machine_state {
-        let message = format!("{why}; nothing is fenced or released until that is settled");
-        plan.wait(
-            child.key.name.clone(),
-            reason::MACHINE_STATE_UNKNOWN,
-            message,
-        );
-        return;
-    }
-    if is_elsewhere(s, child, &machine_state, plan) || has_vanished(s, child, &machine_state, plan)
+    if is_unknown(child, &machine_state, plan)
+        || is_elsewhere(s, child, &machine_state, plan)
+        || has_vanished(s, child, &machine_state, plan)
     {
         return;
     }
-    let labelled = |a: &Agent| {
-        let all = prepare::base_labels(&s.pool);
-        all.iter().all(|(k, v)| a.labels().get(k) == Some(v))
+    let claim = records.find(&plan.claims, child.agent_machine.as_ref());
+    let host = Host {
+        s,
+        child,
+        claim: claim.cloned(),
+        serves_elsewhere: s.serves_elsewhere(child),
+        bound: serving_agent(s, child),
+        machine_state,
+        pool_deleting,
     };
-    let agent = s
-        .agent_on(child)
-        .filter(|a| !a.is_deleting())
-        .filter(|a| !on(Mutant::LabelsFirst) || labelled(a));
-    let elsewhere = s.serves_elsewhere(child);
-    let going =
-        matches!(machine_state, MachineState::Leaving | MachineState::Gone) && elsewhere.is_none();
-    if let Some(foreign) = &elsewhere {
+    if let Some(foreign) = &host.serves_elsewhere {
         let message = format!(
             "its Agent serves AgentMachine {foreign} of another control plane; the VM stays while it does, and the AgentMachine \
              that it was made for gets another one"
         );
         plan.wait(child.key.name.clone(), reason::AGENT_ELSEWHERE, message);
     }
-    let moved = claim.is_none()
-        && !child.adopted
-        && is_of_another_node_pool(s, child)
-        && !on(Mutant::MovedStays);
-    // It has served another control plane, and its AgentMachine has another VsphereAgent since.
-    let replaced = elsewhere.is_none()
-        && child.has_served(&[])
-        && claim.as_ref().is_some_and(|c| c.need == Need::InFlight)
-        && has_other(s, child);
-    let surplus = claim
-        .as_ref()
-        .is_some_and(|c| c.need == Need::Served && !served_by_child(s, c, child))
-        || machine_state == MachineState::Nobody && !child.adopted
-        || moved
-        || replaced
-        || on(Mutant::WaitingIsSurplus)
-            && claim.as_ref().is_some_and(|c| c.need == Need::InFlight)
-            && plan.claims.iter().any(|c| c.need == Need::Served);
-    let bound = serving_agent(s, child);
-    let leaving = going || bound.is_none() && (child.deleting || surplus || pool_deleting);
-    if let Some(agent) = agent {
+    let surplus = host.is_surplus(&plan.claims);
+    if !host.fence_or_prepare(surplus, plan) && !child.deleting {
+        host.release(surplus, plan);
+    }
+}
+
+/// One VsphereAgent, with what is known of its Machine and its Agent.
+struct Host<'a> {
+    s: &'a Observed,
+    child: &'a ManagedVm,
+    /// The claim of the AgentMachine that it is for.
+    claim: Option<Claim>,
+    machine_state: MachineState,
+    /// The AgentMachine of another control plane that its Agent serves.
+    serves_elsewhere: Option<ObjectKey>,
+    /// An Agent that runs there, or may run there, and serves a Machine.
+    bound: Option<&'a Arc<Agent>>,
+    pool_deleting: bool,
+}
+
+impl Host<'_> {
+    fn has_need(&self, need: &Need) -> bool {
+        self.claim.as_ref().is_some_and(|c| c.need == *need)
+    }
+
+    /// Its AgentMachine belongs to a NodePool that this pool does not serve any more.
+    fn is_moved(&self) -> bool {
+        self.claim.is_none()
+            && !self.child.adopted
+            && is_of_another_node_pool(self.s, self.child)
+            && !on(Mutant::MovedStays)
+    }
+
+    /// It has served another control plane, and its AgentMachine has another VsphereAgent since.
+    fn is_replaced(&self) -> bool {
+        self.serves_elsewhere.is_none()
+            && self.child.has_served(&[])
+            && self.has_need(&Need::InFlight)
+            && has_other(self.s, self.child)
+    }
+
+    /// No AgentMachine of this pool needs it.
+    fn is_surplus(&self, claims: &[Claim]) -> bool {
+        self.has_need(&Need::Served) && !self.serves_its_own()
+            || self.machine_state == MachineState::Nobody && !self.child.adopted
+            || self.is_moved()
+            || self.is_replaced()
+            || on(Mutant::WaitingIsSurplus)
+                && self.has_need(&Need::InFlight)
+                && claims.iter().any(|c| c.need == Need::Served)
+    }
+
+    /// Its AgentMachine has its Agent from this VM.
+    fn serves_its_own(&self) -> bool {
+        let claim = self.claim.as_ref().filter(|c| c.need == Need::Served);
+        claim.is_some_and(|c| served_by_child(self.s, c, self.child))
+    }
+
+    /// No Machine is to get it any more.
+    fn is_leaving(&self, surplus: bool) -> bool {
+        let ends = matches!(
+            self.machine_state,
+            MachineState::Leaving | MachineState::Gone
+        );
+        let unneeded = self.child.deleting || self.pool_deleting || surplus;
+        ends && self.serves_elsewhere.is_none() || self.bound.is_none() && unneeded
+    }
+
+    /// The Agent that runs there.
+    fn agent(&self) -> Option<&Arc<Agent>> {
+        let labelled = |a: &Agent| {
+            let all = prepare::base_labels(&self.s.pool);
+            all.iter().all(|(k, v)| a.labels().get(k) == Some(v))
+        };
+        let agent = self.s.agent_on(self.child).filter(|a| !a.is_deleting());
+        agent.filter(|a| !on(Mutant::LabelsFirst) || labelled(a))
+    }
+
+    /// Takes the Agent of a VM that is leaving out of every selection; prepares that of any other. Whether it is fenced now:
+    /// then nothing else is decided about its VM.
+    fn fence_or_prepare(&self, surplus: bool, plan: &mut Plan) -> bool {
+        let (s, child) = (self.s, self.child);
+        let leaving = self.is_leaving(surplus);
+        let Some(agent) = self.agent() else {
+            if !leaving && self.bound.is_none() {
+                dispute(s, child, plan);
+            }
+            return false;
+        };
         if leaving {
             let own = prepare::base_labels(&s.pool);
             let approved = infra_env_guards::approves(s.infra_env.as_deref(), agent);
-            if let Some(patch) = prepare::fence(&own, &s.choosers, approved, agent) {
-                plan.actions.push(Action::Fence {
-                    patch,
-                    child: child.clone(),
-                });
-                return;
-            }
-        } else if !agent.is_claimed_or_bound() && bound.is_none_or(|b| is_doubtful(s, child, b)) {
-            prepare_agent(s, child, claim.as_ref(), agent, plan);
+            let patch = prepare::fence(&own, &s.choosers, approved, agent);
+            let fence = patch.map(|patch| Action::Fence {
+                patch,
+                child: child.clone(),
+            });
+            let fences = fence.is_some();
+            plan.actions.extend(fence);
+            return fences;
         }
-    } else if !leaving && bound.is_none() {
-        dispute(s, child, plan);
+        let is_free = self.bound.is_none_or(|b| is_doubtful(s, child, b));
+        if !agent.is_claimed_or_bound() && is_free {
+            prepare_agent(s, child, self.claim.as_ref(), agent, plan);
+        }
+        false
     }
-    if child.deleting {
-        return;
-    }
-    let gone = machine_state == MachineState::Gone;
-    let why = if gone && !child.adopted {
-        ReleaseWhy::MachineGone
-    } else if pool_deleting {
-        ReleaseWhy::PoolDeleting
-    } else if surplus {
-        ReleaseWhy::Surplus
-    } else {
-        return;
-    };
-    let kept = plan.claims.iter().filter_map(|c| keeps(s, c)).max();
-    let kept = kept.filter(|_| !moved);
-    if moved && bound.is_none() {
-        plan.wait(
-            child.key.name.clone(),
-            reason::NODE_POOL_MOVED,
-            "its AgentMachine belongs to a NodePool that this pool does not serve any more; the VM goes when no Machine has it",
-        );
-    }
-    if elsewhere.is_some() {
-        return;
-    }
-    if let Some(agent) = bound {
-        let (reason, words) = if is_doubtful(s, child, agent) {
-            (reason::AGENT_UNPROVEN, UNPROVEN)
+
+    /// Why no Machine needs it.
+    fn unneeded(&self, surplus: bool) -> Option<ReleaseWhy> {
+        if self.machine_state == MachineState::Gone && !self.child.adopted {
+            Some(ReleaseWhy::MachineGone)
+        } else if self.pool_deleting {
+            Some(ReleaseWhy::PoolDeleting)
         } else {
-            (reason::AGENT_BOUND, "it goes when its Machine is gone")
-        };
-        let message = format!("Agent {} is bound; {words}", agent.name_any());
-        plan.wait(child.key.name.clone(), reason, message);
-    } else if pool_deleting
-        && (machine_state == MachineState::Leaving || is_served(s, child, claim.as_ref()))
-    {
-        // One that only waits for an Agent loses nothing but a VM in the making.
-        plan.wait(
-            child.key.name.clone(),
-            "MachineRemains",
-            "its Machine is not gone yet; it goes when its Machine is gone",
-        );
-    } else if s.pool.spec.cleanup_policy() == CleanupPolicy::Retain && !pool_deleting {
-        // A deleted pool lets its records go; the VMs stay (`vm::step`).
-        plan.wait(
-            child.key.name.clone(),
-            reason::RETAINED,
-            "cleanupPolicy Retain keeps VM and Agent; the Agent is fenced",
-        );
-    } else if let Some(left) = offer_left(s, child, plan).filter(|_| why == ReleaseWhy::MachineGone)
-    {
-        plan.look_again(left);
-        plan.wait(
-            child.key.name.clone(),
-            "Offered",
-            "its AgentMachine went before its Agent was approved; the VM is kept a moment for the next one that waits",
-        );
-    } else if let Some(left) =
-        kept.filter(|_| why == ReleaseWhy::Surplus && !on(Mutant::WaitingIsSurplus))
-    {
-        if left <= HOPE {
-            plan.look_again(left);
+            surplus.then_some(ReleaseWhy::Surplus)
         }
-        plan.wait(
-            child.key.name.clone(),
-            "SurplusKept",
-            "kept while an AgentMachine of this pool waits",
-        );
-    } else {
-        plan.actions.push(Action::Release {
-            child: child.clone(),
-            why,
-        });
     }
+
+    /// Releases it where no Machine needs it and nothing keeps it.
+    fn release(&self, surplus: bool, plan: &mut Plan) {
+        let Some(why) = self.unneeded(surplus) else {
+            return;
+        };
+        let (s, name) = (self.s, self.child.key.name.clone());
+        let moved = self.is_moved();
+        if moved && self.bound.is_none() {
+            plan.wait(
+                name.clone(),
+                reason::NODE_POOL_MOVED,
+                "its AgentMachine belongs to a NodePool that this pool does not serve any more; the VM goes when no Machine has it",
+            );
+        }
+        let wait_left = plan.claims.iter().filter_map(|c| keeps(s, c)).max();
+        let vm = Unneeded::ByPool(FreeVm {
+            why,
+            pool_deleting: self.pool_deleting,
+            serves_elsewhere: self.serves_elsewhere.is_some(),
+            is_bound: self.bound.is_some(),
+            // One that only waits for an Agent loses nothing but a VM in the making.
+            machine_remains: self.machine_state == MachineState::Leaving || self.serves_its_own(),
+            offer_left: offer_left(s, self.child, plan),
+            wait_left: wait_left.filter(|_| !moved && !on(Mutant::WaitingIsSurplus)),
+        });
+        match lifecycle::fate(&vm, Policy::Cleanup(Some(s.pool.spec.cleanup_policy()))) {
+            Fate::Stay(stay) => self.stay(stay, plan),
+            Fate::LeaveToPeople if !self.pool_deleting => plan.wait(
+                name,
+                reason::RETAINED,
+                "cleanupPolicy Retain keeps VM and Agent; the Agent is fenced",
+            ),
+            Fate::LeaveToPeople | Fate::Remove => plan.actions.push(Action::Release {
+                child: self.child.clone(),
+                why,
+            }),
+        }
+    }
+
+    /// Says why it stays for now.
+    fn stay(&self, stay: Stay, plan: &mut Plan) {
+        let name = self.child.key.name.clone();
+        match (stay, self.bound) {
+            (Stay::Bound, Some(agent)) => {
+                let (reason, words) = if is_doubtful(self.s, self.child, agent) {
+                    (reason::AGENT_UNPROVEN, UNPROVEN)
+                } else {
+                    (reason::AGENT_BOUND, "it goes when its Machine is gone")
+                };
+                let message = format!("Agent {} is bound; {words}", agent.name_any());
+                plan.wait(name, reason, message);
+            }
+            // The reason was given before.
+            (Stay::ServesElsewhere, _) | (Stay::Bound, None) => {}
+            (Stay::MachineRemains, _) => plan.wait(
+                name,
+                "MachineRemains",
+                "its Machine is not gone yet; it goes when its Machine is gone",
+            ),
+            (Stay::Offered(left), _) => {
+                plan.look_again(left);
+                plan.wait(
+                    name,
+                    "Offered",
+                    "its AgentMachine went before its Agent was approved; the VM is kept a moment for the next one that waits",
+                );
+            }
+            (Stay::Awaited(left), _) => {
+                if left <= HOPE {
+                    plan.look_again(left);
+                }
+                plan.wait(
+                    name,
+                    "SurplusKept",
+                    "kept while an AgentMachine of this pool waits",
+                );
+            }
+        }
+    }
+}
+
+/// It is not known whether its Machine exists: nothing is decided until that is settled.
+fn is_unknown(child: &ManagedVm, machine_state: &MachineState, plan: &mut Plan) -> bool {
+    let MachineState::Unknown(why) = machine_state else {
+        return false;
+    };
+    let message = format!("{why}; nothing is fenced or released until that is settled");
+    plan.wait(
+        child.key.name.clone(),
+        reason::MACHINE_STATE_UNKNOWN,
+        message,
+    );
+    true
 }
 
 /// It is for a Machine that lives in another control plane than the pool's now: it is neither prepared nor let go.
@@ -297,11 +390,6 @@ fn offer_left(s: &Observed, child: &ManagedVm, plan: &Plan) -> Option<Duration> 
     let since = s.spare_since.get(&child.uid).unwrap_or(&s.now);
     let left = OFFER.saturating_sub(s.now.saturating_sub(*since));
     (!left.is_zero()).then_some(left)
-}
-
-/// Its AgentMachine has its Agent from this VM.
-fn is_served(s: &Observed, child: &ManagedVm, claim: Option<&Claim>) -> bool {
-    claim.is_some_and(|c| c.need == Need::Served && served_by_child(s, c, child))
 }
 
 fn prepare_agent(

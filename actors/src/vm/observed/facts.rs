@@ -109,7 +109,7 @@ impl Observed {
         };
         PoolState {
             exists: pool.is_some(),
-            policy: self.policy(),
+            policy: self.lifecycle(),
             guard: self.guard.as_ref(),
             iso_ready: pool.is_some_and(|p| of_pool::iso_path(p).is_some()),
             credentials_held: pool.is_some_and(is_held),

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use agent_forge_crds::{agent::VmStatus, pool::CleanupPolicy};
+use agent_forge_crds::agent::VmStatus;
 
 use crate::{
     domain::{machine_state::MachineState, vanished::Vanished},
     iso::infra_env_guards::Guard,
+    lifecycle::Policy,
     ports::effect::EffectKind,
     vm::{arrival::Arrival, ownership::Ownership},
 };
@@ -69,8 +70,8 @@ pub struct Record<'a> {
 pub struct PoolState<'a> {
     /// The pool exists.
     pub exists: bool,
-    /// Its cleanup policy, or the recorded one where the pool is gone.
-    pub policy: Option<CleanupPolicy>,
+    /// How it wants its VMs to end, or what is recorded of that where the pool is gone.
+    pub policy: Policy,
     /// What about the InfraEnv forbids a new VM.
     pub guard: Option<&'a Guard>,
     /// The discovery ISO is ready.

@@ -1,6 +1,6 @@
 //! A VM that is removed with its VsphereAgent, or left to people.
 
-use agent_forge_crds::{conditions::reason, pool::CleanupPolicy};
+use agent_forge_crds::conditions::reason;
 
 use super::{
     CONFLICT_PROBE, Facts, Loss, MISSING_PROBE, Met, Step, build, checks, hold,
@@ -11,6 +11,7 @@ use crate::{
         machine_state::MachineState,
         vanished::{self, Vanished},
     },
+    lifecycle::{self, Fate, Unneeded},
     mutants::{Mutant, on},
     ports::vcenter::{PowerState, VmObservation},
     vm::ownership::Ownership,
@@ -33,15 +34,13 @@ pub(super) fn remove(f: &Facts<'_>) -> Met {
     record_is_restored(f)?;
     vm_may_exist(f)?;
     agent_is_fenced(f)?;
-    if is_retained(f) {
-        return leave_behind(f);
+    match lifecycle::fate(&Unneeded::RecordDeleted, f.pool.policy) {
+        Fate::LeaveToPeople => leave_behind(f),
+        Fate::Remove | Fate::Stay(_) => {
+            checks::record_is_proven(f)?;
+            destroy(f)
+        }
     }
-    checks::record_is_proven(f)?;
-    destroy(f)
-}
-
-fn is_retained(f: &Facts<'_>) -> bool {
-    f.pool.policy == Some(CleanupPolicy::Retain)
 }
 
 /// As [`checks::drive_is_closed`], of a VM that may not be proven yet.
@@ -99,7 +98,7 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
     if f.owner.vanished == Vanished::Over {
         return Err(Step::RecordUnbound);
     }
-    if !f.may_be_node() || is_retained(f) {
+    if !f.may_be_node() || f.pool.policy.leaves_to_people() {
         return Ok(());
     }
     if f.owner.vanished == Vanished::Held {
@@ -124,7 +123,7 @@ fn node_is_gone(f: &Facts<'_>) -> Met {
 
 /// A lost record is restored: without it the VM would have no owner.
 fn record_is_restored(f: &Facts<'_>) -> Met {
-    if f.object.forced || !f.pool.exists || is_retained(f) {
+    if f.object.forced || !f.pool.exists || f.pool.policy.leaves_to_people() {
         return Ok(());
     }
     match f.record.loss {

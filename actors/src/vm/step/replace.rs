@@ -1,9 +1,6 @@
 //! A VM whose Agent does not come: whether it may be given up, and how one that was given up is replaced.
 
-use agent_forge_crds::{
-    conditions::{reason, vm_reason},
-    pool::CleanupPolicy,
-};
+use agent_forge_crds::conditions::{reason, vm_reason};
 
 use super::{
     CONFLICT_PROBE, Facts, Met, Step, hold,
@@ -11,6 +8,7 @@ use super::{
     remove,
 };
 use crate::{
+    lifecycle::{self, Fate, Unneeded},
     ports::vcenter::VmObservation,
     vm::{
         arrival::{self, Arrival, Cause},
@@ -36,7 +34,7 @@ pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
         "to have it replaced, annotate the VsphereAgent with agent-forge.containeroo.ch/replace={}",
         f.record.vm.and_then(|v| v.attempt).unwrap_or(1)
     );
-    if f.pool.policy == Some(CleanupPolicy::Retain) {
+    if lifecycle::fate(&Unneeded::AgentOverdue, f.pool.policy) == Fate::LeaveToPeople {
         return ask(
             reason,
             format!("{happened} ({class}), and cleanupPolicy Retain keeps the VM; {advice}"),

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     domain::{machine_state::MachineState, names::MoRef, vanished::Vanished},
+    lifecycle::Policy,
     ports::{
         effect::EffectKind as E,
         vcenter::{BootDevice, Cdrom, PowerState, VmObservation},
@@ -44,7 +45,7 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
         },
         pool: PoolState {
             exists: true,
-            policy: Some(CleanupPolicy::Delete),
+            policy: DELETE,
             guard: None,
             iso_ready: true,
             credentials_held: true,
@@ -85,6 +86,10 @@ fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
         now: Duration::from_secs(100),
     }
 }
+
+const DELETE: Policy = Policy::Cleanup(Some(CleanupPolicy::Delete));
+const RETAIN: Policy = Policy::Cleanup(Some(CleanupPolicy::Retain));
+const UNKNOWN: Policy = Policy::Cleanup(None);
 
 fn ours(power: PowerState) -> Ownership {
     Ownership::Ours(Box::new(shown(&child("a"), power)))
@@ -344,9 +349,7 @@ fn a_guest_that_may_be_a_node_is_left_to_a_person() {
         reason_of(&overdue(&vm, &dead, true)),
         "ReplacementsExhausted"
     );
-    let kept = with(overdue(&vm, &dead, false), |f| {
-        f.pool.policy = Some(CleanupPolicy::Retain)
-    });
+    let kept = with(overdue(&vm, &dead, false), |f| f.pool.policy = RETAIN);
     assert_eq!(reason_of(&kept), "AgentDiscoveryExpired");
 }
 
@@ -450,20 +453,19 @@ fn retain_holds_where_the_pool_is_gone() {
         (&on, Step::Disown, Step::PowerOff),
         (&absent, Step::RemoveFinalizer, Step::RemoveFinalizer),
     ] {
-        let retain = leaving(seen, Some(CleanupPolicy::Retain));
+        let retain = leaving(seen, RETAIN);
         assert_eq!(next(&retain), kept);
-        assert_eq!(next(&leaving(seen, None)), goes);
+        assert_eq!(next(&leaving(seen, UNKNOWN)), goes);
         let forced = with(retain, |f| f.object.forced = true);
         assert_eq!(next(&forced), Step::RemoveFinalizer, "vCenter may be gone");
     }
     // Released in another life, or the predecessor's: no mark of ours is on it.
-    let released = leaving(&stranger, Some(CleanupPolicy::Retain));
+    let released = leaving(&stranger, RETAIN);
     assert_eq!(next(&released), Step::RemoveFinalizer);
     let old = with(vm.clone(), |v| v.attempt = None);
-    let predecessors = with(
-        leaving(&Ownership::NotAsked, Some(CleanupPolicy::Retain)),
-        |f| f.record.vm = Some(&old),
-    );
+    let predecessors = with(leaving(&Ownership::NotAsked, RETAIN), |f| {
+        f.record.vm = Some(&old)
+    });
     assert_eq!(next(&predecessors), Step::RemoveFinalizer);
 }
 
@@ -542,7 +544,7 @@ fn a_record_that_was_taken_away_makes_no_second_vm() {
 }
 
 fn retain_holds(f: &Facts<'_>) -> bool {
-    f.pool.policy == Some(CleanupPolicy::Retain)
+    f.pool.policy == RETAIN
 }
 
 fn site() -> impl Strategy<Value = PlacementCheck> {
@@ -602,7 +604,35 @@ proptest! {
         loss in prop_oneof![Just(Loss::None), Just(Loss::Restorable), Just(Loss::Unrecoverable)],
     ) {
         let none = vm.as_ref().is_none_or(|v| v.bios_uuid.is_none() && v.attempt.is_none());
-        let facts = with(wanted(vm.as_ref(), &seen), |f| { f.record.loss = if none { loss } else { Loss::None }; f.object.has_finalizer = flags[0]; f.object.deleting = flags[1]; f.object.adopted = flags[2]; f.object.forced = flags[3]; f.pool.exists = flags[4]; f.object.cluster_changed = flags[5]; f.pool.policy = (flags[4] || flags[14]).then_some(if retain { CleanupPolicy::Retain } else { CleanupPolicy::Delete }); f.create.place = site; f.arrival = arrival; f.vm.missing_in_scan = flags[15]; f.vm.powered_on_by_us = flags[14]; f.pool.iso_ready = flags[6]; f.create.not_sent = flags[7]; f.create.path_taken = flags[8]; f.vm.tagged = flags[9]; f.agent.bound = flags[10]; f.agent.has_served = flags[16]; f.owner.state = &machine_state; f.agent.present = flags[11]; f.agent.fenced = flags[12]; f.owner.stuck_on_guest = flags[13]; f.pool.credentials_held = flags[15]; });
+        let facts = with(wanted(vm.as_ref(), &seen), |f| {
+            f.record.loss = if none { loss } else { Loss::None };
+            f.object.has_finalizer = flags[0];
+            f.object.deleting = flags[1];
+            f.object.adopted = flags[2];
+            f.object.forced = flags[3];
+            f.pool.exists = flags[4];
+            f.object.cluster_changed = flags[5];
+            f.pool.policy = match (retain, flags[4] || flags[14]) {
+                (true, true) => RETAIN,
+                (false, true) => DELETE,
+                (_, false) => UNKNOWN,
+            };
+            f.create.place = site;
+            f.arrival = arrival;
+            f.vm.missing_in_scan = flags[15];
+            f.vm.powered_on_by_us = flags[14];
+            f.pool.iso_ready = flags[6];
+            f.create.not_sent = flags[7];
+            f.create.path_taken = flags[8];
+            f.vm.tagged = flags[9];
+            f.agent.bound = flags[10];
+            f.agent.has_served = flags[16];
+            f.owner.state = &machine_state;
+            f.agent.present = flags[11];
+            f.agent.fenced = flags[12];
+            f.owner.stuck_on_guest = flags[13];
+            f.pool.credentials_held = flags[15];
+        });
         let step = next(&facts);
         let is_ours = matches!(seen, Ownership::Ours(_));
         let destructive = matches!(step, Step::PowerOff | Step::Destroy);
@@ -619,7 +649,7 @@ proptest! {
             prop_assert!(!facts.agent.bound || facts.object.deleting && facts.object.forced, "{step:?} on a serving host");
             prop_assert!(!facts.agent.has_served || facts.object.deleting, "{step:?} on a host that served, and nobody asked");
             prop_assert!(!facts.agent.present || facts.agent.fenced, "{step:?} before the fence");
-            prop_assert!(!facts.object.deleting || facts.pool.policy != Some(CleanupPolicy::Retain), "{step:?} against Retain");
+            prop_assert!(!facts.object.deleting || facts.pool.policy != RETAIN, "{step:?} against Retain");
         }
         if step == Step::RecordIdentity {
             prop_assert!(facts.pool.credentials_held || facts.object.deleting, "intent without credentials that last");
@@ -652,7 +682,7 @@ proptest! {
         }
         if step == Step::RemoveFinalizer {
             prop_assert!(facts.object.deleting);
-            let kept = facts.pool.policy == Some(CleanupPolicy::Retain);
+            let kept = facts.pool.policy == RETAIN;
             let gone = facts.record.loss != Loss::None && facts.pool.exists && !facts.object.forced;
             let never_made = !facts.record.has_identity && !gone || facts.create.not_sent;
             let absent = matches!(seen, Ownership::Absent { proofs } if proofs >= super::PROOFS);
@@ -661,7 +691,7 @@ proptest! {
             prop_assert!(kept || never_made || absent || facts.object.adopted, "finalizer off with {seen:?}");
         }
         if step == Step::Disown {
-            prop_assert!(is_ours && facts.object.deleting && facts.pool.policy == Some(CleanupPolicy::Retain));
+            prop_assert!(is_ours && facts.object.deleting && facts.pool.policy == RETAIN);
             prop_assert!(!facts.agent.bound, "a host that serves is let go");
         }
         if matches!(step, Step::DeleteAgent) {

@@ -22,11 +22,10 @@ fn before_a_vm_goes() {
         with(of(&on), |f| {
             f.agent.present = present;
             f.agent.fenced = fenced;
-            f.pool.policy = Some(policy);
+            f.pool.policy = policy;
         })
     };
     let fence = ("agent.fence", None);
-    use CleanupPolicy::{Delete, Retain};
     each([
         ("no record", leaving(None, &Ownership::NotAsked), ENDED),
         (
@@ -36,18 +35,18 @@ fn before_a_vm_goes() {
         ),
         (
             "adopted",
-            with(fenced(true, false, Delete), |f| f.object.adopted = true),
+            with(fenced(true, false, DELETE), |f| f.object.adopted = true),
             ENDED,
         ),
         ("never asked for", fresh(&made), ENDED),
         ("there, so asked for", fresh(&on), LOOKUP),
         ("being made", of(&started), ("vm.finish_task", None)),
         ("made", of(&done), LOOKUP),
-        ("its Agent first", fenced(true, false, Delete), fence),
-        ("fenced", fenced(true, true, Delete), LOOKUP),
-        ("no Agent", fenced(false, false, Delete), LOOKUP),
-        ("kept, not its Agent", fenced(true, false, Retain), fence),
-        ("kept, its mark first", fenced(true, true, Retain), LOOKUP),
+        ("its Agent first", fenced(true, false, DELETE), fence),
+        ("fenced", fenced(true, true, DELETE), LOOKUP),
+        ("no Agent", fenced(false, false, DELETE), LOOKUP),
+        ("kept, not its Agent", fenced(true, false, RETAIN), fence),
+        ("kept, its mark first", fenced(true, true, RETAIN), LOOKUP),
     ]);
 }
 

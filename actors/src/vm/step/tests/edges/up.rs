@@ -238,9 +238,7 @@ fn a_vm_that_is_late_or_given_up() {
         ("allowed", late(true, true), ("vm.give_up", None)),
         (
             "kept, whatever is allowed",
-            with(late(false, true), |f| {
-                f.pool.policy = Some(CleanupPolicy::Retain)
-            }),
+            with(late(false, true), |f| f.pool.policy = RETAIN),
             ("AgentDiscoveryExpired", Some(30)),
         ),
         (
