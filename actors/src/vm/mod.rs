@@ -6,11 +6,7 @@
 pub mod act;
 pub mod arrival;
 pub mod concern;
-#[cfg(test)]
-mod disaster;
 pub mod drive;
-#[cfg(test)]
-mod leaving;
 pub mod lost;
 pub mod memory;
 pub mod observed;

@@ -3,8 +3,10 @@
 mod away;
 mod card;
 mod clock;
+mod disaster;
 mod first_start;
 mod kept;
+mod leaving;
 mod look;
 mod lost;
 mod service;

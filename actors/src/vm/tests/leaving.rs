@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use agent_forge_crds::pool::CleanupPolicy;
 
-use super::{
-    arrival::Arrival,
-    ownership::Ownership,
-    step::{
-        self, AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck,
-        PoolState, Record, Step, VmState,
-    },
-};
 use crate::{
     domain::{machine_state::MachineState, vanished::Vanished},
     lifecycle::Policy,
     ports::vcenter::PowerState,
     testing::{child_with_vm, running, shown, with},
+    vm::{
+        arrival::Arrival,
+        ownership::Ownership,
+        step::{
+            self, AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck,
+            PoolState, Record, Step, VmState,
+        },
+    },
 };
 
 fn reason(step: &Step) -> Option<&'static str> {

@@ -4,7 +4,6 @@
 use agent_forge_crds::agent::{VmStatus, VsphereAgent};
 use kube::ResourceExt;
 
-use super::testing::Bench;
 use crate::{
     domain::{identity::BiosUuid, marker::Marker},
     ports::{
@@ -12,6 +11,7 @@ use crate::{
         vcenter::{PowerState, VmObservation},
     },
     testing::{self, CLUSTER_ID, child, child_with_vm, intent, marker, running, shown, with},
+    vm::testing::Bench,
 };
 
 /// A node that serves, as vCenter shows it.
