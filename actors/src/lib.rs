@@ -4,13 +4,15 @@
 //! `src/` implements over kube and reqwest, and that tests implement in memory. Time, randomness and the
 //! environment enter as values.
 //!
-//! Reading order: [`model`] (what things are), [`pool`] and [`vm`] (the pure decisions and the actors that carry
-//! them out), [`iso_cache`], [`vcenter`], [`supervisor`].
+//! Reading order: [`domain`] (what things are), [`demand`] and [`lifecycle`] (who needs a host, and what becomes of a VM that
+//! no Machine needs), [`pool`] and [`vm`] (the pure decisions and the actors that carry
+//! them out), [`iso`], [`sessions`], [`supervisor`].
 
 pub mod context;
 pub mod demand;
 pub mod domain;
 pub mod iso;
+pub mod lifecycle;
 pub mod orphans;
 pub mod placement;
 pub mod pool;

@@ -23,6 +23,7 @@ const FLOORS: &[&[&str]] = &[
     &["iso"],
     &["context"],
     &["demand"],
+    &["lifecycle"],
     &["pool", "vm", "orphans"],
     &["supervisor"],
 ];

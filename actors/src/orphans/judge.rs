@@ -7,12 +7,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use agent_forge_crds::{
     agent::{VmStatus, VsphereAgent},
-    pool::{CleanupPolicy, VsphereAgentPool},
+    pool::VsphereAgentPool,
 };
 use kube::ResourceExt;
 
 use crate::{
     domain::{identity::BiosUuid, names::MoRef},
+    lifecycle::{self, Fate, OrphanVm, Policy, Unneeded},
     ports::vcenter::{MarkedVm, PowerState, VmObservation},
 };
 
@@ -132,24 +133,28 @@ pub fn missing_in_scan<'a>(
         .collect()
 }
 
-/// Whether an orphan may be destroyed without asking anybody: it was nobody's in the scan before as well, never ran, and
-/// every pool that could have wanted it has the policy to clean up. Live proof comes on top.
+/// Whether an orphan is removed without asking a person. All pools that could have made it have to agree, and live proof is
+/// still needed.
 #[must_use]
 pub fn may_go<'a>(
     orphan: &Orphan,
     known: &BTreeSet<MoRef>,
     pools: impl IntoIterator<Item = &'a VsphereAgentPool>,
 ) -> bool {
+    let vm = Unneeded::Orphan(OrphanVm {
+        is_ownerless: matches!(orphan.why, Why::NoRecord | Why::Superseded),
+        never_ran: orphan.never_ran(),
+        is_confirmed: known.contains(&orphan.vm.moref),
+    });
+    let removes = |pool: &VsphereAgentPool| {
+        let policy = Policy::Cleanup(Some(pool.spec.cleanup_policy()));
+        lifecycle::fate(&vm, policy) == Fate::Remove
+    };
     let mut home = pools
         .into_iter()
         .filter(|p| p.namespace().as_deref() == Some(&orphan.vm.marker.namespace))
-        .map(|p| p.spec.cleanup_policy() == CleanupPolicy::Delete)
         .peekable();
-    matches!(orphan.why, Why::NoRecord | Why::Superseded)
-        && orphan.never_ran()
-        && known.contains(&orphan.vm.moref)
-        && home.peek().is_some()
-        && home.all(|cleans_up| cleans_up)
+    home.peek().is_some() && home.all(removes)
 }
 
 /// A fresh look: the VM is as the scan found it, and our own create made it. One that was taken over from the predecessor has

@@ -44,6 +44,8 @@ use crate::{
     sessions::secret_ref,
 };
 
+pub use crate::lifecycle::Why as ReleaseWhy;
+
 /// One thing to do for a machine, or with the pool. It leaves nothing to choose for the executor.
 #[derive(Clone, Debug)]
 pub enum Action {
@@ -99,17 +101,6 @@ pub enum Action {
     },
     /// Take our finalizer off the pool, after a live list of its children came back empty.
     RemoveFinalizer,
-}
-
-/// Why a VsphereAgent may go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReleaseWhy {
-    /// Its Machine and AgentMachine are gone.
-    MachineGone,
-    /// No AgentMachine needs it, or another host serves its AgentMachine.
-    Surplus,
-    /// The pool is being deleted and its Agent is unbound.
-    PoolDeleting,
 }
 
 /// Something that is not done now, and why.

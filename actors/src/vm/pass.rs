@@ -73,104 +73,165 @@ async fn steps(
     key: ObjectKey,
     mut memory: Memory,
 ) -> (Memory, Verdict) {
-    let Some(shown) = context.view.child(&key) else {
+    let view = context.view.as_ref();
+    let Some(shown) = view.child(&key) else {
         return (memory, Verdict::default());
     };
-    memory.is_about(&shown);
-    let now = context.clock.monotonic();
-    memory.known_since.get_or_insert(now);
-    traced::name_pass(&shown);
-    let mut object = memory.status.begin(&shown);
+    let object = begin(&context, &shown, &mut memory);
+    let mut observed = Observed::gather(view, object);
+    watch_for_stuck_hook(&context, &observed, &mut memory);
+    keep_up(&context, &observed, &mut memory);
     let mut outcome = Outcome::default();
-    watch_for_stuck_hook(&context, &object, &mut memory);
-    keep_up(&context, &object, &mut memory);
-    let mut steps = 0;
-    loop {
-        let observed = Observed::gather(context.view.as_ref(), object.clone());
-        let identity = observed.child.identity.as_ref();
-        memory.recorded = identity.map(|i| i.bios_uuid).or(memory.recorded);
-        observed.remember(&mut memory);
-        traced::note(&context, &observed, &mut memory);
-        let step = step::next(&observed.facts(&context, &memory));
-        tracing::debug!(object = %key, ?step, "next step");
-        memory.keep_slots(&step);
-        steps += 1;
-        match step {
-            Step::Settled => break,
-            Step::Hold {
-                reason,
-                message,
-                again,
-            } => {
-                announce_hold(&context, &observed, &mut memory, reason, &message);
-                memory
-                    .look_again_at([reason::RIVAL_AGENTS, reason::VM_SUSPENDED].contains(&reason));
-                outcome.hold(&key, reason, message, again);
-                break;
-            }
-            _ if steps > limit => {
-                outcome.again = Some(Duration::ZERO);
-                return (memory, outcome.verdict());
-            }
-            step if steps > MAX_STEPS => {
-                let trouble = ReconcileError {
-                    side: ErrorSource::Kubernetes,
-                    reason: reason::INTERNAL_ERROR.to_owned(),
-                    message: format!("{step:?} is decided again and again without effect"),
-                    class: Class::Defect,
-                };
-                outcome.fail(&key, &trouble);
-                break;
-            }
-            step => match traced::perform(&context, &observed, &mut memory, step).await {
-                Ok(StepOutcome::Object(next)) => object = next,
-                Ok(StepOutcome::Same) => {}
-                Ok(StepOutcome::Pause(again)) => {
-                    outcome.again = Some(again);
-                    break;
-                }
-                Ok(StepOutcome::Gone) => return (memory, outcome.verdict()),
-                Err(trouble) => {
-                    tracing::warn!(object = %key, reason = %trouble.reason, "{trouble}");
-                    outcome.fail(&key, &trouble);
-                    break;
-                }
-            },
+    for steps in 1.. {
+        let step = decide(&context, &observed, &mut memory);
+        if rests(&context, &observed, &mut memory, &mut outcome, &step) {
+            break;
         }
-        // What happened to the object meanwhile: its deletion, another assignment.
-        let Some(shown) = context.view.child(&key) else {
-            return (memory, outcome.verdict());
-        };
-        if shown.uid() != object.uid() {
+        if steps > limit {
             outcome.again = Some(Duration::ZERO);
             return (memory, outcome.verdict());
         }
-        if is_newer(shown.as_ref(), object.as_ref()) {
-            object = memory.status.newest(&shown);
+        if steps > MAX_STEPS {
+            outcome.fail(&key, &endless(&step));
+            break;
+        }
+        match carry_out(&context, &observed, &mut memory, &mut outcome, step).await {
+            After::Decide(object) => observed = Observed::gather(view, object),
+            After::Publish(object) => {
+                observed = Observed::gather(view, object);
+                break;
+            }
+            After::End => return (memory, outcome.verdict()),
         }
     }
     memory.slot = None;
-    // While the VM is looked for a place again, it stays said why.
+    name_obstacle(&key, &memory, &mut outcome);
+    announce_vcenter(&context, &observed, &mut memory, &mut outcome);
+    publish(&context, &observed, &mut memory, &mut outcome).await;
+    let shown = view.child(&key);
+    if let Some(shown) = shown.filter(|s| s.uid().as_ref() == Some(&observed.child.uid)) {
+        traced::export(
+            &context,
+            &memory.status.over(&shown),
+            &observed,
+            &mut memory,
+        );
+    }
+    (memory, outcome.verdict())
+}
+
+/// Prepares the memory for a pass; returns the object as it is known now.
+fn begin(context: &Context, shown: &Arc<VsphereAgent>, memory: &mut Memory) -> Arc<VsphereAgent> {
+    memory.is_about(shown);
+    let now = context.clock.monotonic();
+    memory.known_since.get_or_insert(now);
+    traced::name_pass(shown);
+    memory.status.begin(shown)
+}
+
+/// Decides the next step, and notes what the decision shows.
+fn decide(context: &Context, observed: &Observed, memory: &mut Memory) -> Step {
+    let identity = observed.child.identity.as_ref();
+    memory.recorded = identity.map(|i| i.bios_uuid).or(memory.recorded);
+    observed.remember(memory);
+    traced::note(context, observed, memory);
+    let step = step::next(&observed.facts(context, memory));
+    tracing::debug!(object = %observed.child.key, ?step, "next step");
+    memory.keep_slots(&step);
+    step
+}
+
+/// Whether the pass ends before `step`, as nothing is done in it. A hold is noted.
+fn rests(
+    context: &Context,
+    observed: &Observed,
+    memory: &mut Memory,
+    outcome: &mut Outcome,
+    step: &Step,
+) -> bool {
+    if let Step::Hold {
+        reason,
+        message,
+        again,
+    } = step
+    {
+        announce_hold(context, observed, memory, reason, message);
+        memory.look_again_at([reason::RIVAL_AGENTS, reason::VM_SUSPENDED].contains(reason));
+        outcome.hold(&observed.child.key, reason, message.clone(), *again);
+    }
+    matches!(step, Step::Hold { .. } | Step::Settled)
+}
+
+/// What follows a step, with the object as it is then.
+enum After {
+    Decide(Arc<VsphereAgent>),
+    Publish(Arc<VsphereAgent>),
+    End,
+}
+
+async fn carry_out(
+    context: &Context,
+    observed: &Observed,
+    memory: &mut Memory,
+    outcome: &mut Outcome,
+    step: Step,
+) -> After {
+    let (key, before) = (&observed.child.key, &observed.child.object);
+    let object = match traced::perform(context, observed, memory, step).await {
+        Ok(StepOutcome::Object(next)) => next,
+        Ok(StepOutcome::Same) => before.clone(),
+        Ok(StepOutcome::Gone) => return After::End,
+        Ok(StepOutcome::Pause(again)) => {
+            outcome.again = Some(again);
+            return After::Publish(memory.status.over(before));
+        }
+        Err(trouble) => {
+            tracing::warn!(object = %key, reason = %trouble.reason, "{trouble}");
+            outcome.fail(key, &trouble);
+            // The step may have written before it failed.
+            return After::Publish(memory.status.over(before));
+        }
+    };
+    // Others may have changed the object meanwhile: its deletion, another assignment.
+    let Some(shown) = context.view.child(key) else {
+        return After::End;
+    };
+    if shown.uid() != object.uid() {
+        outcome.again = Some(Duration::ZERO);
+        return After::End;
+    }
+    After::Decide(if is_newer(shown.as_ref(), object.as_ref()) {
+        memory.status.newest(&shown)
+    } else {
+        object
+    })
+}
+
+/// A pass took more steps than there are: `step` has no effect.
+fn endless(step: &Step) -> ReconcileError {
+    ReconcileError {
+        side: ErrorSource::Kubernetes,
+        reason: reason::INTERNAL_ERROR.to_owned(),
+        message: format!("{step:?} is decided again and again without effect"),
+        class: Class::Defect,
+    }
+}
+
+/// Names what is in the way of the VM where the last step does not: a refused create, or a busy VM.
+fn name_obstacle(key: &ObjectKey, memory: &Memory, outcome: &mut Outcome) {
+    // It is named as long as another place is looked for.
     if let Some(refused) = &memory.create_refused
         && outcome.obstacle.is_none()
     {
-        outcome.say(&key, &refused.trouble);
+        outcome.say(key, &refused.trouble);
     }
-    // What keeps a call from being tried is said as its failure was, so that nothing comes and goes with each try.
+    // A call that rests is named as its failure was, so that the condition does not change with each try.
+    let obstacle = outcome.obstacle.as_ref();
     if let Some(trouble) = memory.busy.as_ref().map(Busy::trouble)
-        && outcome
-            .obstacle
-            .as_ref()
-            .is_some_and(|o| o.reason == trouble.reason && o.message == trouble.message)
+        && obstacle.is_some_and(|o| o.reason == trouble.reason && o.message == trouble.message)
     {
-        outcome.say(&key, &trouble);
+        outcome.say(key, &trouble);
     }
-    announce_vcenter(&context, &object, &mut memory, &mut outcome);
-    publish(&context, object, &mut memory, &mut outcome).await;
-    if let Some(shown) = context.view.child(&key) {
-        traced::export(&context, &memory.status.over(&shown), &mut memory);
-    }
-    (memory, outcome.verdict())
 }
 
 /// Sends an Event when a hold begins that people have to know.
@@ -204,7 +265,7 @@ fn announce_hold(
 /// not answer.
 fn announce_vcenter(
     context: &Context,
-    object: &Arc<VsphereAgent>,
+    observed: &Observed,
     memory: &mut Memory,
     outcome: &mut Outcome,
 ) {
@@ -217,11 +278,10 @@ fn announce_vcenter(
     let (now, announcer) = (context.clock.monotonic(), &mut memory.announcer);
     match announcer.announce(Topic::Vcenter, reason, now, Pace::OBSTACLE) {
         Due::Now => {
-            let observed = Observed::gather(context.view.as_ref(), object.clone());
             let words = format!("{reason}: {message}");
             notify(
                 context,
-                &observed,
+                observed,
                 event::VSPHERE_TROUBLE,
                 "ChangeVM",
                 &words,
@@ -278,9 +338,9 @@ fn notify(
     });
 }
 
-/// Starts or stops the clock of trap G; while it runs, the VM is looked at afresh.
-fn watch_for_stuck_hook(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
-    if !Observed::gather(context.view.as_ref(), object.clone()).waits_for_guest() {
+/// Starts or stops the clock of a deletion hook that waits for a dead guest. While it runs, the VM is looked at again.
+fn watch_for_stuck_hook(context: &Context, observed: &Observed, memory: &mut Memory) {
+    if !observed.waits_for_guest() {
         memory.stuck_since = None;
         return;
     }
@@ -294,8 +354,7 @@ fn watch_for_stuck_hook(context: &Context, object: &Arc<VsphereAgent>, memory: &
 }
 
 /// Whether an Agent was in sight is remembered; a view of a VM that is recorded as running is not gone by for long.
-fn keep_up(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
-    let observed = Observed::gather(context.view.as_ref(), object.clone());
+fn keep_up(context: &Context, observed: &Observed, memory: &mut Memory) {
     memory.agent_seen |= !observed.possible.is_empty();
     let begun = observed
         .vm()
@@ -435,14 +494,12 @@ fn until_stuck(since: Duration, now: Duration) -> Option<Duration> {
 
 async fn publish(
     context: &Context,
-    object: Arc<VsphereAgent>,
+    observed: &Observed,
     memory: &mut Memory,
     outcome: &mut Outcome,
 ) {
-    // A step may have written before it failed: what it wrote is what the condition goes on.
-    let object = memory.status.over(&object);
-    let observed = Observed::gather(context.view.as_ref(), object.clone());
-    traced::note(context, &observed, memory);
+    let recorded = observed.child.object.status.as_ref();
+    traced::note(context, observed, memory);
     let clock = context.clock.as_ref();
     let stuck = memory
         .stuck_since
@@ -453,24 +510,24 @@ async fn publish(
         .filter(|_| observed.agent.is_none());
     let deadline = deadline
         .and_then(|d| {
-            Duration::try_from(d.0.duration_since(discovery_time(&observed, memory, clock))).ok()
+            Duration::try_from(d.0.duration_since(discovery_time(observed, memory, clock))).ok()
         })
         .filter(|d| !d.is_zero());
-    let known = known(context, &observed, outcome.obstacle.as_ref(), memory);
+    let known = known(context, observed, outcome.obstacle.as_ref(), memory);
     let rendered = status::render(&observed.record(), &known);
     let wakes = rendered
         .vm
         .as_ref()
         .and_then(|vm| concern::wakes(&known, vm));
-    let announce = announce_host(context, &observed, &mut memory.announcer, &rendered);
+    let announce = announce_host(context, observed, &mut memory.announcer, &rendered);
     outcome.again = [outcome.again, stuck, deadline, wakes, announce]
         .into_iter()
         .flatten()
         .min();
-    let changed = object.status.as_ref() != Some(&rendered);
+    let changed = recorded != Some(&rendered);
     let window = || {
-        let waits = can_wait(object.status.as_ref(), &rendered);
-        waits.then(|| patience(&observed, &rendered))
+        let waits = can_wait(recorded, &rendered);
+        waits.then(|| patience(observed, &rendered))
     };
     let failed = match memory.status.next(changed, clock.monotonic(), window) {
         Publish::Unchanged => None,
@@ -480,7 +537,7 @@ async fn publish(
             None
         }
         Publish::Now => {
-            let written = traced::publish(context, &observed, rendered, memory).await;
+            let written = traced::publish(context, observed, rendered, memory).await;
             written.err().map(|e| e.class())
         }
     };

@@ -80,7 +80,7 @@ pub fn note_recorded(
         memory.installing = (!installed).then(|| child.trace());
     }
     let moments = Moments {
-        demanded: observed.demanded,
+        demanded: observed.demanded(),
         accepted: meta.creation_timestamp.as_ref().map(|t| t.0),
         iso_ready: observed
             .pool
@@ -184,19 +184,23 @@ fn about<'a>(child: &'a ManagedVm, key: &'a ObjectKey) -> About<'a> {
 }
 
 /// Sends the phases that are over and the waits as far as they have come, from what is recorded in `object`.
-pub fn export(context: &Context, object: &Arc<VsphereAgent>, memory: &mut Memory) {
+pub fn export(
+    context: &Context,
+    object: &Arc<VsphereAgent>,
+    observed: &Observed,
+    memory: &mut Memory,
+) {
     let child = ManagedVm::read(object.clone());
     let Some(status) = object.status.as_ref() else {
         return;
     };
     let timeline = recorded_timeline(&child, Some(status));
-    let observed = Observed::gather(context.view.as_ref(), object.clone());
     let about = about(&child, &child.key);
     tell_lasting(context, &about, status);
     let agent = observed.agent.as_deref();
     let installation = agent.and_then(|a| timeline::installation(&about, timeline, a));
     let ready = agent
-        .zip(observed.ready)
+        .zip(observed.ready())
         .and_then(|(a, at)| timeline::readiness(&about, timeline, a, at));
     let others = [installation.is_some(), ready.is_some()];
     let state = (child.trace(), timeline.len(), others);

@@ -1,4 +1,6 @@
 use super::*;
+use agent_forge_crds::pool::CleanupPolicy;
+
 use crate::{
     domain::marker::Marker,
     testing::{CLUSTER_ID, NAMESPACE, child, child_with_vm, intent, marker, pool, with},

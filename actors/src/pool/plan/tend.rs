@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use agent_forge_crds::{
     conditions::reason,
     external::{agent::Agent, agent_machine::AgentMachine},
-    pool::CleanupPolicy,
 };
 use kube::ResourceExt;
 
@@ -18,15 +17,17 @@ use crate::{
     domain::{
         machine_state::MachineState,
         managed_vm::ManagedVm,
+        names::ObjectKey,
         upstream::{self, WaitingSign},
         vanished::{STAYS, Vanished, vanished},
     },
     iso::infra_env_guards,
+    lifecycle::{self, Fate, FreeVm, Policy, Stay, Unneeded},
     pool::observed::Observed,
 };
 
 /// How long a VM whose AgentMachine vanished before its Agent was approved is kept for another one: Cluster API makes
-/// the replacement of a Machine 1-2 s after that is gone (upstream-contract.md §8.3), and it has to be owned, accepted
+/// the replacement of a Machine 1-2 s after that is gone, and it has to be owned, accepted
 /// and seen waiting before it counts.
 pub const OFFER: Duration = Duration::from_secs(10);
 
@@ -62,6 +63,7 @@ fn keeps(s: &Observed, demand: &Demand) -> Option<Duration> {
     }
 }
 
+/// Plans for one VsphereAgent.
 pub(super) fn plan_vm(
     s: &Observed,
     child: &ManagedVm,
@@ -69,138 +71,234 @@ pub(super) fn plan_vm(
     pool_deleting: bool,
     plan: &mut Plan,
 ) {
-    let recorded = child.agent_machine.as_ref();
-    let demand = records.find(&plan.demands, recorded).cloned();
     let machine_state = s.machine_state(child);
-    if let MachineState::Unknown(why) = &machine_state {
-        let message = format!("{why}; nothing is fenced or released until that is settled");
-        plan.wait(
-            child.key.name.clone(),
-            reason::MACHINE_STATE_UNKNOWN,
-            message,
-        );
-        return;
-    }
-    if is_elsewhere(s, child, &machine_state, plan) || has_vanished(s, child, &machine_state, plan)
+    if is_unknown(child, &machine_state, plan)
+        || is_elsewhere(s, child, &machine_state, plan)
+        || has_vanished(s, child, &machine_state, plan)
     {
         return;
     }
-    let agent = s.agent_on(child).filter(|a| !a.is_deleting());
-    let elsewhere = s.serves_elsewhere(child);
-    let going =
-        matches!(machine_state, MachineState::Leaving | MachineState::Gone) && elsewhere.is_none();
-    if let Some(foreign) = &elsewhere {
+    let demand = records.find(&plan.demands, child.agent_machine.as_ref());
+    let host = Host {
+        s,
+        child,
+        demand: demand.cloned(),
+        serves_elsewhere: s.serves_elsewhere(child),
+        bound: serving_agent(s, child),
+        machine_state,
+        pool_deleting,
+    };
+    if let Some(foreign) = &host.serves_elsewhere {
         let message = format!(
             "its Agent serves AgentMachine {foreign} of another control plane; the VM stays while it does, and the AgentMachine \
              that it was made for gets another one"
         );
         plan.wait(child.key.name.clone(), reason::AGENT_ELSEWHERE, message);
     }
-    let moved = demand.is_none() && !child.adopted && is_of_another_node_pool(s, child);
-    // It has served another control plane, and its AgentMachine has another VsphereAgent since.
-    let replaced = elsewhere.is_none()
-        && child.has_served(&[])
-        && demand
+    let surplus = host.is_surplus();
+    if !host.fence_or_prepare(surplus, plan) && !child.deleting {
+        host.release(surplus, plan);
+    }
+}
+
+/// One VsphereAgent, with what is known of its Machine and its Agent.
+struct Host<'a> {
+    s: &'a Observed,
+    child: &'a ManagedVm,
+    /// The demand of the AgentMachine that it is for.
+    demand: Option<Demand>,
+    machine_state: MachineState,
+    /// The AgentMachine of another control plane that its Agent serves.
+    serves_elsewhere: Option<ObjectKey>,
+    /// An Agent that runs there, or may run there, and serves a Machine.
+    bound: Option<&'a Arc<Agent>>,
+    pool_deleting: bool,
+}
+
+impl Host<'_> {
+    fn demand_is(&self, state: &DemandState) -> bool {
+        self.demand.as_ref().is_some_and(|d| d.state == *state)
+    }
+
+    /// Its AgentMachine belongs to a NodePool that this pool does not serve any more.
+    fn is_moved(&self) -> bool {
+        self.demand.is_none() && !self.child.adopted && is_of_another_node_pool(self.s, self.child)
+    }
+
+    /// It has served another control plane, and its AgentMachine has another VsphereAgent since.
+    fn is_replaced(&self) -> bool {
+        self.serves_elsewhere.is_none()
+            && self.child.has_served(&[])
+            && self.demand_is(&DemandState::InFlight)
+            && has_other(self.s, self.child)
+    }
+
+    /// No AgentMachine of this pool needs it.
+    fn is_surplus(&self) -> bool {
+        self.demand_is(&DemandState::Served) && !self.serves_its_own()
+            || self.machine_state == MachineState::Nobody && !self.child.adopted
+            || self.is_moved()
+            || self.is_replaced()
+    }
+
+    /// Its AgentMachine has its Agent from this VM.
+    fn serves_its_own(&self) -> bool {
+        let demand = self
+            .demand
             .as_ref()
-            .is_some_and(|c| c.state == DemandState::InFlight)
-        && has_other(s, child);
-    let surplus = demand
-        .as_ref()
-        .is_some_and(|c| c.state == DemandState::Served && !served_by_child(s, c, child))
-        || machine_state == MachineState::Nobody && !child.adopted
-        || moved
-        || replaced;
-    let bound = serving_agent(s, child);
-    let leaving = going || bound.is_none() && (child.deleting || surplus || pool_deleting);
-    if let Some(agent) = agent {
+            .filter(|c| c.state == DemandState::Served);
+        demand.is_some_and(|c| served_by_child(self.s, c, self.child))
+    }
+
+    /// No Machine is to get it any more.
+    fn is_leaving(&self, surplus: bool) -> bool {
+        let ends = matches!(
+            self.machine_state,
+            MachineState::Leaving | MachineState::Gone
+        );
+        let unneeded = self.child.deleting || self.pool_deleting || surplus;
+        ends && self.serves_elsewhere.is_none() || self.bound.is_none() && unneeded
+    }
+
+    /// The Agent that runs there.
+    fn agent(&self) -> Option<&Arc<Agent>> {
+        self.s.agent_on(self.child).filter(|a| !a.is_deleting())
+    }
+
+    /// Takes the Agent of a VM that is leaving out of every selection; prepares that of any other. Whether it is fenced now:
+    /// then nothing else is decided about its VM.
+    fn fence_or_prepare(&self, surplus: bool, plan: &mut Plan) -> bool {
+        let (s, child) = (self.s, self.child);
+        let leaving = self.is_leaving(surplus);
+        let Some(agent) = self.agent() else {
+            if !leaving && self.bound.is_none() {
+                dispute(s, child, plan);
+            }
+            return false;
+        };
         if leaving {
             let own = prepare::base_labels(&s.pool);
             let approved = infra_env_guards::approves(s.infra_env.as_deref(), agent);
-            if let Some(patch) = prepare::fence(&own, &s.choosers, approved, agent) {
-                plan.actions.push(Action::Fence {
-                    patch,
-                    child: child.clone(),
-                });
-                return;
-            }
-        } else if !agent.is_claimed_or_bound() && bound.is_none_or(|b| is_doubtful(s, child, b)) {
-            prepare_agent(s, child, demand.as_ref(), agent, plan);
+            let patch = prepare::fence(&own, &s.choosers, approved, agent);
+            let fence = patch.map(|patch| Action::Fence {
+                patch,
+                child: child.clone(),
+            });
+            let fences = fence.is_some();
+            plan.actions.extend(fence);
+            return fences;
         }
-    } else if !leaving && bound.is_none() {
-        dispute(s, child, plan);
+        let is_free = self.bound.is_none_or(|b| is_doubtful(s, child, b));
+        if !agent.is_claimed_or_bound() && is_free {
+            prepare_agent(s, child, self.demand.as_ref(), agent, plan);
+        }
+        false
     }
-    if child.deleting {
-        return;
-    }
-    let gone = machine_state == MachineState::Gone;
-    let why = if gone && !child.adopted {
-        ReleaseWhy::MachineGone
-    } else if pool_deleting {
-        ReleaseWhy::PoolDeleting
-    } else if surplus {
-        ReleaseWhy::Surplus
-    } else {
-        return;
-    };
-    let kept = plan.demands.iter().filter_map(|c| keeps(s, c)).max();
-    let kept = kept.filter(|_| !moved);
-    if moved && bound.is_none() {
-        plan.wait(
-            child.key.name.clone(),
-            reason::NODE_POOL_MOVED,
-            "its AgentMachine belongs to a NodePool that this pool does not serve any more; the VM goes when no Machine has it",
-        );
-    }
-    if elsewhere.is_some() {
-        return;
-    }
-    if let Some(agent) = bound {
-        let (reason, words) = if is_doubtful(s, child, agent) {
-            (reason::AGENT_UNPROVEN, UNPROVEN)
+
+    /// Why no Machine needs it.
+    fn unneeded(&self, surplus: bool) -> Option<ReleaseWhy> {
+        if self.machine_state == MachineState::Gone && !self.child.adopted {
+            Some(ReleaseWhy::MachineGone)
+        } else if self.pool_deleting {
+            Some(ReleaseWhy::PoolDeleting)
         } else {
-            (reason::AGENT_BOUND, "it goes when its Machine is gone")
-        };
-        let message = format!("Agent {} is bound; {words}", agent.name_any());
-        plan.wait(child.key.name.clone(), reason, message);
-    } else if pool_deleting
-        && (machine_state == MachineState::Leaving || is_served(s, child, demand.as_ref()))
-    {
-        // One that only waits for an Agent loses nothing but a VM in the making.
-        plan.wait(
-            child.key.name.clone(),
-            "MachineRemains",
-            "its Machine is not gone yet; it goes when its Machine is gone",
-        );
-    } else if s.pool.spec.cleanup_policy() == CleanupPolicy::Retain && !pool_deleting {
-        // A deleted pool lets its records go; the VMs stay (`vm::step`).
-        plan.wait(
-            child.key.name.clone(),
-            reason::RETAINED,
-            "cleanupPolicy Retain keeps VM and Agent; the Agent is fenced",
-        );
-    } else if let Some(left) = offer_left(s, child, plan).filter(|_| why == ReleaseWhy::MachineGone)
-    {
-        plan.look_again(left);
-        plan.wait(
-            child.key.name.clone(),
-            "Offered",
-            "its AgentMachine went before its Agent was approved; the VM is kept a moment for the next one that waits",
-        );
-    } else if let Some(left) = kept.filter(|_| why == ReleaseWhy::Surplus) {
-        if left <= HOPE {
-            plan.look_again(left);
+            surplus.then_some(ReleaseWhy::Surplus)
         }
-        plan.wait(
-            child.key.name.clone(),
-            "SurplusKept",
-            "kept while an AgentMachine of this pool waits",
-        );
-    } else {
-        plan.actions.push(Action::Release {
-            child: child.clone(),
-            why,
-        });
     }
+
+    /// Releases it where no Machine needs it and nothing keeps it.
+    fn release(&self, surplus: bool, plan: &mut Plan) {
+        let Some(why) = self.unneeded(surplus) else {
+            return;
+        };
+        let (s, name) = (self.s, self.child.key.name.clone());
+        let moved = self.is_moved();
+        if moved && self.bound.is_none() {
+            plan.wait(
+                name.clone(),
+                reason::NODE_POOL_MOVED,
+                "its AgentMachine belongs to a NodePool that this pool does not serve any more; the VM goes when no Machine has it",
+            );
+        }
+        let wait_left = plan.demands.iter().filter_map(|c| keeps(s, c)).max();
+        let vm = Unneeded::ByPool(FreeVm {
+            why,
+            pool_deleting: self.pool_deleting,
+            serves_elsewhere: self.serves_elsewhere.is_some(),
+            is_bound: self.bound.is_some(),
+            // One that only waits for an Agent loses nothing but a VM in the making.
+            machine_remains: self.machine_state == MachineState::Leaving || self.serves_its_own(),
+            offer_left: offer_left(s, self.child, plan),
+            wait_left: wait_left.filter(|_| !moved),
+        });
+        match lifecycle::fate(&vm, Policy::Cleanup(Some(s.pool.spec.cleanup_policy()))) {
+            Fate::Stay(stay) => self.stay(stay, plan),
+            Fate::LeaveToPeople if !self.pool_deleting => plan.wait(
+                name,
+                reason::RETAINED,
+                "cleanupPolicy Retain keeps VM and Agent; the Agent is fenced",
+            ),
+            Fate::LeaveToPeople | Fate::Remove => plan.actions.push(Action::Release {
+                child: self.child.clone(),
+                why,
+            }),
+        }
+    }
+
+    /// Says why it stays for now.
+    fn stay(&self, stay: Stay, plan: &mut Plan) {
+        let name = self.child.key.name.clone();
+        match (stay, self.bound) {
+            (Stay::Bound, Some(agent)) => {
+                let (reason, words) = if is_doubtful(self.s, self.child, agent) {
+                    (reason::AGENT_UNPROVEN, UNPROVEN)
+                } else {
+                    (reason::AGENT_BOUND, "it goes when its Machine is gone")
+                };
+                let message = format!("Agent {} is bound; {words}", agent.name_any());
+                plan.wait(name, reason, message);
+            }
+            // The reason was given before.
+            (Stay::ServesElsewhere, _) | (Stay::Bound, None) => {}
+            (Stay::MachineRemains, _) => plan.wait(
+                name,
+                "MachineRemains",
+                "its Machine is not gone yet; it goes when its Machine is gone",
+            ),
+            (Stay::Offered(left), _) => {
+                plan.look_again(left);
+                plan.wait(
+                    name,
+                    "Offered",
+                    "its AgentMachine went before its Agent was approved; the VM is kept a moment for the next one that waits",
+                );
+            }
+            (Stay::Awaited(left), _) => {
+                if left <= HOPE {
+                    plan.look_again(left);
+                }
+                plan.wait(
+                    name,
+                    "SurplusKept",
+                    "kept while an AgentMachine of this pool waits",
+                );
+            }
+        }
+    }
+}
+
+/// It is not known whether its Machine exists: nothing is decided until that is settled.
+fn is_unknown(child: &ManagedVm, machine_state: &MachineState, plan: &mut Plan) -> bool {
+    let MachineState::Unknown(why) = machine_state else {
+        return false;
+    };
+    let message = format!("{why}; nothing is fenced or released until that is settled");
+    plan.wait(
+        child.key.name.clone(),
+        reason::MACHINE_STATE_UNKNOWN,
+        message,
+    );
+    true
 }
 
 /// It is for a Machine that lives in another control plane than the pool's now: it is neither prepared nor let go.
@@ -290,11 +388,6 @@ fn offer_left(s: &Observed, child: &ManagedVm, plan: &Plan) -> Option<Duration> 
     (!left.is_zero()).then_some(left)
 }
 
-/// Its AgentMachine has its Agent from this VM.
-fn is_served(s: &Observed, child: &ManagedVm, demand: Option<&Demand>) -> bool {
-    demand.is_some_and(|c| c.state == DemandState::Served && served_by_child(s, c, child))
-}
-
 fn prepare_agent(
     s: &Observed,
     child: &ManagedVm,
@@ -320,7 +413,7 @@ fn prepare_agent(
         return;
     }
     let am = &demand.agent_machine;
-    // The pin must stand in the AgentMachine before its Agent can be chosen (upstream-contract.md §0.4).
+    // The pin must stand in the AgentMachine before its Agent can be chosen.
     let Some(pin) = prepare::pinned(am) else {
         demand::pin_if_needed(s, am, plan);
         return;

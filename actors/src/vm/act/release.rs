@@ -8,7 +8,6 @@ use agent_forge_crds::{
     conditions::{event, reason},
     external::{agent::Agent, agent_machine::AgentMachine},
     names::{AGENT_FINALIZER, FORCE_DELETE_ANNOTATION},
-    pool::CleanupPolicy,
 };
 use kube::ResourceExt;
 use tracing::Instrument as _;
@@ -22,6 +21,7 @@ use crate::{
         machine_state::{MachineState, machine_state},
         names::ObjectKey,
     },
+    lifecycle::{self, Fate, Unneeded},
     ports::{
         cluster::{MetadataPatch, Notice, Precondition},
         effect::EffectKind,
@@ -239,9 +239,13 @@ impl Executor<'_> {
     /// many Agents there are.
     async fn unseen_agent(&self) -> Result<Option<Agent>, ReconcileError> {
         let child = &self.observed.child;
-        // What is given up is replaced whatever the policy says of a VM that served.
-        let retains = self.observed.policy() == Some(CleanupPolicy::Retain) && !child.given_up;
-        let keeps = child.adopted || retains;
+        let end = if child.given_up {
+            Unneeded::GivenUp
+        } else {
+            Unneeded::RecordDeleted
+        };
+        let fate = lifecycle::fate(&end, self.observed.lifecycle());
+        let keeps = child.adopted || fate == Fate::LeaveToPeople;
         if keeps || child.identity.is_none() {
             return Ok(None);
         }

@@ -1,48 +1,47 @@
-//! Dead on arrival: may a VM whose Agent is overdue be given up, and how does one that was go?
+//! A VM whose Agent does not come: whether it may be given up, and how one that was given up is replaced.
 
-use agent_forge_crds::{
-    conditions::{reason, vm_reason},
-    pool::CleanupPolicy,
-};
+use agent_forge_crds::conditions::{reason, vm_reason};
 
 use super::{
-    CONFLICT_PROBE, Facts, PROOFS, Step, ambiguous, bare, down, has_new_mac, hold, serves,
+    CONFLICT_PROBE, Facts, Met, Step, hold,
+    owned::{OwnedVm, Purpose, resolve_ownership},
+    remove,
 };
 use crate::{
+    lifecycle::{self, Fate, Unneeded},
     ports::vcenter::VmObservation,
     vm::{
         arrival::{self, Arrival, Cause},
         lost::Lost,
-        ownership::Ownership,
     },
 };
 
-/// Its Agent is overdue, and this is how the VM looks now.
-pub(super) fn overdue(f: &Facts<'_>, shown: &VmObservation) -> Step {
+/// The Agent of `shown` is overdue: the VM is given up, unless a person has to decide.
+pub(super) fn give_up(f: &Facts<'_>, shown: &VmObservation) -> Met {
     let Arrival::Overdue {
         cause,
         exhausted,
         allowed,
     } = f.arrival
     else {
-        return Step::Settled;
+        return Ok(());
     };
-    let ask = |reason, message: String| hold(reason, message, Some(CONFLICT_PROBE));
+    let ask = |reason, message: String| Err(hold(reason, message, Some(CONFLICT_PROBE)));
     let class = arrival::class(shown);
     let advice = arrival::advice(class);
     let (happened, reason) = (cause.explain(), said_as(cause));
     let allow = format!(
         "to have it replaced, annotate the VsphereAgent with agent-forge.containeroo.ch/replace={}",
-        f.vm.and_then(|v| v.attempt).unwrap_or(1)
+        f.record.vm.and_then(|v| v.attempt).unwrap_or(1)
     );
-    if f.policy == Some(CleanupPolicy::Retain) {
+    if lifecycle::fate(&Unneeded::AgentOverdue, f.pool.policy) == Fate::LeaveToPeople {
         return ask(
             reason,
             format!("{happened} ({class}), and cleanupPolicy Retain keeps the VM; {advice}"),
         );
     }
     if allowed {
-        return Step::GiveUp;
+        return Err(Step::GiveUp);
     }
     if exhausted {
         return ask(
@@ -53,7 +52,7 @@ pub(super) fn overdue(f: &Facts<'_>, shown: &VmObservation) -> Step {
             ),
         );
     }
-    if f.guest_may_be_node || arrival::may_serve(shown) && !f.powered_on_by_us {
+    if f.agent.guest_may_be_node || arrival::may_serve(shown) && !f.vm.powered_on_by_us {
         return ask(
             reason,
             format!(
@@ -63,10 +62,10 @@ pub(super) fn overdue(f: &Facts<'_>, shown: &VmObservation) -> Step {
             ),
         );
     }
-    Step::GiveUp
+    Err(Step::GiveUp)
 }
 
-/// The reason under which a cause is said.
+/// The reason that people see for `cause`.
 fn said_as(cause: Cause) -> &'static str {
     match cause {
         Cause::Lost(Lost::Disconnected) => reason::AGENT_DISCONNECTED,
@@ -76,43 +75,35 @@ fn said_as(cause: Cause) -> &'static str {
     }
 }
 
-/// The VM was given up: away with it, then the next attempt.
-pub(super) fn given_up(f: &Facts<'_>) -> Step {
-    if let Some(agent) = f.unproven.filter(|_| f.agent_bound && !f.has_served) {
-        return hold(
-            reason::AGENT_UNPROVEN,
-            format!(
-                "the VM was given up, and Agent {agent} names it and serves a Machine: the VM is left alone. If that is another \
-                 host, delete that Agent, or delete the VsphereAgent with the annotation \
-                 agent-forge.containeroo.ch/force-delete=true"
-            ),
-            None,
+/// The VM was given up: it is removed, then comes the next attempt.
+pub(super) fn replace(f: &Facts<'_>) -> Met {
+    agent_never_served(f)?;
+    remove::agent_is_fenced(f)?;
+    match resolve_ownership(f, Purpose::Replace)? {
+        OwnedVm::There(shown) => remove::take_down(f, shown),
+        OwnedVm::Absent => {
+            remove::agent_is_deleted(f)?;
+            Err(Step::NextAttempt)
+        }
+    }
+}
+
+fn agent_never_served(f: &Facts<'_>) -> Met {
+    if !f.serves() {
+        return Ok(());
+    }
+    let unproven = f.agent.unproven.filter(|_| f.agent.bound);
+    if let Some(agent) = unproven.filter(|_| !f.agent.has_served) {
+        let message = format!(
+            "the VM was given up, and Agent {agent} names it and serves a Machine: the VM is left alone. If that is another \
+             host, delete that Agent, or delete the VsphereAgent with the annotation \
+             agent-forge.containeroo.ch/force-delete=true"
         );
+        return Err(hold(reason::AGENT_UNPROVEN, message, None));
     }
-    if serves(f) {
-        return hold(
-            reason::AGENT_BOUND,
-            "the VM was given up, and at the last moment its Agent was bound, or had been: it is left alone, and goes with its Machine",
-            None,
-        );
-    }
-    if f.agent_present && !f.agent_fenced {
-        return Step::FenceAgent;
-    }
-    match f.seen {
-        Ownership::NotAsked => Step::Lookup,
-        // Its Agent is told by the addresses on record: without them it would be left behind.
-        Ownership::Ours(vm) if has_new_mac(f, vm) => Step::RecordVm,
-        Ownership::Ours(vm) => down(f, vm),
-        Ownership::Several(all) => ambiguous(all.len()),
-        Ownership::Bare { what, at } => bare(f, what, *at),
-        Ownership::Foreign { what, .. } => hold(
-            reason::OWNERSHIP_UNPROVEN,
-            format!("{what} is not proven to be the VM that was given up; it is left alone"),
-            Some(CONFLICT_PROBE),
-        ),
-        Ownership::Absent { proofs } if *proofs < PROOFS => Step::Lookup,
-        Ownership::Absent { .. } if f.agent_present => Step::DeleteAgent,
-        Ownership::Absent { .. } => Step::NextAttempt,
-    }
+    Err(hold(
+        reason::AGENT_BOUND,
+        "the VM was given up, and at the last moment its Agent was bound, or had been: it is left alone, and goes with its Machine",
+        None,
+    ))
 }

@@ -7,9 +7,13 @@ use std::time::Duration;
 use agent_forge_crds::{agent::VmStatus, conditions::reason, pool::CleanupPolicy};
 use proptest::prelude::*;
 
-use super::{Facts, Loss, PlacementCheck, Resting, Step, hold, next};
+use super::{
+    AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck, PoolState,
+    Record, Resting, Step, VmState, hold, next,
+};
 use crate::{
     domain::{machine_state::MachineState, names::MoRef, vanished::Vanished},
+    lifecycle::Policy,
     ports::{
         effect::EffectKind as E,
         vcenter::{BootDevice, Cdrom, PowerState, VmObservation},
@@ -25,49 +29,67 @@ use crate::{
 /// Facts of a VsphereAgent that wants its VM, before anything is recorded.
 fn wanted<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
     Facts {
-        vm,
-        has_identity: vm.is_some_and(|v| v.bios_uuid.is_some()),
-        loss: Loss::None,
-        has_finalizer: true,
-        deleting: false,
-        adopted: false,
-        forced: false,
-        pool_exists: true,
-        cluster_changed: false,
-        policy: Some(CleanupPolicy::Delete),
-        guard: None,
-        unproven: None,
-        early: None,
-        iso_ready: true,
-        credentials_held: true,
-        seen,
-        vcenter_recorded: Some(true),
-        create_not_sent: false,
-        path_taken: false,
-        folder_deleted: false,
-        stays_suspended: false,
-        site: PlacementCheck::Fits,
+        object: ObjectState {
+            has_finalizer: true,
+            deleting: false,
+            adopted: false,
+            forced: false,
+            cluster_changed: false,
+        },
+        record: Record {
+            vm,
+            has_identity: vm.is_some_and(|v| v.bios_uuid.is_some()),
+            loss: Loss::None,
+            vcenter: Some(true),
+            ejecting: false,
+        },
+        pool: PoolState {
+            exists: true,
+            policy: DELETE,
+            guard: None,
+            iso_ready: true,
+            credentials_held: true,
+            refused: None,
+        },
+        vm: VmState {
+            seen,
+            folder_deleted: false,
+            stays_suspended: false,
+            powered_on_by_us: false,
+            missing_in_scan: false,
+            tagged: true,
+            eject: false,
+            resting: None,
+        },
+        create: CreateState {
+            not_sent: false,
+            path_taken: false,
+            place: PlacementCheck::Fits,
+        },
+        agent: AgentState {
+            unproven: None,
+            early: None,
+            bound: false,
+            has_served: false,
+            guest_may_be_node: false,
+            present: false,
+            fenced: true,
+        },
+        owner: OwnerState {
+            vanished: Vanished::No,
+            left_bound: false,
+            has_another_host: false,
+            state: &MachineState::Alive,
+            stuck_on_guest: false,
+        },
         arrival: Arrival::Awaited,
-        powered_on_by_us: false,
-        missing_in_scan: false,
-        tagged: true,
-        agent_bound: false,
-        has_served: false,
-        guest_may_be_node: false,
-        vanished: Vanished::No,
-        left_bound: false,
-        machine_has_another: false,
-        machine_state: &MachineState::Alive,
-        refused: None,
-        agent_present: false,
-        ejecting: false,
-        eject: false,
-        resting: None,
-        agent_fenced: true,
-        stuck_on_guest: false,
         now: Duration::from_secs(100),
     }
 }
+
+const DELETE: Policy = Policy::Cleanup(Some(CleanupPolicy::Delete));
+const RETAIN: Policy = Policy::Cleanup(Some(CleanupPolicy::Retain));
+const UNKNOWN: Policy = Policy::Cleanup(None);
 
 fn ours(power: PowerState) -> Ownership {
     Ownership::Ours(Box::new(shown(&child("a"), power)))
@@ -82,19 +104,13 @@ fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
         power_state: None,
         ..runs.clone()
     };
-    let refused = |f: Facts<'_>| {
-        next(&Facts {
-            refused: Some("no"),
-            ..f
-        })
-    };
+    let refused = |f: Facts<'_>| next(&with(f, |f| f.pool.refused = Some("no")));
     for facts in [
         wanted(None, &Ownership::NotAsked),
         wanted(Some(&recorded), &absent),
-        Facts {
-            site: PlacementCheck::Doubtful,
-            ..wanted(Some(&recorded), &absent)
-        },
+        with(wanted(Some(&recorded), &absent), |f| {
+            f.create.place = PlacementCheck::Doubtful
+        }),
         wanted(Some(&made), &off),
     ] {
         assert!(!matches!(next(&facts), Step::Hold { .. }), "{facts:?}");
@@ -104,16 +120,16 @@ fn without_a_grant_no_host_comes_nearer_and_every_one_may_go() {
         );
     }
     // What is on record is looked after, and goes.
-    let lost = Facts {
-        loss: Loss::Restorable,
-        ..wanted(None, &Ownership::NotAsked)
-    };
+    let lost = with(wanted(None, &Ownership::NotAsked), |f| {
+        f.record.loss = Loss::Restorable
+    });
     assert_eq!(refused(lost), Step::RecordIdentity);
     let on = ours(PowerState::On);
-    let leaving = |seen| Facts {
-        deleting: true,
-        machine_state: &MachineState::Gone,
-        ..wanted(Some(&runs), seen)
+    let leaving = |seen| {
+        with(wanted(Some(&runs), seen), |f| {
+            f.object.deleting = true;
+            f.owner.state = &MachineState::Gone;
+        })
     };
     assert_eq!(refused(leaving(&on)), Step::PowerOff);
     assert_eq!(refused(leaving(&off)), Step::Destroy);
@@ -126,10 +142,9 @@ fn the_way_up_is_one_unmet_step_after_the_other() {
     let (recorded, on) = (intent(&c, 1), running(&c));
     let nothing = Ownership::NotAsked;
     assert_eq!(next(&wanted(None, &nothing)), Step::RecordIdentity);
-    let first = Facts {
-        create_not_sent: true,
-        ..wanted(Some(&recorded), &nothing)
-    };
+    let first = with(wanted(Some(&recorded), &nothing), |f| {
+        f.create.not_sent = true
+    });
     assert_eq!(next(&first), Step::Create);
     assert_eq!(next(&wanted(Some(&recorded), &nothing)), Step::Lookup);
     let task = with(recorded.clone(), |v| v.task_id = Some("task-1".to_owned()));
@@ -142,32 +157,20 @@ fn the_way_up_is_one_unmet_step_after_the_other() {
     });
     let keys = disordered.disk_keys.clone();
     let seen = Ownership::Ours(Box::new(disordered));
-    let disordered = Facts {
-        tagged: false,
-        ..wanted(Some(&recorded), &seen)
-    };
+    let disordered = with(wanted(Some(&recorded), &seen), |f| f.vm.tagged = false);
     assert_eq!(next(&disordered), Step::SetBootOrder(keys));
     let off = ours(PowerState::Off);
-    let bare = Facts {
-        tagged: false,
-        ..wanted(Some(&recorded), &off)
-    };
+    let bare = with(wanted(Some(&recorded), &off), |f| f.vm.tagged = false);
     assert_eq!(next(&bare), Step::AttachTags);
     let missing = with(recorded.clone(), |v| v.tags_missing = Some(true));
-    let refused = Facts {
-        vm: Some(&missing),
-        ..bare
-    };
+    let refused = with(bare, |f| f.record.vm = Some(&missing));
     assert_eq!(next(&refused), Step::PowerOn);
     assert_eq!(next(&wanted(Some(&recorded), &off)), Step::PowerOn);
     assert_eq!(
         next(&wanted(Some(&recorded), &ours(PowerState::On))),
         Step::RecordVm
     );
-    let untagged = Facts {
-        tagged: false,
-        ..wanted(Some(&on), &nothing)
-    };
+    let untagged = with(wanted(Some(&on), &nothing), |f| f.vm.tagged = false);
     assert_eq!(next(&untagged), Step::AttachTags);
     assert_eq!(next(&wanted(Some(&on), &nothing)), Step::Settled);
 }
@@ -185,10 +188,7 @@ fn a_vm_that_came_back_under_another_reference_is_recorded_anew_before_it_is_tag
             v.moref = MoRef::new("VirtualMachine", id);
         });
         let seen = Ownership::Ours(Box::new(found));
-        let facts = Facts {
-            tagged,
-            ..wanted(Some(&on), &seen)
-        };
+        let facts = with(wanted(Some(&on), &seen), |f| f.vm.tagged = tagged);
         assert_eq!(next(&facts), then, "{id}, tagged: {tagged}");
     }
 }
@@ -197,13 +197,12 @@ fn a_vm_that_came_back_under_another_reference_is_recorded_anew_before_it_is_tag
 fn the_way_down_ends_with_the_finalizer() {
     let on = running(&child("a"));
     let down = |seen: Ownership, agent_present, agent_fenced| {
-        let facts = Facts {
-            deleting: true,
-            machine_state: &MachineState::Gone,
-            agent_present,
-            agent_fenced,
-            ..wanted(Some(&on), &seen)
-        };
+        let facts = with(wanted(Some(&on), &seen), |f| {
+            f.object.deleting = true;
+            f.owner.state = &MachineState::Gone;
+            f.agent.present = agent_present;
+            f.agent.fenced = agent_fenced;
+        });
         next(&facts)
     };
     assert_eq!(down(ours(PowerState::On), true, false), Step::FenceAgent);
@@ -231,25 +230,23 @@ fn a_vm_goes_only_after_its_addresses_are_on_record() {
     let unrecorded = intent(&child("a"), 1);
     for power in [PowerState::On, PowerState::Off] {
         let seen = ours(power);
-        let facts = Facts {
-            deleting: true,
-            machine_state: &MachineState::Gone,
-            ..wanted(Some(&unrecorded), &seen)
-        };
+        let facts = with(wanted(Some(&unrecorded), &seen), |f| {
+            f.object.deleting = true;
+            f.owner.state = &MachineState::Gone;
+        });
         assert_eq!(next(&facts), Step::RecordVm, "{power:?}");
     }
 }
 
 /// Facts of a VM that runs, and whose Agent has not registered in time.
 fn overdue<'a>(vm: &'a VmStatus, seen: &'a Ownership, exhausted: bool) -> Facts<'a> {
-    Facts {
-        arrival: Arrival::Overdue {
+    with(wanted(Some(vm), seen), |f| {
+        f.arrival = Arrival::Overdue {
             cause: Cause::NotRegistered,
             exhausted,
             allowed: false,
-        },
-        ..wanted(Some(vm), seen)
-    }
+        }
+    })
 }
 
 fn reason(step: &Step) -> &str {
@@ -271,13 +268,12 @@ fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
         Step::GiveUp
     );
     let given_up = |seen: Ownership, agent_present, agent_fenced, agent_bound| {
-        let facts = Facts {
-            arrival: Arrival::GivenUp,
-            agent_present,
-            agent_fenced,
-            agent_bound,
-            ..wanted(Some(&vm), &seen)
-        };
+        let facts = with(wanted(Some(&vm), &seen), |f| {
+            f.arrival = Arrival::GivenUp;
+            f.agent.present = agent_present;
+            f.agent.fenced = agent_fenced;
+            f.agent.bound = agent_bound;
+        });
         next(&facts)
     };
     let gone = Ownership::Absent { proofs: 2 };
@@ -312,10 +308,9 @@ fn a_vm_whose_agent_does_not_come_is_looked_at_given_up_and_replaced() {
         reason(&given_up(ours(PowerState::On), true, true, true)),
         "AgentBound"
     );
-    let resting = Facts {
-        arrival: Arrival::Resting(Duration::from_secs(9)),
-        ..wanted(None, &Ownership::NotAsked)
-    };
+    let resting = with(wanted(None, &Ownership::NotAsked), |f| {
+        f.arrival = Arrival::Resting(Duration::from_secs(9))
+    });
     assert!(
         matches!(next(&resting), Step::Hold { reason: "ReplacementResting", again: Some(left), .. } if left.as_secs() == 9)
     );
@@ -339,29 +334,22 @@ fn a_guest_that_may_be_a_node_is_left_to_a_person() {
     assert_eq!(reason, "AgentDiscoveryExpired");
     assert!(message.contains("restored") && message.contains("replace=1"));
     // Whoever switched it on, and has watched it since, knows better; and so may a person.
-    let powered_on_by_us = Facts {
-        powered_on_by_us: true,
-        ..facts
-    };
+    let powered_on_by_us = with(facts, |f| f.vm.powered_on_by_us = true);
     assert_eq!(next(&powered_on_by_us), Step::GiveUp);
-    let allowed = Facts {
-        arrival: Arrival::Overdue {
+    let allowed = with(facts, |f| {
+        f.arrival = Arrival::Overdue {
             cause: Cause::NotRegistered,
             exhausted: true,
             allowed: true,
-        },
-        ..facts
-    };
+        }
+    });
     assert_eq!(next(&allowed), Step::GiveUp);
     let dead = ours(PowerState::On);
     assert_eq!(
         reason_of(&overdue(&vm, &dead, true)),
         "ReplacementsExhausted"
     );
-    let kept = Facts {
-        policy: Some(CleanupPolicy::Retain),
-        ..overdue(&vm, &dead, false)
-    };
+    let kept = with(overdue(&vm, &dead, false), |f| f.pool.policy = RETAIN);
     assert_eq!(reason_of(&kept), "AgentDiscoveryExpired");
 }
 
@@ -374,11 +362,10 @@ fn a_place_that_was_refused_or_mended_is_left_behind_after_proof() {
     let c = child("a");
     let recorded = intent(&c, 1);
     let at = |seen: Ownership, site, create_not_sent| {
-        let facts = Facts {
-            site,
-            create_not_sent,
-            ..wanted(Some(&recorded), &seen)
-        };
+        let facts = with(wanted(Some(&recorded), &seen), |f| {
+            f.create.place = site;
+            f.create.not_sent = create_not_sent;
+        });
         next(&facts)
     };
     assert_eq!(
@@ -421,13 +408,12 @@ fn a_vm_that_serves_is_noticed_when_it_is_gone_or_off() {
     // Where its Agent is not in view, the record says that it served.
     for in_view in [true, false] {
         let serving = |seen: Ownership, missing_in_scan| {
-            let facts = Facts {
-                missing_in_scan,
-                agent_bound: in_view,
-                agent_present: in_view,
-                has_served: !in_view,
-                ..wanted(Some(&vm), &seen)
-            };
+            let facts = with(wanted(Some(&vm), &seen), |f| {
+                f.vm.missing_in_scan = missing_in_scan;
+                f.agent.bound = in_view;
+                f.agent.present = in_view;
+                f.agent.has_served = !in_view;
+            });
             next(&facts)
         };
         assert_eq!(serving(Ownership::NotAsked, false), Step::Settled);
@@ -454,35 +440,32 @@ fn retain_holds_where_the_pool_is_gone() {
         at: Duration::ZERO,
     };
     let absent = Ownership::Absent { proofs: 2 };
-    let leaving = |seen, policy| Facts {
-        deleting: true,
-        pool_exists: false,
-        machine_state: &MachineState::Gone,
-        policy,
-        ..wanted(Some(&vm), seen)
+    let leaving = |seen, policy| {
+        with(wanted(Some(&vm), seen), |f| {
+            f.object.deleting = true;
+            f.pool.exists = false;
+            f.owner.state = &MachineState::Gone;
+            f.pool.policy = policy;
+        })
     };
     for (seen, kept, goes) in [
         (&Ownership::NotAsked, Step::Lookup, Step::Lookup),
         (&on, Step::Disown, Step::PowerOff),
         (&absent, Step::RemoveFinalizer, Step::RemoveFinalizer),
     ] {
-        let retain = leaving(seen, Some(CleanupPolicy::Retain));
+        let retain = leaving(seen, RETAIN);
         assert_eq!(next(&retain), kept);
-        assert_eq!(next(&leaving(seen, None)), goes);
-        let forced = Facts {
-            forced: true,
-            ..retain
-        };
+        assert_eq!(next(&leaving(seen, UNKNOWN)), goes);
+        let forced = with(retain, |f| f.object.forced = true);
         assert_eq!(next(&forced), Step::RemoveFinalizer, "vCenter may be gone");
     }
     // Released in another life, or the predecessor's: no mark of ours is on it.
-    let released = leaving(&stranger, Some(CleanupPolicy::Retain));
+    let released = leaving(&stranger, RETAIN);
     assert_eq!(next(&released), Step::RemoveFinalizer);
     let old = with(vm.clone(), |v| v.attempt = None);
-    let predecessors = Facts {
-        vm: Some(&old),
-        ..leaving(&Ownership::NotAsked, Some(CleanupPolicy::Retain))
-    };
+    let predecessors = with(leaving(&Ownership::NotAsked, RETAIN), |f| {
+        f.record.vm = Some(&old)
+    });
     assert_eq!(next(&predecessors), Step::RemoveFinalizer);
 }
 
@@ -540,13 +523,12 @@ fn recorded() -> impl Strategy<Value = Option<VmStatus>> {
 fn a_record_that_was_taken_away_makes_no_second_vm() {
     let ours = ours(PowerState::On);
     let says = |deleting, forced, loss| {
-        let facts = Facts {
-            loss,
-            deleting,
-            forced,
-            iso_ready: false,
-            ..wanted(None, &ours)
-        };
+        let facts = with(wanted(None, &ours), |f| {
+            f.record.loss = loss;
+            f.object.deleting = deleting;
+            f.object.forced = forced;
+            f.pool.iso_ready = false;
+        });
         match next(&facts) {
             Step::Hold { reason, .. } => reason.to_owned(),
             step => step.name().to_owned(),
@@ -562,7 +544,7 @@ fn a_record_that_was_taken_away_makes_no_second_vm() {
 }
 
 fn retain_holds(f: &Facts<'_>) -> bool {
-    f.policy == Some(CleanupPolicy::Retain)
+    f.pool.policy == RETAIN
 }
 
 fn site() -> impl Strategy<Value = PlacementCheck> {
@@ -622,32 +604,35 @@ proptest! {
         loss in prop_oneof![Just(Loss::None), Just(Loss::Restorable), Just(Loss::Unrecoverable)],
     ) {
         let none = vm.as_ref().is_none_or(|v| v.bios_uuid.is_none() && v.attempt.is_none());
-        let facts = Facts {
-            loss: if none { loss } else { Loss::None },
-            has_finalizer: flags[0],
-            deleting: flags[1],
-            adopted: flags[2],
-            forced: flags[3],
-            pool_exists: flags[4],
-            cluster_changed: flags[5],
-            policy: (flags[4] || flags[14]).then_some(if retain { CleanupPolicy::Retain } else { CleanupPolicy::Delete }),
-            site,
-            arrival,
-            missing_in_scan: flags[15],
-            powered_on_by_us: flags[14],
-            iso_ready: flags[6],
-            create_not_sent: flags[7],
-            path_taken: flags[8],
-            tagged: flags[9],
-            agent_bound: flags[10],
-            has_served: flags[16],
-            machine_state: &machine_state,
-            agent_present: flags[11],
-            agent_fenced: flags[12],
-            stuck_on_guest: flags[13],
-            credentials_held: flags[15],
-            ..wanted(vm.as_ref(), &seen)
-        };
+        let facts = with(wanted(vm.as_ref(), &seen), |f| {
+            f.record.loss = if none { loss } else { Loss::None };
+            f.object.has_finalizer = flags[0];
+            f.object.deleting = flags[1];
+            f.object.adopted = flags[2];
+            f.object.forced = flags[3];
+            f.pool.exists = flags[4];
+            f.object.cluster_changed = flags[5];
+            f.pool.policy = match (retain, flags[4] || flags[14]) {
+                (true, true) => RETAIN,
+                (false, true) => DELETE,
+                (_, false) => UNKNOWN,
+            };
+            f.create.place = site;
+            f.arrival = arrival;
+            f.vm.missing_in_scan = flags[15];
+            f.vm.powered_on_by_us = flags[14];
+            f.pool.iso_ready = flags[6];
+            f.create.not_sent = flags[7];
+            f.create.path_taken = flags[8];
+            f.vm.tagged = flags[9];
+            f.agent.bound = flags[10];
+            f.agent.has_served = flags[16];
+            f.owner.state = &machine_state;
+            f.agent.present = flags[11];
+            f.agent.fenced = flags[12];
+            f.owner.stuck_on_guest = flags[13];
+            f.pool.credentials_held = flags[15];
+        });
         let step = next(&facts);
         let is_ours = matches!(seen, Ownership::Ours(_));
         let destructive = matches!(step, Step::PowerOff | Step::Destroy);
@@ -656,66 +641,66 @@ proptest! {
         }
         if step == Step::PowerOn {
             let said = vm.as_ref().is_some_and(|v| v.tags_missing == Some(true));
-            prop_assert!(facts.tagged || said, "switched on without its tags, and nobody will know");
+            prop_assert!(facts.vm.tagged || said, "switched on without its tags, and nobody will know");
         }
         if destructive {
-            let given_up = arrival == Arrival::GivenUp && !facts.cluster_changed && machine_state == MachineState::Alive;
-            prop_assert!((facts.deleting || given_up) && facts.has_finalizer);
-            prop_assert!(!facts.agent_bound || facts.deleting && facts.forced, "{step:?} on a serving host");
-            prop_assert!(!facts.has_served || facts.deleting, "{step:?} on a host that served, and nobody asked");
-            prop_assert!(!facts.agent_present || facts.agent_fenced, "{step:?} before the fence");
-            prop_assert!(!facts.deleting || facts.policy != Some(CleanupPolicy::Retain), "{step:?} against Retain");
+            let given_up = arrival == Arrival::GivenUp && !facts.object.cluster_changed && machine_state == MachineState::Alive;
+            prop_assert!((facts.object.deleting || given_up) && facts.object.has_finalizer);
+            prop_assert!(!facts.agent.bound || facts.object.deleting && facts.object.forced, "{step:?} on a serving host");
+            prop_assert!(!facts.agent.has_served || facts.object.deleting, "{step:?} on a host that served, and nobody asked");
+            prop_assert!(!facts.agent.present || facts.agent.fenced, "{step:?} before the fence");
+            prop_assert!(!facts.object.deleting || facts.pool.policy != RETAIN, "{step:?} against Retain");
         }
         if step == Step::RecordIdentity {
-            prop_assert!(facts.credentials_held || facts.deleting, "intent without credentials that last");
-            prop_assert!(!facts.deleting || facts.loss == Loss::Restorable);
+            prop_assert!(facts.pool.credentials_held || facts.object.deleting, "intent without credentials that last");
+            prop_assert!(!facts.object.deleting || facts.record.loss == Loss::Restorable);
         }
         if step == Step::Create {
-            let vm = facts.vm.expect("recorded before it is created");
-            prop_assert!(facts.has_identity && vm.moref.is_none() && !facts.deleting && facts.iso_ready);
-            prop_assert!(!is_ours && !facts.adopted && facts.pool_exists && !facts.cluster_changed);
-            prop_assert!(!facts.agent_bound && !facts.has_served, "a second VM beside one that serves");
+            let vm = facts.record.vm.expect("recorded before it is created");
+            prop_assert!(facts.record.has_identity && vm.moref.is_none() && !facts.object.deleting && facts.pool.iso_ready);
+            prop_assert!(!is_ours && !facts.object.adopted && facts.pool.exists && !facts.object.cluster_changed);
+            prop_assert!(!facts.agent.bound && !facts.agent.has_served, "a second VM beside one that serves");
             let not_beside = matches!(seen, Ownership::Foreign { met: FoundBy::Uuid, .. } | Ownership::Several(_));
             prop_assert!(!not_beside, "a second VM beside one that may be ours");
         }
         if matches!(step, Step::NextAttempt | Step::RecordIdentity) {
-            prop_assert!(!facts.deleting && !facts.agent_bound || step == Step::RecordIdentity);
-            let kept = step == Step::RecordIdentity && !facts.has_identity;
+            prop_assert!(!facts.object.deleting && !facts.agent.bound || step == Step::RecordIdentity);
+            let kept = step == Step::RecordIdentity && !facts.record.has_identity;
             prop_assert!(!is_ours || kept, "a new identity while our VM stands");
-            prop_assert!(facts.loss != Loss::Unrecoverable || step == Step::NextAttempt);
+            prop_assert!(facts.record.loss != Loss::Unrecoverable || step == Step::NextAttempt);
         }
         if step == Step::NextAttempt {
             let absent = matches!(seen, Ownership::Absent { proofs } if proofs >= super::PROOFS);
             prop_assert!(absent, "a new identity with {seen:?}");
-            prop_assert!(!facts.has_served, "another VM for a Machine that one served");
+            prop_assert!(!facts.agent.has_served, "another VM for a Machine that one served");
         }
         if step == Step::GiveUp {
             let late = matches!(arrival, Arrival::Overdue { .. });
-            prop_assert!(late && is_ours && !facts.deleting && !retain_holds(&facts));
-            prop_assert!(!facts.agent_bound && !facts.has_served, "what serves is given up");
-            prop_assert!(machine_state == MachineState::Alive && !facts.adopted && facts.pool_exists && !facts.cluster_changed);
+            prop_assert!(late && is_ours && !facts.object.deleting && !retain_holds(&facts));
+            prop_assert!(!facts.agent.bound && !facts.agent.has_served, "what serves is given up");
+            prop_assert!(machine_state == MachineState::Alive && !facts.object.adopted && facts.pool.exists && !facts.object.cluster_changed);
         }
         if step == Step::RemoveFinalizer {
-            prop_assert!(facts.deleting);
-            let kept = facts.policy == Some(CleanupPolicy::Retain);
-            let gone = facts.loss != Loss::None && facts.pool_exists && !facts.forced;
-            let never_made = !facts.has_identity && !gone || facts.create_not_sent;
+            prop_assert!(facts.object.deleting);
+            let kept = facts.pool.policy == RETAIN;
+            let gone = facts.record.loss != Loss::None && facts.pool.exists && !facts.object.forced;
+            let never_made = !facts.record.has_identity && !gone || facts.create.not_sent;
             let absent = matches!(seen, Ownership::Absent { proofs } if proofs >= super::PROOFS);
             let looked = !matches!(seen, Ownership::NotAsked | Ownership::Ours(_));
-            let kept = kept && (looked || facts.forced || vm.as_ref().is_none_or(|v| v.attempt.is_none()));
-            prop_assert!(kept || never_made || absent || facts.adopted, "finalizer off with {seen:?}");
+            let kept = kept && (looked || facts.object.forced || vm.as_ref().is_none_or(|v| v.attempt.is_none()));
+            prop_assert!(kept || never_made || absent || facts.object.adopted, "finalizer off with {seen:?}");
         }
         if step == Step::Disown {
-            prop_assert!(is_ours && facts.deleting && facts.policy == Some(CleanupPolicy::Retain));
-            prop_assert!(!facts.agent_bound, "a host that serves is let go");
+            prop_assert!(is_ours && facts.object.deleting && facts.pool.policy == RETAIN);
+            prop_assert!(!facts.agent.bound, "a host that serves is let go");
         }
         if matches!(step, Step::DeleteAgent) {
             prop_assert!(matches!(seen, Ownership::Absent { proofs } if proofs >= super::PROOFS), "an Agent before its VM");
         }
         if matches!(step, Step::ReleaseHook) {
-            prop_assert!(facts.stuck_on_guest && !matches!(&seen, Ownership::Ours(vm) if vm.power == PowerState::On));
+            prop_assert!(facts.owner.stuck_on_guest && !matches!(&seen, Ownership::Ours(vm) if vm.power == PowerState::On));
         }
-        if facts.adopted && facts.vm.is_none() {
+        if facts.object.adopted && facts.record.vm.is_none() {
             prop_assert!(!destructive && step != Step::Create);
         }
         if let Step::Hold { reason, message, .. } = &step {
@@ -748,15 +733,16 @@ fn a_busy_vm_is_looked_at_and_only_the_call_that_rests_is_not_tried() {
         (E::PowerOff, &on, ours(PowerState::On), true),
         (E::Destroy, &on, ours(PowerState::Off), true),
     ] {
-        let facts = |resting| Facts {
-            deleting,
-            machine_state: if deleting {
-                &MachineState::Gone
-            } else {
-                &MachineState::Alive
-            },
-            resting,
-            ..wanted(Some(vm), &seen)
+        let facts = |resting| {
+            with(wanted(Some(vm), &seen), |f| {
+                f.object.deleting = deleting;
+                f.owner.state = if deleting {
+                    &MachineState::Gone
+                } else {
+                    &MachineState::Alive
+                };
+                f.vm.resting = resting;
+            })
         };
         let free = next(&facts(None));
         assert_eq!(free.call(), Some(call), "{free:?}");
@@ -768,20 +754,20 @@ fn a_busy_vm_is_looked_at_and_only_the_call_that_rests_is_not_tried() {
         let other = next(&facts(Some(resting(E::EjectIso, reason::VM_BUSY, 7))));
         assert_eq!(other, free, "another call rests");
     }
-    let unseen = Facts {
-        resting: Some(resting(E::PowerOn, reason::VM_BUSY, 7)),
-        ..wanted(Some(&made), &Ownership::NotAsked)
-    };
+    let unseen = with(wanted(Some(&made), &Ownership::NotAsked), |f| {
+        f.vm.resting = Some(resting(E::PowerOn, reason::VM_BUSY, 7))
+    });
     assert_eq!(next(&unseen), Step::Lookup);
 }
 
 #[test]
 fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
     let on = running(&child("a"));
-    let facts = |seen| Facts {
-        eject: true,
-        agent_bound: true,
-        ..wanted(Some(&on), seen)
+    let facts = |seen| {
+        with(wanted(Some(&on), seen), |f| {
+            f.vm.eject = true;
+            f.agent.bound = true;
+        })
     };
     assert_eq!(next(&facts(&Ownership::NotAsked)), Step::Lookup);
     let seen_on = ours(PowerState::On);
@@ -797,10 +783,9 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
         ..shown(&child("a"), PowerState::On)
     }));
     let busy = |seen| {
-        next(&Facts {
-            resting: Some(resting(E::EjectIso, reason::EJECT_FAILED, 7)),
-            ..facts(seen)
-        })
+        next(&with(facts(seen), |f| {
+            f.vm.resting = Some(resting(E::EjectIso, reason::EJECT_FAILED, 7))
+        }))
     };
     assert_eq!(busy(&Ownership::NotAsked), Step::Lookup);
     let held = hold(reason::EJECT_FAILED, "busy", Some(Duration::from_secs(7)));
@@ -810,19 +795,15 @@ fn the_drive_is_emptied_when_all_else_is_done_and_only_of_a_vm_seen_as_ours() {
         Step::EjectIso,
         "what kept it away has done it"
     );
-    let untagged = Facts {
-        tagged: false,
-        ..facts(&Ownership::NotAsked)
-    };
+    let untagged = with(facts(&Ownership::NotAsked), |f| f.vm.tagged = false);
     assert_eq!(next(&untagged), Step::AttachTags);
     let off = ours(PowerState::Off);
     assert!(
         matches!(next(&facts(&off)), Step::Hold { .. }),
         "not switched, not changed"
     );
-    let leaving = Facts {
-        machine_state: &MachineState::Leaving,
-        ..facts(&Ownership::NotAsked)
-    };
+    let leaving = with(facts(&Ownership::NotAsked), |f| {
+        f.owner.state = &MachineState::Leaving
+    });
     assert_eq!(next(&leaving), Step::Settled);
 }

@@ -6,12 +6,16 @@ use agent_forge_crds::pool::CleanupPolicy;
 
 use crate::{
     domain::{machine_state::MachineState, vanished::Vanished},
+    lifecycle::Policy,
     ports::vcenter::PowerState,
-    testing::{child_with_vm, running, shown},
+    testing::{child_with_vm, running, shown, with},
     vm::{
         arrival::Arrival,
         ownership::Ownership,
-        step::{self, Facts, Loss, PlacementCheck, Step},
+        step::{
+            self, AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck,
+            PoolState, Record, Step, VmState,
+        },
     },
 };
 
@@ -29,108 +33,100 @@ fn a_vm_outlives_the_machine_it_served() {
     let on = Ownership::Ours(Box::new(shown(&child, PowerState::On)));
     let off = Ownership::Ours(Box::new(shown(&child, PowerState::Off)));
     let facts = Facts {
-        vm: Some(&vm),
-        has_identity: true,
-        loss: Loss::None,
-        has_finalizer: true,
-        deleting: true,
-        adopted: false,
-        forced: false,
-        pool_exists: true,
-        cluster_changed: false,
-        policy: Some(CleanupPolicy::Delete),
-        guard: None,
-        unproven: None,
-        early: None,
-        iso_ready: true,
-        credentials_held: true,
-        seen: &on,
-        vcenter_recorded: Some(true),
-        create_not_sent: false,
-        path_taken: false,
-        folder_deleted: false,
-        stays_suspended: false,
-        site: PlacementCheck::Fits,
+        object: ObjectState {
+            has_finalizer: true,
+            deleting: true,
+            adopted: false,
+            forced: false,
+            cluster_changed: false,
+        },
+        record: Record {
+            vm: Some(&vm),
+            has_identity: true,
+            loss: Loss::None,
+            vcenter: Some(true),
+            ejecting: false,
+        },
+        pool: PoolState {
+            exists: true,
+            policy: Policy::Cleanup(Some(CleanupPolicy::Delete)),
+            guard: None,
+            iso_ready: true,
+            credentials_held: true,
+            refused: None,
+        },
+        vm: VmState {
+            seen: &on,
+            folder_deleted: false,
+            stays_suspended: false,
+            powered_on_by_us: false,
+            missing_in_scan: false,
+            tagged: true,
+            eject: true,
+            resting: None,
+        },
+        create: CreateState {
+            not_sent: false,
+            path_taken: false,
+            place: PlacementCheck::Fits,
+        },
+        agent: AgentState {
+            unproven: None,
+            early: None,
+            bound: true,
+            has_served: false,
+            guest_may_be_node: false,
+            present: true,
+            fenced: true,
+        },
+        owner: OwnerState {
+            vanished: Vanished::No,
+            left_bound: false,
+            has_another_host: false,
+            state: &MachineState::Leaving,
+            stuck_on_guest: false,
+        },
         arrival: Arrival::Awaited,
-        powered_on_by_us: false,
-        missing_in_scan: false,
-        tagged: true,
-        agent_bound: true,
-        has_served: false,
-        guest_may_be_node: false,
-        vanished: Vanished::No,
-        left_bound: false,
-        machine_has_another: false,
-        refused: None,
-        machine_state: &MachineState::Leaving,
-        ejecting: false,
-        eject: true,
-        resting: None,
-        agent_present: true,
-        agent_fenced: true,
-        stuck_on_guest: false,
         now: Duration::ZERO,
     };
     assert_eq!(reason(&step::next(&facts)), Some("AgentBound"));
-    let unbound = Facts {
-        agent_bound: false,
-        ..facts
-    };
+    let unbound = with(facts, |f| f.agent.bound = false);
     assert_eq!(reason(&step::next(&unbound)), Some("MachineRemains"));
     // A hook that waits for a dead guest is released all the same: else neither would ever go.
-    let stuck = Facts {
-        stuck_on_guest: true,
-        seen: &off,
-        ..unbound
-    };
+    let stuck = with(unbound, |f| {
+        f.owner.stuck_on_guest = true;
+        f.vm.seen = &off;
+    });
     assert_eq!(step::next(&stuck), Step::ReleaseHook);
-    let forced = Facts {
-        forced: true,
-        ..facts
-    };
+    let forced = with(facts, |f| f.object.forced = true);
     assert_eq!(step::next(&forced), Step::PowerOff);
-    let gone = Facts {
-        machine_state: &MachineState::Gone,
-        has_served: true,
-        ..unbound
-    };
+    let gone = with(unbound, |f| {
+        f.owner.state = &MachineState::Gone;
+        f.agent.has_served = true;
+    });
     assert_eq!(step::next(&gone), Step::PowerOff);
     // One in the making is nobody's node; what was given to a Machine that lives may be, although its Agent is gone.
-    let awaited = Facts {
-        machine_state: &MachineState::Alive,
-        ..unbound
-    };
+    let awaited = with(unbound, |f| f.owner.state = &MachineState::Alive);
     assert_eq!(step::next(&awaited), Step::PowerOff);
-    let node = Facts {
-        has_served: true,
-        agent_present: false,
-        ..awaited
-    };
+    let node = with(awaited, |f| {
+        f.agent.has_served = true;
+        f.agent.present = false;
+    });
     assert_eq!(reason(&step::next(&node)), Some("MachineRemains"));
     // It served another control plane and is free again, and its own AgentMachine has another host since.
-    let spare = Facts {
-        machine_has_another: true,
-        agent_present: true,
-        ..node
-    };
+    let spare = with(node, |f| {
+        f.owner.has_another_host = true;
+        f.agent.present = true;
+    });
     assert_eq!(step::next(&spare), Step::PowerOff);
     // Where its Agent is not there to say so, it may still be somebody's node, unless it is gone itself.
-    let silent = Facts {
-        agent_present: false,
-        ..spare
-    };
+    let silent = with(spare, |f| f.agent.present = false);
     assert_eq!(reason(&step::next(&silent)), Some("MachineRemains"));
     let absent = Ownership::Absent {
         proofs: step::PROOFS,
     };
-    let over = Facts {
-        seen: &absent,
-        ..silent
-    };
+    let over = with(silent, |f| f.vm.seen = &absent);
     assert_eq!(step::next(&over), Step::RemoveFinalizer);
-    let given_up = Facts {
-        forced: true,
-        ..node
-    };
+    let given_up = with(node, |f| f.object.forced = true);
     assert_eq!(step::next(&given_up), Step::PowerOff);
 }

@@ -4,11 +4,10 @@ use super::*;
 use crate::vm::step::{PROOFS, PROOFS_AFTER_LOST_CREATE};
 
 fn leaving<'a>(vm: Option<&'a VmStatus>, seen: &'a Ownership) -> Facts<'a> {
-    Facts {
-        deleting: true,
-        machine_state: &MachineState::Gone,
-        ..wanted(vm, seen)
-    }
+    with(wanted(vm, seen), |f| {
+        f.object.deleting = true;
+        f.owner.state = &MachineState::Gone;
+    })
 }
 
 #[test]
@@ -18,36 +17,36 @@ fn before_a_vm_goes() {
     let started = with(made.clone(), |v| v.task_id = Some("task-1".to_owned()));
     let done = with(on.clone(), |v| v.task_id = Some("task-1".to_owned()));
     let of = |vm| leaving(Some(vm), &Ownership::NotAsked);
-    let fresh = |vm| with(of(vm), |f| f.create_not_sent = true);
-    let fenced = |present, fenced, policy| Facts {
-        agent_present: present,
-        agent_fenced: fenced,
-        policy: Some(policy),
-        ..of(&on)
+    let fresh = |vm| with(of(vm), |f| f.create.not_sent = true);
+    let fenced = |present, fenced, policy| {
+        with(of(&on), |f| {
+            f.agent.present = present;
+            f.agent.fenced = fenced;
+            f.pool.policy = policy;
+        })
     };
     let fence = ("agent.fence", None);
-    use CleanupPolicy::{Delete, Retain};
     each([
         ("no record", leaving(None, &Ownership::NotAsked), ENDED),
         (
             "ours no more",
-            with(of(&on), |f| f.has_finalizer = false),
+            with(of(&on), |f| f.object.has_finalizer = false),
             SETTLED,
         ),
         (
             "adopted",
-            with(fenced(true, false, Delete), |f| f.adopted = true),
+            with(fenced(true, false, DELETE), |f| f.object.adopted = true),
             ENDED,
         ),
         ("never asked for", fresh(&made), ENDED),
         ("there, so asked for", fresh(&on), LOOKUP),
         ("being made", of(&started), ("vm.finish_task", None)),
         ("made", of(&done), LOOKUP),
-        ("its Agent first", fenced(true, false, Delete), fence),
-        ("fenced", fenced(true, true, Delete), LOOKUP),
-        ("no Agent", fenced(false, false, Delete), LOOKUP),
-        ("kept, not its Agent", fenced(true, false, Retain), fence),
-        ("kept, its mark first", fenced(true, true, Retain), LOOKUP),
+        ("its Agent first", fenced(true, false, DELETE), fence),
+        ("fenced", fenced(true, true, DELETE), LOOKUP),
+        ("no Agent", fenced(false, false, DELETE), LOOKUP),
+        ("kept, not its Agent", fenced(true, false, RETAIN), fence),
+        ("kept, its mark first", fenced(true, true, RETAIN), LOOKUP),
     ]);
 }
 
@@ -100,17 +99,20 @@ fn whose_machine_holds_a_vm_that_goes() {
         ),
         (&MachineState::Nobody, false, POWER_OFF),
     ] {
-        let free = Facts {
-            machine_state,
-            has_served,
-            ..leaving(Some(&vm), &on)
-        };
-        let bound = with(free, |f| f.agent_bound = true);
+        let free = with(leaving(Some(&vm), &on), |f| {
+            f.owner.state = machine_state;
+            f.agent.has_served = has_served;
+        });
+        let bound = with(free, |f| f.agent.bound = true);
         each([
             ("free", free, expected),
             ("bound", bound, ("AgentBound", None)),
-            ("forced", with(free, |f| f.forced = true), POWER_OFF),
-            ("bound, forced", with(bound, |f| f.forced = true), POWER_OFF),
+            ("forced", with(free, |f| f.object.forced = true), POWER_OFF),
+            (
+                "bound, forced",
+                with(bound, |f| f.object.forced = true),
+                POWER_OFF,
+            ),
         ]);
     }
 }
@@ -129,13 +131,12 @@ fn a_hook_that_waits_for_a_guest() {
         (two(), AMBIGUOUS),
         (twin(0), ("OwnershipUnproven", Some(30))),
     ] {
-        let stuck = Facts {
-            machine_state: &MachineState::Leaving,
-            stuck_on_guest: true,
-            ..wanted(Some(&vm), &seen)
-        };
+        let stuck = with(wanted(Some(&vm), &seen), |f| {
+            f.owner.state = &MachineState::Leaving;
+            f.owner.stuck_on_guest = true;
+        });
         assert_eq!(said(&stuck), expected, "{seen:?}");
-        let leaving = with(stuck, |f| f.deleting = true);
+        let leaving = with(stuck, |f| f.object.deleting = true);
         assert_eq!(said(&leaving), expected, "{seen:?}, and it goes");
     }
 }
@@ -144,13 +145,10 @@ fn a_hook_that_waits_for_a_guest() {
 fn a_record_that_cannot_be_gone_by() {
     let (garbled, old) = (unreadable(), predecessors());
     let unread = wanted(Some(&garbled), &Ownership::NotAsked);
-    let unread = with(unread, |f| f.has_identity = false);
+    let unread = with(unread, |f| f.record.has_identity = false);
     let unreadable = ("RecordUnreadable", None);
     let see = |seen| wanted(Some(&old), seen);
-    let poolless = |seen| Facts {
-        pool_exists: false,
-        ..leaving(Some(&old), seen)
-    };
+    let poolless = |seen| with(leaving(Some(&old), seen), |f| f.pool.exists = false);
     let unproven = ("OwnershipUnproven", None);
     let take_over = ("vm.take_over", None);
     let (once, twice) = (absent(PROOFS - 1), absent(PROOFS));
@@ -159,7 +157,7 @@ fn a_record_that_cannot_be_gone_by() {
         (
             "no uuid, and it goes",
             with(unread, |f| {
-                (f.deleting, f.machine_state) = (true, &MachineState::Gone);
+                (f.object.deleting, f.owner.state) = (true, &MachineState::Gone);
             }),
             unreadable,
         ),

@@ -9,38 +9,40 @@ fn before_a_vm_is_thought_of() {
     let alive = wanted(Some(&vm), &Ownership::NotAsked);
     let first = wanted(None, &Ownership::NotAsked);
     let ours = ours(PowerState::Off);
-    let lost = |seen| with(wanted(None, seen), |f| f.loss = Loss::Unrecoverable);
+    let lost = |seen| with(wanted(None, seen), |f| f.record.loss = Loss::Unrecoverable);
     each([
         ("nothing", first, ("vm.record_identity", None)),
         (
             "no finalizer",
-            with(alive, |f| f.has_finalizer = false),
+            with(alive, |f| f.object.has_finalizer = false),
             ("vm.add_finalizer", None),
         ),
         (
             "nor a pool",
-            with(alive, |f| (f.has_finalizer, f.pool_exists) = (false, false)),
+            with(alive, |f| {
+                (f.object.has_finalizer, f.pool.exists) = (false, false)
+            }),
             ("PoolNotFound", None),
         ),
         (
             "another cluster",
-            with(alive, |f| f.cluster_changed = true),
+            with(alive, |f| f.object.cluster_changed = true),
             ("ClusterIDChanged", None),
         ),
         (
             "adopted",
-            with(alive, |f| f.adopted = true),
+            with(alive, |f| f.object.adopted = true),
             ("OwnershipUnproven", None),
         ),
         (
             "no hold on the Secret",
-            with(first, |f| f.credentials_held = false),
+            with(first, |f| f.pool.credentials_held = false),
             ("CredentialsNotHeld", None),
         ),
         (
             "nor an ISO",
             with(first, |f| {
-                (f.credentials_held, f.iso_ready) = (false, false);
+                (f.pool.credentials_held, f.pool.iso_ready) = (false, false);
             }),
             ("IsoNotReady", None),
         ),
@@ -65,9 +67,10 @@ fn nobody_gets_a_vm_and_one_that_runs_is_left() {
         (&MachineState::Gone, "MachineDeleted"),
         (&unknown, "MachineStateUnknown"),
     ] {
-        let of = |vm| Facts {
-            machine_state,
-            ..wanted(Some(vm), &Ownership::NotAsked)
+        let of = |vm| {
+            with(wanted(Some(vm), &Ownership::NotAsked), |f| {
+                f.owner.state = machine_state
+            })
         };
         each([
             ("recorded", of(&recorded), (reason, None)),
@@ -84,17 +87,17 @@ fn a_vm_that_may_be_made() {
     let vm = intent(&child("a"), 1);
     let create = ("vm.submit_create", None);
     let see = |seen| wanted(Some(&vm), seen);
-    let fresh = |facts| with(facts, |f: &mut Facts<'_>| f.create_not_sent = true);
-    let bound = |seen| with(see(seen), |f| f.agent_bound = true);
-    let taken = |seen| with(see(seen), |f| f.path_taken = true);
-    let moved = |seen| with(see(seen), |f| f.site = PlacementCheck::Elsewhere);
+    let fresh = |facts| with(facts, |f: &mut Facts<'_>| f.create.not_sent = true);
+    let bound = |seen| with(see(seen), |f| f.agent.bound = true);
+    let taken = |seen| with(see(seen), |f| f.create.path_taken = true);
+    let moved = |seen| with(see(seen), |f| f.create.place = PlacementCheck::Elsewhere);
     let unseen = see(&Ownership::NotAsked);
     each([
         ("unseen", unseen, LOOKUP),
         ("never asked for", fresh(unseen), create),
         (
             "never asked for, no ISO",
-            with(fresh(unseen), |f| f.iso_ready = false),
+            with(fresh(unseen), |f| f.pool.iso_ready = false),
             ("IsoNotReady", None),
         ),
         ("but it serves", fresh(bound(&Ownership::NotAsked)), LOOKUP),
@@ -116,7 +119,7 @@ fn a_vm_that_may_be_made() {
         ("moved, proven", moved(&proven), AGAIN),
         (
             "a doubtful place",
-            with(see(&twice), |f| f.site = PlacementCheck::Doubtful),
+            with(see(&twice), |f| f.create.place = PlacementCheck::Doubtful),
             ("vm.place_again", None),
         ),
     ]);
@@ -158,7 +161,7 @@ fn a_vm_that_was_made() {
     let (off, unaddressed) = (off_on_record(), unaddressed());
     let vm = running(&child("a"));
     let see = |seen| wanted(Some(&vm), seen);
-    let serving = |seen| with(see(seen), |f| f.agent_bound = true);
+    let serving = |seen| with(see(seen), |f| f.agent.bound = true);
     let unseen = see(&Ownership::NotAsked);
     let is = |power| ours(power);
     let power_on = ("vm.submit_power_on", None);
@@ -168,17 +171,17 @@ fn a_vm_that_was_made() {
         ("unseen", unseen, SETTLED),
         (
             "doubted",
-            with(unseen, |f| f.missing_in_scan = true),
+            with(unseen, |f| f.vm.missing_in_scan = true),
             LOOKUP,
         ),
         (
             "recorded as off",
-            with(unseen, |f| f.vm = Some(&off)),
+            with(unseen, |f| f.record.vm = Some(&off)),
             LOOKUP,
         ),
         (
             "recorded without addresses",
-            with(unseen, |f| f.vm = Some(&unaddressed)),
+            with(unseen, |f| f.record.vm = Some(&unaddressed)),
             LOOKUP,
         ),
         ("on", see(&is(On)), SETTLED),
@@ -196,7 +199,7 @@ fn a_vm_that_was_made() {
         ("gone", see(&absent(PROOFS)), AGAIN),
         (
             "gone, its Agent is not",
-            with(see(&absent(PROOFS)), |f| f.agent_present = true),
+            with(see(&absent(PROOFS)), |f| f.agent.present = true),
             ("agent.delete", None),
         ),
         ("copies", see(&two()), AMBIGUOUS),
@@ -218,18 +221,16 @@ fn bare(at: u64) -> Ownership {
 fn a_vm_that_is_late_or_given_up() {
     let (vm, off) = (running(&child("a")), off_on_record());
     let on = ours(PowerState::On);
-    let late = |exhausted, allowed| Facts {
-        arrival: Arrival::Overdue {
-            cause: Cause::NotRegistered,
-            exhausted,
-            allowed,
-        },
-        ..wanted(Some(&vm), &on)
+    let late = |exhausted, allowed| {
+        with(wanted(Some(&vm), &on), |f| {
+            f.arrival = Arrival::Overdue {
+                cause: Cause::NotRegistered,
+                exhausted,
+                allowed,
+            }
+        })
     };
-    let given_up = |seen| Facts {
-        arrival: Arrival::GivenUp,
-        ..wanted(Some(&vm), seen)
-    };
+    let given_up = |seen| with(wanted(Some(&vm), seen), |f| f.arrival = Arrival::GivenUp);
     let exhausted = ("ReplacementsExhausted", Some(30));
     each([
         ("late", late(false, false), ("vm.give_up", None)),
@@ -237,19 +238,17 @@ fn a_vm_that_is_late_or_given_up() {
         ("allowed", late(true, true), ("vm.give_up", None)),
         (
             "kept, whatever is allowed",
-            with(late(false, true), |f| {
-                f.policy = Some(CleanupPolicy::Retain)
-            }),
+            with(late(false, true), |f| f.pool.policy = RETAIN),
             ("AgentDiscoveryExpired", Some(30)),
         ),
         (
             "not on record as running",
-            with(late(false, false), |f| f.vm = Some(&off)),
+            with(late(false, false), |f| f.record.vm = Some(&off)),
             RECORD,
         ),
     ]);
     let (off, asleep) = (ours(PowerState::Off), ours(PowerState::Suspended));
-    let unfenced = |seen| with(given_up(seen), |f| f.agent_fenced = false);
+    let unfenced = |seen| with(given_up(seen), |f| f.agent.fenced = false);
     each([
         ("asleep", given_up(&asleep), POWER_OFF),
         ("off", given_up(&off), DESTROY),

@@ -1,0 +1,250 @@
+//! The facts of a decision, from what was gathered and what this actor remembers.
+
+use std::{sync::Arc, time::Duration};
+
+use agent_forge_crds::{
+    agent::{VmStatus, VsphereAgentStatus},
+    conditions::reason,
+    external::agent::Agent,
+    pool::VsphereAgentPool,
+};
+
+use super::{Observed, STUCK_GRACE};
+use crate::{
+    context::Context,
+    domain::{
+        identity::{AgentMatch, BiosUuid, Misfit, agent_runs_on},
+        machine_state::MachineState,
+        upstream,
+    },
+    iso::of_pool,
+    placement::request,
+    sessions::secret_ref,
+    vm::{
+        drive,
+        memory::Memory,
+        ownership::Ownership,
+        place,
+        step::{
+            AgentState, CreateState, Facts, Loss, ObjectState, OwnerState, PlacementCheck,
+            PoolState, Record, SUSPENDED_TRIES, VmState,
+        },
+    },
+};
+
+/// Longer than it takes until a first pass has left something on a new VsphereAgent.
+const FIRST_PASS: Duration = Duration::from_secs(60);
+
+fn is_doubted(context: &Context, vm: &VmStatus) -> bool {
+    let (Some(server), Some(moref)) = (&vm.server, &vm.moref) else {
+        return false;
+    };
+    let doubts = context.doubts.borrow();
+    doubts.get(server).is_some_and(|all| all.contains(moref))
+}
+
+impl Observed {
+    /// What the next step is decided from.
+    #[must_use]
+    pub fn facts<'a>(&'a self, context: &Context, memory: &'a Memory) -> Facts<'a> {
+        let now = context.clock.monotonic();
+        Facts {
+            object: self.object_state(context),
+            record: self.record_state(context, memory),
+            pool: self.pool_state(context),
+            vm: self.vm_state(context, memory, now),
+            create: CreateState {
+                not_sent: memory.create_not_sent,
+                path_taken: memory.path_taken,
+                place: self.site(memory, now),
+            },
+            agent: self.agent_state(context, memory),
+            owner: OwnerState {
+                state: &self.machine_state,
+                vanished: self.vanished(memory),
+                left_bound: self.is_left_bound(),
+                has_another_host: self.machine_has_another,
+                stuck_on_guest: memory
+                    .stuck_since
+                    .is_some_and(|t| now.saturating_sub(t) >= STUCK_GRACE),
+            },
+            arrival: self.arrival(context, memory),
+            now,
+        }
+    }
+
+    fn object_state(&self, context: &Context) -> ObjectState {
+        let status = self.child.object.status.as_ref();
+        let recorded_cluster = status.and_then(|s| s.cluster_id.as_deref());
+        ObjectState {
+            has_finalizer: self.child.has_finalizer,
+            deleting: self.child.deleting,
+            adopted: self.child.adopted,
+            forced: self.child.forced,
+            cluster_changed: recorded_cluster.is_some_and(|c| c != context.view.cluster_id()),
+        }
+    }
+
+    fn record_state(&self, context: &Context, memory: &Memory) -> Record<'_> {
+        let status = self.child.object.status.as_ref();
+        let ejection = status.and_then(|s| s.iso_ejection.as_ref());
+        let reached = memory.reached.as_ref().zip(self.vm());
+        Record {
+            vm: self.vm(),
+            has_identity: self.child.identity.is_some(),
+            loss: self.loss(context, memory),
+            vcenter: reached.map(|(reached, vm)| reached.is_recorded(vm)),
+            ejecting: ejection.is_some_and(|e| e.disconnect_started),
+        }
+    }
+
+    fn pool_state(&self, context: &Context) -> PoolState<'_> {
+        let pool = self.pool.as_deref();
+        let is_held = |p: &VsphereAgentPool| {
+            secret_ref::secret(p, &context.settings.secret_namespaces)
+                // A wrong reference is reported where it is used.
+                .map_or(true, |secret| secret_ref::holds(p, &secret))
+        };
+        PoolState {
+            exists: pool.is_some(),
+            policy: self.lifecycle(),
+            guard: self.guard.as_ref(),
+            iso_ready: pool.is_some_and(|p| of_pool::iso_path(p).is_some()),
+            credentials_held: pool.is_some_and(is_held),
+            refused: self.refused.as_deref(),
+        }
+    }
+
+    fn vm_state<'a>(&'a self, context: &Context, memory: &'a Memory, now: Duration) -> VmState<'a> {
+        let agent_is_awaited = !memory.agent_seen || self.lost(memory).is_some();
+        VmState {
+            seen: &memory.seen,
+            missing_in_scan: memory.missed
+                || self.misses_mac()
+                || self.vm().is_some_and(|vm| is_doubted(context, vm)),
+            folder_deleted: memory.folder_deleted,
+            stays_suspended: memory.suspended >= SUSPENDED_TRIES,
+            powered_on_by_us: memory.powered_on && agent_is_awaited,
+            tagged: self.is_tagged(memory),
+            eject: drive::is_to_be_emptied(
+                self.pool.as_deref(),
+                self.child.adopted,
+                self.vm(),
+                self.agent.as_deref(),
+            ),
+            resting: memory.busy.as_ref().and_then(|busy| busy.rests(now)),
+        }
+    }
+
+    fn agent_state(&self, context: &Context, memory: &Memory) -> AgentState<'_> {
+        // Where a request of ours may have switched the VM on, the Agent may be its own.
+        let early = self.early.as_deref();
+        AgentState {
+            present: self.agent.is_some(),
+            fenced: self.is_fenced(context),
+            bound: self.bound,
+            unproven: self.unproven.as_deref(),
+            early: early.filter(|_| memory.switched_on_at.is_none()),
+            has_served: self.child.has_served(memory.told()),
+            guest_may_be_node: self.guest_may_be_node(memory),
+        }
+    }
+
+    /// Those tags are attached that the pool names now, or it is nobody's business: a host that serves, or did, is left alone, unless its record says that tags
+    /// are missing. That outlives this actor.
+    fn is_tagged(&self, memory: &Memory) -> bool {
+        let recorded = self.vm().and_then(|vm| vm.moref.as_ref());
+        let reference = match &memory.seen {
+            Ownership::Ours(shown) => Some(&shown.moref.id),
+            _ => recorded,
+        };
+        let attached =
+            reference.is_some() && self.tagged_as(memory) == reference.map(String::as_str);
+        let serves = self.bound || self.child.has_served(memory.told());
+        !self.wants_tags() || attached || (serves && !self.lacks_tags())
+    }
+
+    /// The record says so; one of an earlier release only by what it waits on.
+    fn lacks_tags(&self) -> bool {
+        let status = self.child.object.status.as_ref();
+        let mut waiting = status.into_iter().flat_map(|s| &s.waiting_on);
+        let recorded = self.vm().is_some_and(|vm| vm.tags_missing == Some(true));
+        recorded || waiting.any(|w| w.reason == reason::TAGGING_FAILED)
+    }
+
+    /// Whether the record was taken away: a VM of it is in sight, this actor knew it, or no pass has left anything on a
+    /// VsphereAgent that has been there for longer than a first pass takes.
+    pub(in crate::vm) fn loss(&self, context: &Context, memory: &Memory) -> Loss {
+        let vm = self.vm();
+        if self.child.adopted || vm.is_some_and(|vm| vm.bios_uuid.is_some()) {
+            return Loss::None;
+        }
+        // The number alone stays when a VM was proven absent; whatever leads to a VM goes in the same write.
+        let numbered = vm.is_some_and(|vm| vm.attempt.is_some());
+        let torn = vm.is_some_and(|vm| vm.moref.is_some() || vm.vm_path.is_some());
+        let first = BiosUuid::derive(&context.view.cluster_id(), &self.child.uid, 1);
+        let object = self.child.object.as_ref();
+        let untouched = || {
+            let nothing = VsphereAgentStatus::default();
+            upstream::age(object, context.clock.wall()) > FIRST_PASS
+                && object.status.as_ref().is_none_or(|s| *s == nothing)
+        };
+        match &memory.seen {
+            _ if torn => Loss::Unrecoverable,
+            Ownership::Ours(shown) if shown.bios_uuid == Some(first) && !numbered => {
+                Loss::Restorable
+            }
+            Ownership::Ours(_) | Ownership::Several(_) => Loss::Unrecoverable,
+            _ if numbered => Loss::None,
+            _ if memory.lost || memory.recorded == Some(first) => Loss::Restorable,
+            _ if memory.recorded.is_some() => Loss::Unrecoverable,
+            _ if untouched() => Loss::Restorable,
+            _ => Loss::None,
+        }
+    }
+
+    /// An Agent that matches but for its MAC addresses: a network card may have been replaced, which only a look tells.
+    fn misses_mac(&self) -> bool {
+        let identity = self.child.identity.as_ref();
+        let differs = |a: &Arc<Agent>| {
+            identity.is_some_and(|vm| agent_runs_on(a, vm) == AgentMatch::Partly(Misfit::Mac))
+        };
+        self.possible.iter().any(differs)
+    }
+
+    /// By the view, its Machine is gone and its Agent still bound to it, and the record does not say so yet.
+    fn is_left_bound(&self) -> bool {
+        let marked = self
+            .vm()
+            .is_none_or(|vm| vm.machine_vanished_paused == Some(true));
+        let bound = |a: &Arc<Agent>| self.child.is_bound_to(a);
+        !marked
+            && self.machine_state == MachineState::Gone
+            && self.agent.as_ref().is_some_and(bound)
+    }
+
+    /// Whether the Agent carries nothing that a selector could match. Every AgentMachine there is has a say, so it is
+    /// looked at only where somebody asks: when the VM is to go.
+    fn is_fenced(&self, context: &Context) -> bool {
+        let Some(agent) = &self.agent else {
+            return true;
+        };
+        if !self.child.deleting && !self.child.given_up {
+            return true;
+        }
+        self.fencing(context, agent).is_none()
+    }
+
+    /// What is to be thought of the recorded place.
+    pub(in crate::vm) fn site(&self, memory: &Memory, now: Duration) -> PlacementCheck {
+        let (Some(vm), Some(pool)) = (self.vm(), &self.pool) else {
+            return PlacementCheck::Fits;
+        };
+        if self.source_changed() {
+            return PlacementCheck::Elsewhere;
+        }
+        let request = request::place_request(pool).ok();
+        let refused = memory.create_refused.as_ref();
+        place::site(vm, request.as_ref(), refused, pool.metadata.generation, now)
+    }
+}

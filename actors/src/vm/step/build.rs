@@ -1,0 +1,205 @@
+//! A VM that a Machine needs: identity, create, power on, and then left alone.
+
+use agent_forge_crds::conditions::reason;
+
+use super::{
+    CONFLICT_PROBE, Facts, Loss, MISSING_PROBE, Met, PlacementCheck, Step, checks, hold,
+    owned::{OwnedVm, Purpose, resolve_ownership},
+    remove, replace,
+};
+use crate::{
+    ports::vcenter::{BootDevice, PowerState, VmObservation},
+    vm::{arrival::Arrival, ownership::Ownership},
+};
+
+/// The record has an identity.
+pub(super) fn identity_is_recorded(f: &Facts<'_>) -> Met {
+    if f.record.vm.is_some() && f.record.has_identity {
+        return Ok(());
+    }
+    if let Arrival::Resting(left) = f.arrival {
+        return Err(hold(
+            reason::REPLACEMENT_RESTING,
+            "the VM before was given up, see status.lastFailure; the next one is made after a rest",
+            Some(left),
+        ));
+    }
+    match f.record.loss {
+        // A new identity would make a second VM.
+        Loss::Unrecoverable => return Err(record_lost()),
+        // The VM exists already, and needs no ISO.
+        Loss::Restorable => {}
+        Loss::None => iso_is_ready(f)?,
+    }
+    if !f.pool.credentials_held {
+        return Err(hold(
+            "CredentialsNotHeld",
+            "the pool's credentials Secret is not kept from deletion yet; see the pool's conditions",
+            None,
+        ));
+    }
+    Err(Step::RecordIdentity)
+}
+
+pub(super) fn record_lost() -> Step {
+    hold(
+        "RecordLost",
+        "a VM with our mark stands in vCenter and status.vm is gone: restore it, or remove the VM by hand and delete the \
+         VsphereAgent (set the annotation agent-forge.containeroo.ch/force-delete=true)",
+        Some(CONFLICT_PROBE),
+    )
+}
+
+/// There is an ISO to boot a new VM from, and nothing forbids that.
+fn iso_is_ready(f: &Facts<'_>) -> Met {
+    if let Some(guard) = f.pool.guard {
+        return Err(hold(guard.reason, guard.message.clone(), None));
+    }
+    if f.pool.iso_ready {
+        return Ok(());
+    }
+    Err(hold(
+        "IsoNotReady",
+        "the pool's discovery ISO is not on its datastore yet; see the pool's condition ISOReady",
+        None,
+    ))
+}
+
+/// The VM has an identity, and no reference yet.
+pub(super) fn create(f: &Facts<'_>) -> Met {
+    if !is_untouched(f) {
+        let replaceable = f.create.path_taken || f.create.place == PlacementCheck::Elsewhere;
+        match resolve_ownership(f, Purpose::Build)? {
+            OwnedVm::There(shown) => return run(f, shown),
+            // Its Agent serves: the VM is somewhere, and the record is older than it (a restored hub).
+            OwnedVm::Absent if f.serves() => return Err(missing(f)),
+            OwnedVm::Absent if replaceable => return Err(Step::NextAttempt),
+            OwnedVm::Absent => {}
+        }
+    }
+    if f.create.place == PlacementCheck::Doubtful {
+        return Err(Step::PlaceAgain);
+    }
+    iso_is_ready(f)?;
+    Err(Step::Create)
+}
+
+/// No create was ever sent for this identity, and its place is still right: no look is needed.
+fn is_untouched(f: &Facts<'_>) -> bool {
+    *f.vm.seen == Ownership::NotAsked
+        && f.create.not_sent
+        && f.create_task().is_none()
+        && f.create.place != PlacementCheck::Elsewhere
+        && !f.serves()
+}
+
+/// The VM was made: it runs with its tags, and is replaced if its Agent does not come.
+pub(super) fn keep(f: &Facts<'_>) -> Met {
+    // A VM that serves is not replaced, even if a person asks for that.
+    let overdue = matches!(f.arrival, Arrival::Overdue { .. }) && !f.serves();
+    let asked = matches!(f.arrival, Arrival::Overdue { allowed: true, .. });
+    let runs = f.runs_by_record();
+    if *f.vm.seen == Ownership::NotAsked && runs && !overdue && !f.vm.missing_in_scan {
+        return keep_unseen(f);
+    }
+    match resolve_ownership(f, Purpose::Keep)? {
+        OwnedVm::There(shown) if overdue && (runs || asked) => replace::give_up(f, shown),
+        OwnedVm::There(shown) => run(f, shown),
+        OwnedVm::Absent if f.serves() => Err(missing(f)),
+        OwnedVm::Absent => {
+            remove::agent_is_deleted(f)?;
+            Err(Step::NextAttempt)
+        }
+    }
+}
+
+/// The record says that the VM runs. That is enough, as long as nothing is left to do to it.
+fn keep_unseen(f: &Facts<'_>) -> Met {
+    let vm = f.record.vm;
+    let unnamed = vm.is_some_and(|vm| vm.server_instance_uuid.is_none());
+    if !f.vm.tagged {
+        Err(Step::AttachTags)
+    } else if f.vm.eject {
+        Err(Step::Lookup)
+    } else if unnamed && f.record.vcenter.is_none() {
+        Err(Step::NameVcenter)
+    } else {
+        Ok(())
+    }
+}
+
+/// `shown` runs, and is recorded as it is.
+fn run(f: &Facts<'_>, shown: &VmObservation) -> Met {
+    match shown.power {
+        PowerState::On if !is_recorded(f, shown) => Err(Step::RecordVm),
+        PowerState::On if !f.vm.tagged => Err(Step::AttachTags),
+        PowerState::On if f.vm.eject => Err(Step::EjectIso),
+        PowerState::On => Ok(()),
+        PowerState::Suspended if f.serves() => Err(hold(
+            reason::VM_SUSPENDED,
+            "the VM is suspended although its Agent is bound, or was; it is left as it is: resume it in vCenter",
+            Some(MISSING_PROBE),
+        )),
+        // That resumes it. Its devices cannot be changed before.
+        PowerState::Suspended => Err(Step::PowerOn),
+        // Only a VM that has never served is switched on. The power of a serving VM is decided by people.
+        PowerState::Off if f.serves() || f.agent.guest_may_be_node => Err(hold(
+            "VMPoweredOff",
+            "the VM is not powered on although its Agent is bound, or was, or its guest may be a node; it is left as it is",
+            Some(MISSING_PROBE),
+        )),
+        PowerState::Off => power_on(f, shown),
+    }
+}
+
+fn power_on(f: &Facts<'_>, shown: &VmObservation) -> Met {
+    let ordered = boots_disk_first(shown) || shown.disk_keys.is_empty();
+    if !ordered {
+        return Err(Step::SetBootOrder(shown.disk_keys.clone()));
+    }
+    // The guest never ran and cannot have registered: another host uses the identity of this VM.
+    if let Some(agent) = f.agent.early {
+        return Err(hold(
+            reason::RIVAL_AGENTS,
+            format!(
+                "Agent {agent} has the identity of this VM and was there before it was ever switched on: it stays off, and that \
+                 Agent is not approved. Find out which host that is, stop it and delete its Agent"
+            ),
+            Some(CONFLICT_PROBE),
+        ));
+    }
+    // Tags come first: as soon as the VM runs, its Agent may serve, and a VM that serves is left alone.
+    let missing_tags = f.record.vm.is_some_and(|vm| vm.tags_missing == Some(true));
+    if !f.vm.tagged && !missing_tags {
+        return Err(Step::AttachTags);
+    }
+    Err(Step::PowerOn)
+}
+
+/// The record has what `shown` is. Its reference counts: a restored vCenter gives the VM another one.
+fn is_recorded(f: &Facts<'_>, shown: &VmObservation) -> bool {
+    let reference = f.record.vm.and_then(|vm| vm.moref.as_ref());
+    f.runs_by_record()
+        && reference == Some(&shown.moref.id)
+        && checks::macs_are_recorded(f, shown).is_ok()
+        && f.record.vcenter != Some(false)
+}
+
+/// Every disk, then the CD-ROM: an empty disk falls through to the ISO, and an installed one never boots it again.
+#[must_use]
+pub fn boots_disk_first(shown: &VmObservation) -> bool {
+    let disks = shown.disk_keys.iter().map(|key| BootDevice::Disk(*key));
+    let wanted = disks.chain([BootDevice::Cdrom]);
+    shown.boot_order.iter().cloned().eq(wanted)
+}
+
+fn missing(f: &Facts<'_>) -> Step {
+    let why = "although its Agent is bound, or was; if nobody brings it back, delete its Machine";
+    if f.vm.folder_deleted {
+        let message =
+            format!("the VM's folder was deleted in vCenter, and the VM is not there {why}");
+        return hold(reason::VM_FOLDER_DELETED, message, Some(MISSING_PROBE));
+    }
+    let message = format!("the VM is not in vCenter {why}");
+    hold("VMMissing", message, Some(MISSING_PROBE))
+}

@@ -1,0 +1,178 @@
+//! What has to be true before anything is done for a VM that is wanted.
+
+use agent_forge_crds::{agent::VmStatus, conditions::reason};
+
+use super::{
+    CONFLICT_PROBE, Facts, MISSING_PROBE, Met, Step, hold,
+    owned::{OwnedVm, Purpose, resolve_ownership},
+};
+use crate::{
+    domain::{
+        machine_state::MachineState,
+        vanished::{self, Vanished},
+    },
+    ports::vcenter::VmObservation,
+    vm::ownership::Ownership,
+};
+
+pub(super) fn pool_exists(f: &Facts<'_>) -> Met {
+    if f.pool.exists {
+        return Ok(());
+    }
+    Err(hold(
+        reason::POOL_NOT_FOUND,
+        "the VsphereAgentPool in spec.poolRef does not exist; nothing is done",
+        None,
+    ))
+}
+
+pub(super) fn finalizer_is_on(f: &Facts<'_>) -> Met {
+    if f.object.has_finalizer {
+        Ok(())
+    } else {
+        Err(Step::AddFinalizer)
+    }
+}
+
+pub(super) fn cluster_is_the_recorded_one(f: &Facts<'_>) -> Met {
+    if !f.object.cluster_changed {
+        return Ok(());
+    }
+    Err(hold(
+        reason::CLUSTER_ID_CHANGED,
+        "status.clusterID is not this cluster's: the VM's owner cannot be told; check --cluster-id or which hub \
+         this object came from",
+        None,
+    ))
+}
+
+pub(super) fn vm_is_not_adopted(f: &Facts<'_>) -> Met {
+    if !f.object.adopted {
+        return Ok(());
+    }
+    Err(hold(
+        reason::OWNERSHIP_UNPROVEN,
+        "an adopted VM was not made by us: it is never touched",
+        None,
+    ))
+}
+
+/// The record leads to the VM. A record of the predecessor has no attempt: its VM is proven first, and gets our mark.
+pub(super) fn record_is_proven(f: &Facts<'_>) -> Met {
+    let Some(vm) = f.record.vm else {
+        return Ok(());
+    };
+    record_has_uuid(vm)?;
+    if !f.record.has_identity {
+        return uuid_is_valid(vm);
+    }
+    if vm.attempt.is_some() {
+        return Ok(());
+    }
+    Err(match resolve_ownership(f, Purpose::TakeOver)? {
+        OwnedVm::There(_) => Step::RecordVm,
+        OwnedVm::Absent if f.object.deleting => Step::RemoveFinalizer,
+        OwnedVm::Absent => hold(
+            "VMMissing",
+            "the VM that the record names is not in vCenter; nothing is created in its place",
+            Some(MISSING_PROBE),
+        ),
+    })
+}
+
+fn record_has_uuid(vm: &VmStatus) -> Met {
+    if vm.bios_uuid.is_some() || vm.attempt.is_some() || vm.owner_uid.is_none() {
+        return Ok(());
+    }
+    let message = format!(
+        "the predecessor made VM {} and did not record its uuid: nothing is made beside it and nothing is removed; write \
+         its BIOS UUID to status.vm.biosUUID, or remove the VM by hand and delete the VsphereAgent with the annotation \
+         agent-forge.containeroo.ch/force-delete=true",
+        vm.name
+    );
+    Err(hold(
+        reason::OWNERSHIP_UNPROVEN,
+        message,
+        Some(CONFLICT_PROBE),
+    ))
+}
+
+fn uuid_is_valid(vm: &VmStatus) -> Met {
+    let Some(text) = &vm.bios_uuid else {
+        return Ok(());
+    };
+    let message = format!(
+        "status.vm.biosUUID {text:?} is no uuid, so the VM cannot be told: nothing is made and nothing is removed"
+    );
+    Err(hold(reason::RECORD_UNREADABLE, message, None))
+}
+
+/// Where its Machine just disappeared and left its Agent bound, the record says so.
+pub(super) fn left_bound_is_recorded(f: &Facts<'_>) -> Met {
+    if f.owner.left_bound {
+        Err(Step::RecordLeftBound)
+    } else {
+        Ok(())
+    }
+}
+
+/// Its Machine did not disappear with the Agent still bound, or a person wants the VM removed.
+pub(super) fn machine_let_go_of_its_agent(f: &Facts<'_>) -> Met {
+    if f.owner.vanished == Vanished::Held && !f.object.forced {
+        Err(hold(reason::MACHINE_VANISHED_PAUSED, vanished::STAYS, None))
+    } else {
+        Ok(())
+    }
+}
+
+/// No drive is half emptied by the predecessor. While that task waits for an answer, the guest does not run and vCenter does
+/// nothing else to the VM. So it is finished first, even if the VM serves or is to be removed.
+pub(super) fn drive_is_closed(f: &Facts<'_>) -> Met {
+    if !f.record.ejecting || !f.record.has_identity || f.object.adopted {
+        return Ok(());
+    }
+    match f.vm.seen {
+        Ownership::NotAsked => Err(Step::Lookup),
+        Ownership::Ours(_) => Err(Step::FinishEjection),
+        _ => Ok(()),
+    }
+}
+
+/// Its Machine lives. Otherwise nothing more is built, and a VM that runs stays as it is.
+pub(super) fn machine_wants_a_host(f: &Facts<'_>) -> Met {
+    let (reason, message) = match f.owner.state {
+        MachineState::Alive => return Ok(()),
+        _ if f.is_made() && f.runs_by_record() => return Err(Step::Settled),
+        MachineState::Nobody => (
+            "NoAgentMachine",
+            "no AgentMachine is recorded: nothing is built for nobody".to_owned(),
+        ),
+        MachineState::Leaving => (
+            "MachineDeleting",
+            "its Machine is being deleted: nothing more is built".to_owned(),
+        ),
+        MachineState::Gone => (
+            "MachineDeleted",
+            "its Machine is gone: nothing more is built".to_owned(),
+        ),
+        MachineState::Unknown(why) => (
+            reason::MACHINE_STATE_UNKNOWN,
+            format!("{why}; nothing is built"),
+        ),
+    };
+    Err(hold(reason, message, None))
+}
+
+/// The record has the MAC addresses of `shown`: they identify its Agent. A person may have replaced a network card.
+pub(super) fn macs_are_recorded(f: &Facts<'_>, shown: &VmObservation) -> Met {
+    let recorded = f
+        .record
+        .vm
+        .map_or(&[][..], |vm| vm.mac_addresses.as_slice());
+    let mut macs = shown.macs.iter().map(ToString::to_string);
+    if macs.any(|mac| !recorded.contains(&mac)) {
+        Err(Step::RecordVm)
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! What the decision about a VM is made from, grouped by where each fact comes from.
+
+use std::time::Duration;
+
+use agent_forge_crds::agent::VmStatus;
+
+use crate::{
+    domain::{machine_state::MachineState, vanished::Vanished},
+    iso::infra_env_guards::Guard,
+    lifecycle::Policy,
+    ports::effect::EffectKind,
+    vm::{arrival::Arrival, ownership::Ownership},
+};
+
+/// All facts of one decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The VsphereAgent.
+    pub object: ObjectState,
+    /// What its status says of the VM.
+    pub record: Record<'a>,
+    /// Its pool.
+    pub pool: PoolState<'a>,
+    /// The VM.
+    pub vm: VmState<'a>,
+    /// How far the create of the VM is.
+    pub create: CreateState,
+    /// The Agent of the VM.
+    pub agent: AgentState<'a>,
+    /// The Machine that the VM is for.
+    pub owner: OwnerState<'a>,
+    /// Whether the Agent of the VM is awaited, overdue, or given up.
+    pub arrival: Arrival,
+    /// Monotonic now.
+    pub now: Duration,
+}
+
+/// The VsphereAgent itself.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectState {
+    /// It has our finalizer.
+    pub has_finalizer: bool,
+    /// It has a deletionTimestamp.
+    pub deleting: bool,
+    /// It names a VM that existed before.
+    pub adopted: bool,
+    /// A person forces the deletion.
+    pub forced: bool,
+    /// The recorded cluster id differs from ours.
+    pub cluster_changed: bool,
+}
+
+/// What the status of the VsphereAgent says of the VM.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// The recorded VM.
+    pub vm: Option<&'a VmStatus>,
+    /// The recorded BIOS UUID is valid.
+    pub has_identity: bool,
+    /// Whether somebody removed the record.
+    pub loss: Loss,
+    /// Whether the record names the vCenter that the last step used; `None`: no step used one yet.
+    pub vcenter: Option<bool>,
+    /// The predecessor began to empty a drive of the VM, and was replaced before it had finished.
+    pub ejecting: bool,
+}
+
+/// The pool of the VsphereAgent.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolState<'a> {
+    /// The pool exists.
+    pub exists: bool,
+    /// How it wants its VMs to end, or what is recorded of that where the pool is gone.
+    pub policy: Policy,
+    /// What about the InfraEnv forbids a new VM.
+    pub guard: Option<&'a Guard>,
+    /// The discovery ISO is ready.
+    pub iso_ready: bool,
+    /// The credentials Secret has our finalizer.
+    pub credentials_held: bool,
+    /// A namespace that the pool needs does not admit it: the sentence for people.
+    pub refused: Option<&'a str>,
+}
+
+/// The VM, as far as this actor has looked.
+#[derive(Clone, Copy, Debug)]
+pub struct VmState<'a> {
+    /// What the last look in vCenter showed.
+    pub seen: &'a Ownership,
+    /// The last scan did not show the recorded VM as running, or its tags could not be attached as it was not there.
+    pub missing_in_scan: bool,
+    /// The recorded VM folder was deleted in vCenter.
+    pub folder_deleted: bool,
+    /// vCenter has refused [`super::SUSPENDED_TRIES`] times to switch off the suspended VM.
+    pub stays_suspended: bool,
+    /// This actor switched it on, and saw no Agent of it since, or only one that is lost.
+    pub powered_on_by_us: bool,
+    /// Nothing is to be done for its tags: they are attached, there are none, or its host serves.
+    pub tagged: bool,
+    /// The ISO is to be taken out of its drive: the pool wants that, and its Agent is installed.
+    pub eject: bool,
+    /// A call that is not tried now, since the VM was busy.
+    pub resting: Option<Resting<'a>>,
+}
+
+/// How far the create of the VM is.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateState {
+    /// This actor recorded the identity itself, and no create of it had an effect, or may still have one.
+    pub not_sent: bool,
+    /// The files of this attempt exist, although no VM of ours does.
+    pub path_taken: bool,
+    /// Whether the recorded place is still the right one.
+    pub place: PlacementCheck,
+}
+
+/// The Agent of the VM.
+#[derive(Clone, Copy, Debug)]
+pub struct AgentState<'a> {
+    /// An Agent that runs there exists.
+    pub present: bool,
+    /// No selector matches that Agent.
+    pub fenced: bool,
+    /// An Agent that runs there, or may run there, serves a Machine or is about to.
+    pub bound: bool,
+    /// Each Agent that serves matches the VM only in part: which one, and what is different.
+    pub unproven: Option<&'a str>,
+    /// An Agent that matches the VM existed before the VM was switched on for the first time.
+    pub early: Option<&'a str>,
+    /// An Agent of this VM was bound once.
+    pub has_served: bool,
+    /// A look showed a guest that may be a node whose Agent is missing.
+    pub guest_may_be_node: bool,
+}
+
+/// The Machine that the VM is for.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnerState<'a> {
+    /// Whether it exists.
+    pub state: &'a MachineState,
+    /// Whether it disappeared and left its Agent bound.
+    pub vanished: Vanished,
+    /// The cache says that it just did so. A live check has to prove it.
+    pub left_bound: bool,
+    /// Its AgentMachine has another host, and the Agent of this VM serves no Machine.
+    pub has_another_host: bool,
+    /// Its deletion hook has waited for the guest for longer than the grace.
+    pub stuck_on_guest: bool,
+}
+
+impl Facts<'_> {
+    /// The host serves a Machine, or did: no other VM can replace it there. The record counts as well, as Agents may be
+    /// missing after etcd came back from a backup.
+    pub(super) fn serves(&self) -> bool {
+        self.agent.bound || self.agent.has_served
+    }
+
+    /// The guest may be a node. Then only a Machine that is proven gone, or a person, ends the VM.
+    pub(super) fn may_be_node(&self) -> bool {
+        self.agent.has_served || self.agent.guest_may_be_node
+    }
+
+    /// The VM served another Machine than the one it was made for, and is free now. Its Agent shows that, or it is gone.
+    pub(super) fn is_spare(&self) -> bool {
+        let gone = !matches!(self.vm.seen, Ownership::Ours(_));
+        self.owner.has_another_host && (self.agent.present || gone)
+    }
+
+    /// The record has a reference of the VM: its create succeeded.
+    pub(super) fn is_made(&self) -> bool {
+        self.record.vm.is_some_and(|vm| vm.moref.is_some())
+    }
+
+    /// The record says that the VM runs, and has the addresses that identify its Agent.
+    pub(super) fn runs_by_record(&self) -> bool {
+        self.record.vm.is_some_and(|vm| {
+            vm.power_state.as_deref() == Some("poweredOn") && !vm.mac_addresses.is_empty()
+        })
+    }
+
+    /// The recorded task that makes the VM.
+    pub(super) fn create_task(&self) -> Option<String> {
+        let vm = self.record.vm.filter(|vm| vm.moref.is_none());
+        vm.and_then(|vm| vm.task_id.clone())
+    }
+}
+
+/// A call that vCenter would refuse while the VM is busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resting<'a> {
+    /// The call.
+    pub call: EffectKind,
+    /// CamelCase.
+    pub reason: &'static str,
+    /// Sentence.
+    pub why: &'a str,
+    /// How long the call still rests.
+    pub left: Duration,
+}
+
+/// Why a VsphereAgent has no identity on record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It has one, or none was ever recorded.
+    None,
+    /// Its status was emptied. The first identity follows from its uid, and finds the VM if one was made.
+    Restorable,
+    /// Its status was emptied, and vCenter has a VM of it with another identity than the first one.
+    Unrecoverable,
+}
+
+/// Whether the recorded place of a VM that does not exist yet is still right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacementCheck {
+    /// The VM belongs there.
+    Fits,
+    /// vCenter refused to create the VM there: the place is resolved again.
+    Doubtful,
+    /// The VM belongs elsewhere: the spec was corrected, or the place resolves to another one.
+    Elsewhere,
+}

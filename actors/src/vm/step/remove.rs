@@ -1,0 +1,221 @@
+//! A VM that is removed with its VsphereAgent, or left to people.
+
+use agent_forge_crds::conditions::reason;
+
+use super::{
+    CONFLICT_PROBE, Facts, Loss, MISSING_PROBE, Met, Step, build, checks, hold,
+    owned::{OwnedVm, Purpose, resolve_ownership},
+};
+use crate::{
+    domain::{
+        machine_state::MachineState,
+        vanished::{self, Vanished},
+    },
+    lifecycle::{self, Fate, Unneeded},
+    ports::vcenter::{PowerState, VmObservation},
+    vm::ownership::Ownership,
+};
+
+/// The VsphereAgent is being deleted.
+pub(super) fn remove(f: &Facts<'_>) -> Met {
+    if !f.object.has_finalizer {
+        return Ok(());
+    }
+    if !f.object.forced {
+        checks::left_bound_is_recorded(f)?;
+    }
+    ejection_is_finished(f)?;
+    if !f.object.forced {
+        agent_is_free(f)?;
+        machine_is_gone(f)?;
+        node_is_gone(f)?;
+    }
+    record_is_restored(f)?;
+    vm_may_exist(f)?;
+    agent_is_fenced(f)?;
+    match lifecycle::fate(&Unneeded::RecordDeleted, f.pool.policy) {
+        Fate::LeaveToPeople => leave_behind(f),
+        Fate::Remove | Fate::Stay(_) => {
+            checks::record_is_proven(f)?;
+            destroy(f)
+        }
+    }
+}
+
+/// As [`checks::drive_is_closed`], of a VM that may not be proven yet.
+fn ejection_is_finished(f: &Facts<'_>) -> Met {
+    let unproven = checks::record_is_proven(f) == Err(Step::TakeOver);
+    if f.record.ejecting && !f.object.adopted && unproven {
+        return Err(Step::TakeOver);
+    }
+    checks::drive_is_closed(f)
+}
+
+/// No Agent that may run there serves a Machine.
+fn agent_is_free(f: &Facts<'_>) -> Met {
+    if !f.agent.bound {
+        return Ok(());
+    }
+    if let Some(agent) = f.agent.unproven {
+        let message = format!(
+            "Agent {agent} names this VM and serves a Machine: deletion waits, for that may run here. If it is another \
+             host, delete that Agent, or set the annotation agent-forge.containeroo.ch/force-delete=true here"
+        );
+        return Err(hold(reason::AGENT_UNPROVEN, message, None));
+    }
+    Err(hold(
+        reason::AGENT_BOUND,
+        "its Agent serves a Machine: deletion waits until that is gone (or set the annotation \
+         agent-forge.containeroo.ch/force-delete=true)",
+        None,
+    ))
+}
+
+/// The Machine does not need this VM any more.
+fn machine_is_gone(f: &Facts<'_>) -> Met {
+    match f.owner.state {
+        // The node may still be draining, and the hook may wait for this very guest.
+        MachineState::Leaving if f.owner.stuck_on_guest => release_hook(f),
+        MachineState::Leaving => Err(hold(
+            "MachineRemains",
+            "its Machine is being deleted: the VM goes when that is gone",
+            None,
+        )),
+        // Who deletes a whole namespace deletes Agents and VsphereAgents in any order, and the node still runs.
+        MachineState::Alive if f.may_be_node() && !f.is_spare() => Err(hold(
+            "MachineRemains",
+            "its Machine is there and not being deleted, and the VM was given to it: it may be its node. Delete the Machine \
+             (or set the annotation agent-forge.containeroo.ch/force-delete=true)",
+            None,
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The guest is no node any more. A VM that is left to people is not checked for that.
+fn node_is_gone(f: &Facts<'_>) -> Met {
+    if f.owner.vanished == Vanished::Over {
+        return Err(Step::RecordUnbound);
+    }
+    if !f.may_be_node() || f.pool.policy.leaves_to_people() {
+        return Ok(());
+    }
+    if f.owner.vanished == Vanished::Held {
+        return Err(hold(reason::MACHINE_VANISHED_PAUSED, vanished::STAYS, None));
+    }
+    let why = match f.owner.state {
+        MachineState::Nobody => "it does not name the AgentMachine that it served",
+        MachineState::Unknown(why) => why,
+        MachineState::Alive | MachineState::Leaving | MachineState::Gone => return Ok(()),
+    };
+    let message = format!(
+        "{why}: the VM served a Machine, or its guest may be a node, and stays until that Machine is proven gone (or set \
+         the annotation agent-forge.containeroo.ch/force-delete=true)"
+    );
+    Err(hold(
+        reason::MACHINE_STATE_UNKNOWN,
+        message,
+        Some(MISSING_PROBE),
+    ))
+}
+
+/// A lost record is restored: without it the VM would have no owner.
+fn record_is_restored(f: &Facts<'_>) -> Met {
+    if f.object.forced || !f.pool.exists || f.pool.policy.leaves_to_people() {
+        return Ok(());
+    }
+    match f.record.loss {
+        Loss::None => Ok(()),
+        Loss::Restorable => Err(Step::RecordIdentity),
+        Loss::Unrecoverable => Err(build::record_lost()),
+    }
+}
+
+/// A VM of ours may exist: it has an identity, and no user adopted it.
+fn vm_may_exist(f: &Facts<'_>) -> Met {
+    let has_uuid = f.record.vm.is_some_and(|vm| vm.bios_uuid.is_some());
+    if !has_uuid && !f.object.adopted && !f.object.forced {
+        checks::record_is_proven(f)?;
+    }
+    if f.object.adopted || !has_uuid {
+        return Err(Step::RemoveFinalizer);
+    }
+    Ok(())
+}
+
+/// No AgentMachine can choose its Agent.
+pub(super) fn agent_is_fenced(f: &Facts<'_>) -> Met {
+    if f.agent.present && !f.agent.fenced {
+        Err(Step::FenceAgent)
+    } else {
+        Ok(())
+    }
+}
+
+/// Its Agent is deleted. That comes after the VM is proven absent.
+pub(super) fn agent_is_deleted(f: &Facts<'_>) -> Met {
+    if f.agent.present {
+        Err(Step::DeleteAgent)
+    } else {
+        Ok(())
+    }
+}
+
+/// No create was ever sent, so that there is nothing to look for.
+fn is_never_made(f: &Facts<'_>) -> bool {
+    *f.vm.seen == Ownership::NotAsked && f.create.not_sent && !f.is_made()
+}
+
+/// The VM is kept although its record is removed. Its mark says so first: a scan would report it as an orphan. A forced
+/// deletion skips that, as its vCenter may be gone for good.
+fn leave_behind(f: &Facts<'_>) -> Met {
+    let vm = f.record.vm.filter(|_| f.record.has_identity);
+    let marked = vm.is_some_and(|vm| vm.attempt.is_some());
+    if !marked || f.object.forced || is_never_made(f) {
+        return Err(Step::RemoveFinalizer);
+    }
+    match resolve_ownership(f, Purpose::LeaveBehind)? {
+        OwnedVm::There(_) => Err(Step::Disown),
+        OwnedVm::Absent => Err(Step::RemoveFinalizer),
+    }
+}
+
+fn destroy(f: &Facts<'_>) -> Met {
+    if is_never_made(f) {
+        return Err(Step::RemoveFinalizer);
+    }
+    match resolve_ownership(f, Purpose::Remove)? {
+        OwnedVm::There(shown) => take_down(f, shown),
+        OwnedVm::Absent => {
+            agent_is_deleted(f)?;
+            Err(Step::RemoveFinalizer)
+        }
+    }
+}
+
+/// The one way down: `shown` is switched off, even if it is suspended, then destroyed.
+pub(super) fn take_down(f: &Facts<'_>, shown: &VmObservation) -> Met {
+    // The recorded addresses identify its Agent: without them the Agent would be left behind.
+    checks::macs_are_recorded(f, shown)?;
+    Err(match shown.power {
+        PowerState::Off => Step::Destroy,
+        PowerState::Suspended if f.vm.stays_suspended => hold(
+            reason::VM_SUSPENDED,
+            "the VM is suspended, and vCenter refuses to switch it off: power it off in vCenter, or resume it",
+            Some(MISSING_PROBE),
+        ),
+        PowerState::Suspended | PowerState::On => Step::PowerOff,
+    })
+}
+
+/// A deletion hook waits for a guest that does not answer: a dead guest never will.
+pub(super) fn release_hook(f: &Facts<'_>) -> Met {
+    match resolve_ownership(f, Purpose::ReleaseHook)? {
+        OwnedVm::There(vm) if vm.power == PowerState::On => Err(hold(
+            "WaitingForGuest",
+            "the deletion hook waits for the guest, and the VM runs",
+            Some(CONFLICT_PROBE),
+        )),
+        OwnedVm::There(_) | OwnedVm::Absent => Err(Step::ReleaseHook),
+    }
+}

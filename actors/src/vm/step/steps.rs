@@ -1,0 +1,136 @@
+//! The steps in the life of a VM.
+
+use std::time::Duration;
+
+use crate::ports::{effect::EffectKind, slots::turns::Errand};
+
+/// The next thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing now, and why.
+    Hold {
+        /// CamelCase.
+        reason: &'static str,
+        /// Sentence.
+        message: String,
+        /// When to look again; `None`: an event or the resync.
+        again: Option<Duration>,
+    },
+    /// Put our finalizer on.
+    AddFinalizer,
+    /// Resolve the place and record identity and place.
+    RecordIdentity,
+    /// Wait for the recorded task.
+    FinishTask(String),
+    /// Look the VM up by uuid and marker.
+    Lookup,
+    /// The predecessor's record: prove the VM by its uuid at the recorded folder, then stamp the marker.
+    TakeOver,
+    /// Resolve the place again, to compare it with the recorded one.
+    PlaceAgain,
+    /// Create it.
+    Create,
+    /// Proven absent before its Agent served: a new identity, and a new place.
+    NextAttempt,
+    /// Its Agent has not registered in time, proven live: record that the VM is given up, and how it looks.
+    GiveUp,
+    /// Set the boot order to these disks, then CD-ROM.
+    SetBootOrder(Vec<i32>),
+    /// Power it on.
+    PowerOn,
+    /// Record what vCenter shows.
+    RecordVm,
+    /// Record that its Machine disappeared and left its Agent bound, after a live check.
+    RecordLeftBound,
+    /// Record that its Agent was seen unbound since.
+    RecordUnbound,
+    /// Record the instance UUID of the vCenter in a record that has none.
+    NameVcenter,
+    /// Attach the tags.
+    AttachTags,
+    /// Take the ISO out of its drive, after a live check that its Agent is installed.
+    EjectIso,
+    /// Finish what the predecessor began: take the ISO on record out of its drive.
+    FinishEjection,
+    /// Write into its mark that it is left to people.
+    Disown,
+    /// Take the Agent out of every selection.
+    FenceAgent,
+    /// Power it off, after a live check that its Agent is unbound.
+    PowerOff,
+    /// Destroy it, after the same check.
+    Destroy,
+    /// Delete the Agent.
+    DeleteAgent,
+    /// Delete the Agent of a dead VM that a deletion hook waits for.
+    ReleaseHook,
+    /// Take our finalizer off.
+    RemoveFinalizer,
+    /// Nothing is left to do.
+    Settled,
+}
+
+impl Step {
+    /// Its name in traces.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Hold { .. } => "vm.hold",
+            Self::AddFinalizer => "vm.add_finalizer",
+            Self::RecordIdentity => "vm.record_identity",
+            Self::FinishTask(_) => "vm.finish_task",
+            Self::Lookup => "vm.lookup",
+            Self::TakeOver => "vm.take_over",
+            Self::PlaceAgain => "vm.place_again",
+            Self::Create => "vm.submit_create",
+            Self::NextAttempt => "vm.next_attempt",
+            Self::GiveUp => "vm.give_up",
+            Self::SetBootOrder(_) => "vm.set_boot_order",
+            Self::PowerOn => "vm.submit_power_on",
+            Self::RecordVm => "vm.record",
+            Self::RecordLeftBound => "vm.record_left_bound",
+            Self::RecordUnbound => "vm.record_unbound",
+            Self::NameVcenter => "vm.name_vcenter",
+            Self::AttachTags => "vm.attach_tags",
+            Self::EjectIso => "vm.eject_iso",
+            Self::FinishEjection => "vm.finish_ejection",
+            Self::Disown => "vm.release_mark",
+            Self::FenceAgent => "agent.fence",
+            Self::PowerOff => "vm.power_off",
+            Self::Destroy => "vm.submit_destroy",
+            Self::DeleteAgent => "agent.delete",
+            Self::ReleaseHook => "agent.release_hook",
+            Self::RemoveFinalizer => "vm.remove_finalizer",
+            Self::Settled => "vm.settled",
+        }
+    }
+
+    /// What it needs a task slot for.
+    #[must_use]
+    pub const fn errand(&self) -> Option<Errand> {
+        match self {
+            Self::Create | Self::TakeOver | Self::EjectIso => Some(Errand::Begin),
+            Self::SetBootOrder(_) | Self::PowerOn | Self::FinishEjection => Some(Errand::GoOn),
+            Self::PowerOff | Self::Destroy | Self::Disown => Some(Errand::Remove),
+            _ => None,
+        }
+    }
+
+    /// Whether a half-made VM keeps its slot during the step: the next task follows at once.
+    #[must_use]
+    pub const fn keeps_slot(&self) -> bool {
+        matches!(self, Self::FinishTask(_) | Self::AttachTags)
+    }
+
+    /// The call of the step that changes a VM: vCenter runs one at a time.
+    pub(in crate::vm) const fn call(&self) -> Option<EffectKind> {
+        match self {
+            Self::TakeOver | Self::SetBootOrder(_) | Self::Disown => Some(EffectKind::Reconfigure),
+            Self::PowerOn => Some(EffectKind::PowerOn),
+            Self::PowerOff => Some(EffectKind::PowerOff),
+            Self::Destroy => Some(EffectKind::Destroy),
+            Self::EjectIso | Self::FinishEjection => Some(EffectKind::EjectIso),
+            _ => None,
+        }
+    }
+}
